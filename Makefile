@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# One set of build flags for everything: packages are compiled once.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
+
+MODULES := . boxcutter test/controlplane
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -ldflags '-s -w -X main.version=$(VERSION)'
+
+# Shows a cold build getting on: go names each package as it starts on it.
+COUNT := awk '{ printf "\r  %d packages compiled", NR; fflush() } END { if (NR) print "" }'
+SHELL := /bin/bash -o pipefail
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Install real providers in a real control plane on this machine (KEEP=1 leaves it running)
+	@echo "Building the programs and the demonstration; the first time takes some minutes."
+	@go build -v $(LDFLAGS) -o bin/ ./cmd/... ./test/demo ./test/controlplane/cmd/controlplane 2>&1 | $(COUNT)
+	@bin/controlplane build
+	@bin/demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: controlplane ## Run all tests
+	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go vet ./... && go test ./...) || exit 1; done
+
+.PHONY: controlplane
+controlplane: # Build the control plane that tests use, once
+	@echo "Building the test control plane; the first time takes some minutes."
+	@go build -v -o bin/ ./test/controlplane/cmd/controlplane 2>&1 | $(COUNT)
+	@bin/controlplane build
+
+.PHONY: build
+build: ## Build both programs into bin/
+	go build $(LDFLAGS) -o bin/ ./cmd/...
+
+.PHONY: generate
+generate: ## Write the generated files anew
+	go generate ./...
+
+.PHONY: verify
+verify: generate ## Check that generated files, modules and formatting are as committed
+	@for module in $(MODULES); do (cd $$module && go mod tidy) || exit 1; done
+	gofmt -w $$(git ls-files '*.go')
+	git diff --exit-code
+
+.PHONY: clean
+clean: ## Remove what make built in this folder
+	rm -rf bin _output

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of the kinds in this package.
+var GroupVersion = schema.GroupVersion{Group: Prefix, Version: "v1alpha1"}
+
+// AddToScheme makes the kinds of this package known to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &ClusterAPI{}, &ClusterAPIList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

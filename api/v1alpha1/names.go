@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Prefix stands before every label, annotation, field owner and finalizer that
+// the installer writes, and is its API group.
+const Prefix = "capi-operator.openshift.io"
+
+// Where the installer lives and what it reports on.
+const (
+	// ClusterAPIName is the name of the only ClusterAPI object.
+	ClusterAPIName = "cluster"
+	// ClusterOperatorName is the ClusterOperator the installer reports on.
+	ClusterOperatorName = "cluster-api"
+	// OperatorNamespace holds the installer and its revision ConfigMaps.
+	OperatorNamespace = "openshift-cluster-api-operator"
+	// OperandNamespace holds the providers and the transport ConfigMaps.
+	OperandNamespace = "openshift-cluster-api"
+	// ServiceAccountName is the installer's identity in OperatorNamespace.
+	ServiceAccountName = "capi-installer"
+)
+
+// What the installer writes on objects.
+const (
+	// FieldOwner is the manager of every field the installer applies.
+	FieldOwner = Prefix
+	// OwnersAnnotation lists the revision ConfigMaps that own an object.
+	OwnersAnnotation = Prefix + "/owners"
+	// RevisionLabel marks a revision ConfigMap; its value is the version's name.
+	RevisionLabel = Prefix + "/revision"
+	// RevisionPartLabel marks a ConfigMap that continues a revision ConfigMap; its value is the version's name.
+	RevisionPartLabel = Prefix + "/revision-part"
+	// ManifestsDigestAnnotation, on a revision ConfigMap, is the digest of the stored rendered set.
+	ManifestsDigestAnnotation = Prefix + "/manifests-digest"
+	// TeardownFinalizer keeps a revision ConfigMap until its objects are gone.
+	TeardownFinalizer = Prefix + "/teardown"
+	// AdoptAnnotation, with the value AdoptAlways on a manifest's object, lets the
+	// installer take over an object that exists already and belongs to nobody it knows.
+	AdoptAnnotation = Prefix + "/adopt-existing"
+	// AdoptAlways is the one value of AdoptAnnotation with a meaning.
+	AdoptAlways = "always"
+)

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package types
+
+import "sigs.k8s.io/controller-runtime/pkg/client"
+
+// Revision is one state of the world to be reached phase by phase.
+type Revision interface {
+	// GetName returns the name, for people.
+	GetName() string
+	// GetRevisionNumber returns the number, 1 or more. Objects pass from lower
+	// numbers to higher ones, never back.
+	GetRevisionNumber() int64
+	// GetPhases returns the phases in the order they are reconciled.
+	GetPhases() []Phase
+	// GetReconcileOptions returns the revision's own options for Reconcile.
+	GetReconcileOptions() []RevisionReconcileOption
+	// GetTeardownOptions returns the revision's own options for Teardown.
+	GetTeardownOptions() []RevisionTeardownOption
+}
+
+// RevisionBuilder is a Revision to which options can be added.
+type RevisionBuilder interface {
+	Revision
+	// WithReconcileOptions adds options for Reconcile.
+	WithReconcileOptions(opts ...RevisionReconcileOption) RevisionBuilder
+	// WithTeardownOptions adds options for Teardown.
+	WithTeardownOptions(opts ...RevisionTeardownOption) RevisionBuilder
+}
+
+type revision struct {
+	name             string
+	number           int64
+	phases           []Phase
+	reconcileOptions []RevisionReconcileOption
+	teardownOptions  []RevisionTeardownOption
+}
+
+// NewRevision makes a revision of the given phases.
+func NewRevision(
+	name string,
+	revNumber int64,
+	phases []Phase,
+) RevisionBuilder {
+	return &revision{name: name, number: revNumber, phases: phases}
+}
+
+// NewRevisionWithOwner makes a revision whose objects belong to an owner.
+func NewRevisionWithOwner(
+	name string,
+	revNumber int64,
+	phases []Phase,
+	owner client.Object, ownerStrat OwnerStrategy,
+) RevisionBuilder {
+	option := WithOwner(owner, ownerStrat)
+	return NewRevision(name, revNumber, phases).WithReconcileOptions(option).WithTeardownOptions(option)
+}
+
+// NewRevisionWithOwnerAndSiblings makes a revision whose objects belong to an
+// owner and may be taken over from its siblings, the owners of other revisions.
+func NewRevisionWithOwnerAndSiblings(
+	name string,
+	revNumber int64,
+	phases []Phase,
+	owner client.Object, ownerStrat OwnerStrategy,
+	siblings []client.Object,
+) RevisionBuilder {
+	return NewRevisionWithOwner(name, revNumber, phases, owner, ownerStrat).
+		WithReconcileOptions(WithSiblingOwners(siblings))
+}
+
+func (r *revision) GetName() string                                { return r.name }
+func (r *revision) GetRevisionNumber() int64                       { return r.number }
+func (r *revision) GetPhases() []Phase                             { return r.phases }
+func (r *revision) GetReconcileOptions() []RevisionReconcileOption { return r.reconcileOptions }
+func (r *revision) GetTeardownOptions() []RevisionTeardownOption   { return r.teardownOptions }
+
+func (r *revision) WithReconcileOptions(opts ...RevisionReconcileOption) RevisionBuilder {
+	r.reconcileOptions = append(r.reconcileOptions, opts...)
+	return r
+}
+
+func (r *revision) WithTeardownOptions(opts ...RevisionTeardownOption) RevisionBuilder {
+	r.teardownOptions = append(r.teardownOptions, opts...)
+	return r
+}

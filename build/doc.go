@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package build makes what the installer installs: Generate turns a provider's
+// kustomize directory into a bundle, and Pack puts a bundle into an image. Both
+// are functions of their input alone: the same directory and options give the
+// same bytes and the same digest on every machine and on every day.
+//
+// # Order of a generated manifests file
+//
+// The objects of a generated file are sorted by, first, how early others need
+// them (namespaces, CRDs, service accounts, RBAC, configuration, services,
+// admission policies, their bindings, everything else, workloads, webhooks); then
+// by API group, kind, namespace and name. Map keys are sorted. The file order
+// decides nothing in the cluster; it is stable so that a change of one object is
+// a change of one place in a diff.
+package build

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+var dropNamespaceAndSecret = Transform{
+	Name: "drop-namespace-and-secret",
+	Does: "Drops Namespaces, because the installer's namespace is there already, and Secrets, because credentials do not belong into an image.",
+	Apply: func(objects []*unstructured.Unstructured, _ GenerateOptions) ([]*unstructured.Unstructured, error) {
+		return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+			return groupKind(o) == namespaceKind || groupKind(o) == secretKind
+		}), nil
+	},
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/cache"
+	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/install"
+)
+
+// concurrentPulls bounds how many images are read at once.
+const concurrentPulls = 4
+
+// flags are the flags of the command.
+type flags struct {
+	imagesJSON, release, platform, cacheDir, kubeconfig string
+	healthAddress, metricsAddress                       string
+	leaderElect                                         bool
+	leaseDuration, renewDeadline, retryPeriod           time.Duration
+}
+
+func command() *cobra.Command {
+	f := &flags{}
+	cmd := &cobra.Command{
+		Use:   "capi-installer",
+		Short: "Install the Cluster API providers of a release and keep them so",
+		Long: `capi-installer runs in a cluster. It reads the operand images of its release from
+images.json, takes the manifests out of them, and installs the providers for the
+cluster's platform. Steer it with the ClusterAPI object named "cluster"; read its
+state there and on the ClusterOperator "cluster-api".`,
+		Example: `  # In a cluster, as the Deployment in manifests/ runs it
+  RELEASE_VERSION=4.22.0 capi-installer --images-json=/etc/capi-installer/images.json --leader-elect
+
+  # On a workstation, against the current kubeconfig's cluster
+  capi-installer --kubeconfig=$HOME/.kube/config --images-json=images.json --release-version=4.22.0 --platform=AWS`,
+		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *flags) register(cmd *cobra.Command) {
+	set := cmd.Flags()
+	set.StringVar(&f.imagesJSON, "images-json", "/etc/capi-installer/images.json", "file that names the operand images of the release")
+	set.StringVar(&f.release, "release-version", os.Getenv("RELEASE_VERSION"), "version of the release; by default from RELEASE_VERSION")
+	set.StringVar(&f.platform, "platform", "", "platform of the cluster, such as AWS; by default from the Infrastructure object")
+	set.StringVar(&f.cacheDir, "cache-dir", "", "directory for what was read from images; by default nothing is kept over a restart")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; by default the cluster that this runs in")
+	set.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
+	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
+	set.BoolVar(&f.leaderElect, "leader-elect", false, "work only while holding the lease, so that one of several replicas works")
+	set.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 137*time.Second, "how long a lease lasts that is not renewed")
+	set.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 107*time.Second, "how long the leader tries to renew before it gives up")
+	set.DurationVar(&f.retryPeriod, "leader-elect-retry-period", 26*time.Second, "how long to wait between tries")
+}
+
+// run runs both controllers until ctx ends.
+func run(ctx context.Context, f *flags) error {
+	if f.release == "" {
+		return errors.New("the release version is not known; give --release-version or set RELEASE_VERSION")
+	}
+	ctrl.SetLogger(zap.New())
+	mgr, err := f.manager()
+	if err != nil {
+		return err
+	}
+	err = install.AddToManager(mgr, install.Options{
+		ImagesJSON: f.imagesJSON, Release: f.release, Platform: f.platform, Fetcher: f.fetcher(),
+	})
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func (f *flags) manager() (manager.Manager, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS = -1 // the API server's own flow control decides
+	scheme, err := install.Scheme()
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme, Cache: install.CacheOptions(),
+		HealthProbeBindAddress: f.healthAddress, Metrics: metricsserver.Options{BindAddress: f.metricsAddress},
+		LeaderElection: f.leaderElect, LeaderElectionID: "capi-installer", LeaderElectionNamespace: v1alpha1.OperatorNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &f.leaseDuration, RenewDeadline: &f.renewDeadline, RetryPeriod: &f.retryPeriod,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	return mgr, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping))
+}
+
+// fetcher reads images from their registries, a few at a time, each once.
+func (f *flags) fetcher() extractor.Fetcher {
+	return cache.Cached{Dir: f.cacheDir, Next: remote.Limit(&remote.Registry{}, concurrentPulls)}
+}

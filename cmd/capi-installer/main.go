@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command capi-installer installs the Cluster API providers of a release in the
+// cluster that it runs in, and keeps them as the release has them.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() {
+	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "capi-installer:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package capiinstaller is the map of this module; it holds no code.
+//
+// A release of OpenShift carries one image per Cluster API provider, and each
+// image holds the provider's manifests. This module installs them:
+//
+//	images.json --imagesjson.Parse--> Images (+ overrides of the ClusterAPI object)
+//	  each reference --extractor--> Bundle{Origin, Metadata, Manifests}
+//	[]Bundle --operand.Select(platform)--> --operand.Render--> Set{Operands, ContentID}
+//	Set --version controller--> ClusterAPI status + one revision ConfigMap
+//	revision ConfigMap --installer controller--> phases --boxcutter--> cluster --> conditions
+//
+// Packages, in the order in which they may import each other:
+//
+//   - api/v1alpha1: the ClusterAPI object and the names written on other objects.
+//   - imagesjson: images.json and its overrides.
+//   - extractor: what providers ship, and the names of the files they ship it in.
+//   - extractor/remote: bundles out of images in registries.
+//   - extractor/cache: bundles kept on disk by the image's digest.
+//   - extractor/configmap: bundles out of ConfigMaps, for the transition period.
+//   - install/operand: which providers a cluster gets and how their objects look there.
+//   - install/revision: how that is stored, and the phases it is installed in.
+//   - install/probe: when an object is ready.
+//   - install/status: what controllers report, and how it becomes conditions.
+//   - install/version: the controller that decides.
+//   - install/installer: the controller that acts.
+//   - install: both of them in one manager.
+//   - build: makes and packs the bundles that provider images hold.
+//   - cmd/capi-installer: the program in the cluster.
+//   - cmd/capi-manifests: the program of provider authors and release engineers.
+//
+// boxcutter and test/controlplane are modules of their own.
+package capiinstaller

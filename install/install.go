@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package install wires both controllers into a manager.
+//
+//	images.json ─ version ─> ClusterAPI status + revision ConfigMap ─ installer ─> cluster
+//
+// The version controller decides, the installer controller acts, and they meet
+// only in the API.
+package install
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/managedcache"
+	"pkg.package-operator.run/boxcutter/ownerhandling"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/installer"
+	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/install/version"
+)
+
+// managedByLabel marks every object that is installed; boxcutter writes it, and
+// only objects that have it are watched.
+const managedByLabel = "app.kubernetes.io/managed-by"
+
+// Options say what to install from where.
+type Options struct {
+	// ImagesJSON is the path of the release's images.json.
+	ImagesJSON string
+	// Release is the version of the release.
+	Release string
+	// Platform is the cluster's platform; empty means that the Infrastructure object tells.
+	Platform string
+	// Fetcher gets the bundles of an image.
+	Fetcher extractor.Fetcher
+	// Variables are values for variables in the manifests.
+	Variables map[string]string
+}
+
+// Scheme returns a scheme with every kind that the controllers read as a Go type.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, configv1.Install, v1alpha1.AddToScheme)
+	return scheme, builder.AddToScheme(scheme)
+}
+
+// CacheOptions keep the manager's cache small: of the ConfigMaps of the cluster
+// it holds only those in the operator's namespace.
+func CacheOptions() cache.Options {
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{v1alpha1.OperatorNamespace: {}}},
+	}}
+}
+
+// AddToManager adds both controllers to a manager.
+func AddToManager(mgr manager.Manager, options Options) error {
+	reporter := &status.Reporter{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ReleaseVersion: options.Release}
+	if err := addVersion(mgr, options, reporter); err != nil {
+		return fmt.Errorf("adding the version controller: %w", err)
+	}
+	if err := addInstaller(mgr, reporter); err != nil {
+		return fmt.Errorf("adding the installer controller: %w", err)
+	}
+	return nil
+}
+
+func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter) error {
+	images, err := version.WatchFile(options.ImagesJSON)
+	if err != nil {
+		return err
+	}
+	builder := ctrl.NewControllerManagedBy(mgr).Named("version").
+		Watches(&v1alpha1.ClusterAPI{}, always).
+		Watches(&corev1.ConfigMap{}, always).
+		WatchesRawSource(images).
+		WithOptions(controllerOptions())
+	if served(mgr.GetRESTMapper(), configv1.GroupVersion.WithKind("Infrastructure")) {
+		builder = builder.Watches(&configv1.Infrastructure{}, always)
+	}
+	return builder.Complete(&version.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter,
+		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
+		Platform: options.Platform, Variables: options.Variables,
+	})
+}
+
+func addInstaller(mgr manager.Manager, reporter *status.Reporter) error {
+	engine, err := newEngine(mgr)
+	if err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("installer").
+		Watches(&v1alpha1.ClusterAPI{}, always).
+		Watches(&corev1.ConfigMap{}, always).
+		WatchesRawSource(engine.Cache.Source(always)).
+		WithOptions(controllerOptions()).
+		Complete(&installer.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Engine: engine})
+}
+
+// newEngine makes boxcutter's engine over a cache of its own that holds only
+// what is installed.
+func newEngine(mgr manager.Manager) (*installer.Engine, error) {
+	tracking, err := managedcache.NewTrackingCache(mgr.GetLogger().WithName("cache"), mgr.GetConfig(), cache.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{managedByLabel: v1alpha1.Prefix}),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of installed objects: %w", err)
+	}
+	if err := mgr.Add(tracking); err != nil {
+		return nil, err
+	}
+	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(rest.CopyConfig(mgr.GetConfig()), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("making the discovery client: %w", err)
+	}
+	revisions, err := boxcutter.NewRevisionEngine(boxcutter.RevisionEngineOptions{
+		Scheme: mgr.GetScheme(), FieldOwner: v1alpha1.FieldOwner, SystemPrefix: v1alpha1.Prefix, ManagedBy: v1alpha1.Prefix,
+		DiscoveryClient: discovered, RestMapper: mgr.GetRESTMapper(),
+		Writer: mgr.GetClient(), Reader: tracking, UnfilteredReader: mgr.GetAPIReader(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the revision engine: %w", err)
+	}
+	return &installer.Engine{
+		Revisions: revisions, Cache: tracking, Live: mgr.GetAPIReader(),
+		Owners: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation),
+	}, nil
+}
+
+// always has any event start the controller's one run: a run looks at everything.
+var always = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: v1alpha1.ClusterAPIName}}}
+})
+
+// controllerOptions: one worker, and at most two minutes between tries, so that
+// what passes by itself is noticed soon.
+func controllerOptions() controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: 1,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 2*time.Minute),
+	}
+}
+
+// served says whether the API server has a kind.
+func served(mapper meta.RESTMapper, kind schema.GroupVersionKind) bool {
+	_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	return err == nil
+}

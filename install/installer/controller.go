@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package installer is the installer controller: it makes the cluster match the
+// desired version.
+//
+// Each run starts with the newest version. Its objects are applied phase by
+// phase; a phase begins when all objects of the one before it are ready. When
+// the newest version is complete it becomes the current one. Until then the
+// next older version is looked after too, so that a release that does not come
+// up never leaves running providers alone. Revision ConfigMaps that are being
+// deleted have their objects removed, the last phase first.
+//
+// One run handles all versions, because they hand objects to each other.
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/status"
+)
+
+// Reconciler is the installer controller.
+type Reconciler struct {
+	// Client reads from the manager's cache and writes.
+	Client client.Client
+	// Live reads past the cache.
+	Live client.Reader
+	// Reporter writes the outcome.
+	Reporter *status.Reporter
+	// Engine applies and removes the objects of revisions.
+	Engine *Engine
+
+	journal journal
+}
+
+// Reconcile brings the cluster one step nearer to the desired version.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	cluster, err := r.cluster(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	configMaps := &corev1.ConfigMapList{}
+	if err := r.Client.List(ctx, configMaps, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing ConfigMaps in %s: %w", v1alpha1.OperatorNamespace, err)
+	}
+	if cluster.Spec.InstallerMode == v1alpha1.Paused {
+		return reconcile.Result{}, r.report(ctx, cluster, status.Outcome{Reason: status.Paused, Message: "spec.installerMode is Paused"}, "")
+	}
+	world := world{cluster: cluster, configMaps: configMaps.Items}
+	outcome, current := r.install(ctx, world)
+	if left := r.teardown(ctx, world); outcome.Reason == status.AsExpected {
+		outcome.Reason, outcome.Message, outcome.Err = left.Reason, left.Message, left.Err
+	}
+	if err := r.report(ctx, cluster, outcome, current); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, outcome.Retry()
+}
+
+// world is what a run has read.
+type world struct {
+	cluster    *v1alpha1.ClusterAPI
+	configMaps []corev1.ConfigMap
+}
+
+// cluster reads the ClusterAPI object. It is asked for past the cache when the
+// cache does not have it, because its absence means that everything is uninstalled.
+func (r *Reconciler) cluster(ctx context.Context) (*v1alpha1.ClusterAPI, error) {
+	cluster := &v1alpha1.ClusterAPI{}
+	key := client.ObjectKey{Name: v1alpha1.ClusterAPIName}
+	err := r.Client.Get(ctx, key, cluster)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, key, cluster)
+	}
+	if apierrors.IsNotFound(err) {
+		return &v1alpha1.ClusterAPI{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
+	}
+	return cluster, nil
+}
+
+// report writes the outcome, and the current version if there is a new one.
+func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome status.Outcome, current string) error {
+	if cluster.Name == "" {
+		return nil // uninstalled: there is nothing left to report on
+	}
+	if outcome.Err != nil {
+		log.FromContext(ctx).Info("Not installed", "reason", outcome.Reason, "cause", outcome.Err.Error())
+	}
+	_, err := r.Reporter.Report(ctx, status.Installer, outcome, func(s *v1alpha1.ClusterAPIStatus) {
+		if current != "" && s.Version(current) != nil {
+			s.CurrentVersion = current
+		}
+	})
+	return err
+}
+
+// install reconciles the versions, the newest first, until one is complete. It
+// returns the outcome of the newest one, and its name if it is complete.
+func (r *Reconciler) install(ctx context.Context, world world) (outcome status.Outcome, current string) {
+	versions := slices.Clone(world.cluster.Status.Versions)
+	if len(versions) == 0 {
+		return status.Outcome{Reason: status.NoRevision, Message: "waiting for the first version to be decided"}, ""
+	}
+	slices.SortFunc(versions, func(a, b v1alpha1.Version) int { return int(b.Revision - a.Revision) })
+	installed := false
+	for i, version := range versions {
+		result := r.installVersion(ctx, world, version)
+		if i == 0 {
+			outcome = result.outcome
+			if result.complete {
+				current = version.Name
+			}
+		}
+		if result.complete {
+			installed = true
+			break
+		}
+	}
+	outcome.Installed = &installed
+	return outcome, current
+}
+
+// versionResult is what became of one version in one run.
+type versionResult struct {
+	outcome  status.Outcome
+	complete bool
+}
+
+// installVersion reconciles one version.
+func (r *Reconciler) installVersion(ctx context.Context, world world, version v1alpha1.Version) versionResult {
+	rev, err := read(world.configMaps, version.Name)
+	if err == nil && rev.digest != string(version.ManifestsDigest) {
+		err = fmt.Errorf("revision ConfigMap %s holds %s, not %s as the status says", version.Name, rev.digest, version.ManifestsDigest)
+	}
+	if err != nil {
+		return versionResult{outcome: status.Outcome{Reason: status.RevisionUnreadable, Err: err}}
+	}
+	rev.unmanaged = union(version.UnmanagedCRDs, world.cluster.Spec.UnmanagedCRDs)
+	result, err := r.Engine.apply(ctx, rev)
+	r.journal.record(ctx, rev, result)
+	return versionResult{outcome: outcomeOf(rev, result, err), complete: err == nil && result.IsComplete()}
+}
+
+// teardown removes the objects of every version whose ConfigMap is being
+// deleted. The desired and the current version are never torn down: their
+// ConfigMap is let go, and the version controller writes it again.
+func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
+	var waiting []string
+	var failed []error
+	for _, configMap := range leaving(world.configMaps) {
+		done := true
+		var err error
+		if name := configMap.Name; name != world.cluster.Status.CurrentVersion && name != world.cluster.Status.DesiredVersion {
+			done, err = r.teardownVersion(ctx, world, name)
+		}
+		switch {
+		case err != nil:
+			failed = append(failed, fmt.Errorf("removing version %s: %w", configMap.Name, err))
+		case !done:
+			waiting = append(waiting, configMap.Name)
+		default:
+			failed = append(failed, r.release(ctx, configMap))
+		}
+	}
+	if err := errors.Join(failed...); err != nil {
+		return status.Outcome{Reason: status.ApplyFailed, Err: err}
+	}
+	if len(waiting) > 0 {
+		return status.Outcome{Reason: status.TearingDown, Message: fmt.Sprintf("Removing objects of %v", waiting)}
+	}
+	return status.Outcome{Reason: status.AsExpected}
+}
+
+// release removes our finalizer, so that the ConfigMap can go.
+func (r *Reconciler) release(ctx context.Context, configMap *corev1.ConfigMap) error {
+	before := configMap.DeepCopy()
+	configMap.Finalizers = slices.DeleteFunc(slices.Clone(configMap.Finalizers), func(f string) bool { return f == v1alpha1.TeardownFinalizer })
+	if err := r.Client.Patch(ctx, configMap, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("releasing revision ConfigMap %s: %w", configMap.Name, err)
+	}
+	log.FromContext(ctx).Info("Released a revision ConfigMap", "version", configMap.Name)
+	return nil
+}
+
+// teardownVersion removes the objects of a version, and says whether all are gone.
+func (r *Reconciler) teardownVersion(ctx context.Context, world world, name string) (bool, error) {
+	rev, err := read(world.configMaps, name)
+	if err != nil {
+		return false, err
+	}
+	rev.unmanaged = world.cluster.Spec.UnmanagedCRDs
+	if version := world.cluster.Status.Version(name); version != nil {
+		rev.unmanaged = union(rev.unmanaged, version.UnmanagedCRDs)
+	}
+	result, err := r.Engine.remove(ctx, rev)
+	if err != nil {
+		return false, err
+	}
+	r.journal.recordTeardown(ctx, rev, result)
+	if !result.IsComplete() {
+		return false, nil
+	}
+	return true, r.Engine.forget(ctx, rev)
+}
+
+// leaving are the revision ConfigMaps that are being deleted and wait for us.
+func leaving(configMaps []corev1.ConfigMap) []*corev1.ConfigMap {
+	var out []*corev1.ConfigMap
+	for i := range configMaps {
+		c := &configMaps[i]
+		if !c.DeletionTimestamp.IsZero() && slices.Contains(c.Finalizers, v1alpha1.TeardownFinalizer) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// union returns the names in either list, sorted.
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

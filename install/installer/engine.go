@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/managedcache"
+	"pkg.package-operator.run/boxcutter/ownerhandling"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/probe"
+	"github.com/capi-installer/capi-installer/install/revision"
+)
+
+// Engine applies and removes the objects of revisions with boxcutter.
+type Engine struct {
+	// Revisions is boxcutter's engine.
+	Revisions *boxcutter.RevisionEngine
+	// Owners writes and reads the owners of an object in an annotation.
+	Owners *ownerhandling.OwnerStrategyAnnotation
+	// Cache watches the kinds of the objects that are installed.
+	Cache managedcache.TrackingCache
+	// Live reads past the cache; it tells whether a CRD has instances.
+	Live client.Reader
+}
+
+// apply brings the cluster one step nearer to the revision.
+func (e *Engine) apply(ctx context.Context, rev *revisionObjects) (machinery.RevisionResult, error) {
+	if err := e.prepare(ctx, rev); err != nil {
+		return nil, err
+	}
+	options := []boxcutter.RevisionReconcileOption{
+		boxcutter.WithProbe(boxcutter.ProgressProbeType, probe.Progress()),
+		boxcutter.WithAggregatePhaseReconcileErrors(),
+	}
+	return e.Revisions.Reconcile(ctx, e.revision(rev), append(options, adoptions(rev.phases)...)...)
+}
+
+// remove deletes what only this revision has. CRDs that somebody else manages,
+// and CRDs that still have instances, stay.
+func (e *Engine) remove(ctx context.Context, rev *revisionObjects) (machinery.RevisionTeardownResult, error) {
+	if err := e.prepare(ctx, rev); err != nil {
+		return nil, err
+	}
+	keep, err := e.kept(ctx, rev)
+	if err != nil {
+		return nil, err
+	}
+	return e.Revisions.Teardown(ctx, e.revision(rev), append(keep, boxcutter.WithAggregatePhaseTeardownErrors())...)
+}
+
+// prepare divides the revision into phases and has the cache watch its kinds.
+func (e *Engine) prepare(ctx context.Context, rev *revisionObjects) error {
+	if err := rev.plan(); err != nil {
+		return err
+	}
+	if err := e.Cache.Watch(ctx, identity(rev.name), rev.kinds()); err != nil {
+		return fmt.Errorf("watching the objects of version %s: %w", rev.name, err)
+	}
+	return nil
+}
+
+// forget ends the watches that only this revision needed.
+func (e *Engine) forget(ctx context.Context, rev *revisionObjects) error {
+	if err := e.Cache.Free(ctx, identity(rev.name)); err != nil {
+		return fmt.Errorf("ending the watches of version %s: %w", rev.name, err)
+	}
+	return nil
+}
+
+// revision is what boxcutter is given.
+func (e *Engine) revision(rev *revisionObjects) boxcutter.Revision {
+	phases := make([]boxcutter.Phase, len(rev.phases))
+	for i, phase := range rev.phases {
+		phases[i] = boxcutter.NewPhase(phase.Name, objects(phase))
+	}
+	return boxcutter.NewRevisionWithOwner(rev.name, rev.number, phases, identity(rev.name), e.Owners).
+		WithReconcileOptions(boxcutter.WithSiblingOwnerClassifier(sibling))
+}
+
+// identity is the owner that the objects of a version name. Its UID follows from
+// the version's name, which is never used twice, and not from the revision
+// ConfigMap: when that is deleted by mistake and written again, the objects
+// still have the same owner.
+func identity(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: v1alpha1.OperatorNamespace,
+			Name:      name,
+			UID:       types.UID("revision-" + name),
+		},
+	}
+}
+
+// sibling says whether an owner is another version of ours.
+func sibling(owner metav1.OwnerReference) bool {
+	return owner.Kind == "ConfigMap" && owner.UID == identity(owner.Name).UID
+}
+
+// objects are a phase's objects as they are applied: without the annotation
+// that speaks to the installer alone.
+func objects(phase revision.Phase) []client.Object {
+	out := make([]client.Object, len(phase.Objects))
+	for i, obj := range phase.Objects {
+		out[i] = obj
+		if _, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]; adopt {
+			applied := obj.DeepCopy()
+			unstructured.RemoveNestedField(applied.Object, "metadata", "annotations", v1alpha1.AdoptAnnotation)
+			out[i] = applied
+		}
+	}
+	return out
+}
+
+// adoptions lets those objects be taken over that say so.
+func adoptions(phases []revision.Phase) []boxcutter.RevisionReconcileOption {
+	var out []boxcutter.RevisionReconcileOption
+	for _, phase := range phases {
+		var options []boxcutter.PhaseReconcileOption
+		for _, obj := range phase.Objects {
+			if obj.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways {
+				options = append(options, boxcutter.WithObjectReconcileOptions(obj, boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionNone)))
+			}
+		}
+		if options != nil {
+			out = append(out, boxcutter.WithPhaseReconcileOptions(phase.Name, options...))
+		}
+	}
+	return out
+}
+
+// kept are the options that have a teardown leave CRDs in place: the unmanaged
+// ones, and those of which there are instances.
+func (e *Engine) kept(ctx context.Context, rev *revisionObjects) ([]boxcutter.RevisionTeardownOption, error) {
+	var out []boxcutter.RevisionTeardownOption
+	for _, phase := range rev.phases {
+		var options []boxcutter.PhaseTeardownOption
+		for _, obj := range phase.Objects {
+			keep, err := e.keeps(ctx, rev, obj)
+			if err != nil {
+				return nil, err
+			}
+			if keep {
+				options = append(options, boxcutter.WithObjectTeardownOptions(obj, boxcutter.WithOrphan()))
+			}
+		}
+		if options != nil {
+			out = append(out, boxcutter.WithPhaseTeardownOptions(phase.Name, options...))
+		}
+	}
+	return out, nil
+}
+
+// keeps says whether an object stays in the cluster when its revision goes.
+func (e *Engine) keeps(ctx context.Context, rev *revisionObjects, obj *unstructured.Unstructured) (bool, error) {
+	if obj.GetKind() != crdKind {
+		return false, nil
+	}
+	if owned, err := e.owned(ctx, rev, obj); err != nil || !owned {
+		return false, err
+	}
+	if slices.Contains(rev.unmanaged, obj.GetName()) {
+		return true, nil
+	}
+	return e.hasInstances(ctx, obj)
+}
+
+// owned says whether the object in the cluster still belongs to this revision,
+// and not to a newer one that has taken it over.
+func (e *Engine) owned(ctx context.Context, rev *revisionObjects, obj *unstructured.Unstructured) (bool, error) {
+	actual := &unstructured.Unstructured{}
+	actual.SetGroupVersionKind(obj.GroupVersionKind())
+	err := e.Cache.Get(ctx, client.ObjectKeyFromObject(obj), actual)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %s: %w", describe(obj), err)
+	}
+	return e.Owners.IsController(identity(rev.name), actual), nil
+}
+
+// hasInstances says whether there is an object of the kind that a CRD defines.
+// It asks the API server, not a cache.
+func (e *Engine) hasInstances(ctx context.Context, crd *unstructured.Unstructured) (bool, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(instanceKind(crd))
+	err := e.Live.List(ctx, list, client.Limit(1))
+	switch {
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("looking for instances of %s: %w", describe(crd), err)
+	default:
+		return len(list.Items) > 0, nil
+	}
+}
+
+// instanceKind is the list kind of the first version of a CRD that is served.
+func instanceKind(crd *unstructured.Unstructured) schema.GroupVersionKind {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	served := ""
+	for _, item := range versions {
+		version, _ := item.(map[string]any)
+		if version["served"] == true && served == "" {
+			served, _ = version["name"].(string)
+		}
+	}
+	return schema.GroupVersionKind{Group: group, Version: served, Kind: kind + "List"}
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"pkg.package-operator.run/boxcutter/machinery"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// journal writes a line to the log when a phase begins, waits for something
+// else than before, or ends, and never the same line twice. The zero value is
+// ready. It belongs to one controller with one worker.
+type journal struct {
+	phases map[string]*phaseRecord
+}
+
+// phaseRecord is what was last said about a phase.
+type phaseRecord struct {
+	began    time.Time
+	complete bool
+	waiting  string
+	actions  map[string]int
+}
+
+// record notes what one pass did to the phases of a revision.
+func (j *journal) record(ctx context.Context, rev *revisionObjects, result machinery.RevisionResult) {
+	if result == nil {
+		return
+	}
+	for _, phase := range result.GetPhases() {
+		j.recordPhase(ctx, rev, phase)
+	}
+}
+
+func (j *journal) recordPhase(ctx context.Context, rev *revisionObjects, phase machinery.PhaseResult) {
+	record := j.of(rev.name + "/" + phase.GetName())
+	count(record.actions, phase)
+	ready, missing := progress(phase)
+	waiting := strings.Join(missing, "; ")
+	if phase.IsComplete() == record.complete && waiting == record.waiting {
+		return
+	}
+	logger := log.FromContext(ctx).WithValues("version", rev.name, "phase", phase.GetName(),
+		"objects", len(phase.GetObjects()), "ready", ready, "seconds", time.Since(record.began).Round(time.Millisecond).Seconds())
+	if phase.IsComplete() {
+		logger.Info("Phase complete", "done", describeActions(record.actions))
+		record.actions = map[string]int{}
+	} else {
+		logger.Info("Phase waits", "for", shorten(missing))
+	}
+	record.complete, record.waiting = phase.IsComplete(), waiting
+	if record.complete {
+		record.began = time.Time{}
+	}
+}
+
+// of returns the record of a phase, begun now if it is not under way.
+func (j *journal) of(key string) *phaseRecord {
+	if j.phases == nil {
+		j.phases = map[string]*phaseRecord{}
+	}
+	record := j.phases[key]
+	if record == nil {
+		record = &phaseRecord{actions: map[string]int{}}
+		j.phases[key] = record
+	}
+	if record.began.IsZero() {
+		record.began = time.Now()
+	}
+	return record
+}
+
+// count adds up what was written; what was left alone does not count.
+func count(actions map[string]int, phase machinery.PhaseResult) {
+	for _, object := range phase.GetObjects() {
+		if action := object.Action(); action != machinery.ActionIdle && action != machinery.ActionProgressed {
+			actions[strings.ToLower(string(action))]++
+		}
+	}
+}
+
+func describeActions(actions map[string]int) string {
+	if len(actions) == 0 {
+		return "unchanged"
+	}
+	var parts []string
+	for _, action := range slices.Sorted(maps.Keys(actions)) {
+		parts = append(parts, fmt.Sprintf("%d %s", actions[action], action))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// recordTeardown notes what is left of a revision that is being removed.
+func (j *journal) recordTeardown(ctx context.Context, rev *revisionObjects, result machinery.RevisionTeardownResult) {
+	record := j.of(rev.name + "/")
+	waiting := "nothing"
+	for _, phase := range result.GetPhases() {
+		if left := phase.Waiting(); len(left) > 0 {
+			waiting = fmt.Sprintf("%d object(s) of phase %s", len(left), phase.GetName())
+		}
+	}
+	if waiting == record.waiting {
+		return
+	}
+	record.waiting = waiting
+	log.FromContext(ctx).Info("Removing a version", "version", rev.name, "waitsFor", waiting,
+		"seconds", time.Since(record.began).Round(time.Millisecond).Seconds())
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/install/probe"
+	"github.com/capi-installer/capi-installer/install/status"
+)
+
+// outcomeOf says what one pass over a revision came to. What somebody must mend
+// comes before what may pass by itself, and that before what is only awaited.
+func outcomeOf(rev *revisionObjects, result machinery.RevisionResult, err error) status.Outcome {
+	outcome := status.Outcome{Reason: status.AsExpected, Related: related(rev)}
+	switch {
+	case result != nil && result.GetValidationError() != nil:
+		outcome.Reason, outcome.Err = status.ObjectsRefused, result.GetValidationError()
+	case result != nil && refused(result) != nil:
+		outcome.Reason, outcome.Err = status.ObjectsRefused, refused(result)
+	case result != nil && incompatible(result) != "":
+		outcome.Reason, outcome.Message = status.Incompatible, incompatible(result)
+	case result != nil && collision(result) != "":
+		outcome.Reason, outcome.Message = status.Collision, collision(result)
+	case err != nil:
+		outcome.Reason, outcome.Err = status.ApplyFailed, fmt.Errorf("installing version %s: %w", rev.name, err)
+	case !result.IsComplete():
+		outcome.Reason, outcome.Message = status.RollingOut, awaited(rev, result)
+	}
+	return outcome
+}
+
+// refused returns the error of the first phase whose objects the API server refuses.
+func refused(result machinery.RevisionResult) error {
+	for _, phase := range result.GetPhases() {
+		if err := phase.GetValidationError(); err != nil {
+			return fmt.Errorf("phase %s: %w", phase.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// incompatible names the first unmanaged CRD that is known not to be compatible.
+func incompatible(result machinery.RevisionResult) string {
+	for _, phase := range result.GetPhases() {
+		for _, object := range phase.GetObjects() {
+			obj := object.Object()
+			if obj.GetObjectKind().GroupVersionKind().GroupKind() != probe.CompatibilityRequirement {
+				continue
+			}
+			if state, detail := probe.Condition(obj, "Compatible"); state == "False" {
+				return fmt.Sprintf("an unmanaged CRD is not compatible (CompatibilityRequirement %s): %s", obj.GetName(), detail)
+			}
+		}
+	}
+	return ""
+}
+
+// collision names the objects that belong to somebody else.
+func collision(result machinery.RevisionResult) string {
+	var found []string
+	for _, phase := range result.GetPhases() {
+		for _, object := range phase.GetObjects() {
+			if object.Action() == machinery.ActionCollision {
+				found = append(found, describe(object.Object())+owner(object))
+			}
+		}
+	}
+	if found == nil {
+		return ""
+	}
+	return "not taken over, because it exists and is not ours: " + strings.Join(found, ", ") +
+		"; remove it, or have the provider's manifest allow it to be adopted"
+}
+
+func owner(object machinery.ObjectResult) string {
+	conflict, ok := object.(interface {
+		ConflictingOwner() (*metav1.OwnerReference, bool)
+	})
+	if !ok {
+		return ""
+	}
+	ref, found := conflict.ConflictingOwner()
+	if !found {
+		return " (no owner)"
+	}
+	return fmt.Sprintf(" (owned by %s %s)", ref.Kind, ref.Name)
+}
+
+// awaited says how far the first phase that is not complete has come, and what it waits for.
+func awaited(rev *revisionObjects, result machinery.RevisionResult) string {
+	for _, phase := range result.GetPhases() {
+		if phase.IsComplete() {
+			continue
+		}
+		ready, missing := progress(phase)
+		return fmt.Sprintf("%s: %d of %d objects of phase %s ready; waiting for %s",
+			rev.name, ready, len(phase.GetObjects()), phase.GetName(), shorten(missing))
+	}
+	return rev.name + " is being installed"
+}
+
+// progress counts the objects of a phase that are ready and describes the others.
+func progress(phase machinery.PhaseResult) (ready int, missing []string) {
+	for _, object := range phase.GetObjects() {
+		if object.IsComplete() {
+			ready++
+			continue
+		}
+		why := strings.Join(object.ProbeResults().Type(boxcutter.ProgressProbeType).Messages, ", ")
+		if why == "" {
+			why = string(object.Action())
+		}
+		missing = append(missing, describe(object.Object())+" ("+why+")")
+	}
+	return ready, missing
+}
+
+// shorten keeps a message readable: the first two, and how many more.
+func shorten(items []string) string {
+	const most = 2
+	if len(items) <= most {
+		return strings.Join(items, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(items[:most], ", "), len(items)-most)
+}
+
+// describe names an object: "Deployment openshift-cluster-api/capi-controller-manager".
+func describe(obj client.Object) string {
+	kind := obj.GetObjectKind().GroupVersionKind().Kind
+	if obj.GetNamespace() == "" {
+		return kind + " " + obj.GetName()
+	}
+	return kind + " " + obj.GetNamespace() + "/" + obj.GetName()
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package probe says when an installed object is ready, so that the next phase
+// may begin. Each answer names what is missing.
+package probe
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"pkg.package-operator.run/boxcutter/probing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Kinds that have a probe; every other object is ready as soon as it exists.
+var (
+	deployment               = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	customResourceDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	// CompatibilityRequirement is the kind of the objects in the preflight phase.
+	CompatibilityRequirement = schema.GroupKind{Group: "apiextensions.openshift.io", Kind: "CompatibilityRequirement"}
+)
+
+// Progress is the probe that a phase waits for.
+func Progress() types.Prober {
+	return probing.And{
+		of(deployment, types.ProbeFunc(available)),
+		of(customResourceDefinition, conditions("Established", "NamesAccepted")),
+		of(CompatibilityRequirement, conditions("Admitted", "Compatible")),
+	}
+}
+
+func of(kind schema.GroupKind, prober types.Prober) types.Prober {
+	return &probing.GroupKindSelector{GroupKind: kind, Prober: prober}
+}
+
+// conditions is true when all those conditions are.
+func conditions(names ...string) types.Prober {
+	return types.ProbeFunc(func(obj client.Object) types.ProbeResult {
+		for _, name := range names {
+			status, detail := Condition(obj, name)
+			switch {
+			case status == "":
+				return probing.UnknownResult(fmt.Sprintf("not yet %s", name))
+			case status != "True":
+				return probing.FalseResult(fmt.Sprintf("%s is %s: %s", name, status, detail))
+			}
+		}
+		return probing.TrueResult()
+	})
+}
+
+// Condition returns the status of a condition and its "reason: message". The
+// status is empty where the object has no such condition, or one that speaks of
+// an older generation.
+func Condition(obj client.Object, name string) (status, detail string) {
+	content, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return "", ""
+	}
+	list, _, _ := unstructured.NestedSlice(content.Object, "status", "conditions")
+	for _, item := range list {
+		condition, _ := item.(map[string]any)
+		if condition["type"] != name {
+			continue
+		}
+		if observed, found := condition["observedGeneration"].(int64); found && observed != obj.GetGeneration() {
+			return "", ""
+		}
+		status, _ = condition["status"].(string)
+		return status, fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
+	}
+	return "", ""
+}
+
+// available is true when the Deployment's controller has seen its newest spec,
+// and as many replicas as it asks for run that spec and are available.
+func available(obj client.Object) types.ProbeResult {
+	content, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return probing.UnknownResult("not an unstructured object")
+	}
+	if number(content, 0, "status", "observedGeneration") != obj.GetGeneration() {
+		return probing.UnknownResult("the newest spec is not yet seen by the Deployment controller")
+	}
+	wanted := number(content, 1, "spec", "replicas")
+	updated := number(content, 0, "status", "updatedReplicas")
+	ready := number(content, 0, "status", "availableReplicas")
+	if updated != wanted || ready != wanted || number(content, 0, "status", "replicas") != wanted {
+		return probing.FalseResult(fmt.Sprintf("%d of %d replicas updated, %d available%s", updated, wanted, ready, failure(obj)))
+	}
+	return probing.TrueResult()
+}
+
+// failure is why a Deployment does not get on, as its controller says it.
+func failure(obj client.Object) string {
+	if status, detail := Condition(obj, "ReplicaFailure"); status == "True" {
+		return ", " + detail
+	}
+	if status, detail := Condition(obj, "Progressing"); status == "False" {
+		return ", " + detail
+	}
+	return ""
+}
+
+func number(obj *unstructured.Unstructured, absent int64, path ...string) int64 {
+	value, found, err := unstructured.NestedInt64(obj.Object, path...)
+	if err != nil || !found {
+		return absent
+	}
+	return value
+}

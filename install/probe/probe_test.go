@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"sigs.k8s.io/yaml"
+)
+
+func TestProgress(t *testing.T) {
+	const (
+		deploymentHead = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, generation: 2}\nspec: {replicas: 2}\n"
+		crdHead        = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: c, generation: 1}\n"
+		preflightHead  = "apiVersion: apiextensions.openshift.io/v1alpha1\nkind: CompatibilityRequirement\nmetadata: {name: r, generation: 3}\n"
+	)
+	for name, test := range map[string]struct {
+		object  string
+		want    types.ProbeStatus
+		message string
+	}{
+		"a Deployment that nobody has looked at": {
+			deploymentHead, types.ProbeStatusUnknown, "not yet seen"},
+		"a Deployment whose status is of an older spec": {
+			deploymentHead + "status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplicas: 2}", types.ProbeStatusUnknown, "not yet seen"},
+		"a Deployment with one of two replicas available": {
+			deploymentHead + "status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 1}", types.ProbeStatusFalse, "2 of 2 replicas updated, 1 available"},
+		"a Deployment that still runs an old replica": {
+			deploymentHead + "status: {observedGeneration: 2, replicas: 3, updatedReplicas: 2, availableReplicas: 2}", types.ProbeStatusFalse, "2 of 2 replicas updated"},
+		"a Deployment whose pods are refused": {
+			deploymentHead + "status: {observedGeneration: 2, conditions: [{type: ReplicaFailure, status: \"True\", reason: FailedCreate, message: quota}]}", types.ProbeStatusFalse, "FailedCreate: quota"},
+		"a Deployment that is up": {
+			deploymentHead + "status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 2}", types.ProbeStatusTrue, ""},
+		"a Deployment scaled to none": {
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, generation: 1}\nspec: {replicas: 0}\nstatus: {observedGeneration: 1}", types.ProbeStatusTrue, ""},
+		"a CRD just created": {
+			crdHead, types.ProbeStatusUnknown, "not yet Established"},
+		"a CRD whose names are taken": {
+			crdHead + "status: {conditions: [{type: Established, status: \"True\"}, {type: NamesAccepted, status: \"False\", reason: Conflict, message: plural}]}", types.ProbeStatusFalse, "NamesAccepted is False: Conflict: plural"},
+		"a CRD that is served": {
+			crdHead + "status: {conditions: [{type: Established, status: \"True\"}, {type: NamesAccepted, status: \"True\"}]}", types.ProbeStatusTrue, ""},
+		"a requirement that nobody has checked": {
+			preflightHead, types.ProbeStatusUnknown, "not yet Admitted"},
+		"a requirement that was checked for an older spec": {
+			preflightHead + "status: {conditions: [{type: Admitted, status: \"True\", observedGeneration: 2}]}", types.ProbeStatusUnknown, "not yet Admitted"},
+		"a requirement that is not met": {
+			preflightHead + "status: {conditions: [{type: Admitted, status: \"True\"}, {type: Compatible, status: \"False\", reason: RequirementsNotMet, message: field x}]}", types.ProbeStatusFalse, "field x"},
+		"a requirement that is met": {
+			preflightHead + "status: {conditions: [{type: Admitted, status: \"True\"}, {type: Compatible, status: \"True\"}]}", types.ProbeStatusTrue, ""},
+		"any other object": {
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}", types.ProbeStatusTrue, ""},
+		"a kind of the same name in another group": {
+			"apiVersion: example.com/v1\nkind: Deployment\nmetadata: {name: d}", types.ProbeStatusTrue, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(test.object), obj); err != nil {
+				t.Fatal(err)
+			}
+			result := Progress().Probe(obj)
+			if message := strings.Join(result.Messages, "; "); result.Status != test.want || !strings.Contains(message, test.message) {
+				t.Errorf("%s %q, want %s %q", result.Status, message, test.want, test.message)
+			}
+		})
+	}
+}

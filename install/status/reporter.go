@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// Reporter writes outcomes to the ClusterAPI object and, where the API exists,
+// to the ClusterOperator. It writes nothing that is there already.
+type Reporter struct {
+	// Client reads from the manager's cache and writes.
+	Client client.Client
+	// Live reads past the cache, after a write was refused because the cache was behind.
+	Live client.Reader
+	// ReleaseVersion is the version reported once it is completely installed.
+	ReleaseVersion string
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Change edits the status of the ClusterAPI object. It may be called more than
+// once, each time with the newest status, and must not depend on an earlier call.
+type Change func(*v1alpha1.ClusterAPIStatus)
+
+// Report writes one outcome of a controller together with a change of the
+// status, which may be nil. It returns the object as it is then.
+func (r *Reporter) Report(ctx context.Context, controller Controller, outcome Outcome, change Change) (*v1alpha1.ClusterAPI, error) {
+	cluster, err := r.update(ctx, func(cluster *v1alpha1.ClusterAPI) {
+		if change != nil {
+			change(&cluster.Status)
+		}
+		r.setConditions(cluster, controller, outcome)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
+	}
+	if err := r.reportClusterOperator(ctx, cluster, controller, outcome); err != nil {
+		return nil, fmt.Errorf("writing the status of ClusterOperator %q: %w", v1alpha1.ClusterOperatorName, err)
+	}
+	return cluster, nil
+}
+
+// Update writes a change of the status alone.
+func (r *Reporter) Update(ctx context.Context, change Change) (*v1alpha1.ClusterAPI, error) {
+	cluster, err := r.update(ctx, func(cluster *v1alpha1.ClusterAPI) { change(&cluster.Status) })
+	if err != nil {
+		return nil, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
+	}
+	return cluster, nil
+}
+
+func (r *Reporter) setConditions(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome) {
+	now := time.Now
+	if r.Now != nil {
+		now = r.Now
+	}
+	at := now()
+	set := func(conditions []metav1.Condition) {
+		for _, condition := range conditions {
+			replace(&cluster.Status.Conditions, condition)
+		}
+	}
+	set(Conditions(controller, outcome, cluster.Status.Conditions, cluster.Generation, at))
+	set(Aggregate(cluster, cluster.Status.Conditions, outcome, at))
+	if controller == Version {
+		cluster.Status.ObservedGeneration = cluster.Generation
+	}
+}
+
+// replace puts a condition, which has its time already, where the one of its type stands.
+func replace(conditions *[]metav1.Condition, condition metav1.Condition) {
+	if before := meta.FindStatusCondition(*conditions, condition.Type); before != nil {
+		*before = condition
+		return
+	}
+	*conditions = append(*conditions, condition)
+}
+
+// update writes the status if it differs. A conflict means that the cache was
+// behind: it is tried again on what the API server has.
+func (r *Reporter) update(ctx context.Context, change func(*v1alpha1.ClusterAPI)) (*v1alpha1.ClusterAPI, error) {
+	cluster := &v1alpha1.ClusterAPI{}
+	reader := client.Reader(r.Client)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		*cluster = v1alpha1.ClusterAPI{}
+		if err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
+			return err
+		}
+		reader = r.Live
+		before := cluster.DeepCopy()
+		change(cluster)
+		if equality.Semantic.DeepEqual(before.Status, cluster.Status) {
+			return nil
+		}
+		return r.Client.Status().Update(ctx, cluster)
+	})
+	return cluster, err
+}
+
+// reportClusterOperator brings the ClusterOperator in line with the ClusterAPI
+// object. Where that API does not exist there is nothing to do.
+//
+// The release version is reported by the version controller alone: only it knows
+// that the current version is this release's and not yet the one before.
+func (r *Reporter) reportClusterOperator(ctx context.Context, cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome) error {
+	operator := &configv1.ClusterOperator{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator)
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if apierrors.IsNotFound(err) {
+		operator.Name = v1alpha1.ClusterOperatorName
+		err = r.Client.Create(ctx, operator)
+	}
+	if err != nil {
+		return err
+	}
+	before := operator.DeepCopy()
+	operator.Status.Conditions = clusterOperatorConditions(cluster.Status.Conditions)
+	if outcome.Related != nil {
+		operator.Status.RelatedObjects = outcome.Related
+	}
+	if controller == Version && outcome.Reason == AsExpected && cluster.Status.Settled() {
+		operator.Status.Versions = []configv1.OperandVersion{{Name: "operator", Version: r.ReleaseVersion}}
+	}
+	if equality.Semantic.DeepEqual(before.Status, operator.Status) {
+		return nil
+	}
+	return r.Client.Status().Update(ctx, operator)
+}
+
+func clusterOperatorConditions(conditions []metav1.Condition) []configv1.ClusterOperatorStatusCondition {
+	out := make([]configv1.ClusterOperatorStatusCondition, len(conditions))
+	for i, condition := range conditions {
+		out[i] = configv1.ClusterOperatorStatusCondition{
+			Type:               configv1.ClusterStatusConditionType(condition.Type),
+			Status:             configv1.ConditionStatus(condition.Status),
+			LastTransitionTime: condition.LastTransitionTime,
+			Reason:             condition.Reason,
+			Message:            condition.Message,
+		}
+	}
+	return out
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status turns what a controller came to into conditions. It alone
+// decides whether an error is retried quietly or makes the operator Degraded.
+//
+// A controller returns one Outcome. Conditions makes the controller's own two
+// conditions of it, Aggregate the four that the cluster looks at, and Reporter
+// writes all of them to the ClusterAPI object and the ClusterOperator.
+package status
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// Controller is who reports; its conditions start with its name.
+type Controller string
+
+// The controllers that report.
+const (
+	Version   Controller = "Version"
+	Installer Controller = "Installer"
+)
+
+// The conditions that sum up both controllers.
+const (
+	Available   = string(configv1.OperatorAvailable)
+	Progressing = string(configv1.OperatorProgressing)
+	Degraded    = string(configv1.OperatorDegraded)
+	Upgradeable = string(configv1.OperatorUpgradeable)
+)
+
+// Inertia is how long a retryable error may last before it makes the operator Degraded.
+const Inertia = 5 * time.Minute
+
+// Outcome is what one reconcile came to.
+type Outcome struct {
+	// Reason is why the controller is where it is; it decides the conditions.
+	Reason Reason
+	// Message is what a person reads: what is waited for, or the cause and the next step.
+	Message string
+	// Err is the error behind the reason, for the log and for backing off. Message is used where it is set.
+	Err error
+	// Installed is whether a version is completely installed and healthy; nil where the controller cannot know.
+	Installed *bool
+	// Related are the objects to list on the ClusterOperator; nil where the controller cannot know.
+	Related []configv1.ObjectReference
+}
+
+// text is the message, or else the error's.
+func (o Outcome) text() string {
+	if o.Message == "" && o.Err != nil {
+		return o.Err.Error()
+	}
+	return o.Message
+}
+
+// Retry returns the error if trying again soon may help, else nil.
+func (o Outcome) Retry() error {
+	if severities[o.Reason] == retrying {
+		return o.Err
+	}
+	return nil
+}
+
+// Conditions returns the two conditions of a controller after an outcome.
+//
+// A retryable error leaves Degraded Unknown until it has lasted for Inertia,
+// counted from when it became Unknown. The time is in the condition, so it
+// survives a restart and a change of the leader.
+func Conditions(controller Controller, outcome Outcome, previous []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
+	level := severities[outcome.Reason]
+	progressing := metav1.Condition{Type: string(controller) + Progressing, Status: truth(level == working || level == retrying)}
+	degraded := metav1.Condition{Type: string(controller) + Degraded, Status: degradedStatus(controller, level, previous, now)}
+	progressing.Reason, progressing.Message = string(outcome.Reason), outcome.text()
+	degraded.Reason, degraded.Message = string(AsExpected), ""
+	if level >= retrying {
+		degraded.Reason, degraded.Message = string(outcome.Reason), outcome.text()
+	}
+	return stamp([]metav1.Condition{progressing, degraded}, previous, generation, now)
+}
+
+func degradedStatus(controller Controller, level severity, previous []metav1.Condition, now time.Time) metav1.ConditionStatus {
+	if level != retrying {
+		return truth(level == terminal)
+	}
+	before := meta.FindStatusCondition(previous, string(controller)+Degraded)
+	switch {
+	case before == nil || before.Status == metav1.ConditionFalse:
+		return metav1.ConditionUnknown
+	case before.Status == metav1.ConditionTrue, now.Sub(before.LastTransitionTime.Time) >= Inertia:
+		return metav1.ConditionTrue
+	default:
+		return metav1.ConditionUnknown
+	}
+}
+
+// Aggregate returns the four conditions of the whole operator, from those of
+// its controllers and the last outcome.
+func Aggregate(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outcome Outcome, now time.Time) []metav1.Condition {
+	return stamp([]metav1.Condition{
+		available(conditions, outcome.Installed),
+		anyOf(Progressing, conditions),
+		anyOf(Degraded, conditions),
+		upgradeable(cluster.Spec.ImageOverrides),
+	}, conditions, cluster.Generation, now)
+}
+
+func available(conditions []metav1.Condition, installed *bool) metav1.Condition {
+	before := meta.FindStatusCondition(conditions, Available)
+	switch {
+	case installed != nil && *installed:
+		return metav1.Condition{Type: Available, Status: metav1.ConditionTrue, Reason: string(AsExpected), Message: "Cluster API is installed"}
+	case installed == nil && before != nil:
+		return *before
+	default:
+		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: "NotInstalled", Message: "no version of Cluster API is completely installed"}
+	}
+}
+
+// anyOf is true when that condition of any controller is, and says which.
+func anyOf(kind string, conditions []metav1.Condition) metav1.Condition {
+	sum := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: string(AsExpected)}
+	var messages []string
+	for _, controller := range []Controller{Version, Installer} {
+		own := meta.FindStatusCondition(conditions, string(controller)+kind)
+		if own == nil || own.Status != metav1.ConditionTrue {
+			continue
+		}
+		if sum.Status == metav1.ConditionFalse {
+			sum.Status, sum.Reason = metav1.ConditionTrue, string(controller)+own.Reason
+		}
+		messages = append(messages, own.Message)
+	}
+	sum.Message = strings.Join(messages, "; ")
+	return sum
+}
+
+func upgradeable(overrides []v1alpha1.ImageOverride) metav1.Condition {
+	if len(overrides) == 0 {
+		return metav1.Condition{Type: Upgradeable, Status: metav1.ConditionTrue, Reason: string(AsExpected)}
+	}
+	names := make([]string, len(overrides))
+	for i, override := range overrides {
+		names[i] = override.Name
+	}
+	slices.Sort(names)
+	return metav1.Condition{Type: Upgradeable, Status: metav1.ConditionFalse, Reason: "ImageOverrides",
+		Message: "images are overridden: " + strings.Join(names, ", ") + "; remove them from spec.imageOverrides before upgrading"}
+}
+
+// stamp gives each condition the time at which its status last changed.
+func stamp(conditions, previous []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
+	for i := range conditions {
+		condition := &conditions[i]
+		condition.ObservedGeneration = generation
+		condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+		before := meta.FindStatusCondition(previous, condition.Type)
+		if before != nil && before.Status == condition.Status {
+			condition.LastTransitionTime = before.LastTransitionTime
+		}
+	}
+	return conditions
+}
+
+func truth(is bool) metav1.ConditionStatus {
+	if is {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}

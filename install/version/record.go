@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/status"
+)
+
+// record makes the set the desired version, if it is not, and retires the
+// versions that are no longer wanted once the desired one is installed.
+func (r *Reconciler) record(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand.Set) status.Outcome {
+	stored, err := revision.Encode(set)
+	if err != nil {
+		return status.Outcome{Reason: status.RenderFailed, Err: err}
+	}
+	existing := &corev1.ConfigMapList{}
+	if err := r.Client.List(ctx, existing, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}); err != nil {
+		return status.Outcome{Reason: status.WriteFailed, Err: fmt.Errorf("listing revision ConfigMaps: %w", err)}
+	}
+	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
+	if desired != nil && revision.Same(*desired, set, cluster.Spec.UnmanagedCRDs) && restorable(*desired, stored, existing.Items) {
+		if err := r.store(ctx, cluster, desired.Name, stored, existing.Items); err != nil {
+			return status.Outcome{Reason: status.WriteFailed, Err: err}
+		}
+		return r.retire(ctx, cluster, existing.Items)
+	}
+	return r.add(ctx, cluster, set, stored, existing.Items)
+}
+
+// restorable says whether the version's ConfigMap is there, or can be made again
+// as it was. It cannot where a newer renderer makes other objects of the same inputs.
+func restorable(version v1alpha1.Version, stored revision.Stored, existing []corev1.ConfigMap) bool {
+	return named(existing, version.Name) != nil || string(version.ManifestsDigest) == stored.Digest.String()
+}
+
+func named(configMaps []corev1.ConfigMap, name string) *corev1.ConfigMap {
+	at := slices.IndexFunc(configMaps, func(c corev1.ConfigMap) bool { return c.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &configMaps[at]
+}
+
+// add writes a new version: the revision ConfigMap first, then the status, so
+// that whatever the status names can be read. A crash between the two leaves a
+// ConfigMap that the next run finds and uses.
+func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand.Set, stored revision.Stored, existing []corev1.ConfigMap) status.Outcome {
+	if len(cluster.Status.Versions) >= maxVersions {
+		return status.Outcome{Reason: status.TooManyRevisions, Err: fmt.Errorf(
+			"%d versions are kept, which is the most; version %s must be installed before another one can be made", maxVersions, cluster.Status.DesiredVersion)}
+	}
+	name, number, err := r.number(cluster.Status.Versions, stored, existing)
+	if err != nil {
+		return status.Outcome{Reason: status.ImagesInvalid, Err: err}
+	}
+	if err := r.store(ctx, cluster, name, stored, existing); err != nil {
+		return status.Outcome{Reason: status.WriteFailed, Err: err}
+	}
+	version := v1alpha1.Version{
+		Name: name, Revision: number,
+		ContentID:       v1alpha1.Digest(set.ContentID),
+		ManifestsDigest: v1alpha1.Digest(stored.Digest),
+		UnmanagedCRDs:   slices.Clone(cluster.Spec.UnmanagedCRDs),
+		Components:      set.Components(),
+	}
+	_, err = r.Reporter.Update(ctx, func(s *v1alpha1.ClusterAPIStatus) {
+		if s.Version(name) == nil {
+			s.Versions = append(s.Versions, version)
+		}
+		s.DesiredVersion = name
+	})
+	if err != nil {
+		return status.Outcome{Reason: status.WriteFailed, Err: err}
+	}
+	log.FromContext(ctx).Info("New desired version", "version", name, "contentID", set.ContentID, "components", len(set.Operands))
+	return status.Outcome{Reason: status.AsExpected}
+}
+
+// maxVersions is how many entries status.versions may have.
+const maxVersions = 16
+
+// number gives the new version its name and number: those of a ConfigMap that
+// holds the same objects and that no version names yet, or else the next ones.
+func (r *Reconciler) number(versions []v1alpha1.Version, stored revision.Stored, existing []corev1.ConfigMap) (string, int64, error) {
+	history := slices.Clone(versions)
+	for _, configMap := range existing {
+		if slices.ContainsFunc(versions, func(v v1alpha1.Version) bool { return v.Name == configMap.Name }) {
+			continue
+		}
+		number, err := revision.Number(configMap.Name)
+		if err != nil {
+			continue // not one of ours, whatever its label says
+		}
+		history = append(history, v1alpha1.Version{Name: configMap.Name, Revision: number})
+	}
+	name, number, err := revision.Next(history, r.Release)
+	if err != nil {
+		return "", 0, err
+	}
+	if last := newest(history); last != nil && last.ManifestsDigest == "" && last.Name == fmt.Sprintf("%s-%d", r.Release, last.Revision) {
+		if left := named(existing, last.Name); left.DeletionTimestamp.IsZero() && left.Annotations[v1alpha1.ManifestsDigestAnnotation] == stored.Digest.String() {
+			return last.Name, last.Revision, nil
+		}
+	}
+	return name, number, nil
+}
+
+func newest(versions []v1alpha1.Version) *v1alpha1.Version {
+	if len(versions) == 0 {
+		return nil
+	}
+	last := slices.MaxFunc(versions, func(a, b v1alpha1.Version) int { return int(a.Revision - b.Revision) })
+	return &last
+}
+
+// store makes sure that the revision ConfigMap and its parts exist.
+func (r *Reconciler) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, name string, stored revision.Stored, existing []corev1.ConfigMap) error {
+	if named(existing, name) != nil {
+		return nil
+	}
+	owner := *metav1.NewControllerRef(cluster, v1alpha1.GroupVersion.WithKind("ClusterAPI"))
+	configMaps := revision.ConfigMaps(name, owner, stored)
+	for i, configMap := range configMaps {
+		if i > 0 {
+			revision.SetOwner(configMap, configMaps[0])
+		}
+		if err := r.create(ctx, configMap); err != nil {
+			return fmt.Errorf("creating revision ConfigMap %s/%s: %w", configMap.Namespace, configMap.Name, err)
+		}
+	}
+	log.FromContext(ctx).Info("Stored a version", "version", name, "configMaps", len(configMaps), "digest", stored.Digest)
+	return nil
+}
+
+// create creates a ConfigMap, or takes the one that is there if it holds the same.
+func (r *Reconciler) create(ctx context.Context, configMap *corev1.ConfigMap) error {
+	wanted := configMap.DeepCopy()
+	err := r.Client.Create(ctx, configMap)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(wanted), configMap); err != nil {
+		return err
+	}
+	if configMap.Annotations[v1alpha1.ManifestsDigestAnnotation] != wanted.Annotations[v1alpha1.ManifestsDigestAnnotation] {
+		return fmt.Errorf("it exists and holds something else; delete it if nobody needs it")
+	}
+	return nil
+}
+
+// retire deletes the revision ConfigMaps of versions that are no longer wanted,
+// once the desired version is installed, and forgets those that are gone. The
+// finalizer on them has the installer controller remove their objects first.
+func (r *Reconciler) retire(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
+	if !cluster.Status.Settled() {
+		return status.Outcome{Reason: status.AsExpected}
+	}
+	leaving := 0
+	for i := range existing {
+		if existing[i].Name == cluster.Status.CurrentVersion {
+			continue
+		}
+		leaving++
+		if !existing[i].DeletionTimestamp.IsZero() {
+			continue
+		}
+		log.FromContext(ctx).Info("Retiring a version", "version", existing[i].Name, "current", cluster.Status.CurrentVersion)
+		if err := r.Client.Delete(ctx, &existing[i]); client.IgnoreNotFound(err) != nil {
+			return status.Outcome{Reason: status.WriteFailed, Err: fmt.Errorf("deleting revision ConfigMap %s: %w", existing[i].Name, err)}
+		}
+	}
+	if err := r.forget(ctx, cluster, existing); err != nil {
+		return status.Outcome{Reason: status.WriteFailed, Err: err}
+	}
+	if leaving > 0 {
+		return status.Outcome{Reason: status.RetiringRevisions, Message: fmt.Sprintf("Removing %d older version(s)", leaving)}
+	}
+	return status.Outcome{Reason: status.AsExpected}
+}
+
+// forget drops the entries of versions whose ConfigMap is gone.
+func (r *Reconciler) forget(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) error {
+	gone := func(v v1alpha1.Version) bool {
+		return v.Name != cluster.Status.CurrentVersion && named(existing, v.Name) == nil
+	}
+	if !slices.ContainsFunc(cluster.Status.Versions, gone) {
+		return nil
+	}
+	_, err := r.Reporter.Update(ctx, func(s *v1alpha1.ClusterAPIStatus) {
+		s.Versions = slices.DeleteFunc(s.Versions, func(v v1alpha1.Version) bool {
+			return v.Name != s.CurrentVersion && v.Name != s.DesiredVersion && gone(v)
+		})
+	})
+	return err
+}

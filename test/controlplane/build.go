@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// BinaryEnv is the environment variable that names a ready binary. Build then
+// returns it as it is.
+const BinaryEnv = "CONTROLPLANE_BINARY"
+
+const (
+	module = "github.com/capi-installer/capi-installer/test/controlplane"
+	// unusedFor is how long a binary that nobody asks for is kept.
+	unusedFor = 30 * 24 * time.Hour
+)
+
+// Build returns the path of the control plane binary and compiles it first if
+// the user's cache folder does not hold it yet. The working folder must be
+// inside a module that requires this one.
+//
+// A cold build takes about 15 minutes of two cores; progress then gets a line at
+// once and further ones regularly. A nil progress means silence. Of several
+// processes that ask at once one builds, the others wait for it and say so.
+func Build(ctx context.Context, progress io.Writer) (string, error) {
+	if ready := os.Getenv(BinaryEnv); ready != "" {
+		if _, err := os.Stat(ready); err != nil {
+			return "", fmt.Errorf("finding the binary that %s names: %w", BinaryEnv, err)
+		}
+		return filepath.Abs(ready)
+	}
+	source, err := sourceFolder(ctx)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the user's cache folder: %w", err)
+	}
+	b := builder{source: source, cache: filepath.Join(cache, "capi-installer", "controlplane"), progress: progress}
+	if b.progress == nil {
+		b.progress = io.Discard
+	}
+	return b.build(ctx)
+}
+
+// builder compiles the main package in source into a folder of cache.
+type builder struct {
+	source, cache string
+	progress      io.Writer
+}
+
+func (b builder) build(ctx context.Context) (string, error) {
+	flags, err := b.linkerFlags(ctx)
+	if err != nil {
+		return "", err
+	}
+	key, err := b.key(ctx, flags)
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Join(b.cache, key)
+	binary := filepath.Join(folder, "controlplane")
+	if used(folder, binary) {
+		return binary, nil
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", fmt.Errorf("making the folder of the control plane binary: %w", err)
+	}
+	unlock, err := lock(ctx, filepath.Join(folder, "lock"), func() {
+		fmt.Fprintf(b.progress, "waiting for another process that builds the control plane into %s\n", binary)
+	})
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if used(folder, binary) {
+		return binary, nil
+	}
+	b.prune(key)
+	return binary, b.compile(ctx, flags, binary)
+}
+
+// used reports whether the binary is there, and notes that somebody wants it.
+func used(folder, binary string) bool {
+	if _, err := os.Stat(binary); err != nil {
+		return false
+	}
+	now := time.Now()
+	_ = os.Chtimes(folder, now, now) // only pruning reads it
+	return true
+}
+
+// prune removes the binaries that nobody has asked for in a long time. It is
+// housekeeping: what cannot be removed stays.
+func (b builder) prune(keep string) {
+	entries, _ := os.ReadDir(b.cache)
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err == nil && entry.Name() != keep && time.Since(info.ModTime()) > unusedFor {
+			_ = os.RemoveAll(filepath.Join(b.cache, entry.Name()))
+		}
+	}
+}
+
+// compile builds under a temporary name, so that no one ever runs half a binary.
+func (b builder) compile(ctx context.Context, linkerFlags, binary string) error {
+	m := startMeter(b.progress)
+	defer m.stop()
+	m.say("building the test control plane into %s\nthe first time takes about 15 minutes of two cores", binary)
+	m.phase("looking at what there is to compile")
+	stale, err := b.run(ctx, m.downloading, "list", "-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", ".")
+	if err != nil {
+		return fmt.Errorf("listing the packages of the control plane: %w", err)
+	}
+	m.expect(strings.Fields(string(stale)))
+	temporary := fmt.Sprintf("%s.%d", binary, os.Getpid())
+	defer os.Remove(temporary)
+	if _, err := b.run(ctx, m.compiling, "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", linkerFlags, "-o", temporary, "."); err != nil {
+		return fmt.Errorf("building the control plane: %w", err)
+	}
+	if err := os.Rename(temporary, binary); err != nil {
+		return fmt.Errorf("putting the control plane binary into its place: %w", err)
+	}
+	m.say("built in %s", m.elapsed())
+	return nil
+}
+
+// linkerFlags gives the programs the version that go.mod asks for: a build from
+// modules knows of none, and the API server would call itself v0.0.0.
+func (b builder) linkerFlags(ctx context.Context) (string, error) {
+	out, err := b.run(ctx, nil, "mod", "edit", "-json")
+	if err != nil {
+		return "", fmt.Errorf("reading go.mod of the control plane: %w", err)
+	}
+	var gomod struct{ Require []struct{ Path, Version string } }
+	if err := json.Unmarshal(out, &gomod); err != nil {
+		return "", fmt.Errorf("reading go.mod of the control plane: %w", err)
+	}
+	var version string
+	for _, r := range gomod.Require {
+		if r.Path == "k8s.io/kubernetes" {
+			version = r.Version
+		}
+	}
+	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(numbers) != 3 {
+		return "", fmt.Errorf("reading go.mod in %s: no version of k8s.io/kubernetes in it (found %q)", b.source, version)
+	}
+	flags := []string{"-s", "-w"}
+	for _, variables := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		flags = append(flags,
+			"-X", variables+".gitVersion="+version,
+			"-X", variables+".gitMajor="+numbers[0],
+			"-X", variables+".gitMinor="+numbers[1])
+	}
+	return strings.Join(flags, " "), nil
+}
+
+// key is a hash of all that the binary is made of: a binary of that key never
+// needs to be built again.
+func (b builder) key(ctx context.Context, linkerFlags string) (string, error) {
+	toolchain, err := b.run(ctx, nil, "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT")
+	if err != nil {
+		return "", fmt.Errorf("asking for the Go version: %w", err)
+	}
+	files, err := b.sources()
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%s\n%s\n", toolchain, linkerFlags)
+	for _, name := range files {
+		content, err := os.ReadFile(filepath.Join(b.source, name))
+		if err != nil {
+			return "", fmt.Errorf("reading the source of the control plane: %w", err)
+		}
+		fmt.Fprintf(hash, "%s %d\n%s", name, len(content), content)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:10]), nil
+}
+
+// sources are the names of the files that the binary is built from.
+func (b builder) sources() ([]string, error) {
+	entries, err := os.ReadDir(b.source)
+	if err != nil {
+		return nil, fmt.Errorf("reading the source of the control plane: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		name := entry.Name()
+		source := strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
+		if source || name == "go.mod" || name == "go.sum" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// run runs the go command in the source folder with the environment that all
+// builds of the control plane share, so that a package is compiled once. line
+// sees each line of its stderr; nil means none. It returns stdout.
+func (b builder) run(ctx context.Context, line func(string), arguments ...string) ([]byte, error) {
+	cmd := goCommand(ctx, arguments...)
+	cmd.Dir = b.source
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	var stdout bytes.Buffer
+	stderr := &lines{each: line}
+	cmd.Stdout, cmd.Stderr = &stdout, stderr
+	if err := cmd.Run(); err != nil {
+		return nil, commandError(ctx, err, stderr.last())
+	}
+	return stdout.Bytes(), nil
+}
+
+// sourceFolder is the folder of the binary's module, wherever the caller's module
+// has this one from.
+func sourceFolder(ctx context.Context) (string, error) {
+	stderr := &lines{}
+	cmd := goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module)
+	cmd.Stderr = stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the source of the control plane: %w; run it inside a module that requires %s, or name a ready binary in %s",
+			commandError(ctx, err, stderr.last()), module, BinaryEnv)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "binary"), nil
+}
+
+// goCommand is interrupted, not killed, when ctx ends: go then removes its
+// temporary files.
+func goCommand(ctx context.Context, arguments ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", arguments...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+// commandError joins a failed command's end with what it said, or with the
+// reason for which it was ended.
+func commandError(ctx context.Context, err error, said string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if said == "" {
+		return err
+	}
+	return errors.Join(err, errors.New(said))
+}
