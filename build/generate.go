@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/opencontainers/go-digest"
 	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -75,7 +76,7 @@ func Generate(o GenerateOptions) (extractor.Bundle, Summary, error) {
 }
 
 func generate(o GenerateOptions) (extractor.Bundle, Summary, error) {
-	objects, err := renderKustomize(o.Dir)
+	objects, quoted, err := renderKustomize(o.Dir)
 	if err != nil {
 		return extractor.Bundle{}, Summary{}, err
 	}
@@ -87,13 +88,13 @@ func generate(o GenerateOptions) (extractor.Bundle, Summary, error) {
 	if len(objects) == 0 {
 		return extractor.Bundle{}, Summary{}, errors.New("nothing is left to install")
 	}
-	if err := errors.Join(append(checkUnique(objects), checkImages(objects, o.ImageName)...)...); err != nil {
+	if err := errors.Join(append(checkUnique(objects), checkImages(objects, o)...)...); err != nil {
 		return extractor.Bundle{}, Summary{}, err
 	}
 	sortObjects(objects)
 	summary.Written = len(objects)
 	summary.Missing = missingSecrets(objects)
-	manifests, err := encode(objects)
+	manifests, err := encode(objects, quoted)
 	if err != nil {
 		return extractor.Bundle{}, Summary{}, err
 	}
@@ -117,11 +118,6 @@ var (
 	versionPattern = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 )
 
-var providerTypes = []extractor.ProviderType{
-	extractor.Core, extractor.Bootstrap, extractor.ControlPlane, extractor.IPAM,
-	extractor.Infrastructure, extractor.RuntimeExtension, extractor.Addon,
-}
-
 // platforms are the OpenShift platform types, as the Infrastructure object of a cluster names them.
 var platforms = []configv1.PlatformType{
 	configv1.AWSPlatformType, configv1.AzurePlatformType, configv1.BareMetalPlatformType, configv1.GCPPlatformType,
@@ -135,8 +131,8 @@ func (o GenerateOptions) check() error {
 	if !providerNamePattern.MatchString(o.ProviderName) {
 		errs = append(errs, fmt.Errorf("provider name %q is not a DNS label of at most 58 characters that starts with a letter, such as cluster-api-provider-aws", o.ProviderName))
 	}
-	if !slices.Contains(providerTypes, o.ProviderType) {
-		errs = append(errs, fmt.Errorf("provider type %q is none of %s", o.ProviderType, join(providerTypes)))
+	if !slices.Contains(extractor.ProviderTypes(), o.ProviderType) {
+		errs = append(errs, fmt.Errorf("provider type %q is none of %s", o.ProviderType, join(extractor.ProviderTypes())))
 	}
 	if !versionPattern.MatchString(o.ProviderVersion) {
 		errs = append(errs, fmt.Errorf("provider version %q is not a semantic version with a leading v, such as v2.10.0", o.ProviderVersion))
@@ -149,7 +145,21 @@ func (o GenerateOptions) check() error {
 			errs = append(errs, fmt.Errorf("image name %q is not an image reference: %w", o.ImageName, err))
 		}
 	}
+	for _, problem := range validation.IsDNS1123Label(o.Namespace) {
+		errs = append(errs, fmt.Errorf("namespace %q: %s", o.Namespace, problem))
+	}
+	for _, old := range sortedKeys(o.Images) {
+		if !o.substitute(o.Images[old]) {
+			errs = append(errs, fmt.Errorf("image %s: its replacement %q is neither by digest (<repository>@sha256:<digest>) nor the image name %q", old, o.Images[old], o.ImageName))
+		}
+	}
 	return errors.Join(append(errs, checkSkips(o.SkipTransforms)...)...)
+}
+
+// substitute says whether a container of the bundle may have an image.
+func (o GenerateOptions) substitute(image string) bool {
+	_, err := name.NewDigest(image)
+	return err == nil || (image != "" && image == o.ImageName)
 }
 
 func join[T ~string](names []T) string {

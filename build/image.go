@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -105,17 +104,13 @@ func imagesOf(objects []*unstructured.Unstructured) []string {
 
 // checkImages returns an error for every container whose image is neither the
 // placeholder nor named by digest. A cluster would refuse the bundle.
-func checkImages(objects []*unstructured.Unstructured, placeholder string) []error {
+func checkImages(objects []*unstructured.Unstructured, options GenerateOptions) []error {
 	var errs []error
 	for _, o := range objects {
 		for _, container := range containersOf(o) {
-			image, _ := container["image"].(string)
-			if image != "" && image == placeholder {
-				continue
-			}
-			if _, err := name.NewDigest(image); err != nil {
+			if image, _ := container["image"].(string); !options.substitute(image) {
 				errs = append(errs, fmt.Errorf("%s, container %v: image %q is not named by digest; add --image %s=<repository>@sha256:<digest>%s",
-					nameOf(o), container["name"], image, image, ownImageHint(image, placeholder)))
+					nameOf(o), container["name"], image, image, ownImageHint(image, options.ImageName)))
 			}
 		}
 	}

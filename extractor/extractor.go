@@ -26,6 +26,11 @@ const (
 	Addon            ProviderType = "addon"
 )
 
+// ProviderTypes are all provider types, in the order in which providers are installed.
+func ProviderTypes() []ProviderType {
+	return []ProviderType{Core, Bootstrap, ControlPlane, IPAM, Infrastructure, RuntimeExtension, Addon}
+}
+
 // Metadata describes a bundle.
 type Metadata struct {
 	// ProviderName is the provider's name, such as "cluster-api-provider-aws".
@@ -69,6 +74,7 @@ type Bundle struct {
 type Fetcher interface {
 	// Fetch returns the bundles that the image holds, with Origin.Image set to
 	// reference; none, and no error, if it is proven that it holds none.
-	// reference is by digest. Errors are of type *Error.
+	// reference is by digest. Errors are, or join,
+	// errors of type *Error; ErrInvalid tells a wrong bundle from a failed transport.
 	Fetch(ctx context.Context, reference string) ([]Bundle, error)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 
+	_ "golang.org/x/crypto/x509roots/fallback" // the image holds no certificates of its own
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 

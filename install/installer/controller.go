@@ -154,17 +154,22 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 	return versionResult{outcome: outcomeOf(rev, result, err), complete: err == nil && result.IsComplete()}
 }
 
-// teardown removes the objects of every version whose ConfigMap is being
-// deleted. The desired and the current version are never torn down: their
-// ConfigMap is let go, and the version controller writes it again.
+// teardown removes the objects of every version whose ConfigMap is being deleted.
+//
+// The desired and the current version are never torn down. The ConfigMap of the
+// desired one is let go, and the version controller writes it again. That of the
+// current one stays while it is current, deleted or not: nobody could write it again.
 func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 	var waiting []string
 	var failed []error
 	for _, configMap := range leaving(world.configMaps) {
-		done := true
-		var err error
-		if name := configMap.Name; name != world.cluster.Status.CurrentVersion && name != world.cluster.Status.DesiredVersion {
-			done, err = r.teardownVersion(ctx, world, name)
+		done, err := true, error(nil)
+		switch configMap.Name {
+		case world.cluster.Status.DesiredVersion:
+		case world.cluster.Status.CurrentVersion:
+			continue
+		default:
+			done, err = r.teardownVersion(ctx, world, configMap.Name)
 		}
 		switch {
 		case err != nil:

@@ -9,8 +9,8 @@ package version
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"os"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -70,40 +70,50 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 // outcome decides, and records the decision. Whatever fails on the way leaves
 // the versions that there are as they are.
 func (r *Reconciler) outcome(ctx context.Context, cluster *v1alpha1.ClusterAPI) status.Outcome {
-	set, outcome := r.decide(ctx, cluster)
+	bundles, outcome := r.decide(ctx, cluster)
 	if outcome.Reason != status.AsExpected {
 		return outcome
 	}
-	return r.record(ctx, cluster, set)
+	return r.record(ctx, cluster, bundles)
 }
 
-// decide makes the set that should be installed.
-func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI) (operand.Set, status.Outcome) {
+// decide chooses what should be installed.
+func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI) ([]extractor.Bundle, status.Outcome) {
 	images, err := r.images(cluster.Spec.ImageOverrides)
 	if err != nil {
-		return operand.Set{}, status.Outcome{Reason: status.ImagesInvalid, Err: err}
+		return nil, status.Outcome{Reason: status.ImagesInvalid, Err: err}
 	}
 	platform, err := r.platform(ctx)
 	if err != nil {
-		return operand.Set{}, status.Outcome{Reason: status.WriteFailed, Err: err}
+		return nil, status.Outcome{Reason: status.WriteFailed, Err: err}
 	}
 	if platform == "" {
-		return operand.Set{}, status.Outcome{Reason: status.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + infrastructureName}
+		return nil, status.Outcome{Reason: status.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + infrastructureName}
 	}
-	source := extractor.Images{Images: images, Fetcher: r.Fetcher}
-	results, err := source.Results(ctx)
+	results, err := extractor.Images{Images: images, Fetcher: r.Fetcher}.Results(ctx)
 	if err != nil {
-		return operand.Set{}, status.Outcome{Reason: status.ImageUnreadable, Err: err}
+		return nil, status.Outcome{Reason: status.ImageUnreadable, Err: err}
 	}
 	bundles, err := operand.Select(platform, results)
 	if err != nil {
-		return operand.Set{}, status.Outcome{Reason: selectReason(err), Err: err}
+		return nil, status.Outcome{Reason: selectReason(err), Err: err}
 	}
-	set, err := operand.Render(bundles, maps.Clone(r.Variables))
-	if err != nil {
-		return operand.Set{}, status.Outcome{Reason: status.RenderFailed, Err: err}
+	return bundles, status.Outcome{Reason: status.AsExpected}
+}
+
+// selectReason names the gravest of what operand.Select found: an image that can
+// be read by and by comes after everything that somebody must mend.
+func selectReason(err error) status.Reason {
+	switch {
+	case errors.Is(err, extractor.ErrInvalid):
+		return status.BundleInvalid
+	case errors.As(err, new(*operand.MissingError)), errors.As(err, new(*operand.DuplicateError)):
+		return status.ComponentMissing
+	case errors.As(err, new(*operand.ImageError)):
+		return status.ImageUnreadable
+	default:
+		return status.BundleInvalid
 	}
-	return set, status.Outcome{Reason: status.AsExpected}
 }
 
 // images reads the release's images and puts the overrides in their place.

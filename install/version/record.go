@@ -14,36 +14,50 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// record makes the set the desired version, if it is not, and retires the
-// versions that are no longer wanted once the desired one is installed.
-func (r *Reconciler) record(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand.Set) status.Outcome {
+// record makes a version of the bundles the desired one, if it is not, and
+// retires the versions that are no longer wanted once the desired one is installed.
+//
+// Nothing is rendered while the desired version is what it should be and its
+// ConfigMaps are there. Where they are not, they are written again, if that gives
+// the same objects; a newer renderer may make others of the same inputs, and then
+// there is a new version.
+func (r *Reconciler) record(ctx context.Context, cluster *v1alpha1.ClusterAPI, bundles []extractor.Bundle) status.Outcome {
+	existing := &corev1.ConfigMapList{}
+	if err := r.Client.List(ctx, existing, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
+		return status.Outcome{Reason: status.WriteFailed, Err: fmt.Errorf("listing revision ConfigMaps: %w", err)}
+	}
+	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
+	wanted := desired != nil && revision.Same(*desired, operand.ContentID(bundles, r.Variables), cluster.Spec.UnmanagedCRDs)
+	if wanted && intact(*desired, existing.Items) {
+		return r.retire(ctx, cluster, existing.Items)
+	}
+	set, err := operand.Render(bundles, r.Variables)
+	if err != nil {
+		return status.Outcome{Reason: status.RenderFailed, Err: err}
+	}
 	stored, err := revision.Encode(set)
 	if err != nil {
 		return status.Outcome{Reason: status.RenderFailed, Err: err}
 	}
-	existing := &corev1.ConfigMapList{}
-	if err := r.Client.List(ctx, existing, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}); err != nil {
-		return status.Outcome{Reason: status.WriteFailed, Err: fmt.Errorf("listing revision ConfigMaps: %w", err)}
+	if !wanted || string(desired.ManifestsDigest) != stored.Digest.String() {
+		return r.add(ctx, cluster, set, stored, existing.Items)
 	}
-	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
-	if desired != nil && revision.Same(*desired, set, cluster.Spec.UnmanagedCRDs) && restorable(*desired, stored, existing.Items) {
-		if err := r.store(ctx, cluster, desired.Name, stored, existing.Items); err != nil {
-			return status.Outcome{Reason: status.WriteFailed, Err: err}
-		}
-		return r.retire(ctx, cluster, existing.Items)
+	if err := r.store(ctx, cluster, desired.Name, stored); err != nil {
+		return status.Outcome{Reason: status.WriteFailed, Err: err}
 	}
-	return r.add(ctx, cluster, set, stored, existing.Items)
+	return r.retire(ctx, cluster, existing.Items)
 }
 
-// restorable says whether the version's ConfigMap is there, or can be made again
-// as it was. It cannot where a newer renderer makes other objects of the same inputs.
-func restorable(version v1alpha1.Version, stored revision.Stored, existing []corev1.ConfigMap) bool {
-	return named(existing, version.Name) != nil || string(version.ManifestsDigest) == stored.Digest.String()
+// intact says whether the ConfigMaps of a version are there and hold what they should.
+func intact(version v1alpha1.Version, existing []corev1.ConfigMap) bool {
+	stored, err := revision.FromConfigMaps(version.Name, existing)
+	return err == nil && stored.Digest.String() == string(version.ManifestsDigest)
 }
 
 func named(configMaps []corev1.ConfigMap, name string) *corev1.ConfigMap {
@@ -66,7 +80,7 @@ func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set 
 	if err != nil {
 		return status.Outcome{Reason: status.ImagesInvalid, Err: err}
 	}
-	if err := r.store(ctx, cluster, name, stored, existing); err != nil {
+	if err := r.store(ctx, cluster, name, stored); err != nil {
 		return status.Outcome{Reason: status.WriteFailed, Err: err}
 	}
 	version := v1alpha1.Version{
@@ -97,7 +111,7 @@ const maxVersions = 16
 func (r *Reconciler) number(versions []v1alpha1.Version, stored revision.Stored, existing []corev1.ConfigMap) (string, int64, error) {
 	history := slices.Clone(versions)
 	for _, configMap := range existing {
-		if slices.ContainsFunc(versions, func(v v1alpha1.Version) bool { return v.Name == configMap.Name }) {
+		if _, first := configMap.Labels[v1alpha1.RevisionLabel]; !first || slices.ContainsFunc(versions, func(v v1alpha1.Version) bool { return v.Name == configMap.Name }) {
 			continue
 		}
 		number, err := revision.Number(configMap.Name)
@@ -127,10 +141,7 @@ func newest(versions []v1alpha1.Version) *v1alpha1.Version {
 }
 
 // store makes sure that the revision ConfigMap and its parts exist.
-func (r *Reconciler) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, name string, stored revision.Stored, existing []corev1.ConfigMap) error {
-	if named(existing, name) != nil {
-		return nil
-	}
+func (r *Reconciler) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, name string, stored revision.Stored) error {
 	owner := *metav1.NewControllerRef(cluster, v1alpha1.GroupVersion.WithKind("ClusterAPI"))
 	configMaps := revision.ConfigMaps(name, owner, stored)
 	for i, configMap := range configMaps {
@@ -170,7 +181,8 @@ func (r *Reconciler) retire(ctx context.Context, cluster *v1alpha1.ClusterAPI, e
 	}
 	leaving := 0
 	for i := range existing {
-		if existing[i].Name == cluster.Status.CurrentVersion {
+		_, first := existing[i].Labels[v1alpha1.RevisionLabel]
+		if !first || existing[i].Name == cluster.Status.CurrentVersion {
 			continue
 		}
 		leaving++

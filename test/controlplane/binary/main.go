@@ -28,6 +28,7 @@ var programs = map[string]func() int{
 	"kubectl":                 kubectl,
 	"kwok":                    kwok,
 	"kwok-stages":             kwokStages,
+	"supervise":               supervise,
 }
 
 func main() {

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/manifests"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+)
+
+func TestMain(m *testing.M) { controlplane.Main(m) }
+
+var digest = "sha256:" + strings.Repeat("ab", 32)
+
+// newClient returns a client of an API server that has the CRD.
+func newClient(t *testing.T) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(controlplane.Shared(t).Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	installCRD(t, c)
+	return c
+}
+
+func installCRD(t *testing.T, c client.Client) {
+	t.Helper()
+	objects, err := manifests.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if object.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"), client.ForceOwnership); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		return c.List(ctx, &v1alpha1.ClusterAPIList{}) == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("the CRD is not served: %v", err)
+	}
+}
+
+// create creates a ClusterAPI, to be removed when the test ends.
+func create(t *testing.T, c client.Client, cluster *v1alpha1.ClusterAPI) {
+	t.Helper()
+	if err := c.Create(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Delete(context.Background(), cluster); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func named(name string) *v1alpha1.ClusterAPI {
+	cluster := &v1alpha1.ClusterAPI{}
+	cluster.Name = name
+	return cluster
+}
+
+func version(revision int64) v1alpha1.Version {
+	return v1alpha1.Version{
+		Name: fmt.Sprintf("4.22.0-%d", revision), Revision: revision,
+		ContentID: v1alpha1.Digest(digest), ManifestsDigest: v1alpha1.Digest(digest),
+		UnmanagedCRDs: []string{"clusters.cluster.x-k8s.io"},
+		Components: []v1alpha1.Component{{
+			Name: "cluster-api", Type: "core", Version: "v1.14.2", ContentID: v1alpha1.Digest(digest),
+			Image: v1alpha1.ImageReference("registry.example.com/openshift/capi@" + digest),
+		}},
+	}
+}
+
+// refused fails the test unless err says want, or is nil if want is empty.
+func refused(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case want != "" && err == nil:
+		t.Errorf("accepted; want it refused with %q", want)
+	case want != "" && !strings.Contains(err.Error(), want):
+		t.Errorf("refused with %q; want %q", err, want)
+	}
+}
+
+func TestTheSpecHoldsItsInvariants(t *testing.T) {
+	c := newClient(t)
+	override := func(name, image string) func(*v1alpha1.ClusterAPI) {
+		return func(cluster *v1alpha1.ClusterAPI) {
+			cluster.Spec.ImageOverrides = append(cluster.Spec.ImageOverrides, v1alpha1.ImageOverride{Name: name, Image: v1alpha1.ImageReference(image)})
+		}
+	}
+	unmanaged := func(names ...string) func(*v1alpha1.ClusterAPI) {
+		return func(cluster *v1alpha1.ClusterAPI) { cluster.Spec.UnmanagedCRDs = names }
+	}
+	for _, test := range []struct {
+		name string
+		edit func(*v1alpha1.ClusterAPI)
+		want string
+	}{
+		{"an empty spec", func(*v1alpha1.ClusterAPI) {}, ""},
+		{"another name", func(c *v1alpha1.ClusterAPI) { c.Name = "mine" }, "there is one ClusterAPI and its name is 'cluster'"},
+		{"paused", func(c *v1alpha1.ClusterAPI) { c.Spec.InstallerMode = v1alpha1.Paused }, ""},
+		{"an unknown mode", func(c *v1alpha1.ClusterAPI) { c.Spec.InstallerMode = "Off" }, `supported values: "Managed", "Paused"`},
+		{"an unmanaged CRD", unmanaged("clusters.cluster.x-k8s.io"), ""},
+		{"an unmanaged CRD without a group", unmanaged("clusters"), "a CRD is named <plural>.<group>"},
+		{"an unmanaged CRD twice", unmanaged("clusters.cluster.x-k8s.io", "clusters.cluster.x-k8s.io"), "Duplicate value"},
+		{"an override by digest", override("aws", "quay.io/me/capa@"+digest), ""},
+		{"an override from a registry with a port", override("aws", "localhost:5000/capa@"+digest), ""},
+		{"an override from an IPv6 registry", override("aws", "[::1]:5000/capa@"+digest), ""},
+		{"an override by tag", override("aws", "quay.io/me/capa:latest"), "an image is named by digest"},
+		{"an override with half a digest", override("aws", "quay.io/me/capa@sha256:abcd"), "an image is named by digest"},
+		{"an override without a name", override("", "quay.io/me/capa@"+digest), "spec.imageOverrides[0].name"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cluster := named(v1alpha1.ClusterAPIName)
+			test.edit(cluster)
+			refused(t, c.Create(t.Context(), cluster, client.DryRunAll), test.want)
+		})
+	}
+}
+
+func TestTwoOverridesOfOneImageAreRefused(t *testing.T) {
+	c := newClient(t)
+	cluster := named(v1alpha1.ClusterAPIName)
+	one := v1alpha1.ImageOverride{Name: "aws", Image: v1alpha1.ImageReference("quay.io/me/capa@" + digest)}
+	cluster.Spec.ImageOverrides = []v1alpha1.ImageOverride{one, one}
+	refused(t, c.Create(t.Context(), cluster, client.DryRunAll), "Duplicate value")
+}
+
+func TestTheModeIsManagedByDefault(t *testing.T) {
+	c := newClient(t)
+	cluster := named(v1alpha1.ClusterAPIName)
+	create(t, c, cluster)
+	if cluster.Spec.InstallerMode != v1alpha1.Managed {
+		t.Errorf("the mode is %q", cluster.Spec.InstallerMode)
+	}
+}
+
+// TestTheStatusHoldsItsInvariants starts each time from two versions, of which
+// the first is current and the second desired.
+func TestTheStatusHoldsItsInvariants(t *testing.T) {
+	c := newClient(t)
+	type status = v1alpha1.ClusterAPIStatus
+	for _, test := range []struct {
+		name string
+		edit func(*status)
+		want string
+	}{
+		{"the desired version becomes current", func(s *status) { s.CurrentVersion = s.DesiredVersion }, ""},
+		{"the older version goes", func(s *status) { s.CurrentVersion, s.Versions = s.DesiredVersion, s.Versions[1:] }, ""},
+		{"a newer version comes", func(s *status) { s.Versions, s.DesiredVersion = append(s.Versions, version(7)), "4.22.0-7" }, ""},
+		{"the current version is no entry", func(s *status) { s.CurrentVersion = "4.22.0-9" }, "currentVersion names an entry of versions"},
+		{"the desired version is no entry", func(s *status) { s.DesiredVersion = "4.22.0-9" }, "desiredVersion names an entry of versions"},
+		{"an older version comes", func(s *status) { s.Versions = append(s.Versions, version(2)) }, "a new version has a higher revision number than all before it"},
+		{"a number is used twice", func(s *status) {
+			again := version(6)
+			again.Name = "4.23.0-6"
+			s.Versions = append(s.Versions, again)
+		}, "two versions never share a revision number"},
+		{"the newest version goes", func(s *status) { s.DesiredVersion, s.Versions = s.CurrentVersion, s.Versions[:1] }, "the newest version stays"},
+		{"all versions go", func(s *status) { *s = status{} }, "versions cannot be removed"},
+		{"a version's content changes", func(s *status) { s.Versions[0].ContentID = v1alpha1.Digest("sha256:" + strings.Repeat("cd", 32)) }, "a version never changes"},
+		{"a version's components change", func(s *status) { s.Versions[0].Components[0].Version = "v2" }, "a version never changes"},
+		{"a version's unmanaged CRDs change", func(s *status) { s.Versions[0].UnmanagedCRDs = nil }, "a version's unmanagedCRDs never change"},
+		{"a version is misnamed", func(s *status) {
+			other := version(7)
+			other.Name = "4.22.0-8"
+			s.Versions = append(s.Versions, other)
+		}, "a version is named <release version>-<revision number>"},
+		{"a version's name is none of a ConfigMap", func(s *status) {
+			other := version(7)
+			other.Name = "4.22_0-7"
+			s.Versions = append(s.Versions, other)
+		}, "a version's name is the name of a ConfigMap"},
+		{"a component has neither image nor ConfigMaps", func(s *status) { s.Versions = append(s.Versions, with(version(7), v1alpha1.Component{})) }, "a component comes either from an image or from configMaps"},
+		{"a component has both", func(s *status) {
+			s.Versions = append(s.Versions, with(version(7), v1alpha1.Component{Image: version(1).Components[0].Image, ConfigMaps: []string{"a"}}))
+		}, "a component comes either from an image or from configMaps"},
+		{"a component comes from ConfigMaps", func(s *status) {
+			s.Versions = append(s.Versions, with(version(7), v1alpha1.Component{ConfigMaps: []string{"a-0", "a-1"}}))
+		}, ""},
+		{"a component is named by tag", func(s *status) {
+			s.Versions = append(s.Versions, with(version(7), v1alpha1.Component{Image: "quay.io/me/capi:v1"}))
+		}, "an image is named by digest"},
+		{"a component has an unknown type", func(s *status) {
+			other := version(7)
+			other.Components[0].Type = "network"
+			s.Versions = append(s.Versions, other)
+		}, "Unsupported value"},
+		{"a digest is none", func(s *status) {
+			other := version(7)
+			other.ContentID = "abcd"
+			s.Versions = append(s.Versions, other)
+		}, "a digest is sha256:<64 hex digits>"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cluster := named(v1alpha1.ClusterAPIName)
+			create(t, c, cluster)
+			cluster.Status = status{Versions: []v1alpha1.Version{version(5), version(6)}, CurrentVersion: "4.22.0-5", DesiredVersion: "4.22.0-6"}
+			if err := c.Status().Update(t.Context(), cluster); err != nil {
+				t.Fatal(err)
+			}
+			test.edit(&cluster.Status)
+			refused(t, c.Status().Update(t.Context(), cluster), test.want)
+		})
+	}
+}
+
+// with gives a version one component whose source is that of source.
+func with(version v1alpha1.Version, source v1alpha1.Component) v1alpha1.Version {
+	component := version.Components[0]
+	component.Image, component.ConfigMaps = source.Image, source.ConfigMaps
+	version.Components = []v1alpha1.Component{component}
+	return version
+}
+
+func TestKubectlShowsTheColumns(t *testing.T) {
+	c := newClient(t)
+	cluster := named(v1alpha1.ClusterAPIName)
+	create(t, c, cluster)
+	cluster.Status = v1alpha1.ClusterAPIStatus{Versions: []v1alpha1.Version{version(5)}, CurrentVersion: "4.22.0-5", DesiredVersion: "4.22.0-5"}
+	if err := c.Status().Update(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	out, err := controlplane.Shared(t).Kubectl(t.Context(), "get", "clusterapi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if got, want := strings.Join(strings.Fields(lines[0]), " "), "NAME CURRENT DESIRED MODE PROGRESSING DEGRADED AGE"; got != want {
+		t.Errorf("columns are %q, want %q", got, want)
+	}
+	if got := strings.Join(strings.Fields(lines[1])[:4], " "); got != "cluster 4.22.0-5 4.22.0-5 Managed" {
+		t.Errorf("the row is %q", lines[1])
+	}
+}

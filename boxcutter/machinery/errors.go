@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinery
+
+import (
+	"fmt"
+
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// CreateCollisionError says that an object to be created exists already, though
+// the reader of the engine does not show it.
+type CreateCollisionError struct {
+	object client.Object
+	msg    string
+}
+
+// NewCreateCollisionError makes the error for an object. The message says what
+// is known about the collision.
+func NewCreateCollisionError(obj client.Object, msg string) *CreateCollisionError {
+	return &CreateCollisionError{object: obj, msg: msg}
+}
+
+// Object returns the object that was to be created.
+func (e CreateCollisionError) Object() client.Object { return e.object }
+
+// Error names the object and says what is known about the collision.
+func (e CreateCollisionError) Error() string {
+	return fmt.Sprintf("%s: %s", types.ToObjectRef(e.object), e.msg)
+}
+
+// UnsupportedApplyConfigurationError says that an object cannot be applied: it
+// is neither unstructured nor an apply configuration. A Go type of an API would
+// claim every field that it cannot leave out.
+type UnsupportedApplyConfigurationError struct {
+	object Object
+}
+
+// NewUnsupportedApplyConfigurationError makes the error for an object.
+func NewUnsupportedApplyConfigurationError(obj Object) *UnsupportedApplyConfigurationError {
+	return &UnsupportedApplyConfigurationError{object: obj}
+}
+
+// Error names the object and its Go type.
+func (e UnsupportedApplyConfigurationError) Error() string {
+	return fmt.Sprintf("%s: %T cannot be applied: use unstructured objects or apply configurations",
+		types.ToObjectRef(e.object), e.object)
+}
+
+// MisuseError says that an engine was called in a way that can never work.
+type MisuseError struct {
+	// Object is the object that the call was about.
+	Object types.ObjectRef
+	// Problem is what is wrong with the call.
+	Problem string
+}
+
+// Error names the object and the problem.
+func (e *MisuseError) Error() string { return fmt.Sprintf("%s: %s", e.Object, e.Problem) }
+
+func misuse(obj client.Object, format string, args ...any) error {
+	return &MisuseError{Object: types.ToObjectRef(obj), Problem: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,644 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package managedcache
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// TrackingCache is a cache that counts the users of each kind.
+//
+// Get, List and GetInformer start the informer of a kind if there is none, and
+// wait until it has read the objects once. They wait no longer than it takes to
+// find out that this fails: the error of the API server, of the connection or of
+// the discovery ([meta.IsNoMatchError]: the kind is not served) is returned, and
+// the next call tries again. Before Start they behave as in controller-runtime:
+// reads return [cache.ErrCacheNotStarted], informers are returned unsynced.
+//
+// A kind that the API server refuses to list or watch (permission is missing,
+// the CRD is gone) loses its informer; the other kinds go on. The next read or
+// Watch of the kind starts it again. Failures that pass by themselves (an
+// overloaded or unreachable server) do not end an informer.
+//
+// Objects are kept apart by the Go type they are read as, as in
+// controller-runtime. Watch starts informers for unstructured objects.
+//
+// All methods may be called from any number of goroutines, before and after Start.
+type TrackingCache interface {
+	cache.Cache
+
+	// Source is a source of the events of all informers there are and will be.
+	// When a kind that was watched is refused, it also gets a generic event with
+	// an object that has nothing but this kind, so that those who depend on it
+	// look again; of this at most one a minute for a kind.
+	Source(handler handler.EventHandler, predicates ...predicate.Predicate) source.Source
+
+	// RemoveOtherInformers stops the informers of all kinds but these. What users
+	// watch is remembered: the next read or Watch of such a kind starts it again.
+	RemoveOtherInformers(ctx context.Context, gvks sets.Set[schema.GroupVersionKind]) error
+
+	// GetGVKs lists the kinds that have an informer, sorted by group, version and kind.
+	GetGVKs() []schema.GroupVersionKind
+
+	// Watch has a user watch these kinds and no others. It starts missing
+	// informers without waiting for them, and stops those of kinds that no user
+	// watches and nobody is reading, also if a read or GetInformer has started
+	// them. A kind that is not served yet is no error: it is remembered, and
+	// started by the next Watch or read. Users are told apart by kind, name and UID.
+	Watch(ctx context.Context, user client.Object, gvks sets.Set[schema.GroupVersionKind]) error
+
+	// Free has a user watch nothing any more, and stops informers as Watch does.
+	// It is no error if the user is not known.
+	Free(ctx context.Context, user client.Object) error
+
+	// GetObjectsPerInformer counts the objects that are kept of each kind.
+	GetObjectsPerInformer(ctx context.Context) (map[schema.GroupVersionKind]int, error)
+}
+
+var _ TrackingCache = (*trackingCache)(nil)
+
+// trackingCache has a controller-runtime cache do the reading. That cache is
+// told to start no informers by itself (ReaderFailOnMissingInformer), so that
+// every informer is known here; a read goes to it only when the informer is
+// synced, so it never blocks and the lock may be held meanwhile.
+type trackingCache struct {
+	log        logr.Logger
+	scheme     *runtime.Scheme
+	mapper     meta.RESTMapper
+	inner      cache.Cache
+	readsStart bool
+	onError    toolscache.WatchErrorHandlerWithContext
+	started    chan struct{}
+
+	mu        sync.RWMutex
+	ended     bool
+	users     map[AccessManagerKey]sets.Set[schema.GroupVersionKind]
+	informers map[informerKey]*informer
+	indexes   map[informerKey]map[string]client.IndexerFunc
+	feeds     map[*feed]struct{}
+	noticed   map[informerKey]time.Time
+	// building is the informer that inner is being asked for, under mu.
+	building *informer
+}
+
+// NewTrackingCache makes a cache of the objects that an API server has. The
+// options are those of any controller-runtime cache. With
+// ReaderFailOnMissingInformer reads start informers of watched kinds only. The
+// cache does nothing until its Start is called.
+func NewTrackingCache(log logr.Logger, config *rest.Config, opts cache.Options) (TrackingCache, error) {
+	return newTrackingCache(log, config, opts)
+}
+
+func newTrackingCache(log logr.Logger, config *rest.Config, opts cache.Options) (*trackingCache, error) {
+	if config == nil {
+		return nil, errors.New("making a tracking cache: there is no REST config")
+	}
+	opts, err := withDefaults(config, opts)
+	if err != nil {
+		return nil, fmt.Errorf("making a tracking cache: %w", err)
+	}
+	c := &trackingCache{
+		log: log, scheme: opts.Scheme, mapper: opts.Mapper,
+		readsStart: !opts.ReaderFailOnMissingInformer,
+		onError:    opts.DefaultWatchErrorHandler,
+		started:    make(chan struct{}),
+		users:      map[AccessManagerKey]sets.Set[schema.GroupVersionKind]{},
+		informers:  map[informerKey]*informer{},
+		indexes:    map[informerKey]map[string]client.IndexerFunc{},
+		feeds:      map[*feed]struct{}{},
+		noticed:    map[informerKey]time.Time{},
+	}
+	opts.ReaderFailOnMissingInformer = true
+	opts.DefaultWatchErrorHandler = nil
+	opts.NewInformer = c.instrument(opts.NewInformer)
+	if c.inner, err = cache.New(config, opts); err != nil {
+		return nil, fmt.Errorf("making a tracking cache: %w", err)
+	}
+	return c, nil
+}
+
+// withDefaults fills what is needed here as well as in the inner cache.
+func withDefaults(config *rest.Config, opts cache.Options) (cache.Options, error) {
+	if opts.Scheme == nil {
+		opts.Scheme = scheme.Scheme
+	}
+	if opts.DefaultWatchErrorHandler == nil {
+		opts.DefaultWatchErrorHandler = toolscache.DefaultWatchErrorHandler
+	}
+	var err error
+	if opts.HTTPClient == nil {
+		if opts.HTTPClient, err = rest.HTTPClientFor(config); err != nil {
+			return opts, fmt.Errorf("making the HTTP client: %w", err)
+		}
+	}
+	if opts.Mapper == nil {
+		if opts.Mapper, err = apiutil.NewDynamicRESTMapper(config, opts.HTTPClient); err != nil {
+			return opts, fmt.Errorf("making the REST mapper: %w", err)
+		}
+	}
+	return opts, nil
+}
+
+// newSharedInformer is what makes the informers of a controller-runtime cache.
+type newSharedInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+
+// instrument has every informer that inner makes report its failures to the
+// informer that is being built: an error thus always finds its kind, whatever
+// it says itself.
+func (c *trackingCache) instrument(make newSharedInformer) newSharedInformer {
+	if make == nil {
+		make = toolscache.NewSharedIndexInformer
+	}
+	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		i := c.building
+		shared := make(&attentive{ListerWatcher: lw, report: i.fail}, obj, resync, indexers)
+		err := shared.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
+			c.failed(ctx, r, i, err)
+		})
+		if err != nil { // It runs already, which only an odd NewInformer can bring about.
+			c.log.Error(err, "Errors of an informer will not be noticed", "kind", i.key.String())
+		}
+		i.shared = append(i.shared, shared)
+		return shared
+	}
+}
+
+// failed is told that an informer could not list or watch.
+func (c *trackingCache) failed(ctx context.Context, r *toolscache.Reflector, i *informer, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if !refused(err) {
+		i.fail(err)
+		c.onError(ctx, r, err)
+		return
+	}
+	if c.dismiss(ctx, i, err) {
+		c.log.Info("Stopped watching a kind that the API server refuses", "kind", i.key.String(), "reason", err.Error())
+	}
+}
+
+// dismiss removes an informer that is refused, unless it is already gone.
+func (c *trackingCache) dismiss(ctx context.Context, i *informer, reason error) bool {
+	worked := i.synced()
+	c.mu.Lock()
+	if c.informers[i.key] != i {
+		c.mu.Unlock()
+		return false
+	}
+	if err := c.remove(ctx, i, reason); err != nil {
+		c.log.Error(err, "Stopping an informer", "kind", i.key.String())
+	}
+	var feeds []*feed
+	if worked && c.due(i.key) {
+		feeds = slices.Collect(maps.Keys(c.feeds))
+	}
+	c.mu.Unlock()
+	c.notify(feeds, i.key)
+	return true
+}
+
+// Start runs the cache until ctx ends, and returns when all its informers have
+// stopped. It can be started once.
+func (c *trackingCache) Start(ctx context.Context) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, c.end)()
+	defer c.end()
+	return c.inner.Start(ctx)
+}
+
+func (c *trackingCache) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isStarted() {
+		return errors.New("the tracking cache was started before")
+	}
+	close(c.started)
+	return nil
+}
+
+// end releases everyone who waits.
+func (c *trackingCache) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	for _, i := range c.informers {
+		i.fail(errStopped)
+	}
+}
+
+func (c *trackingCache) isStarted() bool {
+	select {
+	case <-c.started:
+		return true
+	default:
+		return false
+	}
+}
+
+// NeedLeaderElection says that a manager may start the cache before it leads.
+func (c *trackingCache) NeedLeaderElection() bool { return false }
+
+// WaitForCacheSync waits until the cache is started and all informers that there
+// are then have read their objects once. It is false when ctx ends before or
+// when one of them has failed.
+func (c *trackingCache) WaitForCacheSync(ctx context.Context) bool {
+	select {
+	case <-c.started:
+	case <-ctx.Done():
+		return false
+	}
+	for _, i := range c.snapshot() {
+		if err := i.wait(ctx); err != nil && !errors.Is(err, errRemoved) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *trackingCache) snapshot() []*informer {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return slices.Collect(maps.Values(c.informers))
+}
+
+// Get reads an object from the cache.
+func (c *trackingCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.read(ctx, obj, func() error { return c.inner.Get(ctx, key, obj, opts...) })
+}
+
+// List reads objects from the cache.
+func (c *trackingCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.read(ctx, list, func() error { return c.inner.List(ctx, list, opts...) })
+}
+
+// read runs from as soon as inner has what it reads.
+func (c *trackingCache) read(ctx context.Context, obj runtime.Object, from func() error) error {
+	key, err := keyFor(obj, c.scheme)
+	if err != nil {
+		return err
+	}
+	for {
+		i, err := c.demand(ctx, key, c.readsStart)
+		if err != nil {
+			return err
+		}
+		done, err := c.readFrom(ctx, i, from)
+		i.readers.Add(-1)
+		if done {
+			return err
+		}
+	}
+}
+
+// readFrom waits for the informer and reads. It is not done if the informer was
+// removed just between.
+func (c *trackingCache) readFrom(ctx context.Context, i *informer, from func() error) (done bool, err error) {
+	if !c.isStarted() {
+		return true, &cache.ErrCacheNotStarted{}
+	}
+	if err := i.wait(ctx); err != nil {
+		return true, err
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.informers[i.key] != i {
+		return false, nil
+	}
+	return true, from()
+}
+
+// GetInformer returns the informer of the object's kind.
+func (c *trackingCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	key, err := keyFor(obj, c.scheme)
+	if err != nil {
+		return nil, err
+	}
+	return c.informer(ctx, key, opts)
+}
+
+// GetInformerForKind returns the informer of a kind: of its Go type if the
+// scheme has one, else of unstructured objects.
+func (c *trackingCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	key := informerKey{gvk: gvk, form: formUnstructured}
+	if c.scheme.Recognizes(gvk) {
+		key.form = formTyped
+	}
+	return c.informer(ctx, key, opts)
+}
+
+func (c *trackingCache) informer(ctx context.Context, key informerKey, opts []cache.InformerGetOption) (cache.Informer, error) {
+	i, err := c.demand(ctx, key, true)
+	if err != nil {
+		return nil, err
+	}
+	defer i.readers.Add(-1)
+	options := cache.InformerGetOptions{}
+	for _, opt := range opts {
+		opt(&options)
+	}
+	blocks := options.BlockUntilSynced == nil || *options.BlockUntilSynced
+	if blocks && c.isStarted() {
+		if err := i.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return i.handle, nil
+}
+
+// RemoveInformer stops the informer of the object's kind. Who waits for it gets
+// an error.
+func (c *trackingCache) RemoveInformer(ctx context.Context, obj client.Object) error {
+	key, err := keyFor(obj, c.scheme)
+	if err != nil {
+		return err
+	}
+	return c.removeIf(ctx, func(i *informer) bool { return i.key == key })
+}
+
+// RemoveOtherInformers stops the informers of all kinds but these.
+func (c *trackingCache) RemoveOtherInformers(ctx context.Context, gvks sets.Set[schema.GroupVersionKind]) error {
+	return c.removeIf(ctx, func(i *informer) bool { return !gvks.Has(i.key.gvk) })
+}
+
+// IndexField adds an index to the informer of the object's kind, which it starts
+// if need be, and to every informer of this kind that takes its place.
+func (c *trackingCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	key, err := keyFor(obj, c.scheme)
+	if err != nil {
+		return err
+	}
+	i, err := c.demand(ctx, key, true)
+	if err != nil {
+		return err
+	}
+	defer i.readers.Add(-1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.informers[key] != i {
+		return fmt.Errorf("adding an index to %s: %w", key, errRemoved)
+	}
+	if err := c.inner.IndexField(ctx, obj, field, extract); err != nil {
+		return fmt.Errorf("adding an index to %s: %w", key, err)
+	}
+	if c.indexes[key] == nil {
+		c.indexes[key] = map[string]client.IndexerFunc{}
+	}
+	c.indexes[key][field] = extract
+	return nil
+}
+
+// Watch has a user watch these kinds and no others.
+func (c *trackingCache) Watch(ctx context.Context, user client.Object, gvks sets.Set[schema.GroupVersionKind]) error {
+	key, err := keyOf(user, c.scheme)
+	if err != nil {
+		return err
+	}
+	c.setUser(key, gvks)
+	var errs []error
+	for _, gvk := range slices.SortedFunc(maps.Keys(gvks), compareKinds) {
+		i, err := c.demand(ctx, informerKey{gvk: gvk, form: formUnstructured}, true)
+		switch {
+		case err == nil:
+			i.readers.Add(-1)
+		case meta.IsNoMatchError(err):
+			c.log.V(1).Info("A kind to watch is not served yet", "kind", gvk.String())
+		default:
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, c.removeUnused(ctx))...)
+}
+
+// Free has a user watch nothing any more.
+func (c *trackingCache) Free(ctx context.Context, user client.Object) error {
+	key, err := keyOf(user, c.scheme)
+	if err != nil {
+		return err
+	}
+	c.setUser(key, nil)
+	return c.removeUnused(ctx)
+}
+
+func (c *trackingCache) setUser(user AccessManagerKey, gvks sets.Set[schema.GroupVersionKind]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if gvks.Len() == 0 {
+		delete(c.users, user)
+		return
+	}
+	c.users[user] = gvks.Clone()
+}
+
+// watched are the kinds that some user watches, whether they are served or not.
+// It needs the lock.
+func (c *trackingCache) watched() sets.Set[schema.GroupVersionKind] {
+	all := sets.New[schema.GroupVersionKind]()
+	for _, gvks := range c.users {
+		all = all.Union(gvks)
+	}
+	return all
+}
+
+// watches says whether some user watches a kind.
+func (c *trackingCache) watches(gvk schema.GroupVersionKind) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, gvks := range c.users {
+		if gvks.Has(gvk) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *trackingCache) removeUnused(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	watched := c.watched()
+	return c.removeAll(ctx, func(i *informer) bool { return i.readers.Load() == 0 && !watched.Has(i.key.gvk) })
+}
+
+func (c *trackingCache) removeIf(ctx context.Context, which func(*informer) bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.removeAll(ctx, which)
+}
+
+// removeAll needs the lock.
+func (c *trackingCache) removeAll(ctx context.Context, which func(*informer) bool) error {
+	var errs []error
+	for _, i := range c.informers {
+		if which(i) {
+			errs = append(errs, c.remove(ctx, i, errRemoved))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remove stops an informer and gives the reason to those who wait for it. It
+// needs the lock.
+func (c *trackingCache) remove(ctx context.Context, i *informer, reason error) error {
+	delete(c.informers, i.key)
+	for f := range c.feeds {
+		delete(f.registrations, i)
+	}
+	i.fail(reason)
+	obj, err := i.key.object(c.scheme)
+	if err == nil {
+		err = c.inner.RemoveInformer(ctx, obj)
+	}
+	if err != nil {
+		return fmt.Errorf("stopping the informer of %s: %w", i.key, err)
+	}
+	return nil
+}
+
+// demand returns the informer of a key, and counts the caller as a reader of it.
+// If there is none, or if it has not been able to read anything yet, a new one is
+// started: that way the outcome is always that of a try made for this call.
+func (c *trackingCache) demand(ctx context.Context, key informerKey, mayStart bool) (*informer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", key, context.Cause(ctx))
+	}
+	if i, err := c.running(key); i != nil || err != nil {
+		return i, err
+	}
+	if !mayStart && !c.watches(key.gvk) {
+		return nil, &cache.ErrResourceNotCached{GVK: key.gvk}
+	}
+	// This may ask the API server, so it must not happen under the lock.
+	if _, err := c.mapper.RESTMapping(key.gvk.GroupKind(), key.gvk.Version); err != nil {
+		return nil, fmt.Errorf("finding the resource of %s: %w", key, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, err := c.ensure(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("starting the informer of %s: %w", key, err)
+	}
+	i.readers.Add(1)
+	return i, nil
+}
+
+// running returns the informer of a key if there is one that works.
+func (c *trackingCache) running(key informerKey) (*informer, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.ended {
+		return nil, fmt.Errorf("reading %s: %w", key, errStopped)
+	}
+	i, ok := c.informers[key]
+	if !ok || i.failing() {
+		return nil, nil
+	}
+	i.readers.Add(1)
+	return i, nil
+}
+
+// ensure starts the informer of a key unless there is one that works. It needs
+// the lock.
+func (c *trackingCache) ensure(ctx context.Context, key informerKey) (*informer, error) {
+	if c.ended {
+		return nil, errStopped
+	}
+	if i, ok := c.informers[key]; ok {
+		if !i.failing() {
+			return i, nil
+		}
+		if err := c.remove(ctx, i, errRemoved); err != nil {
+			return nil, err
+		}
+	}
+	i, err := c.build(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	c.informers[key] = i
+	if err := c.equip(ctx, i); err != nil {
+		return nil, errors.Join(err, c.remove(ctx, i, err))
+	}
+	return i, nil
+}
+
+// build has inner make an informer. It needs the lock.
+func (c *trackingCache) build(ctx context.Context, key informerKey) (*informer, error) {
+	obj, err := key.object(c.scheme)
+	if err != nil {
+		return nil, err
+	}
+	i := newInformer(key)
+	c.building = i
+	defer func() { c.building = nil }()
+	i.handle, err = c.inner.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+	if err != nil { // Of several namespaces some may have got theirs.
+		return nil, errors.Join(err, c.inner.RemoveInformer(ctx, obj))
+	}
+	return i, nil
+}
+
+// equip gives a new informer the indexes that were asked for, and connects it
+// with the sources. It needs the lock.
+func (c *trackingCache) equip(ctx context.Context, i *informer) error {
+	var errs []error
+	for field, extract := range c.indexes[i.key] {
+		obj, err := i.key.object(c.scheme)
+		if err == nil {
+			err = c.inner.IndexField(ctx, obj, field, extract)
+		}
+		errs = append(errs, err)
+	}
+	for f := range c.feeds {
+		errs = append(errs, f.attach(i))
+	}
+	return errors.Join(errs...)
+}
+
+// GetGVKs lists the kinds that have an informer.
+func (c *trackingCache) GetGVKs() []schema.GroupVersionKind {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	gvks := sets.New[schema.GroupVersionKind]()
+	for key := range c.informers {
+		gvks.Insert(key.gvk)
+	}
+	return slices.SortedFunc(maps.Keys(gvks), compareKinds)
+}
+
+// GetObjectsPerInformer counts the objects that are kept of each kind.
+func (c *trackingCache) GetObjectsPerInformer(context.Context) (map[schema.GroupVersionKind]int, error) {
+	out := map[schema.GroupVersionKind]int{}
+	for _, i := range c.snapshot() {
+		out[i.key.gvk] += i.objects()
+	}
+	return out, nil
+}
+
+// compareKinds orders by group, version and kind.
+func compareKinds(a, b schema.GroupVersionKind) int {
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Kind, b.Kind))
+}

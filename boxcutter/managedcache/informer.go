@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package managedcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+var (
+	errRemoved = errors.New("the informer was removed")
+	errStopped = errors.New("the cache was stopped")
+)
+
+// form is what Go type an informer keeps its objects as. The same kind may be
+// kept in several forms, each by an informer of its own.
+type form int
+
+const (
+	formUnstructured form = iota
+	formMetadata
+	formTyped
+)
+
+// informerKey is which objects an informer keeps, and how.
+type informerKey struct {
+	gvk  schema.GroupVersionKind
+	form form
+}
+
+func (k informerKey) String() string {
+	gv, kind := k.gvk.ToAPIVersionAndKind()
+	return kind + " (" + gv + ")"
+}
+
+// keyFor is the key of the informer that serves an object, or a list of objects.
+func keyFor(obj runtime.Object, scheme *runtime.Scheme) (informerKey, error) {
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		return informerKey{}, fmt.Errorf("finding the kind of %T: %w", obj, err)
+	}
+	if _, isList := obj.(client.ObjectList); isList {
+		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	}
+	return informerKey{gvk: gvk, form: formOf(obj)}, nil
+}
+
+func formOf(obj runtime.Object) form {
+	switch obj.(type) {
+	case runtime.Unstructured:
+		return formUnstructured
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		return formMetadata
+	default:
+		return formTyped
+	}
+}
+
+// object is an empty object of the key's kind and form.
+func (k informerKey) object(scheme *runtime.Scheme) (client.Object, error) {
+	var obj client.Object
+	switch k.form {
+	case formUnstructured:
+		obj = &unstructured.Unstructured{}
+	case formMetadata:
+		obj = &metav1.PartialObjectMetadata{}
+	default:
+		typed, err := scheme.New(k.gvk)
+		if err != nil {
+			return nil, err
+		}
+		var ok bool
+		if obj, ok = typed.(client.Object); !ok {
+			return nil, fmt.Errorf("%s is not an object: %T has no metadata", k, typed)
+		}
+	}
+	obj.GetObjectKind().SetGroupVersionKind(k.gvk)
+	return obj, nil
+}
+
+// informer is the informer of one key, and what became of it.
+type informer struct {
+	key informerKey
+	// handle is what users of the cache are given.
+	handle cache.Informer
+	// shared are the informers behind it: one for each namespace, if the cache
+	// is confined to some, else one.
+	shared []toolscache.SharedIndexInformer
+	// broken is closed as soon as an attempt has failed or the informer was
+	// stopped; err says why.
+	broken  chan struct{}
+	err     error
+	breakIt sync.Once
+	// readers is how many reads are under way that need it.
+	readers atomic.Int32
+}
+
+func newInformer(key informerKey) *informer {
+	return &informer{key: key, broken: make(chan struct{})}
+}
+
+// fail gives everyone who waits the reason why there is nothing to wait for.
+// Only the first reason counts.
+func (i *informer) fail(err error) {
+	i.breakIt.Do(func() {
+		i.err = err
+		close(i.broken)
+	})
+}
+
+// failing says whether the first attempt has failed and none has succeeded since.
+func (i *informer) failing() bool {
+	select {
+	case <-i.broken:
+		return !i.synced()
+	default:
+		return false
+	}
+}
+
+// synced says whether all objects have been read once.
+func (i *informer) synced() bool {
+	for _, shared := range i.shared {
+		if !shared.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// wait returns when all objects have been read once, or when it is certain that
+// this try will not get there. There may be any number of waiters.
+func (i *informer) wait(ctx context.Context) error {
+	for _, shared := range i.shared {
+		select {
+		case <-shared.HasSyncedChecker().Done():
+		case <-i.broken:
+			if i.synced() {
+				return nil
+			}
+			return fmt.Errorf("watching %s: %w", i.key, i.err)
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s to be read: %w", i.key, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// objects is how many objects the informer keeps.
+func (i *informer) objects() int {
+	count := 0
+	for _, shared := range i.shared {
+		count += len(shared.GetStore().ListKeys())
+	}
+	return count
+}
+
+// refused says whether the API server has answered that it will not serve a
+// kind, so that asking again is of no use until somebody changes something:
+// permission is missing, or the kind is gone. An overloaded or unreachable
+// server and an expired version are not refusals.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
+}
+
+// attentive is a ListerWatcher that reports the failed attempts that a reflector
+// keeps to itself: those which it repeats forever before the first list is there.
+type attentive struct {
+	toolscache.ListerWatcher
+	report func(error)
+}
+
+// ListWithContext lists the objects.
+func (a *attentive) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	return toolscache.ToListerWithContext(a.ListerWatcher).ListWithContext(ctx, opts)
+}
+
+// WatchWithContext opens a watch.
+func (a *attentive) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	w, err := toolscache.ToWatcherWithContext(a.ListerWatcher).WatchWithContext(ctx, opts)
+	if utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err) {
+		a.report(err)
+	}
+	return w, err
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerhandling
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+)
+
+// OwnerStrategyNative keeps owners in metadata.ownerReferences. The garbage
+// collector deletes objects whose owners are all gone, and an owner in another
+// namespace than its object is refused.
+type OwnerStrategyNative struct {
+	scheme *runtime.Scheme
+}
+
+// NewNative returns the strategy. The scheme tells the kinds of typed owners.
+func NewNative(scheme *runtime.Scheme) *OwnerStrategyNative {
+	return &OwnerStrategyNative{scheme: scheme}
+}
+
+// GetController returns the owner that is the object's controller, and false
+// when it has none.
+func (s *OwnerStrategyNative) GetController(obj metav1.Object) (
+	metav1.OwnerReference, bool,
+) {
+	if ref := metav1.GetControllerOf(obj); ref != nil {
+		return *ref, true
+	}
+	return metav1.OwnerReference{}, false
+}
+
+// CopyOwnerReferences replaces the owners of objB by those of objA.
+func (s *OwnerStrategyNative) CopyOwnerReferences(objA, objB metav1.Object) {
+	objB.SetOwnerReferences(cloneRefs(objA.GetOwnerReferences()))
+}
+
+// IsOwner says whether owner is an owner of obj.
+func (s *OwnerStrategyNative) IsOwner(owner, obj metav1.Object) bool {
+	matches := ownerMatcher(owner, s.scheme)
+	return slices.ContainsFunc(obj.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+		return matches(refIdentity(ref))
+	})
+}
+
+// IsController says whether owner is the controller of obj.
+func (s *OwnerStrategyNative) IsController(
+	owner, obj metav1.Object,
+) bool {
+	ref := metav1.GetControllerOfNoCopy(obj)
+	return ref != nil && ownerMatcher(owner, s.scheme)(refIdentity(*ref))
+}
+
+// RemoveOwner removes owner from the owners of obj.
+func (s *OwnerStrategyNative) RemoveOwner(owner, obj metav1.Object) {
+	matches := ownerMatcher(owner, s.scheme)
+	obj.SetOwnerReferences(slices.DeleteFunc(cloneRefs(obj.GetOwnerReferences()), func(ref metav1.OwnerReference) bool {
+		return matches(refIdentity(ref))
+	}))
+}
+
+// ReleaseController leaves the owners of obj, none of them as controller.
+func (s *OwnerStrategyNative) ReleaseController(obj metav1.Object) {
+	refs := cloneRefs(obj.GetOwnerReferences())
+	for i := range refs {
+		refs[i].Controller = nil
+	}
+	obj.SetOwnerReferences(refs)
+}
+
+// SetOwnerReference makes owner an owner of obj that is not its controller. It
+// fails when the owner's kind cannot be told or its namespace is not that of obj.
+func (s *OwnerStrategyNative) SetOwnerReference(owner, obj metav1.Object) error {
+	return controllerutil.SetOwnerReference(owner, obj, s.scheme)
+}
+
+// SetControllerReference makes owner the controller of obj, whose deletion
+// then waits for obj when it is done in the foreground. It fails with
+// *controllerutil.AlreadyOwnedError while obj has another controller, and as
+// SetOwnerReference does.
+func (s *OwnerStrategyNative) SetControllerReference(owner, obj metav1.Object) error {
+	return controllerutil.SetControllerReference(owner, obj, s.scheme)
+}
+
+// EnqueueRequestForOwner returns an event handler that maps an object to its
+// owners of the given type, or only to its controller. The mapper tells whether
+// owners have a namespace. When the kind of ownerType cannot be told, the
+// handler maps to nothing and logs the reason at each event.
+func (s *OwnerStrategyNative) EnqueueRequestForOwner(
+	ownerType client.Object, mapper meta.RESTMapper, isController bool,
+) handler.EventHandler {
+	gvk, err := kindOf(ownerType, s.scheme)
+	if err != nil {
+		return logAtEachEvent(err)
+	}
+	var opts []handler.OwnerOption
+	if isController {
+		opts = append(opts, handler.OnlyControllerOwner())
+	}
+	// Only the kind counts, and controller-runtime panics on types it cannot tell it of.
+	owner := &unstructured.Unstructured{}
+	owner.SetGroupVersionKind(gvk)
+	return handler.EnqueueRequestForOwner(s.scheme, mapper, owner, opts...)
+}
+
+// cloneRefs copies references with all they point to, so that no two objects
+// share one. No references stay nil.
+func cloneRefs(refs []metav1.OwnerReference) []metav1.OwnerReference {
+	if len(refs) == 0 {
+		return nil
+	}
+	clones := make([]metav1.OwnerReference, len(refs))
+	for i := range refs {
+		refs[i].DeepCopyInto(&clones[i])
+	}
+	return clones
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// createdBy is what the history of a packed image says about the layer.
+const createdBy = "capi-manifests pack"
+
+// PackError says that a bundle cannot be put into an image.
+type PackError struct{ Err error }
+
+func (e *PackError) Error() string { return "packing: " + e.Err.Error() }
+func (e *PackError) Unwrap() error { return e.Err }
+
+// Pack returns base with one more layer that holds the bundle, or, if base is nil,
+// an image for linux/amd64 with nothing but that layer. The image is a function of
+// the arguments: the same bundle on the same base gives the same digest. Errors are
+// of type *PackError.
+//
+// The layer hides what base has in the bundle's directory, so that packing again
+// replaces what was packed before.
+func Pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
+	image, err := pack(base, bundle)
+	if err != nil {
+		return nil, &PackError{err}
+	}
+	return image, nil
+}
+
+func pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
+	files, err := bundle.Files()
+	if err != nil {
+		return nil, &extractor.InvalidError{Err: err}
+	}
+	mediaType, err := layerType(base)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := newLayer(files, mediaType, base != nil)
+	if err != nil {
+		return nil, err
+	}
+	if base == nil {
+		return scratch(layer, annotations(bundle.Metadata))
+	}
+	return appendLayer(base, layer, annotations(bundle.Metadata))
+}
+
+// layerType is OCI's media type of a layer, or Docker's if base is Docker's: some
+// runtimes refuse a mixture.
+func layerType(base v1.Image) (types.MediaType, error) {
+	if base == nil {
+		return types.OCILayer, nil
+	}
+	mediaType, err := base.MediaType()
+	if err != nil {
+		return "", fmt.Errorf("reading the base image's manifest: %w", err)
+	}
+	if mediaType == types.DockerManifestSchema2 {
+		return types.DockerLayer, nil
+	}
+	return types.OCILayer, nil
+}
+
+// newLayer returns a gzip layer of files: sorted, owned by root, readable by all,
+// without a time. If opaque, it hides what lower layers have in the same top directories.
+func newLayer(files extractor.Files, mediaType types.MediaType, opaque bool) (v1.Layer, error) {
+	archive, err := tarOf(files, opaque)
+	if err != nil {
+		return nil, fmt.Errorf("writing the layer: %w", err)
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil }
+	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(mediaType), tarball.WithCompressionLevel(gzip.BestCompression))
+	if err != nil {
+		return nil, fmt.Errorf("compressing the layer: %w", err)
+	}
+	return layer, nil
+}
+
+func tarOf(files extractor.Files, opaque bool) ([]byte, error) {
+	entries := map[string][]byte{} // a directory ends with a slash
+	for file, content := range files {
+		entries[file] = content
+		for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
+			entries[dir+"/"] = nil
+		}
+		if top, _, nested := strings.Cut(file, "/"); nested && opaque {
+			entries[top+"/.wh..wh..opq"] = nil
+		}
+	}
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, entry := range sortedKeys(entries) {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: entry, Mode: 0o644, Size: int64(len(entries[entry])), Format: tar.FormatUSTAR}
+		if strings.HasSuffix(entry, "/") {
+			header.Typeflag, header.Mode = tar.TypeDir, 0o755
+		}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(entries[entry]); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return archive.Bytes(), err
+}
+
+// annotations are what registries and their users show of an image
+// (https://github.com/opencontainers/image-spec/blob/main/annotations.md).
+func annotations(m extractor.Metadata) map[string]string {
+	return map[string]string{
+		ocispec.AnnotationTitle:       m.ProviderName,
+		ocispec.AnnotationVersion:     m.ProviderVersion,
+		ocispec.AnnotationDescription: fmt.Sprintf("Cluster API manifests of %s, type %s, for %s", m.ProviderName, m.ProviderType, cmp.Or(m.OCPPlatform, "every platform")),
+	}
+}
+
+// appendLayer puts layer on base. Docker's manifests have no annotations.
+func appendLayer(base v1.Image, layer v1.Layer, texts map[string]string) (v1.Image, error) {
+	config, err := base.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("reading the base image's config: %w", err)
+	}
+	digest, err := base.Digest()
+	if err != nil {
+		return nil, fmt.Errorf("reading the base image's manifest: %w", err)
+	}
+	mediaType, err := layer.MediaType()
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.Append(base, mutate.Addendum{
+		Layer: layer, MediaType: mediaType, History: v1.History{Created: config.Created, CreatedBy: createdBy},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("appending the layer: %w", err)
+	}
+	if mediaType == types.DockerLayer {
+		return image, nil
+	}
+	texts[ocispec.AnnotationBaseImageDigest] = digest.String()
+	return mutate.Annotations(image, texts).(v1.Image), nil
+}

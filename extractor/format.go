@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package extractor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// The limits of one bundle, in bytes. They hold before anything is parsed.
+const (
+	MaxManifests = 32 << 20
+	MaxMetadata  = 64 << 10
+)
+
+// The names of the two layouts. No other file of the project knows them.
+const (
+	bundleRoot    = "capi-manifests"          // one bundle
+	profilesRoot  = "capi-operator-manifests" // a bundle in each directory below it
+	metadataJSON  = "metadata.json"
+	metadataYAML  = "metadata.yaml"
+	manifestsYAML = "manifests.yaml"
+	manifestsBare = "manifests"
+)
+
+// Files are files of an image by their slash-separated, clean path from its
+// root, such as "capi-manifests/metadata.json". A path that ends in a slash is
+// a directory; only an empty one needs to be there. Nobody changes the content.
+type Files map[string][]byte
+
+// Roots are the directories that bundles lie in, as paths from the image's
+// root. In an image that has more than one, only the first counts: the others
+// are for readers that do not know it.
+func Roots() []string { return []string{bundleRoot, profilesRoot} }
+
+// Limit is how many bytes of the file at a path count: one that is longer is
+// refused by Bundles, so that Limit+1 bytes are enough to read. It is 0 for a
+// file that is no part of a bundle; its name alone is enough.
+func Limit(file string) int64 {
+	if !strings.HasPrefix(file, bundleRoot+"/") && !strings.HasPrefix(file, profilesRoot+"/") {
+		return 0
+	}
+	switch path.Base(file) {
+	case metadataJSON, metadataYAML:
+		return MaxMetadata
+	case manifestsYAML, manifestsBare:
+		return MaxManifests
+	}
+	return 0
+}
+
+// Bundles reads the bundles that the files hold, verified, in the order of
+// their profiles. It returns none, and no error, if there is nothing at any of
+// the Roots. Everything that is wrong is returned at once, each as an *Error
+// that names origin's image and the file, and is an ErrInvalid.
+//
+// There are two layouts:
+//
+//	capi-manifests/metadata.json
+//	capi-manifests/manifests.yaml                         (or: manifests)
+//
+//	capi-operator-manifests/<profile>/metadata.yaml
+//	capi-operator-manifests/<profile>/manifests.yaml      (or: manifests)
+//
+// In the first, contentID in the metadata is the SHA-256 of the manifests; the
+// second has no such field, and the ContentID of its bundles is computed.
+func (f Files) Bundles(origin Origin) ([]Bundle, error) {
+	r := &reader{files: f, origin: origin}
+	switch {
+	case f.holds(bundleRoot):
+		r.read(bundleRoot, "", metadataJSON, decodeJSON)
+	case f.holds(profilesRoot):
+		r.readProfiles()
+	}
+	if len(r.errs) > 0 {
+		return nil, errors.Join(r.errs...)
+	}
+	return r.bundles, nil
+}
+
+// holds says whether there is anything at dir.
+func (f Files) holds(dir string) bool {
+	for file := range f {
+		if file == dir || strings.HasPrefix(file, dir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// names are the names of the files and directories right in dir, sorted.
+func (f Files) names(dir string) []string {
+	names := map[string]bool{}
+	for file := range f {
+		if rest, below := strings.CutPrefix(file, dir+"/"); below && rest != "" {
+			name, _, _ := strings.Cut(rest, "/")
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// directories are the directories below dir, as paths, sorted.
+func (f Files) directories(dir string) []string {
+	found := map[string]bool{}
+	for file := range f {
+		if !strings.HasPrefix(file, dir+"/") {
+			continue
+		}
+		for parent := path.Dir(file); len(parent) > len(dir); parent = path.Dir(parent) {
+			found[parent] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// reader collects bundles and what is wrong with them.
+type reader struct {
+	files   Files
+	origin  Origin
+	bundles []Bundle
+	errs    []error
+}
+
+// refuse collects what is wrong with a file, and takes no error for an answer.
+func (r *reader) refuse(file string, errs ...error) {
+	for _, err := range errs {
+		if err != nil {
+			r.errs = append(r.errs, &Error{Image: r.origin.Image, File: file, Err: &InvalidError{err}})
+		}
+	}
+}
+
+// readProfiles reads a bundle from each directory below the root that holds a
+// part of one. A directory without any part of a bundle in it or below it is
+// refused: its bundle would be missed without a word.
+func (r *reader) readProfiles() {
+	directories := r.files.directories(profilesRoot)
+	profiles := slices.DeleteFunc(slices.Clone(directories), func(dir string) bool { return !r.files.holdsPart(dir) })
+	for _, dir := range profiles {
+		r.read(dir, strings.TrimPrefix(dir, profilesRoot+"/"), metadataYAML, decodeYAML)
+	}
+	if r.files.holdsPart(profilesRoot) {
+		r.refuse(profilesRoot, fmt.Errorf("a bundle lies in a directory named after its profile, not here: %s", r.files.list(profilesRoot)))
+	} else if len(directories) == 0 {
+		r.refuse(profilesRoot, fmt.Errorf("a directory with %s and %s is missing: %s", metadataYAML, manifestsYAML, r.files.list(profilesRoot)))
+	}
+	for _, dir := range directories {
+		below := func(profile string) bool { return profile == dir || strings.HasPrefix(profile, dir+"/") }
+		if !slices.ContainsFunc(profiles, below) {
+			r.refuse(dir, fmt.Errorf("%s and %s are missing: %s", metadataYAML, manifestsYAML, r.files.list(dir)))
+		}
+	}
+}
+
+// holdsPart says whether a part of a bundle lies right in dir.
+func (f Files) holdsPart(dir string) bool {
+	return slices.ContainsFunc(f.names(dir), func(name string) bool {
+		return name == metadataYAML || name == manifestsYAML || name == manifestsBare
+	})
+}
+
+// list says what lies right in dir.
+func (f Files) list(dir string) string {
+	names := f.names(dir)
+	const most = 10
+	switch {
+	case f[dir] != nil:
+		return "it is a file"
+	case len(names) == 0:
+		return "the directory is empty"
+	case len(names) > most:
+		return fmt.Sprintf("the directory holds %s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return "the directory holds " + strings.Join(names, ", ")
+}
+
+// read reads the bundle in dir.
+func (r *reader) read(dir, profile, metadataName string, decode func([]byte) (Metadata, []error)) {
+	metadataFile, data := r.file(dir, MaxMetadata, metadataName)
+	manifestsFile, manifests := r.file(dir, MaxManifests, manifestsYAML, manifestsBare)
+	if data == nil {
+		return
+	}
+	metadata, errs := decode(data)
+	r.refuse(metadataFile, errs...)
+	if manifests == nil {
+		return
+	}
+	contentID := digest.FromBytes(manifests)
+	if metadata.ContentID == "" {
+		metadata.ContentID = contentID
+	}
+	if metadata.ContentID != contentID {
+		r.refuse(manifestsFile, fmt.Errorf("its digest is %s, but contentID in %s is %s: the manifests were changed after the metadata was made",
+			contentID, metadataName, metadata.ContentID))
+	}
+	r.bundles = append(r.bundles, Bundle{Origin: r.origin, Metadata: metadata, Profile: profile, Manifests: manifests})
+}
+
+// file returns the one file in dir that has one of the names, nil if it is refused.
+func (r *reader) file(dir string, limit int, names ...string) (file string, data []byte) {
+	var found []string
+	for _, name := range names {
+		if _, ok := r.files[path.Join(dir, name)]; ok {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		r.refuse(path.Join(dir, names[0]), fmt.Errorf("is missing: %s", r.files.list(dir)))
+		return "", nil
+	}
+	file = path.Join(dir, found[0])
+	data = r.files[file]
+	switch {
+	case len(found) > 1:
+		r.refuse(file, fmt.Errorf("%s lies beside it and means the same: keep one", found[1]))
+	case len(data) == 0:
+		r.refuse(file, errors.New("is empty"))
+	case len(data) > limit:
+		r.refuse(file, fmt.Errorf("is longer than %d bytes", limit))
+	default:
+		return file, data
+	}
+	return file, nil
+}
+
+// Files writes the bundle in the first layout; Bundles reads it. The profile is
+// not written: there is one bundle. It is an error if Bundles would refuse the
+// files, or if the bundle has an install order, which the layout cannot say.
+func (b Bundle) Files() (Files, error) {
+	if b.Metadata.InstallOrder != 0 {
+		return nil, fmt.Errorf("writing %s: %s cannot say the install order %d", b.Metadata.ProviderName, metadataJSON, b.Metadata.InstallOrder)
+	}
+	metadata, err := encodeJSON(b.Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("writing %s: %w", metadataJSON, err)
+	}
+	files := Files{
+		path.Join(bundleRoot, metadataJSON):  metadata,
+		path.Join(bundleRoot, manifestsYAML): b.Manifests,
+	}
+	if _, err := files.Bundles(b.Origin); err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+// ReadDir reads the files of bundles from a directory that is the root of an
+// image, or is one of the Roots itself. It reads no more of a file than Limit+1
+// bytes. Links lead where fsys lets them: an os.Root keeps them inside.
+func ReadDir(fsys fs.FS) (Files, error) {
+	files := Files{}
+	for _, root := range Roots() {
+		if _, err := fs.Stat(fsys, root); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := files.readTree(fsys, root, ""); err != nil {
+			return nil, err
+		}
+	}
+	if len(files) > 0 {
+		return files, nil
+	}
+	root, err := rootOf(fsys)
+	if err != nil || root == "" {
+		return nil, err
+	}
+	return files, files.readTree(fsys, ".", root)
+}
+
+// rootOf says which of the Roots fsys is, if any, by what lies in it.
+func rootOf(fsys fs.FS) (string, error) {
+	for _, sign := range []struct{ pattern, root string }{
+		{metadataJSON, bundleRoot}, {manifestsYAML, bundleRoot}, {manifestsBare, bundleRoot}, {"*/" + metadataYAML, profilesRoot},
+	} {
+		found, err := fs.Glob(fsys, sign.pattern)
+		if err != nil {
+			return "", fmt.Errorf("looking for %s: %w", sign.pattern, err)
+		}
+		if len(found) > 0 {
+			return sign.root, nil
+		}
+	}
+	return "", nil
+}
+
+// readTree reads what lies at dir of fsys into f, below root.
+func (f Files) readTree(fsys fs.FS, dir, root string) error {
+	return fs.WalkDir(fsys, dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return &Error{File: name, Err: err}
+		}
+		file := path.Join(root, name)
+		if entry.IsDir() {
+			f[file+"/"] = nil
+			return nil
+		}
+		if f[file], err = readFile(fsys, name, Limit(file)); err != nil {
+			return &Error{File: name, Err: err}
+		}
+		return nil
+	})
+}
+
+// readFile reads as much of a file as is enough to know that it is longer than limit.
+func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
+	if limit == 0 {
+		return []byte{}, nil
+	}
+	file, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, limit+1))
+}
+
+// encodeJSON writes metadata.json.
+func encodeJSON(m Metadata) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(struct {
+		ProviderName    string        `json:"providerName"`
+		ProviderType    ProviderType  `json:"providerType"`
+		ProviderVersion string        `json:"providerVersion"`
+		OCPPlatform     string        `json:"ocpPlatform,omitempty"`
+		ContentID       digest.Digest `json:"contentID"`
+		ImageName       string        `json:"imageName,omitempty"`
+	}{m.ProviderName, m.ProviderType, m.ProviderVersion, m.OCPPlatform, m.ContentID, m.ImageName})
+	return out.Bytes(), err
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package extractor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kjson "sigs.k8s.io/json"
+)
+
+// decodeJSON reads metadata.json.
+func decodeJSON(data []byte) (Metadata, []error) {
+	var document any
+	duplicates, err := kjson.UnmarshalStrict(data, &document)
+	if err != nil {
+		return Metadata{}, []error{placed(data, err)}
+	}
+	values, err := asObject(document)
+	if err != nil {
+		return Metadata{}, []error{err}
+	}
+	o := object{values: values, errs: duplicates}
+	m := Metadata{
+		ProviderName:    o.text("providerName"),
+		ProviderType:    ProviderType(o.text("providerType")),
+		ProviderVersion: o.text("providerVersion"),
+		OCPPlatform:     o.text("ocpPlatform"),
+		ImageName:       o.text("imageName"),
+	}
+	contentID := o.text("contentID")
+	o.require("providerName", "providerType", "providerVersion", "contentID")
+	o.refuseOthers()
+	m.ContentID, err = readContentID(contentID)
+	o.refuse("contentID", err)
+	o.check("providerName", "providerType", "providerVersion", m)
+	return m, o.errs
+}
+
+// decodeYAML reads metadata.yaml. Its attributes are an open map, of which two keys mean something.
+func decodeYAML(data []byte) (Metadata, []error) {
+	values, err := oneDocument(data)
+	if err != nil {
+		return Metadata{}, []error{err}
+	}
+	o := object{values: values}
+	attributes := o.object("attributes")
+	m := Metadata{
+		ProviderName:    o.text("name"),
+		ProviderType:    ProviderType(attributes.text("type")),
+		ProviderVersion: attributes.text("version"),
+		OCPPlatform:     o.text("ocpPlatform"),
+		ImageName:       o.text("selfImageRef"),
+		InstallOrder:    o.number("installOrder"),
+	}
+	o.require("name")
+	attributes.require("type")
+	o.refuseOthers()
+	o.errs = append(o.errs, attributes.errs...)
+	o.check("name", "attributes.type", "attributes.version", m)
+	return m, o.errs
+}
+
+// placed adds line and column to the error of a JSON decoder.
+func placed(data []byte, err error) error {
+	isSyntax, offset := kjson.SyntaxErrorOffset(err)
+	if !isSyntax {
+		return err
+	}
+	before := data[:min(max(offset-1, 0), int64(len(data)))]
+	return fmt.Errorf("line %d, column %d: %w", 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n'), err)
+}
+
+// oneDocument reads the only document of a YAML file.
+func oneDocument(data []byte) (map[string]any, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var document any
+	if err := decoder.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more than one document")
+	}
+	return asObject(document)
+}
+
+func asObject(document any) (map[string]any, error) {
+	values, ok := document.(map[string]any)
+	if !ok {
+		return nil, errors.New("an object with string keys is needed here")
+	}
+	return values, nil
+}
+
+// object reads the members of an object and collects what is wrong with them.
+type object struct {
+	path   string // of the object in the file, with a dot at the end
+	values map[string]any
+	known  []string
+	errs   []error
+}
+
+func (o *object) refuse(key string, err error) {
+	if err != nil {
+		o.errs = append(o.errs, fmt.Errorf("%s%s: %w", o.path, key, err))
+	}
+}
+
+// member returns the value of a key; nil if it has none.
+func member[T any](o *object, key, kind string) (value T) {
+	o.known = append(o.known, key)
+	found := o.values[key]
+	value, ok := found.(T)
+	if !ok && found != nil {
+		written, _ := json.Marshal(found)
+		o.refuse(key, fmt.Errorf("%s is needed here, not %s", kind, written))
+	}
+	return value
+}
+
+func (o *object) text(key string) string { return member[string](o, key, "a string") }
+
+func (o *object) number(key string) int { return member[int](o, key, "an integer") }
+
+func (o *object) object(key string) *object {
+	return &object{path: o.path + key + ".", values: member[map[string]any](o, key, "an object")}
+}
+
+// require refuses keys that are missing or empty.
+func (o *object) require(keys ...string) {
+	for _, key := range keys {
+		if value := o.values[key]; value == nil || value == "" {
+			o.refuse(key, errors.New("is missing"))
+		}
+	}
+}
+
+// refuseOthers refuses the keys that nobody asked for.
+func (o *object) refuseOthers() {
+	for _, key := range slices.Sorted(maps.Keys(o.values)) {
+		if !slices.Contains(o.known, key) {
+			o.refuse(key, fmt.Errorf("is no key of this file; its keys are %s", strings.Join(o.known, ", ")))
+		}
+	}
+}
+
+// check refuses values that nothing after the extractor could work with. Empty
+// ones are refused by require, by the names that they have in the file.
+func (o *object) check(nameKey, typeKey, versionKey string, m Metadata) {
+	if m.ProviderName != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(m.ProviderName) {
+			o.refuse(nameKey, fmt.Errorf("%q: %s", m.ProviderName, problem))
+		}
+	}
+	if m.ProviderType != "" && !slices.Contains(ProviderTypes(), m.ProviderType) {
+		o.refuse(typeKey, fmt.Errorf("%q is not one of %s", m.ProviderType, joined(ProviderTypes())))
+	}
+	const longest = 128 // what the ClusterAPI object has room for
+	if len(m.ProviderVersion) > longest {
+		o.refuse(versionKey, fmt.Errorf("is longer than %d bytes", longest))
+	}
+}
+
+func joined(types []ProviderType) string {
+	var names []string
+	for _, t := range types {
+		names = append(names, string(t))
+	}
+	return strings.Join(names, ", ")
+}
+
+// readContentID reads sha256:<hex>, or the bare hex; the empty string is none.
+func readContentID(text string) (digest.Digest, error) {
+	if text == "" {
+		return "", nil
+	}
+	id := digest.Digest(text)
+	if !strings.Contains(text, ":") {
+		id = digest.NewDigestFromEncoded(digest.SHA256, text)
+	}
+	if err := id.Validate(); err != nil || id.Algorithm() != digest.SHA256 {
+		return "", fmt.Errorf("%q is not sha256:<64 hex digits>", text)
+	}
+	return id, nil
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// FromImage returns the bundles of an image that is at hand, such as one of an
+// OCI layout or of an archive, with the same checks and the default Limits.
+// Errors are, or join, errors of type *extractor.Error.
+func FromImage(ctx context.Context, image v1.Image, origin extractor.Origin) ([]extractor.Bundle, error) {
+	raw, err := image.RawManifest()
+	if err != nil {
+		return nil, locate(fmt.Errorf("reading the manifest: %w", err), origin.Image, "")
+	}
+	i := unpacking{limits: Limits{}.orDefaults(), blob: blobsOf(image)}
+	bundles, err := i.bundles(ctx, raw, origin)
+	return bundles, locate(err, origin.Image, "")
+}
+
+// blobsOf returns how to read the config and the layers of an image.
+func blobsOf(image v1.Image) blobs {
+	return func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
+		if name, err := image.ConfigName(); err == nil && name == d.Digest {
+			config, err := image.RawConfigFile()
+			if err != nil {
+				return err
+			}
+			return read(bytes.NewReader(config))
+		}
+		layer, err := image.LayerByDigest(d.Digest)
+		if err != nil {
+			return err
+		}
+		body, err := layer.Compressed()
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		return read(body)
+	}
+}
+
+// blobs reads a blob of an image, which is a "config" or a "layer". It may call
+// read again from the start if the body ends early.
+type blobs func(ctx context.Context, what string, d v1.Descriptor, read func(io.Reader) error) error
+
+// unpacking is how the bundles of one image are read.
+type unpacking struct {
+	limits   Limits
+	spoolDir string
+	blob     blobs
+}
+
+// bundles reads the bundles of the image that a verified manifest describes.
+func (u *unpacking) bundles(ctx context.Context, raw []byte, origin extractor.Origin) ([]extractor.Bundle, error) {
+	manifest, err := parseManifest(raw)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	if err := u.check(manifest); err != nil {
+		return nil, invalid(err)
+	}
+	diffIDs, err := u.diffIDs(ctx, manifest)
+	if err != nil {
+		return nil, err
+	}
+	files, err := u.files(ctx, manifest.Layers, diffIDs)
+	if err != nil {
+		return nil, err
+	}
+	return files.Bundles(origin)
+}
+
+// invalid marks an error as one of the image itself.
+func invalid(err error) error {
+	if err == nil || errors.Is(err, extractor.ErrInvalid) {
+		return err
+	}
+	return &extractor.InvalidError{Err: err}
+}
+
+// locate says in err, and in each error that it joins, of what image it speaks,
+// and from which registry unless the image itself is wrong.
+func locate(err error, image, host string) error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var located []error
+		for _, err := range joined.Unwrap() {
+			located = append(located, locate(err, image, host))
+		}
+		return errors.Join(located...)
+	}
+	at, ok := err.(*extractor.Error)
+	if !ok {
+		at = &extractor.Error{Err: err}
+	}
+	if errors.Is(err, extractor.ErrInvalid) {
+		host = ""
+	}
+	return &extractor.Error{Image: cmp.Or(at.Image, image), Layer: at.Layer, Host: cmp.Or(at.Host, host), File: at.File, Err: at.Err}
+}
+
+// parseManifest parses the manifest of one image, and refuses whatever could be
+// taken for one: an index, a schema 1 manifest, a page that says "log in".
+func parseManifest(raw []byte) (*v1.Manifest, error) {
+	var m struct {
+		v1.Manifest
+		Manifests json.RawMessage `json:"manifests"`
+		FSLayers  json.RawMessage `json:"fsLayers"`
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("parsing the manifest: %w", err)
+	}
+	switch {
+	case m.SchemaVersion != 2 || m.FSLayers != nil:
+		return nil, fmt.Errorf("the manifest has schema version %d, want 2", m.SchemaVersion)
+	case m.Manifests != nil:
+		return nil, errors.New("the manifest lists manifests: it is an index, or means to be both")
+	case m.MediaType != "" && !m.MediaType.IsImage():
+		return nil, fmt.Errorf("the manifest has the media type %q, which is not an image's", m.MediaType)
+	case len(m.Layers) == 0:
+		return nil, errors.New("the manifest has no layers: it is not an image's")
+	}
+	return &m.Manifest, nil
+}
+
+// check compares what a manifest promises with the limits.
+func (u *unpacking) check(m *v1.Manifest) error {
+	errs := []error{
+		within("layers", len(m.Layers), u.limits.Layers),
+		checkBlob("config", m.Config, u.limits.Config),
+	}
+	var sum int64
+	for _, layer := range m.Layers {
+		sum += layer.Size
+		if err := errors.Join(checkBlob("layer", layer, u.limits.Layer), checkMediaType(layer.MediaType)); err != nil {
+			errs = append(errs, &extractor.Error{Layer: layer.Digest.String(), Err: invalid(err)})
+			sum = 0
+			break
+		}
+	}
+	return errors.Join(append(errs, within("bytes of all layers", sum, u.limits.Image))...)
+}
+
+// checkBlob checks a descriptor before anybody asks for what it describes.
+func checkBlob(what string, d v1.Descriptor, most int64) error {
+	switch {
+	case d.Digest.Algorithm != "sha256":
+		return fmt.Errorf("the %s has the digest %q, want a sha256 digest", what, d.Digest)
+	case d.Size <= 0:
+		return fmt.Errorf("the %s has the size %d", what, d.Size)
+	}
+	return within("bytes of the "+what, d.Size, most)
+}
+
+// checkMediaType refuses layers that are no archives. Which archive it is, and how compressed, the layer itself says.
+func checkMediaType(t types.MediaType) error {
+	switch name := strings.ToLower(string(t)); {
+	case strings.Contains(name, "encrypted"):
+		return fmt.Errorf("the layer is encrypted (media type %q)", t)
+	case !strings.HasPrefix(name, "application/vnd.oci.image.layer.") && !strings.HasPrefix(name, "application/vnd.docker.image.rootfs."):
+		return fmt.Errorf("the media type %q is not that of an image layer", t)
+	}
+	return nil
+}
+
+// diffIDs reads the digests of the decompressed layers from the image's config.
+func (u *unpacking) diffIDs(ctx context.Context, m *v1.Manifest) ([]v1.Hash, error) {
+	var raw []byte
+	err := u.blob(ctx, "config", m.Config, func(body io.Reader) error {
+		s, err := fill(u.spoolDir, "config", m.Config, body)
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		raw, err = io.ReadAll(io.NewSectionReader(s, 0, s.size))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the config %s: %w", m.Config.Digest, err)
+	}
+	config, err := v1.ParseConfigFile(bytes.NewReader(raw))
+	if err != nil {
+		return nil, invalid(fmt.Errorf("parsing the config %s: %w", m.Config.Digest, err))
+	}
+	if got := len(config.RootFS.DiffIDs); got != len(m.Layers) {
+		return nil, invalid(fmt.Errorf("the config %s names %d layers, the manifest %d", m.Config.Digest, got, len(m.Layers)))
+	}
+	return config.RootFS.DiffIDs, nil
+}
+
+// stack is the layers of an image from the bottom to the top, on their way to be one tree.
+type stack struct {
+	*unpacking
+	layers  []v1.Descriptor
+	diffIDs []v1.Hash
+	spools  map[v1.Hash]*spool // verified
+	budget  budget
+}
+
+// files returns what the layers, applied one upon the other, show at the roots
+// of bundles. It takes one pass over each layer, and a second one over those
+// whose files show under another path than their own.
+func (u *unpacking) files(ctx context.Context, layers []v1.Descriptor, diffIDs []v1.Hash) (files extractor.Files, err error) {
+	s := &stack{unpacking: u, layers: layers, diffIDs: diffIDs, spools: map[v1.Hash]*spool{}, budget: budget{limits: u.limits}}
+	defer func() { err = errors.Join(err, s.close()) }()
+	t := newTree(u.limits.Depth)
+	for n := range layers {
+		if err := s.apply(ctx, t, n); err != nil {
+			return nil, &extractor.Error{Layer: layers[n].Digest.String(), Err: err}
+		}
+	}
+	nodes, err := t.answer(u.limits, layers)
+	if err != nil {
+		return nil, err
+	}
+	return s.contents(ctx, nodes)
+}
+
+func (s *stack) close() error {
+	var errs []error
+	for _, spool := range s.spools {
+		errs = append(errs, spool.close())
+	}
+	return errors.Join(errs...)
+}
+
+// apply gets and verifies the n-th layer and applies it to the tree.
+func (s *stack) apply(ctx context.Context, t *tree, n int) error {
+	layer := s.layers[n]
+	if s.spools[layer.Digest] == nil {
+		err := s.blob(ctx, "layer", layer, func(body io.Reader) (err error) {
+			verified, err := fill(s.spoolDir, "layer", layer, body)
+			if err == nil {
+				s.spools[layer.Digest] = verified
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.scan(ctx, n, &s.budget, func(entry int, h *tar.Header, content io.Reader) error {
+		data, err := s.budget.keep(h, content)
+		t.apply(h, place{layer: n, entry: entry}, data)
+		return err
+	})
+}
+
+// scan visits the entries of the n-th layer. What is wrong with it is wrong with the image: its bytes are verified.
+func (s *stack) scan(ctx context.Context, n int, b *budget, see visit) error {
+	err := s.spools[s.layers[n].Digest].scan(ctx, b, s.diffIDs[n], see)
+	if ctx.Err() != nil || errors.Is(err, errSeen) {
+		return err
+	}
+	return invalid(err)
+}
+
+// keep reads a file that is a part of a bundle if it stays where its name puts it. It returns nil for all others.
+func (b *budget) keep(h *tar.Header, content io.Reader) ([]byte, error) {
+	if h.Typeflag != tar.TypeReg {
+		return nil, nil
+	}
+	parts, _ := components(h.Name)
+	limit := extractor.Limit(strings.Join(parts, "/"))
+	if limit == 0 || h.Size > limit || b.kept+h.Size > b.limits.Total {
+		return nil, nil
+	}
+	b.kept += h.Size
+	return io.ReadAll(content)
+}
+
+// contents reads the files that were found, no more of each than is enough to see that it is too long.
+func (s *stack) contents(ctx context.Context, nodes map[string]*node) (extractor.Files, error) {
+	files := extractor.Files{}
+	missing := map[place][]string{}
+	var total int64
+	for file, n := range nodes {
+		switch limit := extractor.Limit(file); {
+		case n == nil:
+			files[file] = nil
+			continue
+		case limit == 0:
+			files[file] = []byte{}
+			continue
+		case n.data != nil:
+			files[file] = n.data
+		default:
+			missing[n.at] = append(missing[n.at], file)
+		}
+		total += min(n.size, extractor.Limit(file)+1)
+	}
+	if err := within("bytes of files of bundles", total, s.limits.Total); err != nil {
+		return nil, invalid(err)
+	}
+	return files, s.again(ctx, files, missing)
+}
+
+// errSeen ends a second pass.
+var errSeen = errors.New("everything needed was seen")
+
+// again reads the files that are missing at their places.
+func (s *stack) again(ctx context.Context, files extractor.Files, missing map[place][]string) error {
+	for n := range s.layers {
+		left := 0
+		for at := range missing {
+			if at.layer == n {
+				left++
+			}
+		}
+		if left == 0 {
+			continue
+		}
+		err := s.scan(ctx, n, &budget{limits: s.limits}, func(entry int, _ *tar.Header, content io.Reader) error {
+			names := missing[place{layer: n, entry: entry}]
+			if names == nil {
+				return nil
+			}
+			if left--; left == 0 {
+				return errors.Join(read(files, names, content), errSeen)
+			}
+			return read(files, names, content)
+		})
+		if err != nil && !errors.Is(err, errSeen) {
+			return &extractor.Error{Layer: s.layers[n].Digest.String(), Err: err}
+		}
+	}
+	return nil
+}
+
+// read reads one content for all the files that have it.
+func read(files extractor.Files, names []string, content io.Reader) error {
+	var most int64
+	for _, name := range names {
+		most = max(most, extractor.Limit(name)+1)
+	}
+	data, err := io.ReadAll(io.LimitReader(content, most))
+	for _, name := range names {
+		files[name] = data[:min(int64(len(data)), extractor.Limit(name)+1)]
+	}
+	return err
+}

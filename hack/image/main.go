@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command image makes the installer's image as an OCI layout, as Containerfile
+// describes it, without a container engine. The same source gives the same
+// digest every time, on every machine.
+//
+//	go run ./hack/image -binary bin/capi-installer -version v1.0.0 -output _output/image
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+func main() {
+	binary := flag.String("binary", "bin/capi-installer", "the program, built for Linux")
+	manifests := flag.String("manifests", "manifests", "folder with the manifests of the release")
+	version := flag.String("version", "unknown", "version that the image is labelled with")
+	output := flag.String("output", "_output/image", "OCI layout to write")
+	flag.Parse()
+	digest, err := run(*binary, *manifests, *version, *output)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "making the image:", err)
+		os.Exit(1)
+	}
+	fmt.Printf("%s@%s\n", *output, digest)
+}
+
+// run writes the layout aside, puts it into its place, and returns the image's digest.
+func run(binary, manifests, version, output string) (v1.Hash, error) {
+	image, err := image(binary, manifests, version)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	aside := output + ".new"
+	if err := os.RemoveAll(aside); err != nil {
+		return v1.Hash{}, err
+	}
+	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{Add: image})
+	if _, err := layout.Write(aside, index); err != nil {
+		return v1.Hash{}, fmt.Errorf("writing %s: %w", aside, err)
+	}
+	if err := os.RemoveAll(output); err != nil {
+		return v1.Hash{}, err
+	}
+	if err := os.Rename(aside, output); err != nil {
+		return v1.Hash{}, err
+	}
+	return image.Digest()
+}
+
+func image(binary, manifests, version string) (v1.Image, error) {
+	files, err := contents(binary, manifests)
+	if err != nil {
+		return nil, err
+	}
+	content, err := archive(files)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+		tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "make image"}})
+	if err != nil {
+		return nil, err
+	}
+	return configured(image, version)
+}
+
+func configured(image v1.Image, version string) (v1.Image, error) {
+	file, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture = "linux", runtime.GOARCH
+	file.Config = v1.Config{
+		User:       "65532:65532",
+		Entrypoint: []string{"/usr/bin/capi-installer"},
+		Labels:     map[string]string{"io.openshift.release.operator": "true", "org.opencontainers.image.version": version},
+	}
+	return mutate.ConfigFile(image, file)
+}
+
+// file is a file of the image.
+type file struct {
+	name    string
+	mode    int64
+	content []byte
+}
+
+// contents are the files of the image, sorted.
+func contents(binary, manifests string) ([]file, error) {
+	program, err := os.ReadFile(binary)
+	if err != nil {
+		return nil, fmt.Errorf("reading the program: %w", err)
+	}
+	files := []file{{name: "usr/bin/capi-installer", mode: 0o755, content: program}}
+	entries, err := os.ReadDir(manifests)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifests: %w", err)
+	}
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) != ".yaml" && entry.Name() != "image-references" {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(manifests, entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("reading the manifests: %w", err)
+		}
+		files = append(files, file{name: "manifests/" + entry.Name(), mode: 0o644, content: content})
+	}
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	return files, nil
+}
+
+// archive packs files without times and owners, so that equal files make equal archives.
+func archive(files []file) ([]byte, error) {
+	var out bytes.Buffer
+	writer := tar.NewWriter(&out)
+	for _, f := range files {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.content))}
+		if err := writer.WriteHeader(header); err != nil {
+			return nil, fmt.Errorf("packing %s: %w", f.name, err)
+		}
+		if _, err := writer.Write(f.content); err != nil {
+			return nil, fmt.Errorf("packing %s: %w", f.name, err)
+		}
+	}
+	return out.Bytes(), writer.Close()
+}

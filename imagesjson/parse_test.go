@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imagesjson_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/capi-installer/capi-installer/imagesjson"
+)
+
+// Each archive is an images.json and what Parse makes of it: want without tags,
+// want-with-tags with Parser.AllowTags. UPDATE=1 writes both anew.
+func TestParse(t *testing.T) {
+	archives, err := filepath.Glob("testdata/parse/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no archives: %v", err)
+	}
+	for _, file := range archives {
+		sentence := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(file), ".txtar"), "-", " ")
+		t.Run(sentence, func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := map[string]string{}
+			for _, f := range archive.Files {
+				files[f.Name] = string(f.Data)
+			}
+			strict := describe(t, imagesjson.Parser{}, files["images.json"])
+			tags := describe(t, imagesjson.Parser{AllowTags: true}, files["images.json"])
+			if os.Getenv("UPDATE") != "" {
+				archive.Files = []txtar.File{
+					{Name: "images.json", Data: []byte(files["images.json"])},
+					{Name: "want", Data: []byte(strict)}, {Name: "want-with-tags", Data: []byte(tags)},
+				}
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(files["want"], strict); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if diff := cmp.Diff(files["want-with-tags"], tags); diff != "" {
+				t.Errorf("with tags (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func describe(t *testing.T, parser imagesjson.Parser, data string) string {
+	t.Helper()
+	images, err := parser.Parse([]byte(data))
+	if err != nil {
+		if images != nil {
+			t.Errorf("images beside the error %v", err)
+		}
+		checkTypes(t, err)
+		return "error\n" + err.Error() + "\n"
+	}
+	var out strings.Builder
+	for _, image := range images {
+		fmt.Fprintln(&out, image.Name, image.Reference)
+	}
+	return out.String()
+}
+
+// checkTypes fails unless err is a *SyntaxError or joins *EntryErrors.
+func checkTypes(t *testing.T, err error) {
+	t.Helper()
+	if _, ok := errors.AsType[*imagesjson.SyntaxError](err); ok {
+		return
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Errorf("%T is no joined error", err)
+		return
+	}
+	for _, err := range joined.Unwrap() {
+		if _, ok := err.(*imagesjson.EntryError); !ok {
+			t.Errorf("%T is no *EntryError", err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	archives, err := filepath.Glob("testdata/parse/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range archives {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(archive.Files[0].Data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		images, err := imagesjson.Parse(data)
+		if err != nil {
+			checkTypes(t, err)
+			return
+		}
+		byName := func(a, b imagesjson.Image) int { return strings.Compare(a.Name, b.Name) }
+		if !slices.IsSortedFunc(images, byName) {
+			t.Errorf("not sorted: %v", images)
+		}
+		for _, image := range images {
+			if image.Name == "" || !strings.Contains(image.Reference, "@sha256:") {
+				t.Errorf("%+v is not named or not by digest", image)
+			}
+		}
+		again, err := imagesjson.Parse(images.Encode())
+		if err != nil {
+			t.Fatalf("reading what was encoded: %v", err)
+		}
+		if diff := cmp.Diff(images, again); diff != "" {
+			t.Errorf("encoded and read again (-want +got)\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/manifests"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+func TestMain(m *testing.M) { controlplane.Main(m) }
+
+func objects(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := manifests.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// install applies everything as the release does, and returns clients of an
+// administrator and of the installer.
+func install(t *testing.T) (admin, installer client.Client) {
+	t.Helper()
+	cluster := controlplane.Shared(t)
+	crds, err := fixture.OpenShiftCRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fixture.InstallCRDs(t.Context(), cluster.Config, crds); err != nil {
+		t.Fatal(err)
+	}
+	admin, err = client.New(cluster.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects(t) {
+		apply(t, admin, object)
+	}
+	kubeconfig, err := cluster.ServiceAccount(t.Context(), v1alpha1.OperatorNamespace, v1alpha1.ServiceAccountName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	installer, err = client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return admin, installer
+}
+
+// apply applies an object, and again while its kind is not served yet.
+func apply(t *testing.T, c client.Client, object *unstructured.Unstructured) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		last = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("release"), client.ForceOwnership)
+		notServed := meta.IsNoMatchError(last) || apierrors.IsNotFound(last)
+		return last == nil, map[bool]error{false: last}[notServed]
+	})
+	if err != nil {
+		t.Fatalf("applying %s %s: %v (%v)", object.GetKind(), object.GetName(), err, last)
+	}
+}
+
+func TestTheAPIServerTakesEveryManifest(t *testing.T) {
+	admin, _ := install(t)
+	deployment := &unstructured.Unstructured{}
+	deployment.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
+	key := client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: "capi-installer"}
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if err := admin.Get(ctx, key, deployment); err != nil {
+			return false, err
+		}
+		available, _, _ := unstructured.NestedInt64(deployment.Object, "status", "availableReplicas")
+		return available == 1, nil
+	})
+	if err != nil { // the restricted pod security standard, which the namespace enforces, would refuse its pod
+		t.Errorf("the Deployment is not available: %v\n%v", err, deployment.Object["status"])
+	}
+}
+
+func TestThePermissionsHaveNoWildcardOverEverythingAndNoSecrets(t *testing.T) {
+	for _, object := range objects(t) {
+		if object.GetKind() != "Role" && object.GetKind() != "ClusterRole" {
+			continue
+		}
+		role := &rbacv1.ClusterRole{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.Verbs, "*") {
+				t.Errorf("%s %s: a wildcard in %v", object.GetKind(), object.GetName(), rule)
+			}
+			if slices.Contains(rule.APIGroups, "") && (slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "*")) {
+				t.Errorf("%s %s: Secrets in %v", object.GetKind(), object.GetName(), rule)
+			}
+		}
+	}
+}
+
+func TestTheInstallerMayNotReadSecrets(t *testing.T) {
+	_, installer := install(t)
+	secrets := &unstructured.UnstructuredList{}
+	secrets.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "SecretList"})
+	for _, namespace := range []string{"", v1alpha1.OperandNamespace, v1alpha1.OperatorNamespace} {
+		if err := installer.List(t.Context(), secrets, client.InNamespace(namespace)); !apierrors.IsForbidden(err) {
+			t.Errorf("listing the Secrets of namespace %q: %v, want it forbidden", namespace, err)
+		}
+	}
+}
+
+func TestTheInstallerMayGrantWhatItDoesNotHave(t *testing.T) {
+	_, installer := install(t)
+	role := &rbacv1.ClusterRole{}
+	role.Name = "test-provider"
+	role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}
+	if err := installer.Create(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	if err := installer.Delete(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// crd is a CRD as the installer would leave it.
+func crd(plural string, managed bool) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": plural + ".test.cluster.x-k8s.io"},
+		"spec": map[string]any{
+			"group": "test.cluster.x-k8s.io", "scope": "Namespaced",
+			"names": map[string]any{"kind": "T" + plural, "plural": plural},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+			}},
+		},
+	}}
+	if managed {
+		object.SetLabels(map[string]string{"app.kubernetes.io/managed-by": v1alpha1.Prefix})
+		object.SetAnnotations(map[string]string{v1alpha1.OwnersAnnotation: "[]"})
+	}
+	return object
+}
+
+// denied waits until an attempt is denied, because a policy takes a moment to work.
+func denied(t *testing.T, want string, attempt func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		last = attempt()
+		return last != nil, nil
+	})
+	if err != nil || !strings.Contains(last.Error(), want) {
+		t.Errorf("got %v, want it denied with %q", last, want)
+	}
+}
+
+func TestNobodyButTheInstallerDeletesAManagedCRD(t *testing.T) {
+	admin, installer := install(t)
+	managed := crd("keeps", true)
+	if err := installer.Create(t.Context(), managed); err != nil {
+		t.Fatal(err)
+	}
+	denied(t, "would delete every Tkeeps in the cluster", func() error { return admin.Delete(t.Context(), managed, client.DryRunAll) })
+	other := crd("others", false)
+	if err := admin.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Delete(t.Context(), other); err != nil {
+		t.Errorf("a CRD that is not managed cannot be deleted: %v", err)
+	}
+	if err := installer.Delete(t.Context(), managed); err != nil {
+		t.Errorf("the installer cannot delete its own CRD: %v", err)
+	}
+}
+
+func TestNobodyButTheInstallerWritesItsBookkeeping(t *testing.T) {
+	admin, installer := install(t)
+	managed := crd("books", true)
+	if err := installer.Create(t.Context(), managed); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = installer.Delete(context.Background(), managed) })
+	const want = "only the Cluster API installer writes"
+	denied(t, want, func() error {
+		edited := managed.DeepCopy()
+		edited.SetAnnotations(nil)
+		return admin.Update(t.Context(), edited, client.DryRunAll)
+	})
+	denied(t, want, func() error {
+		edited := managed.DeepCopy()
+		edited.SetLabels(nil)
+		return admin.Update(t.Context(), edited, client.DryRunAll)
+	})
+	denied(t, want, func() error { return admin.Create(t.Context(), crd("forged", true), client.DryRunAll) })
+	edited := managed.DeepCopy()
+	edited.SetAnnotations(map[string]string{v1alpha1.OwnersAnnotation: "[]", "note": "mine"})
+	if err := admin.Update(t.Context(), edited); err != nil {
+		t.Errorf("an administrator cannot write an annotation of their own: %v", err)
+	}
+}
+
+func TestTheKustomizationListsEveryFile(t *testing.T) {
+	content, err := os.ReadFile("kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kustomization struct {
+		Resources []string `json:"resources"`
+	}
+	if err := yaml.Unmarshal(content, &kustomization); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("0000_30_*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(kustomization.Resources, files) {
+		t.Errorf("kustomization.yaml lists %q; there are %q", kustomization.Resources, files)
+	}
+}
+
+func TestEveryImageIsInImageReferences(t *testing.T) {
+	references, err := os.ReadFile("image-references")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "grep", "-rhoE", `registry\.ci\.openshift\.org/[a-z:-]+`, "--include=*.yaml", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range strings.Fields(string(out)) {
+		if !strings.Contains(string(references), `"`+image+`"`) {
+			t.Errorf("%s is not in image-references, so a release would not replace it", image)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+// demo is one run of the demonstration.
+type demo struct {
+	dir      string // for everything that is written
+	programs string // where the programs are
+	keep     bool
+	screen   *screen
+
+	cluster  *controlplane.Cluster
+	client   client.Client
+	registry *registry.Registry
+	operator *operator
+	// apiRequests are the requests of the operators that have ended.
+	apiRequests map[string]int
+}
+
+// run is the story, step by step.
+func (d *demo) run(ctx context.Context) error {
+	if err := d.startServers(ctx); err != nil {
+		return err
+	}
+	first, providers, err := d.firstRelease(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.prepareCluster(ctx); err != nil {
+		return err
+	}
+	before, err := d.install(ctx, first)
+	if err != nil {
+		return err
+	}
+	second, err := d.secondRelease(ctx, first, providers)
+	if err != nil {
+		return err
+	}
+	after, err := d.install(ctx, second)
+	if err != nil {
+		return err
+	}
+	if err := d.check(compare(before, after)); err != nil {
+		return err
+	}
+	if err := d.summary(ctx, after); err != nil {
+		return err
+	}
+	return d.linger(ctx)
+}
+
+// startServers starts the control plane and the registry.
+func (d *demo) startServers(ctx context.Context) error {
+	d.screen.step("Starting a Kubernetes control plane and a registry")
+	var err error
+	if d.cluster, err = controlplane.Start(ctx, controlplane.Options{Dir: filepath.Join(d.dir, "cluster")}); err != nil {
+		return fmt.Errorf("starting the control plane: %w", err)
+	}
+	d.screen.line("the API server answers at %s", d.cluster.Config.Host)
+	if d.registry, err = registry.Start(registry.Options{}); err != nil {
+		return fmt.Errorf("starting the registry: %w", err)
+	}
+	d.screen.line("the registry answers at %s", d.registry.Host())
+	return nil
+}
+
+// stop ends everything that was started, the last first.
+func (d *demo) stop() {
+	if d.operator != nil {
+		_ = d.operator.stop()
+	}
+	if d.registry != nil {
+		d.registry.Close()
+	}
+	if d.cluster != nil {
+		d.cluster.Stop()
+	}
+}
+
+// binary is the path of a program of this project.
+func (d *demo) binary(name string) string { return filepath.Join(d.programs, name) }
+
+// tool runs capi-manifests and returns what it prints on its standard output.
+func (d *demo) tool(ctx context.Context, arguments ...string) (string, error) {
+	command := exec.CommandContext(ctx, d.binary("capi-manifests"), arguments...)
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("capi-manifests %s: %w\n%s", strings.Join(arguments, " "), err, stderr.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// kubectl shows what kubectl prints.
+func (d *demo) kubectl(ctx context.Context, arguments ...string) error {
+	out, err := d.cluster.Kubectl(ctx, arguments...)
+	if err != nil {
+		return err
+	}
+	d.screen.block("kubectl "+strings.Join(arguments, " "), string(out))
+	return nil
+}
+
+// check fails unless the second release did what it should and nothing else.
+func (d *demo) check(found difference) error {
+	d.screen.step("What the second release did to the cluster")
+	d.screen.line("added      %s", strings.Join(found.added, ", "))
+	d.screen.line("removed    %s", strings.Join(found.removed, ", "))
+	d.screen.line("changed    %s", strings.Join(found.changed, ", "))
+	d.screen.line("untouched  %d objects", found.untouched)
+	want := difference{added: []string{addedObject}, removed: []string{removedObject}, changed: []string{changedObject}}
+	same := slices.Equal(found.added, want.added) && slices.Equal(found.removed, want.removed) &&
+		slices.Equal(found.changed, want.changed) && len(found.recreated) == 0
+	if !same {
+		return fmt.Errorf("the second release should add %v, remove %v, change %v and make nothing anew, but it made %v anew",
+			want.added, want.removed, want.changed, found.recreated)
+	}
+	return nil
+}
+
+// summary tells in numbers what was done.
+func (d *demo) summary(ctx context.Context, installed snapshot) error {
+	requests, err := d.operator.requests(ctx)
+	if err != nil {
+		return err
+	}
+	d.count(requests)
+	d.screen.step("Summary")
+	d.screen.line("objects installed             %d (%s)", len(installed), installed.kinds())
+	d.screen.line("requests to the API server    %s", sum(d.apiRequests))
+	d.screen.line("requests to the registry      %s", sum(d.registry.Requests()))
+	d.screen.line("took                          %.1f s", time.Since(d.screen.start).Seconds())
+	return nil
+}
+
+// count adds an operator's requests to those of the ones before.
+func (d *demo) count(requests map[string]int) {
+	if d.apiRequests == nil {
+		d.apiRequests = map[string]int{}
+	}
+	for method, n := range requests {
+		d.apiRequests[method] += n
+	}
+}
+
+// linger keeps everything up until the user has seen enough.
+func (d *demo) linger(ctx context.Context) error {
+	if !d.keep {
+		return nil
+	}
+	d.screen.block("Everything stays up until you press Ctrl-C. To look around:", fmt.Sprintf(`export KUBECONFIG=%s
+alias kubectl='%s kubectl'
+kubectl get clusterapi,clusteroperator
+kubectl -n openshift-cluster-api get deployments
+kubectl -n openshift-cluster-api-operator get configmaps -L capi-operator.openshift.io/revision
+%s inspect %s
+tail -f %s`, d.cluster.Kubeconfig, d.binary("controlplane"), d.binary("capi-manifests"), d.registry.Host()+"/…", filepath.Join(d.dir, "capi-installer.log")))
+	<-ctx.Done()
+	return nil
+}
+
+// explain adds to an error what helps to find its cause before the folder is removed.
+func (d *demo) explain(err error) error {
+	log, readErr := os.ReadFile(filepath.Join(d.dir, "capi-installer.log"))
+	if readErr != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	return fmt.Errorf("%w\nThe end of capi-installer's log:\n%s", err, strings.Join(lines[max(0, len(lines)-15):], "\n"))
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command demo shows the whole path on this machine: it makes images of real
+// providers, pushes them to a registry, installs them with the real
+// capi-installer in a real Kubernetes control plane, and rolls out a second
+// release over the first.
+//
+// It needs the programs of `make build` and controlplane beside it in one
+// folder; `make demo` builds all of them. Everything listens on loopback and is
+// gone when it ends, unless --keep is given.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	keep := flag.Bool("keep", false, "leave everything running until interrupted")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *keep); err != nil {
+		fmt.Fprintln(os.Stderr, "\nThe demonstration failed:", err)
+		os.Exit(1)
+	}
+}
+
+// run makes a folder for everything that the demonstration writes, and removes it.
+func run(ctx context.Context, keep bool) error {
+	dir, err := os.MkdirTemp("", "capi-installer-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	d := &demo{dir: dir, programs: filepath.Dir(self), keep: keep, screen: &screen{out: os.Stdout, start: time.Now()}}
+	defer d.stop()
+	if err := d.run(ctx); err != nil {
+		return d.explain(err)
+	}
+	return nil
+}
