@@ -10,7 +10,8 @@ LDFLAGS := -ldflags '-s -w -X main.version=$(VERSION)'
 
 # Shows a cold build getting on: go names each package as it starts on it.
 COUNT := awk '{ printf "\r  %d packages compiled", NR; fflush() } END { if (NR) print "" }'
-SHELL := /bin/bash -o pipefail
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -37,6 +38,28 @@ controlplane: # Build the control plane that tests use, once
 .PHONY: build
 build: ## Build both programs into bin/
 	go build $(LDFLAGS) -o bin/ ./cmd/...
+
+.PHONY: image
+image: ## Make the installer's image as an OCI layout in _output/image, the same digest every time
+	@GOOS=linux go build -buildvcs=false -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o _output/capi-installer ./cmd/capi-installer
+	@go run ./hack/image -binary _output/capi-installer -version $(VERSION) -output _output/image
+
+.PHONY: lint
+lint: ## Run the linters of .golangci.yaml
+	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint run --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	go test -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /test/)
+
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (30s)
+	@for package in $$(go list ./...); do \
+	  for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	    echo "== $$package $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+	  done; \
+	done
 
 .PHONY: generate
 generate: ## Write the generated files anew

@@ -13,7 +13,7 @@ import (
 
 const namespaceNameLabel = "kubernetes.io/metadata.name"
 
-// moveToNamespace moves what is namespaced and then everything that refers to the
+// moveToNamespace moves what is namespaced, unless it is in a namespace of Kubernetes, and then everything that refers to the
 // namespaces it came from: subjects, roles' users, the Services behind webhooks,
 // namespace selectors, "namespace/name" annotations, flags and variables about a
 // namespace, and the DNS names of Services wherever they occur. A reference to a
@@ -27,7 +27,9 @@ var moveToNamespace = Transform{
 		for _, object := range objects {
 			switch {
 			case namespaced(object, scopes):
-				object.SetNamespace(o.Namespace)
+				if !systemNamespace(object.GetNamespace()) {
+					object.SetNamespace(o.Namespace)
+				}
 			case object.GetNamespace() != "":
 				object.SetNamespace("") // The API server would drop it without a word.
 			case groupKind(object) == namespaceKind && slices.Contains(move.from, object.GetName()):
@@ -39,6 +41,11 @@ var moveToNamespace = Transform{
 	},
 }
 
+// systemNamespace says whether a namespace is Kubernetes's own. What a provider
+// puts there, such as the RoleBinding that lets an aggregated API server read
+// extension-apiserver-authentication, works nowhere else.
+func systemNamespace(namespace string) bool { return strings.HasPrefix(namespace, "kube-") }
+
 // ownNamespaces returns the namespaces that the provider's objects are in, and
 // those that it brings, sorted.
 func ownNamespaces(objects []*unstructured.Unstructured, scopes map[schema.GroupKind]bool) []string {
@@ -47,7 +54,7 @@ func ownNamespaces(objects []*unstructured.Unstructured, scopes map[schema.Group
 		switch {
 		case groupKind(o) == namespaceKind:
 			own = append(own, o.GetName())
-		case namespaced(o, scopes) && o.GetNamespace() != "":
+		case namespaced(o, scopes) && o.GetNamespace() != "" && !systemNamespace(o.GetNamespace()):
 			own = append(own, o.GetNamespace())
 		}
 	}

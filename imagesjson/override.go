@@ -45,4 +45,3 @@ func sorted(images map[string]Image) Images {
 	slices.SortFunc(list, func(a, b Image) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
-

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -109,35 +110,52 @@ func (p Parser) check(operand, reference string) (errs []error) {
 	return errs
 }
 
-const digestNeeded = "name the image by its digest: <registry>/<repository>@sha256:<64 hex digits>"
+const (
+	digestNeeded = "name the image by its digest: <registry>/<repository>@sha256:<64 hex digits>"
+	tagNeeded    = "name the image by tag or digest: <registry>/<repository>:<tag>, or with @sha256:<64 hex digits>"
+)
+
+// byDigest is what the ClusterAPI object takes for an image; it has room for longest bytes.
+var byDigest = regexp.MustCompile(`^[][a-zA-Z0-9.:_-]+(/[a-zA-Z0-9._-]+)+(:[a-zA-Z0-9._-]+)?@sha256:[a-f0-9]{64}$`)
+
+const longest = 1024
 
 func (p Parser) checkReference(reference string) error {
-	if strings.Contains(reference, "@") {
+	switch {
+	case len(reference) > longest:
+		return fmt.Errorf("is longer than %d bytes", longest)
+	case strings.Contains(reference, "@"):
 		return checkDigest(reference)
+	case p.AllowTags:
+		return checkTag(reference)
 	}
-	if _, err := name.NewTag(reference, name.StrictValidation); err != nil && p.AllowTags {
-		return err
-	}
-	if p.AllowTags {
-		return nil
-	}
-	if _, err := name.NewTag(reference, name.WeakValidation); err != nil {
+	if _, err := name.NewTag(reference); err != nil {
 		return fmt.Errorf("%w; %s", err, digestNeeded)
 	}
 	return errors.New("has no digest, and a tag can change; " + digestNeeded)
 }
 
-func checkDigest(reference string) error {
-	byDigest, err := name.NewDigest(reference, name.StrictValidation)
-	if err != nil {
-		return err
+func checkTag(reference string) error {
+	if _, err := name.NewTag(reference, name.StrictValidation); err != nil {
+		return fmt.Errorf("%w; %s", err, tagNeeded)
 	}
-	d := digest.Digest(byDigest.DigestStr())
+	return nil
+}
+
+func checkDigest(reference string) error {
+	ref, err := name.NewDigest(reference, name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("%w; %s", err, digestNeeded)
+	}
+	d := digest.Digest(ref.DigestStr())
 	if err := d.Validate(); err != nil {
-		return fmt.Errorf("reading the digest %s: %w", d, err)
+		return fmt.Errorf("%w; %s", err, digestNeeded)
 	}
 	if d.Algorithm() != digest.SHA256 {
 		return fmt.Errorf("the digest is %s; %s", d.Algorithm(), digestNeeded)
+	}
+	if !byDigest.MatchString(reference) {
+		return errors.New("is no image reference; " + digestNeeded)
 	}
 	return nil
 }

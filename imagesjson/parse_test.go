@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +90,23 @@ func checkTypes(t *testing.T, err error) {
 		if _, ok := err.(*imagesjson.EntryError); !ok {
 			t.Errorf("%T is no *EntryError", err)
 		}
+	}
+}
+
+// What Parse takes must fit into the status of the ClusterAPI object.
+func TestReferencesAreTheOnesThatTheAPITakes(t *testing.T) {
+	api, err := os.ReadFile("../api/v1alpha1/clusterapi.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("parse.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inAPI := regexp.MustCompile(`self\.matches\('(.*@sha256.*)'\)`).FindSubmatch(api)
+	here := regexp.MustCompile("byDigest = regexp.MustCompile\\(`(.*)`\\)").FindSubmatch(source)
+	if inAPI == nil || here == nil || string(inAPI[1]) != string(here[1]) {
+		t.Errorf("the API takes references like\n%q\nand the parser\n%q", inAPI, here)
 	}
 }
 

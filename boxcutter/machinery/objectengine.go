@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinery
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+const (
+	managedByLabel   = "app.kubernetes.io/managed-by"
+	defaultManagedBy = "boxcutter"
+)
+
+// comparator finds out how a desired object differs from the actual one.
+type comparator interface {
+	Compare(desiredObject, actualObject Object, opts ...types.ComparatorOption) (CompareResult, error)
+}
+
+// ObjectEngine reconciles and tears down single objects.
+type ObjectEngine struct {
+	scheme           *runtime.Scheme
+	cache            client.Reader
+	writer           client.Writer
+	comparator       comparator
+	fieldOwner       string
+	systemPrefix     string
+	managedBy        string
+	unfilteredReader client.Reader
+	settled          settlements
+}
+
+// NewObjectEngine makes an engine.
+//
+// Objects are read from cache, which may be filtered by the managed-by label
+// and hold nothing else. What it does not show is looked for in unfilteredReader
+// where that matters, unless that is nil. All writes go to writer under the name
+// fieldOwner. systemPrefix is the prefix of the revision annotation; managedBy
+// is the value of the managed-by label, "boxcutter" when empty.
+func NewObjectEngine(
+	scheme *runtime.Scheme,
+	cache client.Reader,
+	writer client.Writer,
+	comparator comparator,
+
+	fieldOwner string,
+	systemPrefix string,
+	managedBy string,
+
+	unfilteredReader client.Reader,
+) *ObjectEngine {
+	if managedBy == "" {
+		managedBy = defaultManagedBy
+	}
+	return &ObjectEngine{
+		scheme: scheme, cache: cache, writer: writer, comparator: comparator,
+		fieldOwner: fieldOwner, systemPrefix: systemPrefix, managedBy: managedBy,
+		unfilteredReader: unfilteredReader,
+	}
+}
+
+// Reconcile takes one step to make the object as desired and have it belong to
+// the revision, whose number is 1 or more.
+//
+// An object of somebody else in the way is a result, not an error. Errors are
+// *MisuseError, *CreateCollisionError, *UnsupportedApplyConfigurationError and
+// those of the API server.
+func (e *ObjectEngine) Reconcile(
+	ctx context.Context,
+	revision int64,
+	desiredObject Object,
+	opts ...types.ObjectReconcileOption,
+) (ObjectResult, error) {
+	plan, err := e.plan(ctx, revision, desiredObject, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return e.execute(ctx, plan)
+}
+
+func reconcileOptions(obj Object, opts []types.ObjectReconcileOption) (types.ObjectReconcileOptions, error) {
+	var options types.ObjectReconcileOptions
+	for _, opt := range opts {
+		opt.ApplyToObjectReconcileOptions(&options)
+	}
+	options.Default()
+	if options.Owner != nil && options.OwnerStrategy == nil {
+		return options, misuse(obj, "an owner is given without an owner strategy")
+	}
+	return options, nil
+}
+
+// marked returns a copy of the object that says that it belongs to the revision.
+func (e *ObjectEngine) marked(revision int64, obj Object) (Object, error) {
+	kind, err := apiutil.GVKForObject(obj, e.scheme)
+	if err != nil {
+		return nil, fmt.Errorf("finding the kind of %s: %w", types.ToObjectRef(obj), err)
+	}
+	out, ok := obj.DeepCopyObject().(Object)
+	if !ok {
+		return nil, misuse(obj, "the copy of a %T is no object", obj)
+	}
+	out.GetObjectKind().SetGroupVersionKind(kind)
+	out.SetLabels(with(out.GetLabels(), managedByLabel, e.managedBy))
+	out.SetAnnotations(with(out.GetAnnotations(), e.revisionAnnotation(), strconv.FormatInt(revision, 10)))
+	return out, nil
+}
+
+func with(values map[string]string, key, value string) map[string]string {
+	out := maps.Clone(values)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[key] = value
+	return out
+}
+
+func (e *ObjectEngine) revisionAnnotation() string { return e.systemPrefix + "/revision" }
+
+// revisionOf returns the number of the revision that the object says it belongs
+// to, and whether it says so at all.
+func (e *ObjectEngine) revisionOf(obj Object) (number int64, marked bool, err error) {
+	text, marked := obj.GetAnnotations()[e.revisionAnnotation()]
+	if !marked {
+		return 0, false, nil
+	}
+	number, err = strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, true, fmt.Errorf("reading annotation %s of %s: %w", e.revisionAnnotation(), types.ToObjectRef(obj), err)
+	}
+	return number, true, nil
+}
+
+// read gets the object that is named like the given one. It returns nil when
+// there is none, or when the cluster does not know the kind.
+func (e *ObjectEngine) read(ctx context.Context, reader client.Reader, like Object) (Object, error) {
+	kind := like.GetObjectKind().GroupVersionKind()
+	actual, ok := reflect.New(reflect.TypeOf(like).Elem()).Interface().(Object)
+	if !ok {
+		return nil, misuse(like, "a %T cannot be read", like)
+	}
+	actual.GetObjectKind().SetGroupVersionKind(kind)
+	err := reader.Get(ctx, client.ObjectKeyFromObject(like), actual)
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", types.ToObjectRef(like), err)
+	}
+	actual.GetObjectKind().SetGroupVersionKind(kind)
+	return actual, nil
+}
+
+// absent says whether an error means that there is no such object, be it that
+// there is not even such a kind.
+func absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }

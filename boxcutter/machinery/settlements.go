@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinery
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// settlements remember the differences that were left when an object had just
+// been written. An API server may keep a value in other words than it was given
+// ("1000m" as "1", false as absent). To write again what it has rewritten once
+// would go on for ever and change nothing.
+//
+// The zero value is ready. It is safe for concurrent use.
+type settlements struct {
+	mu    sync.Mutex
+	known map[types.ObjectRef]string
+}
+
+// settle notes which differences writing did not remove.
+func (s *settlements) settle(desired, actual Object, result CompareResult) {
+	ref := types.ToObjectRef(desired)
+	left := ""
+	if result.differs() && !result.IsConflict() {
+		left = fingerprint(desired, actual, result)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if left == "" {
+		delete(s.known, ref)
+		return
+	}
+	if s.known == nil {
+		s.known = map[types.ObjectRef]string{}
+	}
+	s.known[ref] = left
+}
+
+// covers says whether exactly these differences were left the last time.
+func (s *settlements) covers(desired, actual Object, result CompareResult) bool {
+	s.mu.Lock()
+	left, found := s.known[types.ToObjectRef(desired)]
+	s.mu.Unlock()
+	return found && left != "" && left == fingerprint(desired, actual, result)
+}
+
+// forget drops what is known of an object that goes away.
+func (s *settlements) forget(obj Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, types.ToObjectRef(obj))
+}
+
+// fingerprint is equal for the same desired object and the same actual values of
+// the fields that differ. It is empty when it cannot be made.
+func fingerprint(desired, actual Object, result CompareResult) string {
+	wanted, err := content(desired)
+	if err != nil {
+		return ""
+	}
+	unstructured.RemoveNestedField(wanted, "metadata", "resourceVersion")
+	present, err := content(actual)
+	if err != nil {
+		return ""
+	}
+	values := map[string]any{}
+	for _, set := range []*fieldpath.Set{result.Comparison.Modified, result.Comparison.Removed} {
+		set.Leaves().Iterate(func(path fieldpath.Path) { values[path.String()] = valueAt(present, path) })
+	}
+	data, err := json.Marshal([]any{actual.GetUID(), wanted, values})
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(data))
+}
+
+// content returns a copy of the object's content as plain maps and lists.
+func content(obj Object) (map[string]any, error) {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return u.DeepCopy().Object, nil
+	}
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+}
+
+// valueAt returns what is at a path, nil when there is nothing.
+func valueAt(node any, path fieldpath.Path) any {
+	for _, element := range path {
+		switch parent := node.(type) {
+		case map[string]any:
+			if element.FieldName == nil {
+				return nil
+			}
+			node = parent[*element.FieldName]
+		case []any:
+			node = itemAt(parent, element)
+		default:
+			return nil
+		}
+	}
+	return node
+}
+
+func itemAt(list []any, element fieldpath.PathElement) any {
+	if element.Index != nil && *element.Index >= 0 && *element.Index < len(list) {
+		return list[*element.Index]
+	}
+	for _, item := range list {
+		if element.Value != nil && value.Equals(value.NewValueInterface(item), *element.Value) {
+			return item
+		}
+		if element.Key != nil && hasKey(item, *element.Key) {
+			return item
+		}
+	}
+	return nil
+}
+
+// hasKey says whether a list item has the values of a key. A field of the key
+// that the item leaves out is not looked at: it has its default.
+func hasKey(item any, key value.FieldList) bool {
+	fields, ok := item.(map[string]any)
+	if !ok {
+		return false
+	}
+	for _, field := range key {
+		if got, found := fields[field.Name]; found && !value.Equals(value.NewValueInterface(got), field.Value) {
+			return false
+		}
+	}
+	return true
+}

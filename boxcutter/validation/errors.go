@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"pkg.package-operator.run/boxcutter/machinery/types"
+)
+
+// ObjectValidationError says what is wrong with one object.
+type ObjectValidationError struct {
+	// ObjectRef names the object.
+	ObjectRef types.ObjectRef
+	// Errors is everything found.
+	Errors []error
+}
+
+// NewObjectValidationError returns an ObjectValidationError of those errors
+// that are not nil, or nil when there are none.
+func NewObjectValidationError(
+	objRef types.ObjectRef,
+	errs ...error,
+) error {
+	errs = withoutNil(errs)
+	if len(errs) == 0 {
+		return nil
+	}
+	return ObjectValidationError{ObjectRef: objRef, Errors: errs}
+}
+
+// String is the report, one line for each error.
+func (e ObjectValidationError) String() string {
+	return report(e.ObjectRef.String(), e.Errors)
+}
+
+// Error is the report in one line.
+func (e ObjectValidationError) Error() string {
+	return line(e.ObjectRef.String(), e.Errors)
+}
+
+// Unwrap returns the errors found.
+func (e ObjectValidationError) Unwrap() []error { return e.Errors }
+
+// PhaseValidationError says what is wrong with one phase and its objects.
+type PhaseValidationError struct {
+	// PhaseName is the name of the phase.
+	PhaseName string
+	// PhaseError is what is wrong with the phase itself, nil for nothing.
+	PhaseError error
+	// Objects are the objects with errors, in the order of the phase.
+	Objects []ObjectValidationError
+}
+
+// NewPhaseValidationError returns a PhaseValidationError, or nil when there is
+// no error to put into it.
+func NewPhaseValidationError(
+	phaseName string, phaseErr error, oErrs ...ObjectValidationError,
+) error {
+	if phaseErr == nil && len(oErrs) == 0 {
+		return nil
+	}
+	return PhaseValidationError{PhaseName: phaseName, PhaseError: phaseErr, Objects: oErrs}
+}
+
+// String is the report, one line for each error.
+func (e PhaseValidationError) String() string { return report(e.title(), e.Unwrap()) }
+
+// Error is the report in one line.
+func (e PhaseValidationError) Error() string { return line(e.title(), e.Unwrap()) }
+
+// Unwrap returns the error of the phase and those of its objects.
+func (e PhaseValidationError) Unwrap() []error {
+	return append(withoutNil([]error{e.PhaseError}), asErrors(e.Objects)...)
+}
+
+func (e PhaseValidationError) title() string { return fmt.Sprintf("phase %q", e.PhaseName) }
+
+// RevisionValidationError says what is wrong with one revision and its phases.
+type RevisionValidationError struct {
+	// RevisionName is the name of the revision.
+	RevisionName string
+	// RevisionNumber is the number of the revision.
+	RevisionNumber int64
+	// Phases are the phases with errors, in the order of the revision.
+	Phases []PhaseValidationError
+}
+
+// NewRevisionValidationError returns a RevisionValidationError, or nil when
+// there is no error to put into it.
+func NewRevisionValidationError(
+	revisionName string, revisionNumber int64,
+	phaseErrs ...PhaseValidationError,
+) error {
+	if len(phaseErrs) == 0 {
+		return nil
+	}
+	return RevisionValidationError{RevisionName: revisionName, RevisionNumber: revisionNumber, Phases: phaseErrs}
+}
+
+// String is the report, one line for each error.
+func (e RevisionValidationError) String() string { return report(e.title(), e.Unwrap()) }
+
+// Error is the report in one line.
+func (e RevisionValidationError) Error() string { return line(e.title(), e.Unwrap()) }
+
+// Unwrap returns the errors of the phases.
+func (e RevisionValidationError) Unwrap() []error { return asErrors(e.Phases) }
+
+func (e RevisionValidationError) title() string {
+	return fmt.Sprintf("revision %q (%d)", e.RevisionName, e.RevisionNumber)
+}
+
+// PhaseNameInvalidError says that the name of a phase is no DNS-1035 label.
+type PhaseNameInvalidError struct {
+	// PhaseName is the name that was given.
+	PhaseName string
+	// ErrorMessages say which rules it breaks.
+	ErrorMessages []string
+}
+
+// Error names the phase and the rules.
+func (e PhaseNameInvalidError) Error() string {
+	return fmt.Sprintf("phase name %q is invalid: %s", e.PhaseName, strings.Join(e.ErrorMessages, ", "))
+}
+
+// PhaseObjectDuplicationError says that an object is there more than once.
+type PhaseObjectDuplicationError struct {
+	// PhaseNames are the phases that hold it, each once, sorted.
+	PhaseNames []string
+}
+
+// Error names the phases.
+func (e PhaseObjectDuplicationError) Error() string {
+	if len(e.PhaseNames) == 1 {
+		return fmt.Sprintf("object is more than once in phase %q", e.PhaseNames[0])
+	}
+	return fmt.Sprintf("object is in more than one phase: %s", strings.Join(e.PhaseNames, ", "))
+}
+
+// MustBeNamespaceScopedResourceError says that an object has no namespace,
+// while its owner may own objects of its own namespace only.
+type MustBeNamespaceScopedResourceError struct{}
+
+// Error says what the object must be.
+func (e MustBeNamespaceScopedResourceError) Error() string {
+	return "object must be of a namespace-scoped kind, because its owner is namespaced"
+}
+
+// MustBeInNamespaceError says that an object is not in the namespace of its owner.
+type MustBeInNamespaceError struct {
+	// ExpectedNamespace is that of the owner, ActualNamespace that of the object.
+	ExpectedNamespace, ActualNamespace string
+}
+
+// Error names both namespaces.
+func (e MustBeInNamespaceError) Error() string {
+	return fmt.Sprintf("object must be in namespace %q of its owner, not in %q", e.ExpectedNamespace, e.ActualNamespace)
+}
+
+// DryRunValidationError says that the API server does not take the object as it
+// is. It wraps the answer, so that errors.As finds the API's own status with
+// its causes.
+type DryRunValidationError struct {
+	err error
+}
+
+// Error is the answer of the API server.
+func (e DryRunValidationError) Error() string { return "dry-run: " + e.err.Error() }
+
+// Unwrap returns the answer of the API server.
+func (e DryRunValidationError) Unwrap() error { return e.err }
+
+func withoutNil(errs []error) []error {
+	return slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+}
+
+func asErrors[E error](errs []E) []error {
+	out := make([]error, len(errs))
+	for i := range errs {
+		out[i] = errs[i]
+	}
+	return out
+}
+
+// line is the title and all errors in one line.
+func line(title string, errs []error) string {
+	texts := make([]string, len(errs))
+	for i, err := range errs {
+		texts[i] = err.Error()
+	}
+	return title + ": " + strings.Join(texts, "; ")
+}
+
+// report is the title and below it an indented item for each error, with the
+// reports of errors that make one themselves.
+func report(title string, errs []error) string {
+	lines := []string{title + ":"}
+	for _, err := range errs {
+		text := err.Error()
+		if s, ok := err.(fmt.Stringer); ok {
+			text = s.String()
+		}
+		lines = append(lines, "- "+strings.ReplaceAll(text, "\n", "\n  "))
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"pkg.package-operator.run/boxcutter/machinery/types"
+)
+
+// RevisionValidator checks what can be told from the revision alone: the names
+// of its phases, the metadata of its objects, and that no object is there twice.
+type RevisionValidator struct{}
+
+// NewRevisionValidator returns the validator.
+func NewRevisionValidator() *RevisionValidator { return &RevisionValidator{} }
+
+// Validate returns nil or a RevisionValidationError with everything found.
+func (v *RevisionValidator) Validate(_ context.Context, rev types.Revision) error {
+	holders := phasesByObject(rev.GetPhases())
+	var errs []PhaseValidationError
+	for _, phase := range rev.GetPhases() {
+		if err, ok := validatePhase(phase, holders).(PhaseValidationError); ok {
+			errs = append(errs, err)
+		}
+	}
+	return NewRevisionValidationError(rev.GetName(), rev.GetRevisionNumber(), errs...)
+}
+
+func validatePhase(phase types.Phase, holders map[types.ObjectRef][]string) error {
+	var errs []ObjectValidationError
+	seen := map[types.ObjectRef]bool{}
+	for _, obj := range phase.GetObjects() {
+		ref := types.ToObjectRef(obj)
+		objErrs := validateMetadata(obj)
+		if !seen[ref] {
+			objErrs = append(objErrs, duplication(holders[ref]))
+		}
+		seen[ref] = true
+		if err, ok := NewObjectValidationError(ref, objErrs...).(ObjectValidationError); ok {
+			errs = append(errs, err)
+		}
+	}
+	return NewPhaseValidationError(phase.GetName(), validatePhaseName(phase.GetName()), errs...)
+}
+
+func validatePhaseName(name string) error {
+	if messages := utilvalidation.IsDNS1035Label(name); len(messages) > 0 {
+		return PhaseNameInvalidError{PhaseName: name, ErrorMessages: messages}
+	}
+	return nil
+}
+
+// phasesByObject returns for each object the names of the phases that hold it,
+// once for each time it is there.
+func phasesByObject(phases []types.Phase) map[types.ObjectRef][]string {
+	holders := map[types.ObjectRef][]string{}
+	for _, phase := range phases {
+		for _, obj := range phase.GetObjects() {
+			ref := types.ToObjectRef(obj)
+			holders[ref] = append(holders[ref], phase.GetName())
+		}
+	}
+	return holders
+}
+
+func duplication(phaseNames []string) error {
+	if len(phaseNames) < 2 {
+		return nil
+	}
+	return PhaseObjectDuplicationError{PhaseNames: slices.Compact(slices.Sorted(slices.Values(phaseNames)))}
+}
+
+// validateMetadata wants the object to say what it is, and to leave to the API
+// server and the engine what they set.
+func validateMetadata(obj client.Object) []error {
+	errs := validateIdentity(obj)
+	metadata := field.NewPath("metadata")
+	set := map[string]bool{
+		"uid":             obj.GetUID() != "",
+		"generation":      obj.GetGeneration() != 0,
+		"generateName":    obj.GetGenerateName() != "",
+		"finalizers":      len(obj.GetFinalizers()) > 0,
+		"ownerReferences": len(obj.GetOwnerReferences()) > 0,
+		"resourceVersion": obj.GetResourceVersion() != "",
+	}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if set[name] {
+			errs = append(errs, field.Forbidden(metadata.Child(name), "must be empty"))
+		}
+	}
+	return errs
+}
+
+// validateIdentity wants everything without which no request can be made.
+func validateIdentity(obj client.Object) []error {
+	var errs []error
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	if gvk.Version == "" {
+		errs = append(errs, field.Required(field.NewPath("apiVersion"), "must be a version or group/version"))
+	}
+	if gvk.Kind == "" {
+		errs = append(errs, field.Required(field.NewPath("kind"), "must name the kind of the object"))
+	}
+	if obj.GetName() == "" {
+		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "must name the object"))
+	}
+	return errs
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+func bundleOf(manifests string) extractor.Bundle {
+	return extractor.Bundle{
+		Metadata: extractor.Metadata{
+			ProviderName: "cluster-api-provider-demo", ProviderType: extractor.Infrastructure, ProviderVersion: "v1.2.3",
+			OCPPlatform: "AWS", ContentID: digest.FromString(manifests),
+		},
+		Manifests: []byte(manifests),
+	}
+}
+
+const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: demo\n"
+
+func packed(t *testing.T, base v1.Image, bundle extractor.Bundle) v1.Image {
+	t.Helper()
+	image, err := build.Pack(base, bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "layout")
+	if err := build.WriteLayout(dir, image, ""); err != nil {
+		t.Fatal(err)
+	}
+	validateLayout(t, dir)
+	return image
+}
+
+// validateLayout checks every digest, size and media type of a layout, and returns its index.
+func validateLayout(t *testing.T, dir string) *v1.IndexManifest {
+	t.Helper()
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Fatalf("the layout is not valid: %v", err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return manifest
+}
+
+func digestOf(t *testing.T, image v1.Image) v1.Hash {
+	t.Helper()
+	hash, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash
+}
+
+// entry is one entry of a layer; a directory's name ends with a slash.
+type entry struct {
+	Name, Content string
+	Mode          int64
+	NoTime        bool
+}
+
+func entriesOfTopLayer(t *testing.T, image v1.Image) []entry {
+	t.Helper()
+	layers, err := image.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := layers[len(layers)-1].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	var entries []entry
+	for r := tar.NewReader(content); ; {
+		header, err := r.Next()
+		if err == io.EOF {
+			return entries
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, entry{header.Name, string(data), header.Mode, header.ModTime.Unix() == 0})
+	}
+}
+
+func TestPackGivesTheSameDigestForTheSameBundle(t *testing.T) {
+	first, second := packed(t, nil, bundleOf(configMap)), packed(t, nil, bundleOf(configMap))
+	if digestOf(t, first) != digestOf(t, second) {
+		t.Errorf("got %s, then %s", digestOf(t, first), digestOf(t, second))
+	}
+	// Known from a first run: a change means that every image changes at the next release.
+	const known = "KNOWN"
+	if got := digestOf(t, first).String(); got != known {
+		t.Errorf("got %s, it was %s", got, known)
+	}
+	if other := packed(t, nil, bundleOf(configMap+"data: {}\n")); digestOf(t, other) == digestOf(t, first) {
+		t.Error("another bundle has the same digest")
+	}
+}
+
+func TestPackWithoutABaseMakesAnOCIImageOfOneLayer(t *testing.T) {
+	bundle := bundleOf(configMap)
+	image := packed(t, nil, bundle)
+	files, err := bundle.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []entry{
+		{"capi-manifests/", "", 0o755, true},
+		{"capi-manifests/manifests.yaml", configMap, 0o644, true},
+		{"capi-manifests/metadata.json", string(files["capi-manifests/metadata.json"]), 0o644, true},
+	}
+	if diff := cmp.Diff(want, entriesOfTopLayer(t, image)); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	manifest, err := image.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if manifest.MediaType != types.OCIManifestSchema1 || manifest.Config.MediaType != types.OCIConfigJSON || manifest.Layers[0].MediaType != types.OCILayer {
+		t.Errorf("media types %s, %s, %s are not OCI's", manifest.MediaType, manifest.Config.MediaType, manifest.Layers[0].MediaType)
+	}
+	wantTexts := map[string]string{
+		"org.opencontainers.image.title":       "cluster-api-provider-demo",
+		"org.opencontainers.image.version":     "v1.2.3",
+		"org.opencontainers.image.description": "Cluster API manifests of cluster-api-provider-demo, type infrastructure, for AWS",
+	}
+	if diff := cmp.Diff(wantTexts, manifest.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	config, err := image.RawConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(config, []byte(`"created"`)) || !bytes.Contains(config, []byte(`"architecture":"amd64","os":"linux"`)) {
+		t.Errorf("config: %s", config)
+	}
+}
+
+func TestPackAppendsOneLayerToABaseAndHidesOlderBundles(t *testing.T) {
+	base := mutate.MediaType(mutate.ConfigMediaType(packed(t, nil, bundleOf("kind: Old\n")), types.OCIConfigJSON), types.OCIManifestSchema1)
+	image := packed(t, base, bundleOf(configMap))
+	manifest, err := image.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(manifest.Layers) != 2 || manifest.Layers[1].MediaType != types.OCILayer {
+		t.Errorf("layers: %v", manifest.Layers)
+	}
+	if got, want := manifest.Annotations["org.opencontainers.image.base.digest"], digestOf(t, base).String(); got != want {
+		t.Errorf("the base's digest is said to be %s, it is %s", got, want)
+	}
+	if entries := entriesOfTopLayer(t, image); entries[1].Name != "capi-manifests/.wh..wh..opq" {
+		t.Errorf("the layer hides nothing: %v", entries)
+	}
+	if digestOf(t, image) != digestOf(t, packed(t, base, bundleOf(configMap))) {
+		t.Error("the second image differs")
+	}
+}
+
+func TestPackKeepsADockerImageDockers(t *testing.T) {
+	manifest, err := packed(t, empty.Image, bundleOf(configMap)).Manifest() // empty.Image is Docker's
+	if err != nil {
+		t.Fatal(err)
+	}
+	if manifest.MediaType != types.DockerManifestSchema2 || manifest.Layers[0].MediaType != types.DockerLayer || manifest.Annotations != nil {
+		t.Errorf("manifest: %+v", manifest)
+	}
+}
+
+func TestPackRefusesABundleThatNobodyCouldRead(t *testing.T) {
+	bundle := bundleOf(configMap)
+	bundle.Manifests = []byte("kind: Changed\n")
+	_, err := build.Pack(nil, bundle)
+	var packError *build.PackError
+	if !errors.As(err, &packError) || !errors.Is(err, extractor.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWriteLayoutReplacesALayoutAndNothingElse(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "deep", "layout")
+	for _, manifests := range []string{configMap, configMap + "data: {}\n"} {
+		image := packed(t, nil, bundleOf(manifests))
+		if err := build.WriteLayout(dir, image, "example.com/demo:v1"); err != nil {
+			t.Fatal(err)
+		}
+		manifest := validateLayout(t, dir)
+		if len(manifest.Manifests) != 1 || manifest.Manifests[0].Digest != digestOf(t, image) {
+			t.Errorf("index: %+v", manifest)
+		}
+		if got := manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; got != "example.com/demo:v1" {
+			t.Errorf("the image's name is %q", got)
+		}
+	}
+	if beside, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(beside) != 1 {
+		t.Errorf("something is left beside the layout: %v, %v", beside, err)
+	}
+}
+
+func TestWriteLayoutRefusesADirectoryWithSomethingElse(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "thesis.txt"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err := build.WriteLayout(dir, empty.Image, "")
+	var writeError *build.WriteError
+	if !errors.As(err, &writeError) || writeError.Path != dir {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "thesis.txt")); err != nil {
+		t.Errorf("the file is gone: %v", err)
+	}
+}
+
+func TestWriteFilesReplacesFilesAndLeavesNothingElse(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "capi-manifests")
+	for _, text := range []string{"one", "two"} {
+		if err := build.WriteFiles(dir, map[string][]byte{"a": []byte(text), "b": []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []string{"a", "b"} {
+			if got := string(readFile(t, filepath.Join(dir, file))); got != text {
+				t.Errorf("%s is %q, not %q", file, got, text)
+			}
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+		t.Errorf("the directory holds %v, %v", entries, err)
+	}
+}
+
+func TestWriteFilesNamesTheDirectoryThatCannotBe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err := build.WriteFiles(filepath.Join(file, "below"), map[string][]byte{"a": nil})
+	var writeError *build.WriteError
+	if !errors.As(err, &writeError) || !errors.As(err, new(*fs.PathError)) {
+		t.Errorf("got %v", err)
+	}
+}
