@@ -6,7 +6,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"path"
@@ -16,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/gzip"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/capi-installer/capi-installer/extractor"
@@ -81,18 +81,37 @@ func layerType(base v1.Image) (types.MediaType, error) {
 }
 
 // newLayer returns a gzip layer of files: sorted, owned by root, readable by all,
-// without a time. If opaque, it hides what lower layers have in the same top directories.
+// without a time. If opaque, it hides what lower layers have in the same top
+// directories. The compressor is not the standard library's, so that another
+// version of Go does not make another digest.
 func newLayer(files extractor.Files, mediaType types.MediaType, opaque bool) (v1.Layer, error) {
 	archive, err := tarOf(files, opaque)
 	if err != nil {
 		return nil, fmt.Errorf("writing the layer: %w", err)
 	}
-	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil }
-	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(mediaType), tarball.WithCompressionLevel(gzip.BestCompression))
+	compressed, err := compress(archive)
 	if err != nil {
 		return nil, fmt.Errorf("compressing the layer: %w", err)
 	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(compressed)), nil }
+	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(mediaType))
+	if err != nil {
+		return nil, fmt.Errorf("reading the layer: %w", err)
+	}
 	return layer, nil
+}
+
+func compress(data []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	err = w.Close()
+	return out.Bytes(), err
 }
 
 func tarOf(files extractor.Files, opaque bool) ([]byte, error) {

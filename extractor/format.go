@@ -260,6 +260,9 @@ func (b Bundle) Files() (Files, error) {
 // image, or is one of the Roots itself. It reads no more of a file than Limit+1
 // bytes. Links lead where fsys lets them: an os.Root keeps them inside.
 func ReadDir(fsys fs.FS) (Files, error) {
+	if _, err := fs.ReadDir(fsys, "."); err != nil {
+		return nil, err
+	}
 	files := Files{}
 	for _, root := range Roots() {
 		if _, err := fs.Stat(fsys, root); errors.Is(err, fs.ErrNotExist) {

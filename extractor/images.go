@@ -16,7 +16,8 @@ type Result struct {
 	Image imagesjson.Image
 	// Bundles are the image's bundles; none, with no Err, if it is proven that it holds none.
 	Bundles []Bundle
-	// Err is why the bundles are not known. It is, or joins, errors of type *Error.
+	// Err is why the bundles are not known. It is, or joins, typed errors of the
+	// package that read them; ErrInvalid tells wrong bundles from a failed transport.
 	Err error
 }
 

@@ -18,6 +18,16 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
+// Validate says everything that nothing after the extractor could work with:
+// the name is one for objects, the type is known, and what is shown in the
+// ClusterAPI object fits in there. The version may be empty.
+func (m Metadata) Validate() error {
+	o := object{values: map[string]any{"provider name": m.ProviderName, "provider type": string(m.ProviderType)}}
+	o.require("provider name", "provider type")
+	o.check("provider name", "provider type", "provider version", m)
+	return errors.Join(o.errs...)
+}
+
 // decodeJSON reads metadata.json.
 func decodeJSON(data []byte) (Metadata, []error) {
 	var document any
@@ -153,8 +163,8 @@ func (o *object) refuseOthers() {
 	}
 }
 
-// check refuses values that nothing after the extractor could work with. Empty
-// ones are refused by require, by the names that they have in the file.
+// check refuses wrong metadata, by the keys that it has in the file. Empty
+// values are left to require.
 func (o *object) check(nameKey, typeKey, versionKey string, m Metadata) {
 	if m.ProviderName != "" {
 		for _, problem := range validation.IsDNS1123Subdomain(m.ProviderName) {

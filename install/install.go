@@ -120,10 +120,11 @@ func addInstaller(mgr manager.Manager, reporter *status.Reporter) error {
 }
 
 // newEngine makes boxcutter's engine over a cache of its own that holds only
-// what is installed.
+// what is installed: cluster-scoped objects, and those in the providers' namespace.
 func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	tracking, err := managedcache.NewTrackingCache(mgr.GetLogger().WithName("cache"), mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		DefaultNamespaces:    map[string]cache.Config{v1alpha1.OperandNamespace: {}},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{managedByLabel: v1alpha1.Prefix}),
 	})
 	if err != nil {

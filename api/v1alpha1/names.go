@@ -32,6 +32,8 @@ const (
 	RevisionPartLabel = Prefix + "/revision-part"
 	// ManifestsDigestAnnotation, on a revision ConfigMap, is the digest of the stored rendered set.
 	ManifestsDigestAnnotation = Prefix + "/manifests-digest"
+	// PartsAnnotation, on a revision ConfigMap, is the number of ConfigMaps that hold the set, itself included.
+	PartsAnnotation = Prefix + "/parts"
 	// TeardownFinalizer keeps a revision ConfigMap until its objects are gone.
 	TeardownFinalizer = Prefix + "/teardown"
 	// AdoptAnnotation, with the value AdoptAlways on a manifest's object, lets the

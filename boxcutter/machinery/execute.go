@@ -71,28 +71,41 @@ func (e *ObjectEngine) meet(ctx context.Context, p *plan, cause error) (ObjectRe
 	if actual == nil {
 		return nil, fmt.Errorf("creating %s, which was there and is gone again: %w", types.ToObjectRef(p.desired), cause)
 	}
-	met := &plan{options: p.options, revision: p.revision, actual: actual}
-	if met.desired, err = e.marked(p.revision, withoutOwners(p.desired, p.options)); err != nil {
-		return nil, err
-	}
-	if err := e.decide(met); err != nil {
-		return nil, err
-	}
-	return e.execute(ctx, met)
+	return e.executeAgain(ctx, p, actual)
 }
 
-// withoutOwners returns a copy of an object without our owner.
-func withoutOwners(obj Object, options types.ObjectReconcileOptions) Object {
-	out, _ := obj.DeepCopyObject().(Object)
-	if options.Owner != nil {
-		options.OwnerStrategy.RemoveOwner(options.Owner, out)
+// executeAgain decides anew for an object that turned out to be another than the
+// one the plan was made for, and does that.
+func (e *ObjectEngine) executeAgain(ctx context.Context, p *plan, actual Object) (ObjectResult, error) {
+	desired, err := e.marked(p.revision, p.desired)
+	if err != nil {
+		return nil, err
 	}
-	return out
+	again := &plan{options: p.options, revision: p.revision, desired: desired, actual: actual, live: true}
+	if err := e.decide(again); err != nil {
+		return nil, err
+	}
+	return e.execute(ctx, again)
 }
 
-// apply writes the desired fields. It names the version that was read, so that a
-// change nobody has looked at yet is a conflict and not overwritten.
+// apply writes the desired fields. When the object is no longer the one that was
+// read, which is common for a reader that lags behind our own writes, it is read
+// live, if that is possible, and decided anew, once.
 func (e *ObjectEngine) apply(ctx context.Context, p *plan) (ObjectResult, error) {
+	result, err := e.applyOnce(ctx, p)
+	if !apierrors.IsConflict(err) || p.live || e.unfilteredReader == nil {
+		return result, err
+	}
+	actual, readErr := e.read(ctx, e.unfilteredReader, p.desired)
+	if readErr != nil || actual == nil {
+		return nil, errors.Join(err, readErr)
+	}
+	return e.executeAgain(ctx, p, actual)
+}
+
+// applyOnce names the version that was read, so that a change which nobody has
+// looked at yet is a conflict and not overwritten.
+func (e *ObjectEngine) applyOnce(ctx context.Context, p *plan) (ObjectResult, error) {
 	desired, _ := p.desired.DeepCopyObject().(Object)
 	config, err := applyConfiguration(desired)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// managedBy returns the fields that an entry of managedFields holds.
+// fieldsOf returns the fields that an entry of managedFields holds.
 func fieldsOf(obj Object, entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	set := &fieldpath.Set{}
 	if entry.FieldsV1 == nil {

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pkg.package-operator.run/boxcutter/machinery/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // plan is what is to be done with one object. It is found out by reading alone.
@@ -19,6 +20,8 @@ type plan struct {
 	desired Object
 	// actual is the object as it was read, nil when it is to be created.
 	actual Object
+	// live says that actual was read past the cache.
+	live bool
 	// force has fields of other managers taken over.
 	force bool
 	// controller is who controls an object that we collide with.
@@ -171,8 +174,10 @@ func (e *ObjectEngine) decideOurs(p *plan) error {
 		p.action = ActionProgressed
 		return nil
 	}
-	if err := p.keepOwners(); err != nil {
-		return err
+	if p.options.Owner != nil {
+		if err := keepOwners(p.options.Owner, p.options.OwnerStrategy, p.desired, p.actual); err != nil {
+			return err
+		}
 	}
 	result, err := e.comparator.Compare(p.desired, p.actual)
 	if err != nil {
@@ -189,15 +194,19 @@ func (e *ObjectEngine) decideOurs(p *plan) error {
 	return nil
 }
 
-// keepOwners makes our owner the controller of the desired object, and leaves
+// keepOwners makes the owner the controller of the desired object, and leaves
 // other owners where they are. In owner references they stay by themselves,
 // because those are a list that apply merges. Elsewhere all owners are one value.
-func (p *plan) keepOwners() error {
-	if err := p.own(); err != nil || p.options.Owner == nil || len(p.desired.GetOwnerReferences()) > 0 {
+func keepOwners(owner client.Object, strategy types.OwnerStrategy, desired, actual Object) error {
+	if err := strategy.SetControllerReference(owner, desired); err != nil || len(desired.GetOwnerReferences()) > 0 {
 		return err
 	}
-	p.options.OwnerStrategy.CopyOwnerReferences(p.actual, p.desired)
-	return p.own()
+	strategy.CopyOwnerReferences(actual, desired)
+	if strategy.IsController(owner, desired) {
+		return nil
+	}
+	strategy.ReleaseController(desired)
+	return strategy.SetControllerReference(owner, desired)
 }
 
 // newer says whether an object that is ours belongs to a newer revision.

@@ -60,33 +60,32 @@ func (s *settlements) forget(obj Object) {
 	delete(s.known, types.ToObjectRef(obj))
 }
 
-// fingerprint is equal for the same desired object and the same actual values of
-// the fields that differ. It is empty when it cannot be made.
+// fingerprint is equal for the same differences in the same object: the same
+// fields, wanted and present with the same values. It is empty when it cannot
+// be made.
 func fingerprint(desired, actual Object, result CompareResult) string {
-	wanted, err := content(desired)
-	if err != nil {
+	wanted, wantedErr := content(desired)
+	present, presentErr := content(actual)
+	if wantedErr != nil || presentErr != nil {
 		return ""
 	}
-	unstructured.RemoveNestedField(wanted, "metadata", "resourceVersion")
-	present, err := content(actual)
-	if err != nil {
-		return ""
-	}
-	values := map[string]any{}
+	differences := map[string][2]any{}
 	for _, set := range []*fieldpath.Set{result.Comparison.Modified, result.Comparison.Removed} {
-		set.Leaves().Iterate(func(path fieldpath.Path) { values[path.String()] = valueAt(present, path) })
+		set.Leaves().Iterate(func(path fieldpath.Path) {
+			differences[path.String()] = [2]any{valueAt(wanted, path), valueAt(present, path)}
+		})
 	}
-	data, err := json.Marshal([]any{actual.GetUID(), wanted, values})
+	data, err := json.Marshal(differences)
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%x", sha256.Sum256(data))
+	return fmt.Sprintf("%s %x", actual.GetUID(), sha256.Sum256(data))
 }
 
-// content returns a copy of the object's content as plain maps and lists.
+// content returns the object's content as plain maps and lists, not to be changed.
 func content(obj Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
-		return u.DeepCopy().Object, nil
+		return u.Object, nil
 	}
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }

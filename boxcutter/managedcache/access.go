@@ -3,14 +3,99 @@
 package managedcache
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
+
+var (
+	errNoOwner = errors.New("there is no owner")
+	errFreed   = errors.New("the access of this owner was freed meanwhile")
+)
+
+// ObjectBoundAccessManager keeps a cache and a client of its own for every owner
+// object, for as long as the owner has users. Their credentials, and what the
+// cache sees, are up to the ConfigMapperFunc.
+//
+// The caches run while the manager runs. Access may be had before: then reads
+// from its cache return [cache.ErrCacheNotStarted].
+type ObjectBoundAccessManager[T RefType] interface {
+	manager.Runnable
+
+	// Get returns the access of an owner, with the owner itself as user. It is
+	// made on first use.
+	Get(ctx context.Context, owner T) (Accessor, error)
+
+	// GetWithUser returns the access of an owner and has the user watch the kinds
+	// of the objects it is used for, and no others.
+	GetWithUser(
+		ctx context.Context, owner T,
+		user client.Object, usedFor []client.Object,
+	) (Accessor, error)
+
+	// Free ends the access of an owner, whoever uses it.
+	Free(ctx context.Context, owner T) error
+
+	// FreeWithUser ends a user's watches, and the access of the owner with those
+	// of the last user. It is no error if owner or user are not known.
+	FreeWithUser(ctx context.Context, owner T, user client.Object) error
+
+	// Source is a source of the events of all caches there are and will be.
+	Source(handler handler.EventHandler, predicates ...predicate.Predicate) source.Source
+
+	// GetWatchersForGVK lists the owners whose access is used for a kind, sorted.
+	GetWatchersForGVK(gvk schema.GroupVersionKind) (out []AccessManagerKey)
+
+	// CollectMetrics counts the objects that are cached.
+	CollectMetrics(ctx context.Context) (ObjectsPerOwnerPerGVK, error)
+}
+
+// ObjectsPerOwnerPerGVK is how many objects are cached, by owner and kind.
+type ObjectsPerOwnerPerGVK map[AccessManagerKey]map[schema.GroupVersionKind]int
+
+// Accessor reads from the cache of an owner and writes with its credentials.
+type Accessor interface {
+	client.Writer
+	TrackingCache
+
+	// UnfilteredReader reads with the owner's credentials past the cache, and
+	// thus sees objects too that the cache leaves out.
+	UnfilteredReader() client.Reader
+}
+
+// RefType is a pointer to an API type.
+type RefType interface {
+	client.Object
+	comparable
+}
+
+// ConfigMapperFunc says how the API server is accessed for an owner. It is given
+// copies of the manager's REST config and cache options to change and return.
+// The options come without HTTPClient, because the client carries the
+// credentials of the config it was made from; one is made for the config
+// returned unless the function sets it.
+type ConfigMapperFunc[T RefType] func(
+	context.Context, T, *rest.Config, cache.Options) (*rest.Config, cache.Options, error)
 
 // AccessManagerKey identifies an owner or a user: an object of one kind, by
 // namespace, name and UID.
@@ -30,3 +115,409 @@ func keyOf(obj client.Object, scheme *runtime.Scheme) (AccessManagerKey, error) 
 	}
 	return AccessManagerKey{GroupVersionKind: gvk, ObjectKey: client.ObjectKeyFromObject(obj), UID: obj.GetUID()}, nil
 }
+
+// describe names the object in errors and logs.
+func (k AccessManagerKey) describe() string { return k.Kind + " " + k.ObjectKey.String() }
+
+// compareKeys orders by kind, namespace, name and UID.
+func compareKeys(a, b AccessManagerKey) int {
+	return cmp.Or(compareKinds(a.GroupVersionKind, b.GroupVersionKind),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+}
+
+// NewObjectBoundAccessManager makes a manager of accesses. Without mapConfig
+// every owner has the base config and options.
+func NewObjectBoundAccessManager[T RefType](
+	log logr.Logger,
+	mapConfig ConfigMapperFunc[T],
+	baseRestConfig *rest.Config,
+	baseCacheOptions cache.Options,
+) ObjectBoundAccessManager[T] {
+	if mapConfig == nil {
+		mapConfig = func(_ context.Context, _ T, config *rest.Config, options cache.Options) (*rest.Config, cache.Options, error) {
+			return config, options, nil
+		}
+	}
+	if baseCacheOptions.Scheme == nil {
+		baseCacheOptions.Scheme = scheme.Scheme
+	}
+	baseCacheOptions.HTTPClient = nil
+	return &accessManager[T]{
+		log: log, mapConfig: mapConfig, config: baseRestConfig, options: baseCacheOptions,
+		accesses: map[AccessManagerKey]*access{}, feeds: map[*feed]struct{}{},
+	}
+}
+
+type accessManager[T RefType] struct {
+	log       logr.Logger
+	mapConfig ConfigMapperFunc[T]
+	config    *rest.Config
+	options   cache.Options
+	running   sync.WaitGroup
+
+	mu sync.Mutex
+	// ctx is that of Start, nil before.
+	ctx context.Context
+	// stopped says that no cache may be started any more.
+	stopped  bool
+	accesses map[AccessManagerKey]*access
+	feeds    map[*feed]struct{}
+}
+
+// access is what is kept for an owner. All but ready is guarded by the lock of
+// the manager.
+type access struct {
+	// ready is closed when accessor or err is there.
+	ready    chan struct{}
+	accessor *accessor
+	err      error
+	users    sets.Set[AccessManagerKey]
+	stop     context.CancelFunc
+}
+
+// Start runs the caches until ctx ends, and returns when all have stopped. It
+// can be called once.
+func (m *accessManager[T]) Start(ctx context.Context) error {
+	m.mu.Lock()
+	if m.ctx != nil {
+		m.mu.Unlock()
+		return errors.New("the access manager was started before")
+	}
+	m.ctx = ctx
+	for key, a := range m.accesses {
+		m.run(key, a)
+	}
+	m.mu.Unlock()
+	<-ctx.Done()
+	m.mu.Lock()
+	m.stopped = true
+	m.mu.Unlock()
+	m.running.Wait()
+	return nil
+}
+
+// NeedLeaderElection says that a controller-runtime manager may start this one
+// before it leads.
+func (m *accessManager[T]) NeedLeaderElection() bool { return false }
+
+// run starts the cache of an access if there is one and if it is time to. It
+// needs the lock.
+func (m *accessManager[T]) run(key AccessManagerKey, a *access) {
+	if a.accessor == nil || m.ctx == nil || m.stopped {
+		return
+	}
+	var ctx context.Context
+	ctx, a.stop = context.WithCancel(m.ctx)
+	accessor := a.accessor
+	m.running.Go(func() {
+		if err := accessor.Start(ctx); err != nil {
+			m.log.Error(err, "Running the cache of an owner", "owner", key.describe())
+		}
+		accessor.closeIdle()
+	})
+}
+
+// Get returns the access of an owner.
+func (m *accessManager[T]) Get(ctx context.Context, owner T) (Accessor, error) {
+	key, err := m.ownerKey(owner)
+	if err != nil {
+		return nil, err
+	}
+	accessor, err := m.accessor(ctx, key, owner, key)
+	if err != nil {
+		return nil, err
+	}
+	return accessor, nil
+}
+
+// GetWithUser returns the access of an owner and has the user watch kinds.
+func (m *accessManager[T]) GetWithUser(ctx context.Context, owner T, user client.Object, usedFor []client.Object) (Accessor, error) {
+	key, err := m.ownerKey(owner)
+	if err != nil {
+		return nil, err
+	}
+	userKey, err := keyOf(user, m.options.Scheme)
+	if err != nil {
+		return nil, err
+	}
+	gvks, err := kindsOf(usedFor, m.options.Scheme)
+	if err != nil {
+		return nil, err
+	}
+	accessor, err := m.accessor(ctx, key, owner, userKey)
+	if err != nil {
+		return nil, err
+	}
+	if err := accessor.Watch(ctx, user, gvks); err != nil {
+		return nil, fmt.Errorf("watching kinds for %s: %w", key.describe(), err)
+	}
+	return accessor, nil
+}
+
+func kindsOf(objs []client.Object, scheme *runtime.Scheme) (sets.Set[schema.GroupVersionKind], error) {
+	gvks := sets.New[schema.GroupVersionKind]()
+	var errs []error
+	for _, obj := range objs {
+		key, err := keyOf(obj, scheme)
+		errs = append(errs, err)
+		gvks.Insert(key.GroupVersionKind)
+	}
+	return gvks, errors.Join(errs...)
+}
+
+func (m *accessManager[T]) ownerKey(owner T) (AccessManagerKey, error) {
+	var none T
+	if owner == none {
+		return AccessManagerKey{}, errNoOwner
+	}
+	return keyOf(owner, m.options.Scheme)
+}
+
+// accessor returns the access of an owner, and makes it if there is none. Of
+// several callers one makes it; if it fails, the next one tries itself.
+func (m *accessManager[T]) accessor(ctx context.Context, key AccessManagerKey, owner T, user AccessManagerKey) (*accessor, error) {
+	for {
+		a, mine := m.claim(key, user)
+		if mine {
+			return m.open(ctx, key, owner, a)
+		}
+		select {
+		case <-a.ready:
+			if a.err == nil {
+				return a.accessor, nil
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for the access of %s: %w", key.describe(), context.Cause(ctx))
+		}
+	}
+}
+
+// claim returns the access of an owner and adds a user to it. If it is new, it
+// is the caller who must open it.
+func (m *accessManager[T]) claim(key, user AccessManagerKey) (a *access, mine bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a, ok := m.accesses[key]
+	if !ok {
+		a = &access{ready: make(chan struct{}), users: sets.New[AccessManagerKey]()}
+		m.accesses[key] = a
+	}
+	a.users.Insert(user)
+	return a, !ok
+}
+
+// open makes the accessor of a new access and runs it.
+func (m *accessManager[T]) open(ctx context.Context, key AccessManagerKey, owner T, a *access) (*accessor, error) {
+	accessor, err := m.build(ctx, owner)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer close(a.ready)
+	if err == nil {
+		err = m.adopt(key, a, accessor)
+	}
+	if err != nil {
+		a.err = fmt.Errorf("opening the access of %s: %w", key.describe(), err)
+		if m.accesses[key] == a {
+			delete(m.accesses, key)
+		}
+		return nil, a.err
+	}
+	return accessor, nil
+}
+
+// adopt takes a new accessor into service. It needs the lock.
+func (m *accessManager[T]) adopt(key AccessManagerKey, a *access, accessor *accessor) error {
+	if m.accesses[key] != a {
+		return errFreed
+	}
+	if m.stopped {
+		return errStopped
+	}
+	for f := range m.feeds {
+		if err := f.follow(accessor); err != nil {
+			return err
+		}
+	}
+	a.accessor = accessor
+	m.run(key, a)
+	return nil
+}
+
+// base returns copies of the base configuration.
+func (m *accessManager[T]) base() (*rest.Config, cache.Options) {
+	options := m.options
+	options.ByObject = maps.Clone(options.ByObject)
+	options.DefaultNamespaces = maps.Clone(options.DefaultNamespaces)
+	if m.config == nil {
+		return nil, options
+	}
+	return rest.CopyConfig(m.config), options
+}
+
+func (m *accessManager[T]) build(ctx context.Context, owner T) (*accessor, error) {
+	config, options := m.base()
+	config, options, err := m.mapConfig(ctx, owner, config, options)
+	if err != nil {
+		return nil, fmt.Errorf("mapping the configuration: %w", err)
+	}
+	if config == nil {
+		return nil, errors.New("mapping the configuration: there is no REST config")
+	}
+	if options, err = withDefaults(config, options); err != nil {
+		return nil, err
+	}
+	tracking, err := newTrackingCache(m.log, config, options)
+	if err != nil {
+		return nil, err
+	}
+	live, err := client.New(config, client.Options{HTTPClient: options.HTTPClient, Scheme: options.Scheme, Mapper: options.Mapper})
+	if err != nil {
+		return nil, fmt.Errorf("making the client: %w", err)
+	}
+	closeIdle := func() { utilnet.CloseIdleConnectionsFor(options.HTTPClient.Transport) }
+	return &accessor{Writer: live, trackingCache: tracking, live: live, closeIdle: closeIdle}, nil
+}
+
+// Free ends the access of an owner.
+func (m *accessManager[T]) Free(_ context.Context, owner T) error {
+	key, err := m.ownerKey(owner)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.free(key)
+	return nil
+}
+
+// free needs the lock.
+func (m *accessManager[T]) free(key AccessManagerKey) {
+	a, ok := m.accesses[key]
+	if !ok {
+		return
+	}
+	delete(m.accesses, key)
+	if a.stop != nil {
+		a.stop()
+	}
+	if a.accessor != nil {
+		a.accessor.end()
+	}
+}
+
+// FreeWithUser ends a user's watches.
+func (m *accessManager[T]) FreeWithUser(ctx context.Context, owner T, user client.Object) error {
+	key, err := m.ownerKey(owner)
+	if err != nil {
+		return err
+	}
+	userKey, err := keyOf(user, m.options.Scheme)
+	if err != nil {
+		return err
+	}
+	if accessor := m.forget(key, userKey); accessor != nil {
+		return accessor.Free(ctx, user)
+	}
+	return nil
+}
+
+// forget removes a user from an access, and the access with the last one. It
+// returns what goes on without the user.
+func (m *accessManager[T]) forget(key, user AccessManagerKey) *accessor {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a, ok := m.accesses[key]
+	if !ok {
+		return nil
+	}
+	a.users.Delete(user)
+	if a.users.Len() == 0 {
+		m.free(key)
+		return nil
+	}
+	return a.accessor
+}
+
+// Source is a source of the events of all caches there are and will be.
+func (m *accessManager[T]) Source(h handler.EventHandler, predicates ...predicate.Predicate) source.Source {
+	return startFunc(func(ctx context.Context, q queue) error {
+		if h == nil {
+			return errNoHandler
+		}
+		f := &feed{ctx: ctx, handler: h, predicates: predicates, queue: q}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, a := range m.accesses {
+			if a.accessor == nil {
+				continue
+			}
+			if err := f.follow(a.accessor); err != nil {
+				return err
+			}
+		}
+		m.feeds[f] = struct{}{}
+		context.AfterFunc(ctx, func() { m.disconnect(f) })
+		return nil
+	})
+}
+
+func (m *accessManager[T]) disconnect(f *feed) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.feeds, f)
+}
+
+// follow starts a source for another cache.
+func (f *feed) follow(c TrackingCache) error {
+	return c.Source(f.handler, f.predicates...).Start(f.ctx, f.queue)
+}
+
+// GetWatchersForGVK lists the owners whose access is used for a kind.
+func (m *accessManager[T]) GetWatchersForGVK(gvk schema.GroupVersionKind) (out []AccessManagerKey) {
+	for key, accessor := range m.snapshot() {
+		if accessor.watches(gvk) || slices.Contains(accessor.GetGVKs(), gvk) {
+			out = append(out, key)
+		}
+	}
+	slices.SortFunc(out, compareKeys)
+	return out
+}
+
+// CollectMetrics counts the objects that are cached.
+func (m *accessManager[T]) CollectMetrics(ctx context.Context) (ObjectsPerOwnerPerGVK, error) {
+	out := ObjectsPerOwnerPerGVK{}
+	var errs []error
+	for key, accessor := range m.snapshot() {
+		counts, err := accessor.GetObjectsPerInformer(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("counting the objects of %s: %w", key.describe(), err))
+			continue
+		}
+		out[key] = counts
+	}
+	return out, errors.Join(errs...)
+}
+
+func (m *accessManager[T]) snapshot() map[AccessManagerKey]*accessor {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[AccessManagerKey]*accessor{}
+	for key, a := range m.accesses {
+		if a.accessor != nil {
+			out[key] = a.accessor
+		}
+	}
+	return out
+}
+
+// accessor is the access of one owner.
+type accessor struct {
+	client.Writer
+	*trackingCache
+
+	live      client.Reader
+	closeIdle func()
+}
+
+// UnfilteredReader reads past the cache.
+func (a *accessor) UnfilteredReader() client.Reader { return a.live }

@@ -181,7 +181,7 @@ func (c *trackingCache) instrument(make newSharedInformer) newSharedInformer {
 			c.log.Error(err, "Errors of an informer will not be noticed", "kind", i.key.String())
 		}
 		i.shared = append(i.shared, shared)
-		return shared
+		return &ending{SharedIndexInformer: shared, removed: i.removed}
 	}
 }
 
@@ -241,14 +241,18 @@ func (c *trackingCache) begin() error {
 	return nil
 }
 
-// end releases everyone who waits.
+// end releases everyone who waits, and all sources.
 func (c *trackingCache) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
 	for _, i := range c.informers {
-		i.fail(errStopped)
+		i.end(errStopped)
 	}
+	for f := range c.feeds {
+		f.release()
+	}
+	clear(c.feeds)
 }
 
 func (c *trackingCache) isStarted() bool {
@@ -507,7 +511,7 @@ func (c *trackingCache) remove(ctx context.Context, i *informer, reason error) e
 	for f := range c.feeds {
 		delete(f.registrations, i)
 	}
-	i.fail(reason)
+	i.end(reason)
 	obj, err := i.key.object(c.scheme)
 	if err == nil {
 		err = c.inner.RemoveInformer(ctx, obj)
@@ -596,6 +600,7 @@ func (c *trackingCache) build(ctx context.Context, key informerKey) (*informer, 
 	defer func() { c.building = nil }()
 	i.handle, err = c.inner.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil { // Of several namespaces some may have got theirs.
+		i.end(err)
 		return nil, errors.Join(err, c.inner.RemoveInformer(ctx, obj))
 	}
 	return i, nil

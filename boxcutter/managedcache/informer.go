@@ -108,12 +108,15 @@ type informer struct {
 	broken  chan struct{}
 	err     error
 	breakIt sync.Once
+	// removed is closed when it is stopped for good.
+	removed  chan struct{}
+	removeIt sync.Once
 	// readers is how many reads are under way that need it.
 	readers atomic.Int32
 }
 
 func newInformer(key informerKey) *informer {
-	return &informer{key: key, broken: make(chan struct{})}
+	return &informer{key: key, broken: make(chan struct{}), removed: make(chan struct{})}
 }
 
 // fail gives everyone who waits the reason why there is nothing to wait for.
@@ -123,6 +126,12 @@ func (i *informer) fail(err error) {
 		i.err = err
 		close(i.broken)
 	})
+}
+
+// end lets go of everyone who waits for anything. Nothing comes after it.
+func (i *informer) end(reason error) {
+	i.fail(reason)
+	i.removeIt.Do(func() { close(i.removed) })
 }
 
 // failing says whether the first attempt has failed and none has succeeded since.

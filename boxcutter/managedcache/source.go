@@ -23,6 +23,8 @@ import (
 // running in circles when a kind may be listed but not watched.
 const noticeInterval = time.Minute
 
+var errNoHandler = errors.New("starting a source: there is no handler")
+
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // startFunc is a source that is nothing but its Start.
@@ -32,20 +34,19 @@ type startFunc func(context.Context, queue) error
 func (f startFunc) Start(ctx context.Context, q queue) error { return f(ctx, q) }
 
 // String is the source's name in logs.
-func (f startFunc) String() string { return "tracking cache" }
+func (f startFunc) String() string { return "managed cache" }
 
 // Source is a source of the events of all informers there are and will be.
 func (c *trackingCache) Source(h handler.EventHandler, predicates ...predicate.Predicate) source.Source {
 	return startFunc(func(ctx context.Context, q queue) error {
 		if h == nil {
-			return errors.New("starting the source of a tracking cache: there is no handler")
+			return errNoHandler
 		}
 		f := &feed{ctx: ctx, handler: h, predicates: predicates, queue: q, registrations: map[*informer]toolscache.ResourceEventHandlerRegistration{}}
 		if err := c.connect(f); err != nil {
 			c.disconnect(f)
-			return fmt.Errorf("starting the source of a tracking cache: %w", err)
+			return fmt.Errorf("starting a source: %w", err)
 		}
-		context.AfterFunc(ctx, func() { c.disconnect(f) })
 		return nil
 	})
 }
@@ -57,6 +58,7 @@ func (c *trackingCache) connect(f *feed) error {
 		return errStopped
 	}
 	c.feeds[f] = struct{}{}
+	f.release = context.AfterFunc(f.ctx, func() { c.disconnect(f) })
 	var errs []error
 	for _, i := range c.informers {
 		errs = append(errs, f.attach(i))
@@ -68,6 +70,9 @@ func (c *trackingCache) disconnect(f *feed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.feeds, f)
+	if f.release != nil {
+		f.release()
+	}
 	for i, registration := range f.registrations {
 		if err := i.handle.RemoveEventHandler(registration); err != nil {
 			c.log.Error(err, "Disconnecting an informer from a source", "kind", i.key.String())
@@ -104,6 +109,8 @@ type feed struct {
 	handler    handler.EventHandler
 	predicates []predicate.Predicate
 	queue      queue
+	// release lets go of ctx when the cache ends before.
+	release func() bool
 	// registrations are guarded by the lock of the cache.
 	registrations map[*informer]toolscache.ResourceEventHandlerRegistration
 }

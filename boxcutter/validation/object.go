@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bctypes "pkg.package-operator.run/boxcutter/machinery/types"
@@ -77,12 +78,11 @@ func (d *ObjectValidator) Validate(
 	if errs := validateIdentity(obj); len(errs) > 0 {
 		return NewObjectValidationError(ref, errs...)
 	}
-	if err := d.check(ctx, obj, options.Owner); isFinding(err) {
-		return NewObjectValidationError(ref, err)
-	} else if err != nil {
+	err := d.check(ctx, obj, options.Owner)
+	if err != nil && !isFinding(err) {
 		return fmt.Errorf("validating object %s: %w", ref, err)
 	}
-	return nil
+	return NewObjectValidationError(ref, err)
 }
 
 func (d *ObjectValidator) check(ctx context.Context, obj, owner client.Object) error {
@@ -95,15 +95,17 @@ func (d *ObjectValidator) check(ctx context.Context, obj, owner client.Object) e
 // isFinding tells what is wrong with an object from what kept us from looking.
 func isFinding(err error) bool {
 	switch err.(type) {
-	case MustBeNamespaceScopedResourceError, MustBeInNamespaceError, DryRunValidationError:
+	case MustBeNamespaceScopedResourceError, MustBeInNamespaceError, DryRunValidationError, *field.Error:
 		return true
 	}
 	return false
 }
 
-// checkNamespace keeps a namespaced owner from reaching out of its namespace.
+// checkNamespace wants objects of namespace-scoped kinds to have a namespace,
+// and keeps a namespaced owner from reaching out of its own.
 func (d *ObjectValidator) checkNamespace(obj, owner client.Object) error {
-	if !d.namespaced || owner == nil || owner.GetNamespace() == "" {
+	confined := d.namespaced && owner != nil && owner.GetNamespace() != ""
+	if !confined && (obj.GetNamespace() != "" || d.restMapper == nil) {
 		return nil
 	}
 	gvk := obj.GetObjectKind().GroupVersionKind()
@@ -111,11 +113,14 @@ func (d *ObjectValidator) checkNamespace(obj, owner client.Object) error {
 	if err != nil {
 		return refusal(err)
 	}
-	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+	scoped := mapping.Scope.Name() == meta.RESTScopeNameNamespace
+	switch {
+	case confined && !scoped:
 		return MustBeNamespaceScopedResourceError{}
-	}
-	if obj.GetNamespace() != owner.GetNamespace() {
+	case confined && obj.GetNamespace() != owner.GetNamespace():
 		return MustBeInNamespaceError{ExpectedNamespace: owner.GetNamespace(), ActualNamespace: obj.GetNamespace()}
+	case scoped && obj.GetNamespace() == "":
+		return field.Required(field.NewPath("metadata", "namespace"), "objects of this kind have a namespace")
 	}
 	return nil
 }
@@ -126,10 +131,13 @@ func (d *ObjectValidator) dryRun(ctx context.Context, obj client.Object) error {
 		return err
 	}
 	// The client puts the answer into the object it is given: each gets its own.
+	// No cache will ever show what a dry-run did, so none must be waited for.
 	config := client.ApplyConfigurationFromUnstructured(desired.DeepCopy())
-	err = d.writer.Apply(ctx, config, client.DryRunAll, client.ForceOwnership, d.fieldOwner)
+	err = d.writer.Apply(ctx, config,
+		client.DryRunAll, client.ForceOwnership, client.DisableReadYourWritesConsistency, d.fieldOwner)
 	if apierrors.IsNotFound(err) {
-		err = d.writer.Create(ctx, desired, client.DryRunAll, d.fieldOwner)
+		err = d.writer.Create(ctx, desired,
+			client.DryRunAll, client.DisableReadYourWritesConsistency, d.fieldOwner)
 	}
 	return err
 }

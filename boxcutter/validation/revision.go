@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,7 +99,9 @@ func validateMetadata(obj client.Object) []error {
 	return errs
 }
 
-// validateIdentity wants everything without which no request can be made.
+// validateIdentity wants everything without which no request can be made. The
+// client would refuse to make one, and nothing but its text would tell that
+// refusal from a failure worth to try again.
 func validateIdentity(obj client.Object) []error {
 	var errs []error
 	gvk := obj.GetObjectKind().GroupVersionKind()
@@ -110,6 +113,16 @@ func validateIdentity(obj client.Object) []error {
 	}
 	if obj.GetName() == "" {
 		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "must name the object"))
+	}
+	errs = append(errs, validateSegment("name", obj.GetName())...)
+	return append(errs, validateSegment("namespace", obj.GetNamespace())...)
+}
+
+// validateSegment wants what can stand in the path of a request.
+func validateSegment(child, value string) []error {
+	var errs []error
+	for _, message := range path.IsValidPathSegmentName(value) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", child), value, message))
 	}
 	return errs
 }

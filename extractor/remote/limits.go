@@ -25,8 +25,10 @@ type Limits struct {
 	// Ratio is how many times its own size a layer may become by decompression.
 	// It is looked at only in layers that become larger than 64 MiB; default 200.
 	Ratio int64
-	// Entries is the number of archive entries in all layers; default 1,000,000.
+	// Entries is the number of archive entries in all layers, and that of the names they make; default 250,000.
 	Entries int
+	// Names is the size of all these names and of the targets of symlinks; default 64 MiB.
+	Names int64
 	// Depth is the number of components of the longest path; default 128.
 	Depth int
 	// Files is the number of files and directories below the roots; default 1000.
@@ -55,7 +57,8 @@ func (l Limits) orDefaults() Limits {
 		Image:    cmp.Or(l.Image, 8*gib),
 		Unpacked: cmp.Or(l.Unpacked, 32*gib),
 		Ratio:    cmp.Or(l.Ratio, 200),
-		Entries:  cmp.Or(l.Entries, 1_000_000),
+		Entries:  cmp.Or(l.Entries, 250_000),
+		Names:    cmp.Or(l.Names, 64*mib),
 		Depth:    cmp.Or(l.Depth, 128),
 		Files:    cmp.Or(l.Files, 1000),
 		Total:    cmp.Or(l.Total, 128*mib),

@@ -30,8 +30,10 @@ import (
 //
 // Nothing here ever touches a real file system.
 type tree struct {
-	root  *node
-	depth int // most components of a path
+	root   *node
+	limits Limits
+	count  int   // names that were ever made
+	text   int64 // bytes of these names and of link targets
 }
 
 // kind is what a node is.
@@ -76,14 +78,15 @@ var (
 	errLoop      = errors.New("leads through too many symlinks")
 	errNoFolder  = errors.New("leads through something that is not a directory")
 	errClimbs    = errors.New("its name climbs with \"..\"")
+	errLongName  = errors.New("its name is longer than a file system holds")
 	errBadTarget = errors.New("it is a link whose target no file system holds")
 	errNoTarget  = errors.New("it is a hard link to something that is not there")
 	errLinkToDir = errors.New("it is a hard link to a directory")
 	errWhiteout  = errors.New("it is a whiteout that hides nothing that can exist")
 )
 
-func newTree(depth int) *tree {
-	return &tree{root: newDirectory(0), depth: depth}
+func newTree(limits Limits) *tree {
+	return &tree{root: newDirectory(0), limits: limits}
 }
 
 func newDirectory(layer int) *node {
@@ -111,21 +114,18 @@ const (
 	opaque         = ".wh..wh..opq"
 )
 
-// apply applies the entry that is at a place. content is its content, nil if it was not kept.
-func (t *tree) apply(h *tar.Header, at place, content []byte) {
-	if h.Typeflag == tar.TypeXGlobalHeader || len(h.Name) > maxPath {
-		return
-	}
+// apply applies the entry that is at a place. content is its content, nil if it
+// was not kept. It is an error if the tree becomes larger than the limits.
+func (t *tree) apply(h *tar.Header, at place, content []byte) error {
 	parts, climbs := components(h.Name)
-	if len(parts) == 0 {
-		return
+	if h.Typeflag == tar.TypeXGlobalHeader || len(parts) == 0 {
+		return nil
 	}
-	if len(parts) > t.depth {
-		t.put(parts[:t.depth], refuse(&LimitError{What: "components of a path", Limit: int64(t.depth)}), at.layer)
-		return
-	}
+	parts, err := t.shorten(parts)
 	dir, base := parts[:len(parts)-1], parts[len(parts)-1]
 	switch {
+	case err != nil:
+		t.put(parts, refuse(err), at.layer)
 	case climbs:
 		t.put(parts, refuse(errClimbs), at.layer)
 	case slices.ContainsFunc(dir, isMeta): // in the bookkeeping of another unpacker
@@ -134,6 +134,22 @@ func (t *tree) apply(h *tar.Header, at place, content []byte) {
 	default:
 		t.add(parts, h, at, content)
 	}
+	return errors.Join(within("names", t.count, t.limits.Entries), within("bytes of names", t.text, t.limits.Names))
+}
+
+// shorten cuts what would be a needless burden off a path, and says so: the
+// rest is where the refusal goes.
+func (t *tree) shorten(parts []string) (short []string, err error) {
+	short = parts
+	if len(parts) > t.limits.Depth {
+		short, err = parts[:t.limits.Depth], &LimitError{What: "components of a path", Limit: int64(t.limits.Depth)}
+	}
+	for i, part := range short {
+		if len(part) > maxName {
+			return append(slices.Clone(short[:i]), part[:maxName]), errLongName
+		}
+	}
+	return short, err
 }
 
 func isMeta(part string) bool { return strings.HasPrefix(part, metaPrefix) }
@@ -177,7 +193,14 @@ func typeName(flag byte) string {
 // put makes n what parts name, in place of what they named before.
 func (t *tree) put(parts []string, n *node, layer int) {
 	dir, base := t.parent(parts, layer), parts[len(parts)-1]
-	dir.children[base] = dirent{node: n, layer: layer}
+	t.set(dir, base, n, layer)
+}
+
+// set makes n what name is in dir.
+func (t *tree) set(dir *node, name string, n *node, layer int) {
+	dir.children[strings.Clone(name)] = dirent{node: n, layer: layer} // a clone: name is a part of a longer string
+	t.count++
+	t.text += int64(len(name) + len(n.target))
 }
 
 // putDirectory makes parts name a directory; one that is there stays.
@@ -187,7 +210,7 @@ func (t *tree) putDirectory(parts []string, layer int) {
 	if n == nil || n.kind != directory {
 		n = newDirectory(layer)
 	}
-	dir.children[base] = dirent{node: n, layer: layer}
+	t.set(dir, base, n, layer)
 }
 
 // parent returns the directory in which the last of parts belongs, and makes it if need be.
@@ -197,7 +220,7 @@ func (t *tree) parent(parts []string, layer int) *node {
 		next, err := t.descend(dir, parts[:i], parts[i])
 		if err != nil || next.kind != directory {
 			next = newDirectory(layer)
-			dir.children[parts[i]] = dirent{node: next, layer: layer}
+			t.set(dir, parts[i], next, layer)
 		}
 		dir = next
 	}
@@ -257,7 +280,7 @@ func (t *tree) lookup(parts []string) (*node, error) {
 func (t *tree) link(parts []string, target string, layer int) {
 	dir, base := t.parent(parts, layer), parts[len(parts)-1]
 	delete(dir.children, base)
-	dir.children[base] = dirent{node: t.linked(target), layer: layer}
+	t.set(dir, base, t.linked(target), layer)
 }
 
 // linked returns the node that a hard link to target shares. Symlinks are

@@ -16,20 +16,21 @@ import (
 type document struct {
 	// Number counts the documents that hold something, from 1.
 	Number int
-	// Line of the file on which the document begins, from 1.
+	// Line of the file on which the contents of the document begin, from 1.
 	Line int
 	// Text of the document, from its "---" line on.
 	Text []byte
+	// start is the line of the file on which Text begins, from 1.
+	start int
 }
 
 // split divides a manifests file at the lines that begin or end a document.
 // Documents of nothing but blank lines and comments are left out.
 func split(manifests []byte) []document {
 	var documents []document
-	current := document{Line: 1}
-	blank := true
+	current := document{start: 1}
 	finish := func() {
-		if !blank {
+		if current.Line > 0 {
 			current.Number = len(documents) + 1
 			documents = append(documents, current)
 		}
@@ -46,9 +47,11 @@ func split(manifests []byte) []document {
 		content, separates := separator(text)
 		if separates {
 			finish()
-			current, blank = document{Line: line}, true
+			current = document{start: line}
 		}
-		blank = blank && isBlank(content)
+		if current.Line == 0 && !isBlank(content) {
+			current.Line = line
+		}
 		current.Text = append(current.Text, text...)
 	}
 	finish()
@@ -73,13 +76,18 @@ func isBlank(line []byte) bool {
 	return len(line) == 0 || line[0] == '#'
 }
 
+// lineAt is the line of the file at an offset in the text.
+func (d document) lineAt(offset int) int {
+	return d.start + bytes.Count(d.Text[:offset], []byte("\n"))
+}
+
 // parse returns the objects of the document's text after substitution: one, or
 // the items of a list, or none if the document is empty. The lines in the error
 // are lines of the manifests file.
 func (d document) parse(text []byte) ([]map[string]any, error) {
 	encoded, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
-		padded := append(bytes.Repeat([]byte("\n"), d.Line-1), text...)
+		padded := append(bytes.Repeat([]byte("\n"), d.start-1), text...)
 		if _, exact := yaml.YAMLToJSONStrict(padded); exact != nil {
 			err = exact
 		}

@@ -21,7 +21,7 @@ type ImageError struct {
 }
 
 func (e *ImageError) Error() string {
-	return fmt.Sprintf("image %s (%s) holds an unknown provider: %v", e.Name, e.Reference, e.Err)
+	return fmt.Sprintf("image %s (%s): what it holds is not known: %v", e.Name, e.Reference, e.Err)
 }
 
 func (e *ImageError) Unwrap() error { return e.Err }
@@ -59,9 +59,10 @@ func (e *DuplicateError) Error() string {
 type RenderError struct {
 	// Source is where the bundle comes from: an image, or ConfigMaps.
 	Source string
-	// Line in the manifests file, 1-based; for an object, the line on which its document begins.
+	// Line in the manifests file, from 1; for an object, the line on which its
+	// document begins. 0 if the error is about the whole file.
 	Line int
-	// Document is the number of the document in the manifests file, 1-based.
+	// Document is the number of the document in the manifests file, from 1.
 	Document int
 	// Object names the object, such as "Deployment openshift-cluster-api/capa-controller-manager"; empty if it has no name yet.
 	Object string
@@ -69,11 +70,15 @@ type RenderError struct {
 }
 
 func (e *RenderError) Error() string {
-	where := fmt.Sprintf("%s, line %d of the manifests (document %d", e.Source, e.Line, e.Document)
-	if e.Object != "" {
-		where += ", " + e.Object
+	where := e.Source
+	if e.Line > 0 {
+		where += fmt.Sprintf(", line %d of the manifests (document %d", e.Line, e.Document)
+		if e.Object != "" {
+			where += ", " + e.Object
+		}
+		where += ")"
 	}
-	return where + "): " + e.Err.Error()
+	return where + ": " + e.Err.Error()
 }
 
 func (e *RenderError) Unwrap() error { return e.Err }

@@ -3,7 +3,6 @@
 package operand
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,7 +20,8 @@ import (
 // Of each document, in the order of the manifests file: variables are
 // substituted in the text, the text is parsed, lists become their items, and in
 // objects that make pods the bundle's placeholder image becomes its payload
-// image. Then everything is checked: each object has a kind, a name, and a
+// image. An object that cannot live in a namespace loses the one it names. Then
+// everything is checked: each object has a kind, a name, and a
 // namespace if its kind has them; no object occurs twice; every image is pinned
 // by a digest.
 //
@@ -83,7 +83,7 @@ func read(bundle extractor.Bundle, variables map[string]string) (objects []rende
 		}
 		before := len(findings)
 		text := substitute(document.Text, variables, func(offset int, err error) {
-			finding(document.Line+bytes.Count(document.Text[:offset], []byte("\n")), err)
+			finding(document.lineAt(offset), err)
 		})
 		if len(findings) > before {
 			continue // what the document would say is not known
@@ -97,7 +97,7 @@ func read(bundle extractor.Bundle, variables map[string]string) (objects []rende
 		}
 	}
 	if len(objects) == 0 && len(findings) == 0 {
-		findings = append(findings, &RenderError{Source: source(bundle), Line: 1, Err: errors.New("the manifests hold no object")})
+		findings = append(findings, &RenderError{Source: source(bundle), Err: errors.New("the manifests hold no object")})
 	}
 	if bundle.Origin.Image != "" && bundle.Metadata.ImageName != "" {
 		for _, object := range objects {
@@ -107,16 +107,13 @@ func read(bundle extractor.Bundle, variables map[string]string) (objects []rende
 	return objects, findings
 }
 
-// check returns what is wrong with the objects of all bundles.
+// check returns what is wrong with the objects of all bundles. It removes
+// namespaces where they mean nothing.
 func check(objects []rendered) (findings []error) {
-	defined := map[schema.GroupKind]scope{}
-	for _, object := range objects {
-		if kind, where, found := definedScope(object.Unstructured); found {
-			defined[kind] = where
-		}
-	}
+	defined := definedScopes(objects)
 	first := map[identity]rendered{}
 	for _, object := range objects {
+		dropNamespace(object.Unstructured, defined)
 		errs := slices.Concat(
 			checkIdentity(object.Unstructured, defined),
 			checkUnique(object, first),
@@ -154,7 +151,7 @@ func checkUnique(object rendered, first map[identity]rendered) []error {
 // describe names an object: "Deployment openshift-cluster-api/capi-controller-manager".
 func describe(obj *unstructured.Unstructured) string {
 	kind, name := obj.GetKind(), obj.GetName()
-	if obj.GetNamespace() != "" {
+	if name != "" && obj.GetNamespace() != "" {
 		name = obj.GetNamespace() + "/" + name
 	}
 	switch {

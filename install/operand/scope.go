@@ -5,6 +5,7 @@ package operand
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,12 +13,13 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// scope says whether the objects of a kind live in namespaces.
-type scope bool
+// scope says where the objects of a kind live.
+type scope int
 
 const (
-	inNamespace scope = true
-	inCluster   scope = false
+	scopeUnknown scope = iota
+	inNamespace
+	inCluster
 )
 
 // knownScopes are the scopes of the kinds that providers use and no CRD of
@@ -61,20 +63,30 @@ func scopesOf(groups map[string]map[scope][]string) map[schema.GroupKind]scope {
 
 var crdKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
-// definedScope returns the kind that a CRD defines, and its scope.
-func definedScope(obj *unstructured.Unstructured) (schema.GroupKind, scope, bool) {
-	if obj.GroupVersionKind().GroupKind() != crdKind {
-		return schema.GroupKind{}, false, false
+// definedScopes returns the scopes of the kinds that the CRDs among objects define.
+func definedScopes(objects []rendered) map[schema.GroupKind]scope {
+	defined := map[schema.GroupKind]scope{}
+	for _, object := range objects {
+		if object.GroupVersionKind().GroupKind() != crdKind {
+			continue
+		}
+		group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
+		value, _, _ := unstructured.NestedString(object.Object, "spec", "scope")
+		defined[schema.GroupKind{Group: group, Kind: kind}] = scopeNames[value]
 	}
-	group, _, _ := unstructured.NestedString(obj.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(obj.Object, "spec", "names", "kind")
-	value, _, _ := unstructured.NestedString(obj.Object, "spec", "scope")
-	return schema.GroupKind{Group: group, Kind: kind}, value == "Namespaced", value != ""
+	return defined
 }
+
+// scopeNames are the values of a CRD's spec.scope.
+var scopeNames = map[string]scope{"Namespaced": inNamespace, "Cluster": inCluster}
 
 // checkIdentity returns an error for everything that keeps an object from having
 // one name that no other object has.
 func checkIdentity(obj *unstructured.Unstructured, defined map[schema.GroupKind]scope) (errs []error) {
+	if errs := checkStrings(obj); errs != nil {
+		return errs
+	}
 	if obj.GetAPIVersion() == "" {
 		errs = append(errs, errors.New("apiVersion is missing"))
 	} else if _, err := schema.ParseGroupVersion(obj.GetAPIVersion()); err != nil {
@@ -96,18 +108,41 @@ func checkIdentity(obj *unstructured.Unstructured, defined map[schema.GroupKind]
 	return errs
 }
 
+// checkStrings returns an error for each field of an object's identity that is
+// something else than a string, such as the boolean that YAML makes of a bare n.
+func checkStrings(obj *unstructured.Unstructured) (errs []error) {
+	for _, path := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}} {
+		value, found, err := unstructured.NestedFieldNoCopy(obj.Object, path...)
+		if err != nil {
+			return append(errs, err)
+		}
+		if _, isString := value.(string); found && !isString {
+			errs = append(errs, fmt.Errorf("%s is %v, which is no string; put it in quotes", strings.Join(path, "."), value))
+		}
+	}
+	return errs
+}
+
 func checkNamespace(obj *unstructured.Unstructured, defined map[schema.GroupKind]scope) error {
-	kind := obj.GroupVersionKind().GroupKind()
-	where, known := knownScopes[kind]
-	if !known {
-		where, known = defined[kind]
-	}
-	switch namespace := obj.GetNamespace(); {
-	case known && where == inNamespace && namespace == "":
+	if obj.GetNamespace() == "" && scopeOf(obj, defined) == inNamespace {
 		return fmt.Errorf("metadata.namespace is missing; providers live in %s", v1alpha1.OperandNamespace)
-	case known && where == inCluster && namespace != "":
-		return fmt.Errorf("metadata.namespace is %q, but a %s does not live in a namespace", namespace, kind.Kind)
-	default:
-		return nil
 	}
+	return nil
+}
+
+// dropNamespace removes the namespace from an object that lives in none. The API
+// server ignores it there, kustomize leaves it on kinds that it does not know,
+// and whoever looks the object up by it does not find it.
+func dropNamespace(obj *unstructured.Unstructured, defined map[schema.GroupKind]scope) {
+	if scopeOf(obj, defined) == inCluster {
+		unstructured.RemoveNestedField(obj.Object, "metadata", "namespace")
+	}
+}
+
+func scopeOf(obj *unstructured.Unstructured, defined map[schema.GroupKind]scope) scope {
+	kind := obj.GroupVersionKind().GroupKind()
+	if known, found := knownScopes[kind]; found {
+		return known
+	}
+	return defined[kind]
 }

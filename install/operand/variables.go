@@ -5,6 +5,7 @@ package operand
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/fluxcd/pkg/envsubst"
 	"github.com/fluxcd/pkg/envsubst/parse"
@@ -15,8 +16,8 @@ import (
 // stays as it is, byte for byte.
 //
 // An expression is "${", a name of letters, digits and underscores that does
-// not begin with a digit, and then "}" or one of the operators of package
-// envsubst and "}" on the same line: ${VAR}, ${VAR:=default}, ${VAR=default},
+// not begin with a digit, and then "}", or an operator of package envsubst and
+// "}" on the same line: ${VAR}, ${VAR:=default}, ${VAR=default},
 // ${VAR:-default}, ${VAR/old/new}, ${VAR^^} and so on; a default may hold
 // expressions. Hence $VAR, $(VAR), $$(VAR), an escaped $${VAR}, ${ VAR },
 // ${a.b} and an unclosed ${VAR are not expressions. (clusterctl makes ${VAR} of
@@ -24,59 +25,62 @@ import (
 //
 // finding is called with the offset in text of each expression that has no value.
 func substitute(text []byte, values map[string]string, finding func(offset int, err error)) []byte {
-	var out []byte
-	done := 0
-	for at := nextExpression(text, 0); at >= 0; {
-		length := expressionLength(text[at:])
-		if length == 0 || at > 0 && text[at-1] == '$' {
-			at = nextExpression(text, at+2)
-			continue
-		}
-		value, err := evaluate(string(text[at:at+length]), values)
-		if err != nil {
-			finding(at, err)
-		}
-		out = append(append(out, text[done:at]...), value...)
-		done = at + length
-		at = nextExpression(text, done)
-	}
-	if done == 0 {
+	if !bytes.Contains(text, []byte("${")) {
 		return text
 	}
-	return append(out, text[done:]...)
+	out := make([]byte, 0, len(text))
+	offset := 0
+	for line := range bytes.Lines(text) {
+		done := 0
+		for _, found := range expressions(line) {
+			value, err := evaluate(string(line[found.start:found.end]), values)
+			if err != nil {
+				finding(offset+found.start, err)
+			}
+			out = append(append(out, line[done:found.start]...), value...)
+			done = found.end
+		}
+		out = append(out, line[done:]...)
+		offset += len(line)
+	}
+	return out
 }
 
-func nextExpression(text []byte, from int) int {
-	at := bytes.Index(text[from:], []byte("${"))
-	if at < 0 {
-		return -1
-	}
-	return from + at
-}
+// span is where an expression begins in a line, and where it has ended.
+type span struct{ start, end int }
 
-// expressionLength is the length of the expression at the start of text, 0 if
-// there is none.
-func expressionLength(text []byte) int {
-	name := 2
-	for name < len(text) && isNameByte(text[name], name == 2) {
-		name++
-	}
-	if name == 2 || name == len(text) || !bytes.ContainsRune([]byte("}:=,^/#%"), rune(text[name])) {
-		return 0
-	}
-	depth := 1
-	for i := name; i < len(text) && text[i] != '\n'; i++ {
+// expressions finds the expressions in a line that are not part of another one.
+func expressions(line []byte) (found []span) {
+	var open []int
+	for i := 1; i < len(line); i++ {
 		switch {
-		case text[i] == '{' && text[i-1] == '$':
-			depth++
-		case text[i] == '}':
-			depth--
-		}
-		if depth == 0 {
-			return i + 1
+		case line[i] == '{' && line[i-1] == '$':
+			open = append(open, i-1)
+		case line[i] == '}' && len(open) > 0:
+			start := open[len(open)-1]
+			open = open[:len(open)-1]
+			if beginsExpression(line, start) {
+				for len(found) > 0 && found[len(found)-1].start > start {
+					found = found[:len(found)-1] // it is part of this one
+				}
+				found = append(found, span{start, i + 1})
+			}
 		}
 	}
-	return 0
+	return found
+}
+
+// beginsExpression says whether the "${" at start goes on as an expression does.
+func beginsExpression(line []byte, start int) bool {
+	if start > 0 && line[start-1] == '$' {
+		return false // escaped
+	}
+	name := line[start+2:]
+	length := 0
+	for length < len(name) && isNameByte(name[length], length == 0) {
+		length++
+	}
+	return length > 0 && length < len(name) && bytes.IndexByte([]byte("}:=,^/#%"), name[length]) >= 0
 }
 
 func isNameByte(b byte, first bool) bool {
@@ -84,8 +88,14 @@ func isNameByte(b byte, first bool) bool {
 	return letter || !first && '0' <= b && b <= '9'
 }
 
+// maxNested bounds the expressions in one expression, itself included.
+const maxNested = 16
+
 // evaluate returns the value of one expression.
 func evaluate(expression string, values map[string]string) (string, error) {
+	if strings.Count(expression, "${") > maxNested {
+		return "", fmt.Errorf("variable expression %.80s… holds more than %d expressions", expression, maxNested)
+	}
 	tree, err := parse.Parse(expression)
 	if err != nil {
 		return "", fmt.Errorf("variable expression %s: %w", expression, err)
@@ -97,30 +107,32 @@ func evaluate(expression string, values map[string]string) (string, error) {
 }
 
 // answerable returns an error if an expression asks for a variable that has
-// neither a value nor a default, or uses an operator that would not do what it
-// does in a shell.
+// neither a value nor a default. It refuses operators that do not do what they do in a
+// shell, and those whose value could be out of all proportion to the expression.
 func answerable(node parse.Node, values map[string]string) error {
-	switch node := node.(type) {
-	case *parse.ListNode:
-		return allAnswerable(node.Nodes, values)
-	case *parse.FuncNode:
-		value, isSet := values[node.Param]
-		switch node.Name {
-		case "=", ":=", ":-":
-			if value != "" {
-				return nil // the default is not looked at
-			}
-		case ":?", ":+":
-			return fmt.Errorf("operator %q is not supported; use :=", node.Name)
-		default:
-			if !isSet {
-				return fmt.Errorf("variable %s has no value and no default; give it a value, or a default with ${%[1]s:=default}", node.Param)
-			}
-		}
-		return allAnswerable(node.Args, values)
-	default:
+	function, isFunction := node.(*parse.FuncNode)
+	if !isFunction {
 		return nil
 	}
+	value, isSet := values[function.Param]
+	switch function.Name {
+	case "=", ":=", ":-":
+		if value != "" {
+			return nil // the default is not looked at
+		}
+		return allAnswerable(function.Args, values)
+	case ":", ":?", ":+":
+		return fmt.Errorf("operator %q is not supported; the operator for a default is :=", function.Name)
+	}
+	if !isSet {
+		return fmt.Errorf("variable %s has no value and no default; give it a value, or a default with ${%[1]s:=default}", function.Param)
+	}
+	for _, argument := range function.Args {
+		if _, isText := argument.(*parse.TextNode); !isText {
+			return fmt.Errorf("operator %q takes no expression", function.Name)
+		}
+	}
+	return nil
 }
 
 func allAnswerable(nodes []parse.Node, values map[string]string) error {

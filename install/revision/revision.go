@@ -1,54 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package revision turns a set of operands into what is kept of it and what is
-// done with it: the stored form in ConfigMaps, and the phases in which its
-// objects are applied. It is pure: values in, values out.
+// done with it: the stored form, which lies in ConfigMaps, and the phases in
+// which its objects are applied. It also names and numbers versions. It is pure:
+// values in, values out.
 package revision
 
-import (
-	"github.com/opencontainers/go-digest"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+import "fmt"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/operand"
-)
-
-// Stored is a rendered set as it is kept.
-type Stored struct {
-	// Digest is the SHA-256 of Data.
-	Digest digest.Digest
-	Data   []byte
+// Error says what is wrong with a version or with a ConfigMap that holds it.
+type Error struct {
+	// Version is the name of the version; empty where it is not known.
+	Version string
+	// ConfigMap is the name of the ConfigMap; empty where none is to blame.
+	ConfigMap string
+	Err       error
 }
 
-func Encode(set operand.Set) (Stored, error) { return Stored{}, nil }
-
-func (s Stored) Decode() (operand.Set, error) { return operand.Set{}, nil }
-
-func Same(version v1alpha1.Version, set operand.Set, unmanaged []string) bool { return false }
-
-func Number(name string) (int64, error) { return 0, nil }
-
-func Next(history []v1alpha1.Version, release string) (name string, number int64, err error) {
-	return "", 0, nil
+func (e *Error) Error() string {
+	text := e.Err.Error()
+	if e.ConfigMap != "" {
+		text = fmt.Sprintf("ConfigMap %s: %s", e.ConfigMap, text)
+	}
+	if e.Version != "" {
+		text = fmt.Sprintf("version %s: %s", e.Version, text)
+	}
+	return text
 }
 
-func ConfigMaps(name string, owner metav1.OwnerReference, stored Stored) []*corev1.ConfigMap {
-	return nil
-}
-
-func SetOwner(part, first *corev1.ConfigMap) {}
-
-func FromConfigMaps(name string, configMaps []corev1.ConfigMap) (Stored, error) {
-	return Stored{}, nil
-}
-
-type Phase struct {
-	Name    string
-	Objects []*unstructured.Unstructured
-}
-
-func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]Phase, error) {
-	return nil, nil
-}
+func (e *Error) Unwrap() error { return e.Err }

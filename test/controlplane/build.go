@@ -147,7 +147,9 @@ func (b builder) linkerFlags(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading go.mod of the control plane: %w", err)
 	}
-	var gomod struct{ Require []struct{ Path, Version string } }
+	var gomod struct {
+		Require []struct{ Path, Version string }
+	}
 	if err := json.Unmarshal(out, &gomod); err != nil {
 		return "", fmt.Errorf("reading go.mod of the control plane: %w", err)
 	}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinery
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"pkg.package-operator.run/boxcutter/validation"
+)
+
+// PhaseResult says what came of the objects of a phase.
+type PhaseResult interface {
+	// GetName returns the name of the phase.
+	GetName() string
+	// GetValidationError returns why nothing was written, nil if all is well.
+	GetValidationError() *validation.PhaseValidationError
+	// GetObjects returns the results of the objects in the order of the phase.
+	// Objects that failed with an error are left out.
+	GetObjects() []ObjectResult
+	// InTransition says whether objects are on their way to another revision, or
+	// in somebody's hands.
+	InTransition() bool
+	// IsComplete says whether the next phase may begin.
+	IsComplete() bool
+	// HasProgressed says whether newer revisions have all objects.
+	HasProgressed() bool
+	// String describes the result to a person, in several lines.
+	String() string
+}
+
+type phaseResult struct {
+	name            string
+	validationError *validation.PhaseValidationError
+	objects         []ObjectResult
+	// missing is how many objects have no result because of an error.
+	missing int
+}
+
+func (r *phaseResult) GetName() string                                      { return r.name }
+func (r *phaseResult) GetValidationError() *validation.PhaseValidationError { return r.validationError }
+func (r *phaseResult) GetObjects() []ObjectResult                           { return r.objects }
+
+func (r *phaseResult) InTransition() bool {
+	if r.validationError != nil || r.HasProgressed() {
+		return false
+	}
+	return slices.ContainsFunc(r.objects, func(object ObjectResult) bool {
+		return object.Action() == ActionCollision || object.Action() == ActionProgressed
+	})
+}
+
+func (r *phaseResult) IsComplete() bool {
+	return r.every(ObjectResult.IsComplete)
+}
+
+func (r *phaseResult) HasProgressed() bool {
+	return r.every(func(object ObjectResult) bool { return object.Action() == ActionProgressed })
+}
+
+// every says whether something is true of all objects of the phase.
+func (r *phaseResult) every(is func(ObjectResult) bool) bool {
+	not := func(object ObjectResult) bool { return !is(object) }
+	return r.validationError == nil && r.missing == 0 && !slices.ContainsFunc(r.objects, not)
+}
+
+func (r *phaseResult) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "Phase %q\nComplete: %t\nIn Transition: %t\n", r.name, r.IsComplete(), r.InTransition())
+	if r.validationError != nil {
+		fmt.Fprintf(&text, "Validation Errors:\n%s", item(r.validationError.String()))
+	}
+	text.WriteString("Objects:\n")
+	for _, object := range r.objects {
+		text.WriteString(item(object.String()))
+	}
+	return text.String()
+}
+
+// item makes text of several lines an item of a list.
+func item(text string) string {
+	return "- " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
+}
+
+// PhaseTeardownResult says how far the removal of a phase is.
+type PhaseTeardownResult interface {
+	// GetName returns the name of the phase.
+	GetName() string
+	// IsComplete says whether all objects are gone.
+	IsComplete() bool
+	// Gone returns the objects that are gone, or not ours (any more).
+	Gone() []types.ObjectRef
+	// Waiting returns the objects that are still there.
+	Waiting() []types.ObjectRef
+	// String describes the result to a person, in several lines.
+	String() string
+}
+
+type phaseTeardownResult struct {
+	name    string
+	gone    []types.ObjectRef
+	waiting []types.ObjectRef
+	// missing is how many objects are neither because of an error.
+	missing int
+}
+
+func (r *phaseTeardownResult) GetName() string            { return r.name }
+func (r *phaseTeardownResult) IsComplete() bool           { return len(r.waiting) == 0 && r.missing == 0 }
+func (r *phaseTeardownResult) Gone() []types.ObjectRef    { return r.gone }
+func (r *phaseTeardownResult) Waiting() []types.ObjectRef { return r.waiting }
+
+func (r *phaseTeardownResult) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "Phase %q\n", r.name)
+	describeRefs(&text, "Gone Objects", r.gone)
+	describeRefs(&text, "Waiting Objects", r.waiting)
+	return text.String()
+}
+
+func describeRefs(text *strings.Builder, title string, refs []types.ObjectRef) {
+	if len(refs) == 0 {
+		return
+	}
+	fmt.Fprintf(text, "%s:\n", title)
+	for _, ref := range refs {
+		fmt.Fprintf(text, "- %s\n", ref)
+	}
+}

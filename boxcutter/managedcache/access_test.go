@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package managedcache_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"pkg.package-operator.run/boxcutter/managedcache"
+)
+
+type (
+	manager = managedcache.ObjectBoundAccessManager[*corev1.ConfigMap]
+	mapFunc = managedcache.ConfigMapperFunc[*corev1.ConfigMap]
+)
+
+// asOwner accesses the server as a user with the name of the owner, and sees
+// only what has the owner's label.
+func asOwner(_ context.Context, owner *corev1.ConfigMap, config *rest.Config, options cache.Options) (*rest.Config, cache.Options, error) {
+	config.Impersonate.UserName = owner.Name
+	options.DefaultLabelSelector = labels.SelectorFromSet(labels.Set{"owner": owner.Name})
+	return config, options, nil
+}
+
+func newManager(t *testing.T, s *apiServer, mapConfig mapFunc) manager {
+	t.Helper()
+	options := s.options(t)
+	// Its credentials are not those of the owners, so it must not be used.
+	options.HTTPClient = &http.Client{Transport: unusable{t}}
+	return managedcache.NewObjectBoundAccessManager(discard, mapConfig, &rest.Config{Host: s.URL, QPS: -1}, options)
+}
+
+type unusable struct{ t *testing.T }
+
+func (u unusable) RoundTrip(*http.Request) (*http.Response, error) {
+	u.t.Error("the HTTP client of the base options was used")
+	return nil, errors.ErrUnsupported
+}
+
+func newStartedManager(t *testing.T, s *apiServer, mapConfig mapFunc) manager {
+	t.Helper()
+	m := newManager(t, s, mapConfig)
+	start(t, m)
+	return m
+}
+
+func key(owner client.Object) managedcache.AccessManagerKey {
+	return managedcache.AccessManagerKey{GroupVersionKind: configMap, ObjectKey: client.ObjectKeyFromObject(owner), UID: owner.GetUID()}
+}
+
+// access gets the access of an owner, for a user, to some kinds, and waits until
+// it can be read from.
+func access(t *testing.T, m manager, owner, u *corev1.ConfigMap, gvks ...schema.GroupVersionKind) managedcache.Accessor {
+	t.Helper()
+	usedFor := make([]client.Object, len(gvks))
+	for i, gvk := range gvks {
+		usedFor[i] = object(gvk)
+	}
+	accessor, err := m.GetWithUser(deadline(t), owner, u, usedFor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitStarted(t, accessor)
+	return accessor
+}
+
+func TestEveryOwnerHasItsOwnCredentialsAndFilters(t *testing.T) {
+	s := newServer(t)
+	s.put(secret, "a", nil)
+	m := newStartedManager(t, s, asOwner)
+	for _, name := range []string{"one", "two"} {
+		accessor := access(t, m, user(name), user("u"), secret)
+		if err := get(deadline(t), accessor, secret, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := get(deadline(t), accessor.UnfilteredReader(), configMap, "a"); err == nil {
+			t.Error("the server has an object that it does not have")
+		}
+		if err := accessor.Delete(deadline(t), object(configMap), client.DryRunAll); err == nil {
+			t.Error("the server deletes an object that it does not have")
+		}
+	}
+	s.with(secret, func(r *resource) {
+		if !r.selectors.HasAll("owner=one@", "owner=two@") {
+			t.Errorf("requests were for %v", r.selectors)
+		}
+		if got := slices.Compact(slices.Clone(s.users)); !cmp.Equal(got, []string{"one", "two"}) {
+			t.Errorf("requests were made as %v, want each as its owner", s.users)
+		}
+	})
+}
+
+func TestAnAccessIsMadeOnce(t *testing.T) {
+	s := newServer(t)
+	var mu sync.Mutex
+	calls := 0
+	m := newStartedManager(t, s, func(_ context.Context, _ *corev1.ConfigMap, config *rest.Config, options cache.Options) (*rest.Config, cache.Options, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls++
+		return config, options, nil
+	})
+	var wg sync.WaitGroup
+	accessors := make([]managedcache.Accessor, 10)
+	for i := range accessors {
+		wg.Go(func() {
+			var err error
+			if accessors[i], err = m.Get(deadline(t), user("owner")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if calls != 1 || len(slices.Compact(accessors)) != 1 {
+		t.Errorf("10 calls have made %d accesses", calls)
+	}
+}
+
+func TestAnAccessThatCannotBeMadeIsTriedAgain(t *testing.T) {
+	broken := errors.New("broken")
+	err := broken
+	m := newStartedManager(t, newServer(t), func(_ context.Context, _ *corev1.ConfigMap, config *rest.Config, options cache.Options) (*rest.Config, cache.Options, error) {
+		return config, options, err
+	})
+	if _, got := m.Get(deadline(t), user("owner")); !errors.Is(got, broken) {
+		t.Errorf("Get: %v, want the error of the mapper", got)
+	}
+	err = nil
+	if _, err := m.Get(deadline(t), user("owner")); err != nil {
+		t.Errorf("Get when the mapper works again: %v", err)
+	}
+	if _, err := m.Get(deadline(t), nil); err == nil {
+		t.Error("Get works without an owner")
+	}
+}
+
+func TestAnAccessLivesAsLongAsItHasUsers(t *testing.T) {
+	s := newServer(t)
+	m := newStartedManager(t, s, nil)
+	ctx := deadline(t)
+	owner := user("owner")
+	accessor := access(t, m, owner, user("one"), configMap)
+	access(t, m, owner, user("two"), secret)
+	other := access(t, m, user("other"), user("one"), secret)
+	for _, want := range []struct {
+		gvk    schema.GroupVersionKind
+		owners []managedcache.AccessManagerKey
+	}{{configMap, []managedcache.AccessManagerKey{key(owner)}}, {secret, []managedcache.AccessManagerKey{key(user("other")), key(owner)}}, {widget, nil}} {
+		if diff := cmp.Diff(want.owners, m.GetWatchersForGVK(want.gvk)); diff != "" {
+			t.Errorf("watchers of %s: %s", want.gvk, diff)
+		}
+	}
+	if err := m.FreeWithUser(ctx, owner, user("two")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]schema.GroupVersionKind{configMap}, accessor.GetGVKs()); diff != "" {
+		t.Errorf("after the first user is gone: %s", diff)
+	}
+	if err := client.IgnoreNotFound(get(ctx, accessor, configMap, "x")); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(m.FreeWithUser(ctx, owner, user("one")), m.Free(ctx, user("other")), m.Free(ctx, user("stranger"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, ended := range []managedcache.Accessor{accessor, other} {
+		if err := get(ctx, ended, secret, "x"); err == nil || ctx.Err() != nil || client.IgnoreNotFound(err) == nil {
+			t.Errorf("reading from an access that was freed: %v", err)
+		}
+	}
+	if watchers := m.GetWatchersForGVK(secret); watchers != nil {
+		t.Errorf("watchers when all are freed: %v", watchers)
+	}
+	if again := access(t, m, owner, user("one"), configMap); again == accessor {
+		t.Error("an access that was freed is given out again")
+	}
+}
+
+func TestAccessBeforeTheManagerRunsIsStartedWithIt(t *testing.T) {
+	s := newServer(t)
+	s.put(secret, "a", nil)
+	m := newManager(t, s, nil)
+	accessor, err := m.GetWithUser(deadline(t), user("owner"), user("u"), []client.Object{object(secret)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Source(enqueueName()).Start(deadline(t), newQueue(t)); err != nil {
+		t.Fatal(err)
+	}
+	stop := start(t, m)
+	waitStarted(t, accessor)
+	if err := get(deadline(t), accessor, secret, "a"); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if _, err := m.Get(deadline(t), user("another")); err == nil {
+		t.Error("an access is made after the manager has stopped")
+	}
+	if err := m.Start(deadline(t)); err == nil {
+		t.Error("a manager can be started twice")
+	}
+}
+
+func TestWatchersAreEnqueuedForEventsOfAllAccesses(t *testing.T) {
+	s := newServer(t)
+	s.put(secret, "a", nil)
+	m := newStartedManager(t, s, nil)
+	access(t, m, user("present"), user("u"), secret)
+	q := newQueue(t)
+	enqueue := managedcache.NewEnqueueWatchingObjects(m, &corev1.ConfigMap{}, testScheme(t))
+	if err := m.Source(enqueue).Start(deadline(t), q); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, q, "default present")
+	access(t, m, user("zukunft"), user("u"), secret)
+	seen := map[string]bool{}
+	eventually(t, "both owners are enqueued", func() bool {
+		for q.Len() > 0 {
+			request, _ := q.Get()
+			q.Done(request)
+			seen[request.Name] = true
+		}
+		return seen["present"] && seen["zukunft"]
+	})
+	metrics, err := m.CollectMetrics(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := map[schema.GroupVersionKind]int{secret: 1}
+	want := managedcache.ObjectsPerOwnerPerGVK{key(user("present")): one, key(user("zukunft")): one}
+	eventually(t, "the objects are counted", func() bool {
+		metrics, err = m.CollectMetrics(deadline(t))
+		return err == nil && cmp.Equal(want, metrics)
+	})
+}
+
+// watchers is who watches which kind.
+type watchers map[schema.GroupVersionKind][]managedcache.AccessManagerKey
+
+func (w watchers) GetWatchersForGVK(gvk schema.GroupVersionKind) []managedcache.AccessManagerKey {
+	return w[gvk]
+}
+
+func TestWatchersOfTheWantedKindAreEnqueued(t *testing.T) {
+	wanted := key(user("wanted"))
+	unwanted := key(user("unwanted"))
+	unwanted.Kind = "Secret"
+	otherKind := key(user("other"))
+	enqueue := managedcache.NewEnqueueWatchingObjects(watchers{secret: {unwanted, wanted}, configMap: {otherKind}}, &corev1.ConfigMap{}, testScheme(t))
+	q := newQueue(t)
+	typed := &corev1.Secret{}
+	for name, send := range map[string]func(){
+		"create":  func() { enqueue.Create(t.Context(), event.CreateEvent{Object: typed}, q) },
+		"update":  func() { enqueue.Update(t.Context(), event.UpdateEvent{ObjectOld: typed, ObjectNew: typed}, q) },
+		"delete":  func() { enqueue.Delete(t.Context(), event.DeleteEvent{Object: object(secret)}, q) },
+		"generic": func() { enqueue.Generic(t.Context(), event.GenericEvent{Object: object(secret)}, q) },
+	} {
+		send()
+		if q.Len() != 1 {
+			t.Fatalf("%s enqueues %d requests, want 1", name, q.Len())
+		}
+		expect(t, q, "default wanted")
+	}
+	enqueue.Generic(t.Context(), event.GenericEvent{Object: object(widget)}, q)
+	enqueue.Generic(t.Context(), event.GenericEvent{}, q)
+	managedcache.NewEnqueueWatchingObjects(watchers{}, nil, testScheme(t)).Generic(t.Context(), event.GenericEvent{Object: object(secret)}, q)
+	if q.Len() != 0 {
+		t.Error("an event that concerns nobody enqueues a request")
+	}
+}

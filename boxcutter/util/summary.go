@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package util
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+)
+
+// SummarizeRevisionResult says in one line what came of a revision: what is
+// invalid, which phases have collisions or probes that are not satisfied, and
+// whether it is incomplete. It is empty for nil.
+func SummarizeRevisionResult(result machinery.RevisionResult) string {
+	if result == nil {
+		return ""
+	}
+	var parts []string
+	if err := result.GetValidationError(); err != nil {
+		parts = append(parts, "validation error: "+err.Error())
+	}
+	if issues := phaseIssues(result.GetPhases()); len(issues) > 0 {
+		parts = append(parts, "phases with issues: "+strings.Join(issues, ", "))
+	} else if count := len(result.GetPhases()); count > 0 {
+		parts = append(parts, fmt.Sprintf("%d phase(s) successful", count))
+	}
+	switch {
+	case result.InTransition():
+		parts = append(parts, "status: in transition")
+	case !result.IsComplete():
+		parts = append(parts, "status: incomplete")
+	}
+	if len(parts) == 0 {
+		return "reconcile completed successfully"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// phaseIssues has "<phase>: <issue>, <issue>" for each phase that has any.
+func phaseIssues(phases []machinery.PhaseResult) []string {
+	var out []string
+	for _, phase := range phases {
+		var issues []string
+		if err := phase.GetValidationError(); err != nil {
+			issues = append(issues, "validation error: "+err.Error())
+		}
+		for _, object := range phase.GetObjects() {
+			issues = append(issues, objectIssues(object)...)
+		}
+		if len(issues) > 0 {
+			out = append(out, phase.GetName()+": "+strings.Join(issues, ", "))
+		}
+	}
+	return out
+}
+
+func objectIssues(object machinery.ObjectResult) []string {
+	ref := types.ToObjectRef(object.Object())
+	var out []string
+	if object.Action() == machinery.ActionCollision {
+		out = append(out, fmt.Sprintf("collision of %s", ref))
+	}
+	probes := object.ProbeResults()
+	for _, name := range slices.Sorted(maps.Keys(probes)) {
+		if probe := probes[name]; probe.Status != types.ProbeStatusTrue {
+			out = append(out, fmt.Sprintf("probe %s of %s is %s: %s", name, ref, probe.Status, strings.Join(probe.Messages, ", ")))
+		}
+	}
+	return out
+}
+
+// SummarizeRevisionTeardownResult says in one line how far the removal of a
+// revision is: the phase at work with the objects that it waits for, the phases
+// after it and those that are gone. It is empty for nil.
+func SummarizeRevisionTeardownResult(result machinery.RevisionTeardownResult) string {
+	if result == nil {
+		return ""
+	}
+	if result.IsComplete() {
+		return "teardown completed successfully"
+	}
+	var parts []string
+	if active, ok := result.GetActivePhaseName(); ok {
+		parts = append(parts, "active phase: "+active+awaited(result.GetPhases()))
+	}
+	if waiting := result.GetWaitingPhaseNames(); len(waiting) > 0 {
+		parts = append(parts, "waiting phases: "+strings.Join(waiting, ", "))
+	}
+	if gone := result.GetGonePhaseNames(); len(gone) > 0 {
+		parts = append(parts, "gone phases: "+strings.Join(gone, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func awaited(phases []machinery.PhaseTeardownResult) string {
+	var refs []string
+	for _, phase := range phases {
+		for _, ref := range phase.Waiting() {
+			refs = append(refs, ref.String())
+		}
+	}
+	if len(refs) == 0 {
+		return ""
+	}
+	return " (waiting for " + strings.Join(refs, ", ") + ")"
+}

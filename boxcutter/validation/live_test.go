@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"pkg.package-operator.run/boxcutter/machinery/types"
+)
+
+// request is what the API server is asked.
+type request struct {
+	Verb, Object, Manager string
+	Force, DryRun         bool
+	// Waits says that a later read would wait for a cache to show the write.
+	Waits bool
+}
+
+// apiServer answers applies and creates by object name, and takes what it has
+// no answer for.
+type apiServer struct {
+	apply, create map[string]error
+	requests      []request
+}
+
+func (a *apiServer) client() client.Client {
+	return interceptor.NewClient(fake.NewFakeClient(), interceptor.Funcs{
+		Apply: func(_ context.Context, _ client.WithWatch, config runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			options := (&client.ApplyOptions{}).ApplyOptions(opts)
+			obj := config.(metav1.Object)
+			a.requests = append(a.requests, request{
+				Verb: "apply", Object: obj.GetName(), Manager: options.FieldManager,
+				Force: options.Force != nil && *options.Force, DryRun: len(options.DryRun) == 1,
+				Waits: !options.DisableReadYourWritesConsistency,
+			})
+			obj.SetUID("set by the answer")
+			return a.apply[obj.GetName()]
+		},
+		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			options := (&client.CreateOptions{}).ApplyOptions(opts)
+			if obj.GetUID() != "" {
+				return errors.New("the create was given the answer to the apply")
+			}
+			a.requests = append(a.requests, request{
+				Verb: "create", Object: obj.GetName(), Manager: options.FieldManager,
+				DryRun: len(options.DryRun) == 1, Waits: !options.DisableReadYourWritesConsistency,
+			})
+			obj.SetUID("set by the answer")
+			return a.create[obj.GetName()]
+		},
+	})
+}
+
+func configMaps() schema.GroupResource { return schema.GroupResource{Resource: "configmaps"} }
+
+var (
+	configMapKind = schema.GroupKind{Kind: "ConfigMap"}
+	errNoMatch    = &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Unknown"}}
+	errNotFound   = apierrors.NewNotFound(configMaps(), "a")
+)
+
+func typedPatchFailure() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+		Message: "failed to create typed patch object (ns/a; /v1, Kind=ConfigMap): .dta: field not declared in schema",
+	}}
+}
+
+func TestAnswersThatStayTheSameAreFindings(t *testing.T) {
+	for name, answer := range map[string]error{
+		"Unauthorized":          apierrors.NewUnauthorized("who are you"),
+		"Forbidden":             apierrors.NewForbidden(configMaps(), "a", errors.New("no")),
+		"AlreadyExists":         apierrors.NewAlreadyExists(configMaps(), "a"),
+		"Conflict":              apierrors.NewConflict(configMaps(), "a", errors.New("changed")),
+		"Invalid":               apierrors.NewInvalid(configMapKind, "a", nil),
+		"BadRequest":            apierrors.NewBadRequest("nonsense"),
+		"MethodNotAllowed":      apierrors.NewMethodNotSupported(configMaps(), "patch"),
+		"RequestEntityTooLarge": apierrors.NewRequestEntityTooLargeError("big"),
+		"UnsupportedMediaType":  apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "PATCH", configMaps(), "a", "", 0, false),
+		"NotAcceptable":         apierrors.NewGenericServerResponse(http.StatusNotAcceptable, "PATCH", configMaps(), "a", "", 0, false),
+		"no match":              fmt.Errorf("finding the resource: %w", errNoMatch),
+		"typed patch":           typedPatchFailure(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &apiServer{apply: map[string]error{"a": answer}}
+			err := NewClusterObjectValidator(nil, server.client()).Validate(t.Context(), object("ConfigMap", "ns", "a"))
+			if _, ok := errors.AsType[ObjectValidationError](err); !ok {
+				t.Errorf("got %v, want an ObjectValidationError", err)
+			}
+			if _, ok := errors.AsType[DryRunValidationError](err); !ok || !errors.Is(err, answer) {
+				t.Errorf("got %v, want a DryRunValidationError of the answer", err)
+			}
+		})
+	}
+}
+
+func TestAnswersThatMayChangeAreWorthToTryAgain(t *testing.T) {
+	for name, answer := range map[string]error{
+		"TooManyRequests":    apierrors.NewTooManyRequests("later", 1),
+		"Timeout":            apierrors.NewTimeoutError("slow", 1),
+		"ServerTimeout":      apierrors.NewServerTimeout(configMaps(), "patch", 1),
+		"ServiceUnavailable": apierrors.NewServiceUnavailable("down"),
+		"InternalError":      apierrors.NewInternalError(errors.New("webhook failed: failed to create typed patch object")),
+		"no answer":          errors.New("connection refused"),
+		"canceled":           context.Canceled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &apiServer{apply: map[string]error{"a": answer}}
+			err := NewClusterObjectValidator(nil, server.client()).Validate(t.Context(), object("ConfigMap", "ns", "a"))
+			if !errors.Is(err, answer) {
+				t.Errorf("got %v, want the answer", err)
+			}
+			if _, ok := errors.AsType[ObjectValidationError](err); ok {
+				t.Errorf("got %v, want no ObjectValidationError", err)
+			}
+		})
+	}
+}
+
+func TestObjectsAreTriedByDryRun(t *testing.T) {
+	apply := request{Verb: "apply", Object: "a", Manager: "boxcutter", Force: true, DryRun: true}
+	create := request{Verb: "create", Object: "a", Manager: "boxcutter", DryRun: true}
+	for name, test := range map[string]struct {
+		server apiServer
+		want   []request
+		report string
+	}{
+		"an object that is taken": {want: []request{apply}},
+		"an object that is not there is created": {
+			server: apiServer{apply: map[string]error{"a": errNotFound}},
+			want:   []request{apply, create},
+		},
+		"an object whose kind or namespace is not there": {
+			server: apiServer{apply: map[string]error{"a": errNotFound}, create: map[string]error{"a": errNotFound}},
+			want:   []request{apply, create},
+			report: "ConfigMap.v1 ns/a:\n- dry-run: configmaps \"a\" not found",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := object("ConfigMap", "ns", "a")
+			err := NewClusterObjectValidator(nil, test.server.client()).Validate(t.Context(), obj)
+			if diff := cmp.Diff(test.report, reportOf(t, err)); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.want, test.server.requests); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(object("ConfigMap", "ns", "a"), obj); diff != "" {
+				t.Errorf("the object changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheFieldOwnerIsThatOfTheWrites(t *testing.T) {
+	for name, test := range map[string]struct {
+		fieldOwner, ofWriter, want string
+	}{
+		"told":               {fieldOwner: "told", want: "told"},
+		"told, over writer":  {fieldOwner: "told", ofWriter: "writer", want: "told"},
+		"that of the writer": {ofWriter: "writer", want: "writer"},
+		"none known":         {want: "boxcutter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &apiServer{apply: map[string]error{"a": errNotFound}}
+			writer := server.client()
+			if test.ofWriter != "" {
+				writer = client.WithFieldOwner(writer, test.ofWriter)
+			}
+			validator := NewClusterPhaseValidator(nil, writer)
+			if test.fieldOwner != "" {
+				validator = validator.WithFieldOwner(test.fieldOwner)
+			}
+			if err := validator.Validate(t.Context(), phase("one", object("ConfigMap", "ns", "a"))); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, r := range server.requests {
+				got = append(got, r.Verb+" by "+r.Manager)
+			}
+			if diff := cmp.Diff([]string{"apply by " + test.want, "create by " + test.want}, got); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestANamespacedOwnerStaysInItsNamespace(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, meta.RESTScopeRoot)
+	inNamespace := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: "ns"}}
+	inNone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}
+
+	for name, test := range map[string]struct {
+		validator func(restMapper, client.Writer) *ObjectValidator
+		owner     client.Object
+		obj       client.Object
+		want      error
+	}{
+		"its own namespace": {
+			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("ConfigMap", "ns", "a"),
+		},
+		"another namespace": {
+			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("ConfigMap", "other", "a"),
+			want: MustBeInNamespaceError{ExpectedNamespace: "ns", ActualNamespace: "other"},
+		},
+		"no namespace given": {
+			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("ConfigMap", "", "a"),
+			want: MustBeInNamespaceError{ExpectedNamespace: "ns"},
+		},
+		"a kind without namespaces": {
+			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("Namespace", "", "a"),
+			want: MustBeNamespaceScopedResourceError{},
+		},
+		"a kind without namespaces, with the namespace written down": {
+			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("Namespace", "ns", "a"),
+			want: MustBeNamespaceScopedResourceError{},
+		},
+		"a kind that is not there": {
+			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("Unknown", "ns", "a"),
+			want: &meta.NoKindMatchError{},
+		},
+		"a cluster-scoped owner": {
+			validator: NewNamespacedObjectValidator, owner: inNone, obj: object("Namespace", "", "a"),
+		},
+		"no owner": {
+			validator: NewNamespacedObjectValidator, obj: object("ConfigMap", "other", "a"),
+		},
+		"the validator for the cluster": {
+			validator: NewClusterObjectValidator, owner: inNamespace, obj: object("ConfigMap", "other", "a"),
+		},
+		"the validator for the cluster, kind without namespaces": {
+			validator: NewClusterObjectValidator, owner: inNamespace, obj: object("Namespace", "", "a"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &apiServer{}
+			err := test.validator(mapper, server.client()).Validate(t.Context(), test.obj, types.WithOwner(test.owner, nil))
+			if !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+			if _, ok := errors.AsType[ObjectValidationError](err); ok != (test.want != nil) {
+				t.Errorf("got %v, want an ObjectValidationError: %v", err, test.want != nil)
+			}
+			if asked := len(server.requests) > 0; asked != (test.want == nil) {
+				t.Errorf("the API server was asked: %v", asked)
+			}
+		})
+	}
+}
+
+func TestObjectsThatNeedANamespaceMustHaveOne(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
+	for name, validator := range map[string]func(restMapper, client.Writer) *ObjectValidator{
+		"cluster": NewClusterObjectValidator, "namespaced": NewNamespacedObjectValidator,
+	} {
+		err := validator(mapper, (&apiServer{}).client()).Validate(t.Context(), object("ConfigMap", "", "a"))
+		want := "ConfigMap.v1 /a:\n- metadata.namespace: Required value: objects of this kind have a namespace"
+		if diff := cmp.Diff(want, reportOf(t, err)); diff != "" {
+			t.Errorf("%s: report (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+type failingMapper struct{}
+
+func (failingMapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
+	return nil, errors.New("discovery failed")
+}
+
+func TestADiscoveryThatFailsIsWorthToTryAgain(t *testing.T) {
+	owner := object("ConfigMap", "ns", "owner")
+	server := &apiServer{}
+	err := NewNamespacedObjectValidator(failingMapper{}, server.client()).
+		Validate(t.Context(), object("ConfigMap", "ns", "a"), types.WithOwner(owner, nil))
+	if _, ok := errors.AsType[ObjectValidationError](err); ok || err == nil {
+		t.Errorf("got %v, want an error that is no ObjectValidationError", err)
+	}
+}
+
+func TestObjectsThatCannotBeAskedForAreFindings(t *testing.T) {
+	server := &apiServer{}
+	err := NewClusterObjectValidator(nil, server.client()).Validate(t.Context(), &corev1.ConfigMap{})
+	want := `. /:
+- apiVersion: Required value: must be a version or group/version
+- kind: Required value: must name the kind of the object
+- metadata.name: Required value: must name the object`
+	if diff := cmp.Diff(want, reportOf(t, err)); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+	if len(server.requests) > 0 {
+		t.Errorf("the API server was asked %v", server.requests)
+	}
+}
+
+func TestTypedObjectsCanBeAskedForToo(t *testing.T) {
+	server := &apiServer{}
+	obj := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"},
+	}
+	if err := NewClusterObjectValidator(nil, server.client()).Validate(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	if len(server.requests) != 1 || obj.UID != "" {
+		t.Errorf("requests %v, object %v", server.requests, obj)
+	}
+}
+
+func TestAllObjectsOfAPhaseAreChecked(t *testing.T) {
+	server := &apiServer{apply: map[string]error{
+		"a": apierrors.NewBadRequest("first"), "c": apierrors.NewBadRequest("second"),
+	}}
+	err := NewClusterPhaseValidator(nil, server.client()).Validate(t.Context(), phase("Bad",
+		object("ConfigMap", "ns", "a"), object("ConfigMap", "ns", "b"), object("ConfigMap", "ns", "c"),
+	))
+	phaseErr, ok := errors.AsType[PhaseValidationError](err)
+	if !ok {
+		t.Fatalf("got %v, want a PhaseValidationError", err)
+	}
+	if _, ok := errors.AsType[PhaseNameInvalidError](phaseErr.PhaseError); !ok {
+		t.Errorf("phase error is %v, want a PhaseNameInvalidError", phaseErr.PhaseError)
+	}
+	want := `ConfigMap.v1 ns/a: dry-run: first`
+	if len(phaseErr.Objects) != 2 || phaseErr.Objects[0].Error() != want {
+		t.Errorf("objects are %v, want two of them and first %q", phaseErr.Objects, want)
+	}
+	if len(server.requests) != 3 {
+		t.Errorf("requests %v, want three", server.requests)
+	}
+}
+
+func TestAnAnswerWorthToTryAgainIsNotTakenForAFinding(t *testing.T) {
+	server := &apiServer{apply: map[string]error{
+		"a": apierrors.NewBadRequest("finding"), "b": apierrors.NewTooManyRequests("later", 1),
+	}}
+	err := NewClusterPhaseValidator(nil, server.client()).Validate(t.Context(), phase("one",
+		object("ConfigMap", "ns", "a"), object("ConfigMap", "ns", "b"), object("ConfigMap", "ns", "c"),
+	))
+	if _, ok := errors.AsType[PhaseValidationError](err); ok || !apierrors.IsTooManyRequests(err) {
+		t.Errorf("got %v, want the answer", err)
+	}
+	if len(server.requests) != 2 {
+		t.Errorf("requests %v, want none after the server asked for rest", server.requests)
+	}
+}
+
+func TestOptionsOfThePhaseCount(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
+	owner := object("ConfigMap", "ns", "owner")
+	objects := []client.Object{object("ConfigMap", "other", "a")}
+
+	for name, validate := range map[string]func(v *PhaseValidator) error{
+		"given by the phase": func(v *PhaseValidator) error {
+			return v.Validate(t.Context(), types.NewPhaseWithOwner("one", objects, owner, nil))
+		},
+		"given to the call": func(v *PhaseValidator) error {
+			return v.Validate(t.Context(), types.NewPhase("one", objects), types.WithOwner(owner, nil))
+		},
+		"given for the object": func(v *PhaseValidator) error {
+			return v.Validate(t.Context(), types.NewPhase("one", objects),
+				types.WithObjectReconcileOptions(objects[0], types.WithOwner(owner, nil)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := validate(NewNamespacedPhaseValidator(mapper, (&apiServer{}).client()))
+			if _, ok := errors.AsType[MustBeInNamespaceError](err); !ok {
+				t.Errorf("got %v, want a MustBeInNamespaceError", err)
+			}
+		})
+	}
+}
+
+func TestWithFieldOwnerLeavesTheOriginalAlone(t *testing.T) {
+	server := &apiServer{}
+	validator := NewClusterObjectValidator(nil, server.client())
+	validator.WithFieldOwner("other")
+	if err := validator.Validate(t.Context(), &unstructured.Unstructured{Object: object("ConfigMap", "ns", "a").Object}); err != nil {
+		t.Fatal(err)
+	}
+	if got := server.requests[0].Manager; got != "boxcutter" {
+		t.Errorf("the request is by %q", got)
+	}
+}

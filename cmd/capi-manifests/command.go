@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+const rootLong = `capi-manifests makes and reads the images from which capi-installer installs
+Cluster API providers. Such an image holds a bundle:
+
+  /capi-manifests/metadata.json     what the provider is, and the digest of the manifests
+  /capi-manifests/manifests.yaml    the provider's objects
+
+  generate   kustomize directory  ->  bundle
+  pack       bundle               ->  image, in a registry or an OCI layout
+  inspect    image                ->  what is in it
+  plan       images.json          ->  what a cluster would install
+
+Registries are accessed with the credentials of "podman login" or "docker login",
+over HTTPS; over plain HTTP only on this machine. No container engine is needed.
+
+Data goes to stdout, everything else to stderr. Exit codes:
+
+  0  good
+  1  the release is not complete: a provider is missing, or comes twice
+  2  the command line is wrong
+  3  a registry or a file could not be read or written; trying again may help
+  4  a bundle, an image or images.json is invalid; trying again does not help`
+
+const rootExample = `  # From a provider's repository to an image
+  capi-manifests generate config/default --provider-name cluster-api-provider-aws \
+    --provider-type infrastructure --provider-version v2.10.0 --platform AWS \
+    --image-name registry.ci.openshift.org/openshift:aws-cluster-api-controllers
+  capi-manifests pack capi-manifests --base quay.io/me/capa:v2.10.0 --push quay.io/me/capa:bundled
+
+  # What would a release install on AWS?
+  capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0`
+
+// run runs the command and returns its exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitGood
+	}
+	report(stderr, err)
+	return exitCode(err)
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "capi-manifests",
+		Short:         "Make and read the images from which Cluster API providers are installed",
+		Long:          rootLong,
+		Example:       rootExample,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          knownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd.CommandPath(), err} })
+	root.AddCommand(newGenerate(), newPack(), newInspect(), newPlan(), newVersion())
+	return root
+}
+
+// knownCommand refuses words that are no command, and suggests one.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("there is no command %q", args[0])
+	cmd.SuggestionsMinimumDistance = 2
+	if suggestions := cmd.SuggestionsFor(args[0]); len(suggestions) > 0 {
+		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(suggestions, " or "))
+	}
+	return &usageError{cmd.CommandPath(), err}
+}
+
+// oneArg asks for exactly one argument, which what names.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return &usageError{cmd.CommandPath(), fmt.Errorf("%s is missing", what)}
+		case len(args) > 1:
+			return &usageError{cmd.CommandPath(), fmt.Errorf("one argument is wanted, %s; there are %d: %s", what, len(args), strings.Join(args, " "))}
+		}
+		return nil
+	}
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &usageError{cmd.CommandPath(), fmt.Errorf("no arguments are wanted; there are %s", strings.Join(args, " "))}
+	}
+	return nil
+}
+
+// required returns an error for every flag of names that is empty.
+func required(cmd *cobra.Command, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		if flag := cmd.Flag(name); flag.Value.String() == "" {
+			errs = append(errs, fmt.Errorf("--%s is missing: %s", name, flag.Usage))
+		}
+	}
+	if len(errs) > 0 {
+		return &usageError{cmd.CommandPath(), errors.Join(errs...)}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// output is the format of a command's data: a pflag.Value. The zero value is a table.
+type output string
+
+const (
+	asTable output = ""
+	asJSON  output = "json"
+	asYAML  output = "yaml"
+)
+
+func (o *output) String() string {
+	if *o == asTable {
+		return "table"
+	}
+	return string(*o)
+}
+
+// Set implements pflag.Value.
+func (o *output) Set(text string) error {
+	if text == "table" {
+		text = ""
+	}
+	if !slices.Contains([]output{asTable, asJSON, asYAML}, output(text)) {
+		return errors.New("the formats are table, json and yaml")
+	}
+	*o = output(text)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (o *output) Type() string { return "format" }
+
+func (o *output) register(cmd *cobra.Command) {
+	cmd.Flags().VarP(o, "output", "o", "format of the data: table, json or yaml")
+	// The only error is that there is no such flag.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// write writes data in the format, for people with table.
+func (o *output) write(w io.Writer, data any, table func(io.Writer)) error {
+	var out bytes.Buffer
+	switch *o {
+	case asJSON:
+		encoder := json.NewEncoder(&out)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(data); err != nil {
+			return fmt.Errorf("writing JSON: %w", err)
+		}
+	case asYAML:
+		encoded, err := yaml.Marshal(data)
+		if err != nil {
+			return fmt.Errorf("writing YAML: %w", err)
+		}
+		out.Write(encoded)
+	default:
+		table(&out)
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+// columns writes rows with aligned columns, the first in capitals.
+func columns(w io.Writer, rows [][]string) {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i, row := range rows {
+		line := strings.Join(row, "\t")
+		if i == 0 {
+			line = strings.ToUpper(line)
+		}
+		fmt.Fprintln(tab, line)
+	}
+	_ = tab.Flush() // into a buffer: it cannot fail
+}
+
+// orNone shows an empty text as a dash.
+func orNone(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/cache"
+	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/imagesjson"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/revision"
+)
+
+// concurrentPulls bounds how many images are read at once.
+const concurrentPulls = 4
+
+const planLong = `Plan reads the images of a release and shows what capi-installer would install on a
+cluster: it is the same code, with the same checks. Nothing is written anywhere.
+
+It shows the providers in install order with their content, the phases in which
+their objects are applied, and the images that are not installed with the reason.
+The content ID is the one in the status of the ClusterAPI object. What a cluster adds
+of its own (image overrides, unmanaged CRDs, mirrors) is not known here; unmanaged
+CRDs can be given.
+
+With --objects, the rendered objects themselves are written, in install order.`
+
+const planExample = `  # What would be installed on AWS, and in which order?
+  capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0
+
+  # Straight out of a release image
+  oc image extract quay.io/openshift/capi-installer:4.22 --path /etc/capi-installer/images.json:. &&
+    capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0
+
+  # What would change on this cluster?
+  capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 --objects -o yaml | kubectl diff -f -
+
+  # Images that are still named by tag, a value for a variable, and a cache for the next time
+  capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 \
+    --allow-tags --var CAPA_LOGLEVEL=4 --cache-dir ~/.cache/capi-manifests`
+
+// planFlags are the flags of plan.
+type planFlags struct {
+	imagesJSON, platform, release, cacheDir string
+	allowTags, objects                      bool
+	variables, unmanaged                    []string
+	format                                  output
+}
+
+func newPlan() *cobra.Command {
+	f := &planFlags{}
+	cmd := &cobra.Command{
+		Use:     "plan",
+		Short:   "Show what a release would install on a cluster",
+		Long:    planLong,
+		Example: planExample,
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	set := cmd.Flags()
+	set.StringVar(&f.imagesJSON, "images-json", "", "`file` that names the operand images of the release; - is stdin")
+	set.StringVar(&f.platform, "platform", "", "OpenShift platform of the cluster, such as AWS")
+	set.StringVar(&f.release, "release-version", "", "version of the release, such as 4.22.0")
+	set.BoolVar(&f.allowTags, "allow-tags", false, "accept images by tag, and look up their digests; a cluster accepts none")
+	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; can be repeated")
+	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of a CRD that the cluster does not let the installer manage; can be repeated")
+	set.BoolVar(&f.objects, "objects", false, "write the rendered objects, as YAML documents with -o yaml or as a List with -o json")
+	set.StringVar(&f.cacheDir, "cache-dir", "", "`directory` that keeps what was read from images for the next time")
+	f.format.register(cmd)
+	return cmd
+}
+
+func (f *planFlags) run(cmd *cobra.Command) error {
+	variables, err := f.check(cmd)
+	if err != nil {
+		return err
+	}
+	name, number, err := revision.Next(nil, f.release)
+	if err != nil {
+		return &usageError{cmd.CommandPath(), err}
+	}
+	ctx := logr.NewContext(cmd.Context(), funcr.New(func(_, text string) { fmt.Fprintln(cmd.ErrOrStderr(), "note:", text) }, funcr.Options{}))
+	images, err := f.images(ctx, cmd.InOrStdin(), cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	results, err := f.pull(ctx, images, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	bundles, err := operand.Select(f.platform, results)
+	if err != nil {
+		return err
+	}
+	set, err := operand.Render(bundles, variables)
+	if err != nil {
+		return err
+	}
+	phases, err := revision.Phases(name, number, set, f.unmanaged)
+	if err != nil {
+		return err
+	}
+	if f.objects {
+		return writeObjects(cmd.OutOrStdout(), f.format, phases)
+	}
+	p := newPlanned(f.release, f.platform, set, phases, results)
+	return f.format.write(cmd.OutOrStdout(), p, p.table)
+}
+
+// check checks the flags, and returns the variables.
+func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
+	if err := required(cmd, "images-json", "platform", "release-version"); err != nil {
+		return nil, err
+	}
+	if f.objects && f.format == asTable {
+		return nil, &usageError{cmd.CommandPath(), errors.New("--objects needs -o yaml or -o json")}
+	}
+	return pairs(cmd, "var", f.variables)
+}
+
+// images reads images.json, and looks up the digests of tags.
+func (f *planFlags) images(ctx context.Context, stdin io.Reader, stderr io.Writer) (imagesjson.Images, error) {
+	data, err := readFile(f.imagesJSON, stdin)
+	if err != nil {
+		return nil, err
+	}
+	images, err := imagesjson.Parser{AllowTags: f.allowTags}.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", f.imagesJSON, err)
+	}
+	var errs []error
+	for i, image := range images {
+		reference, err := resolve(ctx, image.Reference)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("image %s: %w", image.Name, err))
+			continue
+		}
+		if reference != image.Reference {
+			fmt.Fprintf(stderr, "%s: %s is %s\n", image.Name, image.Reference, reference)
+			images[i].Reference = reference
+		}
+	}
+	return images, errors.Join(errs...)
+}
+
+func readFile(file string, stdin io.Reader) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(file)
+}
+
+// pull reads the bundles of all images.
+func (f *planFlags) pull(ctx context.Context, images imagesjson.Images, stderr io.Writer) ([]extractor.Result, error) {
+	progress := newProgress(stderr, images)
+	pulled := extractor.Images{Images: images, Fetcher: &reporting{
+		Fetcher:  &cache.Cached{Dir: f.cacheDir, Next: remote.Limit(puller(), concurrentPulls)},
+		progress: progress,
+	}}
+	results, err := pulled.Results(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the images: %w", err)
+	}
+	progress.end(results)
+	return results, nil
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"capi-manifests": main})
+}
+
+// TestScripts runs the stories in testdata/script. Each has a registry of its own
+// ($REGISTRY), an address where none listens ($NOBODY), and the kustomize
+// directories of three small providers (providers/core, aws and azure). Besides
+// testscript's commands there are:
+//
+//	exits CODE ARG...          runs capi-manifests, which must exit with CODE
+//	publish NAME               generates, packs and pushes providers/NAME; $NAME is the reference
+//	image NAME DIR             pushes an image of one layer with the files of DIR; $NAME is the reference
+//	images-json FILE KEY=REF…  writes images.json
+//	setenv NAME FILE           sets a variable to the text of a file
+//	stop-registry              stops the registry
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE") != "",
+		Setup:               setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "publish": publish, "image": image, "images-json": writeImagesJSON, "setenv": setenv,
+			"stop-registry": func(ts *testscript.TestScript, _ bool, _ []string) {
+				ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
+			},
+		},
+	})
+}
+
+// registryKey is where a script keeps its registry.
+type registryKey struct{}
+
+func setup(env *testscript.Env) error {
+	reg, err := registry.Start(registry.Options{})
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { _ = reg.Close() })
+	nobody, err := closedAddress()
+	if err != nil {
+		return err
+	}
+	env.Values[registryKey{}] = reg
+	env.Setenv("REGISTRY", reg.Host())
+	env.Setenv("NOBODY", nobody)
+	return os.CopyFS(filepath.Join(env.WorkDir, "providers"), os.DirFS(filepath.Join("testdata", "providers")))
+}
+
+// closedAddress returns an address on which nobody listens any more.
+func closedAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE ARG...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec("capi-manifests", args[1:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("capi-manifests exited with %d, not with %d", got, want)
+	}
+}
+
+func publish(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: publish NAME")
+	}
+	options := build.GenerateOptions{
+		Dir: ts.MkAbs("providers/" + args[0]), ProviderName: "cluster-api-provider-" + args[0], ProviderType: extractor.Infrastructure,
+		ProviderVersion: "v2.10.0", OCPPlatform: map[string]string{"aws": "AWS", "azure": "Azure"}[args[0]],
+		ImageName: "registry.example.com/openshift:" + args[0],
+	}
+	if args[0] == "core" {
+		options.ProviderName, options.ProviderType, options.ProviderVersion = "cluster-api", extractor.Core, "v1.10.2"
+	}
+	bundle, _, err := build.Generate(options)
+	ts.Check(err)
+	packed, err := build.Pack(nil, bundle)
+	ts.Check(err)
+	reference, err := ts.Value(registryKey{}).(*registry.Registry).Push("providers/"+args[0], packed)
+	ts.Check(err)
+	ts.Setenv(args[0], reference)
+}
+
+func image(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: image NAME DIR")
+	}
+	var layer registry.Layer
+	root := ts.MkAbs(args[1])
+	ts.Check(filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, file)
+		layer.Entries = append(layer.Entries, registry.File(filepath.ToSlash(name), string(content)))
+		return err
+	}))
+	packed, err := registry.Image(layer)
+	ts.Check(err)
+	reference, err := ts.Value(registryKey{}).(*registry.Registry).Push("images/"+args[0], packed)
+	ts.Check(err)
+	ts.Setenv(args[0], reference)
+}
+
+func writeImagesJSON(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: images-json FILE KEY=REF...")
+	}
+	images := map[string]string{}
+	for _, arg := range args[1:] {
+		key, reference, _ := strings.Cut(arg, "=")
+		images[key] = reference
+	}
+	data, err := json.MarshalIndent(images, "", "  ")
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), append(data, '\n'), 0o644))
+}
+
+func setenv(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: setenv NAME FILE")
+	}
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
+}
+
+// TestEveryCommandHasExamplesAndHelp keeps the help complete.
+func TestEveryCommandHasExamplesAndHelp(t *testing.T) {
+	for _, cmd := range newRoot().Commands() {
+		if cmd.Short == "" || cmd.Example == "" || cmd.Args == nil {
+			t.Errorf("%s has no short help, no example or no check of its arguments", cmd.Name())
+		}
+	}
+}
+
+// TestACommandEndsWhenItsContextEnds is what happens at Ctrl-C.
+func TestACommandEndsWhenItsContextEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	reg := registry.New(t, registry.Options{})
+	file := filepath.Join(t.TempDir(), "images.json")
+	reference := reg.Host() + "/a@sha256:" + strings.Repeat("ab", 32)
+	if err := os.WriteFile(file, []byte(`{"a": "`+reference+`"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr strings.Builder
+	code := run(ctx, []string{"plan", "--images-json", file, "--platform", "AWS", "--release-version", "1.0.0"}, strings.NewReader(""), &stdout, &stderr)
+	if code != exitIO || !strings.Contains(stderr.String(), context.Canceled.Error()) {
+		t.Errorf("exit code %d, stderr: %s", code, &stderr)
+	}
+}

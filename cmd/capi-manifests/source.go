@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote"
+)
+
+// generateError finds out whose fault it is: a file that cannot be read is not an invalid provider.
+func generateError(err error) error {
+	if isA[*build.OptionsError](err) || isA[*fs.PathError](err) {
+		return err
+	}
+	return &invalidError{err}
+}
+
+// bundlesAt returns the bundles of a directory, an OCI layout or an image, and where they
+// were found: the image by digest, or the path.
+func bundlesAt(ctx context.Context, source string) ([]extractor.Bundle, string, error) {
+	switch kind, err := kindOf(source); {
+	case err != nil:
+		return nil, source, err
+	case kind == isLayout:
+		image, err := imageOfLayout(source)
+		if err != nil {
+			return nil, source, err
+		}
+		bundles, err := remote.FromImage(ctx, image, extractor.Origin{})
+		return found(bundles, source, err)
+	case kind == isDirectory:
+		bundles, err := bundlesOfDirectory(source)
+		return found(bundles, source, err)
+	}
+	reference, err := resolve(ctx, source)
+	if err != nil {
+		return nil, source, err
+	}
+	bundles, err := puller().Fetch(ctx, reference)
+	return found(bundles, reference, err)
+}
+
+// found refuses a source without a bundle, and says in an error which source it was.
+func found(bundles []extractor.Bundle, source string, err error) ([]extractor.Bundle, string, error) {
+	if err == nil && len(bundles) == 0 {
+		err = &invalidError{fmt.Errorf("there is no bundle: neither %s", strings.Join(extractor.Roots(), " nor "))}
+	}
+	if err != nil {
+		err = fmt.Errorf("reading %s: %w", source, err)
+	}
+	return bundles, source, err
+}
+
+// puller gets bundles with the user's credentials.
+func puller() *remote.Registry { return &remote.Registry{Keychain: authn.DefaultKeychain} }
+
+// sourceKind is what an argument names.
+type sourceKind int
+
+const (
+	isImage sourceKind = iota
+	isDirectory
+	isLayout
+)
+
+// kindOf takes what exists for a path, and what looks like a path for one too.
+func kindOf(source string) (sourceKind, error) {
+	info, err := os.Stat(source)
+	switch {
+	case err == nil && !info.IsDir():
+		return 0, fmt.Errorf("%s is a file; name a directory, an OCI layout or an image", source)
+	case err == nil:
+		if _, err := os.Stat(filepath.Join(source, "oci-layout")); err == nil {
+			return isLayout, nil
+		}
+		return isDirectory, nil
+	case filepath.IsAbs(source), strings.HasPrefix(source, "."), !errors.Is(err, fs.ErrNotExist):
+		return 0, err
+	case !strings.Contains(source, "/"):
+		// An image of Docker Hub would be meant by none of our users.
+		return 0, fmt.Errorf("there is no directory %s; an image is named with its registry, as in quay.io/%[1]s", source)
+	}
+	return isImage, nil
+}
+
+func bundlesOfDirectory(dir string) ([]extractor.Bundle, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	files, err := extractor.ReadDir(root.FS())
+	if err != nil {
+		return nil, err
+	}
+	return files.Bundles(extractor.Origin{})
+}
+
+// imageOfLayout returns the only image of an OCI layout.
+func imageOfLayout(dir string) (v1.Image, error) {
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading the OCI layout %s: %w", dir, err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, fmt.Errorf("reading the OCI layout %s: %w", dir, err)
+	}
+	if len(manifest.Manifests) != 1 || !manifest.Manifests[0].MediaType.IsImage() {
+		return nil, &invalidError{fmt.Errorf("the OCI layout %s has %d entries; one with a single image is wanted", dir, len(manifest.Manifests))}
+	}
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		return nil, fmt.Errorf("reading the OCI layout %s: %w", dir, err)
+	}
+	return image, nil
+}
+
+// resolve returns a reference by digest; a tag is looked up in its registry.
+func resolve(ctx context.Context, reference string) (string, error) {
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		return "", &usageError{"capi-manifests", fmt.Errorf("%q is neither a directory nor an image: %w", reference, err)}
+	}
+	if _, byDigest := ref.(name.Digest); byDigest {
+		return reference, nil
+	}
+	descriptor, err := ggcr.Get(ref, registryOptions(ctx)...)
+	if err != nil {
+		return "", fmt.Errorf("looking up the tag %s: %w", ref.Name(), err)
+	}
+	return ref.Context().Digest(descriptor.Digest.String()).Name(), nil
+}
+
+// registryOptions give the requests of go-containerregistry the user's credentials.
+func registryOptions(ctx context.Context) []ggcr.Option {
+	return []ggcr.Option{ggcr.WithContext(ctx), ggcr.WithAuthFromKeychain(authn.DefaultKeychain), ggcr.WithUserAgent("capi-manifests")}
+}

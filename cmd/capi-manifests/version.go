@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker: -ldflags "-X main.version=v1.2.3".
+var version string
+
+// buildVersion says what this program was built from.
+type buildVersion struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+	Go      string `json:"go"`
+	// Platform is the operating system and the architecture.
+	Platform string `json:"platform"`
+}
+
+func newVersion() *cobra.Command {
+	var format output
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Tell what this program was built from",
+		Example: "  capi-manifests version\n  capi-manifests version -o json",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := readVersion()
+			return format.write(cmd.OutOrStdout(), v, func(w io.Writer) {
+				fmt.Fprintf(w, "capi-manifests %s %s %s %s\n", v.Version, v.Commit, v.Go, v.Platform)
+			})
+		},
+	}
+	format.register(cmd)
+	return cmd
+}
+
+func readVersion() buildVersion {
+	v := buildVersion{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if v.Version == "" {
+		v.Version = info.Main.Version
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			v.Commit = setting.Value
+		}
+	}
+	return v
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+// pushed is a registry with one image in it.
+func pushed(t *testing.T, options registry.Options) (reg *registry.Registry, reference string, layer v1.Hash) {
+	t.Helper()
+	reg = registry.New(t, options)
+	image := registry.MustImage(t, shipped(t, aws(manifests)))
+	reference = reg.MustPush(t, "providers/aws", image)
+	reg.Reset()
+	m, err := image.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reg, reference, m.Layers[0].Digest
+}
+
+// fails checks that a fetch fails for want of the right bytes, and not for what is in them.
+func fails(t *testing.T, c *Registry, reference string) error {
+	t.Helper()
+	bundles, err := c.Fetch(t.Context(), reference)
+	if err == nil || bundles != nil || errors.Is(err, extractor.ErrInvalid) {
+		t.Fatalf("got %v and %v, want an error that is no ErrInvalid", bundles, err)
+	}
+	e, ok := errors.AsType[*extractor.Error](err)
+	if !ok || e.Image != reference || e.Host != strings.Split(reference, "/")[0] {
+		t.Errorf("%v does not name the image and the registry", err)
+	}
+	return err
+}
+
+func TestARegistryThatServesOtherBytesIsFoundOut(t *testing.T) {
+	reg, reference, layer := pushed(t, registry.Options{})
+	honest := func(path string) []byte {
+		t.Helper()
+		resp, err := client(t).Transport.RoundTrip(httptest.NewRequest("GET", "http://"+reg.Host()+path, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var body bytes.Buffer
+		if _, err := body.ReadFrom(resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		return body.Bytes()
+	}
+	manifest := "/v2/providers/aws/manifests/" + strings.Split(reference, "@")[1]
+	blob := "/v2/providers/aws/blobs/" + layer.String()
+	for _, path := range []string{manifest, blob} {
+		right := honest(path)
+		if len(right) < 100 {
+			t.Fatalf("%s: got %d bytes", path, len(right))
+		}
+		changed := bytes.Clone(right)
+		changed[len(changed)-1] ^= 1
+		for name, body := range map[string][]byte{
+			"of the same length": changed, "shorter": right[:len(right)-1], "longer": append(bytes.Clone(right), 0), "none": {},
+		} {
+			t.Run(kindOf(httptest.NewRequest("GET", path, nil))+" "+name, func(t *testing.T) {
+				reg.Heal()
+				reg.Fail(registry.Fault{Path: path, Body: body})
+				err := fails(t, client(t), reference)
+				wrong, ok := errors.AsType[*DigestError](err)
+				if !ok || !strings.HasSuffix(path, wrong.Want) {
+					t.Errorf("got %v, want a DigestError for %s", err, path)
+				}
+			})
+		}
+	}
+}
+
+func TestALayersErrorNamesTheLayer(t *testing.T) {
+	reg, reference, layer := pushed(t, registry.Options{})
+	reg.Fail(registry.Fault{Path: layer.String(), Status: 404})
+	err := fails(t, client(t), reference)
+	if e, ok := errors.AsType[*extractor.Error](err); !ok || e.Layer != layer.String() {
+		t.Errorf("got %v, want the layer %s", err, layer)
+	}
+}
+
+func TestStatusesAreErrorsThatSayWhatToDo(t *testing.T) {
+	for _, test := range []struct {
+		status, requests int
+		says             string
+	}{
+		{401, 1, "check the credentials"}, {403, 1, "check the credentials"}, {404, 1, "(MANIFEST_UNKNOWN): check that the repository holds this digest"},
+		{400, 1, "Bad Request"}, {429, 4, "limits how often"}, {500, 4, "Internal Server Error"}, {503, 4, "Service Unavailable"},
+	} {
+		t.Run(fmt.Sprint(test.status), func(t *testing.T) {
+			reg, reference, _ := pushed(t, registry.Options{})
+			reg.Fail(registry.Fault{Path: "/manifests/", Status: test.status})
+			err := fails(t, client(t), reference)
+			status, ok := errors.AsType[*StatusError](err)
+			if !ok || status.Code != test.status || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want %q", err, test.says)
+			}
+			if n := reg.Requests()[registry.Key{Method: "GET", Kind: "manifests"}]; n != test.requests {
+				t.Errorf("%d requests for the manifest, want %d", n, test.requests)
+			}
+		})
+	}
+}
+
+func TestWhatMayPassIsTriedAgain(t *testing.T) {
+	for name, fault := range map[string]registry.Fault{
+		"a ping that fails":         {Path: "/v2/*", Status: 502, Times: 2},
+		"a manifest with 500":       {Path: "/manifests/", Status: 500, Times: 3},
+		"a manifest with 429":       {Path: "/manifests/", Status: 429, Times: 1, Header: http.Header{"Retry-After": {"1"}}},
+		"a layer with 503":          {Path: "/blobs/", Status: 503, Times: 3},
+		"a layer that is cut":       {Path: "/blobs/", CutAfter: 100, Times: 3},
+		"a manifest that is cut":    {Path: "/manifests/", CutAfter: 10, Times: 1},
+		"a layer that comes slowly": {Path: "/blobs/", Pause: time.Millisecond, Chunk: 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reg, reference, _ := pushed(t, registry.Options{})
+			reg.Fail(fault)
+			fetches(t, client(t), reference, from(aws(manifests), reference))
+		})
+	}
+}
+
+func TestALayerThatIsAlwaysCutIsAnError(t *testing.T) {
+	reg, reference, layer := pushed(t, registry.Options{})
+	reg.Fail(registry.Fault{Path: layer.String(), CutAfter: 100})
+	fails(t, client(t), reference)
+	if n := reg.Paths()["/v2/providers/aws/blobs/"+layer.String()]; n != 4 {
+		t.Errorf("%d attempts, want 4", n)
+	}
+}
+
+func TestABodyThatStallsEnds(t *testing.T) {
+	reg, reference, layer := pushed(t, registry.Options{})
+	reg.Fail(registry.Fault{Path: layer.String(), Pause: time.Minute, Chunk: 10})
+	c := client(t)
+	c.Stall, c.Retry.Attempts = 50*time.Millisecond, 2
+	start := time.Now()
+	fails(t, c, reference)
+	if d := time.Since(start); d > 10*time.Second {
+		t.Errorf("it took %s", d)
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"": 0, "3": 3 * time.Second, "-1": 0, "soon": 0, "99999999": 24 * time.Hour,
+		"Fri, 02 Jan 2026 03:04:15 GMT": 10 * time.Second, "Fri, 02 Jan 2026 03:04:00 GMT": 0,
+	} {
+		resp := &http.Response{Header: http.Header{"Retry-After": {value}}}
+		if got := retryAfter(resp, now); got != want {
+			t.Errorf("%q: got %s, want %s", value, got, want)
+		}
+	}
+	reg, reference, _ := pushed(t, registry.Options{})
+	reg.Fail(registry.Fault{Path: "/manifests/", Status: 429, Times: 1, Header: http.Header{"Retry-After": {"1"}}})
+	c := client(t)
+	c.Retry.Most = 0 // the default
+	start := time.Now()
+	fetches(t, c, reference, from(aws(manifests), reference))
+	if d := time.Since(start); d < time.Second {
+		t.Errorf("it waited %s, want a second", d)
+	}
+}
+
+func TestRetryingEndsWithItsContext(t *testing.T) {
+	reg, reference, _ := pushed(t, registry.Options{})
+	reg.Fail(registry.Fault{Path: "/manifests/", Status: 503, Header: http.Header{"Retry-After": {"30"}}})
+	c := client(t)
+	c.Retry.Most = time.Hour
+	for name, end := range map[string]func() (context.Context, context.CancelFunc){
+		"cancelled": func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			return ctx, cancel
+		},
+		"a deadline before the next attempt": func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), 10*time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := end()
+			defer cancel()
+			start := time.Now()
+			if _, err := c.Fetch(ctx, reference); err == nil {
+				t.Error("want an error")
+			}
+			if d := time.Since(start); d > 5*time.Second {
+				t.Errorf("it took %s", d)
+			}
+		})
+	}
+}
+
+func TestAnUnreachableRegistryIsAnError(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = fails(t, client(t), host+"/providers/aws@sha256:"+strings.Repeat("a", 64))
+	if _, ok := errors.AsType[*net.OpError](err); !ok {
+		t.Errorf("got %v, want the error of the network", err)
+	}
+}
+
+const secret = "s3cr3t-of-the-test"
+
+func TestCredentialsAreSentAndNeverShown(t *testing.T) {
+	reg, reference, _ := pushed(t, registry.Options{Username: "robot", Password: secret})
+	c := client(t)
+	if err := fails(t, c, reference); !strings.Contains(err.Error(), "401") {
+		t.Errorf("without credentials: got %v, want a 401", err)
+	}
+	c.Keychain = keychain{"robot", secret}
+	fetches(t, c, reference, from(aws(manifests), reference))
+	c.Keychain = keychain{"robot", secret + "-wrong"}
+	hidden(t, fails(t, c, reference))
+	reg.Fail(registry.Fault{Path: "/blobs/", Status: 500})
+	c.Keychain = keychain{"robot", secret}
+	hidden(t, fails(t, c, reference))
+}
+
+// hidden checks that an error shows no credentials.
+func hidden(t *testing.T, err error) {
+	t.Helper()
+	for _, s := range []string{secret, base64.StdEncoding.EncodeToString([]byte("robot:" + secret))[:20]} {
+		if strings.Contains(fmt.Sprintf("%v %+v", err, err), s) {
+			t.Errorf("the error shows a secret: %v", err)
+		}
+	}
+}
+
+// keychain is a user name and a password for every repository.
+type keychain [2]string
+
+func (k keychain) Resolve(authn.Resource) (authn.Authenticator, error) {
+	return &authn.Basic{Username: k[0], Password: k[1]}, nil
+}
+
+// tokens is a registry that wants tokens of its own token server, in front of another.
+func tokens(t *testing.T, behind string, token func(w http.ResponseWriter, r *http.Request)) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/token":
+			token(w, r)
+		case r.Header.Get("Authorization") != "Bearer "+secret:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+r.Host+`/token",service="test"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		case strings.Contains(r.URL.Path, "/blobs/"):
+			http.Redirect(w, r, "http://"+behind+r.URL.Path+"?signature="+secret, http.StatusTemporaryRedirect)
+		default:
+			http.Redirect(w, r, "http://"+behind+r.URL.Path, http.StatusTemporaryRedirect)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+func TestTokensAreFetchedAndNeverShown(t *testing.T) {
+	reg, reference, layer := pushed(t, registry.Options{})
+	asked := 0
+	host := tokens(t, reg.Host(), func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if scope := r.URL.Query().Get("scope"); scope != "repository:providers/aws:pull" {
+			t.Errorf("the scope is %q", scope)
+		}
+		if user, password, _ := r.BasicAuth(); user != "robot" || password != "password" {
+			http.Error(w, "no: "+secret, http.StatusForbidden)
+			return
+		}
+		fmt.Fprintf(w, `{"token":%q}`, secret)
+	})
+	reference = strings.Replace(reference, reg.Host(), host, 1)
+	c := client(t)
+	c.Keychain = keychain{"robot", "password"}
+	fetches(t, c, reference, from(aws(manifests), reference))
+	if asked != 1 {
+		t.Errorf("%d tokens were asked for, want 1", asked)
+	}
+	reg.Fail(registry.Fault{Path: layer.String(), Status: 403})
+	hidden(t, fails(t, c, reference)) // the query of the redirect is a secret too
+	c.Keychain = keychain{"robot", "wrong"}
+	hidden(t, fails(t, c, reference))
+	other := tokens(t, reg.Host(), func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"refresh_token":%q}`, secret) })
+	hidden(t, fails(t, c, strings.Replace(reference, host, other, 1)))
+}
+
+func TestRedirectsEnd(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v2/" {
+			asked++
+			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+		}
+	}))
+	defer server.Close()
+	err := fails(t, client(t), strings.TrimPrefix(server.URL, "http://")+"/a/b@sha256:"+strings.Repeat("a", 64))
+	if !errors.Is(err, errRedirects) || asked > maxRedirects+1 {
+		t.Errorf("got %v after %d requests", err, asked)
+	}
+}
+
+// dialed is a transport that connects to nothing and records what it is asked for.
+type dialed struct{ urls []string }
+
+func (d *dialed) RoundTrip(req *http.Request) (*http.Response, error) {
+	d.urls = append(d.urls, req.URL.Scheme+"://"+req.URL.Host)
+	header := http.Header{}
+	if strings.HasPrefix(req.URL.Host, "redirects.") && req.URL.Path != "/v2/" {
+		header.Set("Location", "http://elsewhere.example.com/")
+		return &http.Response{StatusCode: 307, Header: header, Body: http.NoBody, Request: req}, nil
+	}
+	if req.URL.Path == "/v2/" {
+		return &http.Response{StatusCode: 200, Header: header, Body: http.NoBody, Request: req}, nil
+	}
+	return &http.Response{StatusCode: 404, Header: header, Body: http.NoBody, Request: req}, nil
+}
+
+func TestHTTPWithoutTLSIsSpokenOnlyWhereAllowed(t *testing.T) {
+	for host, want := range map[string]string{
+		"registry.example.com": "https", "10.1.2.3:5000": "https", "192.168.0.1": "https", "registry.local": "https", "redirects.example.com": "https",
+		"plain.example.com:5000": "http", "localhost:5000": "http", "127.0.0.2:5000": "http", "[::1]:5000": "http",
+	} {
+		t.Run(host, func(t *testing.T) {
+			d := &dialed{}
+			c := &Registry{Transport: d, PlainHTTP: func(host string) bool { return host == "plain.example.com:5000" }, Retry: Retry{Wait: time.Millisecond}}
+			fails(t, c, host+"/a/b@sha256:"+strings.Repeat("a", 64))
+			if len(d.urls) < 2 {
+				t.Errorf("asked %v, want a ping and a manifest", d.urls)
+			}
+			for _, url := range d.urls {
+				if url != want+"://"+host {
+					t.Errorf("asked %s, want %s only", url, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAnUntrustedCertificateIsNotTriedAgain(t *testing.T) {
+	asked := 0
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	server.Config.ErrorLog = discardLog
+	defer server.Close()
+	attempts := 0
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	rt := &retrying{retry: Retry{Wait: time.Millisecond}.orDefaults(), next: roundTripper(func(req *http.Request) (*http.Response, error) {
+		attempts++
+		return transport.RoundTrip(req)
+	})}
+	req := httptest.NewRequest("GET", server.URL, nil)
+	if resp, err := rt.RoundTrip(req); err == nil {
+		resp.Body.Close()
+		t.Error("want an error")
+	}
+	if attempts != 1 || asked != 0 {
+		t.Errorf("%d attempts, %d requests got through", attempts, asked)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }

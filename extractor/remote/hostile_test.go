@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+const root = "capi-manifests"
+
+// special is an entry of a type that no bundle has.
+func special(flag byte, name string) registry.Entry {
+	return registry.Entry{Header: tar.Header{Typeflag: flag, Name: name}}
+}
+
+// refusals are images of one layer that are refused, and a word of the reason.
+var refusals = map[string]struct {
+	entries []registry.Entry
+	says    string
+}{
+	"a name climbs into the root":                 {[]registry.Entry{registry.File("../../capi-manifests/a", "")}, `climbs with ".."`},
+	"a name climbs inside the root":               {[]registry.Entry{registry.File("capi-manifests/x/../a", "")}, `climbs with ".."`},
+	"a name climbs by an absolute path":           {[]registry.Entry{registry.File("/../capi-manifests/a", "")}, `climbs with ".."`},
+	"a directory climbs":                          {[]registry.Entry{registry.Dir("a/../capi-manifests")}, `climbs with ".."`},
+	"the root is a symlink to itself":             {[]registry.Entry{registry.Symlink(root, root)}, "too many symlinks"},
+	"the root is a symlink to nothing":            {[]registry.Entry{registry.Symlink(root, "/nowhere")}, "does not exist"},
+	"the root is a symlink to a device":           {[]registry.Entry{special(tar.TypeChar, "dev/null"), registry.Symlink(root, "dev/null")}, "a character device"},
+	"a symlink below the root leads nowhere":      {[]registry.Entry{registry.Symlink("capi-manifests/a", "b")}, "does not exist"},
+	"a symlink below the root leads to its root":  {[]registry.Entry{registry.Symlink("capi-manifests/a", "..")}, "a directory that it lies in"},
+	"a symlink leads to its own directory":        {[]registry.Entry{registry.Symlink("capi-manifests/a", ".")}, "a directory that it lies in"},
+	"a symlink leads through a file":              {[]registry.Entry{registry.File("f", ""), registry.Symlink("capi-manifests/a", "../f/x")}, "not a directory"},
+	"a symlink has no target":                     {[]registry.Entry{registry.Symlink("capi-manifests/a", "")}, "no file system holds"},
+	"a symlink has a target of 5000 bytes":        {[]registry.Entry{registry.Symlink("capi-manifests/a", strings.Repeat("a/", 2500))}, "no file system holds"},
+	"a hard link to itself":                       {[]registry.Entry{registry.Hardlink("capi-manifests/a", "capi-manifests/a")}, "hard link to something that is not there"},
+	"a hard link to nothing":                      {[]registry.Entry{registry.Hardlink("capi-manifests/a", "b")}, "hard link to something that is not there"},
+	"a hard link to what comes after it":          {[]registry.Entry{registry.Hardlink("capi-manifests/a", "b"), registry.File("b", "")}, "hard link to something that is not there"},
+	"a hard link to a directory":                  {[]registry.Entry{registry.Dir("b"), registry.Hardlink("capi-manifests/a", "b")}, "hard link to a directory"},
+	"a hard link to the image's root":             {[]registry.Entry{registry.Hardlink("capi-manifests/a", "/")}, "hard link to a directory"},
+	"a hard link that climbs":                     {[]registry.Entry{registry.File("b", ""), registry.Hardlink("capi-manifests/a", "x/../../b")}, "no file system holds"},
+	"a hard link to a symlink that leads nowhere": {[]registry.Entry{registry.Symlink("b", "c"), registry.Hardlink("capi-manifests/a", "b")}, "does not exist"},
+	"a hard link to a device":                     {[]registry.Entry{special(tar.TypeBlock, "b"), registry.Hardlink("capi-manifests/a", "b")}, "a block device"},
+	"a character device":                          {[]registry.Entry{special(tar.TypeChar, "capi-manifests/a")}, "a character device"},
+	"a block device":                              {[]registry.Entry{special(tar.TypeBlock, "capi-manifests/a")}, "a block device"},
+	"a named pipe":                                {[]registry.Entry{special(tar.TypeFifo, "capi-manifests/a")}, "a named pipe"},
+	"a contiguous file":                           {[]registry.Entry{special(tar.TypeCont, "capi-manifests/a")}, "unknown type"},
+	"an entry of an unknown type":                 {[]registry.Entry{special('M', "capi-manifests/a")}, "unknown type"},
+	"a whiteout of no name":                       {[]registry.Entry{registry.File("capi-manifests/.wh.", "")}, "a whiteout that hides nothing"},
+	"a whiteout of the directory itself":          {[]registry.Entry{registry.File("capi-manifests/.wh..", "")}, "a whiteout that hides nothing"},
+	"a whiteout of the directory above":           {[]registry.Entry{registry.File("capi-manifests/.wh...", "")}, "a whiteout that hides nothing"},
+	"a whiteout that is a directory":              {[]registry.Entry{registry.Dir("capi-manifests/.wh.a")}, "a whiteout that hides nothing"},
+	"an opaque whiteout that is a directory":      {[]registry.Entry{registry.Dir("capi-manifests/.wh..wh..opq")}, "a whiteout that hides nothing"},
+	"a name that is not UTF-8":                    {[]registry.Entry{registry.File("capi-manifests/a\xff", "")}, `"capi-manifests/a\xff": its name`},
+	"a name that turns the text around":           {[]registry.Entry{registry.File("capi-manifests/a\u202elmay", "")}, `\u202e`},
+	"a name with a line break":                    {[]registry.Entry{registry.File("capi-manifests/a\nb", "")}, `a\nb`},
+	"a name of 300 bytes":                         {[]registry.Entry{registry.File("capi-manifests/"+strings.Repeat("a", 300), "")}, "longer than a file system holds"},
+	"a name of 64 KiB":                            {[]registry.Entry{registry.File("capi-manifests/"+strings.Repeat("a", 64<<10), "")}, "longer than a file system holds"},
+	"a path of 2000 components":                   {[]registry.Entry{registry.File("capi-manifests/"+strings.Repeat("a/", 2000)+"a", "")}, "components of a path: more than the limit of 128"},
+	"1001 files":                                  {manyFiles(1001), "more than the limit of 1000"},
+	"a maze of symlinks":                          {maze(), "more than the limit of 1000"},
+	"128 MiB in links to one file":                {filesOfMetadata(), "bytes of files of bundles"},
+}
+
+func manyFiles(n int) (entries []registry.Entry) {
+	for i := range n {
+		entries = append(entries, registry.File(fmt.Sprintf("capi-manifests/%d", i), ""))
+	}
+	return entries
+}
+
+// maze is directories each of which links to the next one twice.
+func maze() (entries []registry.Entry) {
+	for i := range 30 {
+		entries = append(entries,
+			registry.Symlink(fmt.Sprintf("d%d/a", i), fmt.Sprintf("/d%d", i+1)), registry.Symlink(fmt.Sprintf("d%d/b", i), fmt.Sprintf("/d%d", i+1)))
+	}
+	return append(entries, registry.Dir("d30"), registry.Symlink(root, "d0"))
+}
+
+// filesOfMetadata is one file of 20 MiB that is the manifests of ten profiles.
+func filesOfMetadata() []registry.Entry {
+	entries := []registry.Entry{registry.File("large", strings.Repeat("#", 20<<20))}
+	for i := range 10 {
+		entries = append(entries, registry.Hardlink(fmt.Sprintf("capi-operator-manifests/%d/manifests.yaml", i), "large"))
+	}
+	return entries
+}
+
+func TestRefused(t *testing.T) {
+	for name, test := range refusals {
+		t.Run(name, func(t *testing.T) {
+			refusedFor(t, registry.MustImage(t, registry.Layer{Entries: test.entries}), test.says)
+		})
+	}
+}
+
+// refusedFor checks that an image is refused as wrong, for a reason, with its name.
+func refusedFor(t *testing.T, image v1.Image, says string) {
+	t.Helper()
+	bundles, err := FromImage(t.Context(), image, extractor.Origin{Image: "the-image"})
+	if bundles != nil || !errors.Is(err, extractor.ErrInvalid) {
+		t.Fatalf("got %v and %v, want an ErrInvalid", bundles, err)
+	}
+	e, ok := errors.AsType[*extractor.Error](err)
+	if !ok || e.Image != "the-image" {
+		t.Errorf("%v does not name the image", err)
+	}
+	if !strings.Contains(err.Error(), says) {
+		t.Errorf("%v does not say %q", err, says)
+	}
+}
+
+func TestWhatIsRefusedNamesItsLayerAndFile(t *testing.T) {
+	image := registry.MustImage(t, shipped(t, aws(manifests)), registry.Layer{Entries: []registry.Entry{special(tar.TypeChar, "capi-manifests/null")}})
+	_, err := FromImage(t.Context(), image, extractor.Origin{Image: "the-image"})
+	layers, layersErr := image.Layers()
+	if layersErr != nil {
+		t.Fatal(layersErr)
+	}
+	digest, digestErr := layers[1].Digest()
+	if digestErr != nil {
+		t.Fatal(digestErr)
+	}
+	var e *extractor.Error
+	if !errors.As(err, &e) || e.Layer != digest.String() || e.File != "capi-manifests/null" {
+		t.Errorf("got %v, want layer %s and the file", err, digest)
+	}
+}
+
+// Whatever is refused below a root does no harm elsewhere.
+func TestWhatIsRefusedInARootIsHarmlessElsewhere(t *testing.T) {
+	for name, test := range refusals {
+		t.Run(name, func(t *testing.T) {
+			var entries []registry.Entry
+			for _, e := range test.entries {
+				e.Name = strings.ReplaceAll(strings.ReplaceAll(e.Name, "capi-manifests", "opt/x"), "capi-operator-manifests", "opt/y")
+				entries = append(entries, e)
+			}
+			image := registry.MustImage(t, registry.Layer{Entries: append(entries, filesIn(t, root, aws(manifests))...)})
+			got, err := FromImage(t.Context(), image, extractor.Origin{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(from(aws(manifests), ""), got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnusualButRight(t *testing.T) {
+	file := func(name string) string { return root + "/" + name }
+	for name, test := range map[string]struct {
+		layers []registry.Layer
+		want   extractor.Files
+	}{
+		"absolute and dotted names are the plain name": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File("/capi-manifests/a", ""), registry.File("./capi-manifests/b", ""), registry.File("capi-manifests//c", ""), registry.File("capi-manifests/./d", "")}}},
+			extractor.Files{"capi-manifests/": nil, file("a"): {}, file("b"): {}, file("c"): {}, file("d"): {}},
+		},
+		"of two entries in one layer the last counts": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("manifests"), "1"), registry.File(file("manifests"), "2")}}},
+			extractor.Files{"capi-manifests/": nil, file("manifests"): []byte("2")},
+		},
+		"a file replaces a directory": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("d/manifests"), "1"), registry.File(file("d"), "")}}},
+			extractor.Files{"capi-manifests/": nil, file("d"): {}},
+		},
+		"a directory replaces a file": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("d"), ""), registry.File(file("d/manifests"), "1")}}},
+			extractor.Files{"capi-manifests/": nil, file("d/"): nil, file("d/manifests"): []byte("1")},
+		},
+		"a whiteout before its name hides only what is below": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("manifests"), "1")}}, {Entries: []registry.Entry{registry.Whiteout(file("manifests")), registry.File(file("manifests"), "2")}}},
+			extractor.Files{"capi-manifests/": nil, file("manifests"): []byte("2")},
+		},
+		"a whiteout after its name hides only what is below": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("manifests"), "1")}}, {Entries: []registry.Entry{registry.File(file("manifests"), "2"), registry.Whiteout(file("manifests"))}}},
+			extractor.Files{"capi-manifests/": nil, file("manifests"): []byte("2")},
+		},
+		"an opaque whiteout after its siblings": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Entries: []registry.Entry{registry.File(file("b"), ""), registry.Opaque(root)}}},
+			extractor.Files{"capi-manifests/": nil, file("b"): {}},
+		},
+		"an opaque whiteout of the image's root": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Entries: []registry.Entry{registry.Opaque(""), registry.File("b", "")}}},
+			extractor.Files{},
+		},
+		"a whiteout of the root in the uppermost layer": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Entries: []registry.Entry{registry.Whiteout(root)}}},
+			extractor.Files{},
+		},
+		"the root again above its whiteout": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Entries: []registry.Entry{registry.Whiteout(root)}}, {Entries: []registry.Entry{registry.File(file("b"), "")}}},
+			extractor.Files{"capi-manifests/": nil, file("b"): {}},
+		},
+		"the root is replaced by a file": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Entries: []registry.Entry{registry.File(root, "x")}}},
+			extractor.Files{root: {}},
+		},
+		"the root is replaced by a file, and that by a directory": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Entries: []registry.Entry{registry.File(root, "x")}}, {Entries: []registry.Entry{registry.Dir(root)}}},
+			extractor.Files{"capi-manifests/": nil},
+		},
+		"the bookkeeping of other unpackers": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.Dir(file(".wh..wh.plnk")), registry.File(file(".wh..wh.plnk/1.2"), ""), registry.File(file(".wh..wh.aufs"), "")}}},
+			extractor.Files{},
+		},
+		"a global header names nothing": {
+			[]registry.Layer{{Entries: []registry.Entry{{Header: tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"path": "capi-manifests/a"}}}, registry.File("b", "")}}},
+			extractor.Files{},
+		},
+		"an empty layer": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {}},
+			extractor.Files{"capi-manifests/": nil, file("a"): {}},
+		},
+		"no more of a file than shows that it is too long": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("metadata.json"), strings.Repeat("x", extractor.MaxMetadata*2))}}},
+			extractor.Files{"capi-manifests/": nil, file("metadata.json"): bytes.Repeat([]byte("x"), extractor.MaxMetadata+1)},
+		},
+		"what follows the end of the archive": {
+			[]registry.Layer{{Archive: append(mustTar(t, registry.File(file("a"), "")), mustTar(t, registry.File(file("b"), ""))...)}},
+			extractor.Files{"capi-manifests/": nil, file("a"): {}},
+		},
+		"an archive without its end": {
+			[]registry.Layer{{Archive: mustTar(t, registry.File(file("a"), ""))[:512]}},
+			extractor.Files{"capi-manifests/": nil, file("a"): {}},
+		},
+		"a gzip layer that is called zstd": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}, MediaType: types.OCILayerZStd}},
+			extractor.Files{"capi-manifests/": nil, file("a"): {}},
+		},
+		"an uncompressed layer that is called gzip": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}, Compression: registry.None, MediaType: types.OCILayer}},
+			extractor.Files{"capi-manifests/": nil, file("a"): {}},
+		},
+		"a sparse file of one TiB that nobody asks for": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Archive: sparse("opt/huge", "1099511627776")}},
+			extractor.Files{"capi-manifests/": nil, file("a"): {}},
+		},
+		"a sparse file of one TiB": {
+			[]registry.Layer{{Archive: sparse(file("metadata.json"), "1099511627776")}},
+			extractor.Files{"capi-manifests/": nil, file("metadata.json"): make([]byte, extractor.MaxMetadata+1)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := filesOf(t.Context(), registry.MustImage(t, test.layers...), Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// mustTar is a tar archive.
+func mustTar(t testing.TB, entries ...registry.Entry) []byte {
+	t.Helper()
+	archive, err := registry.Layer{Entries: entries}.Tar()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return archive
+}
+
+// sparse is an archive with a file of holes that has no data at all, in GNU's
+// format 1.0: the records say how long the file is, a block how many pieces of data there are.
+func sparse(name, size string) []byte {
+	records := ""
+	for _, kv := range [][2]string{{"GNU.sparse.major", "1"}, {"GNU.sparse.minor", "0"}, {"GNU.sparse.name", name}, {"GNU.sparse.realsize", size}} {
+		line := " " + kv[0] + "=" + kv[1] + "\n"
+		n := len(line) + 2
+		records += fmt.Sprintf("%d%s", n, line)
+	}
+	block := func(name string, flag byte, size int) []byte {
+		b := make([]byte, 512)
+		copy(b, name)
+		copy(b[100:], "0000644\x000000000\x000000000\x00")
+		copy(b[124:], fmt.Sprintf("%011o\x00%011o\x00        ", size, 0))
+		b[156] = flag
+		copy(b[257:], "ustar\x0000")
+		sum := 0
+		for _, c := range b {
+			sum += int(c)
+		}
+		copy(b[148:], fmt.Sprintf("%06o\x00 ", sum))
+		return b
+	}
+	padded := func(s string) []byte {
+		b := make([]byte, 512)
+		copy(b, s)
+		return b
+	}
+	return bytes.Join([][]byte{block("pax", 'x', len(records)), padded(records), block("x", '0', 512), padded("0\n"), make([]byte, 1024)}, nil)
+}
+
+func TestRefusedLayers(t *testing.T) {
+	archive := mustTar(t, registry.File("capi-manifests/manifests", strings.Repeat("a: b\n", 1000)))
+	zipped := gzipped(t, archive)
+	negative := bytes.Clone(archive)
+	binary.BigEndian.PutUint64(negative[124:], ^uint64(0)) // a base-256 size of -1
+	for name, test := range map[string]struct {
+		layer registry.Layer
+		says  string
+	}{
+		"truncated gzip":                  {registry.Layer{Archive: archive, Blob: zipped[:len(zipped)/2]}, "unexpected EOF"},
+		"truncated archive":               {registry.Layer{Archive: archive[:1000]}, "unexpected EOF"},
+		"garbage after the gzip stream":   {registry.Layer{Archive: archive, Blob: append(bytes.Clone(zipped), "garbage after the stream"...)}, "invalid header"},
+		"not an archive":                  {registry.Layer{Archive: bytes.Repeat([]byte("no "), 1000)}, "entry 1 of the archive"},
+		"a negative size":                 {registry.Layer{Archive: negative}, "entry 1 of the archive"},
+		"another archive than the config": {registry.Layer{Archive: archive, Blob: gzipped(t, mustTar(t, registry.File("x", "")))}, "decompressed layer"},
+		"xz":                              {registry.Layer{Archive: archive, Blob: []byte("\xfd7zXZ\x00aaaa")}, "compressed with xz"},
+		"bzip2":                           {registry.Layer{Archive: archive, Blob: []byte("BZh91AY&SY")}, "compressed with bzip2"},
+		"encrypted":                       {registry.Layer{Archive: archive, MediaType: "application/vnd.oci.image.layer.v1.tar+gzip+encrypted"}, "encrypted"},
+		"a chart":                         {registry.Layer{Archive: archive, MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip"}, "not that of an image layer"},
+		"a zstd window of 2 GiB":          {registry.Layer{Archive: archive, Blob: []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0xa8, 1, 0, 0}}, "window"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refusedFor(t, registry.MustImage(t, test.layer), test.says)
+		})
+	}
+}
+
+func gzipped(t testing.TB, data []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestBombsStopAtTheLimits(t *testing.T) {
+	zeros := registry.File("usr/zeros", strings.Repeat("\x00", 80<<20))
+	small := registry.MustImage(t, registry.Layer{Txtar: "-- a --\n1\n-- b --\n2\n"}, registry.Layer{Txtar: "-- c --\n3\n"})
+	for name, test := range map[string]struct {
+		image  v1.Image
+		limits Limits
+		says   string
+	}{
+		"a gzip stream of zeros":  {registry.MustImage(t, registry.Layer{Entries: []registry.Entry{zeros}}), Limits{}, "decompressed bytes of a layer for its size: more than the limit"},
+		"a zstd stream of zeros":  {registry.MustImage(t, registry.Layer{Entries: []registry.Entry{zeros}, Compression: registry.Zstd}), Limits{}, "decompressed bytes of a layer for its size: more than the limit"},
+		"decompressed bytes":      {small, Limits{Unpacked: 3000}, "decompressed bytes of an image: more than the limit of 3000"},
+		"entries in all layers":   {small, Limits{Entries: 2}, "archive entries: more than the limit of 2"},
+		"layers":                  {small, Limits{Layers: 1}, "layers: more than the limit of 1"},
+		"the bytes of one layer":  {small, Limits{Layer: 20}, "bytes of the layer: more than the limit of 20"},
+		"the bytes of all layers": {small, Limits{Image: 20}, "bytes of all layers: more than the limit of 20"},
+		"the bytes of the config": {small, Limits{Config: 20}, "bytes of the config: more than the limit of 20"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := test.image.RawManifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			u := unpacking{limits: test.limits.orDefaults(), blob: blobsOf(test.image)}
+			_, err = u.bundles(t.Context(), raw, extractor.Origin{})
+			limit, ok := errors.AsType[*LimitError](err)
+			if !ok || !errors.Is(err, extractor.ErrInvalid) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v (%v), want %q", err, limit, test.says)
+			}
+		})
+	}
+}
+
+func TestManifestsThatMeanTwoThingsAreRefused(t *testing.T) {
+	image := registry.MustImage(t, registry.Layer{Txtar: "-- a --\n"})
+	raw, err := image.RawManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(old, new string) string { return strings.Replace(string(raw), old, new, 1) }
+	reg := registry.New(t, registry.Options{})
+	if _, err := reg.Push("a", image); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ manifest, says string }{
+		"an empty object":             {`{}`, "schema version 0"},
+		"schema 1":                    {`{"schemaVersion":1,"fsLayers":[{"blobSum":"sha256:00"}],"layers":[]}`, "schema version 1"},
+		"a web page":                  {`<html>log in</html>`, "parsing the manifest"},
+		"layers and manifests":        {change(`"layers":`, `"manifests":[],"layers":`), "can be read in two ways"},
+		"no layers":                   {`{"schemaVersion":2,"layers":[]}`, "no layers"},
+		"no config":                   {change(`"config":`, `"configuration":`), "the config has the digest"},
+		"another media type":          {change(string(types.OCIManifestSchema1), "application/vnd.oci.artifact.manifest.v1+json"), "media type"},
+		"an index's media type":       {change(string(types.OCIManifestSchema1), string(types.OCIImageIndex)), "can be read in two ways"},
+		"an index of indexes":         {`{"schemaVersion":2,"manifests":[{"mediaType":"` + string(types.OCIImageIndex) + `","size":10,"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"linux","architecture":"amd64"}}]}`, "no image for linux/"},
+		"an index of an attestation":  {`{"schemaVersion":2,"manifests":[{"mediaType":"` + string(types.OCIManifestSchema1) + `","size":10,"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"unknown","architecture":"unknown"}}]}`, "only for: unknown/unknown"},
+		"an empty index":              {`{"schemaVersion":2,"manifests":[]}`, "no image for linux/"},
+		"an index of version 1":       {`{"schemaVersion":1,"manifests":[]}`, "schema version 1"},
+		"an index with a wrong type":  {`{"schemaVersion":2,"mediaType":"` + string(types.OCIManifestSchema1) + `","manifests":[]}`, "has the media type"},
+		"a layer of a negative size":  {change(`"size":`, `"size":-1,"was":`), "has the size -1"},
+		"a layer with a sha512":       {`{"schemaVersion":2,"config":{"size":1,"digest":"sha256:` + strings.Repeat("a", 64) + `"},"layers":[{"mediaType":"` + string(types.OCILayer) + `","size":1,"digest":"sha512:` + strings.Repeat("a", 128) + `"}]}`, "sha512"},
+		"a layer with a short digest": {`{"schemaVersion":2,"layers":[{"size":1,"digest":"sha256:abc"}]}`, "parsing the manifest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			digest, _, err := v1.SHA256(strings.NewReader(test.manifest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			reg.Heal()
+			reg.Fail(registry.Fault{Path: digest.String(), Status: 200, Body: []byte(test.manifest)})
+			_, err = client(t).Fetch(t.Context(), reg.Host()+"/a@"+digest.String())
+			if !errors.Is(err, extractor.ErrInvalid) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want an ErrInvalid with %q", err, test.says)
+			}
+		})
+	}
+}
+
+func TestReadingEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := FromImage(ctx, registry.MustImage(t, shipped(t, aws(manifests))), extractor.Origin{})
+	if !errors.Is(err, context.Canceled) || errors.Is(err, extractor.ErrInvalid) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+}

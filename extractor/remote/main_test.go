@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"io"
+	"log"
+	"net/http"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"go.uber.org/goleak"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// aws is a bundle for tests.
+func aws(manifests string) extractor.Bundle {
+	return extractor.Bundle{
+		Metadata: extractor.Metadata{
+			ProviderName:    "cluster-api-provider-aws",
+			ProviderType:    extractor.Infrastructure,
+			ProviderVersion: "v2.10.0",
+			OCPPlatform:     "AWS",
+			ContentID:       digest.FromString(manifests),
+			ImageName:       "registry.ci.openshift.org/openshift:aws-cluster-api-controllers",
+		},
+		Manifests: []byte(manifests),
+	}
+}
+
+const manifests = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: capa-system\n"
+
+// from is b as it comes out of an image.
+func from(b extractor.Bundle, reference string) []extractor.Bundle {
+	b.Origin.Image = reference
+	return []extractor.Bundle{b}
+}
+
+// entries are the files of a bundle as archive entries below dir instead of the root of the layout.
+func filesIn(t testing.TB, dir string, b extractor.Bundle) []registry.Entry {
+	t.Helper()
+	files, err := b.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []registry.Entry{
+		registry.File(dir+"/metadata.json", string(files["capi-manifests/metadata.json"])),
+		registry.File(dir+"/manifests.yaml", string(files["capi-manifests/manifests.yaml"])),
+	}
+}
+
+// shipped is a layer that ships a bundle where it belongs.
+func shipped(t testing.TB, b extractor.Bundle) registry.Layer {
+	return registry.Layer{Entries: filesIn(t, "capi-manifests", b)}
+}
+
+// client is a Registry for tests: quick to retry, with connections of its own.
+func client(t testing.TB) *Registry {
+	transport := &http.Transport{DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &Registry{Transport: transport, Retry: Retry{Wait: time.Millisecond, Most: 50 * time.Millisecond}}
+}
+
+// filesOf unpacks the layers of an image as far as bundles go.
+func filesOf(ctx context.Context, image v1.Image, limits Limits) (extractor.Files, error) {
+	raw, err := image.RawManifest()
+	if err != nil {
+		return nil, err
+	}
+	u := unpacking{limits: limits.orDefaults(), blob: blobsOf(image)}
+	manifest, err := parseManifest(raw)
+	if err != nil {
+		return nil, err
+	}
+	diffIDs, err := u.diffIDs(ctx, manifest)
+	if err != nil {
+		return nil, err
+	}
+	return u.files(ctx, manifest.Layers, diffIDs)
+}
+
+var discardLog = log.New(io.Discard, "", 0)

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+func TestBundlesComeOutOfEveryFormat(t *testing.T) {
+	reg := registry.New(t, registry.Options{})
+	for _, docker := range []bool{false, true} {
+		for _, compression := range []registry.Compression{registry.Gzip, registry.Zstd, registry.None} {
+			t.Run(fmt.Sprintf("docker=%t,compression=%d", docker, compression), func(t *testing.T) {
+				layer := shipped(t, aws(manifests))
+				layer.Compression = compression
+				image, err := registry.Format{Docker: docker}.Image(layer, registry.Layer{Txtar: "-- usr/bin/manager --\nELF\n"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				reference := reg.MustPush(t, "providers/aws", image)
+				fetches(t, client(t), reference, from(aws(manifests), reference))
+			})
+		}
+	}
+}
+
+// fetches checks what a reference gives.
+func fetches(t *testing.T, fetcher extractor.Fetcher, reference string, want []extractor.Bundle) {
+	t.Helper()
+	got, err := fetcher.Fetch(t.Context(), reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAnImageWithoutBundlesHasNone(t *testing.T) {
+	reg := registry.New(t, registry.Options{})
+	image := registry.MustImage(t, registry.Layer{Txtar: "-- capi-manifestsx/metadata.json --\n{}\n-- usr/capi-manifests/metadata.json --\n{}\n"})
+	fetches(t, client(t), reg.MustPush(t, "operators/other", image), nil)
+}
+
+func TestTheRootOfABundleCanBeASymlink(t *testing.T) {
+	for name, layers := range map[string][]registry.Layer{
+		"absolute":              {{Entries: append(filesIn(t, "usr/share/capi", aws(manifests)), registry.Symlink("capi-manifests", "/usr/share/capi"))}},
+		"relative, and before":  {{Entries: append([]registry.Entry{registry.Symlink("capi-manifests", "usr/share/capi")}, filesIn(t, "usr/share/capi", aws(manifests))...)}},
+		"in a layer above":      {{Entries: filesIn(t, "usr/share/capi", aws(manifests))}, {Entries: []registry.Entry{registry.Symlink("capi-manifests", "/../usr/./share/capi/")}}},
+		"through another":       {{Entries: append(filesIn(t, "usr/share/capi", aws(manifests)), registry.Symlink("share", "usr/share"), registry.Symlink("capi-manifests", "share/capi"))}},
+		"written through":       {{Entries: []registry.Entry{registry.Dir("real"), registry.Symlink("capi-manifests", "real")}}, shipped(t, aws(manifests))},
+		"files that are links":  {{Entries: append(filesIn(t, "real", aws(manifests)), registry.Symlink("capi-manifests/metadata.json", "../real/metadata.json"), registry.Hardlink("capi-manifests/manifests.yaml", "real/manifests.yaml"))}},
+		"links in three layers": {{Entries: filesIn(t, "real", aws(manifests))}, {Entries: []registry.Entry{registry.Hardlink("capi-manifests/manifests.yaml", "real/manifests.yaml"), registry.Hardlink("capi-manifests/metadata.json", "/real/metadata.json")}}, {Entries: []registry.Entry{registry.File("real/manifests.yaml", "newer: true\n")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := FromImage(t.Context(), registry.MustImage(t, layers...), extractor.Origin{Name: "aws", Image: "ref"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := from(aws(manifests), "ref")
+			want[0].Origin.Name = "aws"
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheUppermostLayerWins(t *testing.T) {
+	newer := aws("kind: Newer\n")
+	entries := append([]registry.Entry{registry.Opaque("capi-manifests")}, filesIn(t, "capi-manifests", newer)...)
+	image := registry.MustImage(t, shipped(t, aws(manifests)), registry.Layer{Txtar: "-- capi-manifests/manifests --\nold\n"}, registry.Layer{Entries: entries})
+	got, err := FromImage(t.Context(), image, extractor.Origin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(from(newer, ""), got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestALargeLayerWaitsInAFileWithoutAName(t *testing.T) {
+	large := registry.Layer{Entries: append(filesIn(t, "real", aws(manifests)), registry.File("usr/bin/manager", strings.Repeat("x", int(inMemory)+1))), Compression: registry.None}
+	image := registry.MustImage(t, large, registry.Layer{Entries: []registry.Entry{registry.Symlink("capi-manifests", "real")}})
+	reg := registry.New(t, registry.Options{})
+	reference := reg.MustPush(t, "providers/aws", image)
+	c := client(t)
+	c.SpoolDir = t.TempDir()
+	fetches(t, c, reference, from(aws(manifests), reference))
+	c.SpoolDir += "/missing"
+	if _, err := c.Fetch(t.Context(), reference); err == nil || errors.Is(err, extractor.ErrInvalid) {
+		t.Errorf("got %v, want an error about the missing directory", err)
+	}
+}
+
+func TestALayerThatOccursTwiceIsDownloadedOnce(t *testing.T) {
+	reg := registry.New(t, registry.Options{})
+	layer := shipped(t, aws(manifests))
+	reference := reg.MustPush(t, "providers/aws", registry.MustImage(t, layer, registry.Layer{Entries: []registry.Entry{registry.Whiteout("capi-manifests")}}, layer))
+	reg.Reset()
+	fetches(t, client(t), reference, from(aws(manifests), reference))
+	for path, n := range reg.Paths() {
+		if strings.Contains(path, "/blobs/") && n != 1 {
+			t.Errorf("%s was asked for %d times", path, n)
+		}
+	}
+	want := map[registry.Key]int{{Method: "GET", Kind: "ping"}: 1, {Method: "GET", Kind: "manifests"}: 1, {Method: "GET", Kind: "blobs"}: 3}
+	if diff := cmp.Diff(want, reg.Requests()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnIndexGivesTheImageForThePlatform(t *testing.T) {
+	other := "riscv64"
+	bundle := func(platform string) extractor.Bundle { return aws("# " + platform + "\n") }
+	for _, test := range []struct {
+		name      string
+		platforms []string
+		platform  v1.Platform
+		want      string
+		err       string
+	}{
+		{name: "the process's own", platforms: []string{"linux/" + other, "linux/" + runtime.GOARCH}, want: "linux/" + runtime.GOARCH},
+		{name: "the first for linux", platforms: []string{"windows/amd64", "linux/" + other, "linux/mips"}, want: "linux/" + other},
+		{name: "the one that is asked for", platforms: []string{"linux/" + runtime.GOARCH, "linux/" + other}, platform: v1.Platform{OS: "linux", Architecture: other}, want: "linux/" + other},
+		{name: "no other than the one asked for", platforms: []string{"linux/mips"}, platform: v1.Platform{OS: "linux", Architecture: other}, err: "no image for linux/riscv64, only for: linux/mips"},
+		{name: "none for linux", platforms: []string{"windows/amd64"}, err: "only for: windows/amd64"},
+	} {
+		for _, docker := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s,docker=%t", test.name, docker), func(t *testing.T) {
+				format := registry.Format{Docker: docker}
+				var children []registry.Child
+				for _, p := range test.platforms {
+					format.Platform = p
+					image, err := format.Image(shipped(t, bundle(p)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					children = append(children, registry.Child{Platform: p, Image: image})
+				}
+				index, err := format.Index(children...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				reference := registry.New(t, registry.Options{}).MustPush(t, "providers/aws", index)
+				c := client(t)
+				c.Platform = test.platform
+				if test.err == "" {
+					fetches(t, c, reference, from(bundle(test.want), reference))
+					return
+				}
+				_, err = c.Fetch(t.Context(), reference)
+				if !errors.Is(err, extractor.ErrInvalid) || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("got %v, want an ErrInvalid with %q", err, test.err)
+				}
+			})
+		}
+	}
+}
+
+func TestOnlyDigestsAreReferences(t *testing.T) {
+	for _, reference := range []string{
+		"", "quay.io/a/b", "quay.io/a/b:v1", "quay.io/a/b@sha256:abc",
+		"quay.io/a/b@sha512:" + strings.Repeat("a", 128), "quay.io/a/b@md5:" + strings.Repeat("a", 32),
+		"quay.io/a/b@sha256:" + strings.Repeat("A", 64), "b@sha256:" + strings.Repeat("a", 64),
+	} {
+		_, err := client(t).Fetch(t.Context(), reference)
+		var e *extractor.Error
+		if !errors.As(err, &e) || e.Image != reference {
+			t.Errorf("%q: got %v", reference, err)
+		}
+	}
+}
+
+func TestLimitLetsAsManyRunAsItSays(t *testing.T) {
+	running, most := atomic.Int32{}, atomic.Int32{}
+	release := make(chan struct{})
+	f := Limit(fetcherFunc(func(context.Context, string) ([]extractor.Bundle, error) {
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		<-release
+		return nil, nil
+	}), 2)
+	done := make(chan error)
+	for range 5 {
+		go func() {
+			_, err := f.Fetch(context.Background(), "ref")
+			done <- err
+		}()
+	}
+	for running.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := f.Fetch(ctx, "waiting")
+	if e, ok := errors.AsType[*extractor.Error](err); !ok || e.Image != "waiting" || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that waiting ended with its context", err)
+	}
+	close(release)
+	for range 5 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := most.Load(); got != 2 {
+		t.Errorf("%d ran at once, want 2", got)
+	}
+}
+
+type fetcherFunc func(context.Context, string) ([]extractor.Bundle, error)
+
+func (f fetcherFunc) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
+	return f(ctx, reference)
+}
+
+func TestRequestsAndBytesAreCounted(t *testing.T) {
+	reg := registry.New(t, registry.Options{})
+	reference := reg.MustPush(t, "providers/aws", registry.MustImage(t, shipped(t, aws(manifests))))
+	reg.Fail(registry.Fault{Path: "/manifests/", Status: 503, Times: 1})
+	metrics := prometheus.NewPedanticRegistry()
+	c := client(t)
+	transport := c.Transport
+	c.Transport = Instrument(metrics, transport)
+	fetches(t, c, reference, from(aws(manifests), reference))
+	c.Transport = Instrument(metrics, transport) // the same metrics again
+	fetches(t, c, reference, from(aws(manifests), reference))
+	want := strings.ReplaceAll(`
+# HELP capi_installer_registry_requests_total Requests to registries and their token servers, by host, HTTP status ("error" if there was none) and kind.
+# TYPE capi_installer_registry_requests_total counter
+capi_installer_registry_requests_total{code="200",host="HOST",kind="blobs"} 4
+capi_installer_registry_requests_total{code="200",host="HOST",kind="manifests"} 2
+capi_installer_registry_requests_total{code="200",host="HOST",kind="ping"} 2
+capi_installer_registry_requests_total{code="503",host="HOST",kind="manifests"} 1
+`, "HOST", reg.Host())
+	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "capi_installer_registry_requests_total"); err != nil {
+		t.Error(err)
+	}
+	if n := testutil.ToFloat64(Instrument(metrics, nil).(*instrumented).bytes.WithLabelValues(reg.Host(), "blobs")); n < 500 {
+		t.Errorf("%v bytes of blobs were counted", n)
+	}
+}

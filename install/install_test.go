@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+const namespace = v1alpha1.OperandNamespace
+
+// configMap is the manifest of a ConfigMap.
+func configMap(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {value: %q}\n", name, namespace, value)
+}
+
+// deployment is the manifest of a Deployment that runs image.
+func deployment(name, image string) string {
+	return fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s, namespace: %[2]s}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec:
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: manager
+        image: %[3]s
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+`, name, namespace, image)
+}
+
+// crd is the manifest of a CRD of the group test.cluster.x-k8s.io.
+func crd(plural, kind string) string {
+	return fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]s.infrastructure.cluster.x-k8s.io}
+spec:
+  group: infrastructure.cluster.x-k8s.io
+  scope: Namespaced
+  names: {plural: %[1]s, singular: %[1]s, kind: %[2]s, listKind: %[2]sList}
+  versions:
+  - name: v1beta1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`, plural, kind)
+}
+
+// core and aws are the providers that every cluster on AWS needs.
+func core(manifests ...string) provider {
+	return provider{name: "cluster-api", kind: "core", manifests: append([]string{deployment("capi", placeholder)}, manifests...)}
+}
+
+func aws(manifests ...string) provider {
+	return provider{name: "cluster-api-provider-aws", kind: "infrastructure", platform: "AWS", manifests: append([]string{deployment("capa", placeholder)}, manifests...)}
+}
+
+func TestAReleaseIsInstalledAndThenTheNextOne(t *testing.T) {
+	h := newHarness(t)
+	azure := provider{name: "cluster-api-provider-azure", kind: "infrastructure", platform: "Azure", manifests: []string{configMap("azure", "")}}
+	h.release(core(configMap("kept", "1"), configMap("dropped", "1")), aws(crd("testmachines", "TestMachine")), azure)
+	other, err := random.Image(1024, 2)
+	h.must(err)
+	h.images["other"], err = h.registry.Push("test/other", other)
+	h.must(err)
+	h.writeImages()
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	want := []string{"ConfigMap dropped", "ConfigMap kept", "CustomResourceDefinition testmachines.infrastructure.cluster.x-k8s.io", "Deployment capa", "Deployment capi"}
+	if diff := cmp.Diff(want, h.names()); diff != "" {
+		t.Errorf("installed (-want +got):\n%s", diff)
+	}
+	image, _, _ := unstructured.NestedSlice(h.object("apps/v1/Deployment", namespace, "capa").Object, "spec", "template", "spec", "containers")
+	if got := image[0].(map[string]any)["image"]; got != h.images["cluster-api-provider-aws"] {
+		t.Errorf("Deployment capa runs %v, not the image that its manifests came from", got)
+	}
+
+	before := h.installed()
+	h.stop()
+	h.release(core(configMap("kept", "1"), configMap("added", "1")), aws(crd("testmachines", "TestMachine")), azure)
+	h.start("4.22.1")
+	h.settled("4.22.1-2")
+	after := h.installed()
+	if _, there := after["ConfigMap dropped"]; there {
+		t.Error("ConfigMap dropped is still there")
+	}
+	if _, there := after["ConfigMap added"]; !there {
+		t.Error("ConfigMap added is not there")
+	}
+	for _, name := range []string{"ConfigMap kept", "Deployment capa", "CustomResourceDefinition testmachines.infrastructure.cluster.x-k8s.io"} {
+		if before[name] != after[name] {
+			t.Errorf("%s was touched: %s before, %s after", name, before[name], after[name])
+		}
+	}
+}
+
+func TestNothingIsWrittenAfterConvergence(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(configMap("settings", "1"), crd("quiets", "Quiet")), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	time.Sleep(2 * time.Second) // what was under way comes to its end
+	before := h.writes.Load()
+	for range 5 { // each has both controllers run
+		h.writeImages()
+		cluster := h.clusterAPI()
+		cluster.SetLabels(map[string]string{"touched": fmt.Sprint(time.Now().UnixNano())})
+		h.must(h.Update(t.Context(), cluster))
+		time.Sleep(300 * time.Millisecond)
+	}
+	if written := h.writes.Load() - before; written != 0 {
+		t.Errorf("%d writes, want none", written)
+	}
+}
+
+func TestDriftIsReverted(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(configMap("settings", "1")), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	edited := h.object("v1/ConfigMap", namespace, "settings")
+	h.must(unstructured.SetNestedField(edited.Object, "2", "data", "value"))
+	h.must(h.Update(t.Context(), edited))
+	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
+	h.eventually("both are as they were", func() error {
+		settings, capa := h.object("v1/ConfigMap", namespace, "settings"), h.object("apps/v1/Deployment", namespace, "capa")
+		if value, _, _ := unstructured.NestedString(settings.Object, "data", "value"); value != "1" || capa == nil {
+			return fmt.Errorf("value is %q, Deployment there: %t", value, capa != nil)
+		}
+		return nil
+	})
+	h.settled("4.22.0-1")
+}
+
+// badInputs are what a release may bring that cannot be installed. Each names
+// the condition's reason and what its message must name.
+var badInputs = []struct {
+	name   string
+	spoil  func(h *harness)
+	reason string
+	names  []string
+}{
+	{"images.json is not JSON", func(h *harness) { h.write("{\n  \"a\": \n}") }, "ImagesInvalid", []string{"images.json", "line 3"}},
+	{"images.json is gone", func(h *harness) { h.write("") }, "ImagesInvalid", []string{"images.json"}},
+	{"an image by tag", func(h *harness) {
+		h.images["cluster-api"] = "quay.io/openshift/capi:latest"
+		h.writeImages()
+	}, "ImagesInvalid", []string{"cluster-api", "quay.io/openshift/capi:latest", "digest"}},
+	{"half a bundle", func(h *harness) {
+		half := aws()
+		half.edit = func(files map[string][]byte) { delete(files, "capi-manifests/manifests.yaml") }
+		h.release(core(), half)
+	}, "BundleInvalid", []string{"cluster-api-provider-aws", "manifests.yaml"}},
+	{"a content ID of something else", func(h *harness) {
+		wrong := aws()
+		wrong.edit = func(files map[string][]byte) {
+			files["capi-manifests/manifests.yaml"] = append(files["capi-manifests/manifests.yaml"], "# changed\n"...)
+		}
+		h.release(core(), wrong)
+	}, "BundleInvalid", []string{"cluster-api-provider-aws", "contentID"}},
+	{"no infrastructure provider for the platform", func(h *harness) {
+		other := aws()
+		other.platform = "GCP"
+		h.release(core(), other)
+	}, "ComponentMissing", []string{"infrastructure", "AWS", "GCP"}},
+	{"no core provider", func(h *harness) { h.release(aws()) }, "ComponentMissing", []string{"core"}},
+	{"YAML that does not parse", func(h *harness) { h.release(core(), aws("a: b: c\n")) }, "RenderFailed", []string{"cluster-api-provider-aws", "line"}},
+	{"one provider twice", func(h *harness) {
+		h.release(core(), aws())
+		h.images["again"] = h.push(aws(configMap("again", "")))
+		h.writeImages()
+	}, "ComponentMissing", []string{"cluster-api-provider-aws", "twice", "again"}},
+	{"a placeholder that is left", func(h *harness) {
+		h.release(core(), aws(deployment("second", "registry.ci.openshift.org/openshift:other-controllers")))
+	}, "RenderFailed", []string{"Deployment", "second", "registry.ci.openshift.org/openshift:other-controllers"}},
+	{"an empty images.json", func(h *harness) { h.write("{}") }, "ComponentMissing", []string{"core", "infrastructure"}},
+}
+
+func TestBadInputIsNamedAndLeavesWhatIsInstalled(t *testing.T) {
+	h := newHarness(t)
+	good := func() { h.release(core(configMap("settings", "1")), aws(crd("staying", "Staying"))) }
+	good()
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	before := h.installed()
+	for _, test := range badInputs {
+		t.Run(test.name, func(t *testing.T) {
+			defer h.on(t)()
+			test.spoil(h)
+			h.reports("VersionDegraded", test.reason, test.names...)
+			h.reports("Degraded", "Version"+test.reason)
+			h.untouched(before)
+			if !meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Available") {
+				t.Error("Available is not True although everything is installed")
+			}
+			good()
+			h.settled("4.22.0-1")
+			h.untouched(before)
+		})
+	}
+}
+
+// untouched fails the test unless everything installed is what it was.
+func (h *harness) untouched(before map[string]string) {
+	h.Helper()
+	if diff := cmp.Diff(before, h.installed()); diff != "" {
+		h.Errorf("what is installed has changed (-before +after):\n%s", diff)
+	}
+}
+
+func TestAnUnreachableRegistryIsTriedAgainAndNotDegradedAtOnce(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	before := h.installed()
+	good := h.images["cluster-api"]
+	_, digest, _ := strings.Cut(good, "@")
+	h.images["cluster-api"] = "127.0.0.1:1/capi@" + strings.Replace(digest, digest[len(digest)-4:], "0000", 1)
+	h.writeImages()
+	h.eventually("the image is named", func() error {
+		c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "VersionDegraded")
+		if c.Reason != "ImageUnreadable" || c.Status != "Unknown" || !strings.Contains(c.Message, "cluster-api") || !strings.Contains(c.Message, "127.0.0.1:1") {
+			return fmt.Errorf("VersionDegraded is %s, %s: %s", c.Status, c.Reason, c.Message)
+		}
+		return nil
+	})
+	h.untouched(before)
+	h.images["cluster-api"] = good
+	h.writeImages()
+	h.settled("4.22.0-1")
+	h.untouched(before)
+}
+
+func TestARestartNeedsNoRegistry(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.stop()
+	h.registry.Close()
+	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
+	h.start("4.22.0")
+	h.eventually("Deployment capa is back", func() error {
+		if h.object("apps/v1/Deployment", namespace, "capa") == nil {
+			return fmt.Errorf("it is not there")
+		}
+		return nil
+	})
+	h.settled("4.22.0-1")
+}
+
+func TestACRDWithInstancesOutlivesItsRelease(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws(crd("machines", "Machine"), crd("unused", "Unused")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	machine := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Machine",
+		"metadata": map[string]any{"name": "one", "namespace": namespace},
+	}}
+	h.must(h.Create(t.Context(), machine))
+	t.Cleanup(func() {
+		h.must(h.Delete(context.Background(), machine))
+		h.must(client.IgnoreNotFound(h.Delete(context.Background(), h.object("apiextensions.k8s.io/v1/CustomResourceDefinition", "", "machines.infrastructure.cluster.x-k8s.io"))))
+	})
+	h.release(core(), aws())
+	h.settled("4.22.0-2")
+	const kind = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+	if h.object(kind, "", "unused.infrastructure.cluster.x-k8s.io") != nil {
+		t.Error("the CRD without instances is still there")
+	}
+	kept := h.object(kind, "", "machines.infrastructure.cluster.x-k8s.io")
+	if kept == nil || kept.GetDeletionTimestamp() != nil {
+		t.Fatal("the CRD with an instance is gone")
+	}
+	if owners, found := kept.GetAnnotations()[v1alpha1.OwnersAnnotation]; found {
+		t.Errorf("the CRD that stays still names %s as its owners", owners)
+	}
+	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(machine), machine))
+}
+
+func TestARevisionConfigMapThatSomebodyDeletesIsWrittenAgain(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(configMap("settings", "1")), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	before := h.installed()
+	deleted := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
+	h.must(h.Delete(t.Context(), deleted))
+	h.eventually("there is another one", func() error {
+		again := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
+		if again == nil || again.GetUID() == deleted.GetUID() {
+			return fmt.Errorf("there is not")
+		}
+		return nil
+	})
+	h.settled("4.22.0-1")
+	h.untouched(before)
+}
+
+func TestDeletingTheClusterAPIUninstalls(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(configMap("settings", "1")), aws(crd("gone", "Gone")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.eventually("nothing is installed", func() error {
+		if left := h.names(); len(left) > 0 {
+			return fmt.Errorf("left: %v", left)
+		}
+		return nil
+	})
+}
+
+func TestWhatBelongsToOthersIsNotTakenOver(t *testing.T) {
+	h := newHarness(t)
+	theirs := &corev1.ConfigMap{}
+	theirs.Namespace, theirs.Name, theirs.Data = namespace, "theirs", map[string]string{"value": "theirs"}
+	h.must(h.Create(t.Context(), theirs))
+	h.release(core(configMap("theirs", "ours")), aws())
+	h.start("4.22.0")
+	h.reports("InstallerDegraded", "Collision", "ConfigMap openshift-cluster-api/theirs")
+	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
+	if theirs.Data["value"] != "theirs" {
+		t.Errorf("it holds %q", theirs.Data["value"])
+	}
+	h.must(h.Delete(t.Context(), theirs))
+	h.settled("4.22.0-1")
+}
+
+func TestAReleaseThatDoesNotComeUpLeavesTheOneBeforeRunning(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(configMap("old", "1")), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	stuck := strings.Replace(deployment("stuck", placeholder), "      containers:", "      nodeSelector: {no: such-node}\n      containers:", 1)
+	h.release(core(stuck), aws())
+	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "phase cluster-api", "Deployment openshift-cluster-api/stuck")
+	h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "old")))
+	h.eventually("what only the older version has is mended", func() error {
+		if h.object("v1/ConfigMap", namespace, "old") == nil {
+			return fmt.Errorf("ConfigMap old is not there")
+		}
+		return nil
+	})
+	if s := h.clusterAPI().Status; s.CurrentVersion != "4.22.0-1" || !meta.IsStatusConditionTrue(s.Conditions, "Available") {
+		t.Errorf("the version before is not kept:\n%s", h.conditions())
+	}
+	h.release(core(), aws())
+	h.settled("4.22.0-3")
+	if names := h.names(); slices.Contains(names, "Deployment stuck") || slices.Contains(names, "ConfigMap old") {
+		t.Errorf("objects of older versions are left: %v", names)
+	}
+}
+
+func TestAnUnmanagedCRDIsCheckedAndLeftAlone(t *testing.T) {
+	h := newHarness(t)
+	name := "foreign.infrastructure.cluster.x-k8s.io"
+	foreign := &unstructured.Unstructured{}
+	h.must(decode(crd("foreign", "Foreign"), foreign))
+	foreign.SetLabels(map[string]string{"mine": "yes"})
+	h.must(h.Create(t.Context(), foreign))
+	t.Cleanup(func() { _ = h.Delete(context.Background(), foreign) })
+	cluster := h.clusterAPI()
+	cluster.Spec.UnmanagedCRDs = []string{name}
+	h.must(h.Update(t.Context(), cluster))
+	h.release(core(), aws(crd("foreign", "Foreign")))
+	h.start("4.22.0")
+	h.reports("InstallerProgressing", "RollingOut", "phase preflight", "CompatibilityRequirement")
+	if h.object("apps/v1/Deployment", namespace, "capi") != nil {
+		t.Error("a later phase has begun")
+	}
+	h.answerRequirements("False", "the field spec.x is missing")
+	h.reports("InstallerDegraded", "Incompatible", "the field spec.x is missing")
+	h.answerRequirements("True", "it is")
+	h.settled("4.22.0-1")
+	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
+	if foreign.GetLabels()["app.kubernetes.io/managed-by"] != "" || foreign.GetGeneration() != 1 {
+		t.Error("the unmanaged CRD was written")
+	}
+	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.eventually("the rest is uninstalled", func() error {
+		if left := h.names(); len(left) > 0 {
+			return fmt.Errorf("left: %v", left)
+		}
+		return nil
+	})
+	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
+}
+
+// answerRequirements does what OpenShift's compatibility checker does.
+func (h *harness) answerRequirements(compatible, message string) {
+	h.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(parseKind("apiextensions.openshift.io/v1alpha1/CompatibilityRequirementList"))
+	h.must(h.List(h.Context(), list))
+	if len(list.Items) != 1 {
+		h.Fatalf("there are %d CompatibilityRequirements, want one", len(list.Items))
+	}
+	requirement := &list.Items[0]
+	condition := func(kind, status string) any {
+		return map[string]any{
+			"type": kind, "status": status, "reason": "Tested", "message": message,
+			"lastTransitionTime": time.Now().UTC().Format(time.RFC3339), "observedGeneration": requirement.GetGeneration(),
+		}
+	}
+	h.must(unstructured.SetNestedSlice(requirement.Object, []any{condition("Admitted", "True"), condition("Compatible", compatible), condition("Progressing", "False")}, "status", "conditions"))
+	h.must(unstructured.SetNestedField(requirement.Object, "foreign.infrastructure.cluster.x-k8s.io", "status", "crdName"))
+	h.must(h.Status().Update(h.Context(), requirement))
+}

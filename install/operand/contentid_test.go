@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operand
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// inputs are two bundles, one of an image and one of ConfigMaps.
+func inputs() []extractor.Bundle {
+	return []extractor.Bundle{
+		{
+			Origin:   extractor.Origin{Name: "cluster-capi-controllers", Image: testImage},
+			Metadata: extractor.Metadata{ProviderName: "cluster-api", ProviderType: extractor.Core, ProviderVersion: "v1.10.2", ContentID: digest.FromString("core")},
+		},
+		{
+			Origin:   extractor.Origin{Name: "aws", ConfigMaps: []string{"a-00", "a-01"}},
+			Metadata: extractor.Metadata{ProviderName: "cluster-api-provider-aws", ProviderType: extractor.Infrastructure, ContentID: digest.FromString("aws")},
+		},
+	}
+}
+
+func ExampleContentID() {
+	bundles := []extractor.Bundle{{
+		Origin: extractor.Origin{
+			Name:  "cluster-capi-controllers",
+			Image: "quay.io/ocp/capi@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		},
+		Metadata: extractor.Metadata{
+			ProviderName: "cluster-api", ProviderType: extractor.Core,
+			ContentID: "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+		},
+	}}
+	fmt.Println(ContentID(bundles, map[string]string{"EXP_MACHINE_POOL": "true"}))
+	// Output: sha256:95fbda522a46c88447249ac52326298b2861a67491fc99c222c3307a77a79179
+}
+
+// A change of this value would roll out a new revision in every cluster.
+func TestContentIDNeverChanges(t *testing.T) {
+	const want = "sha256:e86fe21882a9d828b57bc34b1d108660d81f591448a31f4302adf3053cff6482"
+	if got := ContentID(inputs(), map[string]string{"B": "2", "A": "1"}); got != want {
+		t.Errorf("content ID is %s, want %s", got, want)
+	}
+}
+
+func TestContentIDChangesWithEachInput(t *testing.T) {
+	variables := map[string]string{"A": "1"}
+	changes := map[string]func([]extractor.Bundle, map[string]string){
+		"name":           func(b []extractor.Bundle, _ map[string]string) { b[0].Metadata.ProviderName = "other" },
+		"type":           func(b []extractor.Bundle, _ map[string]string) { b[0].Metadata.ProviderType = extractor.IPAM },
+		"manifests":      func(b []extractor.Bundle, _ map[string]string) { b[0].Metadata.ContentID = digest.FromString("other") },
+		"image":          func(b []extractor.Bundle, _ map[string]string) { b[0].Origin.Image += "0" },
+		"ConfigMaps":     func(b []extractor.Bundle, _ map[string]string) { b[1].Origin.ConfigMaps = []string{"a-00a-01"} },
+		"order":          func(b []extractor.Bundle, _ map[string]string) { b[0], b[1] = b[1], b[0] },
+		"variable":       func(_ []extractor.Bundle, v map[string]string) { v["A"] = "2" },
+		"empty variable": func(_ []extractor.Bundle, v map[string]string) { v["B"] = "" },
+		"nothing":        func(_ []extractor.Bundle, _ map[string]string) {},
+	}
+	seen := map[digest.Digest]string{}
+	for name, change := range changes {
+		bundles, values := inputs(), map[string]string{"A": variables["A"]}
+		change(bundles, values)
+		id := ContentID(bundles, values)
+		if other, found := seen[id]; found {
+			t.Errorf("changes %q and %q give the same content ID", name, other)
+		}
+		seen[id] = name
+	}
+}
+
+func TestContentIDDoesNotDependOnWhatIsNoInput(t *testing.T) {
+	bundles := inputs()
+	bundles[0].Origin.Name, bundles[0].Metadata.ProviderVersion, bundles[0].Profile = "other", "v2", "other"
+	if ContentID(bundles, nil) != ContentID(inputs(), map[string]string{}) {
+		t.Error("the content ID has changed with the name in images.json, the version and the profile")
+	}
+}
+
+func TestComponentsHaveAnImageOrConfigMaps(t *testing.T) {
+	set := Set{}
+	for _, bundle := range inputs() {
+		set.Operands = append(set.Operands, operandOf(bundle, nil))
+	}
+	want := []v1alpha1.Component{
+		{Name: "cluster-api", Type: "core", Version: "v1.10.2", ContentID: v1alpha1.Digest(digest.FromString("core")), Image: testImage},
+		{Name: "cluster-api-provider-aws", Type: "infrastructure", ContentID: v1alpha1.Digest(digest.FromString("aws")), ConfigMaps: []string{"a-00", "a-01"}},
+	}
+	if diff := cmp.Diff(want, set.Components()); diff != "" {
+		t.Errorf("components (-want +got):\n%s", diff)
+	}
+}

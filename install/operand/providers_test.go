@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operand
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// providersFolder holds manifests of real providers, where somebody has put
+// them: one folder each, with components.yaml and facts.json.
+const providersFolder = "../../../shared/providers"
+
+// facts say what is known about a provider's manifests.
+type facts struct {
+	Name      string                 `json:"name"`
+	Type      extractor.ProviderType `json:"type"`
+	Version   string                 `json:"version"`
+	Platform  string                 `json:"platform"`
+	Image     string                 `json:"image"`
+	Images    []string               `json:"images"`
+	Objects   int                    `json:"objects"`
+	Variables map[string]string      `json:"variables"`
+}
+
+// realProviders reads the manifests of real providers, and skips the test where
+// there are none.
+func realProviders(t testing.TB) map[string]facts {
+	t.Helper()
+	folders, err := filepath.Glob(filepath.Join(providersFolder, "*", "facts.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(folders) == 0 {
+		t.Skipf("SKIPPED: no manifests of real providers in %s; nothing has been tested", providersFolder)
+	}
+	providers := map[string]facts{}
+	for _, file := range folders {
+		data, err := os.ReadFile(filepath.Clean(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var provider facts
+		if err := json.Unmarshal(data, &provider); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		providers[filepath.Base(filepath.Dir(file))] = provider
+	}
+	return providers
+}
+
+// realBundle is a provider's manifests as a bundle. Images besides the
+// provider's own are pinned, which is what somebody who builds a release does.
+func realBundle(t testing.TB, folder string, provider facts) extractor.Bundle {
+	t.Helper()
+	manifests, err := os.ReadFile(filepath.Join(providersFolder, folder, "components.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range provider.Images {
+		if image != provider.Image {
+			pinned := regexp.MustCompile(regexp.QuoteMeta(image) + `(\s|"|')`)
+			manifests = pinned.ReplaceAll(manifests, []byte(strings.ReplaceAll(testImage, "$", "$$")+"$1"))
+		}
+	}
+	return extractor.Bundle{
+		Origin: extractor.Origin{Name: folder, Image: testImage},
+		Metadata: extractor.Metadata{
+			ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version, OCPPlatform: provider.Platform,
+			ContentID: digest.FromBytes(manifests), ImageName: provider.Image,
+		},
+		Manifests: manifests,
+	}
+}
+
+func TestRealProvidersRender(t *testing.T) {
+	for folder, provider := range realProviders(t) {
+		t.Run(folder, func(t *testing.T) {
+			set, err := Render([]extractor.Bundle{realBundle(t, folder, provider)}, valuesFor(provider))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := len(set.Operands[0].Objects); got != provider.Objects {
+				t.Errorf("%d objects, want %d", got, provider.Objects)
+			}
+		})
+	}
+}
+
+// valuesFor gives the variables of a provider a value.
+func valuesFor(provider facts) map[string]string {
+	values := map[string]string{}
+	for name := range provider.Variables {
+		values[name] = ""
+	}
+	return values
+}
+
+func BenchmarkRender(b *testing.B) {
+	providers := realProviders(b)
+	for _, folder := range []string{"core-cluster-api", "infrastructure-aws", "openshift-aws"} {
+		bundle := realBundle(b, folder, providers[folder])
+		values := valuesFor(providers[folder])
+		b.Run(folder, func(b *testing.B) {
+			b.SetBytes(int64(len(bundle.Manifests)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Render([]extractor.Bundle{bundle}, values); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operand
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+	"github.com/rogpeppe/go-internal/txtar"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// TestRender renders the bundles of each archive in testdata/render. In an
+// archive, "variables" has a line NAME=value for each variable; "NAME.bundle" says in
+// YAML where bundle NAME comes from, and "NAME.yaml" is its manifests file. "want.yaml" is
+// what the objects are, or "want.error" what the error says. UPDATE=1 writes the
+// wanted files anew.
+func TestRender(t *testing.T) {
+	files, err := filepath.Glob("testdata/render/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no archives found: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set, err := Render(bundlesOf(t, archive))
+			got := txtar.File{Name: "want.yaml", Data: objectsOf(t, set)}
+			if err != nil {
+				got = txtar.File{Name: "want.error", Data: []byte(err.Error() + "\n")}
+				checkTyped(t, err)
+			}
+			compareWanted(t, file, archive, got)
+		})
+	}
+}
+
+// compareWanted compares the last file of an archive with what there is.
+func compareWanted(t *testing.T, file string, archive *txtar.Archive, got txtar.File) {
+	t.Helper()
+	last := len(archive.Files) - 1
+	if !strings.HasPrefix(archive.Files[last].Name, "want.") {
+		archive.Files = append(archive.Files, txtar.File{})
+		last++
+	}
+	if os.Getenv("UPDATE") != "" {
+		archive.Files[last] = got
+		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if want := archive.Files[last]; want.Name != got.Name || !bytes.Equal(want.Data, got.Data) {
+		t.Errorf("%s (-want +got):\n%s", got.Name, cmp.Diff(want.Name+"\n"+string(want.Data), got.Name+"\n"+string(got.Data)))
+	}
+}
+
+func checkTyped(t *testing.T, err error) {
+	t.Helper()
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("the error is a %T and joins none", err)
+	}
+	for _, err := range joined.Unwrap() {
+		var finding *RenderError
+		if !errors.As(err, &finding) || finding.Source == "" {
+			t.Errorf("%v is a %T that does not say where", err, err)
+		}
+	}
+}
+
+// bundlesOf reads the bundles and the variables of an archive.
+func bundlesOf(t *testing.T, archive *txtar.Archive) ([]extractor.Bundle, map[string]string) {
+	t.Helper()
+	variables := map[string]string{}
+	var bundles []extractor.Bundle
+	for _, file := range archive.Files {
+		name, isBundle := strings.CutSuffix(file.Name, ".bundle")
+		switch {
+		case file.Name == "variables":
+			for line := range strings.Lines(string(file.Data)) {
+				key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+				variables[key] = value
+			}
+		case isBundle:
+			bundle := bundleOf(t, file.Data)
+			bundle.Metadata.ProviderName = name
+			bundles = append(bundles, bundle)
+		case len(bundles) > 0 && file.Name == bundles[len(bundles)-1].Metadata.ProviderName+".yaml":
+			bundles[len(bundles)-1].Manifests = file.Data
+			bundles[len(bundles)-1].Metadata.ContentID = digest.FromBytes(file.Data)
+		}
+	}
+	return bundles, variables
+}
+
+func bundleOf(t *testing.T, data []byte) extractor.Bundle {
+	t.Helper()
+	var fields struct {
+		From       string   `json:"from"`
+		Image      string   `json:"image"`
+		ConfigMaps []string `json:"configMaps"`
+		Profile    string   `json:"profile"`
+		ImageName  string   `json:"imageName"`
+	}
+	if err := yaml.UnmarshalStrict(data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	return extractor.Bundle{
+		Origin:   extractor.Origin{Name: fields.From, Image: fields.Image, ConfigMaps: fields.ConfigMaps},
+		Metadata: extractor.Metadata{ProviderType: extractor.Core, ProviderVersion: "v1.0.0", ImageName: fields.ImageName},
+		Profile:  fields.Profile,
+	}
+}
+
+// objectsOf writes the objects of a set, each after a line that says whose it is.
+func objectsOf(t *testing.T, set Set) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	for _, operand := range set.Operands {
+		for _, obj := range operand.Objects {
+			encoded, err := yaml.Marshal(obj.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.WriteString("--- # " + operand.Name + "\n")
+			out.Write(encoded)
+		}
+	}
+	return out.Bytes()
+}
+
+func TestRenderSaysWhatTheSetIsMadeFrom(t *testing.T) {
+	origin := extractor.Origin{Name: "aws", Image: testImage}
+	bundle := extractor.Bundle{
+		Origin: origin,
+		Metadata: extractor.Metadata{
+			ProviderName: "cluster-api-provider-aws", ProviderType: extractor.Infrastructure,
+			ProviderVersion: "v2.10.0", ContentID: digest.FromString("x"),
+		},
+		Manifests: []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"),
+	}
+	variables := map[string]string{"A": "b"}
+	set, err := Render([]extractor.Bundle{bundle}, variables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := ContentID([]extractor.Bundle{bundle}, variables); set.ContentID != want {
+		t.Errorf("content ID is %s, want %s", set.ContentID, want)
+	}
+	if !maps.Equal(set.Variables, variables) {
+		t.Errorf("variables are %v, want %v", set.Variables, variables)
+	}
+	got := set.Operands[0]
+	got.Objects = nil
+	want := Operand{Name: "cluster-api-provider-aws", Type: extractor.Infrastructure, Version: "v2.10.0", ContentID: digest.FromString("x"), Origin: origin}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("operand (-want +got):\n%s", diff)
+	}
+}
+
+func TestRenderLeavesTheBundleAsItIs(t *testing.T) {
+	manifests := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\ndata: {k: '${V:=w}'}\n"
+	bundle := extractor.Bundle{Origin: extractor.Origin{Image: testImage}, Manifests: []byte(manifests)}
+	if _, err := Render([]extractor.Bundle{bundle}, map[string]string{"V": "a longer value than there was"}); err != nil {
+		t.Fatal(err)
+	}
+	if string(bundle.Manifests) != manifests {
+		t.Errorf("the manifests have become %q", bundle.Manifests)
+	}
+}

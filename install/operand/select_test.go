@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operand
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/imagesjson"
+)
+
+const testImage = "quay.io/x/y@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// image is the result of an image that holds bundles.
+func image(name string, bundles ...extractor.Bundle) extractor.Result {
+	reference := strings.Replace(testImage, "x/y", "ocp/"+name, 1)
+	for i := range bundles {
+		bundles[i].Origin = extractor.Origin{Name: name, Image: reference}
+	}
+	return extractor.Result{Image: imagesjson.Image{Name: name, Reference: reference}, Bundles: bundles}
+}
+
+// broken is the result of an image that could not be read.
+func broken(result extractor.Result) extractor.Result {
+	result.Err = errBroken
+	return result
+}
+
+var errBroken = errors.New("it is broken")
+
+func bundle(providerType extractor.ProviderType, name, platform string) extractor.Bundle {
+	return extractor.Bundle{Metadata: extractor.Metadata{ProviderName: name, ProviderType: providerType, OCPPlatform: platform}}
+}
+
+func ordered(order int, b extractor.Bundle) extractor.Bundle {
+	b.Metadata.InstallOrder = order
+	return b
+}
+
+func TestSelect(t *testing.T) {
+	core := image("capi", bundle(extractor.Core, "cluster-api", ""))
+	aws := image("aws", bundle(extractor.Infrastructure, "aws", "AWS"))
+	azure := image("azure", bundle(extractor.Infrastructure, "azure", "Azure"))
+	tests := map[string]struct {
+		platform string
+		results  []extractor.Result
+		want     []string // names of providers
+		wantErr  []string // each must be in the text of the error
+	}{
+		"only bundles for the platform are selected": {
+			platform: "AWS", results: []extractor.Result{azure, aws, core}, want: []string{"cluster-api", "aws"},
+		},
+		"an image without a bundle is no provider and no problem": {
+			platform: "AWS", results: []extractor.Result{image("cli"), aws, core}, want: []string{"cluster-api", "aws"},
+		},
+		"providers are in the order of their types, then of their install order, then of their names": {
+			platform: "AWS",
+			results: []extractor.Result{
+				image("many",
+					bundle(extractor.Addon, "addon", ""), bundle(extractor.RuntimeExtension, "extension", ""),
+					bundle(extractor.Infrastructure, "infra-z", ""), bundle(extractor.Infrastructure, "infra-a", ""),
+					ordered(20, bundle(extractor.Infrastructure, "infra-20", "")), ordered(10, bundle(extractor.Infrastructure, "infra-10", "")),
+					bundle(extractor.IPAM, "ipam", ""), bundle(extractor.ControlPlane, "control-plane", ""), bundle(extractor.Bootstrap, "bootstrap", "")),
+				core,
+			},
+			want: []string{"cluster-api", "bootstrap", "control-plane", "ipam", "infra-10", "infra-20", "infra-a", "infra-z", "extension", "addon"},
+		},
+		"one image may hold several profiles": {
+			platform: "AWS",
+			results:  []extractor.Result{core, image("both", bundle(extractor.Infrastructure, "azure", "Azure"), bundle(extractor.Infrastructure, "aws", "AWS"))},
+			want:     []string{"cluster-api", "aws"},
+		},
+		"providers of one name and two types are two providers": {
+			platform: "None",
+			results:  []extractor.Result{core, image("kubeadm", bundle(extractor.ControlPlane, "kubeadm", ""), bundle(extractor.Bootstrap, "kubeadm", ""))},
+			want:     []string{"cluster-api", "kubeadm", "kubeadm"},
+		},
+		"platform None needs no infrastructure provider": {
+			platform: "None", results: []extractor.Result{core, aws}, want: []string{"cluster-api"},
+		},
+		"platform External needs an infrastructure provider": {
+			platform: "External", results: []extractor.Result{core, aws},
+			wantErr: []string{`no image holds a provider of type infrastructure for platform "External"; there is aws for AWS in aws`},
+		},
+		"the platform is compared with its case": {
+			platform: "AWS", results: []extractor.Result{core, image("aws", bundle(extractor.Infrastructure, "aws", "aws"))},
+			wantErr: []string{`type infrastructure for platform "AWS"; there is aws for aws in aws`},
+		},
+		"a core provider is needed": {
+			platform: "AWS", results: []extractor.Result{aws},
+			wantErr: []string{`no image holds a provider of type core for platform "AWS"; add its image to images.json or to spec.imageOverrides`},
+		},
+		"all that is missing is reported": {
+			platform: "AWS", results: nil,
+			wantErr: []string{"type core", "type infrastructure"},
+		},
+		"an image that cannot be read blocks": {
+			platform: "AWS", results: []extractor.Result{core, aws, broken(image("cli"))},
+			wantErr: []string{"image cli (quay.io/ocp/cli@sha256:", "it is broken"},
+		},
+		"an image that cannot be read and is known to be for another platform does not block": {
+			platform: "AWS", results: []extractor.Result{core, aws, broken(image("azure", bundle(extractor.Infrastructure, "azure", "Azure")))},
+			want: []string{"cluster-api", "aws"},
+		},
+		"an image that cannot be read and holds one bundle for the platform blocks": {
+			platform: "AWS",
+			results:  []extractor.Result{core, aws, broken(image("two", bundle(extractor.Infrastructure, "azure", "Azure"), bundle(extractor.IPAM, "ipam", "")))},
+			wantErr:  []string{"image two"},
+		},
+		"nothing is called missing while an image is unread": {
+			platform: "AWS", results: []extractor.Result{broken(image("capi")), broken(image("aws"))},
+			wantErr: []string{"image capi", "image aws"},
+		},
+		"a provider that comes twice names both images": {
+			platform: "AWS", results: []extractor.Result{core, aws, image("aws-too", bundle(extractor.Infrastructure, "aws", ""))},
+			wantErr: []string{"provider aws of type infrastructure comes twice", "image aws (quay.io/ocp/aws@", "image aws-too (quay.io/ocp/aws-too@"},
+		},
+		"a provider that comes again for another platform comes once": {
+			platform: "AWS", results: []extractor.Result{core, aws, image("aws-too", bundle(extractor.Infrastructure, "aws", "Azure"))},
+			want: []string{"cluster-api", "aws"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			bundles, err := Select(test.platform, test.results)
+			var got []string
+			for _, b := range bundles {
+				got = append(got, b.Metadata.ProviderName)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("providers (-want +got):\n%s", diff)
+			}
+			checkError(t, err, test.wantErr)
+		})
+	}
+}
+
+// checkError checks that an error joins as many errors as there are lines in its text, and says all that is wanted.
+func checkError(t *testing.T, err error, want []string) {
+	t.Helper()
+	if (err != nil) != (len(want) > 0) {
+		t.Fatalf("error is %v, want %q", err, want)
+	}
+	for _, text := range want {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("error does not say %q:\n%v", text, err)
+		}
+	}
+}
+
+func TestSelectErrorsCanBeToldApart(t *testing.T) {
+	_, err := Select("AWS", []extractor.Result{
+		broken(image("capi")),
+		image("aws", bundle(extractor.Infrastructure, "aws", "AWS")),
+		image("aws-too", bundle(extractor.Infrastructure, "aws", "AWS")),
+	})
+	var failed *ImageError
+	if !errors.As(err, &failed) || failed.Name != "capi" || !errors.Is(err, errBroken) {
+		t.Errorf("no ImageError about capi in %v", err)
+	}
+	var twice *DuplicateError
+	if !errors.As(err, &twice) || twice.Provider != "aws" || twice.Type != extractor.Infrastructure {
+		t.Errorf("no DuplicateError about aws in %v", err)
+	}
+	var missing *MissingError
+	if errors.As(err, &missing) {
+		t.Errorf("a provider is called missing while an image is unread: %v", err)
+	}
+	_, err = Select("AWS", nil)
+	if !errors.As(err, &missing) || missing.Type != extractor.Core || missing.Platform != "AWS" {
+		t.Errorf("no MissingError about core in %v", err)
+	}
+}
+
+func TestSelectDoesNotDependOnTheOrderOfTheImages(t *testing.T) {
+	results := []extractor.Result{
+		image("capi", bundle(extractor.Core, "cluster-api", "")),
+		image("aws", bundle(extractor.Infrastructure, "aws", "AWS")),
+		image("ipam", bundle(extractor.IPAM, "ipam", "")),
+		image("more", bundle(extractor.IPAM, "metal", ""), bundle(extractor.Bootstrap, "kubeadm", "")),
+	}
+	want, err := Select("AWS", results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range results {
+		turned := append(append([]extractor.Result{}, results[i:]...), results[:i]...)
+		got, err := Select("AWS", turned)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("turned by %d (-want +got): %v\n%s", i, err, diff)
+		}
+	}
+}

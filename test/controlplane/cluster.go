@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package controlplane
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Options say how Start starts a cluster. The zero value is right for a test.
+type Options struct {
+	// Dir is the cluster's folder, which Stop then leaves. A folder of an earlier
+	// cluster gives one with the same content and new keys. Empty means a new
+	// temporary folder, which goes with the cluster.
+	Dir string
+	// Logs is the folder for the programs' logs, NAME.log each. Empty means Dir/logs.
+	Logs string
+	// Progress is told about a build of the control plane; nil means silence.
+	Progress io.Writer
+	// Timeout limits how long the programs may take to become ready; zero means
+	// two minutes. It does not include the build.
+	Timeout time.Duration
+}
+
+// Cluster is a running control plane with one node.
+type Cluster struct {
+	// Config has all rights (system:masters) and no client-side rate limit.
+	// Copy it before changing it.
+	Config *rest.Config
+	// Kubeconfig is the path of a kubeconfig with the same rights.
+	Kubeconfig string
+	// Dir is the cluster's folder.
+	Dir string
+
+	binary     string
+	files      files
+	client     *kubernetes.Clientset
+	supervisor *supervisor
+	stop       sync.Once
+	stopped    error
+}
+
+// attempts to find ports that nobody else takes meanwhile.
+const attempts = 3
+
+// Start builds the control plane if need be (see Build), starts it and returns
+// when its node is Ready and its controllers work. The caller must Stop it; it
+// also ends with the calling process. A failure of one of the programs is a
+// *ProgramError.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	binary, err := Build(ctx, options.Progress)
+	if err != nil {
+		return nil, err
+	}
+	for attempt := 1; ; attempt++ {
+		p, err := freePorts()
+		if err != nil {
+			return nil, err
+		}
+		c, err := start(ctx, binary, p, options)
+		if err == nil {
+			return c, nil
+		}
+		if ctx.Err() != nil || attempt == attempts || !p.taken() {
+			return nil, err
+		}
+	}
+}
+
+func start(ctx context.Context, binary string, p ports, options Options) (*Cluster, error) {
+	dir, temporary, err := clusterFolder(options.Dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Dir: dir, Kubeconfig: files{dir}.kubeconfig("admin"), files: files{dir}, binary: binary}
+	logs := cmp.Or(options.Logs, c.files.logs())
+	if err := c.prepare(ctx, p, logs); err != nil {
+		return nil, errors.Join(err, removeIf(temporary, dir))
+	}
+	var remove []string
+	if temporary {
+		remove = []string{dir}
+	}
+	if c.supervisor, err = startSupervisor(binary, logs, remove...); err != nil {
+		return nil, errors.Join(err, removeIf(temporary, dir))
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(options.Timeout, 2*time.Minute))
+	defer cancel()
+	if err := c.run(ctx, p); err != nil {
+		err = withTail(err, temporary && options.Logs == "")
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// clusterFolder makes the folder, and reports whether it is a temporary one.
+func clusterFolder(wanted string) (dir string, temporary bool, err error) {
+	if wanted == "" {
+		dir, err = os.MkdirTemp("", "controlplane-")
+	} else if dir, err = filepath.Abs(wanted); err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("making the cluster's folder: %w", err)
+	}
+	return dir, wanted == "", nil
+}
+
+func removeIf(temporary bool, dir string) error {
+	if !temporary {
+		return nil
+	}
+	return os.RemoveAll(dir)
+}
+
+// prepare writes all files and makes the clients.
+func (c *Cluster) prepare(ctx context.Context, p ports, logs string) error {
+	stages, err := c.output(ctx, "kwok-stages")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return fmt.Errorf("making the folder of the logs: %w", err)
+	}
+	if err := c.files.write(p.url(), stages); err != nil {
+		return err
+	}
+	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		return fmt.Errorf("reading %s: %w", c.Kubeconfig, err)
+	}
+	c.Config.QPS = -1
+	if c.client, err = kubernetes.NewForConfig(c.Config); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	return nil
+}
+
+// run starts the programs: the API server waits for etcd by itself, the others
+// give up if they must wait for the API server.
+func (c *Cluster) run(ctx context.Context, p ports) error {
+	s := c.supervisor
+	if err := errors.Join(s.start("etcd", etcdFlags(c.files, p)...), s.start("kube-apiserver", apiServerFlags(c.files, p)...)); err != nil {
+		return err
+	}
+	if err := c.await(ctx, "kube-apiserver", c.serving); err != nil {
+		return err
+	}
+	err := errors.Join(
+		s.start("kube-controller-manager", controllerManagerFlags(c.files)...),
+		s.start("kube-scheduler", schedulerFlags(c.files)...),
+		s.start("kwok", kwokFlags(c.files)...))
+	if err != nil {
+		return err
+	}
+	if err := c.createNode(ctx); err != nil {
+		return err
+	}
+	if err := c.await(ctx, "kwok", c.nodeReady); err != nil {
+		return err
+	}
+	return c.await(ctx, "kube-controller-manager", func(ctx context.Context) error {
+		return c.namespaceReady(ctx, "default")
+	})
+}
+
+// await asks ready until it says so, a program ends or ctx does; program is the
+// one to blame in that case.
+func (c *Cluster) await(ctx context.Context, program string, ready func(context.Context) error) error {
+	for {
+		once, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := ready(once)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-c.supervisor.died:
+			return c.supervisor.ended
+		case <-ctx.Done():
+			return &ProgramError{Program: program, Log: c.supervisor.log(program),
+				Err: fmt.Errorf("it did not become ready: %w: %w", context.Cause(ctx), err)}
+		}
+	}
+}
+
+// withTail adds the end of the log to a ProgramError, and keeps the log if its
+// folder is about to be removed.
+func withTail(err error, keep bool) error {
+	program, ok := errors.AsType[*ProgramError](err)
+	if !ok {
+		return err
+	}
+	with := *program
+	with.Tail = tail(with.Log, 20)
+	if keep {
+		if folder, err := os.MkdirTemp("", "controlplane-logs-"); err == nil {
+			kept := filepath.Join(folder, filepath.Base(with.Log))
+			if os.Rename(with.Log, kept) == nil {
+				with.Log = kept
+			}
+		}
+	}
+	return &with
+}
+
+// Stop ends all programs at once and removes the folder unless Options.Dir named
+// it. All calls after the first return what that returned.
+func (c *Cluster) Stop() error {
+	c.stop.Do(func() { c.stopped = c.supervisor.stop() })
+	return c.stopped
+}
+
+// Wait returns nil when ctx ends, or a *ProgramError as soon as one of the
+// programs has ended.
+func (c *Cluster) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.supervisor.died:
+		return withTail(c.supervisor.ended, false)
+	}
+}
+
+// PID returns the process id of a program, such as "etcd", to stop or kill it in a
+// test of faults; zero if there is no such program.
+func (c *Cluster) PID(program string) int {
+	c.supervisor.mu.Lock()
+	defer c.supervisor.mu.Unlock()
+	return c.supervisor.pids[program]
+}
+
+// Kubectl runs kubectl with all rights and returns what it printed. An error holds
+// what it complained about.
+func (c *Cluster) Kubectl(ctx context.Context, arguments ...string) ([]byte, error) {
+	return c.output(ctx, "kubectl", arguments...)
+}
+
+// output runs a program of the binary to its end.
+func (c *Cluster) output(ctx context.Context, program string, arguments ...string) ([]byte, error) {
+	var stdout bytes.Buffer
+	stderr := &lines{}
+	command := exec.CommandContext(ctx, c.binary, arguments...)
+	command.Args[0] = program
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "KUBECACHEDIR="+filepath.Join(c.Dir, "kubectl-cache"))
+	command.Stdout, command.Stderr = &stdout, stderr
+	if err := command.Run(); err != nil {
+		return stdout.Bytes(), fmt.Errorf("running %s: %w", program, commandError(ctx, err, stderr.last()))
+	}
+	return stdout.Bytes(), nil
+}

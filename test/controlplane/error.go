@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// ProgramError says that a program of the control plane ended or did not become
+// ready.
+type ProgramError struct {
+	// Program is its name, such as "kube-apiserver".
+	Program string
+	// Log is the path of its log.
+	Log string
+	// Tail is the end of its log.
+	Tail string
+	// Err is what happened to it.
+	Err error
+}
+
+func (e *ProgramError) Error() string {
+	text := fmt.Sprintf("running %s: %v; its log is %s", e.Program, e.Err, e.Log)
+	if e.Tail != "" {
+		text += ", which ends with:\n" + e.Tail
+	}
+	return text
+}
+
+func (e *ProgramError) Unwrap() error { return e.Err }
+
+// tail returns the last lines of a log, "" if it has none.
+func tail(path string, count int) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	all := strings.Split(string(bytes.TrimSpace(content)), "\n")
+	return strings.Join(all[max(0, len(all)-count):], "\n")
+}
