@@ -41,8 +41,11 @@ type KindCount struct {
 // Variable is a variable of the manifests, such as ${LOGLEVEL:=0}.
 type Variable struct {
 	Name string `json:"name"`
-	// Default is its default, as it is written; nil if it has none and must be given.
+	// Default is its first default, as it is written; nil if it has none anywhere.
 	Default *string `json:"default,omitempty"`
+	// Required says that it stands somewhere without a default, so that a cluster
+	// must be given a value for it.
+	Required bool `json:"required"`
 }
 
 // ContentsOf reads a bundle's manifests as they are, before a cluster puts in
@@ -106,24 +109,26 @@ var variablePattern = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[=-]
 
 func variablesOf(manifests []byte) []Variable {
 	found := map[string]Variable{}
-	for _, match := range variablePattern.FindAllSubmatch(manifests, -1) {
-		name := string(match[1])
-		variable := found[name]
-		variable.Name = name
-		if match[2] != nil && variable.Default == nil {
-			text := string(match[3])
-			variable.Default = &text
-		}
-		found[name] = variable
-		for _, inner := range variablesOf(match[3]) {
-			if _, known := found[inner.Name]; !known {
-				found[inner.Name] = inner
-			}
-		}
-	}
+	addVariables(found, manifests)
 	variables := make([]Variable, 0, len(found))
 	for _, name := range sortedKeys(found) {
 		variables = append(variables, found[name])
 	}
 	return variables
+}
+
+func addVariables(found map[string]Variable, text []byte) {
+	for _, match := range variablePattern.FindAllSubmatch(text, -1) {
+		name, operator, fallback := string(match[1]), match[2], string(match[3])
+		variable := found[name]
+		variable.Name = name
+		switch {
+		case operator == nil:
+			variable.Required = true
+		case variable.Default == nil:
+			variable.Default = &fallback
+		}
+		found[name] = variable
+		addVariables(found, match[3])
+	}
 }

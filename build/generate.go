@@ -118,7 +118,10 @@ var (
 	versionPattern = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 )
 
-// platforms are the OpenShift platform types, as the Infrastructure object of a cluster names them.
+// Platforms returns the OpenShift platform types, as the Infrastructure object of
+// a cluster names them.
+func Platforms() []configv1.PlatformType { return slices.Clone(platforms) }
+
 var platforms = []configv1.PlatformType{
 	configv1.AWSPlatformType, configv1.AzurePlatformType, configv1.BareMetalPlatformType, configv1.GCPPlatformType,
 	configv1.LibvirtPlatformType, configv1.OpenStackPlatformType, configv1.NonePlatformType, configv1.VSpherePlatformType,

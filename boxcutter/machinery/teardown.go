@@ -135,7 +135,7 @@ func (e *ObjectEngine) release(ctx context.Context, r *removal) error {
 	}
 	released, _ := r.actual.DeepCopyObject().(Object)
 	r.options.OwnerStrategy.RemoveOwner(r.options.Owner, released)
-	return r.patch(ctx, released)
+	return e.patch(ctx, r, released)
 }
 
 // orphan removes our marks from the object and leaves it.
@@ -152,17 +152,19 @@ func (e *ObjectEngine) orphan(ctx context.Context, r *removal) error {
 		r.options.OwnerStrategy.RemoveOwner(r.options.Owner, orphaned)
 	}
 	e.settled.forget(r.actual)
-	return r.patch(ctx, orphaned)
+	return e.patch(ctx, r, orphaned)
 }
 
 // patch writes what was changed in a copy of the object, if the object is still
-// as it was read. An object that is gone needs no change any more.
-func (r *removal) patch(ctx context.Context, changed Object) error {
+// as it was read. An object that is gone needs no change any more. The change is
+// made as our field owner: another of our revisions, which may have the object by
+// now, is not to take it for an intruder's.
+func (e *ObjectEngine) patch(ctx context.Context, r *removal, changed Object) error {
 	if equality.Semantic.DeepEqual(r.actual, changed) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(r.actual, client.MergeFromWithOptimisticLock{})
-	if err := r.writer.Patch(ctx, changed, patch); err != nil && !absent(err) {
+	if err := r.writer.Patch(ctx, changed, patch, client.FieldOwner(e.fieldOwner)); err != nil && !absent(err) {
 		return fmt.Errorf("releasing %s: %w", types.ToObjectRef(r.actual), err)
 	}
 	return nil

@@ -33,7 +33,7 @@ func NewObjectValidationError(
 
 // String is the report, one line for each error.
 func (e ObjectValidationError) String() string {
-	return report(e.ObjectRef.String(), e.Errors)
+	return report(e.ObjectRef.String(), texts(e.Errors, error.Error))
 }
 
 // Error is the report in one line.
@@ -66,7 +66,10 @@ func NewPhaseValidationError(
 }
 
 // String is the report, one line for each error.
-func (e PhaseValidationError) String() string { return report(e.title(), e.Unwrap()) }
+func (e PhaseValidationError) String() string {
+	items := texts(withoutNil([]error{e.PhaseError}), error.Error)
+	return report(e.title(), append(items, texts(e.Objects, ObjectValidationError.String)...))
+}
 
 // Error is the report in one line.
 func (e PhaseValidationError) Error() string { return line(e.title(), e.Unwrap()) }
@@ -101,7 +104,9 @@ func NewRevisionValidationError(
 }
 
 // String is the report, one line for each error.
-func (e RevisionValidationError) String() string { return report(e.title(), e.Unwrap()) }
+func (e RevisionValidationError) String() string {
+	return report(e.title(), texts(e.Phases, PhaseValidationError.String))
+}
 
 // Error is the report in one line.
 func (e RevisionValidationError) Error() string { return line(e.title(), e.Unwrap()) }
@@ -185,25 +190,24 @@ func asErrors[E error](errs []E) []error {
 	return out
 }
 
-// line is the title and all errors in one line.
-func line(title string, errs []error) string {
-	texts := make([]string, len(errs))
+func texts[E error](errs []E, text func(E) string) []string {
+	out := make([]string, len(errs))
 	for i, err := range errs {
-		texts[i] = err.Error()
+		out[i] = text(err)
 	}
-	return title + ": " + strings.Join(texts, "; ")
+	return out
 }
 
-// report is the title and below it an indented item for each error, with the
-// reports of errors that make one themselves.
-func report(title string, errs []error) string {
+// line is the title and all errors in one line.
+func line(title string, errs []error) string {
+	return title + ": " + strings.Join(texts(errs, error.Error), "; ")
+}
+
+// report is the title, and below it a list of items that may be reports themselves.
+func report(title string, items []string) string {
 	lines := []string{title + ":"}
-	for _, err := range errs {
-		text := err.Error()
-		if s, ok := err.(fmt.Stringer); ok {
-			text = s.String()
-		}
-		lines = append(lines, "- "+strings.ReplaceAll(text, "\n", "\n  "))
+	for _, item := range items {
+		lines = append(lines, "- "+strings.ReplaceAll(item, "\n", "\n  "))
 	}
 	return strings.Join(lines, "\n")
 }

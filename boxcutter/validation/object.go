@@ -78,51 +78,43 @@ func (d *ObjectValidator) Validate(
 	if errs := validateIdentity(obj); len(errs) > 0 {
 		return NewObjectValidationError(ref, errs...)
 	}
-	err := d.check(ctx, obj, options.Owner)
-	if err != nil && !isFinding(err) {
+	finding, err := d.check(ctx, obj, options.Owner)
+	if err != nil {
 		return fmt.Errorf("validating object %s: %w", ref, err)
 	}
-	return NewObjectValidationError(ref, err)
+	return NewObjectValidationError(ref, finding)
 }
 
-func (d *ObjectValidator) check(ctx context.Context, obj, owner client.Object) error {
-	if err := d.checkNamespace(obj, owner); err != nil {
-		return err
+// check returns what is wrong with the object, or what kept it from looking.
+func (d *ObjectValidator) check(ctx context.Context, obj, owner client.Object) (finding, err error) {
+	if finding, err = d.checkNamespace(obj, owner); finding != nil || err != nil {
+		return finding, err
 	}
-	return refusal(d.dryRun(ctx, obj))
-}
-
-// isFinding tells what is wrong with an object from what kept us from looking.
-func isFinding(err error) bool {
-	switch err.(type) {
-	case MustBeNamespaceScopedResourceError, MustBeInNamespaceError, DryRunValidationError, *field.Error:
-		return true
-	}
-	return false
+	return sorted(d.dryRun(ctx, obj))
 }
 
 // checkNamespace wants objects of namespace-scoped kinds to have a namespace,
 // and keeps a namespaced owner from reaching out of its own.
-func (d *ObjectValidator) checkNamespace(obj, owner client.Object) error {
+func (d *ObjectValidator) checkNamespace(obj, owner client.Object) (finding, err error) {
 	confined := d.namespaced && owner != nil && owner.GetNamespace() != ""
 	if !confined && (obj.GetNamespace() != "" || d.restMapper == nil) {
-		return nil
+		return nil, nil
 	}
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	mapping, err := d.restMapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
-		return refusal(err)
+		return sorted(err)
 	}
 	scoped := mapping.Scope.Name() == meta.RESTScopeNameNamespace
 	switch {
 	case confined && !scoped:
-		return MustBeNamespaceScopedResourceError{}
+		return MustBeNamespaceScopedResourceError{}, nil
 	case confined && obj.GetNamespace() != owner.GetNamespace():
-		return MustBeInNamespaceError{ExpectedNamespace: owner.GetNamespace(), ActualNamespace: obj.GetNamespace()}
+		return MustBeInNamespaceError{ExpectedNamespace: owner.GetNamespace(), ActualNamespace: obj.GetNamespace()}, nil
 	case scoped && obj.GetNamespace() == "":
-		return field.Required(field.NewPath("metadata", "namespace"), "objects of this kind have a namespace")
+		return field.Required(field.NewPath("metadata", "namespace"), "objects of this kind have a namespace"), nil
 	}
-	return nil
+	return nil, nil
 }
 
 func (d *ObjectValidator) dryRun(ctx context.Context, obj client.Object) error {
@@ -193,17 +185,14 @@ var refusals = []func(error) bool{
 	isTypedPatchFailure,
 }
 
-// refusal makes an answer that counts as one a DryRunValidationError.
-func refusal(err error) error {
-	if err == nil {
-		return nil
-	}
+// sorted returns an answer that is a refusal as a finding, and any other as it is.
+func sorted(answer error) (finding, err error) {
 	for _, is := range refusals {
-		if is(err) {
-			return DryRunValidationError{err: err}
+		if answer != nil && is(answer) {
+			return DryRunValidationError{err: answer}, nil
 		}
 	}
-	return err
+	return nil, answer
 }
 
 // isTypedPatchFailure recognizes objects that do not fit the schema of their

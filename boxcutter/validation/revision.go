@@ -4,6 +4,7 @@ package validation
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -27,7 +28,7 @@ func (v *RevisionValidator) Validate(_ context.Context, rev types.Revision) erro
 	holders := phasesByObject(rev.GetPhases())
 	var errs []PhaseValidationError
 	for _, phase := range rev.GetPhases() {
-		if err, ok := validatePhase(phase, holders).(PhaseValidationError); ok {
+		if err, ok := errors.AsType[PhaseValidationError](validatePhase(phase, holders)); ok {
 			errs = append(errs, err)
 		}
 	}
@@ -44,7 +45,7 @@ func validatePhase(phase types.Phase, holders map[types.ObjectRef][]string) erro
 			objErrs = append(objErrs, duplication(holders[ref]))
 		}
 		seen[ref] = true
-		if err, ok := NewObjectValidationError(ref, objErrs...).(ObjectValidationError); ok {
+		if err, ok := errors.AsType[ObjectValidationError](NewObjectValidationError(ref, objErrs...)); ok {
 			errs = append(errs, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -61,7 +62,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.StringVar(&f.imagesJSON, "images-json", "/etc/capi-installer/images.json", "file that names the operand images of the release")
 	set.StringVar(&f.release, "release-version", os.Getenv("RELEASE_VERSION"), "version of the release; by default from RELEASE_VERSION")
 	set.StringVar(&f.platform, "platform", "", "platform of the cluster, such as AWS; by default from the Infrastructure object")
-	set.StringVar(&f.cacheDir, "cache-dir", "", "directory for what was read from images; by default nothing is kept over a restart")
+	set.StringVar(&f.cacheDir, "cache-dir", "", "directory for what was read from images, made if it is missing; by default it is kept in memory")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; by default the cluster that this runs in")
 	set.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
 	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
@@ -115,5 +116,6 @@ func (f *flags) manager() (manager.Manager, error) {
 
 // fetcher reads images from their registries, a few at a time, each once.
 func (f *flags) fetcher() extractor.Fetcher {
-	return cache.Cached{Dir: f.cacheDir, Next: remote.Limit(&remote.Registry{}, concurrentPulls)}
+	registry := &remote.Registry{Transport: remote.Instrument(metrics.Registry, nil), SpoolDir: f.cacheDir}
+	return &cache.Cached{Dir: f.cacheDir, Next: remote.Limit(registry, concurrentPulls)}
 }

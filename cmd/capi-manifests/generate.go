@@ -89,6 +89,15 @@ func (f *generateFlags) complete(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("provider-type", cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("skip-transform", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagDirname("output-dir")
+	completePlatform(cmd)
+}
+
+func completePlatform(cmd *cobra.Command) {
+	var platforms []string
+	for _, platform := range build.Platforms() {
+		platforms = append(platforms, string(platform))
+	}
+	_ = cmd.RegisterFlagCompletionFunc("platform", cobra.FixedCompletions(platforms, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
 func transformHelp() string {

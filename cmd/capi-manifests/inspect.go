@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -122,27 +123,19 @@ func inspect(source string, bundles []extractor.Bundle) (inspection, error) {
 	return found, nil
 }
 
-func (i inspection) table(w io.Writer) {
-	for _, bundle := range i.Bundles {
-		columns(w, append([][]string{{"source", i.Source}}, bundle.rows()...))
-		fmt.Fprintln(w)
-		kinds := [][]string{{"kind", "group", "count"}}
-		for _, kind := range bundle.Kinds {
-			kinds = append(kinds, []string{kind.Kind, orNone(kind.Group), strconv.Itoa(kind.Count)})
+func (i inspection) table(w *bytes.Buffer) {
+	for n, bundle := range i.Bundles {
+		if n > 0 {
+			w.WriteString("\n")
 		}
-		columns(w, kinds)
-		fmt.Fprintln(w)
-		images := [][]string{{"image"}}
-		for _, image := range bundle.Images {
-			images = append(images, []string{image})
-		}
-		columns(w, images)
-		fmt.Fprintln(w)
-		variables := [][]string{{"variable", "default"}}
-		for _, variable := range bundle.Variables {
-			variables = append(variables, []string{variable.Name, defaultOf(variable)})
-		}
-		columns(w, variables)
+		aligned(w, append([][]string{{"Source", i.Source}}, bundle.rows()...))
+		columns(w, []string{"KIND", "GROUP", "COUNT"}, rowsOf(bundle.Kinds, func(k build.KindCount) []string {
+			return []string{k.Kind, orNone(k.Group), strconv.Itoa(k.Count)}
+		}))
+		columns(w, []string{"IMAGE"}, rowsOf(bundle.Images, func(image string) []string { return []string{image} }))
+		columns(w, []string{"VARIABLE", "DEFAULT"}, rowsOf(bundle.Variables, func(v build.Variable) []string {
+			return []string{v.Name, defaultOf(v)}
+		}))
 	}
 }
 
@@ -167,8 +160,8 @@ func (b inspectedBundle) rows() [][]string {
 }
 
 func defaultOf(variable build.Variable) string {
-	if variable.Default == nil {
-		return "(none: a value is needed)"
+	if variable.Required {
+		return "(a value is needed)"
 	}
 	return orNone(*variable.Default)
 }

@@ -54,7 +54,7 @@ func (o *output) register(cmd *cobra.Command) {
 }
 
 // write writes data in the format, for people with table.
-func (o *output) write(w io.Writer, data any, table func(io.Writer)) error {
+func (o *output) write(w io.Writer, data any, table func(*bytes.Buffer)) error {
 	var out bytes.Buffer
 	switch *o {
 	case asJSON:
@@ -77,17 +77,34 @@ func (o *output) write(w io.Writer, data any, table func(io.Writer)) error {
 	return err
 }
 
-// columns writes rows with aligned columns, the first in capitals.
-func columns(w io.Writer, rows [][]string) {
+// columns writes a table with a header, and an empty line before it
+// unless it is the first; nothing if there are no rows.
+func columns(w *bytes.Buffer, header []string, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	if w.Len() > 0 {
+		w.WriteByte('\n')
+	}
+	aligned(w, append([][]string{header}, rows...))
+}
+
+// aligned writes rows with aligned columns.
+func aligned(w io.Writer, rows [][]string) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for i, row := range rows {
-		line := strings.Join(row, "\t")
-		if i == 0 {
-			line = strings.ToUpper(line)
-		}
-		fmt.Fprintln(tab, line)
+	for _, row := range rows {
+		fmt.Fprintln(tab, strings.Join(row, "\t"))
 	}
 	_ = tab.Flush() // into a buffer: it cannot fail
+}
+
+// rowsOf returns a row for each item.
+func rowsOf[T any](items []T, row func(T) []string) [][]string {
+	rows := make([][]string, len(items))
+	for i, item := range items {
+		rows[i] = row(item)
+	}
+	return rows
 }
 
 // orNone shows an empty text as a dash.

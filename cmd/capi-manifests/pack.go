@@ -3,10 +3,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -99,7 +99,7 @@ func (f *packFlags) run(cmd *cobra.Command, source string) error {
 	if err := f.deliver(cmd, image, target, &packed); err != nil {
 		return err
 	}
-	return f.format.write(cmd.OutOrStdout(), packed, func(w io.Writer) {
+	return f.format.write(cmd.OutOrStdout(), packed, func(w *bytes.Buffer) {
 		if packed.Reference != "" {
 			fmt.Fprintln(w, packed.Reference)
 		} else {

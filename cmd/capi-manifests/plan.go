@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
@@ -77,6 +80,9 @@ func newPlan() *cobra.Command {
 	set.BoolVar(&f.objects, "objects", false, "write the rendered objects, as YAML documents with -o yaml or as a List with -o json")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "`directory` that keeps what was read from images for the next time")
 	f.format.register(cmd)
+	completePlatform(cmd)
+	_ = cmd.MarkFlagFilename("images-json", "json") // the flags exist
+	_ = cmd.MarkFlagDirname("cache-dir")
 	return cmd
 }
 
@@ -121,6 +127,9 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
 	if err := required(cmd, "images-json", "platform", "release-version"); err != nil {
 		return nil, err
+	}
+	if !slices.Contains(build.Platforms(), configv1.PlatformType(f.platform)) {
+		return nil, &usageError{cmd.CommandPath(), fmt.Errorf("--platform %q is none of %s (case matters)", f.platform, joined(build.Platforms()))}
 	}
 	if f.objects && f.format == asTable {
 		return nil, &usageError{cmd.CommandPath(), errors.New("--objects needs -o yaml or -o json")}

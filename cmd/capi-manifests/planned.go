@@ -95,28 +95,18 @@ func notInstalledOf(platform string, results []extractor.Result) []notInstalled 
 	return left
 }
 
-func (p planned) table(w io.Writer) {
+func (p planned) table(w *bytes.Buffer) {
 	total := 0
-	components := [][]string{{"component", "type", "version", "objects", "content", "key", "image"}}
-	for _, c := range p.Components {
+	columns(w, []string{"COMPONENT", "TYPE", "VERSION", "OBJECTS", "CONTENT", "KEY", "IMAGE"}, rowsOf(p.Components, func(c plannedComponent) []string {
 		total += c.Objects
-		components = append(components, []string{c.Name, c.Type, orNone(c.Version), strconv.Itoa(c.Objects), short(c.ContentID), c.Key, c.Image})
-	}
-	columns(w, components)
-	fmt.Fprintln(w)
-	phases := [][]string{{"phase", "objects", "kinds"}}
-	for _, phase := range p.Phases {
-		phases = append(phases, []string{phase.Name, strconv.Itoa(phase.Objects), kinds(phase.Kinds)})
-	}
-	columns(w, phases)
-	if len(p.NotInstalled) > 0 {
-		fmt.Fprintln(w)
-		rows := [][]string{{"not installed", "provider", "reason"}}
-		for _, left := range p.NotInstalled {
-			rows = append(rows, []string{left.Key, orNone(left.Provider), left.Reason})
-		}
-		columns(w, rows)
-	}
+		return []string{c.Name, c.Type, orNone(c.Version), strconv.Itoa(c.Objects), short(c.ContentID), c.Key, c.Image}
+	}))
+	columns(w, []string{"PHASE", "OBJECTS", "KINDS"}, rowsOf(p.Phases, func(phase plannedPhase) []string {
+		return []string{phase.Name, strconv.Itoa(phase.Objects), kinds(phase.Kinds)}
+	}))
+	columns(w, []string{"NOT INSTALLED", "PROVIDER", "REASON"}, rowsOf(p.NotInstalled, func(left notInstalled) []string {
+		return []string{left.Key, orNone(left.Provider), left.Reason}
+	}))
 	fmt.Fprintf(w, "\nRelease %s on %s: %d components, %d objects, content ID %s\n", p.ReleaseVersion, p.Platform, len(p.Components), total, p.ContentID)
 }
 

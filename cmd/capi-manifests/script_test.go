@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -14,11 +15,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/imagesjson"
+	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -27,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the stories in testdata/script. Each has a registry of its own
-// ($REGISTRY), an address where none listens ($NOBODY), and the kustomize
+// ($REGISTRY), one that asks for a password ($PRIVATE), an address where none listens ($NOBODY), and the kustomize
 // directories of three small providers (providers/core, aws and azure). Besides
 // testscript's commands there are:
 //
@@ -36,6 +41,7 @@ func TestMain(m *testing.M) {
 //	image NAME DIR             pushes an image of one layer with the files of DIR; $NAME is the reference
 //	images-json FILE KEY=REF…  writes images.json
 //	setenv NAME FILE           sets a variable to the text of a file
+//	login HOST PASSWORD        writes credentials for the user "me" where container tools look for them
 //	stop-registry              stops the registry
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -45,7 +51,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE") != "",
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "publish": publish, "image": image, "images-json": writeImagesJSON, "setenv": setenv,
+			"exits": exits, "publish": publish, "image": image, "images-json": writeImagesJSON, "setenv": setenv, "login": login,
 			"stop-registry": func(ts *testscript.TestScript, _ bool, _ []string) {
 				ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
 			},
@@ -66,6 +72,12 @@ func setup(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
+	private, err := registry.Start(registry.Options{Username: "me", Password: "open-sesame"})
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { _ = private.Close() })
+	env.Setenv("PRIVATE", private.Host())
 	env.Values[registryKey{}] = reg
 	env.Setenv("REGISTRY", reg.Host())
 	env.Setenv("NOBODY", nobody)
@@ -159,6 +171,16 @@ func writeImagesJSON(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), append(data, '\n'), 0o644))
 }
 
+func login(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: login HOST PASSWORD")
+	}
+	auth := base64.StdEncoding.EncodeToString([]byte("me:" + args[1]))
+	ts.Check(os.MkdirAll(ts.MkAbs("docker"), 0o700))
+	ts.Check(os.WriteFile(ts.MkAbs("docker/config.json"), []byte(`{"auths": {"`+args[0]+`": {"auth": "`+auth+`"}}}`), 0o600))
+	ts.Setenv("DOCKER_CONFIG", ts.MkAbs("docker"))
+}
+
 func setenv(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: setenv NAME FILE")
@@ -189,5 +211,66 @@ func TestACommandEndsWhenItsContextEnds(t *testing.T) {
 	code := run(ctx, []string{"plan", "--images-json", file, "--platform", "AWS", "--release-version", "1.0.0"}, strings.NewReader(""), &stdout, &stderr)
 	if code != exitIO || !strings.Contains(stderr.String(), context.Canceled.Error()) {
 		t.Errorf("exit code %d, stderr: %s", code, &stderr)
+	}
+}
+
+// TestPackTakesTheImageOfABaseForItsPlatform uses a base for two platforms.
+func TestPackTakesTheImageOfABaseForItsPlatform(t *testing.T) {
+	reg := registry.New(t, registry.Options{})
+	index, err := registry.Format{}.Index(
+		registry.Child{Platform: "linux/amd64", Image: registry.MustImage(t, registry.Layer{Txtar: "-- arch --\namd64\n"})},
+		registry.Child{Platform: "linux/arm64", Image: registry.MustImage(t, registry.Layer{Txtar: "-- arch --\narm64\n"})},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = reg.MustPush(t, "base", index)
+}
+
+func TestExitCodesTellWhatToDo(t *testing.T) {
+	image := func(err error) error { return &operand.ImageError{Err: &extractor.Error{Err: err}} }
+	unreachable, invalid := errors.New("connection refused"), &extractor.InvalidError{Err: errors.New("no metadata")}
+	for _, c := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"a wrong flag", &usageError{"plan", errors.New("unknown flag")}, exitUsage},
+		{"wrong options", &build.OptionsError{Err: errors.New("no name")}, exitUsage},
+		{"a registry that does not answer", image(unreachable), exitIO},
+		{"a file that is not there", fs.ErrNotExist, exitIO},
+		{"an invalid image", image(invalid), exitInvalid},
+		{"an invalid image, and a registry that does not answer", errors.Join(image(unreachable), image(invalid)), exitInvalid},
+		{"a release with an invalid and with a missing provider", errors.Join(&operand.MissingError{}, image(invalid)), exitInvalid},
+		{"a release with a missing provider that an image may hold", errors.Join(&operand.MissingError{}, image(unreachable)), exitIO},
+		{"a missing provider", &operand.MissingError{}, exitFindings},
+		{"a provider twice", &operand.DuplicateError{}, exitFindings},
+		{"manifests that cannot be rendered", &operand.RenderError{Err: errors.New("no value")}, exitInvalid},
+		{"a wrong entry of images.json", &imagesjson.EntryError{Err: errors.New("no digest")}, exitInvalid},
+		{"a bundle that cannot be packed", &build.PackError{Err: invalid}, exitInvalid},
+		{"a disk that is full", &build.WriteError{Err: errors.New("no space left")}, exitIO},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := exitCode(c.err); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestProgressHasALineForEachImageOnATerminalOnly(t *testing.T) {
+	for _, live := range []bool{true, false} {
+		var out strings.Builder
+		p := &progress{w: &out, live: live, start: time.Now(), total: 2}
+		p.step("example.com/a", nil)
+		p.step("example.com/b", errors.New("gone"))
+		p.end([]extractor.Result{{Bundles: make([]extractor.Bundle, 2)}, {Err: errors.New("gone")}})
+		want := "read 2 images in 0s: 2 bundles, 1 images could not be read\n"
+		if live {
+			want = "[1/2] read example.com/a\n[2/2] FAILED example.com/b\n" + want
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("live %t (-want +got):\n%s", live, diff)
+		}
 	}
 }

@@ -3,8 +3,8 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -32,7 +32,7 @@ func newVersion() *cobra.Command {
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := readVersion()
-			return format.write(cmd.OutOrStdout(), v, func(w io.Writer) {
+			return format.write(cmd.OutOrStdout(), v, func(w *bytes.Buffer) {
 				fmt.Fprintf(w, "capi-manifests %s %s %s %s\n", v.Version, v.Commit, v.Go, v.Platform)
 			})
 		},

@@ -4,6 +4,7 @@ package operand
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -105,18 +106,25 @@ func valuesFor(provider facts) map[string]string {
 }
 
 func BenchmarkRender(b *testing.B) {
+	var made strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&made, "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: made-%d\n  namespace: openshift-cluster-api\ndata:\n  key: ${VALUE:=%d}\n", i, i)
+	}
+	benchmarkRender(b, "made", extractor.Bundle{Origin: extractor.Origin{Image: testImage}, Manifests: []byte(made.String())}, nil)
 	providers := realProviders(b)
 	for _, folder := range []string{"core-cluster-api", "infrastructure-aws", "openshift-aws"} {
-		bundle := realBundle(b, folder, providers[folder])
-		values := valuesFor(providers[folder])
-		b.Run(folder, func(b *testing.B) {
-			b.SetBytes(int64(len(bundle.Manifests)))
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := Render([]extractor.Bundle{bundle}, values); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+		benchmarkRender(b, folder, realBundle(b, folder, providers[folder]), valuesFor(providers[folder]))
 	}
+}
+
+func benchmarkRender(b *testing.B, name string, bundle extractor.Bundle, values map[string]string) {
+	b.Run(name, func(b *testing.B) {
+		b.SetBytes(int64(len(bundle.Manifests)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := Render([]extractor.Bundle{bundle}, values); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

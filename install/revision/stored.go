@@ -128,11 +128,15 @@ func decode(data []byte) (operand.Set, error) {
 		return operand.Set{}, fmt.Errorf("decompressing the stored objects: %w", err)
 	}
 	var form storedSet
-	if err := utiljson.Unmarshal(plain, &form); err != nil {
+	err = utiljson.Unmarshal(plain, &form)
+	if form.Format != 0 && form.Format != format {
+		return operand.Set{}, fmt.Errorf("the objects are stored in format %d; this installer reads format %d", form.Format, format)
+	}
+	if err != nil {
 		return operand.Set{}, fmt.Errorf("decoding the stored objects: %w", err)
 	}
-	if form.Format != format {
-		return operand.Set{}, fmt.Errorf("the objects are stored in format %d; this installer reads format %d", form.Format, format)
+	if form.Format == 0 {
+		return operand.Set{}, errors.New("decoding the stored objects: the JSON does not say its format")
 	}
 	return form.set()
 }

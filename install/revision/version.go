@@ -10,16 +10,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/operand"
 )
 
-// Same says whether a version is of the same content as a set and was made with
-// the same unmanaged CRDs, in whatever order they are listed.
-func Same(version v1alpha1.Version, set operand.Set, unmanaged []string) bool {
-	return string(version.ContentID) == set.ContentID.String() &&
+// Same says whether a version has this content ID and was made with the same
+// unmanaged CRDs, in whatever order they are listed.
+func Same(version v1alpha1.Version, contentID digest.Digest, unmanaged []string) bool {
+	return string(version.ContentID) == contentID.String() &&
 		slices.Equal(sorted(version.UnmanagedCRDs), sorted(unmanaged))
 }
 

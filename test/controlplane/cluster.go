@@ -48,6 +48,8 @@ type Cluster struct {
 	Dir string
 
 	binary     string
+	temporary  bool
+	unlock     func()
 	files      files
 	client     *kubernetes.Clientset
 	supervisor *supervisor
@@ -83,59 +85,52 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 }
 
 func start(ctx context.Context, binary string, p ports, options Options) (*Cluster, error) {
-	dir, temporary, err := clusterFolder(options.Dir)
+	c, err := newCluster(binary, options)
 	if err != nil {
 		return nil, err
-	}
-	c := &Cluster{Dir: dir, Kubeconfig: files{dir}.kubeconfig("admin"), files: files{dir}, binary: binary}
-	logs := cmp.Or(options.Logs, c.files.logs())
-	if err := c.prepare(ctx, p, logs); err != nil {
-		return nil, errors.Join(err, removeIf(temporary, dir))
-	}
-	var remove []string
-	if temporary {
-		remove = []string{dir}
-	}
-	if c.supervisor, err = startSupervisor(binary, logs, remove...); err != nil {
-		return nil, errors.Join(err, removeIf(temporary, dir))
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(options.Timeout, 2*time.Minute))
 	defer cancel()
 	if err := c.run(ctx, p); err != nil {
-		err = withTail(err, temporary && options.Logs == "")
+		err = withTail(err, c.temporary && options.Logs == "")
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
 
-// clusterFolder makes the folder, and reports whether it is a temporary one.
-func clusterFolder(wanted string) (dir string, temporary bool, err error) {
-	if wanted == "" {
-		dir, err = os.MkdirTemp("", "controlplane-")
-	} else if dir, err = filepath.Abs(wanted); err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
+// newCluster makes the cluster's folder. Another cluster may not be using it.
+func newCluster(binary string, options Options) (*Cluster, error) {
+	dir, err := clusterFolder(options.Dir)
 	if err != nil {
-		return "", false, fmt.Errorf("making the cluster's folder: %w", err)
+		return nil, fmt.Errorf("making the cluster's folder: %w", err)
 	}
-	return dir, wanted == "", nil
+	unlock, err := tryLock(filepath.Join(dir, "lock"))
+	if err != nil {
+		return nil, fmt.Errorf("making sure that no other cluster uses %s: %w", dir, err)
+	}
+	f := files{dir: dir, logs: cmp.Or(options.Logs, filepath.Join(dir, "logs"))}
+	return &Cluster{
+		Dir: dir, Kubeconfig: f.kubeconfig("admin"),
+		binary: binary, files: f, temporary: options.Dir == "", unlock: unlock,
+	}, nil
 }
 
-func removeIf(temporary bool, dir string) error {
-	if !temporary {
-		return nil
+func clusterFolder(wanted string) (string, error) {
+	if wanted == "" {
+		return os.MkdirTemp("", "controlplane-")
 	}
-	return os.RemoveAll(dir)
+	dir, err := filepath.Abs(wanted)
+	if err != nil {
+		return "", err
+	}
+	return dir, os.MkdirAll(dir, 0o700)
 }
 
 // prepare writes all files and makes the clients.
-func (c *Cluster) prepare(ctx context.Context, p ports, logs string) error {
+func (c *Cluster) prepare(ctx context.Context, p ports) error {
 	stages, err := c.output(ctx, "kwok-stages")
 	if err != nil {
 		return err
-	}
-	if err := os.MkdirAll(logs, 0o700); err != nil {
-		return fmt.Errorf("making the folder of the logs: %w", err)
 	}
 	if err := c.files.write(p.url(), stages); err != nil {
 		return err
@@ -153,14 +148,21 @@ func (c *Cluster) prepare(ctx context.Context, p ports, logs string) error {
 // run starts the programs: the API server waits for etcd by itself, the others
 // give up if they must wait for the API server.
 func (c *Cluster) run(ctx context.Context, p ports) error {
-	s := c.supervisor
+	if err := c.prepare(ctx, p); err != nil {
+		return err
+	}
+	s, err := startSupervisor(c.binary, c.files.logs, c.remove()...)
+	if err != nil {
+		return err
+	}
+	c.supervisor = s
 	if err := errors.Join(s.start("etcd", etcdFlags(c.files, p)...), s.start("kube-apiserver", apiServerFlags(c.files, p)...)); err != nil {
 		return err
 	}
 	if err := c.await(ctx, "kube-apiserver", c.serving); err != nil {
 		return err
 	}
-	err := errors.Join(
+	err = errors.Join(
 		s.start("kube-controller-manager", controllerManagerFlags(c.files)...),
 		s.start("kube-scheduler", schedulerFlags(c.files)...),
 		s.start("kwok", kwokFlags(c.files)...))
@@ -219,10 +221,26 @@ func withTail(err error, keep bool) error {
 	return &with
 }
 
+// remove are the folders that go with the cluster.
+func (c *Cluster) remove() []string {
+	if c.temporary {
+		return []string{c.Dir}
+	}
+	return nil
+}
+
 // Stop ends all programs at once and removes the folder unless Options.Dir named
 // it. All calls after the first return what that returned.
 func (c *Cluster) Stop() error {
-	c.stop.Do(func() { c.stopped = c.supervisor.stop() })
+	c.stop.Do(func() {
+		defer c.unlock()
+		if c.supervisor != nil {
+			c.stopped = c.supervisor.stop()
+		}
+		for _, folder := range c.remove() {
+			c.stopped = errors.Join(c.stopped, os.RemoveAll(folder))
+		}
+	})
 	return c.stopped
 }
 

@@ -14,7 +14,7 @@ import (
 
 // files is the cluster's folder: keys and certificates, a kubeconfig for each
 // user, etcd's data and the logs.
-type files struct{ dir string }
+type files struct{ dir, logs string }
 
 func (f files) pki(name string) string { return filepath.Join(f.dir, "pki", name) }
 func (f files) kubeconfig(user string) string {
@@ -22,7 +22,6 @@ func (f files) kubeconfig(user string) string {
 }
 func (f files) stages() string { return filepath.Join(f.dir, "stages.yaml") }
 func (f files) data() string   { return filepath.Join(f.dir, "etcd") }
-func (f files) logs() string   { return filepath.Join(f.dir, "logs") }
 
 // users are those with a client certificate, and their groups. The controller
 // manager uses one identity for all its controllers, so it needs every right.
@@ -35,7 +34,7 @@ var users = map[string][]string{
 
 // write makes the folder's files, with new keys, for an API server at url.
 func (f files) write(url string, stages []byte) error {
-	for _, folder := range []string{f.pki(""), f.logs()} {
+	for _, folder := range []string{f.pki(""), f.logs} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return fmt.Errorf("making the cluster's folder: %w", err)
 		}

@@ -13,28 +13,40 @@ import (
 	"time"
 )
 
-// lock takes the lock of a file, which the system gives back when the process
-// ends, however it ends. It calls waiting once if another process has it.
-func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
+// errLocked says that another process, or another part of this one, has the lock.
+var errLocked = errors.New("it is locked")
+
+// tryLock takes the lock of a file, which the system gives back when the process
+// ends, however it ends. The error is errLocked if somebody else has it.
+func tryLock(path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("opening the lock of the control plane binary: %w", err)
+		return nil, fmt.Errorf("opening a lock: %w", err)
 	}
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return func() { file.Close() }, nil
+	}
+	file.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = errLocked
+	}
+	return nil, fmt.Errorf("locking %s: %w", path, err)
+}
+
+// lock takes the lock of a file as tryLock does, and waits for it. It calls
+// waiting once if somebody else has it.
+func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	for first := true; ; first = false {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { file.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			file.Close()
-			return nil, fmt.Errorf("locking %s: %w", path, err)
+		unlock, err := tryLock(path)
+		if !errors.Is(err, errLocked) {
+			return unlock, err
 		}
 		if first {
 			waiting()
 		}
 		select {
 		case <-ctx.Done():
-			file.Close()
 			return nil, fmt.Errorf("waiting for the lock %s: %w", path, context.Cause(ctx))
 		case <-time.After(200 * time.Millisecond):
 		}

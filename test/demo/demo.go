@@ -29,8 +29,8 @@ type demo struct {
 	client   client.Client
 	registry *registry.Registry
 	operator *operator
-	// apiRequests are the requests of the operators that have ended.
-	apiRequests map[string]int
+	// apiRequests and registryRequests are those of all operators so far.
+	apiRequests, registryRequests map[string]int
 }
 
 // run is the story, step by step.
@@ -60,9 +60,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.check(compare(before, after)); err != nil {
 		return err
 	}
-	if err := d.summary(ctx, after); err != nil {
-		return err
-	}
+	d.summary(after)
 	return d.linger(ctx)
 }
 
@@ -70,7 +68,7 @@ func (d *demo) run(ctx context.Context) error {
 func (d *demo) startServers(ctx context.Context) error {
 	d.screen.step("Starting a Kubernetes control plane and a registry")
 	var err error
-	if d.cluster, err = controlplane.Start(ctx, controlplane.Options{Dir: filepath.Join(d.dir, "cluster")}); err != nil {
+	if d.cluster, err = controlplane.Start(ctx, controlplane.Options{Progress: os.Stderr}); err != nil {
 		return fmt.Errorf("starting the control plane: %w", err)
 	}
 	d.screen.line("the API server answers at %s", d.cluster.Config.Host)
@@ -137,28 +135,27 @@ func (d *demo) check(found difference) error {
 }
 
 // summary tells in numbers what was done.
-func (d *demo) summary(ctx context.Context, installed snapshot) error {
+func (d *demo) summary(installed snapshot) {
+	d.screen.step("Summary")
+	d.screen.line("objects installed             %d (%s)", len(installed), installed.kinds())
+	d.screen.line("requests to the API server    %s", sum(d.apiRequests))
+	d.screen.line("requests to the registry      %s", sum(d.registryRequests))
+	d.screen.line("took                          %.1f s", time.Since(d.screen.start).Seconds())
+}
+
+// count adds up the requests of the running operator.
+func (d *demo) count(ctx context.Context) error {
 	requests, err := d.operator.requests(ctx)
 	if err != nil {
 		return err
 	}
-	d.count(requests)
-	d.screen.step("Summary")
-	d.screen.line("objects installed             %d (%s)", len(installed), installed.kinds())
-	d.screen.line("requests to the API server    %s", sum(d.apiRequests))
-	d.screen.line("requests to the registry      %s", sum(d.registry.Requests()))
-	d.screen.line("took                          %.1f s", time.Since(d.screen.start).Seconds())
-	return nil
-}
-
-// count adds an operator's requests to those of the ones before.
-func (d *demo) count(requests map[string]int) {
-	if d.apiRequests == nil {
-		d.apiRequests = map[string]int{}
-	}
 	for method, n := range requests {
 		d.apiRequests[method] += n
 	}
+	for key, n := range d.registry.Requests() {
+		d.registryRequests[key.Method+" "+key.Kind] += n
+	}
+	return nil
 }
 
 // linger keeps everything up until the user has seen enough.

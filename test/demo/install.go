@@ -34,6 +34,7 @@ func (d *demo) prepareCluster(ctx context.Context) error {
 	if err := fixture.InstallCRDs(ctx, d.cluster.Config, crds); err != nil {
 		return err
 	}
+	d.screen.line("%d CRDs of OpenShift are established", len(crds))
 	scheme, err := install.Scheme()
 	if err != nil {
 		return err
@@ -71,7 +72,6 @@ func (d *demo) applyManifests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	applied := 0
 	for _, object := range objects {
 		if object.GetKind() == "Deployment" {
 			continue
@@ -79,9 +79,8 @@ func (d *demo) applyManifests(ctx context.Context) error {
 		if err := d.apply(ctx, object); err != nil {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
-		applied++
 	}
-	d.screen.line("%d CRDs and %d objects of manifests/ applied", 6, applied)
+	d.screen.line("%d objects of manifests/ are applied", len(objects)-1)
 	return nil
 }
 
@@ -109,6 +108,9 @@ func (d *demo) install(ctx context.Context, release release) (snapshot, error) {
 		return nil, err
 	}
 	d.screen.line("release %s is installed after %.1f s", release.version, time.Since(began).Seconds())
+	if err := d.count(ctx); err != nil {
+		return nil, err
+	}
 	if err := d.kubectl(ctx, "get", "clusterapi,clusteroperator"); err != nil {
 		return nil, err
 	}
@@ -121,11 +123,6 @@ func (d *demo) install(ctx context.Context, release release) (snapshot, error) {
 // replaceOperator stops the operator of the release before, and starts this release's.
 func (d *demo) replaceOperator(ctx context.Context, release release) error {
 	if d.operator != nil {
-		requests, err := d.operator.requests(ctx)
-		if err != nil {
-			return err
-		}
-		d.count(requests)
 		if err := d.operator.stop(); err != nil {
 			return fmt.Errorf("stopping capi-installer: %w", err)
 		}
@@ -135,6 +132,7 @@ func (d *demo) replaceOperator(ctx context.Context, release release) error {
 	if err != nil {
 		return err
 	}
+	d.registry.Reset()
 	d.operator, err = d.startOperator(ctx, kubeconfig, release)
 	return err
 }

@@ -43,7 +43,10 @@ func run(ctx context.Context, keep bool) error {
 	if err != nil {
 		return err
 	}
-	d := &demo{dir: dir, programs: filepath.Dir(self), keep: keep, screen: &screen{out: os.Stdout, start: time.Now()}}
+	d := &demo{
+		dir: dir, programs: filepath.Dir(self), keep: keep, screen: &screen{out: os.Stdout, start: time.Now()},
+		apiRequests: map[string]int{}, registryRequests: map[string]int{},
+	}
 	defer d.stop()
 	if err := d.run(ctx); err != nil {
 		return d.explain(err)

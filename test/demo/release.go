@@ -111,13 +111,15 @@ func (d *demo) secondRelease(ctx context.Context, first release, providers []fix
 
 // azure is a small provider for a platform that the cluster is not on.
 func (d *demo) azure() (fixture.Provider, error) {
+	synthetic := fixture.Synthetic{Name: "cluster-api-provider-azure", Platform: "Azure"}
+	metadata := synthetic.Bundle().Metadata
 	provider := fixture.Provider{
-		Name: "cluster-api-provider-azure", Type: "infrastructure", Version: "v1.21.0", Platform: "Azure",
-		ImageName: "registry.ci.openshift.org/openshift:azure-cluster-api-controllers", Kustomization: filepath.Join(d.dir, "azure"),
+		Name: metadata.ProviderName, Type: metadata.ProviderType, Version: metadata.ProviderVersion,
+		Platform: metadata.OCPPlatform, ImageName: metadata.ImageName, Kustomization: filepath.Join(d.dir, "azure"),
 	}
 	return provider, writeFiles(provider.Kustomization, map[string]string{
 		"kustomization.yaml": "resources: [provider.yaml]\n",
-		"provider.yaml":      fixture.Manifests("azure", provider.ImageName),
+		"provider.yaml":      string(synthetic.Manifests()),
 	})
 }
 

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package configmap_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"github.com/opencontainers/go-digest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/configmap"
+	"github.com/capi-installer/capi-installer/imagesjson"
+)
+
+const (
+	release   = "4.22.3"
+	manifests = "kind: Namespace\n---\nkind: Deployment\n"
+)
+
+// sliced returns ConfigMaps that hold text in so many slices.
+func sliced(text string, count int) []corev1.ConfigMap {
+	var configMaps []corev1.ConfigMap
+	for i := range count {
+		configMaps = append(configMaps, corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "openshift-cluster-api", Name: fmt.Sprintf("aws-%02d", i),
+				Labels: map[string]string{configmap.BundleLabel: "aws"},
+				Annotations: map[string]string{
+					configmap.ReleaseVersion: release, configmap.ProviderName: "cluster-api-provider-aws", configmap.ProviderType: "infrastructure",
+					configmap.ProviderVersion: "v2.10.0", configmap.OCPPlatform: "AWS", configmap.ContentID: digest.FromString(text).String(),
+					configmap.Slice: strconv.Itoa(i), configmap.Slices: strconv.Itoa(count),
+				},
+			},
+			Data: map[string]string{configmap.Manifests: text[len(text)*i/count : len(text)*(i+1)/count]},
+		})
+	}
+	return configMaps
+}
+
+// packed compresses each ConfigMap's data on its own.
+func packed(t *testing.T, configMaps []corev1.ConfigMap) []corev1.ConfigMap {
+	for i := range configMaps {
+		configMaps[i].BinaryData = map[string][]byte{configmap.CompressedManifests: compress(t, configMaps[i].Data[configmap.Manifests])}
+		configMaps[i].Data = nil
+	}
+	return configMaps
+}
+
+func compress(t *testing.T, text string) []byte {
+	t.Helper()
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoder.EncodeAll([]byte(text), nil)
+}
+
+func want(names ...string) []extractor.Result {
+	return []extractor.Result{{
+		Image: imagesjson.Image{Name: "aws"},
+		Bundles: []extractor.Bundle{{
+			Origin: extractor.Origin{Name: "aws", ConfigMaps: names},
+			Metadata: extractor.Metadata{
+				ProviderName: "cluster-api-provider-aws", ProviderType: extractor.Infrastructure, ProviderVersion: "v2.10.0",
+				OCPPlatform: "AWS", ContentID: digest.FromString(manifests),
+			},
+			Manifests: []byte(manifests),
+		}},
+	}}
+}
+
+func TestABundleIsJoinedFromItsSlices(t *testing.T) {
+	whole := compress(t, manifests)
+	cut := packed(t, sliced(manifests, 2))
+	cut[0].BinaryData[configmap.CompressedManifests], cut[1].BinaryData[configmap.CompressedManifests] = whole[:10], whole[10:]
+	backwards := sliced(manifests, 3)
+	slices.Reverse(backwards)
+	for name, test := range map[string]struct {
+		configMaps []corev1.ConfigMap
+		names      []string
+	}{
+		"one":                         {sliced(manifests, 1), []string{"aws-00"}},
+		"three":                       {sliced(manifests, 3), []string{"aws-00", "aws-01", "aws-02"}},
+		"three in another order":      {backwards, []string{"aws-00", "aws-01", "aws-02"}},
+		"one compressed":              {packed(t, sliced(manifests, 1)), []string{"aws-00"}},
+		"compressed, a frame each":    {packed(t, sliced(manifests, 2)), []string{"aws-00", "aws-01"}},
+		"compressed, one frame, cut":  {cut, []string{"aws-00", "aws-01"}},
+		"beside those of a release":   {append(another(func(c *corev1.ConfigMap) { c.Annotations[configmap.ReleaseVersion] = "4.22.2" }), sliced(manifests, 1)...), []string{"aws-00"}},
+		"beside an unlabelled object": {append(another(func(c *corev1.ConfigMap) { c.Labels = nil }), sliced(manifests, 1)...), []string{"aws-00"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := configmap.Bundles(test.configMaps, release)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want(test.names...), got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// another returns one more ConfigMap of the bundle, changed.
+func another(change func(*corev1.ConfigMap)) []corev1.ConfigMap {
+	configMaps := sliced("kind: Role\n", 1)
+	configMaps[0].Name = "other"
+	change(&configMaps[0])
+	return configMaps
+}
+
+func TestResultsAreSortedByBundle(t *testing.T) {
+	core := sliced(manifests, 1)
+	core[0].Labels[configmap.BundleLabel] = "a-core"
+	got, err := configmap.Bundles(append(sliced(manifests, 2), core...), release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || got[0].Image.Name != "a-core" || got[1].Image.Name != "aws" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWithoutConfigMapsThereAreNoResults(t *testing.T) {
+	got, err := configmap.Bundles(nil, release)
+	if err != nil || len(got) > 0 {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestWithoutAReleaseNothingIsRead(t *testing.T) {
+	if got, err := configmap.Bundles(sliced(manifests, 1), ""); err == nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestWrongConfigMapsAreNamed(t *testing.T) {
+	annotate := func(key, value string) func([]corev1.ConfigMap) []corev1.ConfigMap {
+		return func(c []corev1.ConfigMap) []corev1.ConfigMap {
+			c[1].Annotations = maps.Clone(c[1].Annotations)
+			c[1].Annotations[key] = value
+			return c
+		}
+	}
+	bomb := compress(t, strings.Repeat("#", extractor.MaxManifests+1))
+	const second = "ConfigMap openshift-cluster-api/aws-01: "
+	const both = "ConfigMap openshift-cluster-api/aws-00, openshift-cluster-api/aws-01: "
+	for name, test := range map[string]struct {
+		change  func([]corev1.ConfigMap) []corev1.ConfigMap
+		want    string
+		waiting bool // not an ErrInvalid
+	}{
+		"a missing slice": {func(c []corev1.ConfigMap) []corev1.ConfigMap { return c[1:] }, second + "of 2 slices, these are not there: 0", true},
+		"a slice twice": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
+			copied := *c[1].DeepCopy()
+			copied.Name = "copy"
+			return append(c, copied)
+		}, "ConfigMap openshift-cluster-api/copy: it is slice 1, and so is openshift-cluster-api/aws-01", false},
+		"no release version":        {annotate(configmap.ReleaseVersion, ""), "", false},
+		"no content ID":             {annotate(configmap.ContentID, ""), second + "annotation " + configmap.ContentID + ` is "", but`, false},
+		"no provider name":          {annotate(configmap.ProviderName, ""), second + "reading the annotations: provider name: is missing", false},
+		"an unknown type":           {annotate(configmap.ProviderType, "x"), second + `reading the annotations: provider type: "x" is not one of core,`, false},
+		"another version":           {annotate(configmap.ProviderVersion, "v3"), second + "annotation " + configmap.ProviderVersion + ` is "v3", but "v2.10.0" in openshift-cluster-api/aws-00`, false},
+		"a slice that is no number": {annotate(configmap.Slice, "b"), second + "annotation " + configmap.Slice + `: "b" is not a number from 0 to 1`, false},
+		"a slice too many":          {annotate(configmap.Slice, "2"), second + "annotation " + configmap.Slice + `: "2" is not a number from 0 to 1`, false},
+		"too many slices":           {annotate(configmap.Slices, "65"), second + "annotation " + configmap.Slices + `: "65" is not a number from 1 to 64`, false},
+		"no slices":                 {annotate(configmap.Slices, "0"), second + "annotation " + configmap.Slices + `: "0" is not`, false},
+		"changed data": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
+			c[1].Data[configmap.Manifests] = "kind: Role\n"
+			return c
+		}, both + "the digest of the manifests is sha256:", false},
+		"no data": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
+			c[1].Data = nil
+			return c
+		}, second + "it has neither manifests.yaml in data nor manifests.yaml.zst in binaryData", false},
+		"both kinds of data": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
+			c[1].BinaryData = map[string][]byte{configmap.CompressedManifests: nil}
+			return c
+		}, second + "it has both manifests.yaml and manifests.yaml.zst: keep one", false},
+		"a compressed slice and one that is not": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
+			return append(c[:1], packed(t, c[1:])...)
+		}, second + "one of it and openshift-cluster-api/aws-00 is compressed, and one is not", false},
+		"data that is not compressed": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
+			c = packed(t, c)
+			c[1].BinaryData[configmap.CompressedManifests] = []byte(manifests)
+			return c
+		}, both + "decompressing manifests.yaml.zst: ", false},
+		"a bomb": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
+			c = packed(t, c)
+			c[1].BinaryData[configmap.CompressedManifests] = bomb
+			return c
+		}, both + "the manifests are longer than 33554432 bytes", false},
+		"empty manifests": {func([]corev1.ConfigMap) []corev1.ConfigMap { return sliced("", 1) }, "ConfigMap openshift-cluster-api/aws-00: the manifests are empty", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			results, err := configmap.Bundles(test.change(sliced(manifests, 2)), release)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.want == "" {
+				test.want = "ConfigMap openshift-cluster-api/aws-00: of 2 slices, these are not there: 1"
+				test.waiting = true
+			}
+			if len(results) != 1 || len(results[0].Bundles) > 0 || results[0].Err == nil {
+				t.Fatalf("got %+v", results)
+			}
+			got := results[0].Err
+			if !strings.HasPrefix(got.Error(), test.want) {
+				t.Errorf("got\n%v\nnot\n%s", got, test.want)
+			}
+			if _, typed := errors.AsType[*configmap.Error](got); !typed || errors.Is(got, extractor.ErrInvalid) == test.waiting {
+				t.Errorf("%v is typed %t, invalid %t", got, typed, !test.waiting)
+			}
+		})
+	}
+}
+
+func TestAConfigMapThatNamesNoReleaseIsWrong(t *testing.T) {
+	configMaps := sliced(manifests, 1)
+	delete(configMaps[0].Annotations, configmap.ReleaseVersion)
+	configMaps[0].Labels[configmap.BundleLabel] = ""
+	results, err := configmap.Bundles(configMaps, release)
+	if err != nil || len(results) != 1 {
+		t.Fatalf("got %v, %v", results, err)
+	}
+	want := "ConfigMap openshift-cluster-api/aws-00: label " + configmap.BundleLabel + " has no value\n" +
+		"ConfigMap openshift-cluster-api/aws-00: annotation " + configmap.ReleaseVersion + " is missing"
+	if got := fmt.Sprint(results[0].Err); got != want {
+		t.Errorf("got\n%s\nnot\n%s", got, want)
+	}
+}
+
+func TestAnyTextInAnyNumberOfSlicesIsJoined(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		text := rapid.StringN(1, 200, -1).Draw(r, "text")
+		configMaps := sliced(text, rapid.IntRange(1, configmap.MaxSlices).Draw(r, "slices"))
+		if rapid.Bool().Draw(r, "compressed") {
+			configMaps = packed(t, configMaps)
+		}
+		results, err := configmap.Bundles(rapid.Permutation(configMaps).Draw(r, "order"), release)
+		if err != nil || len(results) != 1 || results[0].Err != nil {
+			r.Fatalf("got %v, %v", results, err)
+		}
+		if got := string(results[0].Bundles[0].Manifests); got != text {
+			r.Errorf("got %q, not %q", got, text)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"bytes"
+	"io"
+	"path"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+// tight are limits that keep an input from costing much.
+var tight = Limits{Unpacked: 4 << 20, Entries: 1000, Depth: 32, Files: 200, Total: 1 << 20}
+
+// FuzzLayers reads two layers as they come from a registry, compressed or not,
+// and checks what no input may break: the answer is clean paths at and below the
+// roots, no longer than they may be, or an error of the image.
+func FuzzLayers(f *testing.F) {
+	for _, test := range refusals {
+		if len(test.entries) < 10 {
+			f.Add(mustTar(f, test.entries...), mustTar(f, registry.Whiteout(root)))
+		}
+	}
+	shipped := mustTar(f, filesIn(f, root, aws(manifests))...)
+	f.Add(shipped, gzipped(f, mustTar(f, registry.Opaque(root))))
+	f.Add(gzipped(f, shipped), sparse("capi-manifests/metadata.json", "1099511627776"))
+	f.Fuzz(func(t *testing.T, lower, upper []byte) {
+		if len(lower) == 0 || len(upper) == 0 {
+			return
+		}
+		files, err := unpackBlobs(t, lower, upper)
+		if err != nil {
+			if files != nil {
+				t.Errorf("there are files beside the error %v", err)
+			}
+			return
+		}
+		for file, data := range files {
+			checkFile(t, file, data)
+		}
+	})
+}
+
+func checkFile(t *testing.T, file string, data []byte) {
+	t.Helper()
+	name := strings.TrimSuffix(file, "/")
+	first, _, _ := strings.Cut(name, "/")
+	if name != path.Clean(name) || first != "capi-manifests" && first != "capi-operator-manifests" {
+		t.Errorf("%q is not a clean path below a root", file)
+	}
+	if most := extractor.Limit(file); int64(len(data)) > most+1 || most == 0 && len(data) > 0 {
+		t.Errorf("%q has %d bytes", file, len(data))
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
+		t.Errorf("%q is not printable", file)
+	}
+}
+
+// unpackBlobs unpacks blobs that are what their digests say, whatever they are.
+func unpackBlobs(t *testing.T, layers ...[]byte) (extractor.Files, error) {
+	t.Helper()
+	s := &stack{unpacking: &unpacking{limits: tight.orDefaults()}, spools: map[v1.Hash]*spool{}, budget: budget{limits: tight.orDefaults()}}
+	tree := newTree(s.limits)
+	for n, data := range layers {
+		digest, size, err := v1.SHA256(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.layers = append(s.layers, v1.Descriptor{Digest: digest, Size: size, MediaType: types.OCILayer})
+		s.spools[digest] = &spool{bytes.NewReader(data), size, func() error { return nil }}
+		s.diffIDs = append(s.diffIDs, diffID(t, data))
+		if err := s.apply(t.Context(), tree, n); err != nil {
+			return nil, err
+		}
+	}
+	nodes, err := tree.answer(s.limits, s.layers)
+	if err != nil {
+		return nil, err
+	}
+	return s.contents(t.Context(), nodes)
+}
+
+// diffID is the digest of a decompressed layer, or of nothing if it cannot be decompressed.
+func diffID(t *testing.T, data []byte) v1.Hash {
+	t.Helper()
+	plain, err := decompress(bytes.NewReader(data))
+	if err != nil {
+		return v1.Hash{}
+	}
+	defer plain.Close()
+	digest, _, err := v1.SHA256(io.LimitReader(plain, tight.Unpacked+1))
+	if err != nil {
+		return v1.Hash{}
+	}
+	return digest
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package revision
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+const testVersion = "4.22.3-6"
+
+var testOwner = metav1.OwnerReference{APIVersion: "capi-operator.openshift.io/v1alpha1", Kind: "ClusterAPI", Name: "cluster", UID: "7", Controller: new(true)}
+
+// storedOf is a stored form of that many bytes.
+func storedOf(length int) Stored {
+	data := make([]byte, length)
+	random := rand.NewChaCha8([32]byte{})
+	_, _ = random.Read(data) // never fails
+	return Stored{Digest: digest.FromBytes(data), Data: data}
+}
+
+// written are the ConfigMaps of a stored form as they are read back.
+func written(stored Stored) []corev1.ConfigMap {
+	out := []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}}}
+	for _, configMap := range ConfigMaps(testVersion, testOwner, stored) {
+		out = append(out, *configMap)
+	}
+	return out
+}
+
+func TestASetThatFitsLiesInOneConfigMap(t *testing.T) {
+	stored := storedOf(chunkSize)
+	want := &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "openshift-cluster-api-operator", Name: "4.22.3-6",
+			Labels: map[string]string{"capi-operator.openshift.io/revision": "4.22.3-6"},
+			Annotations: map[string]string{
+				"capi-operator.openshift.io/manifests-digest": stored.Digest.String(),
+				"capi-operator.openshift.io/parts":            "1",
+			},
+			Finalizers:      []string{"capi-operator.openshift.io/teardown"},
+			OwnerReferences: []metav1.OwnerReference{testOwner},
+		},
+		Immutable:  new(true),
+		BinaryData: map[string][]byte{"manifests.json.zst": stored.Data},
+	}
+	if diff := cmp.Diff([]*corev1.ConfigMap{want}, ConfigMaps(testVersion, testOwner, stored)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestALargerSetGoesOnInConfigMapsOfTheFirst(t *testing.T) {
+	stored := storedOf(2*chunkSize + 1)
+	configMaps := ConfigMaps(testVersion, testOwner, stored)
+	if len(configMaps) != 3 {
+		t.Fatalf("%d ConfigMaps, want 3", len(configMaps))
+	}
+	configMaps[0].UID = "first"
+	for i, configMap := range configMaps[1:] {
+		SetOwner(configMap, configMaps[0])
+		chunk := configMap.BinaryData[dataKey]
+		configMap.BinaryData = nil
+		want := &corev1.ConfigMap{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "openshift-cluster-api-operator", Name: []string{"4.22.3-6.1", "4.22.3-6.2"}[i],
+				Labels:          map[string]string{"capi-operator.openshift.io/revision-part": "4.22.3-6"},
+				Annotations:     map[string]string{"capi-operator.openshift.io/manifests-digest": stored.Digest.String()},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "4.22.3-6", UID: "first", Controller: new(true)}},
+			},
+			Immutable: new(true),
+		}
+		if diff := cmp.Diff(want, configMap); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if len(chunk) > chunkSize || len(chunk) == 0 {
+			t.Errorf("%s holds %d bytes", configMap.Name, len(chunk))
+		}
+		if problems := validation.IsDNS1123Subdomain(configMap.Name); problems != nil {
+			t.Errorf("%s is no name: %v", configMap.Name, problems)
+		}
+		if _, err := Number(configMap.Name); err == nil {
+			t.Errorf("%s could be the name of a version", configMap.Name)
+		}
+	}
+}
+
+func TestConfigMapsGiveBackWhatWasStored(t *testing.T) {
+	for _, length := range []int{0, 1, chunkSize - 1, chunkSize, chunkSize + 1, 3 * chunkSize} {
+		stored := storedOf(length)
+		got, err := FromConfigMaps(testVersion, written(stored))
+		if err != nil {
+			t.Errorf("%d bytes: %v", length, err)
+		}
+		if got.Digest != stored.Digest || !bytes.Equal(got.Data, stored.Data) {
+			t.Errorf("%d bytes have become %d", length, len(got.Data))
+		}
+	}
+}
+
+func TestConfigMapsDoNotShareTheirBytes(t *testing.T) {
+	stored := storedOf(chunkSize + 10)
+	configMaps := ConfigMaps(testVersion, testOwner, stored)
+	configMaps[0].BinaryData[dataKey][0]++
+	_ = append(configMaps[0].BinaryData[dataKey], 1)
+	if digest.FromBytes(stored.Data) != stored.Digest {
+		t.Error("the stored bytes have changed with the ConfigMap")
+	}
+}
+
+func TestWhatIsMissingOrChangedIsNamed(t *testing.T) {
+	// The first ConfigMap is at index 1, its parts follow.
+	tests := map[string]struct {
+		change    func(c []corev1.ConfigMap) []corev1.ConfigMap
+		configMap string
+		want      string
+	}{
+		"all are gone": {
+			func([]corev1.ConfigMap) []corev1.ConfigMap { return nil }, "4.22.3-6", "missing",
+		},
+		"a part is gone": {
+			func(c []corev1.ConfigMap) []corev1.ConfigMap { return c[:3] }, "4.22.3-6.2", "missing",
+		},
+		"the digest is gone": {
+			func(c []corev1.ConfigMap) []corev1.ConfigMap {
+				c[1].Annotations[v1alpha1.ManifestsDigestAnnotation] = ""
+				return c
+			},
+			"4.22.3-6", `annotation capi-operator.openshift.io/manifests-digest is "", and should be a SHA-256 digest`,
+		},
+		"the digest is of a weaker kind": {
+			func(c []corev1.ConfigMap) []corev1.ConfigMap {
+				c[1].Annotations[v1alpha1.ManifestsDigestAnnotation] = "md5:00"
+				return c
+			},
+			"4.22.3-6", "should be a SHA-256 digest",
+		},
+		"the number of parts is gone": {
+			func(c []corev1.ConfigMap) []corev1.ConfigMap {
+				c[1].Annotations = map[string]string{v1alpha1.ManifestsDigestAnnotation: c[1].Annotations[v1alpha1.ManifestsDigestAnnotation]}
+				return c
+			},
+			"4.22.3-6", `annotation capi-operator.openshift.io/parts is "", and should be a number from 1 to 128`,
+		},
+		"the number of parts is absurd": {
+			func(c []corev1.ConfigMap) []corev1.ConfigMap {
+				c[1].Annotations[v1alpha1.PartsAnnotation] = "1000000000"
+				return c
+			},
+			"4.22.3-6", "should be a number from 1 to 128",
+		},
+		"the number of parts is too small": {
+			func(c []corev1.ConfigMap) []corev1.ConfigMap {
+				c[1].Annotations[v1alpha1.PartsAnnotation] = "2"
+				return c
+			},
+			"4.22.3-6", "the stored objects have changed",
+		},
+		"a part is of something else": {
+			func(c []corev1.ConfigMap) []corev1.ConfigMap { c[2].Annotations = nil; return c },
+			"4.22.3-6.1", "it belongs to other objects",
+		},
+		"a part has no data": {
+			func(c []corev1.ConfigMap) []corev1.ConfigMap { c[2].BinaryData = nil; return c },
+			"4.22.3-6.1", `binaryData has no key "manifests.json.zst"`,
+		},
+		"a byte is another one": {
+			func(c []corev1.ConfigMap) []corev1.ConfigMap { c[2].BinaryData[dataKey][7]++; return c },
+			"4.22.3-6", "the stored objects have changed: their digest is sha256:",
+		},
+		"the digest is of other objects": {
+			func(c []corev1.ConfigMap) []corev1.ConfigMap {
+				for i := range c {
+					c[i].Annotations = map[string]string{v1alpha1.PartsAnnotation: "3", v1alpha1.ManifestsDigestAnnotation: digest.FromString("x").String()}
+				}
+				return c
+			},
+			"4.22.3-6", "the stored objects have changed",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, err := FromConfigMaps(testVersion, test.change(written(storedOf(2*chunkSize+1))))
+			var typed *Error
+			if !errors.As(err, &typed) || typed.Version != testVersion || typed.ConfigMap != test.configMap || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want one about %s that says %q", err, test.configMap, test.want)
+			}
+			if stored.Data != nil {
+				t.Error("there is an error and data")
+			}
+		})
+	}
+}

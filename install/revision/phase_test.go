@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package revision
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/operand"
+)
+
+const crd = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+
+// describePhases is each phase with the kinds and names of its objects.
+func describePhases(phases []Phase) []string {
+	var out []string
+	for _, phase := range phases {
+		line := phase.Name + ":"
+		for _, obj := range phase.Objects {
+			line += " " + obj.GetKind() + "/" + obj.GetName()
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func operandOf(name string, providerType extractor.ProviderType, objects ...*unstructured.Unstructured) operand.Operand {
+	return operand.Operand{Name: name, Type: providerType, Objects: objects}
+}
+
+func TestPhases(t *testing.T) {
+	policy, binding := "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding"
+	webhook := "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration"
+	tests := map[string]struct {
+		operands  []operand.Operand
+		unmanaged []string
+		want      []string
+	}{
+		"each component has its CRDs before its other objects": {
+			operands: []operand.Operand{
+				operandOf("core", extractor.Core, object("v1/Service", "a", "s"), object(crd, "", "x"), object(crd, "", "b")),
+				operandOf("aws", extractor.Infrastructure, object("v1/Service", "a", "t"), object(crd, "", "y")),
+			},
+			want: []string{
+				"core-crds: CustomResourceDefinition/x CustomResourceDefinition/b", "core: Service/s",
+				"aws-crds: CustomResourceDefinition/y", "aws: Service/t",
+			},
+		},
+		"objects are ranked, and stay in the order of the manifests within a rank": {
+			operands: []operand.Operand{operandOf("core", extractor.Core,
+				object(webhook, "", "webhook"), object("apps/v1/Deployment", "a", "deployment"), object("batch/v1/Job", "a", "job"), object("policy/v1/PodDisruptionBudget", "a", "z"),
+				object(binding, "", "binding"), object(policy, "", "policy"), object("v1/Service", "a", "service"), object("v1/Secret", "a", "secret"), object("v1/ConfigMap", "a", "config"),
+				object("rbac.authorization.k8s.io/v1/RoleBinding", "a", "role-binding"), object("rbac.authorization.k8s.io/v1/ClusterRole", "", "role"), object("v1/ServiceAccount", "a", "account"),
+				object("v1/Namespace", "", "a"), object("example.com/v1/Service", "a", "y"))},
+			want: []string{"core: Namespace/a ServiceAccount/account ClusterRole/role RoleBinding/role-binding Secret/secret ConfigMap/config Service/service " +
+				"ValidatingAdmissionPolicy/policy ValidatingAdmissionPolicyBinding/binding PodDisruptionBudget/z Service/y Deployment/deployment Job/job ValidatingWebhookConfiguration/webhook"},
+		},
+		"unmanaged CRDs are only asked about, before everything else": {
+			operands: []operand.Operand{
+				operandOf("core", extractor.Core, object(crd, "", "clusters.x"), object(crd, "", "machines.x"), object("v1/ConfigMap", "a", "clusters.x")),
+				operandOf("aws", extractor.Infrastructure, object(crd, "", "awsclusters.x")),
+			},
+			unmanaged: []string{"awsclusters.x", "clusters.x", "nobody-has-it.x"},
+			want:      []string{"preflight: CompatibilityRequirement/clusters.x-6 CompatibilityRequirement/awsclusters.x-6", "core-crds: CustomResourceDefinition/machines.x", "core: ConfigMap/clusters.x"},
+		},
+		"a phase without objects is left out": {
+			operands: []operand.Operand{operandOf("a", extractor.Core), operandOf("b", extractor.IPAM, object(crd, "", "x"))}, want: []string{"b-crds: CustomResourceDefinition/x"},
+		},
+		"nothing has no phases": {},
+		"components of one name are told apart by their type": {
+			operands: []operand.Operand{
+				operandOf("kubeadm", extractor.Bootstrap, object("v1/Service", "a", "s")),
+				operandOf("kubeadm", extractor.ControlPlane, object("v1/Service", "a", "t")),
+			},
+			want: []string{"kubeadm: Service/s", "controlplane-kubeadm: Service/t"},
+		},
+		"no component takes the name of another phase": {
+			operands: []operand.Operand{
+				operandOf("preflight", extractor.IPAM, object("v1/Service", "a", "s")),
+				operandOf("x", extractor.Addon, object("v1/Service", "a", "t")),
+				operandOf("x-crds", extractor.Addon, object("v1/Service", "a", "u")),
+			},
+			want: []string{"ipam-preflight: Service/s", "x: Service/t", "addon-x-crds: Service/u"},
+		},
+		"names become labels": {
+			operands: []operand.Operand{
+				operandOf("Provider.Example_1", extractor.Addon, object("v1/Service", "a", "s")),
+				operandOf("3scale", extractor.Addon, object("v1/Service", "a", "t")),
+				operandOf(strings.Repeat("long-", 20), extractor.Addon, object(crd, "", "u")),
+			},
+			want: []string{"provider-example-1: Service/s", "c-3scale: Service/t", "long-long-long-long-long-long-long-long-long-long-cd9ddee2-crds: CustomResourceDefinition/u"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			phases, err := Phases("4.22.3-6", 6, operand.Set{Operands: test.operands}, test.unmanaged)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, describePhases(phases)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestACompatibilityRequirementHoldsTheWholeCRD(t *testing.T) {
+	wanted := object(crd, "", "clusters.cluster.x-k8s.io")
+	wanted.Object["spec"] = map[string]any{"group": "cluster.x-k8s.io", "scope": "Namespaced"}
+	set := operand.Set{Operands: []operand.Operand{operandOf("core", extractor.Core, wanted)}}
+	phases, err := Phases("4.22.3-6", 6, set, []string{wanted.GetName()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := phases[0].Objects[0].Object
+	data, _, _ := unstructured.NestedString(got, "spec", "compatibilitySchema", "customResourceDefinition", "data")
+	var held map[string]any
+	if err := yaml.UnmarshalStrict([]byte(data), &held); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wanted.Object, held); diff != "" {
+		t.Errorf("CRD (-component's +held):\n%s", diff)
+	}
+	want := map[string]any{
+		"apiVersion": "apiextensions.openshift.io/v1alpha1",
+		"kind":       "CompatibilityRequirement",
+		"metadata":   map[string]any{"name": "clusters.cluster.x-k8s.io-6"},
+		"spec": map[string]any{
+			"compatibilitySchema": map[string]any{
+				"customResourceDefinition": map[string]any{"type": "YAML", "data": data},
+				"requiredVersions":         map[string]any{"defaultSelection": "AllServed"},
+			},
+			"customResourceDefinitionSchemaValidation": map[string]any{"action": "Deny"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestACompatibilityRequirementHasAName(t *testing.T) {
+	long := strings.Repeat("a.", 125) + "aaa"
+	name := requirementName(long, 6)
+	if problems := validation.IsDNS1123Subdomain(name); problems != nil || !strings.HasSuffix(name, "-6") {
+		t.Errorf("%s: %v", name, problems)
+	}
+}
+
+func TestACRDThatIsTooLargeCannotBeUnmanaged(t *testing.T) {
+	large := object(crd, "", "clusters.x")
+	large.Object["spec"] = strings.Repeat("a", maxCRDData)
+	set := operand.Set{Operands: []operand.Operand{operandOf("core", extractor.Core, large)}}
+	_, err := Phases("4.22.3-6", 6, set, []string{"clusters.x"})
+	if err == nil || !strings.Contains(err.Error(), "version 4.22.3-6: CustomResourceDefinition clusters.x is ") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// Every object is in one phase, once, unless it is an unmanaged CRD, of which
+// there is a CompatibilityRequirement; names are labels and unique; objects are
+// in order; and nothing is shared with the set.
+func TestPhasesHoldEveryObjectOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		set := anySet().Draw(t, "set")
+		identify(set)
+		unmanaged := rapid.SliceOf(rapid.SampledFrom([]string{"object-0", "object-1", "object-2", "object-3"})).Draw(t, "unmanaged")
+		before := describeSet(set)
+		phases, err := Phases("4.22.3-6", 6, set, unmanaged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkNames(t, phases)
+		var got []string
+		for _, phase := range phases {
+			if len(phase.Objects) == 0 {
+				t.Fatalf("phase %s is empty", phase.Name)
+			}
+			if !slices.IsSortedFunc(phase.Objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) }) {
+				t.Fatalf("objects of phase %s are out of order", phase.Name)
+			}
+			for _, obj := range phase.Objects {
+				name := obj.GetName()
+				if obj.GetKind() == "CompatibilityRequirement" {
+					name = strings.TrimSuffix(name, "-6")
+				}
+				got = append(got, name)
+				obj.SetName("changed")
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(before, describeSet(set)); diff != "" {
+			t.Fatalf("the set has changed with the phases:\n%s", diff)
+		}
+		if diff := cmp.Diff(before, got); diff != "" {
+			t.Fatalf("objects (-in the set +in phases):\n%s", diff)
+		}
+	})
+}
+
+// identify gives each object of a set a name of its own.
+func identify(set operand.Set) {
+	number := 0
+	for _, component := range set.Operands {
+		for _, obj := range component.Objects {
+			obj.SetName(fmt.Sprintf("object-%d", number))
+			number++
+		}
+	}
+}
+
+func describeSet(set operand.Set) []string {
+	var out []string
+	for _, component := range set.Operands {
+		for _, obj := range component.Objects {
+			out = append(out, obj.GetName())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func checkNames(t *rapid.T, phases []Phase) {
+	seen := map[string]bool{}
+	for _, phase := range phases {
+		if problems := validation.IsDNS1035Label(phase.Name); problems != nil {
+			t.Fatalf("phase %s: %v", phase.Name, problems)
+		}
+		if seen[phase.Name] {
+			t.Fatalf("two phases are named %s", phase.Name)
+		}
+		seen[phase.Name] = true
+	}
+}
