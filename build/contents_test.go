@@ -61,3 +61,25 @@ func TestContentsOfNamesTheDocumentThatIsNoYAML(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func FuzzContentsOf(f *testing.F) {
+	for _, seed := range []string{
+		configMap, "kind: List\nitems: [1, {kind: A}]\n", "- a\n", "---\n---\n", "kind: [\n", "a: ${X:=${Y}}${Z^^}${\n", "metadata: 1\nkind: 2\n",
+		"apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: {containers: [1, {image: 2}]}}}\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, manifests []byte) {
+		contents, err := build.ContentsOf(extractor.Bundle{Manifests: manifests})
+		if err != nil && !errors.Is(err, extractor.ErrInvalid) {
+			t.Errorf("the error is not ErrInvalid: %v", err)
+		}
+		sum := 0
+		for _, kind := range contents.Kinds {
+			sum += kind.Count
+		}
+		if sum != contents.Objects {
+			t.Errorf("%d objects by kind, %d in all", sum, contents.Objects)
+		}
+	})
+}

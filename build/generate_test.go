@@ -58,6 +58,26 @@ func TestGenerateMakesTheBundleOfEachScenario(t *testing.T) {
 	}
 }
 
+func TestEveryTransformHasAScenarioInWhichItDoesSomething(t *testing.T) {
+	files, err := filepath.Glob("testdata/generate/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		all.Write(readFile(t, file))
+	}
+	for _, transform := range build.Transforms() {
+		changed, dropped := "\n"+transform.Name+" changed: ", "\n"+transform.Name+" dropped: "
+		if !strings.Contains(all.String(), changed) && !strings.Contains(all.String(), dropped) {
+			t.Errorf("no scenario shows what %s does", transform.Name)
+		}
+		if transform.Does == "" {
+			t.Errorf("%s does not say what it does", transform.Name)
+		}
+	}
+}
+
 func run(t *testing.T, archive *txtar.Archive) []txtar.File {
 	t.Helper()
 	dir := t.TempDir()

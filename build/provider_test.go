@@ -60,7 +60,9 @@ func TestGenerateMakesABundleOfEachRealProvider(t *testing.T) {
 				t.Errorf("read %d objects, the provider has %d", summary.Read, f.Objects)
 			}
 			checkReal(t, bundle)
-			checkAgain(t, options, bundle)
+			if len(bundle.Manifests) < 400_000 { // the others would only take longer
+				checkAgain(t, options, bundle)
+			}
 		})
 	}
 }

@@ -3,8 +3,6 @@
 package extractor
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +19,8 @@ import (
 const (
 	MaxManifests = 32 << 20
 	MaxMetadata  = 64 << 10
+
+	maxErrors = 100 // that are worth telling
 )
 
 // The names of the two layouts. No other file of the project knows them.
@@ -61,8 +61,9 @@ func Limit(file string) int64 {
 
 // Bundles reads the bundles that the files hold, verified, in the order of
 // their profiles. It returns none, and no error, if there is nothing at any of
-// the Roots. Everything that is wrong is returned at once, each as an *Error
-// that names origin's image and the file, and is an ErrInvalid.
+// the Roots. Everything that is wrong is returned at once (of more than a hundred
+// errors the first hundred), each as an *Error that names origin's image and the
+// file, and is an ErrInvalid.
 //
 // There are two layouts:
 //
@@ -83,7 +84,7 @@ func (f Files) Bundles(origin Origin) ([]Bundle, error) {
 		r.readProfiles()
 	}
 	if len(r.errs) > 0 {
-		return nil, errors.Join(r.errs...)
+		return nil, errors.Join(r.errs[:min(len(r.errs), maxErrors)]...)
 	}
 	return r.bundles, nil
 }
@@ -96,6 +97,11 @@ func (f Files) holds(dir string) bool {
 		}
 	}
 	return false
+}
+
+func (f Files) has(file string) bool {
+	_, ok := f[file]
+	return ok
 }
 
 // names are the names of the files and directories right in dir, sorted.
@@ -165,8 +171,8 @@ func (r *reader) readProfiles() {
 
 // holdsPart says whether a part of a bundle lies right in dir.
 func (f Files) holdsPart(dir string) bool {
-	return slices.ContainsFunc(f.names(dir), func(name string) bool {
-		return name == metadataYAML || name == manifestsYAML || name == manifestsBare
+	return slices.ContainsFunc([]string{metadataYAML, manifestsYAML, manifestsBare}, func(name string) bool {
+		return f.has(path.Join(dir, name))
 	})
 }
 
@@ -175,7 +181,7 @@ func (f Files) list(dir string) string {
 	names := f.names(dir)
 	const most = 10
 	switch {
-	case f[dir] != nil:
+	case f.has(dir):
 		return "it is a file"
 	case len(names) == 0:
 		return "the directory is empty"
@@ -212,7 +218,7 @@ func (r *reader) read(dir, profile, metadataName string, decode func([]byte) (Me
 func (r *reader) file(dir string, limit int, names ...string) (file string, data []byte) {
 	var found []string
 	for _, name := range names {
-		if _, ok := r.files[path.Join(dir, name)]; ok {
+		if r.files.has(path.Join(dir, name)) {
 			found = append(found, name)
 		}
 	}
@@ -327,21 +333,4 @@ func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	}
 	defer file.Close()
 	return io.ReadAll(io.LimitReader(file, limit+1))
-}
-
-// encodeJSON writes metadata.json.
-func encodeJSON(m Metadata) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	err := encoder.Encode(struct {
-		ProviderName    string        `json:"providerName"`
-		ProviderType    ProviderType  `json:"providerType"`
-		ProviderVersion string        `json:"providerVersion"`
-		OCPPlatform     string        `json:"ocpPlatform,omitempty"`
-		ContentID       digest.Digest `json:"contentID"`
-		ImageName       string        `json:"imageName,omitempty"`
-	}{m.ProviderName, m.ProviderType, m.ProviderVersion, m.OCPPlatform, m.ContentID, m.ImageName})
-	return out.Bytes(), err
 }

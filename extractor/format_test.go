@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -123,6 +124,28 @@ func TestLimitsHoldBeforeParsing(t *testing.T) {
 				t.Errorf("got %v, not %s", err, test.want)
 			}
 		})
+	}
+}
+
+func TestAHostileFileDoesNotFillTheError(t *testing.T) {
+	long, many := strings.Repeat("x", 60_000), &strings.Builder{}
+	for i := range 6000 {
+		fmt.Fprintf(many, `"%d":0,`, i)
+	}
+	for name, metadata := range map[string]string{
+		"a long key":           `{"` + long + `": 1}`,
+		"a long duplicate key": `{"` + long[:30_000] + `": 1, "` + long[:30_000] + `": 1}`,
+		"long values":          `{"providerName": "` + long[:15_000] + `", "providerType": "` + long[:15_000] + `", "contentID": "` + long[:15_000] + `", "ocpPlatform": ["` + long[:15_000] + `"]}`,
+		"many keys":            `{` + many.String() + `"": 0}`,
+		"deep nesting":         strings.Repeat("[", 60_000),
+	} {
+		for _, file := range []string{"capi-manifests/metadata.json", "capi-operator-manifests/default/metadata.yaml"} {
+			files := extractor.Files{file: []byte(metadata), path.Join(path.Dir(file), "manifests.yaml"): []byte("kind: Namespace\n")}
+			_, err := files.Bundles(extractor.Origin{})
+			if err == nil || len(err.Error()) > 100*1024 {
+				t.Errorf("%s in %s: an error of %d bytes", name, file, len(fmt.Sprint(err)))
+			}
+		}
 	}
 }
 

@@ -39,7 +39,10 @@ func decodeJSON(data []byte) (Metadata, []error) {
 	if err != nil {
 		return Metadata{}, []error{err}
 	}
-	o := object{values: values, errs: duplicates}
+	o := object{values: values}
+	for _, duplicate := range duplicates {
+		o.errs = append(o.errs, errors.New(short(duplicate.Error())))
+	}
 	m := Metadata{
 		ProviderName:    o.text("providerName"),
 		ProviderType:    ProviderType(o.text("providerType")),
@@ -56,11 +59,28 @@ func decodeJSON(data []byte) (Metadata, []error) {
 	return m, o.errs
 }
 
+// encodeJSON writes metadata.json.
+func encodeJSON(m Metadata) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(struct {
+		ProviderName    string        `json:"providerName"`
+		ProviderType    ProviderType  `json:"providerType"`
+		ProviderVersion string        `json:"providerVersion"`
+		OCPPlatform     string        `json:"ocpPlatform,omitempty"`
+		ContentID       digest.Digest `json:"contentID"`
+		ImageName       string        `json:"imageName,omitempty"`
+	}{m.ProviderName, m.ProviderType, m.ProviderVersion, m.OCPPlatform, m.ContentID, m.ImageName})
+	return out.Bytes(), err
+}
+
 // decodeYAML reads metadata.yaml. Its attributes are an open map, of which two keys mean something.
 func decodeYAML(data []byte) (Metadata, []error) {
-	values, err := oneDocument(data)
-	if err != nil {
-		return Metadata{}, []error{err}
+	values, errs := oneDocument(data)
+	if len(errs) > 0 {
+		return Metadata{}, errs
 	}
 	o := object{values: values}
 	attributes := o.object("attributes")
@@ -91,16 +111,32 @@ func placed(data []byte, err error) error {
 }
 
 // oneDocument reads the only document of a YAML file.
-func oneDocument(data []byte) (map[string]any, error) {
+func oneDocument(data []byte) (map[string]any, []error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document any
 	if err := decoder.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+		return nil, single(err)
 	}
 	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more than one document")
+		return nil, []error{errors.New("there is more than one document")}
 	}
-	return asObject(document)
+	values, err := asObject(document)
+	if err != nil {
+		return nil, []error{err}
+	}
+	return values, nil
+}
+
+// single returns the errors that a YAML decoder has put into one, of several lines.
+func single(err error) (errs []error) {
+	several, ok := errors.AsType[*yaml.TypeError](err)
+	if !ok {
+		return []error{err}
+	}
+	for _, problem := range several.Errors {
+		errs = append(errs, errors.New(short(problem)))
+	}
+	return errs
 }
 
 func asObject(document any) (map[string]any, error) {
@@ -132,7 +168,7 @@ func member[T any](o *object, key, kind string) (value T) {
 	value, ok := found.(T)
 	if !ok && found != nil {
 		written, _ := json.Marshal(found)
-		o.refuse(key, fmt.Errorf("%s is needed here, not %s", kind, written))
+		o.refuse(key, fmt.Errorf("%s is needed here, not %s", kind, short(string(written))))
 	}
 	return value
 }
@@ -158,7 +194,7 @@ func (o *object) require(keys ...string) {
 func (o *object) refuseOthers() {
 	for _, key := range slices.Sorted(maps.Keys(o.values)) {
 		if !slices.Contains(o.known, key) {
-			o.refuse(key, fmt.Errorf("is no key of this file; its keys are %s", strings.Join(o.known, ", ")))
+			o.refuse(short(key), fmt.Errorf("is no key of this file; its keys are %s", strings.Join(o.known, ", ")))
 		}
 	}
 }
@@ -168,16 +204,25 @@ func (o *object) refuseOthers() {
 func (o *object) check(nameKey, typeKey, versionKey string, m Metadata) {
 	if m.ProviderName != "" {
 		for _, problem := range validation.IsDNS1123Subdomain(m.ProviderName) {
-			o.refuse(nameKey, fmt.Errorf("%q: %s", m.ProviderName, problem))
+			o.refuse(nameKey, fmt.Errorf("%q: %s", short(m.ProviderName), problem))
 		}
 	}
 	if m.ProviderType != "" && !slices.Contains(ProviderTypes(), m.ProviderType) {
-		o.refuse(typeKey, fmt.Errorf("%q is not one of %s", m.ProviderType, joined(ProviderTypes())))
+		o.refuse(typeKey, fmt.Errorf("%q is not one of %s", short(string(m.ProviderType)), joined(ProviderTypes())))
 	}
 	const longest = 128 // what the ClusterAPI object has room for
 	if len(m.ProviderVersion) > longest {
 		o.refuse(versionKey, fmt.Errorf("is longer than %d bytes", longest))
 	}
+}
+
+// short keeps what stands in a file from filling an error.
+func short(text string) string {
+	const most = 160 // bytes, more than any digest
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 func joined(types []ProviderType) string {
@@ -198,7 +243,7 @@ func readContentID(text string) (digest.Digest, error) {
 		id = digest.NewDigestFromEncoded(digest.SHA256, text)
 	}
 	if err := id.Validate(); err != nil || id.Algorithm() != digest.SHA256 {
-		return "", fmt.Errorf("%q is not sha256:<64 hex digits>", text)
+		return "", fmt.Errorf("%q is not sha256:<64 hex digits>", short(text))
 	}
 	return id, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	"github.com/google/go-containerregistry/pkg/crane"
+	"github.com/opencontainers/go-digest"
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -230,6 +231,7 @@ const placeholder = "registry.ci.openshift.org/openshift:test-controllers"
 func (h *harness) push(p provider) string {
 	h.Helper()
 	bundle := extractor.Bundle{Metadata: p.metadata(), Manifests: []byte(strings.Join(p.manifests, "---\n"))}
+	bundle.Metadata.ContentID = digest.FromBytes(bundle.Manifests)
 	files, err := bundle.Files()
 	h.must(err)
 	content := maps.Clone(map[string][]byte(files))

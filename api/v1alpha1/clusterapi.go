@@ -147,7 +147,7 @@ type ClusterAPIStatus struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.revision == oldSelf.revision && self.contentID == oldSelf.contentID && self.manifestsDigest == oldSelf.manifestsDigest && self.components == oldSelf.components",message="a version never changes; a new one is made instead"
 // +kubebuilder:validation:XValidation:rule="has(self.unmanagedCRDs) == has(oldSelf.unmanagedCRDs) && (!has(self.unmanagedCRDs) || self.unmanagedCRDs == oldSelf.unmanagedCRDs)",message="a version's unmanagedCRDs never change; a new version is made instead"
-// +kubebuilder:validation:XValidation:rule="self.name.endsWith('-' + string(self.revision))",message="a version is named <release version>-<revision number>"
+// +kubebuilder:validation:XValidation:rule="self.name.matches('-[1-9][0-9]{0,17}$') && int(self.name.substring(self.name.lastIndexOf('-') + 1)) == self.revision",message="a version is named <release version>-<revision number>"
 type Version struct {
 	// name is <release version>-<revision number>. The revision ConfigMap has it too, as its name and as the value of a label.
 	// +kubebuilder:validation:MinLength=1

@@ -313,7 +313,9 @@ func (m *accessManager[T]) open(ctx context.Context, key AccessManagerKey, owner
 	defer m.mu.Unlock()
 	defer close(a.ready)
 	if err == nil {
-		err = m.adopt(key, a, accessor)
+		if err = m.adopt(key, a, accessor); err != nil {
+			accessor.end()
+		}
 	}
 	if err != nil {
 		a.err = fmt.Errorf("opening the access of %s: %w", key.describe(), err)

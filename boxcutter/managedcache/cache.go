@@ -202,12 +202,12 @@ func (c *trackingCache) failed(ctx context.Context, r *toolscache.Reflector, i *
 
 // dismiss removes an informer that is refused, unless it is already gone.
 func (c *trackingCache) dismiss(ctx context.Context, i *informer, reason error) bool {
-	worked := i.synced()
 	c.mu.Lock()
 	if c.informers[i.key] != i {
 		c.mu.Unlock()
 		return false
 	}
+	worked := i.synced()
 	if err := c.remove(ctx, i, reason); err != nil {
 		c.log.Error(err, "Stopping an informer", "kind", i.key.String())
 	}

@@ -90,7 +90,7 @@ func (d *ObjectValidator) check(ctx context.Context, obj, owner client.Object) (
 	if finding, err = d.checkNamespace(obj, owner); finding != nil || err != nil {
 		return finding, err
 	}
-	return sorted(d.dryRun(ctx, obj))
+	return triage(d.dryRun(ctx, obj))
 }
 
 // checkNamespace wants objects of namespace-scoped kinds to have a namespace,
@@ -103,7 +103,7 @@ func (d *ObjectValidator) checkNamespace(obj, owner client.Object) (finding, err
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	mapping, err := d.restMapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
-		return sorted(err)
+		return triage(err)
 	}
 	scoped := mapping.Scope.Name() == meta.RESTScopeNameNamespace
 	switch {
@@ -185,8 +185,8 @@ var refusals = []func(error) bool{
 	isTypedPatchFailure,
 }
 
-// sorted returns an answer that is a refusal as a finding, and any other as it is.
-func sorted(answer error) (finding, err error) {
+// triage returns an answer that is a refusal as a finding, and any other as it is.
+func triage(answer error) (finding, err error) {
 	for _, is := range refusals {
 		if answer != nil && is(answer) {
 			return DryRunValidationError{err: answer}, nil

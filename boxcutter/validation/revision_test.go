@@ -39,7 +39,10 @@ func reportOf(t *testing.T, err error) string {
 	if err == nil {
 		return ""
 	}
-	s, ok := err.(interface{ String() string })
+	s, ok := errors.AsType[interface {
+		error
+		String() string
+	}](err)
 	if !ok {
 		t.Fatalf("got %T %v, want an error of the tree", err, err)
 	}

@@ -156,7 +156,7 @@ func (f *packFlags) baseImage(ctx context.Context, platform *v1.Platform) (v1.Im
 	}
 	image, err := ggcr.Image(ref, append(registryOptions(ctx), ggcr.WithPlatform(*platform))...)
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the base %s for %s: %w", reference, platform, err)
+		return nil, "", fmt.Errorf("reading the base %s for %s: %w", reference, platform, withAdvice(err, ref.Context()))
 	}
 	return image, reference, nil
 }
@@ -178,7 +178,7 @@ func (f *packFlags) deliver(cmd *cobra.Command, image v1.Image, target *name.Tag
 		return nil
 	}
 	if err := ggcr.Write(*target, image, registryOptions(cmd.Context())...); err != nil {
-		return fmt.Errorf("pushing to %s: %w", target.Name(), err)
+		return fmt.Errorf("pushing to %s: %w", target.Name(), withAdvice(err, target.Context()))
 	}
 	packed.Reference = target.Context().Digest(digest.String()).Name()
 	fmt.Fprintf(cmd.ErrOrStderr(), "pushed %s\n", target.Name())

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -214,17 +215,46 @@ func TestACommandEndsWhenItsContextEnds(t *testing.T) {
 	}
 }
 
-// TestPackTakesTheImageOfABaseForItsPlatform uses a base for two platforms.
 func TestPackTakesTheImageOfABaseForItsPlatform(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
-	index, err := registry.Format{}.Index(
-		registry.Child{Platform: "linux/amd64", Image: registry.MustImage(t, registry.Layer{Txtar: "-- arch --\namd64\n"})},
-		registry.Child{Platform: "linux/arm64", Image: registry.MustImage(t, registry.Layer{Txtar: "-- arch --\narm64\n"})},
-	)
+	var children []registry.Child
+	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
+		child, err := registry.Format{Platform: platform}.Image(registry.Layer{Txtar: "-- arch --\n" + platform + "\n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		children = append(children, registry.Child{Platform: platform, Image: child})
+	}
+	index, err := registry.Format{}.Index(children...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = reg.MustPush(t, "base", index)
+	base, dir := reg.MustPush(t, "base", index), t.TempDir()
+	bundle := filepath.Join(dir, "bundle")
+	runGood(t, "generate", "testdata/providers/aws", "--provider-name=aws", "--provider-type=infrastructure", "--provider-version=v1.0.0", "--image-name=example.com/aws", "--output-dir="+bundle)
+	for _, architecture := range []string{"amd64", "arm64"} {
+		out := filepath.Join(dir, architecture)
+		runGood(t, "pack", bundle, "--base", base, "--base-platform=linux/"+architecture, "--output-layout", out)
+		packed, err := imageOfLayout(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := packed.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.Architecture != architecture || len(config.RootFS.DiffIDs) != 2 {
+			t.Errorf("packed on %s: %s with %d layers", architecture, config.Architecture, len(config.RootFS.DiffIDs))
+		}
+	}
+}
+
+func runGood(t *testing.T, args ...string) {
+	t.Helper()
+	var stderr strings.Builder
+	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, &stderr); code != exitGood {
+		t.Fatalf("capi-manifests %s: exit code %d\n%s", strings.Join(args, " "), code, &stderr)
+	}
 }
 
 func TestExitCodesTellWhatToDo(t *testing.T) {

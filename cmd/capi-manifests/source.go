@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -142,7 +144,7 @@ func resolve(ctx context.Context, reference string) (string, error) {
 	}
 	descriptor, err := ggcr.Get(ref, registryOptions(ctx)...)
 	if err != nil {
-		return "", fmt.Errorf("looking up the tag %s: %w", ref.Name(), err)
+		return "", fmt.Errorf("looking up the tag %s: %w", ref.Name(), withAdvice(err, ref.Context()))
 	}
 	return ref.Context().Digest(descriptor.Digest.String()).Name(), nil
 }
@@ -150,4 +152,13 @@ func resolve(ctx context.Context, reference string) (string, error) {
 // registryOptions give the requests of go-containerregistry the user's credentials.
 func registryOptions(ctx context.Context) []ggcr.Option {
 	return []ggcr.Option{ggcr.WithContext(ctx), ggcr.WithAuthFromKeychain(authn.DefaultKeychain), ggcr.WithUserAgent("capi-manifests")}
+}
+
+// withAdvice says what to do where a registry lets nobody in.
+func withAdvice(err error, repository name.Repository) error {
+	refused, ok := errors.AsType[*transport.Error](err)
+	if !ok || (refused.StatusCode != http.StatusUnauthorized && refused.StatusCode != http.StatusForbidden) {
+		return err
+	}
+	return fmt.Errorf("%w; log in with \"podman login %s\" as somebody who may use %s", err, repository.RegistryStr(), repository.RepositoryStr())
 }

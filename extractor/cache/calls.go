@@ -55,29 +55,33 @@ func (c *calls) join(ctx context.Context, reference string, fetch func(context.C
 	c.going[reference] = started
 	go func() {
 		defer close(started.done)
-		defer c.end(reference, started)
 		started.bundles, started.err = fetch(ctx)
+		cancel()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.forget(reference, started)
 	}()
 	return started
 }
 
-// leave is what a caller does that cannot wait any longer. The last one ends the call.
+// leave is what a caller does that cannot wait any longer. The last one ends the
+// call, and nobody can join it from then on.
 func (c *calls) leave(reference string, left *call) {
 	c.mu.Lock()
 	left.callers--
 	last := left.callers == 0
+	if last {
+		c.forget(reference, left)
+	}
 	c.mu.Unlock()
 	if last {
-		c.end(reference, left)
+		left.cancel()
 		<-left.done
 	}
 }
 
-// end cancels a call and makes room for the next one.
-func (c *calls) end(reference string, ended *call) {
-	ended.cancel()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// forget makes room for the next call. The caller holds the lock.
+func (c *calls) forget(reference string, ended *call) {
 	if c.going[reference] == ended {
 		delete(c.going, reference)
 	}

@@ -91,8 +91,8 @@ func Bundles(configMaps []corev1.ConfigMap, release string) ([]extractor.Result,
 	for i := range configMaps {
 		p := part{ConfigMap: &configMaps[i]}
 		bundle, labelled := p.Labels[BundleLabel]
-		version, versioned := p.Annotations[ReleaseVersion]
-		if labelled && (version == release || !versioned) {
+		version := p.Annotations[ReleaseVersion]
+		if labelled && (version == release || version == "") {
 			parts[bundle] = append(parts[bundle], p)
 		}
 	}

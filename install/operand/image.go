@@ -4,6 +4,7 @@ package operand
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -128,24 +129,28 @@ func pinned(image string) bool {
 // names says whether text holds an image reference: itself, and not a longer
 // one that begins or ends with it.
 func names(text, reference string) bool {
-	const inReference = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@"
-	for rest := text; ; {
-		before, after, found := strings.Cut(rest, reference)
-		if !found {
-			return false
-		}
-		longer := before != "" && strings.Contains(inReference, before[len(before)-1:]) ||
-			after != "" && strings.Contains(inReference, after[:1])
-		if !longer {
+	for start := strings.Index(text, reference); start >= 0; {
+		end := start + len(reference)
+		if (start == 0 || !inReference(text[start-1])) && (end == len(text) || !inReference(text[end])) {
 			return true
 		}
-		rest = after
+		next := strings.Index(text[start+1:], reference)
+		if next < 0 {
+			return false
+		}
+		start += 1 + next
 	}
+	return false
+}
+
+// inReference says whether an image reference may hold a byte.
+func inReference(b byte) bool {
+	return isNameByte(b, false) || strings.IndexByte(".-/:@", b) >= 0
 }
 
 // mentions yields the paths of those strings in a value that match, in the
 // order of the keys.
-func mentions(value any, path string, match func(string) bool) func(yield func(string) bool) {
+func mentions(value any, path string, match func(string) bool) iter.Seq[string] {
 	return func(yield func(string) bool) { visit(value, path, match, yield) }
 }
 

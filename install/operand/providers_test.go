@@ -96,6 +96,31 @@ func TestRealProvidersRender(t *testing.T) {
 	}
 }
 
+func TestARealReleaseRendersForEachOfItsPlatforms(t *testing.T) {
+	var results []extractor.Result
+	platforms := map[string]string{}
+	for folder, provider := range realProviders(t) {
+		if strings.HasPrefix(folder, "openshift-") {
+			results = append(results, extractor.Result{Bundles: []extractor.Bundle{realBundle(t, folder, provider)}})
+			platforms[provider.Platform] = provider.Name
+		}
+	}
+	delete(platforms, "") // that of the core provider
+	for platform, provider := range platforms {
+		bundles, err := Select(platform, results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, err := Render(bundles, map[string]string{"TLS_MIN_VERSION": "", "TLS_CIPHER_SUITES": ""})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(set.Operands) != 2 || set.Operands[0].Name != "cluster-api" || set.Operands[1].Name != provider {
+			t.Errorf("%s: %v, want cluster-api and %s", platform, set.Components(), provider)
+		}
+	}
+}
+
 // valuesFor gives the variables of a provider a value.
 func valuesFor(provider facts) map[string]string {
 	values := map[string]string{}

@@ -17,7 +17,7 @@ import (
 type scope int
 
 const (
-	scopeUnknown scope = iota
+	_ scope = iota // not known
 	inNamespace
 	inCluster
 )

@@ -40,7 +40,7 @@ func written(stored Stored) []corev1.ConfigMap {
 }
 
 func TestASetThatFitsLiesInOneConfigMap(t *testing.T) {
-	stored := storedOf(chunkSize)
+	stored := storedOf(100)
 	want := &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -58,6 +58,9 @@ func TestASetThatFitsLiesInOneConfigMap(t *testing.T) {
 	}
 	if diff := cmp.Diff([]*corev1.ConfigMap{want}, ConfigMaps(testVersion, testOwner, stored)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if most := ConfigMaps(testVersion, testOwner, storedOf(chunkSize)); len(most) != 1 {
+		t.Errorf("%d bytes lie in %d ConfigMaps", chunkSize, len(most))
 	}
 }
 

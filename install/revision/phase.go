@@ -29,10 +29,7 @@ type Phase struct {
 // preflight is the phase that finds out whether unmanaged CRDs are compatible.
 const preflight = "preflight"
 
-var (
-	customResourceDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-	serviceAccount           = schema.GroupKind{Kind: "ServiceAccount"}
-)
+var customResourceDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
 // Phases divides a set into the phases of the version that has that name and
 // number. First comes "preflight", with a CompatibilityRequirement for each CRD
@@ -92,7 +89,7 @@ func divide(objects []*unstructured.Unstructured, unmanaged []string) (managed, 
 // place of all other kinds is that of the nil entry.
 var ranks = [][]schema.GroupKind{
 	{{Kind: "Namespace"}},
-	{serviceAccount},
+	{{Kind: "ServiceAccount"}},
 	{{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}, {Group: "rbac.authorization.k8s.io", Kind: "Role"}},
 	{{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}, {Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}},
 	{{Kind: "ConfigMap"}, {Kind: "Secret"}},

@@ -181,22 +181,28 @@ func (c *Cluster) run(ctx context.Context, p ports) error {
 }
 
 // await asks ready until it says so, a program ends or ctx does; program is the
-// one to blame in that case.
+// one to blame for the latter.
 func (c *Cluster) await(ctx context.Context, program string, ready func(context.Context) error) error {
+	ctx, cancel := c.supervisor.whileAllRun(ctx)
+	defer cancel()
 	for {
-		once, cancel := context.WithTimeout(ctx, 5*time.Second)
+		once, cancelOnce := context.WithTimeout(ctx, 5*time.Second)
 		err := ready(once)
-		cancel()
+		cancelOnce()
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
-		case <-c.supervisor.died:
-			return c.supervisor.ended
+			continue
 		case <-ctx.Done():
-			return &ProgramError{Program: program, Log: c.supervisor.log(program),
-				Err: fmt.Errorf("it did not become ready: %w: %w", context.Cause(ctx), err)}
+		}
+		if ended, ok := errors.AsType[*ProgramError](context.Cause(ctx)); ok {
+			return ended
+		}
+		return &ProgramError{
+			Program: program, Log: c.supervisor.log(program),
+			Err: fmt.Errorf("it did not become ready: %w: %w", context.Cause(ctx), err),
 		}
 	}
 }
@@ -206,6 +212,9 @@ func (c *Cluster) await(ctx context.Context, program string, ready func(context.
 func withTail(err error, keep bool) error {
 	program, ok := errors.AsType[*ProgramError](err)
 	if !ok {
+		return err
+	}
+	if program.Log == "" {
 		return err
 	}
 	with := *program
@@ -245,7 +254,7 @@ func (c *Cluster) Stop() error {
 }
 
 // Wait returns nil when ctx ends, or a *ProgramError as soon as one of the
-// programs has ended.
+// programs has ended, which they all do at Stop.
 func (c *Cluster) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -1,12 +1,366 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build unix
+
 package controlplane
 
-import "testing"
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
 
-func TestMain(m *testing.M) { Main(m) }
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
 
-func TestShared(t *testing.T) {
+// starterEnv makes the test binary a process that starts a cluster and is killed.
+const starterEnv = "CONTROLPLANE_TEST_STARTER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(starterEnv) != "" {
+		startAndHang()
+	}
+	Main(m)
+}
+
+func TestADeploymentBecomesAvailable(t *testing.T) {
 	c := Shared(t)
-	t.Log(c.Namespace(t))
+	namespace := c.Namespace(t)
+	kubectl(t, c, "create", "deployment", "web", "--image=example.test/web:1", "--replicas=2", "--namespace="+namespace)
+	kubectl(t, c, "wait", "--for=condition=Available", "--timeout=60s", "--namespace="+namespace, "deployment/web")
+	ready := kubectl(t, c, "get", "deployment/web", "--namespace="+namespace, "--output=jsonpath={.status.readyReplicas}")
+	if ready != "2" {
+		t.Errorf("%s pods are ready, want 2", ready)
+	}
+}
+
+func TestACRDBecomesEstablished(t *testing.T) {
+	c := Shared(t)
+	apply(t, c, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.test}
+spec:
+  group: example.test
+  names: {kind: Widget, plural: widgets}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object}}
+`)
+	kubectl(t, c, "wait", "--for=condition=Established", "--timeout=60s", "crd/widgets.example.test")
+	if got := kubectl(t, c, "get", "widgets", "--all-namespaces", "--output=name"); got != "" {
+		t.Errorf("got the widgets %q, want none", got)
+	}
+}
+
+func TestWhatADeletedObjectOwnsIsDeletedToo(t *testing.T) {
+	c := Shared(t)
+	namespace := c.Namespace(t)
+	maps := c.client.CoreV1().ConfigMaps(namespace)
+	owner, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name:            "owned",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, c, "delete", "configmap/owner", "--namespace="+namespace)
+	kubectl(t, c, "wait", "--for=delete", "--timeout=60s", "--namespace="+namespace, "configmap/owned")
+}
+
+func TestAServiceAccountHasOnlyTheRightsItIsGiven(t *testing.T) {
+	c := Shared(t)
+	namespace := c.Namespace(t)
+	path, err := c.ServiceAccount(t.Context(), namespace, "nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nobody.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("listing without rights: got %v, want Forbidden", err)
+	}
+	kubectl(t, c, "create", "rolebinding", "view", "--clusterrole=view", "--serviceaccount="+namespace+":nobody", "--namespace="+namespace)
+	eventually(t, "listing with rights", func() error {
+		_, err := nobody.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+}
+
+func TestAnAdmissionPolicyRefuses(t *testing.T) {
+	c := Shared(t)
+	namespace := c.Namespace(t)
+	apply(t, c, `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-odd-maps}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}
+  validations:
+  - expression: "!object.metadata.name.startsWith('odd')"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-odd-maps}
+spec: {policyName: no-odd-maps, validationActions: [Deny]}
+`)
+	eventually(t, "refusing", func() error {
+		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		_, err := c.client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "odd"}}, dry)
+		if apierrors.IsInvalid(err) {
+			return nil
+		}
+		return fmt.Errorf("got %w, want Invalid", err)
+	})
+}
+
+func TestTheNamespaceOfATestIsDeletedWhenItEnds(t *testing.T) {
+	c := Shared(t)
+	var name string
+	t.Run("inner", func(t *testing.T) { name = c.Namespace(t) })
+	kubectl(t, c, "wait", "--for=delete", "--timeout=60s", "namespace/"+name)
+}
+
+func TestStopEndsEverythingAndRemovesTheFolder(t *testing.T) {
+	began := time.Now()
+	c, err := Start(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("started in %s", time.Since(began))
+	pids := pidsOf(c)
+	began = time.Now()
+	for range 2 {
+		if err := c.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("stopped in %s", time.Since(began))
+	for name, pid := range pids {
+		if alive(pid) {
+			t.Errorf("%s still runs as %d", name, pid)
+		}
+	}
+	if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder: got %v, want none", err)
+	}
+}
+
+func TestAClusterInAFolderOfItsOwnContinues(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	first := startIn(t, dir)
+	kubectl(t, first, "create", "configmap", "kept")
+	if second, err := Start(t.Context(), Options{Dir: dir}); !errors.Is(err, errLocked) {
+		t.Errorf("starting a second one there: got %v, %v; want errLocked", second, err)
+	}
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, startIn(t, dir), "get", "configmap", "kept")
+}
+
+func TestAProgramThatEndsIsNamedWithTheEndOfItsLog(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "etcd"), []byte("a file where etcd wants a folder"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Start(t.Context(), Options{Dir: dir})
+	program, ok := errors.AsType[*ProgramError](err)
+	if !ok {
+		t.Fatalf("got %v, want a *ProgramError", err)
+	}
+	if program.Program != "etcd" || program.Tail == "" {
+		t.Errorf("got program %q and tail %q", program.Program, program.Tail)
+	}
+	if _, err := os.Stat(program.Log); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(err.Error(), program.Log) {
+		t.Errorf("the log %s is not in %q", program.Log, err)
+	}
+}
+
+func TestALateStartStopsWhatItStarted(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Start(t.Context(), Options{Dir: dir, Timeout: 500 * time.Millisecond})
+	program, ok := errors.AsType[*ProgramError](err)
+	if !ok || program.Program != "kube-apiserver" || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v, want a *ProgramError of kube-apiserver for the deadline", err)
+	}
+	unlock, err := tryLock(filepath.Join(dir, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}
+
+func TestWaitTellsWhichProgramWasKilled(t *testing.T) {
+	c := startIn(t, t.TempDir())
+	if err := syscall.Kill(c.PID("kwok"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if program, ok := errors.AsType[*ProgramError](c.Wait(t.Context())); !ok || program.Program != "kwok" {
+		t.Errorf("got %v, want a *ProgramError of kwok", program)
+	}
+	// What is left ends with the supervisor, too.
+	if err := c.supervisor.process.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	address := strings.TrimPrefix(c.Config.Host, "https://")
+	eventually(t, "the API server ends with the supervisor", func() error {
+		connection, err := net.Dial("tcp", address)
+		if err != nil {
+			return nil
+		}
+		connection.Close()
+		return errors.New("it still answers")
+	})
+}
+
+func TestAClusterEndsWithAKilledProcess(t *testing.T) {
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(executable)
+	command.Env = append(os.Environ(), starterEnv+"=1")
+	command.Stderr = os.Stderr
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var child starter
+	err = json.NewDecoder(bufio.NewReader(stdout)).Decode(&child)
+	// A program that is stopped must go, too.
+	stopped := syscall.Kill(child.PIDs["etcd"], syscall.SIGSTOP)
+	killed := command.Process.Kill()
+	_ = command.Wait() // says that it was killed
+	if err := errors.Join(err, stopped, killed); err != nil {
+		t.Fatal(err)
+	}
+	if len(child.PIDs) != 5 {
+		t.Errorf("the child started %v, want 5 programs", child.PIDs)
+	}
+	for name, pid := range child.PIDs {
+		eventually(t, name+" ends", func() error {
+			if alive(pid) {
+				return fmt.Errorf("it still runs as %d", pid)
+			}
+			return nil
+		})
+	}
+	eventually(t, "the folder goes", func() error {
+		if _, err := os.Stat(child.Dir); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: got %w, want none", child.Dir, err)
+		}
+		return nil
+	})
+}
+
+// starter is what the process that is killed says of its cluster.
+type starter struct {
+	Dir  string
+	PIDs map[string]int
+}
+
+func startAndHang() {
+	c, err := Start(context.Background(), Options{})
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(starter{Dir: c.Dir, PIDs: pidsOf(c)})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	time.Sleep(time.Minute)
+	os.Exit(1) // nobody has killed it
+}
+
+func startIn(t *testing.T, dir string) *Cluster {
+	t.Helper()
+	c, err := Start(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Stop() })
+	return c
+}
+
+func pidsOf(c *Cluster) map[string]int {
+	pids := map[string]int{}
+	for _, program := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"} {
+		pids[program] = c.PID(program)
+	}
+	return pids
+}
+
+// alive reports whether a process is there; a zero is none of ours, and its group's.
+func alive(pid int) bool { return pid == 0 || syscall.Kill(pid, 0) == nil }
+
+func kubectl(t *testing.T, c *Cluster, arguments ...string) string {
+	t.Helper()
+	out, err := c.Kubectl(t.Context(), arguments...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func apply(t *testing.T, c *Cluster, manifests string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "manifests.yaml")
+	if err := os.WriteFile(file, []byte(manifests), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, c, "apply", "--filename="+file)
+	t.Cleanup(func() { _, _ = c.Kubectl(context.Background(), "delete", "--filename="+file) })
+}
+
+// eventually fails the test if what is said does not come true within 15 s.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	deadline := time.Now().Add(15 * time.Second)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }

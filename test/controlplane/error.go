@@ -12,9 +12,9 @@ import (
 // ProgramError says that a program of the control plane ended or did not become
 // ready.
 type ProgramError struct {
-	// Program is its name, such as "kube-apiserver".
+	// Program is its name, such as "kube-apiserver", or "supervise", which runs the others.
 	Program string
-	// Log is the path of its log.
+	// Log is the path of its log; empty if it has none.
 	Log string
 	// Tail is the end of its log.
 	Tail string
@@ -23,9 +23,12 @@ type ProgramError struct {
 }
 
 func (e *ProgramError) Error() string {
-	text := fmt.Sprintf("running %s: %v; its log is %s", e.Program, e.Err, e.Log)
+	text := fmt.Sprintf("running %s: %v", e.Program, e.Err)
+	if e.Log != "" {
+		text += "; its log is " + e.Log
+	}
 	if e.Tail != "" {
-		text += ", which ends with:\n" + e.Tail
+		text += "; it said last:\n" + e.Tail
 	}
 	return text
 }

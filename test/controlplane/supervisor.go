@@ -5,6 +5,7 @@
 package controlplane
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,10 +25,11 @@ type supervisor struct {
 	stderr  *lines
 	gone    chan struct{} // closed once the supervisor has ended
 
-	mu    sync.Mutex
-	ended *ProgramError // the first program that ended
-	died  chan struct{} // closed when ended is set
-	pids  map[string]int
+	died  chan struct{} // closed when something has ended
+	ended *ProgramError // what, once died is closed
+
+	mu   sync.Mutex // guards pids
+	pids map[string]int
 }
 
 // startSupervisor starts the supervisor. It removes the folders of remove as it ends.
@@ -66,23 +68,39 @@ func (s *supervisor) follow(events io.Reader) {
 		if err := decoder.Decode(&event); err != nil {
 			break
 		}
-		s.note(event.Program, event.Ended, event.PID)
+		if event.Ended != "" {
+			s.end(&ProgramError{Program: event.Program, Log: s.log(event.Program), Err: fmt.Errorf("it ended: %s", event.Ended)})
+		} else {
+			s.mu.Lock()
+			s.pids[event.Program] = event.PID
+			s.mu.Unlock()
+		}
 	}
-	_ = s.process.Wait() // its standard error says why it failed
-	s.note("supervise", "the supervisor of all programs ended: "+s.process.ProcessState.String()+" "+s.stderr.last(), 0)
+	_ = s.process.Wait() // its state and standard error say how it ended
+	s.end(&ProgramError{Program: "supervise", Tail: s.stderr.last(), Err: fmt.Errorf("it ended: %s", s.process.ProcessState)})
 	close(s.gone)
 }
 
-func (s *supervisor) note(program, ended string, pid int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if pid != 0 {
-		s.pids[program] = pid
-	}
-	if ended != "" && s.ended == nil {
-		s.ended = &ProgramError{Program: program, Log: s.log(program), Err: fmt.Errorf("it ended: %s", ended)}
+// end notes what ended first; that is why the others end.
+func (s *supervisor) end(err *ProgramError) {
+	if s.ended == nil {
+		s.ended = err
 		close(s.died)
 	}
+}
+
+// whileAllRun returns a context that also ends when a program does, which is then
+// its cause.
+func (s *supervisor) whileAllRun(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-s.died:
+			cancel(s.ended)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 func (s *supervisor) log(program string) string { return filepath.Join(s.logs, program+".log") }

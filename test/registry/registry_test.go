@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -40,13 +41,16 @@ func pull(t *testing.T, reference string, options ...remote.Option) error {
 	if err != nil {
 		return err
 	}
+	if _, err := image.RawConfigFile(); err != nil {
+		return err
+	}
 	return validate.Image(image)
 }
 
 func TestWhatIsPushedCanBePulledByOthers(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	for _, format := range []registry.Format{{}, {Docker: true}, {Platform: "linux/arm64", Labels: map[string]string{"a": "b"}}} {
-		image, err := format.Image(registry.Layer{Txtar: "-- a/b --\nc\n"}, registry.Layer{Entries: []registry.Entry{registry.Whiteout("a/b")}, Compression: registry.None})
+		image, err := format.Image(registry.Layer{Txtar: "-- a/b --\nc\n"}, registry.Layer{Entries: []registry.Entry{registry.Whiteout("a/b")}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,15 +89,25 @@ func TestRequestsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	reg.Reset()
-	if err := pull(t, strings.Split(reference, "@")[0]+":v1"); err != nil {
-		t.Fatal(err)
+	repository, digest, _ := strings.Cut(reference, "@")
+	rt := &http.Transport{}
+	defer rt.CloseIdleConnections()
+	base := "http://" + strings.Replace(repository, "/", "/v2/", 1)
+	for _, url := range []string{"http://" + reg.Host() + "/v2/", base + "/manifests/v1", base + "/manifests/v1", base + "/manifests/" + digest, base + "/tags/list"} {
+		resp, err := rt.RoundTrip(httptest.NewRequest("GET", url, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != 200 {
+			t.Errorf("%s: %s", url, resp.Status)
+		}
 	}
-	want := map[registry.Key]int{{Method: "GET", Kind: "ping"}: 1, {Method: "GET", Kind: "manifests"}: 1, {Method: "GET", Kind: "blobs"}: 2}
+	want := map[registry.Key]int{{Method: "GET", Kind: "ping"}: 1, {Method: "GET", Kind: "manifests"}: 3, {Method: "GET", Kind: "tags"}: 1}
 	if diff := cmp.Diff(want, reg.Requests()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if n := reg.Paths()["/v2/a/manifests/v1"]; n != 1 {
-		t.Errorf("the manifest was asked for %d times", n)
+	if n := reg.Paths()["/v2/a/manifests/v1"]; n != 2 {
+		t.Errorf("the manifest was asked for %d times, want 2", n)
 	}
 }
 

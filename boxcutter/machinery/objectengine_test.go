@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinery_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func notFound(obj client.Object, key client.ObjectKey) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: obj.GetObjectKind().GroupVersionKind().Kind}, key.Name)
+}
+
+// options are short for the options of one call.
+func options(opts ...types.ObjectReconcileOption) []types.ObjectReconcileOption { return opts }
+
+// Each situation that an object can be found in, with what is done about it.
+func TestReconcileBySituation(t *testing.T) {
+	absent := func(*testing.T, *cluster) {}
+	foreign := func(t *testing.T, c *cluster) { c.create(t, configMap(t)) }
+	controlled := func(t *testing.T, c *cluster) {
+		other := configMap(t)
+		other.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner("stranger"), corev1.SchemeGroupVersion.WithKind("Secret"))})
+		c.create(t, other)
+	}
+	installed := func(revision int64, opts ...types.ObjectReconcileOption) func(*testing.T, *cluster) {
+		return func(t *testing.T, c *cluster) { c.reconcile(t, revision, configMap(t), opts...) }
+	}
+	edited := func(given func(*testing.T, *cluster), patch string) func(*testing.T, *cluster) {
+		return func(t *testing.T, c *cluster) {
+			given(t, c)
+			c.edit(t, configMap(t), patch)
+		}
+	}
+	const drift, loss, tampered = `{"data":{"color":"blue"}}`, `{"data":{"color":null}}`,
+		`{"metadata":{"annotations":{"test.example.com/revision":"99"}}}`
+	one, two := ownedBy("one"), ownedBy("two")
+	ifNoController := types.WithCollisionProtection(types.CollisionProtectionIfNoController)
+	none := types.WithCollisionProtection(types.CollisionProtectionNone)
+
+	tests := map[string]struct {
+		given    func(*testing.T, *cluster)
+		revision int64
+		options  []types.ObjectReconcileOption
+		action   machinery.Action
+		writes   []string
+	}{
+		"an absent object is created":                           {absent, 1, options(one), machinery.ActionCreated, []string{"create", "migrate"}},
+		"an absent object is created without an owner":          {absent, 1, nil, machinery.ActionCreated, []string{"create", "migrate"}},
+		"a pause creates as a dry run":                          {absent, 1, options(one, types.WithPaused{}), machinery.ActionCreated, []string{"dry create"}},
+		"our object as desired is left alone":                   {installed(1, one), 1, options(one), machinery.ActionIdle, nil},
+		"without an owner our annotation makes it ours":         {installed(1), 1, nil, machinery.ActionIdle, nil},
+		"what somebody changed is taken back":                   {edited(installed(1, one), drift), 1, options(one), machinery.ActionRecovered, []string{"force"}},
+		"what somebody removed is put back":                     {edited(installed(1, one), loss), 1, options(one), machinery.ActionUpdated, []string{"apply"}},
+		"a pause only tells of drift":                           {edited(installed(1, one), drift), 1, options(one, types.WithPaused{}), machinery.ActionRecovered, nil},
+		"a higher number of the same owner updates":             {installed(1, one), 2, options(one), machinery.ActionUpdated, []string{"apply"}},
+		"a higher number without an owner updates":              {installed(1), 2, nil, machinery.ActionUpdated, []string{"apply"}},
+		"a lower number of the same owner does nothing":         {installed(2, one), 1, options(one), machinery.ActionProgressed, nil},
+		"a lower number without an owner does nothing":          {installed(2), 1, nil, machinery.ActionProgressed, nil},
+		"a revision that somebody else wrote is undone":         {edited(installed(1, one), tampered), 1, options(one), machinery.ActionRecovered, []string{"force"}},
+		"an older sibling hands over":                           {installed(1, one), 2, options(two, siblingOf("one")), machinery.ActionUpdated, []string{"force"}},
+		"a newer sibling keeps the object":                      {installed(2, two), 1, options(one, siblingOf("two")), machinery.ActionProgressed, nil},
+		"a sibling of the same number collides":                 {installed(1, two), 1, options(one, siblingOf("two")), machinery.ActionCollision, nil},
+		"another controller collides":                           {controlled, 1, options(one), machinery.ActionCollision, nil},
+		"another controller collides while paused":              {controlled, 1, options(one, types.WithPaused{}), machinery.ActionCollision, nil},
+		"another controller collides without an owner":          {controlled, 1, nil, machinery.ActionCollision, nil},
+		"another controller collides unless protection is none": {controlled, 1, options(one, ifNoController), machinery.ActionCollision, nil},
+		"without protection another controller is replaced":     {controlled, 1, options(one, none), machinery.ActionUpdated, []string{"force"}},
+		"a collision comes before a newer number":               {installed(2, two), 1, options(one), machinery.ActionCollision, nil},
+		"an object of nobody collides":                          {foreign, 1, options(one), machinery.ActionCollision, nil},
+		"an object of nobody collides without an owner":         {foreign, 1, nil, machinery.ActionCollision, nil},
+		"an object of nobody is adopted on request":             {foreign, 1, options(one, ifNoController), machinery.ActionUpdated, []string{"force"}},
+		"an object of nobody is adopted without an owner":       {foreign, 1, options(ifNoController), machinery.ActionUpdated, []string{"force"}},
+		"an object marked by a revision is not nobody's":        {installed(1), 1, options(one, ifNoController), machinery.ActionCollision, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			test.given(t, c)
+			before := c.get(t, configMap(t))
+			c.took()
+			result := c.reconcile(t, test.revision, configMap(t), test.options...)
+			if result.Action() != test.action {
+				t.Errorf("action is %s, want %s", result.Action(), test.action)
+			}
+			if diff := cmp.Diff(test.writes, c.took()); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			if test.writes == nil {
+				if diff := cmp.Diff(before, c.get(t, configMap(t))); diff != "" {
+					t.Errorf("the object changed (-before +after):\n%s", diff)
+				}
+				return
+			}
+			if result.IsPaused() {
+				return
+			}
+			if again := c.reconcile(t, test.revision, configMap(t), test.options...); again.Action() != machinery.ActionIdle {
+				t.Errorf("the next step is %s, want that there is nothing left to do", again.Action())
+			}
+			if writes := c.took(); writes != nil {
+				t.Errorf("the next step writes: %v", writes)
+			}
+		})
+	}
+}
+
+func TestCreatedObjectsAreMarked(t *testing.T) {
+	c := newCluster(t)
+	desired := configMap(t)
+	c.reconcile(t, 7, desired, ownedBy("one"))
+	got := c.get(t, desired)
+	if got.GetLabels()[managedBy] != "tests" || got.GetAnnotations()[revisionMark] != "7" || !owners.IsController(owner("one"), got) {
+		t.Errorf("the object has no marks: %v", got.Object["metadata"])
+	}
+	if diff := cmp.Diff(configMap(t), desired); diff != "" {
+		t.Errorf("the desired object of the caller changed (-before +after):\n%s", diff)
+	}
+	for _, entry := range got.GetManagedFields() {
+		if entry.Operation != metav1.ManagedFieldsOperationApply || entry.Manager != fieldOwner {
+			t.Errorf("fields are held by %s of %s, want only what we applied", entry.Operation, entry.Manager)
+		}
+	}
+}
+
+func TestFieldsThatARevisionDropsGoAway(t *testing.T) {
+	c := newCluster(t)
+	c.reconcile(t, 1, configMap(t), ownedBy("one"))
+	c.edit(t, configMap(t), `{"data":{"theirs":"stays"}}`)
+	next := configMap(t)
+	unstructured.RemoveNestedField(next.Object, "data", "size")
+	c.reconcile(t, 2, next, ownedBy("two"), siblingOf("one"))
+	data, _, _ := unstructured.NestedStringMap(c.get(t, next).Object, "data")
+	if diff := cmp.Diff(map[string]string{"color": "red", "theirs": "stays"}, data); diff != "" {
+		t.Errorf("data (-want +got):\n%s", diff)
+	}
+}
+
+func TestCollisionNamesTheController(t *testing.T) {
+	c := newCluster(t)
+	c.reconcile(t, 1, configMap(t), ownedBy("two"))
+	result := c.reconcile(t, 1, configMap(t), ownedBy("one"))
+	collision, ok := result.(machinery.ObjectResultCollision)
+	if !ok {
+		t.Fatalf("got a %T", result)
+	}
+	controller, found := collision.ConflictingOwner()
+	if !found || controller.UID != owner("two").UID || collision.Success() {
+		t.Errorf("the conflicting owner is %v", controller)
+	}
+}
+
+func TestObjectThatTheReaderDoesNotShow(t *testing.T) {
+	t.Run("is a collision when it is somebody else's", func(t *testing.T) {
+		c := newCluster(t, configMap(t))
+		result, err := c.engineReading(nothing{}, c.Client).Reconcile(t.Context(), 1, configMap(t), ownedBy("one"))
+		if err != nil || result.Action() != machinery.ActionCollision {
+			t.Errorf("got %v, %v", result, err)
+		}
+	})
+	t.Run("is a collision while paused", func(t *testing.T) {
+		c := newCluster(t, configMap(t))
+		result, err := c.engineReading(nothing{}, c.Client).Reconcile(t.Context(), 1, configMap(t), ownedBy("one"), types.WithPaused{})
+		if err != nil || result.Action() != machinery.ActionCollision || !result.IsPaused() {
+			t.Errorf("got %v, %v", result, err)
+		}
+	})
+	t.Run("is found to be ours", func(t *testing.T) {
+		c := newCluster(t)
+		c.reconcile(t, 1, configMap(t), ownedBy("one"))
+		result, err := c.engineReading(nothing{}, c.Client).Reconcile(t.Context(), 1, configMap(t), ownedBy("one"))
+		if err != nil || result.Action() != machinery.ActionIdle {
+			t.Errorf("got %v, %v", result, err)
+		}
+	})
+	t.Run("is an error when there is no other reader", func(t *testing.T) {
+		c := newCluster(t, configMap(t))
+		_, err := c.engineReading(nothing{}, nil).Reconcile(t.Context(), 1, configMap(t), ownedBy("one"))
+		collision, ok := errors.AsType[*machinery.CreateCollisionError](err)
+		if !ok || collision.Object().GetName() != "settings" {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// lagging shows an object as it was.
+type lagging struct {
+	client.Reader
+	object *unstructured.Unstructured
+}
+
+func (l lagging) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	l.object.DeepCopyInto(obj.(*unstructured.Unstructured))
+	return nil
+}
+
+func TestReaderThatLagsBehind(t *testing.T) {
+	c := newCluster(t)
+	c.reconcile(t, 1, configMap(t), ownedBy("one"))
+	old := lagging{object: c.get(t, configMap(t))}
+	c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one"))
+
+	t.Run("is an error when there is no other reader", func(t *testing.T) {
+		_, err := c.engineReading(old, nil).Reconcile(t.Context(), 2, configMap(t), ownedBy("two"), siblingOf("one"))
+		if !apierrors.IsConflict(err) {
+			t.Errorf("got %v, want a conflict", err)
+		}
+	})
+	t.Run("is made up for by the other reader", func(t *testing.T) {
+		result, err := c.engineReading(old, c.Client).Reconcile(t.Context(), 2, configMap(t), ownedBy("two"), siblingOf("one"))
+		if err != nil || result.Action() != machinery.ActionIdle {
+			t.Errorf("got %v, %v", result, err)
+		}
+	})
+}
+
+func TestValuesThatTheServerRewritesAreWrittenOnce(t *testing.T) {
+	c := newCluster(t)
+	rewrite := func(ctx context.Context, server client.Client) *unstructured.Unstructured {
+		stored := configMap(t)
+		patch := client.RawPatch(apitypes.MergePatchType, []byte(`{"data":{"size":"3.0"}}`))
+		if err := server.Patch(ctx, stored, patch, client.FieldOwner(fieldOwner)); err != nil {
+			t.Fatal(err)
+		}
+		return stored
+	}
+	c.afterApply = func(ctx context.Context, server client.Client, obj runtime.ApplyConfiguration) error {
+		obj.(runtime.Unstructured).SetUnstructuredContent(rewrite(ctx, server).Object)
+		return nil
+	}
+	engine := c.engine()
+	step := func(size string) machinery.Action {
+		desired := configMap(t)
+		desired.Object["data"].(map[string]any)["size"] = size
+		result, err := engine.Reconcile(t.Context(), 1, desired, ownedBy("one"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.Action()
+	}
+	step("3")
+	rewrite(t.Context(), c.Client)
+	actions := []machinery.Action{step("3"), step("3"), step("3.00"), step("3.00")}
+	want := []machinery.Action{machinery.ActionUpdated, machinery.ActionIdle, machinery.ActionUpdated, machinery.ActionIdle}
+	if diff := cmp.Diff(want, actions); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+	c.edit(t, configMap(t), `{"data":{"size":"4"}}`)
+	if action := step("3.00"); action != machinery.ActionRecovered {
+		t.Errorf("action is %s, want that an edit is still noticed", action)
+	}
+}
+
+func TestMisuseIsAnError(t *testing.T) {
+	c := newCluster(t)
+	tests := map[string]func() error{
+		"a revision number below 1": func() error {
+			_, err := c.engine().Reconcile(t.Context(), 0, configMap(t))
+			return err
+		},
+		"a teardown with a revision number below 1": func() error {
+			_, err := c.engine().Teardown(t.Context(), 0, configMap(t))
+			return err
+		},
+		"an owner without a strategy": func() error {
+			_, err := c.engine().Reconcile(t.Context(), 1, configMap(t), types.WithOwner(owner("one"), nil))
+			return err
+		},
+		"a teardown with an owner without a strategy": func() error {
+			_, err := c.engine().Teardown(t.Context(), 1, configMap(t), types.WithOwner(owner("one"), nil))
+			return err
+		},
+	}
+	for name, call := range tests {
+		t.Run(name, func(t *testing.T) {
+			misuse, ok := errors.AsType[*machinery.MisuseError](call())
+			if !ok || misuse.Object.Name != "settings" {
+				t.Errorf("got %v", misuse)
+			}
+		})
+	}
+}
+
+func TestGoTypesAreCreatedAndComparedButNotApplied(t *testing.T) {
+	c := newCluster(t)
+	desired := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "default"},
+		Data:       map[string]string{"color": "red"},
+	}
+	for _, action := range []machinery.Action{machinery.ActionCreated, machinery.ActionIdle} {
+		if result := c.reconcile(t, 1, desired); result.Action() != action {
+			t.Errorf("action is %s, want %s", result.Action(), action)
+		}
+	}
+	_, err := c.engine().Reconcile(t.Context(), 2, desired)
+	if _, ok := errors.AsType[*machinery.UnsupportedApplyConfigurationError](err); !ok {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTeardownBySituation(t *testing.T) {
+	one, two := ownedBy("one"), ownedBy("two")
+	installed := func(revision int64, opts ...types.ObjectReconcileOption) func(*testing.T, *cluster) {
+		return func(t *testing.T, c *cluster) { c.reconcile(t, revision, configMap(t), opts...) }
+	}
+	handedOver := func(t *testing.T, c *cluster) {
+		c.reconcile(t, 1, configMap(t), one)
+		c.reconcile(t, 2, configMap(t), two, siblingOf("one"))
+	}
+	deleted := func(t *testing.T, c *cluster) {
+		c.reconcile(t, 1, configMap(t), one)
+		c.edit(t, configMap(t), `{"metadata":{"finalizers":["example.com/wait"]}}`)
+		if err := c.Delete(t.Context(), configMap(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	orphaning := owner("one")
+	orphaning.SetFinalizers([]string{metav1.FinalizerOrphanDependents})
+
+	tests := map[string]struct {
+		given    func(*testing.T, *cluster)
+		revision int64
+		options  []types.ObjectTeardownOption
+		gone     bool
+		writes   []string
+	}{
+		"an absent object is gone":                       {func(*testing.T, *cluster) {}, 1, []types.ObjectTeardownOption{one}, true, nil},
+		"an absent object is gone when orphaned":         {func(*testing.T, *cluster) {}, 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
+		"our object is deleted":                          {installed(1, one), 1, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
+		"our object is deleted whatever its annotation":  {installed(1, one), 2, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
+		"our object is deleted without an owner":         {installed(1), 1, nil, false, []string{"delete"}},
+		"another number without an owner is gone":        {installed(2), 1, nil, true, nil},
+		"an unmarked object without an owner is gone":    {func(t *testing.T, c *cluster) { c.create(t, configMap(t)) }, 1, nil, true, nil},
+		"a newer revision of the owner keeps the object": {installed(2, one), 1, []types.ObjectTeardownOption{one}, true, nil},
+		"an object of a sibling is only released":        {handedOver, 1, []types.ObjectTeardownOption{one}, true, []string{"patch"}},
+		"an object of a stranger is left alone":          {installed(1, two), 1, []types.ObjectTeardownOption{one}, true, nil},
+		"an orphan stays":                                {installed(1, one), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, []string{"patch"}},
+		"an orphan of the owner's finalizer stays":       {installed(1, one), 1, []types.ObjectTeardownOption{types.WithOwner(orphaning, owners)}, true, []string{"patch"}},
+		"a stranger's object is not orphaned":            {installed(1, two), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
+		"an object on its way out is waited for":         {deleted, 1, []types.ObjectTeardownOption{one}, false, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			test.given(t, c)
+			c.took()
+			gone, err := c.engine().Teardown(t.Context(), test.revision, configMap(t), test.options...)
+			if err != nil || gone != test.gone {
+				t.Errorf("gone is %t, want %t; error: %v", gone, test.gone, err)
+			}
+			if diff := cmp.Diff(test.writes, c.took()); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOrphansLoseOurMarksOnly(t *testing.T) {
+	c := newCluster(t)
+	desired := configMap(t)
+	desired.SetLabels(map[string]string{"app": "x"})
+	desired.SetAnnotations(map[string]string{"note": "y"})
+	c.reconcile(t, 1, desired, ownedBy("one"))
+	if _, err := c.engine().Teardown(t.Context(), 1, desired, ownedBy("one"), types.WithOrphan()); err != nil {
+		t.Fatal(err)
+	}
+	got := c.get(t, desired)
+	if diff := cmp.Diff(map[string]string{"app": "x"}, got.GetLabels()); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"note": "y"}, got.GetAnnotations()); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	if len(got.GetOwnerReferences()) > 0 {
+		t.Errorf("owners are left: %v", got.GetOwnerReferences())
+	}
+}
+
+func TestReleasingAnObjectIsNoDriftToItsNewOwner(t *testing.T) {
+	c := newCluster(t)
+	c.reconcile(t, 1, configMap(t), ownedBy("one"))
+	c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one"))
+	if _, err := c.engine().Teardown(t.Context(), 1, configMap(t), ownedBy("one")); err != nil {
+		t.Fatal(err)
+	}
+	if result := c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one")); result.Action() != machinery.ActionIdle {
+		t.Errorf("action is %s, want Idle", result.Action())
+	}
+}
+
+func TestTeardownWriterMakesTheWrites(t *testing.T) {
+	c, other := newCluster(t), newCluster(t)
+	c.reconcile(t, 1, configMap(t), ownedBy("one"))
+	c.took()
+	// The other cluster has no such object: to delete it there finds it gone.
+	gone, err := c.engine().Teardown(t.Context(), 1, configMap(t), ownedBy("one"), types.WithTeardownWriter(other.Client))
+	if err != nil || !gone || len(c.took()) > 0 || c.get(t, configMap(t)) == nil {
+		t.Errorf("gone is %t, error: %v", gone, err)
+	}
+	if diff := cmp.Diff([]string{"delete"}, other.took()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestTeardownDeletesExactlyWhatItSaw(t *testing.T) {
+	c := newCluster(t)
+	c.reconcile(t, 1, configMap(t), ownedBy("one"))
+	old := lagging{object: c.get(t, configMap(t))}
+	c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one"))
+
+	if _, err := c.engineReading(old, nil).Teardown(t.Context(), 1, configMap(t), ownedBy("one")); !apierrors.IsConflict(err) {
+		t.Errorf("got %v, want a conflict", err)
+	}
+	gone, err := c.engineReading(old, c.Client).Teardown(t.Context(), 1, configMap(t), ownedBy("one"))
+	if err != nil || !gone || c.get(t, configMap(t)) == nil {
+		t.Errorf("gone is %t, error: %v; want the object left to its new owner", gone, err)
+	}
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package controlplane
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestABinaryIsBuiltOnceAndThenFound(t *testing.T) {
+	b := tinyBuilder(t)
+	path := mustBuild(t, b)
+	out, err := exec.Command(path).Output()
+	if err != nil || string(out) != "v1.36.3\n" {
+		t.Errorf("the binary printed %q, %v; want its version", out, err)
+	}
+	var progress buffer
+	b.progress = &progress
+	if again := mustBuild(t, b); again != path {
+		t.Errorf("built %s, then %s", path, again)
+	}
+	if progress.String() != "" {
+		t.Errorf("the second build said %q, want nothing", progress.String())
+	}
+}
+
+func TestAChangedSourceIsBuiltAnew(t *testing.T) {
+	b := tinyBuilder(t)
+	before := mustBuild(t, b)
+	writeFile(t, filepath.Join(b.source, "more.go"), "package main\n")
+	if after := mustBuild(t, b); after == before {
+		t.Errorf("both are %s", after)
+	}
+	writeFile(t, filepath.Join(b.source, "more_test.go"), "package main\n")
+	with := mustBuild(t, b)
+	if err := os.Remove(filepath.Join(b.source, "more_test.go")); err != nil {
+		t.Fatal(err)
+	}
+	if without := mustBuild(t, b); with != without {
+		t.Errorf("a test file made %s of %s", with, without)
+	}
+}
+
+func TestOfTwoBuildersOneWaitsAndSaysSo(t *testing.T) {
+	b := tinyBuilder(t)
+	var progress buffer
+	b.progress = &progress
+	path := mustBuild(t, b)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := tryLock(filepath.Join(filepath.Dir(path), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := make(chan error, 1)
+	go func() {
+		_, err := b.build(t.Context())
+		built <- err
+	}()
+	deadline := time.Now().Add(10 * time.Second)
+	for !strings.Contains(progress.String(), "waiting for another process") {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not say that it waits: %q", progress.String())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	select {
+	case err := <-built:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	unlock()
+	if err := <-built; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASourceThatDoesNotCompileLeavesNoBinary(t *testing.T) {
+	b := tinyBuilder(t)
+	writeFile(t, filepath.Join(b.source, "broken.go"), "package main\n\nvar x int = \"y\"\n")
+	_, err := b.build(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "broken.go:3") {
+		t.Errorf("got %v, want the line of broken.go", err)
+	}
+	left, err := filepath.Glob(filepath.Join(b.cache, "*", "controlplane*"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+func TestABinaryThatNobodyAskedForInALongTimeIsRemoved(t *testing.T) {
+	b := tinyBuilder(t)
+	old, recent := filepath.Join(b.cache, "old"), filepath.Join(b.cache, "recent")
+	for folder, age := range map[string]time.Duration{old: unusedFor + time.Hour, recent: unusedFor - time.Hour} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		then := time.Now().Add(-age)
+		if err := os.Chtimes(folder, then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustBuild(t, b)
+	if _, err := os.Stat(old); err == nil {
+		t.Error("the old one is still there")
+	}
+	if _, err := os.Stat(recent); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAReadyBinaryIsUsedAsItIs(t *testing.T) {
+	ready := filepath.Join(t.TempDir(), "ready")
+	t.Setenv(BinaryEnv, ready)
+	if got, err := Build(t.Context(), nil); err == nil {
+		t.Errorf("got %s for one that is not there, want an error", got)
+	}
+	writeFile(t, ready, "")
+	if got, err := Build(t.Context(), nil); err != nil || got != ready {
+		t.Errorf("got %s, %v; want %s", got, err, ready)
+	}
+}
+
+func TestTheSourceOfTheBinaryIsFound(t *testing.T) {
+	source, err := sourceFolder(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(source, "programs.go")); err != nil {
+		t.Error(err)
+	}
+}
+
+// tinyBuilder builds a program that prints the version it was linked with, of
+// modules that are all in one folder.
+func tinyBuilder(t *testing.T) builder {
+	t.Helper()
+	source := t.TempDir()
+	for name, content := range map[string]string{
+		"go.mod": "module example.test/tiny\n\ngo 1.26.0\n\n" +
+			"require (\n\tk8s.io/component-base v0.0.0\n\tk8s.io/kubernetes v1.36.3\n)\n\n" +
+			"replace (\n\tk8s.io/component-base => ./component-base\n\tk8s.io/kubernetes => ./kubernetes\n)\n",
+		"main.go":                           "package main\n\nimport \"k8s.io/component-base/version\"\n\nfunc main() { version.Print() }\n",
+		"component-base/go.mod":             "module k8s.io/component-base\n\ngo 1.26.0\n",
+		"component-base/version/version.go": "package version\n\nimport \"os\"\n\nvar gitVersion = \"unset\"\n\nfunc Print() { os.Stdout.WriteString(gitVersion + \"\\n\") }\n",
+		"kubernetes/go.mod":                 "module k8s.io/kubernetes\n\ngo 1.26.0\n",
+	} {
+		writeFile(t, filepath.Join(source, name), content)
+	}
+	return builder{source: source, cache: t.TempDir(), progress: &buffer{}}
+}
+
+func mustBuild(t *testing.T, b builder) string {
+	t.Helper()
+	path, err := b.build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// buffer is a bytes.Buffer for several goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
