@@ -5,6 +5,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 
 MODULES := . boxcutter test/controlplane
+CONTROLPLANE := github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -ldflags '-s -w -X main.version=$(VERSION)'
 
@@ -21,7 +22,7 @@ help: ## Show this help
 .PHONY: demo
 demo: ## Install real providers in a real control plane on this machine (KEEP=1 leaves it running)
 	@echo "Building the programs and the demonstration; the first time takes some minutes."
-	@go build -v $(LDFLAGS) -o bin/ ./cmd/... ./test/demo ./test/controlplane/cmd/controlplane 2>&1 | $(COUNT)
+	@go build -v $(LDFLAGS) -o bin/ ./cmd/... ./test/demo $(CONTROLPLANE) 2>&1 | $(COUNT)
 	@bin/controlplane build
 	@bin/demo $(if $(KEEP),--keep)
 
@@ -32,7 +33,7 @@ test: controlplane ## Run all tests
 .PHONY: controlplane
 controlplane: # Build the control plane that tests use, once
 	@echo "Building the test control plane; the first time takes some minutes."
-	@go build -v -o bin/ ./test/controlplane/cmd/controlplane 2>&1 | $(COUNT)
+	@go build -v -o bin/ $(CONTROLPLANE) 2>&1 | $(COUNT)
 	@bin/controlplane build
 
 .PHONY: build
@@ -57,7 +58,7 @@ FUZZTIME ?= 30s
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@for package in $$(go list ./...); do \
 	  for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
-	    echo "== $$package $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+	    echo "== $$package $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$package || exit 1; \
 	  done; \
 	done
 

@@ -5,6 +5,9 @@
 // are functions of their input alone: the same directory and options give the
 // same bytes and the same digest on every machine and on every day.
 //
+// To add a transform, write its file, put it into Transforms, and show what it does
+// in a scenario in testdata/generate: files in, files out.
+//
 // # Order of a generated manifests file
 //
 // The objects of a generated file are sorted by, first, how early others need

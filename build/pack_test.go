@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,6 +24,8 @@ import (
 
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/test/registry"
 )
 
 func bundleOf(manifests string) extractor.Bundle {
@@ -184,6 +187,30 @@ func TestPackAppendsOneLayerToABaseAndHidesOlderBundles(t *testing.T) {
 	}
 	if digestOf(t, image) != digestOf(t, packed(t, base, bundleOf(configMap))) {
 		t.Error("the second image differs")
+	}
+}
+
+func TestWhatIsPackedIsWhatAClusterReads(t *testing.T) {
+	bundle := bundleOf(configMap)
+	origin := extractor.Origin{Name: "demo", Image: "registry.example.com/demo@sha256:" + strings.Repeat("ab", 32)}
+	bases := map[string]v1.Image{
+		"no base":             nil,
+		"a base":              registry.MustImage(t, registry.Layer{Txtar: "-- usr/bin/manager --\n"}),
+		"an older bundle":     packed(t, nil, bundleOf("kind: Old\n")),
+		"the other file name": registry.MustImage(t, registry.Layer{Txtar: "-- capi-manifests/manifests --\nkind: Old\n"}),
+	}
+	for name, base := range bases {
+		t.Run(name, func(t *testing.T) {
+			got, err := remote.FromImage(t.Context(), packed(t, base, bundle), origin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := bundle
+			want.Origin = origin
+			if diff := cmp.Diff([]extractor.Bundle{want}, got); diff != "" {
+				t.Errorf("bundles (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

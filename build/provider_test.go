@@ -18,6 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // facts are what facts.json says of a rendered provider.
@@ -29,42 +30,90 @@ type facts struct {
 	Image    string
 	Images   []string
 	Objects  int
+
+	components []byte
 }
 
-// TestGenerateMakesABundleOfEachRealProvider reads the folder PROVIDERS (by default
-// ../shared/providers beside the project): a folder a provider with
-// components.yaml, what its kustomization renders, and facts.json.
+// TestGenerateMakesABundleOfEachRealProvider uses the kustomize directories that
+// providers release from, with only the options that a user has to give; and, in
+// the folder PROVIDERS (by default ../shared/providers beside the project), a folder
+// a provider with components.yaml, what its kustomization renders, and facts.json.
 func TestGenerateMakesABundleOfEachRealProvider(t *testing.T) {
+	for name, options := range released(t) {
+		t.Run(name, func(t *testing.T) {
+			bundle, _ := generate(t, options)
+			for _, o := range objectsOf(t, bundle) {
+				if o.GetKind() == "Deployment" {
+					checkManager(t, o, options.ImageName)
+				}
+			}
+			if kinds := kindsOf(t, bundle); kinds["Deployment"] != 1 || kinds["CustomResourceDefinition"] == 0 || kinds["Service"] == 0 {
+				t.Errorf("kinds: %v", kinds)
+			}
+		})
+	}
+	for name, f := range rendered(t) {
+		t.Run("rendered/"+name, func(t *testing.T) {
+			options := optionsOf(f)
+			options.Dir = kustomization(t, f.components)
+			bundle, summary := generate(t, options)
+			if summary.Read != f.Objects {
+				t.Errorf("read %d objects, the provider has %d", summary.Read, f.Objects)
+			}
+			if len(bundle.Manifests) < 400_000 { // the others would only take longer
+				checkAgain(t, options, bundle)
+			}
+		})
+	}
+}
+
+func generate(t *testing.T, options build.GenerateOptions) (extractor.Bundle, build.Summary) {
+	t.Helper()
+	bundle, summary, err := build.Generate(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkReal(t, bundle)
+	return bundle, summary
+}
+
+// released returns the options for the providers that there always are.
+func released(t *testing.T) map[string]build.GenerateOptions {
+	t.Helper()
+	providers, err := fixture.Providers(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]build.GenerateOptions{}
+	for _, provider := range providers {
+		all[provider.Name] = build.GenerateOptions{
+			Dir: provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type,
+			ProviderVersion: provider.Version, OCPPlatform: provider.Platform, ImageName: provider.ImageName,
+		}
+	}
+	return all
+}
+
+// rendered returns the providers of the folder; none if there is none.
+func rendered(t *testing.T) map[string]facts {
+	t.Helper()
 	root := cmp.Or(os.Getenv("PROVIDERS"), filepath.Join("..", "..", "shared", "providers"))
 	files, err := filepath.Glob(filepath.Join(root, "*", "facts.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(files) == 0 {
-		t.Skipf("NOT TESTED: there are no rendered providers in %s; set PROVIDERS to a folder of them", root)
+		t.Logf("only released providers are tested: there are no rendered ones in %s; set PROVIDERS to a folder of them", root)
 	}
+	all := map[string]facts{}
 	for _, file := range files {
-		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
-			t.Parallel()
-			var f facts
-			if err := json.Unmarshal(readFile(t, file), &f); err != nil {
-				t.Fatal(err)
-			}
-			options := optionsOf(f)
-			options.Dir = kustomization(t, readFile(t, filepath.Join(filepath.Dir(file), "components.yaml")))
-			bundle, summary, err := build.Generate(options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if summary.Read != f.Objects {
-				t.Errorf("read %d objects, the provider has %d", summary.Read, f.Objects)
-			}
-			checkReal(t, bundle)
-			if len(bundle.Manifests) < 400_000 { // the others would only take longer
-				checkAgain(t, options, bundle)
-			}
-		})
+		f := facts{components: readFile(t, filepath.Join(filepath.Dir(file), "components.yaml"))}
+		if err := json.Unmarshal(readFile(t, file), &f); err != nil {
+			t.Fatal(err)
+		}
+		all[filepath.Base(filepath.Dir(file))] = f
 	}
+	return all
 }
 
 func optionsOf(f facts) build.GenerateOptions {
@@ -108,21 +157,17 @@ func kustomization(t *testing.T, manifests []byte) string {
 // checkReal checks what a cluster relies on in every object.
 func checkReal(t *testing.T, bundle extractor.Bundle) {
 	t.Helper()
-	if strings.Contains(string(bundle.Manifests), "cert-manager.io/") {
-		for _, o := range objectsOf(t, bundle) {
-			for key := range o.GetAnnotations() {
-				if strings.HasPrefix(key, "cert-manager.io/") {
-					t.Errorf("%s %s still asks cert-manager by %s", o.GetKind(), o.GetName(), key)
-				}
-			}
-		}
-	}
 	for _, o := range objectsOf(t, bundle) {
 		if namespace := o.GetNamespace(); namespace != "" && namespace != v1alpha1.OperandNamespace {
 			t.Errorf("%s %s is in namespace %s", o.GetKind(), o.GetName(), namespace)
 		}
 		if kind := o.GetKind(); kind == "Namespace" || kind == "Secret" || kind == "Certificate" || kind == "Issuer" {
 			t.Errorf("%s %s is part of the bundle", kind, o.GetName())
+		}
+		for key := range o.GetAnnotations() {
+			if strings.HasPrefix(key, "cert-manager.io/") {
+				t.Errorf("%s %s still asks cert-manager by %s", o.GetKind(), o.GetName(), key)
+			}
 		}
 	}
 }
@@ -153,4 +198,36 @@ func checkAgain(t *testing.T, options build.GenerateOptions, bundle extractor.Bu
 	if again.Metadata.ContentID != bundle.Metadata.ContentID {
 		t.Errorf("the bundle of the bundle differs: %s, then %s", bundle.Metadata.ContentID, again.Metadata.ContentID)
 	}
+}
+
+// checkManager checks that a provider runs the placeholder under OpenShift's conventions.
+func checkManager(t *testing.T, deployment *unstructured.Unstructured, image string) {
+	t.Helper()
+	spec, _, err := unstructured.NestedMap(deployment.Object, "spec", "template", "spec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec["priorityClassName"] != "system-cluster-critical" {
+		t.Errorf("the priority class is %v", spec["priorityClassName"])
+	}
+	manager := spec["containers"].([]any)[0].(map[string]any)
+	if manager["image"] != image {
+		t.Errorf("the image is %v", manager["image"])
+	}
+	if manager["terminationMessagePolicy"] != "FallbackToLogsOnError" || manager["imagePullPolicy"] != "IfNotPresent" {
+		t.Errorf("policies are %v and %v", manager["terminationMessagePolicy"], manager["imagePullPolicy"])
+	}
+	requests, _, _ := unstructured.NestedMap(manager, "resources", "requests")
+	if requests["cpu"] == nil || requests["memory"] == nil {
+		t.Errorf("requests are %v", requests)
+	}
+}
+
+func kindsOf(t *testing.T, bundle extractor.Bundle) map[string]int {
+	t.Helper()
+	kinds := map[string]int{}
+	for _, o := range objectsOf(t, bundle) {
+		kinds[o.GetKind()]++
+	}
+	return kinds
 }

@@ -354,7 +354,8 @@ var installedKinds = []string{
 	"rbac.authorization.k8s.io/v1/ClusterRole", "apiextensions.k8s.io/v1/CustomResourceDefinition",
 }
 
-// installed returns the UID and generation of everything that is marked as installed.
+// installed returns the UID and content of everything that is marked as installed,
+// without the bookkeeping of the API server and of the installer.
 func (h *harness) installed() map[string]string {
 	h.Helper()
 	found := map[string]string{}
@@ -364,10 +365,18 @@ func (h *harness) installed() map[string]string {
 		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 		h.must(h.List(context.Background(), list, client.MatchingLabels{"app.kubernetes.io/managed-by": v1alpha1.Prefix}))
 		for _, item := range list.Items {
-			found[gvk.Kind+" "+item.GetName()] = fmt.Sprintf("%s generation %d", item.GetUID(), item.GetGeneration())
+			found[gvk.Kind+" "+item.GetName()] = describe(item)
 		}
 	}
 	return found
+}
+
+func describe(object unstructured.Unstructured) string {
+	uid := object.GetUID()
+	unstructured.RemoveNestedField(object.Object, "metadata")
+	unstructured.RemoveNestedField(object.Object, "status")
+	content, err := object.MarshalJSON()
+	return fmt.Sprintf("%s %s %v", uid, content, err)
 }
 
 // names are the installed objects, sorted.

@@ -93,10 +93,15 @@ func TestAReleaseIsInstalledAndThenTheNextOne(t *testing.T) {
 	}
 
 	before := h.installed()
+	available := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "Available")
+	time.Sleep(time.Second) // transition times have no fractions
 	h.stop()
 	h.release(core(configMap("kept", "1"), configMap("added", "1")), aws(crd("testmachines", "TestMachine")), azure)
 	h.start("4.22.1")
 	h.settled("4.22.1-2")
+	if now := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "Available"); !now.LastTransitionTime.Equal(&available.LastTransitionTime) {
+		t.Error("Available has not stayed True during the upgrade")
+	}
 	after := h.installed()
 	if _, there := after["ConfigMap dropped"]; there {
 		t.Error("ConfigMap dropped is still there")
@@ -157,7 +162,7 @@ var badInputs = []struct {
 	reason string
 	names  []string
 }{
-	{"images.json is not JSON", func(h *harness) { h.write("{\n  \"a\": \n}") }, "ImagesInvalid", []string{"images.json", "line 3"}},
+	{"images.json is not JSON", func(h *harness) { h.write("{\n  \"a\": \n}") }, "ImagesInvalid", []string{"images.json", "3:1"}},
 	{"images.json is gone", func(h *harness) { h.write("") }, "ImagesInvalid", []string{"images.json"}},
 	{"an image by tag", func(h *harness) {
 		h.images["cluster-api"] = "quay.io/openshift/capi:latest"
@@ -183,7 +188,6 @@ var badInputs = []struct {
 	{"no core provider", func(h *harness) { h.release(aws()) }, "ComponentMissing", []string{"core"}},
 	{"YAML that does not parse", func(h *harness) { h.release(core(), aws("a: b: c\n")) }, "RenderFailed", []string{"cluster-api-provider-aws", "line"}},
 	{"one provider twice", func(h *harness) {
-		h.release(core(), aws())
 		h.images["again"] = h.push(aws(configMap("again", "")))
 		h.writeImages()
 	}, "ComponentMissing", []string{"cluster-api-provider-aws", "twice", "again"}},

@@ -28,6 +28,8 @@ const (
 	OwnersAnnotation = Prefix + "/owners"
 	// RevisionLabel marks a revision ConfigMap; its value is the version's name.
 	RevisionLabel = Prefix + "/revision"
+	// RevisionAnnotation, on an installed object, is the number of the revision that it was last applied for.
+	RevisionAnnotation = Prefix + "/revision"
 	// RevisionPartLabel marks a ConfigMap that continues a revision ConfigMap; its value is the version's name.
 	RevisionPartLabel = Prefix + "/revision-part"
 	// ManifestsDigestAnnotation, on a revision ConfigMap, is the digest of the stored rendered set.

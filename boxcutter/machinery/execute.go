@@ -37,6 +37,9 @@ func (e *ObjectEngine) execute(ctx context.Context, p *plan) (ObjectResult, erro
 // object that the cache does not show without a word.
 func (e *ObjectEngine) create(ctx context.Context, p *plan) (ObjectResult, error) {
 	created, _ := p.desired.DeepCopyObject().(Object)
+	if p.options.Paused && p.awaits {
+		return newObjectResult(ActionCreated, created, p.options), nil
+	}
 	options := []client.CreateOption{client.FieldOwner(e.fieldOwner)}
 	if p.options.Paused {
 		options = append(options, client.DryRunAll)
@@ -75,13 +78,13 @@ func (e *ObjectEngine) meet(ctx context.Context, p *plan, cause error) (ObjectRe
 }
 
 // executeAgain decides anew for an object that turned out to be another than the
-// one the plan was made for, and does that.
+// one the plan was made for, or to be gone, and does that.
 func (e *ObjectEngine) executeAgain(ctx context.Context, p *plan, actual Object) (ObjectResult, error) {
-	desired, err := e.marked(p.revision, p.desired)
+	desired, err := e.marked(p.revision, p.source)
 	if err != nil {
 		return nil, err
 	}
-	again := &plan{options: p.options, revision: p.revision, desired: desired, actual: actual, live: true}
+	again := &plan{options: p.options, revision: p.revision, source: p.source, desired: desired, actual: actual, live: true}
 	if err := e.decide(again); err != nil {
 		return nil, err
 	}
@@ -97,7 +100,7 @@ func (e *ObjectEngine) apply(ctx context.Context, p *plan) (ObjectResult, error)
 		return result, err
 	}
 	actual, readErr := e.read(ctx, e.unfilteredReader, p.desired)
-	if readErr != nil || actual == nil {
+	if readErr != nil {
 		return nil, errors.Join(err, readErr)
 	}
 	return e.executeAgain(ctx, p, actual)

@@ -5,6 +5,7 @@ package machinery_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,7 @@ var owners = ownerhandling.NewNative(testScheme)
 type cluster struct {
 	client.Client
 
+	mu     sync.Mutex
 	writes []string
 	// before is called before each write, and may fail it.
 	before func(verb string, obj any) error
@@ -121,7 +123,9 @@ func (c *cluster) note(dryRun []string, verb string, obj any, write func() error
 	if len(dryRun) > 0 {
 		verb = "dry " + verb
 	}
+	c.mu.Lock()
 	c.writes = append(c.writes, verb)
+	c.mu.Unlock()
 	if c.before != nil {
 		if err := c.before(verb, obj); err != nil {
 			return err

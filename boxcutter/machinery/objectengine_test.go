@@ -227,6 +227,41 @@ func TestReaderThatLagsBehind(t *testing.T) {
 	})
 }
 
+func TestObjectThatVanishesBeforeItIsAppliedIsCreated(t *testing.T) {
+	c := newCluster(t)
+	c.reconcile(t, 1, configMap(t), ownedBy("one"))
+	old := lagging{object: c.get(t, configMap(t))}
+	if err := c.Delete(t.Context(), configMap(t)); err != nil {
+		t.Fatal(err)
+	}
+	// An API server has a conflict for the apply of a version that is not there.
+	c.before = func(verb string, obj any) error {
+		if verb == "apply" {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "settings", errors.New("it is gone"))
+		}
+		return nil
+	}
+	result, err := c.engineReading(old, c.Client).Reconcile(t.Context(), 2, configMap(t), ownedBy("one"))
+	if err != nil || result.Action() != machinery.ActionCreated || c.get(t, configMap(t)) == nil {
+		t.Errorf("got %v, %v", result, err)
+	}
+}
+
+func TestOwnersThatAreGoneStayGoneWhenTheReaderLagsBehind(t *testing.T) {
+	c := newCluster(t)
+	c.reconcile(t, 1, configMap(t), ownedBy("one"))
+	old := lagging{object: c.get(t, configMap(t))}
+	c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one"))
+	if _, err := c.engine().Teardown(t.Context(), 1, configMap(t), ownedBy("one")); err != nil {
+		t.Fatal(err)
+	}
+	c.took()
+	result, err := c.engineReading(old, c.Client).Reconcile(t.Context(), 2, configMap(t), ownedBy("two"), siblingOf("one"))
+	if err != nil || result.Action() != machinery.ActionIdle || len(result.Object().GetOwnerReferences()) != 1 {
+		t.Errorf("got %v, %v, owners %v", result, err, result.Object().GetOwnerReferences())
+	}
+}
+
 func TestValuesThatTheServerRewritesAreWrittenOnce(t *testing.T) {
 	c := newCluster(t)
 	rewrite := func(ctx context.Context, server client.Client) *unstructured.Unstructured {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/validation"
@@ -79,7 +78,9 @@ type step struct {
 // What a validator finds is part of the result, and nothing is written then. The
 // first error of an object ends the step, unless errors are to be aggregated: then
 // all objects are tried and their errors joined, but for "too many requests",
-// which ends it at once. The result is there also with an error, as far as it goes.
+// which ends it at once. With an ObjectEngine, neighbours of the same kind are then
+// written at the same time. The result is there also with an error, as far as it
+// goes.
 func (e *PhaseEngine) Reconcile(
 	ctx context.Context,
 	revision int64,
@@ -117,6 +118,7 @@ func (e *PhaseEngine) steps(
 			steps[i].plan = plan
 		}
 	}
+	prerequisitesOf(steps).mark(steps)
 	return steps
 }
 
@@ -128,12 +130,11 @@ func (e *PhaseEngine) validate(
 		return nil
 	}
 	var objects []client.Object
-	prerequisites := prerequisitesOf(steps)
 	for _, step := range steps {
 		switch {
 		case step.plan == nil:
 			objects = append(objects, step.object)
-		case step.plan.writes() && !prerequisites.awaitedBy(step.plan.desired):
+		case step.plan.writes() && !step.plan.awaits:
 			objects = append(objects, step.plan.desired)
 		}
 	}
@@ -148,20 +149,22 @@ func (e *PhaseEngine) validate(
 func (e *PhaseEngine) take(
 	ctx context.Context, revision int64, steps []step, aggregate bool, result *phaseResult,
 ) error {
-	var errs []error
-	for _, step := range steps {
-		object, err := e.takeOne(ctx, revision, step)
-		if err == nil {
-			result.objects = append(result.objects, object)
-			result.missing--
-			continue
-		}
-		errs = append(errs, err)
-		if !aggregate || apierrors.IsTooManyRequests(err) {
-			break
-		}
+	neighbours := func(a, b step) bool { return aggregate && together(a, b) }
+	done := func(_ step, object ObjectResult) {
+		result.objects = append(result.objects, object)
+		result.missing--
 	}
-	return join(errs)
+	return each(steps, neighbours, aggregate, done, func(step step) (ObjectResult, error) {
+		return e.takeOne(ctx, revision, step)
+	})
+}
+
+// together says whether two steps may be taken at the same time. That what is not
+// planned can be done at the same time is not known.
+func together(a, b step) bool { return a.plan != nil && b.plan != nil && sameKind(a.object, b.object) }
+
+func sameKind(a, b client.Object) bool {
+	return a.GetObjectKind().GroupVersionKind() == b.GetObjectKind().GroupVersionKind()
 }
 
 func (e *PhaseEngine) takeOne(ctx context.Context, revision int64, step step) (ObjectResult, error) {
@@ -173,7 +176,7 @@ func (e *PhaseEngine) takeOne(ctx context.Context, revision int64, step step) (O
 
 // Teardown takes one step to remove each object of the phase, the last one
 // first. Options are those given and then those of the phase. Errors are treated
-// as by Reconcile.
+// as by Reconcile, and so are neighbours of the same kind.
 func (e *PhaseEngine) Teardown(
 	ctx context.Context,
 	revision int64,
@@ -185,21 +188,16 @@ func (e *PhaseEngine) Teardown(
 		opt.ApplyToPhaseTeardownOptions(&options)
 	}
 	result := &phaseTeardownResult{name: phase.GetName(), missing: len(phase.GetObjects())}
-	var errs []error
-	for _, object := range slices.Backward(phase.GetObjects()) {
-		gone, err := e.objectEngine.Teardown(ctx, revision, object, options.ForObject(object)...)
-		if err == nil {
-			result.add(object, gone)
-			continue
-		}
-		errs = append(errs, err)
-		if !options.AggregateErrors || apierrors.IsTooManyRequests(err) {
-			break
-		}
-	}
+	_, concurrent := e.objectEngine.(planner)
+	neighbours := func(a, b client.Object) bool { return concurrent && options.AggregateErrors && sameKind(a, b) }
+	backwards := slices.Clone(phase.GetObjects())
+	slices.Reverse(backwards)
+	err := each(backwards, neighbours, options.AggregateErrors, result.add, func(object client.Object) (bool, error) {
+		return e.objectEngine.Teardown(ctx, revision, object, options.ForObject(object)...)
+	})
 	slices.Reverse(result.gone)
 	slices.Reverse(result.waiting)
-	return result, join(errs)
+	return result, err
 }
 
 func (r *phaseTeardownResult) add(object client.Object, gone bool) {
@@ -209,14 +207,6 @@ func (r *phaseTeardownResult) add(object client.Object, gone bool) {
 	} else {
 		r.waiting = append(r.waiting, types.ToObjectRef(object))
 	}
-}
-
-// join joins errors, but leaves a single one as it is.
-func join(errs []error) error {
-	if len(errs) == 1 {
-		return errs[0]
-	}
-	return errors.Join(errs...)
 }
 
 // asPointer returns the error of a type that is in an error's tree, be it there

@@ -16,12 +16,17 @@ type plan struct {
 	options types.ObjectReconcileOptions
 	// revision is the number of the revision at work.
 	revision int64
-	// desired is the object with our marks, ready to be written.
+	// source is the object as the caller has given it.
+	source Object
+	// desired is a copy of it with our marks, ready to be written.
 	desired Object
 	// actual is the object as it was read, nil when it is to be created.
 	actual Object
 	// live says that actual was read past the cache.
 	live bool
+	// awaits says that the object needs something that its phase is about to
+	// create, so that a dry run would fail before that is there.
+	awaits bool
 	// force has fields of other managers taken over.
 	force bool
 	// controller is who controls an object that we collide with.
@@ -52,11 +57,7 @@ func (e *ObjectEngine) plan(
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{options: options, revision: revision, desired: desired, actual: actual}
-	if actual == nil {
-		p.action = ActionCreated
-		return p, p.own()
-	}
+	p := &plan{options: options, revision: revision, source: desiredObject, desired: desired, actual: actual}
 	return p, e.decide(p)
 }
 
@@ -121,9 +122,13 @@ func (e *ObjectEngine) claimWithoutOwner(
 	}
 }
 
-// decide completes the plan for an object that exists. Whether we may have the
-// object at all is decided before the order of revisions is looked at.
+// decide completes the plan. Whether we may have an object that exists is decided
+// before the order of revisions is looked at.
 func (e *ObjectEngine) decide(p *plan) error {
+	if p.actual == nil {
+		p.action = ActionCreated
+		return p.own()
+	}
 	claim, controller := e.claimOn(p.actual, p.options)
 	p.controller = controller
 	switch claim {

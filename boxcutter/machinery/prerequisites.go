@@ -36,6 +36,15 @@ func prerequisitesOf(steps []step) prerequisites {
 	return out
 }
 
+// mark notes in the plans which objects await one of them.
+func (p prerequisites) mark(steps []step) {
+	for _, step := range steps {
+		if step.plan != nil {
+			step.plan.awaits = p.awaitedBy(step.plan.desired)
+		}
+	}
+}
+
 func (p prerequisites) awaitedBy(obj Object) bool {
 	return p.namespaces[obj.GetNamespace()] || p.kinds[obj.GetObjectKind().GroupVersionKind().GroupKind()]
 }

@@ -167,13 +167,13 @@ type newSharedInformer = func(toolscache.ListerWatcher, runtime.Object, time.Dur
 // instrument has every informer that inner makes report its failures to the
 // informer that is being built: an error thus always finds its kind, whatever
 // it says itself.
-func (c *trackingCache) instrument(make newSharedInformer) newSharedInformer {
-	if make == nil {
-		make = toolscache.NewSharedIndexInformer
+func (c *trackingCache) instrument(newShared newSharedInformer) newSharedInformer {
+	if newShared == nil {
+		newShared = toolscache.NewSharedIndexInformer
 	}
 	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		i := c.building
-		shared := make(&attentive{ListerWatcher: lw, report: i.fail}, obj, resync, indexers)
+		shared := newShared(&attentive{ListerWatcher: lw, report: i.fail}, obj, resync, indexers)
 		err := shared.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
 			c.failed(ctx, r, i, err)
 		})

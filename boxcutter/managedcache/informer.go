@@ -216,5 +216,24 @@ func (a *attentive) WatchWithContext(ctx context.Context, opts metav1.ListOption
 	if utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err) {
 		a.report(err)
 	}
-	return w, err
+	if err != nil {
+		return nil, err
+	}
+	return draining{w}, nil
+}
+
+// draining is a watch that is read to its end when it is stopped. Informers of
+// metadata filter their watches, and such a filter would keep its goroutine
+// forever if it is stopped with an event in its hands.
+type draining struct {
+	watch.Interface
+}
+
+// Stop ends the watch.
+func (d draining) Stop() {
+	d.Interface.Stop()
+	go func() {
+		for range d.ResultChan() { // The events are of no use any more.
+		}
+	}()
 }

@@ -118,6 +118,14 @@ func TestASourceEndsWithItsContext(t *testing.T) {
 		expect(t, other, "update a")
 		return q.Len() == 0
 	})
+	s.put(secret, "b", nil)
+	if err := get(deadline(t), c, secret, "b"); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, other, "create b")
+	if q.Len() != 0 {
+		t.Error("a new informer feeds a source that has ended")
+	}
 }
 
 func TestASourceIsToldOfAKindThatIsNoLongerServed(t *testing.T) {

@@ -33,7 +33,7 @@ func newVersion() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := readVersion()
 			return format.write(cmd.OutOrStdout(), v, func(w *bytes.Buffer) {
-				fmt.Fprintf(w, "capi-manifests %s %s %s %s\n", v.Version, v.Commit, v.Go, v.Platform)
+				fmt.Fprintln(w, cmd.Root().Name(), v.Version, v.Go, v.Platform)
 			})
 		},
 	}

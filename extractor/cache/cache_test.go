@@ -216,6 +216,20 @@ func TestADamagedEntryIsDroppedAndFetchedAnew(t *testing.T) {
 	}
 }
 
+func TestADamagedEntryIsDroppedEvenIfItCannotBeFetched(t *testing.T) {
+	dir := t.TempDir()
+	fetch(t, t.Context(), &cache.Cached{Next: &shelf{}, Dir: dir}, full)
+	if err := cut("entry")(filepath.Join(dir, "sha256", strings.Repeat("a", 64))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&cache.Cached{Next: &failing{}, Dir: dir}).Fetch(t.Context(), full); !errors.Is(err, errDown) {
+		t.Errorf("got %v", err)
+	}
+	if found := files(t, dir); len(found) > 0 {
+		t.Errorf("%v is still there", found)
+	}
+}
+
 func signed(body string) string { return digest.FromString(body).String() + "\n" + body }
 
 func overwrite(name, data string) func(string) error {

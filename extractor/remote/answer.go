@@ -20,7 +20,6 @@ import (
 // root directory is the image would find there.
 type answer struct {
 	tree   *tree
-	limits Limits
 	layers []v1.Descriptor
 	files  map[string]*node
 	count  int
@@ -30,8 +29,8 @@ type answer struct {
 // answer finds the regular files at and below extractor.Roots, by the paths
 // under which they are found there. A directory is listed with a slash at its end, and a nil node.
 // layers are the layers that the tree was made of; errors name them.
-func (t *tree) answer(limits Limits, layers []v1.Descriptor) (map[string]*node, error) {
-	a := &answer{tree: t, limits: limits, layers: layers, files: map[string]*node{}}
+func (t *tree) answer(layers []v1.Descriptor) (map[string]*node, error) {
+	a := &answer{tree: t, layers: layers, files: map[string]*node{}}
 	for _, root := range extractor.Roots() {
 		if parts := strings.Split(root, "/"); t.dirent(parts).node != nil {
 			a.visit(parts, nil)
@@ -52,9 +51,9 @@ func (t *tree) dirent(parts []string) dirent {
 // visit adds what is at parts and below it. above are the directories on the
 // way: a symlink to one of them would make the answer endless.
 func (a *answer) visit(parts []string, above []*node) {
-	if a.count++; a.count > a.limits.Files {
-		if a.count == a.limits.Files+1 {
-			a.refuse(parts, &LimitError{What: "files below " + parts[0], Limit: int64(a.limits.Files)})
+	if a.count++; a.count > a.tree.limits.Files {
+		if a.count == a.tree.limits.Files+1 {
+			a.refuse(parts, &LimitError{What: "files below " + parts[0], Limit: int64(a.tree.limits.Files)})
 		}
 		return
 	}
@@ -71,8 +70,8 @@ func (a *answer) visit(parts []string, above []*node) {
 		a.files[file] = n
 	case slices.Contains(above, n):
 		a.refuse(parts, errors.New("it is a symlink to a directory that it lies in"))
-	case len(parts) > a.limits.Depth:
-		a.refuse(parts, &LimitError{What: "components of a path", Limit: int64(a.limits.Depth)})
+	case len(parts) > a.tree.limits.Depth:
+		a.refuse(parts, &LimitError{What: "components of a path", Limit: int64(a.tree.limits.Depth)})
 	default:
 		a.files[file+"/"] = nil
 		above = append(slices.Clone(above), n)

@@ -80,7 +80,7 @@ func unpackBlobs(t *testing.T, layers ...[]byte) (extractor.Files, error) {
 			return nil, err
 		}
 	}
-	nodes, err := tree.answer(s.limits, s.layers)
+	nodes, err := tree.answer(s.layers)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (u *unpacking) bundles(ctx context.Context, raw []byte, origin extractor.Or
 		return nil, invalid(err)
 	}
 	if err := u.check(manifest); err != nil {
-		return nil, invalid(err)
+		return nil, err
 	}
 	diffIDs, err := u.diffIDs(ctx, manifest)
 	if err != nil {
@@ -103,6 +103,9 @@ func locate(err error, image, host string) error {
 		var located []error
 		for _, err := range joined.Unwrap() {
 			located = append(located, locate(err, image, host))
+		}
+		if len(located) == 1 {
+			return located[0]
 		}
 		return errors.Join(located...)
 	}
@@ -140,11 +143,11 @@ func parseManifest(raw []byte) (*v1.Manifest, error) {
 	return &m.Manifest, nil
 }
 
-// check compares what a manifest promises with the limits.
+// check compares what a manifest promises with the limits, as far as its first bad layer.
 func (u *unpacking) check(m *v1.Manifest) error {
 	errs := []error{
-		within("layers", len(m.Layers), u.limits.Layers),
-		checkBlob("config", m.Config, u.limits.Config),
+		invalid(within("layers", len(m.Layers), u.limits.Layers)),
+		invalid(checkBlob("config", m.Config, u.limits.Config)),
 	}
 	var sum int64
 	for _, layer := range m.Layers {
@@ -155,7 +158,7 @@ func (u *unpacking) check(m *v1.Manifest) error {
 			break
 		}
 	}
-	return errors.Join(append(errs, within("bytes of all layers", sum, u.limits.Image))...)
+	return errors.Join(append(errs, invalid(within("bytes of all layers", sum, u.limits.Image)))...)
 }
 
 // checkBlob checks a descriptor before anybody asks for what it describes.

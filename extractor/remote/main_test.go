@@ -11,9 +11,8 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"go.uber.org/goleak"
-
 	"github.com/opencontainers/go-digest"
+	"go.uber.org/goleak"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -44,7 +43,7 @@ func from(b extractor.Bundle, reference string) []extractor.Bundle {
 	return []extractor.Bundle{b}
 }
 
-// entries are the files of a bundle as archive entries below dir instead of the root of the layout.
+// filesIn are the files of a bundle as archive entries in dir.
 func filesIn(t testing.TB, dir string, b extractor.Bundle) []registry.Entry {
 	t.Helper()
 	files, err := b.Files()

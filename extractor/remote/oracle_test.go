@@ -3,6 +3,7 @@
 package remote
 
 import (
+	"archive/tar"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"archive/tar"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"

@@ -25,7 +25,8 @@ import (
 
 // Registry gets bundles from the registry that a reference names. The zero
 // value is usable: it logs in nowhere and speaks HTTPS, but to this machine itself.
-// It is an extractor.Fetcher, safe for use by many goroutines at once.
+// It is an extractor.Fetcher, safe for use by many goroutines at once. Each
+// Fetch logs in anew, so that credentials can change at any time.
 type Registry struct {
 	// Transport does the requests; nil is one with the time limits of this
 	// package. It need not retry: Registry does.
@@ -59,11 +60,11 @@ var _ extractor.Fetcher = (*Registry)(nil)
 // registry refused, a *DigestError if it served other bytes than it was asked
 // for, or the error of the network.
 func (r *Registry) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
-	ref, err := r.parse(reference)
+	ref, hash, err := parse(reference)
 	if err != nil {
 		return nil, locate(err, reference, "")
 	}
-	bundles, err := r.fetch(ctx, ref, reference)
+	bundles, err := r.fetch(ctx, ref.Context(), hash, reference)
 	if err != nil {
 		return nil, locate(err, reference, ref.RegistryStr())
 	}
@@ -71,24 +72,21 @@ func (r *Registry) Fetch(ctx context.Context, reference string) ([]extractor.Bun
 }
 
 // parse parses a reference, which must be by a SHA-256 digest.
-func (r *Registry) parse(reference string) (name.Digest, error) {
+func parse(reference string) (name.Digest, v1.Hash, error) {
 	ref, err := name.NewDigest(reference, name.StrictValidation)
 	if err != nil {
-		return name.Digest{}, fmt.Errorf("parsing the reference, which must be by digest: %w", err)
-	}
-	if _, err := v1.NewHash(ref.DigestStr()); err != nil || !strings.HasPrefix(ref.DigestStr(), "sha256:") {
-		return name.Digest{}, fmt.Errorf("parsing the reference: %q is not a sha256 digest", ref.DigestStr())
-	}
-	return ref, nil
-}
-
-func (r *Registry) fetch(ctx context.Context, ref name.Digest, reference string) ([]extractor.Bundle, error) {
-	limits := r.Limits.orDefaults()
-	s, err := r.connect(ctx, ref.Context())
-	if err != nil {
-		return nil, err
+		return name.Digest{}, v1.Hash{}, fmt.Errorf("parsing the reference, which must be by digest: %w", err)
 	}
 	hash, err := v1.NewHash(ref.DigestStr())
+	if err != nil || hash.Algorithm != "sha256" {
+		return name.Digest{}, v1.Hash{}, fmt.Errorf("parsing the reference: %q is not a sha256 digest", ref.DigestStr())
+	}
+	return ref, hash, nil
+}
+
+func (r *Registry) fetch(ctx context.Context, repo name.Repository, hash v1.Hash, reference string) ([]extractor.Bundle, error) {
+	limits := r.Limits.orDefaults()
+	s, err := r.connect(ctx, repo)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (u *unpacking) files(ctx context.Context, layers []v1.Descriptor, diffIDs [
 			return nil, &extractor.Error{Layer: layers[n].Digest.String(), Err: err}
 		}
 	}
-	nodes, err := t.answer(u.limits, layers)
+	nodes, err := t.answer(layers)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@
 package installer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,29 +115,45 @@ func (r *Reconciler) install(ctx context.Context, world world) (outcome status.O
 	if len(versions) == 0 {
 		return status.Outcome{Reason: status.NoRevision, Message: "waiting for the first version to be decided"}, ""
 	}
-	slices.SortFunc(versions, func(a, b v1alpha1.Version) int { return int(b.Revision - a.Revision) })
-	installed := false
-	for i, version := range versions {
-		result := r.installVersion(ctx, world, version)
-		if i == 0 {
-			outcome = result.outcome
-			if result.complete {
-				current = version.Name
-			}
-		}
-		if result.complete {
-			installed = true
+	slices.SortFunc(versions, func(a, b v1alpha1.Version) int { return cmp.Compare(b.Revision, a.Revision) })
+	var results []versionResult
+	for _, version := range versions {
+		results = append(results, r.installVersion(ctx, world, version))
+		if results[len(results)-1].complete {
 			break
 		}
 	}
-	outcome.Installed = &installed
+	if results[0].complete {
+		current = versions[0].Name
+	}
+	outcome = results[0].outcome
+	outcome.Installed = installed(results)
 	return outcome, current
 }
 
 // versionResult is what became of one version in one run.
 type versionResult struct {
-	outcome  status.Outcome
+	outcome status.Outcome
+	// complete says that every object of the version is there and ready.
 	complete bool
+	// works is whether the version was once complete and what it has still works;
+	// nil where that could not be found out.
+	works *bool
+}
+
+// installed says whether any version works; nil where that could not be found out.
+func installed(results []versionResult) *bool {
+	known := true
+	for _, result := range results {
+		if result.complete || result.works != nil && *result.works {
+			return new(true)
+		}
+		known = known && result.works != nil
+	}
+	if !known {
+		return nil
+	}
+	return new(false)
 }
 
 // installVersion reconciles one version.
@@ -151,7 +168,14 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 	rev.unmanaged = union(version.UnmanagedCRDs, world.cluster.Spec.UnmanagedCRDs)
 	result, err := r.Engine.apply(ctx, rev)
 	r.journal.record(ctx, rev, result)
-	return versionResult{outcome: outcomeOf(rev, result, err), complete: err == nil && result.IsComplete()}
+	if err != nil {
+		return versionResult{outcome: outcomeOf(rev, result, err)}
+	}
+	return versionResult{
+		outcome:  outcomeOf(rev, result, nil),
+		complete: result.IsComplete(),
+		works:    new(version.Name == world.cluster.Status.CurrentVersion && works(result)),
+	}
 }
 
 // teardown removes the objects of every version whose ConfigMap is being deleted.

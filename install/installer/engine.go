@@ -37,13 +37,18 @@ type Engine struct {
 	Live client.Reader
 }
 
-// apply brings the cluster one step nearer to the revision.
+// availableProbe is the type of the probe that tells whether an object works.
+const availableProbe = "Available"
+
+// apply brings the cluster one step nearer to the revision. Objects that a newer
+// revision has taken over are left to it, and hold nothing up here.
 func (e *Engine) apply(ctx context.Context, rev *revisionObjects) (machinery.RevisionResult, error) {
 	if err := e.prepare(ctx, rev); err != nil {
 		return nil, err
 	}
 	options := []boxcutter.RevisionReconcileOption{
-		boxcutter.WithProbe(boxcutter.ProgressProbeType, probe.Progress()),
+		boxcutter.WithProbe(boxcutter.ProgressProbeType, probe.UnlessTakenOver(rev.number, probe.Progress())),
+		boxcutter.WithProbe(availableProbe, probe.Available()),
 		boxcutter.WithAggregatePhaseReconcileErrors(),
 	}
 	return e.Revisions.Reconcile(ctx, e.revision(rev), append(options, adoptions(rev.phases)...)...)

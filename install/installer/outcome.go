@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/install/probe"
@@ -104,6 +105,18 @@ func awaited(rev *revisionObjects, result machinery.RevisionResult) string {
 			rev.name, ready, len(phase.GetObjects()), phase.GetName(), shorten(missing))
 	}
 	return rev.name + " is being installed"
+}
+
+// works says whether every object that was looked at works, whatever is being changed about it.
+func works(result machinery.RevisionResult) bool {
+	for _, phase := range result.GetPhases() {
+		for _, object := range phase.GetObjects() {
+			if object.ProbeResults().Type(availableProbe).Status != types.ProbeStatusTrue {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // progress counts the objects of a phase that are ready and describes the others.

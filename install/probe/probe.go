@@ -6,12 +6,15 @@ package probe
 
 import (
 	"fmt"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/probing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 // Kinds that have a probe; every other object is ready as soon as it exists.
@@ -29,6 +32,26 @@ func Progress() types.Prober {
 		of(customResourceDefinition, conditions("Established", "NamesAccepted")),
 		of(CompatibilityRequirement, conditions("Admitted", "Compatible")),
 	}
+}
+
+// Available is the probe of whether what is installed works, whatever is being
+// changed about it: a Deployment has enough replicas, old or new, and a CRD is served.
+func Available() types.Prober {
+	return probing.And{
+		of(deployment, conditions("Available")),
+		of(customResourceDefinition, conditions("Established")),
+	}
+}
+
+// UnlessTakenOver leaves objects that a newer revision has taken over to that one's probe.
+func UnlessTakenOver(from int64, prober types.Prober) types.Prober {
+	return types.ProbeFunc(func(obj client.Object) types.ProbeResult {
+		holder, err := strconv.ParseInt(obj.GetAnnotations()[v1alpha1.RevisionAnnotation], 10, 64)
+		if err == nil && holder > from {
+			return probing.TrueResult()
+		}
+		return prober.Probe(obj)
+	})
 }
 
 func of(kind schema.GroupKind, prober types.Prober) types.Prober {
@@ -87,8 +110,9 @@ func available(obj client.Object) types.ProbeResult {
 	wanted := number(content, 1, "spec", "replicas")
 	updated := number(content, 0, "status", "updatedReplicas")
 	ready := number(content, 0, "status", "availableReplicas")
-	if updated != wanted || ready != wanted || number(content, 0, "status", "replicas") != wanted {
-		return probing.FalseResult(fmt.Sprintf("%d of %d replicas updated, %d available%s", updated, wanted, ready, failure(obj)))
+	old := number(content, 0, "status", "replicas") - updated
+	if updated != wanted || ready != wanted || old != 0 {
+		return probing.FalseResult(fmt.Sprintf("%d of %d replicas updated, %d available, %d old%s", updated, wanted, ready, old, failure(obj)))
 	}
 	return probing.TrueResult()
 }

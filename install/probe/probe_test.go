@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 func TestProgress(t *testing.T) {
@@ -65,5 +67,37 @@ func TestProgress(t *testing.T) {
 				t.Errorf("%s %q, want %s %q", result.Status, message, test.want, test.message)
 			}
 		})
+	}
+}
+
+func TestADeploymentWorksWhileItIsBeingRolledOut(t *testing.T) {
+	for status, want := range map[string]types.ProbeStatus{
+		"True": types.ProbeStatusTrue, "False": types.ProbeStatusFalse,
+	} {
+		obj := &unstructured.Unstructured{}
+		text := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, generation: 2}\nspec: {replicas: 2}\n" +
+			"status: {observedGeneration: 2, updatedReplicas: 1, conditions: [{type: Available, status: \"" + status + "\"}]}"
+		if err := yaml.Unmarshal([]byte(text), obj); err != nil {
+			t.Fatal(err)
+		}
+		if got := Available().Probe(obj).Status; got != want {
+			t.Errorf("Available %s: %s, want %s", status, got, want)
+		}
+	}
+}
+
+func TestWhatANewerRevisionHasTakenOverHoldsNothingUp(t *testing.T) {
+	obj := &unstructured.Unstructured{}
+	obj.SetAPIVersion("apps/v1")
+	obj.SetKind("Deployment")
+	obj.SetGeneration(1)
+	prober := UnlessTakenOver(2, Progress())
+	for annotation, want := range map[string]types.ProbeStatus{
+		"": types.ProbeStatusUnknown, "1": types.ProbeStatusUnknown, "2": types.ProbeStatusUnknown, "3": types.ProbeStatusTrue, "x": types.ProbeStatusUnknown,
+	} {
+		obj.SetAnnotations(map[string]string{v1alpha1.RevisionAnnotation: annotation})
+		if got := prober.Probe(obj).Status; got != want {
+			t.Errorf("revision %q: %s, want %s", annotation, got, want)
+		}
 	}
 }

@@ -112,23 +112,45 @@ func (r *Reporter) update(ctx context.Context, change func(*v1alpha1.ClusterAPI)
 
 // reportClusterOperator brings the ClusterOperator in line with the ClusterAPI
 // object. Where that API does not exist there is nothing to do.
-//
-// The release version is reported by the version controller alone: only it knows
-// that the current version is this release's and not yet the one before.
 func (r *Reporter) reportClusterOperator(ctx context.Context, cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome) error {
+	reader := client.Reader(r.Client)
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		operator, err := r.clusterOperator(ctx, reader)
+		if operator == nil || err != nil {
+			return err
+		}
+		reader = r.Live
+		before := operator.DeepCopy()
+		r.setClusterOperator(operator, cluster, controller, outcome)
+		if equality.Semantic.DeepEqual(before.Status, operator.Status) {
+			return nil
+		}
+		return r.Client.Status().Update(ctx, operator)
+	})
+}
+
+// clusterOperator reads the ClusterOperator, or creates it; nil where the API does not exist.
+func (r *Reporter) clusterOperator(ctx context.Context, reader client.Reader) (*configv1.ClusterOperator, error) {
 	operator := &configv1.ClusterOperator{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator)
-	if meta.IsNoMatchError(err) {
-		return nil
-	}
+	operator.Name = v1alpha1.ClusterOperatorName
+	key := client.ObjectKeyFromObject(operator)
+	err := reader.Get(ctx, key, operator)
 	if apierrors.IsNotFound(err) {
-		operator.Name = v1alpha1.ClusterOperatorName
 		err = r.Client.Create(ctx, operator)
 	}
-	if err != nil {
-		return err
+	if apierrors.IsAlreadyExists(err) { // the cache was behind
+		err = r.Live.Get(ctx, key, operator)
 	}
-	before := operator.DeepCopy()
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return operator, err
+}
+
+// setClusterOperator writes into the ClusterOperator what the ClusterAPI object
+// says. The release version is reported by the version controller alone: only it
+// knows that the current version is this release's and not yet the one before.
+func (r *Reporter) setClusterOperator(operator *configv1.ClusterOperator, cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome) {
 	operator.Status.Conditions = clusterOperatorConditions(cluster.Status.Conditions)
 	if outcome.Related != nil {
 		operator.Status.RelatedObjects = outcome.Related
@@ -136,10 +158,6 @@ func (r *Reporter) reportClusterOperator(ctx context.Context, cluster *v1alpha1.
 	if controller == Version && outcome.Reason == AsExpected && cluster.Status.Settled() {
 		operator.Status.Versions = []configv1.OperandVersion{{Name: "operator", Version: r.ReleaseVersion}}
 	}
-	if equality.Semantic.DeepEqual(before.Status, operator.Status) {
-		return nil
-	}
-	return r.Client.Status().Update(ctx, operator)
 }
 
 func clusterOperatorConditions(conditions []metav1.Condition) []configv1.ClusterOperatorStatusCondition {

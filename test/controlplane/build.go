@@ -123,7 +123,7 @@ func (b builder) compile(ctx context.Context, linkerFlags, binary string) error 
 	defer m.stop()
 	m.say("building the test control plane into %s\nthe first time takes about 15 minutes of two cores", binary)
 	m.phase("looking at what there is to compile")
-	stale, err := b.run(ctx, m.downloading, "list", "-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", ".")
+	stale, err := b.run(ctx, m.downloading, "list", "-trimpath", "-deps", "-f", "{{if and .Stale (ne .Name `main`)}}{{.ImportPath}}{{end}}", ".")
 	if err != nil {
 		return fmt.Errorf("listing the packages of the control plane: %w", err)
 	}

@@ -17,13 +17,19 @@ import (
 
 func TestABinaryIsBuiltOnceAndThenFound(t *testing.T) {
 	b := tinyBuilder(t)
+	var progress buffer
+	b.progress = &progress
 	path := mustBuild(t, b)
+	for _, part := range []string{"into " + path, "built in"} {
+		if !strings.Contains(progress.String(), part) {
+			t.Errorf("the progress lacks %q:\n%s", part, progress.String())
+		}
+	}
 	out, err := exec.Command(path).Output()
 	if err != nil || string(out) != "v1.36.3\n" {
 		t.Errorf("the binary printed %q, %v; want its version", out, err)
 	}
-	var progress buffer
-	b.progress = &progress
+	progress = buffer{}
 	if again := mustBuild(t, b); again != path {
 		t.Errorf("built %s, then %s", path, again)
 	}

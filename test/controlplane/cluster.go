@@ -197,12 +197,13 @@ func (c *Cluster) await(ctx context.Context, program string, ready func(context.
 			continue
 		case <-ctx.Done():
 		}
-		if ended, ok := errors.AsType[*ProgramError](context.Cause(ctx)); ok {
-			return ended
+		cause := context.Cause(ctx)
+		if !errors.Is(cause, context.DeadlineExceeded) {
+			return cause // a *ProgramError, or the caller's
 		}
 		return &ProgramError{
 			Program: program, Log: c.supervisor.log(program),
-			Err: fmt.Errorf("it did not become ready: %w: %w", context.Cause(ctx), err),
+			Err: fmt.Errorf("it did not become ready: %w: %w", cause, err),
 		}
 	}
 }
@@ -211,10 +212,7 @@ func (c *Cluster) await(ctx context.Context, program string, ready func(context.
 // folder is about to be removed.
 func withTail(err error, keep bool) error {
 	program, ok := errors.AsType[*ProgramError](err)
-	if !ok {
-		return err
-	}
-	if program.Log == "" {
+	if !ok || program.Log == "" {
 		return err
 	}
 	with := *program

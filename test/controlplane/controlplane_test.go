@@ -224,6 +224,16 @@ func TestALateStartStopsWhatItStarted(t *testing.T) {
 	unlock()
 }
 
+func TestAStartThatIsCancelledSaysOnlyThat(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	time.AfterFunc(time.Second, func() { cancel(interrupted) })
+	_, err := Start(ctx, Options{})
+	if _, ok := errors.AsType[*ProgramError](err); ok || !errors.Is(err, interrupted) {
+		t.Errorf("got %v, want interrupted and no *ProgramError", err)
+	}
+}
+
 func TestWaitTellsWhichProgramWasKilled(t *testing.T) {
 	c := startIn(t, t.TempDir())
 	if err := syscall.Kill(c.PID("kwok"), syscall.SIGKILL); err != nil {

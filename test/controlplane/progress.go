@@ -134,7 +134,7 @@ func (m *meter) compiling(line string) {
 
 func (m *meter) compiled() string {
 	if len(m.stale) == 0 {
-		return fmt.Sprintf("linking %d freshly compiled packages", m.total)
+		return fmt.Sprintf("linking, after compiling %d packages", m.total)
 	}
 	return fmt.Sprintf("compiling: %d of %d packages", m.total-len(m.stale), m.total)
 }

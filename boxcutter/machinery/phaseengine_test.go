@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"pkg.package-operator.run/boxcutter/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// named returns ConfigMaps of those names.
+func named(t *testing.T, names ...string) []client.Object {
+	t.Helper()
+	var out []client.Object
+	for _, name := range names {
+		obj := configMap(t)
+		obj.SetName(name)
+		out = append(out, obj)
+	}
+	return out
+}
+
+// seen is a validator that notes what it is shown and gives a fixed answer.
+type seen struct {
+	names  []string
+	answer error
+}
+
+func (s *seen) Validate(_ context.Context, phase types.Phase, _ ...types.PhaseReconcileOption) error {
+	for _, obj := range phase.GetObjects() {
+		s.names = append(s.names, obj.GetName())
+	}
+	return s.answer
+}
+
+func refusal(phase string) error {
+	return validation.NewPhaseValidationError(phase, errors.New("refused"))
+}
+
+// failOn has writes of the objects with those names fail.
+func failOn(failure error, names ...string) func(string, any) error {
+	return func(_ string, obj any) error {
+		for _, name := range names {
+			if obj.(client.Object).GetName() == name {
+				return failure
+			}
+		}
+		return nil
+	}
+}
+
+// actions has "<name>: <action>" for each object of a phase.
+func actions(result machinery.PhaseResult) []string {
+	var out []string
+	for _, object := range result.GetObjects() {
+		out = append(out, fmt.Sprintf("%s: %s", object.Object().GetName(), object.Action()))
+	}
+	return out
+}
+
+func TestPhaseIsReconciledInOrder(t *testing.T) {
+	c := newCluster(t)
+	engine := machinery.NewPhaseEngine(c.engine(), nil)
+	phase := types.NewPhase("main", named(t, "c", "a", "b"))
+	result, err := engine.Reconcile(t.Context(), 1, phase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"c: Created", "a: Created", "b: Created"}, actions(result)); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	if !result.IsComplete() || result.InTransition() || result.HasProgressed() || result.GetName() != "main" {
+		t.Errorf("got %s", result)
+	}
+}
+
+func TestPhaseErrors(t *testing.T) {
+	broken := errors.New("broken")
+	tests := map[string]struct {
+		failure error
+		options []types.PhaseReconcileOption
+		objects []string
+		message string
+	}{
+		"the first error ends the step": {
+			failure: broken, objects: []string{"a: Created"},
+			message: "creating ConfigMap.v1 default/b: broken",
+		},
+		"errors are aggregated on request": {
+			failure: broken, objects: []string{"a: Created", "c: Created"},
+			options: []types.PhaseReconcileOption{types.WithAggregatePhaseReconcileErrors()},
+			message: "creating ConfigMap.v1 default/b: broken\ncreating ConfigMap.v1 default/d: broken",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.before = failOn(test.failure, "b", "d")
+			phase := types.NewPhase("main", named(t, "a", "b", "c", "d"))
+			result, err := machinery.NewPhaseEngine(c.engine(), nil).Reconcile(t.Context(), 1, phase, test.options...)
+			if err == nil || err.Error() != test.message || !errors.Is(err, test.failure) {
+				t.Errorf("error is %v, want %s", err, test.message)
+			}
+			if diff := cmp.Diff(test.objects, actions(result)); diff != "" {
+				t.Errorf("objects (-want +got):\n%s", diff)
+			}
+			if result.IsComplete() || result.HasProgressed() {
+				t.Error("a phase with errors is complete")
+			}
+		})
+	}
+}
+
+func TestTooManyRequestsEndAPhaseEvenWhenErrorsAreAggregated(t *testing.T) {
+	c := newCluster(t)
+	c.before = failOn(apierrors.NewTooManyRequests("slow down", 1), "settings")
+	objects := append([]client.Object{configMap(t)}, owner("later"))
+	result, err := machinery.NewPhaseEngine(c.engine(), nil).
+		Reconcile(t.Context(), 1, types.NewPhase("main", objects), types.WithAggregatePhaseReconcileErrors())
+	if !apierrors.IsTooManyRequests(err) || len(result.GetObjects()) > 0 || c.get(t, owner("later")) != nil {
+		t.Errorf("got %v, %v", result, err)
+	}
+}
+
+func TestManyObjectsAtOnceKeepTheirOrder(t *testing.T) {
+	c := newCluster(t)
+	var names, want []string
+	for i := range 40 {
+		names = append(names, fmt.Sprintf("n%02d", i))
+		want = append(want, fmt.Sprintf("n%02d: Created", i))
+	}
+	result, err := machinery.NewPhaseEngine(c.engine(), nil).
+		Reconcile(t.Context(), 1, types.NewPhase("main", named(t, names...)), types.WithAggregatePhaseReconcileErrors())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, actions(result)); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+}
+
+func TestPhaseValidation(t *testing.T) {
+	t.Run("a finding is a result, and nothing is written", func(t *testing.T) {
+		c := newCluster(t)
+		result, err := machinery.NewPhaseEngine(c.engine(), &seen{answer: refusal("main")}).
+			Reconcile(t.Context(), 1, types.NewPhase("main", named(t, "a", "b")))
+		if err != nil || result.GetValidationError() == nil || len(c.took()) > 0 {
+			t.Errorf("got %v, %v", result, err)
+		}
+		if result.IsComplete() || result.InTransition() || result.HasProgressed() {
+			t.Errorf("got %s", result)
+		}
+	})
+	t.Run("another error is an error, and nothing is written", func(t *testing.T) {
+		c := newCluster(t)
+		broken := errors.New("broken")
+		_, err := machinery.NewPhaseEngine(c.engine(), &seen{answer: broken}).
+			Reconcile(t.Context(), 1, types.NewPhase("main", named(t, "a")))
+		if !errors.Is(err, broken) || len(c.took()) > 0 {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("only what is going to be written is shown", func(t *testing.T) {
+		c := newCluster(t, named(t, "foreign")...)
+		phase := types.NewPhase("main", named(t, "same", "drifted"))
+		if _, err := machinery.NewPhaseEngine(c.engine(), nil).Reconcile(t.Context(), 1, phase); err != nil {
+			t.Fatal(err)
+		}
+		c.edit(t, named(t, "drifted")[0], `{"data":{"color":"blue"}}`)
+		validator := &seen{}
+		phase = types.NewPhase("main", named(t, "same", "drifted", "foreign", "new"))
+		if _, err := machinery.NewPhaseEngine(c.engine(), validator).Reconcile(t.Context(), 1, phase); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"drifted", "new"}, validator.names); diff != "" {
+			t.Errorf("shown (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("what needs a namespace or a kind of the same phase is not shown", func(t *testing.T) {
+		c := newCluster(t)
+		objects := []client.Object{
+			object(t, `{apiVersion: v1, kind: Namespace, metadata: {name: fresh}}`),
+			object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: inside, namespace: fresh}}`),
+			object(t, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: gadgets.example.com}, spec: {group: example.com, names: {kind: Gadget}}}`),
+			object(t, `{apiVersion: example.com/v1, kind: Gadget, metadata: {name: instance}}`),
+			configMap(t),
+		}
+		validator := &seen{answer: refusal("main")}
+		if _, err := machinery.NewPhaseEngine(c.engine(), validator).Reconcile(t.Context(), 1, types.NewPhase("main", objects)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"fresh", "gadgets.example.com", "settings"}, validator.names); diff != "" {
+			t.Errorf("shown (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestPauseTellsOfObjectsThatNeedANamespaceOfTheSamePhase(t *testing.T) {
+	c := newCluster(t)
+	c.before = failOn(apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "fresh"), "inside")
+	phase := types.NewPhase("main", []client.Object{
+		object(t, `{apiVersion: v1, kind: Namespace, metadata: {name: fresh}}`),
+		object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: inside, namespace: fresh}}`),
+	})
+	result, err := machinery.NewPhaseEngine(c.engine(), nil).Reconcile(t.Context(), 1, phase, types.WithPaused{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"fresh: Created", "inside: Created"}, actions(result)); diff != "" || result.IsComplete() {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+}
+
+func TestOptionsOfAnObjectComeAfterThoseOfItsPhase(t *testing.T) {
+	c := newCluster(t, named(t, "a", "b")...)
+	phase := types.NewPhase("main", named(t, "a", "b")).WithReconcileOptions(
+		types.WithCollisionProtection(types.CollisionProtectionPrevent),
+		types.WithObjectReconcileOptions(named(t, "b")[0], types.WithCollisionProtection(types.CollisionProtectionIfNoController)),
+	)
+	result, err := machinery.NewPhaseEngine(c.engine(), nil).Reconcile(t.Context(), 1, phase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a: Collision", "b: Updated"}, actions(result)); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	if result.IsComplete() || !result.InTransition() {
+		t.Errorf("got %s", result)
+	}
+}
+
+func TestPhaseTeardown(t *testing.T) {
+	c := newCluster(t)
+	engine := machinery.NewPhaseEngine(c.engine(), nil)
+	phase := types.NewPhase("main", named(t, "a", "b", "c"))
+	if _, err := engine.Reconcile(t.Context(), 1, phase); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(t.Context(), named(t, "b")[0]); err != nil {
+		t.Fatal(err)
+	}
+	result, err := engine.Teardown(t.Context(), 1, phase)
+	if err != nil || result.IsComplete() {
+		t.Fatalf("got %v, %v", result, err)
+	}
+	const want = `Phase "main"
+Gone Objects:
+- ConfigMap.v1 default/b
+Waiting Objects:
+- ConfigMap.v1 default/a
+- ConfigMap.v1 default/c
+`
+	if diff := cmp.Diff(want, result.String()); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+	result, err = engine.Teardown(t.Context(), 1, phase)
+	if err != nil || !result.IsComplete() || len(result.Gone()) != 3 || len(result.Waiting()) > 0 {
+		t.Errorf("got %v, %v", result, err)
+	}
+}
+
+func TestPhaseTeardownErrors(t *testing.T) {
+	broken := errors.New("broken")
+	tests := map[string]struct {
+		options []types.PhaseTeardownOption
+		waiting int
+	}{
+		"the first error ends the step":    {waiting: 1},
+		"errors are aggregated on request": {waiting: 2, options: []types.PhaseTeardownOption{types.WithAggregatePhaseTeardownErrors()}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			engine := machinery.NewPhaseEngine(c.engine(), nil)
+			phase := types.NewPhase("main", named(t, "a", "b", "c"))
+			if _, err := engine.Reconcile(t.Context(), 1, phase); err != nil {
+				t.Fatal(err)
+			}
+			c.before = failOn(broken, "b")
+			result, err := engine.Teardown(t.Context(), 1, phase, test.options...)
+			if !errors.Is(err, broken) || result.IsComplete() || len(result.Waiting()) != test.waiting {
+				t.Errorf("got %v, %v", result, err)
+			}
+		})
+	}
+}
+
+// unplanned is an object engine of somebody else.
+type unplanned struct{ engine *machinery.ObjectEngine }
+
+func (u unplanned) Reconcile(ctx context.Context, revision int64, obj machinery.Object, opts ...types.ObjectReconcileOption) (machinery.ObjectResult, error) {
+	return u.engine.Reconcile(ctx, revision, obj, opts...)
+}
+
+func (u unplanned) Teardown(ctx context.Context, revision int64, obj machinery.Object, opts ...types.ObjectTeardownOption) (bool, error) {
+	return u.engine.Teardown(ctx, revision, obj, opts...)
+}
+
+func TestValidatorSeesAllObjectsOfAnotherEngine(t *testing.T) {
+	c := newCluster(t)
+	validator := &seen{}
+	engine := machinery.NewPhaseEngine(unplanned{c.engine()}, validator)
+	for range 2 {
+		result, err := engine.Reconcile(t.Context(), 1, types.NewPhase("main", named(t, "a", "b")))
+		if err != nil || !result.IsComplete() {
+			t.Fatalf("got %v, %v", result, err)
+		}
+	}
+	if diff := cmp.Diff([]string{"a", "b", "a", "b"}, validator.names); diff != "" {
+		t.Errorf("shown (-want +got):\n%s", diff)
+	}
+}
+
+func TestPhaseResultIsReadable(t *testing.T) {
+	c := newCluster(t, named(t, "foreign")...)
+	c.reconcile(t, 1, named(t, "theirs")[0].(*unstructured.Unstructured), ownedBy("two"))
+	probe := func(status types.ProbeStatus, messages ...string) types.Prober {
+		return types.ProbeFunc(func(client.Object) types.ProbeResult { return types.ProbeResult{Status: status, Messages: messages} })
+	}
+	phase := types.NewPhaseWithOwner("main", named(t, "new", "foreign", "theirs"), owner("one"), owners).WithReconcileOptions(
+		types.WithObjectReconcileOptions(named(t, "new")[0],
+			types.WithProbe("Zeta", probe(types.ProbeStatusUnknown)),
+			types.WithProbe(types.ProgressProbeType, probe(types.ProbeStatusFalse, "not yet", "really")),
+			types.WithProbe("Alpha", probe(types.ProbeStatusTrue)),
+			types.WithPaused{}),
+	)
+	result, err := machinery.NewPhaseEngine(c.engine(), nil).Reconcile(t.Context(), 1, phase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `Phase "main"
+Complete: false
+In Transition: true
+Objects:
+- Object ConfigMap.v1 default/new
+  Action (PAUSED): "Created"
+  Probes:
+  - Alpha: Succeeded
+  - Progress: Failed
+    - not yet
+    - really
+  - Zeta: Unknown
+- Object ConfigMap.v1 default/foreign
+  Action: "Collision"
+- Object ConfigMap.v1 default/theirs
+  Action: "Collision"
+  Conflicting Owner: Secret.v1 two (UID uid-two)
+`
+	if diff := cmp.Diff(want, result.String()); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+}
+
+func TestCompletenessOfAnObject(t *testing.T) {
+	satisfied := types.WithProbe(types.ProgressProbeType, types.ProbeFunc(func(client.Object) types.ProbeResult {
+		return types.ProbeResult{Status: types.ProbeStatusTrue}
+	}))
+	unknown := types.WithProbe(types.ProgressProbeType, types.ProbeFunc(func(client.Object) types.ProbeResult {
+		return types.ProbeResult{Status: types.ProbeStatusUnknown}
+	}))
+	failedOther := types.WithProbe("Other", types.ProbeFunc(func(client.Object) types.ProbeResult {
+		return types.ProbeResult{Status: types.ProbeStatusFalse}
+	}))
+	tests := map[string]struct {
+		installed bool
+		options   []types.ObjectReconcileOption
+		want      bool
+	}{
+		"an object without probes is complete":                   {want: true},
+		"an object whose progress probe is satisfied":            {options: options(satisfied), want: true},
+		"an object whose progress probe is unknown is not":       {options: options(unknown)},
+		"probes of other types do not count":                     {options: options(failedOther), want: true},
+		"what a pause has kept from being created is not":        {options: options(types.WithPaused{})},
+		"what a pause finds as desired is":                       {installed: true, options: options(types.WithPaused{}), want: true},
+		"what a pause finds as desired and not ready is not":     {installed: true, options: options(types.WithPaused{}, unknown)},
+		"what a pause finds as desired and ready is as well":     {installed: true, options: options(types.WithPaused{}, satisfied), want: true},
+		"a probe of the same type takes the place of the first":  {options: options(unknown, satisfied), want: true},
+		"an unknown probe after a satisfied one makes it wait":   {options: options(satisfied, unknown)},
+		"an idle object whose progress probe is unknown is not":  {installed: true, options: options(unknown)},
+		"an idle object whose progress probe is satisfied is so": {installed: true, options: options(satisfied), want: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			if test.installed {
+				c.reconcile(t, 1, configMap(t))
+			}
+			if got := c.reconcile(t, 1, configMap(t), test.options...); got.IsComplete() != test.want {
+				t.Errorf("complete is %t, want %t:\n%s", got.IsComplete(), test.want, got)
+			}
+		})
+	}
+}

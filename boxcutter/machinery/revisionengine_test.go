@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinery_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"pkg.package-operator.run/boxcutter/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func (c *cluster) revisions() *machinery.RevisionEngine {
+	phases := machinery.NewPhaseEngine(c.engine(), nil)
+	return machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), c.Client)
+}
+
+// ready is satisfied with objects that have the annotation "ready".
+var ready = types.WithProbe(types.ProgressProbeType, types.ProbeFunc(func(obj client.Object) types.ProbeResult {
+	if _, found := obj.GetAnnotations()["ready"]; found {
+		return types.ProbeResult{Status: types.ProbeStatusTrue}
+	}
+	return types.ProbeResult{Status: types.ProbeStatusFalse, Messages: []string{"not ready"}}
+}))
+
+func reconcileRevision(t *testing.T, c *cluster, rev types.Revision, opts ...types.RevisionReconcileOption) machinery.RevisionResult {
+	t.Helper()
+	result, err := c.revisions().Reconcile(t.Context(), rev, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func tearDownRevision(t *testing.T, c *cluster, rev types.Revision, opts ...types.RevisionTeardownOption) machinery.RevisionTeardownResult {
+	t.Helper()
+	result, err := c.revisions().Teardown(t.Context(), rev, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func twoPhases(t *testing.T) []types.Phase {
+	t.Helper()
+	return []types.Phase{types.NewPhase("first", named(t, "a")), types.NewPhase("second", named(t, "b"))}
+}
+
+func TestPhasesWaitForEachOther(t *testing.T) {
+	c := newCluster(t)
+	rev := types.NewRevisionWithOwner("one", 1, twoPhases(t), owner("one"), owners).WithReconcileOptions(ready)
+	result := reconcileRevision(t, c, rev)
+	const want = `Revision
+Complete: false
+In Transition: true
+Phases:
+- Phase "first"
+  Complete: false
+  In Transition: false
+  Objects:
+  - Object ConfigMap.v1 default/a
+    Action: "Created"
+    Probes:
+    - Progress: Failed
+      - not ready
+- Phase "second" (Pending)
+`
+	if diff := cmp.Diff(want, result.String()); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+	if c.get(t, named(t, "b")[0]) != nil {
+		t.Error("the second phase has begun before the first was complete")
+	}
+	c.edit(t, named(t, "a")[0], `{"metadata":{"annotations":{"ready":"yes"}}}`)
+	if result := reconcileRevision(t, c, rev); result.IsComplete() || result.InTransition() || len(result.GetPhases()) != 2 {
+		t.Errorf("got %s", result)
+	}
+	c.edit(t, named(t, "b")[0], `{"metadata":{"annotations":{"ready":"yes"}}}`)
+	if result := reconcileRevision(t, c, rev); !result.IsComplete() || result.InTransition() || result.HasProgressed() {
+		t.Errorf("got %s", result)
+	}
+}
+
+func TestUpgradeFromOneRevisionToTheNext(t *testing.T) {
+	c := newCluster(t)
+	sibling := types.WithSiblingOwnerClassifier(func(ref metav1.OwnerReference) bool { return ref.Kind == "Secret" })
+	one := types.NewRevisionWithOwner("one", 1, []types.Phase{types.NewPhase("main", named(t, "kept", "dropped"))}, owner("one"), owners).WithReconcileOptions(sibling)
+	two := types.NewRevisionWithOwner("two", 2, []types.Phase{types.NewPhase("main", named(t, "kept", "added"))}, owner("two"), owners).WithReconcileOptions(sibling)
+
+	if result := reconcileRevision(t, c, one); !result.IsComplete() {
+		t.Fatalf("got %s", result)
+	}
+	result := reconcileRevision(t, c, two)
+	if diff := cmp.Diff([]string{"kept: Updated", "added: Created"}, actions(result.GetPhases()[0])); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	old := reconcileRevision(t, c, one)
+	if diff := cmp.Diff([]string{"kept: Progressed", "dropped: Idle"}, actions(old.GetPhases()[0])); diff != "" {
+		t.Errorf("objects of the old revision (-want +got):\n%s", diff)
+	}
+	if !old.InTransition() || old.HasProgressed() {
+		t.Errorf("got %s", old)
+	}
+	tearDownRevision(t, c, one)
+	if result := tearDownRevision(t, c, one); !result.IsComplete() {
+		t.Errorf("got %s", result)
+	}
+	if c.get(t, named(t, "dropped")[0]) != nil || c.get(t, named(t, "kept")[0]) == nil {
+		t.Error("the teardown of the old revision did not remove what only it had")
+	}
+	c.took()
+	if result := reconcileRevision(t, c, two); !result.IsComplete() || len(c.took()) > 0 {
+		t.Errorf("the new revision is not left alone: %s", result)
+	}
+}
+
+func TestProgressedRevision(t *testing.T) {
+	c := newCluster(t)
+	reconcileRevision(t, c, types.NewRevision("two", 2, twoPhases(t)))
+	result := reconcileRevision(t, c, types.NewRevision("one", 1, twoPhases(t)))
+	if !result.HasProgressed() || result.InTransition() || !result.IsComplete() {
+		t.Errorf("got %s", result)
+	}
+}
+
+func TestInvalidRevisionIsAResult(t *testing.T) {
+	c := newCluster(t)
+	rev := types.NewRevision("one", 1, []types.Phase{types.NewPhase("first", named(t, "a")), types.NewPhase("Second!", named(t, "a"))})
+	result := reconcileRevision(t, c, rev)
+	if result.GetValidationError() == nil || len(c.took()) > 0 {
+		t.Fatalf("got %s", result)
+	}
+	if result.IsComplete() || result.InTransition() || result.HasProgressed() {
+		t.Errorf("got %s", result)
+	}
+}
+
+func TestErrorOfAPhaseComesWithItsResult(t *testing.T) {
+	c := newCluster(t)
+	broken := errors.New("broken")
+	c.before = failOn(broken, "b")
+	rev := types.NewRevision("one", 1, []types.Phase{
+		types.NewPhase("first", named(t, "a")), types.NewPhase("second", named(t, "x", "b")), types.NewPhase("third", named(t, "c")),
+	})
+	result, err := c.revisions().Reconcile(t.Context(), rev)
+	if !errors.Is(err, broken) || err.Error() != "reconciling phase second: creating ConfigMap.v1 default/b: broken" {
+		t.Errorf("got %v", err)
+	}
+	if len(result.GetPhases()) != 2 || len(result.GetPhases()[1].GetObjects()) != 1 || result.IsComplete() {
+		t.Errorf("got %s", result)
+	}
+}
+
+func TestOptionsOfARevisionComeAfterThoseOfTheCall(t *testing.T) {
+	c := newCluster(t, named(t, "a", "b")...)
+	rev := types.NewRevision("one", 1, twoPhases(t)).WithReconcileOptions(
+		types.WithPhaseReconcileOptions("first", types.WithCollisionProtection(types.CollisionProtectionIfNoController)))
+	result := reconcileRevision(t, c, rev, types.WithCollisionProtection(types.CollisionProtectionPrevent))
+	if diff := cmp.Diff([]string{"a: Updated"}, actions(result.GetPhases()[0])); diff != "" {
+		t.Errorf("first phase (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"b: Collision"}, actions(result.GetPhases()[1])); diff != "" {
+		t.Errorf("second phase (-want +got):\n%s", diff)
+	}
+}
+
+func TestRevisionTeardownGoesBackwards(t *testing.T) {
+	c := newCluster(t)
+	rev := types.NewRevisionWithOwner("one", 1, append(twoPhases(t), types.NewPhase("third", named(t, "c"))), owner("one"), owners)
+	reconcileRevision(t, c, rev)
+	tearDownRevision(t, c, rev)
+	c.edit(t, named(t, "b")[0], `{"metadata":{"finalizers":["example.com/wait"]}}`)
+	result := tearDownRevision(t, c, rev)
+	const want = `Revision Teardown
+Active: second
+Waiting Phases:
+- first
+Gone Phases:
+- third
+Phases:
+- Phase "third"
+  Gone Objects:
+  - ConfigMap.v1 default/c
+- Phase "second"
+  Waiting Objects:
+  - ConfigMap.v1 default/b
+`
+	if diff := cmp.Diff(want, result.String()); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+	if active, ok := result.GetActivePhaseName(); !ok || active != "second" || result.IsComplete() {
+		t.Errorf("got %s", result)
+	}
+	c.edit(t, named(t, "b")[0], `{"metadata":{"finalizers":null}}`)
+	tearDownRevision(t, c, rev)
+	result = tearDownRevision(t, c, rev)
+	if _, active := result.GetActivePhaseName(); active || !result.IsComplete() || len(result.GetWaitingPhaseNames()) > 0 {
+		t.Errorf("got %s", result)
+	}
+	if diff := cmp.Diff([]string{"third", "second", "first"}, result.GetGonePhaseNames()); diff != "" {
+		t.Errorf("gone (-want +got):\n%s", diff)
+	}
+}
+
+func TestErrorOfATeardownComesWithItsResult(t *testing.T) {
+	c := newCluster(t)
+	rev := types.NewRevision("one", 1, twoPhases(t))
+	reconcileRevision(t, c, rev)
+	broken := errors.New("broken")
+	c.before = failOn(broken, "b")
+	result, err := c.revisions().Teardown(t.Context(), rev)
+	if !errors.Is(err, broken) || result.IsComplete() {
+		t.Errorf("got %v, %v", result, err)
+	}
+	if active, _ := result.GetActivePhaseName(); active != "second" {
+		t.Errorf("active is %q", active)
+	}
+}
