@@ -125,8 +125,6 @@ var WithPhaseReconcileOptions = types.WithPhaseReconcileOptions
 // WithPhaseTeardownOptions sets options for one phase of a revision.
 var WithPhaseTeardownOptions = types.WithPhaseTeardownOptions
 
-// WithOrphan leaves objects in place at teardown and removes our marks from them.
-var WithOrphan = types.WithOrphan
 
 // WithOwner has objects belong to an owner.
 var WithOwner = types.WithOwner

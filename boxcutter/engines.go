@@ -79,11 +79,14 @@ func NewRevisionEngine(opts RevisionEngineOptions) (*RevisionEngine, error) {
 	return machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), opts.Writer), nil
 }
 
+// phaseValidator is the given validator or the default one. Either asks in the
+// name that the engine writes in, so that it is told what the engine would be.
 func (opts RevisionEngineOptions) phaseValidator() *validation.PhaseValidator {
-	if opts.PhaseValidator != nil {
-		return opts.PhaseValidator
+	validator := opts.PhaseValidator
+	if validator == nil {
+		validator = validation.NewClusterPhaseValidator(opts.RestMapper, opts.Writer)
 	}
-	return validation.NewClusterPhaseValidator(opts.RestMapper, opts.Writer).WithFieldOwner(opts.FieldOwner)
+	return validator.WithFieldOwner(opts.FieldOwner)
 }
 
 // missing lists the required options that are not set.

@@ -84,6 +84,7 @@ func (d *Comparator) Compare(
 	if res, err = typed.compare(); err != nil {
 		return CompareResult{}, fmt.Errorf("comparing %s: %w", types.ToObjectRef(desired), err)
 	}
+	res.Comparison.Modified = withoutAdditions(res.Comparison.Modified, desired, actual)
 	return res, d.attribute(&res, typed.ignored, actual)
 }
 

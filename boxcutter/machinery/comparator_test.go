@@ -104,76 +104,80 @@ func container(t *testing.T, obj *unstructured.Unstructured, name string, change
 	set(t, obj, list, path...)
 }
 
-func TestCompareDeployment(t *testing.T) {
-	const image = `.spec.template.spec.containers[name="main"].image`
-	theirImage := managed("somebody", metav1.ManagedFieldsOperationUpdate,
-		`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:image":{}}}}}}}`)
-	withoutImage := strings.Replace(managedDeployment, `"f:name":{},"f:image":{},"f:ports"`, `"f:name":{},"f:ports"`, 1)
-	theirs := managed("somebody", metav1.ManagedFieldsOperationUpdate, `{"f:metadata":{"f:labels":{"f:theirs":{}}},"f:spec":{"f:replicas":{}}}`)
-	status := managed("kubelet", metav1.ManagedFieldsOperationUpdate, `{"f:status":{"f:replicas":{}}}`)
+const mainImage = `.spec.template.spec.containers[name="main"].image`
 
-	tests := map[string]struct {
-		change    func(t *testing.T, desired, actual *unstructured.Unstructured)
-		managers  []metav1.ManagedFieldsEntry
-		conflicts []string
-		modified  []string
-	}{
-		"defaults, additions and another order are no drift": {
-			managers: []metav1.ManagedFieldsEntry{ours(managedDeployment), theirs, status},
+var (
+	theirImage = managed("somebody", metav1.ManagedFieldsOperationUpdate,
+		`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:image":{}}}}}}}`)
+	withoutImage = strings.Replace(managedDeployment, `"f:name":{},"f:image":{},"f:ports"`, `"f:name":{},"f:ports"`, 1)
+	theirs       = managed("somebody", metav1.ManagedFieldsOperationUpdate, `{"f:metadata":{"f:labels":{"f:theirs":{}}},"f:spec":{"f:replicas":{}}}`)
+	status       = managed("kubelet", metav1.ManagedFieldsOperationUpdate, `{"f:status":{"f:replicas":{}}}`)
+)
+
+var comparisons = map[string]struct {
+	change    func(t *testing.T, desired, actual *unstructured.Unstructured)
+	managers  []metav1.ManagedFieldsEntry
+	conflicts []string
+	modified  []string
+}{
+	"defaults, additions and another order are no drift": {
+		managers: []metav1.ManagedFieldsEntry{ours(managedDeployment), theirs, status},
+	},
+	"what a create of ours wrote is ours": {
+		managers: []metav1.ManagedFieldsEntry{managed(fieldOwner, metav1.ManagedFieldsOperationUpdate, managedDeployment)},
+	},
+	"a changed item of a list with keys is in conflict with who changed it": {
+		change: func(t *testing.T, _, actual *unstructured.Unstructured) {
+			container(t, actual, "main", func(c map[string]any) { c["image"] = "example.com/other:1" })
 		},
-		"what a create of ours wrote is ours": {
-			managers: []metav1.ManagedFieldsEntry{managed(fieldOwner, metav1.ManagedFieldsOperationUpdate, managedDeployment)},
+		managers:  []metav1.ManagedFieldsEntry{ours(withoutImage), theirImage},
+		conflicts: []string{"somebody: " + mainImage}, modified: []string{mainImage},
+	},
+	"a field that somebody holds besides us is no conflict": {
+		managers: []metav1.ManagedFieldsEntry{ours(managedDeployment), theirImage},
+	},
+	"as long as we hold nothing everybody who holds what we want is in conflict": {
+		managers:  []metav1.ManagedFieldsEntry{theirImage, theirs},
+		conflicts: []string{"somebody: " + mainImage},
+	},
+	"a removed field is modified": {
+		change: func(t *testing.T, _, actual *unstructured.Unstructured) {
+			container(t, actual, "side", func(c map[string]any) { delete(c, "image") })
 		},
-		"a changed item of a list with keys is in conflict with who changed it": {
-			change: func(t *testing.T, _, actual *unstructured.Unstructured) {
-				container(t, actual, "main", func(c map[string]any) { c["image"] = "example.com/other:1" })
-			},
-			managers:  []metav1.ManagedFieldsEntry{ours(withoutImage), theirImage},
-			conflicts: []string{"somebody: " + image}, modified: []string{image},
+		managers: []metav1.ManagedFieldsEntry{ours(managedDeployment)},
+		modified: []string{`.spec.template.spec.containers[name="side"].image`},
+	},
+	"another desired value is modified": {
+		change: func(t *testing.T, desired, _ *unstructured.Unstructured) {
+			set(t, desired, "other", "metadata", "labels", "app")
 		},
-		"a field that somebody holds besides us is no conflict": {
-			managers: []metav1.ManagedFieldsEntry{ours(managedDeployment), theirImage},
+		managers: []metav1.ManagedFieldsEntry{ours(managedDeployment)},
+		modified: []string{".metadata.labels.app"},
+	},
+	"a status is not compared": {
+		change: func(t *testing.T, desired, _ *unstructured.Unstructured) {
+			set(t, desired, int64(5), "status", "replicas")
 		},
-		"as long as we hold nothing everybody who holds what we want is in conflict": {
-			managers:  []metav1.ManagedFieldsEntry{theirImage, theirs},
-			conflicts: []string{"somebody: " + image},
+		managers: []metav1.ManagedFieldsEntry{ours(managedDeployment), status},
+	},
+	"what the server sets is not compared": {
+		change: func(t *testing.T, desired, _ *unstructured.Unstructured) {
+			set(t, desired, nil, "metadata", "creationTimestamp")
+			set(t, desired, "7", "metadata", "resourceVersion")
 		},
-		"a removed field is modified": {
-			change: func(t *testing.T, _, actual *unstructured.Unstructured) {
-				container(t, actual, "side", func(c map[string]any) { delete(c, "image") })
-			},
-			managers: []metav1.ManagedFieldsEntry{ours(managedDeployment)},
-			modified: []string{`.spec.template.spec.containers[name="side"].image`},
+		managers: []metav1.ManagedFieldsEntry{ours(managedDeployment)},
+	},
+	"a field that the schema does not have is modified": {
+		change: func(t *testing.T, desired, _ *unstructured.Unstructured) {
+			desired.Object["spec"] = map[string]any{"replicas": int64(1), "nonsense": "x"}
 		},
-		"another desired value is modified": {
-			change: func(t *testing.T, desired, _ *unstructured.Unstructured) {
-				set(t, desired, "other", "metadata", "labels", "app")
-			},
-			managers: []metav1.ManagedFieldsEntry{ours(managedDeployment)},
-			modified: []string{".metadata.labels.app"},
-		},
-		"a status is not compared": {
-			change: func(t *testing.T, desired, _ *unstructured.Unstructured) {
-				set(t, desired, int64(5), "status", "replicas")
-			},
-			managers: []metav1.ManagedFieldsEntry{ours(managedDeployment), status},
-		},
-		"what the server sets is not compared": {
-			change: func(t *testing.T, desired, _ *unstructured.Unstructured) {
-				set(t, desired, nil, "metadata", "creationTimestamp")
-				set(t, desired, "7", "metadata", "resourceVersion")
-			},
-			managers: []metav1.ManagedFieldsEntry{ours(managedDeployment)},
-		},
-		"a field that the schema does not have is modified": {
-			change: func(t *testing.T, desired, _ *unstructured.Unstructured) {
-				desired.Object["spec"] = map[string]any{"replicas": int64(1), "nonsense": "x"}
-			},
-			managers: []metav1.ManagedFieldsEntry{ours(managedDeployment)},
-			modified: []string{".spec.nonsense"},
-		},
-	}
-	for name, test := range tests {
+		managers: []metav1.ManagedFieldsEntry{ours(managedDeployment)},
+		modified: []string{".spec.nonsense"},
+	},
+}
+
+func TestCompareDeployment(t *testing.T) {
+	for name, test := range comparisons {
 		t.Run(name, func(t *testing.T) {
 			desired, actual := object(t, deployment), asServed(t)
 			if test.change != nil {

@@ -4,6 +4,7 @@ package machinery
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -78,10 +79,17 @@ func describeFields(text *strings.Builder, title string, fields *fieldpath.Set) 
 
 // paths lists the leaves of a set, which may be nil.
 func paths(set *fieldpath.Set) []string {
-	if set == nil {
-		return nil
-	}
 	var out []string
-	set.Leaves().Iterate(func(path fieldpath.Path) { out = append(out, path.String()) })
+	for path := range leaves(set) {
+		out = append(out, path.String())
+	}
 	return out
+}
+
+// leaves goes through the leaves of a set, which may be nil.
+func leaves(set *fieldpath.Set) iter.Seq[fieldpath.Path] {
+	if set == nil {
+		set = &fieldpath.Set{}
+	}
+	return set.Leaves().All()
 }

@@ -27,66 +27,96 @@ func notFound(obj client.Object, key client.ObjectKey) error {
 // options are short for the options of one call.
 func options(opts ...types.ObjectReconcileOption) []types.ObjectReconcileOption { return opts }
 
-// Each situation that an object can be found in, with what is done about it.
-func TestReconcileBySituation(t *testing.T) {
-	absent := func(*testing.T, *cluster) {}
-	foreign := func(t *testing.T, c *cluster) { c.create(t, configMap(t)) }
-	controlled := func(t *testing.T, c *cluster) {
-		other := configMap(t)
-		other.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner("stranger"), corev1.SchemeGroupVersion.WithKind("Secret"))})
-		c.create(t, other)
-	}
-	installed := func(revision int64, opts ...types.ObjectReconcileOption) func(*testing.T, *cluster) {
-		return func(t *testing.T, c *cluster) { c.reconcile(t, revision, configMap(t), opts...) }
-	}
-	edited := func(given func(*testing.T, *cluster), patch string) func(*testing.T, *cluster) {
-		return func(t *testing.T, c *cluster) {
-			given(t, c)
-			c.edit(t, configMap(t), patch)
-		}
-	}
-	const drift, loss, tampered = `{"data":{"color":"blue"}}`, `{"data":{"color":null}}`,
-		`{"metadata":{"annotations":{"test.example.com/revision":"99"}}}`
-	one, two := ownedBy("one"), ownedBy("two")
-	ifNoController := types.WithCollisionProtection(types.CollisionProtectionIfNoController)
-	none := types.WithCollisionProtection(types.CollisionProtectionNone)
+// given brings about a situation.
+type given func(*testing.T, *cluster)
 
-	tests := map[string]struct {
-		given    func(*testing.T, *cluster)
-		revision int64
-		options  []types.ObjectReconcileOption
-		action   machinery.Action
-		writes   []string
-	}{
-		"an absent object is created":                           {absent, 1, options(one), machinery.ActionCreated, []string{"create", "migrate"}},
-		"an absent object is created without an owner":          {absent, 1, nil, machinery.ActionCreated, []string{"create", "migrate"}},
-		"a pause creates as a dry run":                          {absent, 1, options(one, types.WithPaused{}), machinery.ActionCreated, []string{"dry create"}},
-		"our object as desired is left alone":                   {installed(1, one), 1, options(one), machinery.ActionIdle, nil},
-		"without an owner our annotation makes it ours":         {installed(1), 1, nil, machinery.ActionIdle, nil},
-		"what somebody changed is taken back":                   {edited(installed(1, one), drift), 1, options(one), machinery.ActionRecovered, []string{"force"}},
-		"what somebody removed is put back":                     {edited(installed(1, one), loss), 1, options(one), machinery.ActionUpdated, []string{"apply"}},
-		"a pause only tells of drift":                           {edited(installed(1, one), drift), 1, options(one, types.WithPaused{}), machinery.ActionRecovered, nil},
-		"a higher number of the same owner updates":             {installed(1, one), 2, options(one), machinery.ActionUpdated, []string{"apply"}},
-		"a higher number without an owner updates":              {installed(1), 2, nil, machinery.ActionUpdated, []string{"apply"}},
-		"a lower number of the same owner does nothing":         {installed(2, one), 1, options(one), machinery.ActionProgressed, nil},
-		"a lower number without an owner does nothing":          {installed(2), 1, nil, machinery.ActionProgressed, nil},
-		"a revision that somebody else wrote is undone":         {edited(installed(1, one), tampered), 1, options(one), machinery.ActionRecovered, []string{"force"}},
-		"an older sibling hands over":                           {installed(1, one), 2, options(two, siblingOf("one")), machinery.ActionUpdated, []string{"force"}},
-		"a newer sibling keeps the object":                      {installed(2, two), 1, options(one, siblingOf("two")), machinery.ActionProgressed, nil},
-		"a sibling of the same number collides":                 {installed(1, two), 1, options(one, siblingOf("two")), machinery.ActionCollision, nil},
-		"another controller collides":                           {controlled, 1, options(one), machinery.ActionCollision, nil},
-		"another controller collides while paused":              {controlled, 1, options(one, types.WithPaused{}), machinery.ActionCollision, nil},
-		"another controller collides without an owner":          {controlled, 1, nil, machinery.ActionCollision, nil},
-		"another controller collides unless protection is none": {controlled, 1, options(one, ifNoController), machinery.ActionCollision, nil},
-		"without protection another controller is replaced":     {controlled, 1, options(one, none), machinery.ActionUpdated, []string{"force"}},
-		"a collision comes before a newer number":               {installed(2, two), 1, options(one), machinery.ActionCollision, nil},
-		"an object of nobody collides":                          {foreign, 1, options(one), machinery.ActionCollision, nil},
-		"an object of nobody collides without an owner":         {foreign, 1, nil, machinery.ActionCollision, nil},
-		"an object of nobody is adopted on request":             {foreign, 1, options(one, ifNoController), machinery.ActionUpdated, []string{"force"}},
-		"an object of nobody is adopted without an owner":       {foreign, 1, options(ifNoController), machinery.ActionUpdated, []string{"force"}},
-		"an object marked by a revision is not nobody's":        {installed(1), 1, options(one, ifNoController), machinery.ActionCollision, nil},
+func absent(*testing.T, *cluster) {}
+
+func foreign(t *testing.T, c *cluster) { c.create(t, configMap(t)) }
+
+func controlled(t *testing.T, c *cluster) {
+	other := configMap(t)
+	other.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner("stranger"), corev1.SchemeGroupVersion.WithKind("Secret"))})
+	c.create(t, other)
+}
+
+func installed(revision int64, opts ...types.ObjectReconcileOption) given {
+	return func(t *testing.T, c *cluster) { c.reconcile(t, revision, configMap(t), opts...) }
+}
+
+// edited has somebody else edit the object afterwards.
+func edited(before given, patch string) given {
+	return func(t *testing.T, c *cluster) {
+		before(t, c)
+		c.edit(t, configMap(t), patch)
 	}
-	for name, test := range tests {
+}
+
+func handedOver(t *testing.T, c *cluster) {
+	c.reconcile(t, 1, configMap(t), one)
+	c.reconcile(t, 2, configMap(t), two, siblingOf("one"))
+}
+
+// deleted has the object wait for a finalizer.
+func deleted(t *testing.T, c *cluster) {
+	c.reconcile(t, 1, configMap(t), one)
+	c.edit(t, configMap(t), `{"metadata":{"finalizers":["example.com/wait"]}}`)
+	if err := c.Delete(t.Context(), configMap(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	drift    = `{"data":{"color":"blue"}}`
+	loss     = `{"data":{"color":null}}`
+	tampered = `{"metadata":{"annotations":{"test.example.com/revision":"99"}}}`
+)
+
+var (
+	one, two       = ownedBy("one"), ownedBy("two")
+	ifNoController = types.WithCollisionProtection(types.CollisionProtectionIfNoController)
+	none           = types.WithCollisionProtection(types.CollisionProtectionNone)
+)
+
+// situations are those that an object can be found in, with what is done about it.
+var situations = map[string]struct {
+	given    given
+	revision int64
+	options  []types.ObjectReconcileOption
+	action   machinery.Action
+	writes   []string
+}{
+	"an absent object is created":                           {absent, 1, options(one), machinery.ActionCreated, []string{"create", "migrate"}},
+	"an absent object is created without an owner":          {absent, 1, nil, machinery.ActionCreated, []string{"create", "migrate"}},
+	"a pause creates as a dry run":                          {absent, 1, options(one, types.WithPaused{}), machinery.ActionCreated, []string{"dry create"}},
+	"our object as desired is left alone":                   {installed(1, one), 1, options(one), machinery.ActionIdle, nil},
+	"without an owner our annotation makes it ours":         {installed(1), 1, nil, machinery.ActionIdle, nil},
+	"what somebody changed is taken back":                   {edited(installed(1, one), drift), 1, options(one), machinery.ActionRecovered, []string{"force"}},
+	"what somebody removed is put back":                     {edited(installed(1, one), loss), 1, options(one), machinery.ActionUpdated, []string{"apply"}},
+	"a pause only tells of drift":                           {edited(installed(1, one), drift), 1, options(one, types.WithPaused{}), machinery.ActionRecovered, nil},
+	"a higher number of the same owner updates":             {installed(1, one), 2, options(one), machinery.ActionUpdated, []string{"apply"}},
+	"a higher number without an owner updates":              {installed(1), 2, nil, machinery.ActionUpdated, []string{"apply"}},
+	"a lower number of the same owner does nothing":         {installed(2, one), 1, options(one), machinery.ActionProgressed, nil},
+	"a lower number without an owner does nothing":          {installed(2), 1, nil, machinery.ActionProgressed, nil},
+	"a revision that somebody else wrote is undone":         {edited(installed(1, one), tampered), 1, options(one), machinery.ActionRecovered, []string{"force"}},
+	"an older sibling hands over":                           {installed(1, one), 2, options(two, siblingOf("one")), machinery.ActionUpdated, []string{"force"}},
+	"a newer sibling keeps the object":                      {installed(2, two), 1, options(one, siblingOf("two")), machinery.ActionProgressed, nil},
+	"a sibling of the same number collides":                 {installed(1, two), 1, options(one, siblingOf("two")), machinery.ActionCollision, nil},
+	"another controller collides":                           {controlled, 1, options(one), machinery.ActionCollision, nil},
+	"another controller collides while paused":              {controlled, 1, options(one, types.WithPaused{}), machinery.ActionCollision, nil},
+	"another controller collides without an owner":          {controlled, 1, nil, machinery.ActionCollision, nil},
+	"another controller collides unless protection is none": {controlled, 1, options(one, ifNoController), machinery.ActionCollision, nil},
+	"without protection another controller is replaced":     {controlled, 1, options(one, none), machinery.ActionUpdated, []string{"force"}},
+	"a collision comes before a newer number":               {installed(2, two), 1, options(one), machinery.ActionCollision, nil},
+	"an object of nobody collides":                          {foreign, 1, options(one), machinery.ActionCollision, nil},
+	"an object of nobody collides without an owner":         {foreign, 1, nil, machinery.ActionCollision, nil},
+	"an object of nobody is adopted on request":             {foreign, 1, options(one, ifNoController), machinery.ActionUpdated, []string{"force"}},
+	"an object of nobody is adopted without an owner":       {foreign, 1, options(ifNoController), machinery.ActionUpdated, []string{"force"}},
+	"an object marked by a revision is not nobody's":        {installed(1), 1, options(one, ifNoController), machinery.ActionCollision, nil},
+}
+
+func TestReconcileBySituation(t *testing.T) {
+	for name, test := range situations {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
 			test.given(t, c)
@@ -346,48 +376,38 @@ func TestGoTypesAreCreatedAndComparedButNotApplied(t *testing.T) {
 	}
 }
 
-func TestTeardownBySituation(t *testing.T) {
-	one, two := ownedBy("one"), ownedBy("two")
-	installed := func(revision int64, opts ...types.ObjectReconcileOption) func(*testing.T, *cluster) {
-		return func(t *testing.T, c *cluster) { c.reconcile(t, revision, configMap(t), opts...) }
-	}
-	handedOver := func(t *testing.T, c *cluster) {
-		c.reconcile(t, 1, configMap(t), one)
-		c.reconcile(t, 2, configMap(t), two, siblingOf("one"))
-	}
-	deleted := func(t *testing.T, c *cluster) {
-		c.reconcile(t, 1, configMap(t), one)
-		c.edit(t, configMap(t), `{"metadata":{"finalizers":["example.com/wait"]}}`)
-		if err := c.Delete(t.Context(), configMap(t)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	orphaning := owner("one")
-	orphaning.SetFinalizers([]string{metav1.FinalizerOrphanDependents})
+// orphaning is the owner one, deleted in a way that leaves its objects.
+var orphaning = func() client.Object {
+	out := owner("one")
+	out.SetFinalizers([]string{metav1.FinalizerOrphanDependents})
+	return out
+}()
 
-	tests := map[string]struct {
-		given    func(*testing.T, *cluster)
-		revision int64
-		options  []types.ObjectTeardownOption
-		gone     bool
-		writes   []string
-	}{
-		"an absent object is gone":                       {func(*testing.T, *cluster) {}, 1, []types.ObjectTeardownOption{one}, true, nil},
-		"an absent object is gone when orphaned":         {func(*testing.T, *cluster) {}, 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
-		"our object is deleted":                          {installed(1, one), 1, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
-		"our object is deleted whatever its annotation":  {installed(1, one), 2, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
-		"our object is deleted without an owner":         {installed(1), 1, nil, false, []string{"delete"}},
-		"another number without an owner is gone":        {installed(2), 1, nil, true, nil},
-		"an unmarked object without an owner is gone":    {func(t *testing.T, c *cluster) { c.create(t, configMap(t)) }, 1, nil, true, nil},
-		"a newer revision of the owner keeps the object": {installed(2, one), 1, []types.ObjectTeardownOption{one}, true, nil},
-		"an object of a sibling is only released":        {handedOver, 1, []types.ObjectTeardownOption{one}, true, []string{"patch"}},
-		"an object of a stranger is left alone":          {installed(1, two), 1, []types.ObjectTeardownOption{one}, true, nil},
-		"an orphan stays":                                {installed(1, one), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, []string{"patch"}},
-		"an orphan of the owner's finalizer stays":       {installed(1, one), 1, []types.ObjectTeardownOption{types.WithOwner(orphaning, owners)}, true, []string{"patch"}},
-		"a stranger's object is not orphaned":            {installed(1, two), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
-		"an object on its way out is waited for":         {deleted, 1, []types.ObjectTeardownOption{one}, false, nil},
-	}
-	for name, test := range tests {
+var teardowns = map[string]struct {
+	given    given
+	revision int64
+	options  []types.ObjectTeardownOption
+	gone     bool
+	writes   []string
+}{
+	"an absent object is gone":                       {absent, 1, []types.ObjectTeardownOption{one}, true, nil},
+	"an absent object is gone when orphaned":         {absent, 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
+	"our object is deleted":                          {installed(1, one), 1, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
+	"our object is deleted whatever its annotation":  {installed(1, one), 2, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
+	"our object is deleted without an owner":         {installed(1), 1, nil, false, []string{"delete"}},
+	"another number without an owner is gone":        {installed(2), 1, nil, true, nil},
+	"an unmarked object without an owner is gone":    {foreign, 1, nil, true, nil},
+	"a newer revision of the owner keeps the object": {installed(2, one), 1, []types.ObjectTeardownOption{one}, true, nil},
+	"an object of a sibling is only released":        {handedOver, 1, []types.ObjectTeardownOption{one}, true, []string{"patch"}},
+	"an object of a stranger is left alone":          {installed(1, two), 1, []types.ObjectTeardownOption{one}, true, nil},
+	"an orphan stays":                                {installed(1, one), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, []string{"patch"}},
+	"an orphan of the owner's finalizer stays":       {installed(1, one), 1, []types.ObjectTeardownOption{types.WithOwner(orphaning, owners)}, true, []string{"patch"}},
+	"a stranger's object is not orphaned":            {installed(1, two), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
+	"an object on its way out is waited for":         {deleted, 1, []types.ObjectTeardownOption{one}, false, nil},
+}
+
+func TestTeardownBySituation(t *testing.T) {
+	for name, test := range teardowns {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
 			test.given(t, c)

@@ -71,9 +71,9 @@ func fingerprint(desired, actual Object, result CompareResult) string {
 	}
 	differences := map[string][2]any{}
 	for _, set := range []*fieldpath.Set{result.Comparison.Modified, result.Comparison.Removed} {
-		set.Leaves().Iterate(func(path fieldpath.Path) {
+		for path := range leaves(set) {
 			differences[path.String()] = [2]any{valueAt(wanted, path), valueAt(present, path)}
-		})
+		}
 	}
 	data, err := json.Marshal(differences)
 	if err != nil {

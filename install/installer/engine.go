@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
+	bctypes "pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/managedcache"
 	"pkg.package-operator.run/boxcutter/ownerhandling"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -160,7 +161,7 @@ func (e *Engine) kept(ctx context.Context, rev *revisionObjects) ([]boxcutter.Re
 				return nil, err
 			}
 			if keep {
-				options = append(options, boxcutter.WithObjectTeardownOptions(obj, boxcutter.WithOrphan()))
+				options = append(options, boxcutter.WithObjectTeardownOptions(obj, bctypes.WithOrphan()))
 			}
 		}
 		if options != nil {

@@ -41,7 +41,7 @@ func (j *journal) record(ctx context.Context, rev *revisionObjects, result machi
 
 func (j *journal) recordPhase(ctx context.Context, rev *revisionObjects, phase machinery.PhaseResult) {
 	record := j.of(rev.name + "/" + phase.GetName())
-	count(record.actions, phase)
+	written(ctx, record.actions, phase)
 	ready, missing := progress(phase)
 	waiting := strings.Join(missing, "; ")
 	if phase.IsComplete() == record.complete && waiting == record.waiting {
@@ -77,12 +77,15 @@ func (j *journal) of(key string) *phaseRecord {
 	return record
 }
 
-// count adds up what was written; what was left alone does not count.
-func count(actions map[string]int, phase machinery.PhaseResult) {
+// written logs every object that was written, and adds up by action. What was left alone does not count.
+func written(ctx context.Context, actions map[string]int, phase machinery.PhaseResult) {
 	for _, object := range phase.GetObjects() {
-		if action := object.Action(); action != machinery.ActionIdle && action != machinery.ActionProgressed {
-			actions[strings.ToLower(string(action))]++
+		action := object.Action()
+		if action == machinery.ActionIdle || action == machinery.ActionProgressed || action == machinery.ActionCollision {
+			continue
 		}
+		actions[strings.ToLower(string(action))]++
+		log.FromContext(ctx).Info("Object written", "phase", phase.GetName(), "object", describe(object.Object()), "action", action)
 	}
 }
 

@@ -47,7 +47,7 @@ func (r *Reporter) Report(ctx context.Context, controller Controller, outcome Ou
 	if err != nil {
 		return nil, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
 	}
-	if err := r.reportClusterOperator(ctx, cluster, controller, outcome); err != nil {
+	if err := r.reportClusterOperator(ctx, cluster, outcome); err != nil {
 		return nil, fmt.Errorf("writing the status of ClusterOperator %q: %w", v1alpha1.ClusterOperatorName, err)
 	}
 	return cluster, nil
@@ -112,7 +112,7 @@ func (r *Reporter) update(ctx context.Context, change func(*v1alpha1.ClusterAPI)
 
 // reportClusterOperator brings the ClusterOperator in line with the ClusterAPI
 // object. Where that API does not exist there is nothing to do.
-func (r *Reporter) reportClusterOperator(ctx context.Context, cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome) error {
+func (r *Reporter) reportClusterOperator(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome Outcome) error {
 	reader := client.Reader(r.Client)
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		operator, err := r.clusterOperator(ctx, reader)
@@ -121,7 +121,7 @@ func (r *Reporter) reportClusterOperator(ctx context.Context, cluster *v1alpha1.
 		}
 		reader = r.Live
 		before := operator.DeepCopy()
-		r.setClusterOperator(operator, cluster, controller, outcome)
+		r.setClusterOperator(operator, cluster, outcome)
 		if equality.Semantic.DeepEqual(before.Status, operator.Status) {
 			return nil
 		}
@@ -147,15 +147,13 @@ func (r *Reporter) clusterOperator(ctx context.Context, reader client.Reader) (*
 	return operator, err
 }
 
-// setClusterOperator writes into the ClusterOperator what the ClusterAPI object
-// says. The release version is reported by the version controller alone: only it
-// knows that the current version is this release's and not yet the one before.
-func (r *Reporter) setClusterOperator(operator *configv1.ClusterOperator, cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome) {
+// setClusterOperator writes into the ClusterOperator what the ClusterAPI object says.
+func (r *Reporter) setClusterOperator(operator *configv1.ClusterOperator, cluster *v1alpha1.ClusterAPI, outcome Outcome) {
 	operator.Status.Conditions = clusterOperatorConditions(cluster.Status.Conditions)
 	if outcome.Related != nil {
 		operator.Status.RelatedObjects = outcome.Related
 	}
-	if controller == Version && outcome.Reason == AsExpected && cluster.Status.Settled() {
+	if outcome.ReleaseInstalled {
 		operator.Status.Versions = []configv1.OperandVersion{{Name: "operator", Version: r.ReleaseVersion}}
 	}
 }

@@ -50,6 +50,9 @@ type Outcome struct {
 	Err error
 	// Installed is whether a version is completely installed and healthy; nil where the controller cannot know.
 	Installed *bool
+	// ReleaseInstalled says that the running release is completely installed. Only
+	// the version controller knows: what is installed may be of the release before.
+	ReleaseInstalled bool
 	// Related are the objects to list on the ClusterOperator; nil where the controller cannot know.
 	Related []configv1.ObjectReference
 }

@@ -100,7 +100,12 @@ func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set 
 		return status.Outcome{Reason: status.WriteFailed, Err: err}
 	}
 	log.FromContext(ctx).Info("New desired version", "version", name, "contentID", set.ContentID, "components", len(set.Operands))
-	return status.Outcome{Reason: status.AsExpected}
+	return rollingOut(name)
+}
+
+// rollingOut is the outcome until the desired version is installed.
+func rollingOut(version string) status.Outcome {
+	return status.Outcome{Reason: status.RollingOut, Message: "waiting for version " + version + " to be installed"}
 }
 
 // maxVersions is how many entries status.versions may have.
@@ -177,7 +182,7 @@ func (r *Reconciler) create(ctx context.Context, configMap *corev1.ConfigMap) er
 // finalizer on them has the installer controller remove their objects first.
 func (r *Reconciler) retire(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
 	if !cluster.Status.Settled() {
-		return status.Outcome{Reason: status.AsExpected}
+		return rollingOut(cluster.Status.DesiredVersion)
 	}
 	leaving := 0
 	for i := range existing {
@@ -198,9 +203,9 @@ func (r *Reconciler) retire(ctx context.Context, cluster *v1alpha1.ClusterAPI, e
 		return status.Outcome{Reason: status.WriteFailed, Err: err}
 	}
 	if leaving > 0 {
-		return status.Outcome{Reason: status.RetiringRevisions, Message: fmt.Sprintf("Removing %d older version(s)", leaving)}
+		return status.Outcome{Reason: status.RetiringRevisions, Message: fmt.Sprintf("removing %d older version(s)", leaving), ReleaseInstalled: true}
 	}
-	return status.Outcome{Reason: status.AsExpected}
+	return status.Outcome{Reason: status.AsExpected, ReleaseInstalled: true}
 }
 
 // forget drops the entries of versions whose ConfigMap is gone.
