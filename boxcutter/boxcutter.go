@@ -125,7 +125,6 @@ var WithPhaseReconcileOptions = types.WithPhaseReconcileOptions
 // WithPhaseTeardownOptions sets options for one phase of a revision.
 var WithPhaseTeardownOptions = types.WithPhaseTeardownOptions
 
-
 // WithOwner has objects belong to an owner.
 var WithOwner = types.WithOwner
 

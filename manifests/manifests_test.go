@@ -260,3 +260,35 @@ func TestEveryImageIsInImageReferences(t *testing.T) {
 		}
 	}
 }
+
+// TestTheKubectlExamplesOfTheREADMEWork runs every line of README.md that begins with kubectl, in order.
+func TestTheKubectlExamplesOfTheREADMEWork(t *testing.T) {
+	install(t)
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := controlplane.Build(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := t.TempDir()
+	if err := os.Symlink(binary, filepath.Join(path, "kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	examples := 0
+	for line := range strings.Lines(string(readme)) {
+		if !strings.HasPrefix(line, "kubectl ") {
+			continue
+		}
+		examples++
+		command := exec.CommandContext(t.Context(), "sh", "-c", line)
+		command.Env = append(os.Environ(), "KUBECONFIG="+controlplane.Shared(t).Kubeconfig, "PATH="+path+":"+os.Getenv("PATH"))
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%s%v\n%s", line, err, out)
+		}
+	}
+	if examples < 8 {
+		t.Errorf("README.md has %d examples of kubectl", examples)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -111,6 +112,9 @@ func (d *demo) install(ctx context.Context, release release) (snapshot, error) {
 	if err := d.count(ctx); err != nil {
 		return nil, err
 	}
+	if err := d.atRest(ctx); err != nil {
+		return nil, err
+	}
 	if err := d.kubectl(ctx, "get", "clusterapi,clusteroperator"); err != nil {
 		return nil, err
 	}
@@ -156,6 +160,38 @@ func (d *demo) awaitInstalled(ctx context.Context, release release) error {
 	if err != nil {
 		return fmt.Errorf("waiting for ClusterOperator %s to report release %s: %w; it says %s", v1alpha1.ClusterOperatorName, release.version, err, conditions(operator))
 	}
+	return nil
+}
+
+// atRest has the controllers run a few times more, and fails if they write anything.
+func (d *demo) atRest(ctx context.Context) error {
+	before, err := d.operator.requests(ctx)
+	if err != nil {
+		return err
+	}
+	const looks = 3
+	for look := range looks {
+		cluster := &v1alpha1.ClusterAPI{}
+		cluster.Name = v1alpha1.ClusterAPIName
+		touch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"look":"%d"}}}`, look+1))
+		if err := d.client.Patch(ctx, cluster, touch); err != nil {
+			return fmt.Errorf("touching ClusterAPI cluster: %w", err)
+		}
+		time.Sleep(time.Second)
+	}
+	after, err := d.operator.requests(ctx)
+	if err != nil {
+		return err
+	}
+	for _, method := range []string{"POST", "PATCH", "DELETE"} {
+		if written := after[method] - before[method]; written != 0 {
+			return fmt.Errorf("at rest, %d looks made %d %s requests; they should make none", looks, written, method)
+		}
+	}
+	if written := after["PUT"] - before["PUT"]; written > 1 { // one renews the lease
+		return fmt.Errorf("at rest, %d looks made %d PUT requests; they should make none but to renew the lease", looks, written)
+	}
+	d.screen.line("at rest: both controllers looked %d times more and wrote nothing", looks)
 	return nil
 }
 

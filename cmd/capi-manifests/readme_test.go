@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// preparation makes what the README's examples find: a kustomize directory and
+// the images.json of a release.
+const preparation = `mkdir config
+exec cp -r providers/aws config/default
+publish core
+publish aws
+images-json images.json core=$core aws=$aws
+`
+
+// TestTheExamplesOfTheREADMEWork runs every line of README.md that begins with capi-manifests.
+func TestTheExamplesOfTheREADMEWork(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, examples := preparation, 0
+	for line := range strings.Lines(string(readme)) {
+		if strings.HasPrefix(line, "capi-manifests ") {
+			script += "exec " + line
+			examples++
+		}
+	}
+	if examples < 5 {
+		t.Fatalf("README.md has %d examples of capi-manifests", examples)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "readme.txtar"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: dir, Setup: setup, RequireExplicitExec: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON},
+	})
+}
