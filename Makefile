@@ -10,7 +10,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -ldflags '-s -w -X main.version=$(VERSION)'
 
 # Shows a cold build getting on: go names each package as it starts on it.
-COUNT := awk '{ printf "\r  %d packages compiled", NR; fflush() } END { if (NR) print "" }'
+COUNT := awk '/^[^ :]+$$/ { if (++n % 100 == 0) printf "  %d packages compiled\n", n; fflush(); next } { print }'
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 

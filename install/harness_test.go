@@ -104,7 +104,7 @@ func (h *harness) must(err error) {
 // installer but for its Deployment.
 func (h *harness) prepareCluster(cluster *controlplane.Cluster) {
 	h.Helper()
-	crds, err := fixture.OpenShiftCRDs()
+	crds, err := fixture.OpenShiftCRDs(h.Context())
 	h.must(err)
 	h.must(fixture.InstallCRDs(h.Context(), cluster.Config, crds))
 	objects, err := manifests.Objects()

@@ -46,7 +46,7 @@ func objects(t *testing.T) []*unstructured.Unstructured {
 func install(t *testing.T) (admin, installer client.Client) {
 	t.Helper()
 	cluster := controlplane.Shared(t)
-	crds, err := fixture.OpenShiftCRDs()
+	crds, err := fixture.OpenShiftCRDs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

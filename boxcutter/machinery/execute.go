@@ -29,6 +29,7 @@ func (e *ObjectEngine) execute(ctx context.Context, p *plan) (ObjectResult, erro
 		if !p.options.Paused {
 			return e.apply(ctx, p)
 		}
+	default: // nothing is to be written
 	}
 	return newObjectResult(p.action, p.actual, p.options), nil
 }

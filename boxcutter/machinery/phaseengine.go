@@ -95,7 +95,7 @@ func (e *PhaseEngine) Reconcile(
 	result := &phaseResult{name: phase.GetName(), missing: len(steps)}
 	if err := e.validate(ctx, phase, steps, opts); err != nil {
 		if result.validationError = asPointer[validation.PhaseValidationError](err); result.validationError != nil {
-			return result, nil
+			return result, nil //nolint:nilerr // a validation error is a result
 		}
 		return result, err
 	}

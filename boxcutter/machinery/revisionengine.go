@@ -61,7 +61,7 @@ func (re *RevisionEngine) Reconcile(
 	result := &revisionResult{phases: phaseNames(rev.GetPhases())}
 	if err := re.validate(ctx, rev); err != nil {
 		if result.validationError = asPointer[validation.RevisionValidationError](err); result.validationError != nil {
-			return result, nil
+			return result, nil //nolint:nilerr // a validation error is a result
 		}
 		return result, fmt.Errorf("validating revision %s: %w", rev.GetName(), err)
 	}

@@ -185,7 +185,7 @@ func (m *accessManager[T]) Start(ctx context.Context) error {
 	}
 	m.ctx = ctx
 	for key, a := range m.accesses {
-		m.run(key, a)
+		m.run(key, a) //nolint:contextcheck // it has the context from m.ctx
 	}
 	m.mu.Unlock()
 	<-ctx.Done()
@@ -313,7 +313,7 @@ func (m *accessManager[T]) open(ctx context.Context, key AccessManagerKey, owner
 	defer m.mu.Unlock()
 	defer close(a.ready)
 	if err == nil {
-		if err = m.adopt(key, a, accessor); err != nil {
+		if err = m.adopt(key, a, accessor); err != nil { //nolint:contextcheck // the access outlives the caller
 			accessor.end()
 		}
 	}

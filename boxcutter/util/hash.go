@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"hash"
 
-	"k8s.io/apimachinery/pkg/util/dump"
+	"k8s.io/utils/dump"
 )
 
 // ComputeSHA256Hash returns the hash of a value, in hex. Values that hold the same

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,7 +122,7 @@ func validateIdentity(obj client.Object) []error {
 // validateSegment wants what can stand in the path of a request.
 func validateSegment(child, value string) []error {
 	var errs []error
-	for _, message := range path.IsValidPathSegmentName(value) {
+	for _, message := range content.IsPathSegmentName(value) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", child), value, message))
 	}
 	return errs

@@ -109,7 +109,7 @@ func locate(err error, image, host string) error {
 		}
 		return errors.Join(located...)
 	}
-	at, ok := err.(*extractor.Error)
+	at, ok := err.(*extractor.Error) //nolint:errorlint // only the outermost one is rewritten
 	if !ok {
 		at = &extractor.Error{Err: err}
 	}
@@ -191,7 +191,7 @@ func (u *unpacking) diffIDs(ctx context.Context, m *v1.Manifest) ([]v1.Hash, err
 		if err != nil {
 			return err
 		}
-		defer s.close()
+		defer func() { _ = s.close() }()
 		raw, err = io.ReadAll(io.NewSectionReader(s, 0, s.size))
 		return err
 	})

@@ -41,7 +41,7 @@ var defaultTransport = func() http.RoundTripper {
 
 // connect asks a registry how it wants to be spoken to, and logs in.
 func (r *Registry) connect(ctx context.Context, repo name.Repository) (*session, error) {
-	var next http.RoundTripper = defaultTransport
+	next := defaultTransport
 	if r.Transport != nil {
 		next = r.Transport
 	}
@@ -304,7 +304,8 @@ func clean(err error) error {
 // cleanToken is clean for a conversation with a token server, whose errors can hold the token.
 func cleanToken(err error) error {
 	cleaned := clean(err)
-	if cleaned == err && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	untouched := cleaned == err //nolint:errorlint // whether it is this very error
+	if untouched && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return errors.New("its address is not allowed or its answer holds no token")
 	}
 	return cleaned

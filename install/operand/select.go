@@ -52,7 +52,7 @@ func Select(platform string, results []extractor.Result) ([]extractor.Bundle, er
 		}
 		selected, others = append(selected, here...), append(others, elsewhere...)
 	}
-	errs := append(failed, duplicates(selected)...)
+	errs := slices.Concat(failed, duplicates(selected))
 	if len(failed) == 0 {
 		errs = append(errs, missing(platform, selected, others)...)
 	}

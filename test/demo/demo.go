@@ -22,7 +22,6 @@ import (
 type demo struct {
 	dir      string // for everything that is written
 	programs string // where the programs are
-	keep     bool
 	screen   *screen
 
 	cluster  *controlplane.Cluster
@@ -31,6 +30,11 @@ type demo struct {
 	operator *operator
 	// apiRequests and registryRequests are those of all operators so far.
 	apiRequests, registryRequests map[string]int
+}
+
+// newDemo makes a demonstration that runs the programs of one folder and writes into another.
+func newDemo(programs, dir string, screen *screen) *demo {
+	return &demo{dir: dir, programs: programs, screen: screen, apiRequests: map[string]int{}, registryRequests: map[string]int{}}
 }
 
 // run is the story, step by step.
@@ -61,7 +65,7 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	d.summary(after)
-	return d.linger(ctx)
+	return nil
 }
 
 // startServers starts the control plane and the registry.
@@ -113,7 +117,7 @@ func (d *demo) kubectl(ctx context.Context, arguments ...string) error {
 	if err != nil {
 		return err
 	}
-	d.screen.block("kubectl "+strings.Join(arguments, " "), string(out))
+	d.screen.block("$ kubectl "+strings.Join(arguments, " "), string(out))
 	return nil
 }
 
@@ -159,10 +163,7 @@ func (d *demo) count(ctx context.Context) error {
 }
 
 // linger keeps everything up until the user has seen enough.
-func (d *demo) linger(ctx context.Context) error {
-	if !d.keep {
-		return nil
-	}
+func (d *demo) linger(ctx context.Context) {
 	d.screen.block("Everything stays up until you press Ctrl-C. To look around:", fmt.Sprintf(`export KUBECONFIG=%s
 alias kubectl='%s kubectl'
 kubectl get clusterapi,clusteroperator
@@ -171,7 +172,6 @@ kubectl -n openshift-cluster-api-operator get configmaps -L capi-operator.opensh
 %s inspect %s
 tail -f %s`, d.cluster.Kubeconfig, d.binary("controlplane"), d.binary("capi-manifests"), d.registry.Host()+"/…", filepath.Join(d.dir, "capi-installer.log")))
 	<-ctx.Done()
-	return nil
 }
 
 // explain adds to an error what helps to find its cause before the folder is removed.

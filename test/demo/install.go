@@ -28,7 +28,7 @@ const patience = 5 * time.Minute
 // platform, and the installer's own manifests.
 func (d *demo) prepareCluster(ctx context.Context) error {
 	d.screen.step("Preparing the cluster: OpenShift's CRDs, the platform AWS, and the installer's own manifests")
-	crds, err := fixture.OpenShiftCRDs()
+	crds, err := fixture.OpenShiftCRDs(ctx)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (d *demo) atRest(ctx context.Context) error {
 	if written := after["PUT"] - before["PUT"]; written > 1 { // one renews the lease
 		return fmt.Errorf("at rest, %d looks made %d PUT requests; they should make none but to renew the lease", looks, written)
 	}
-	d.screen.line("at rest: both controllers looked %d times more and wrote nothing", looks)
+	d.screen.line("at rest: both controllers looked %d times more, and nothing was written", looks)
 	return nil
 }
 

@@ -25,7 +25,7 @@ func main() {
 	keep := flag.Bool("keep", false, "leave everything running until interrupted")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second interrupt ends it at once
 	if err := run(ctx, *keep); err != nil {
 		fmt.Fprintln(os.Stderr, "\nThe demonstration failed:", err)
 		os.Exit(1)
@@ -43,13 +43,13 @@ func run(ctx context.Context, keep bool) error {
 	if err != nil {
 		return err
 	}
-	d := &demo{
-		dir: dir, programs: filepath.Dir(self), keep: keep, screen: &screen{out: os.Stdout, start: time.Now()},
-		apiRequests: map[string]int{}, registryRequests: map[string]int{},
-	}
+	d := newDemo(filepath.Dir(self), dir, &screen{out: os.Stdout, start: time.Now()})
 	defer d.stop()
 	if err := d.run(ctx); err != nil {
 		return d.explain(err)
+	}
+	if keep {
+		d.linger(ctx)
 	}
 	return nil
 }

@@ -191,7 +191,7 @@ func (d *demo) plan(ctx context.Context, made release) error {
 	if err != nil {
 		return err
 	}
-	d.screen.block(fmt.Sprintf("capi-manifests plan --images-json images.json --platform AWS --release-version %s", made.version), out)
+	d.screen.block(fmt.Sprintf("$ capi-manifests plan --images-json images.json --platform AWS --release-version %s", made.version), out)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -15,30 +16,34 @@ import (
 type screen struct {
 	out   io.Writer
 	start time.Time
+	mu    sync.Mutex
 }
 
 // step announces the next part of the demonstration.
 func (s *screen) step(format string, args ...any) {
-	fmt.Fprintf(s.out, "\n%6.1fs  %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
+	s.write("\n%6.1fs  %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // line tells one thing that happened.
 func (s *screen) line(format string, args ...any) {
-	fmt.Fprintf(s.out, "%6.1fs    %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
+	s.write("%6.1fs    %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // block shows a command or a heading, and text below it as it is.
 func (s *screen) block(title, text string) {
-	fmt.Fprintf(s.out, "\n        $ %s\n", title)
-	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
-		fmt.Fprint(s.out, "          ", line)
-	}
-	fmt.Fprintln(s.out)
+	indented := "          " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n          ")
+	s.write("\n        %s\n%s\n\n", title, indented)
+}
+
+func (s *screen) write(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.out, format, args...)
 }
 
 // sum describes counts by kind: "12 (GET 10, PATCH 2)".
-func sum[N int | int64](counts map[string]N) string {
-	var total N
+func sum(counts map[string]int) string {
+	total := 0
 	var parts []string
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
 		total += counts[kind]

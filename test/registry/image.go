@@ -165,7 +165,7 @@ func (f Format) Index(children ...Child) (v1.ImageIndex, error) {
 			if err != nil {
 				return nil, fmt.Errorf("making an index: %w", err)
 			}
-			add.Descriptor.Platform = platform
+			add.Platform = platform
 		}
 		index = mutate.AppendManifests(index, add)
 	}

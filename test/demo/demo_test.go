@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTheDemonstrationShowsBothReleases runs it with the programs as they are now.
+func TestTheDemonstrationShowsBothReleases(t *testing.T) {
+	programs := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs, "../../cmd/...")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the programs: %v\n%s", err, out)
+	}
+	var shown bytes.Buffer
+	d := newDemo(programs, t.TempDir(), &screen{out: &shown, start: time.Now()})
+	err := d.run(t.Context())
+	d.stop()
+	if err != nil {
+		t.Fatalf("%v\n%s", d.explain(err), &shown)
+	}
+	for _, want := range []string{
+		"cluster-api-provider-azure is for platform Azure", "machine-config-operator - holds no bundle",
+		"release 4.22.0 is installed", "release 4.22.1 is installed", "nothing was written",
+		"added " + addedObject, "removed " + removedObject, "changed " + changedObject, "untouched 78 objects",
+		"objects installed 80",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(shown.String()), " "), want) {
+			t.Errorf("it does not show %q:\n%s", want, &shown)
+		}
+	}
+}
