@@ -6,6 +6,9 @@ export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 
 MODULES := . boxcutter test/controlplane
 CONTROLPLANE := github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane
+# A folder of further rendered providers. The tests that take them are built only with it.
+export PROVIDERS ?= $(abspath $(wildcard ../shared/providers))
+TAGS := $(if $(PROVIDERS),-tags providers)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -ldflags '-s -w -X main.version=$(VERSION)'
 
@@ -28,7 +31,8 @@ demo: ## Install real providers in a real control plane on this machine (KEEP=1 
 
 .PHONY: test
 test: controlplane ## Run all tests
-	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go vet ./... && go test ./...) || exit 1; done
+	@echo "Further rendered providers: $(or $(PROVIDERS),none; set PROVIDERS to a folder of them to have them tested)"
+	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go vet $(TAGS) ./... && go test $(TAGS) ./...) || exit 1; done
 
 .PHONY: controlplane
 controlplane: # Build the control plane that tests use, once
@@ -51,7 +55,7 @@ lint: ## Run the linters of .golangci.yaml
 
 .PHONY: bench
 bench: ## Run the benchmarks
-	go test -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /test/)
+	go test $(TAGS) -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /test/)
 
 FUZZTIME ?= 30s
 .PHONY: fuzz
