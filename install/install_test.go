@@ -301,6 +301,44 @@ func TestACRDWithInstancesOutlivesItsRelease(t *testing.T) {
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(machine), machine))
 }
 
+func TestACRDWithInstancesStaysThoughItsLabelIsGone(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws(crd("machines", "Machine")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	machine := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Machine",
+		"metadata": map[string]any{"name": "one", "namespace": namespace},
+	}}
+	h.must(h.Create(t.Context(), machine))
+	const kind, name = "apiextensions.k8s.io/v1/CustomResourceDefinition", "machines.infrastructure.cluster.x-k8s.io"
+	t.Cleanup(func() {
+		h.must(h.Delete(context.Background(), machine))
+		h.must(client.IgnoreNotFound(h.Delete(context.Background(), h.object(kind, "", name))))
+	})
+	h.stop()
+	guards := &unstructured.Unstructured{}
+	guards.SetGroupVersionKind(parseKind("admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding"))
+	guards.SetName("openshift-capi-installer-bookkeeping")
+	h.must(h.Delete(t.Context(), guards))
+	h.eventually("the label can be removed", func() error {
+		unlabelled := h.object(kind, "", name)
+		unlabelled.SetLabels(nil)
+		return h.Update(t.Context(), unlabelled)
+	})
+	h.start("4.22.0")
+	h.release(core(), aws())
+	h.eventually("the older version is gone", func() error {
+		if s := h.clusterAPI().Status; s.CurrentVersion != "4.22.0-2" || len(s.Versions) != 1 {
+			return fmt.Errorf("current %s, %d versions", s.CurrentVersion, len(s.Versions))
+		}
+		return nil
+	})
+	if kept := h.object(kind, "", name); kept == nil || kept.GetDeletionTimestamp() != nil {
+		t.Fatal("the CRD with an instance is gone")
+	}
+}
+
 func TestARevisionConfigMapThatSomebodyDeletesIsWrittenAgain(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(configMap("settings", "1")), aws())

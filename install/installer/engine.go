@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -171,52 +170,49 @@ func (e *Engine) kept(ctx context.Context, rev *revisionObjects) ([]boxcutter.Re
 	return out, nil
 }
 
-// keeps says whether an object stays in the cluster when its revision goes.
+// keeps says whether an object stays in the cluster when its revision goes. It
+// asks the API server and no cache: a CRD that is deleted takes every object of
+// its kind with it, so whatever is not certain is an error, or the CRD stays.
 func (e *Engine) keeps(ctx context.Context, rev *revisionObjects, obj *unstructured.Unstructured) (bool, error) {
 	if obj.GetKind() != crdKind {
 		return false, nil
 	}
-	if owned, err := e.owned(ctx, rev, obj); err != nil || !owned {
-		return false, err
-	}
-	if slices.Contains(rev.unmanaged, obj.GetName()) {
-		return true, nil
-	}
-	return e.hasInstances(ctx, obj)
-}
-
-// owned says whether the object in the cluster still belongs to this revision,
-// and not to a newer one that has taken it over.
-func (e *Engine) owned(ctx context.Context, rev *revisionObjects, obj *unstructured.Unstructured) (bool, error) {
-	actual := &unstructured.Unstructured{}
-	actual.SetGroupVersionKind(obj.GroupVersionKind())
-	err := e.Cache.Get(ctx, client.ObjectKeyFromObject(obj), actual)
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(obj.GroupVersionKind())
+	err := e.Live.Get(ctx, client.ObjectKeyFromObject(obj), crd)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("reading %s: %w", describe(obj), err)
 	}
-	return e.Owners.IsController(identity(rev.name), actual), nil
-}
-
-// hasInstances says whether there is an object of the kind that a CRD defines.
-// It asks the API server, not a cache.
-func (e *Engine) hasInstances(ctx context.Context, crd *unstructured.Unstructured) (bool, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(instanceKind(crd))
-	err := e.Live.List(ctx, list, client.Limit(1))
-	switch {
-	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("looking for instances of %s: %w", describe(crd), err)
-	default:
-		return len(list.Items) > 0, nil
+	if !e.Owners.IsController(identity(rev.name), crd) {
+		return false, nil // boxcutter leaves it alone: a newer revision has it, or nobody of ours
 	}
+	if slices.Contains(rev.unmanaged, crd.GetName()) {
+		return true, nil
+	}
+	return e.mayHaveInstances(ctx, crd)
 }
 
-// instanceKind is the list kind of the first version of a CRD that is served.
+// mayHaveInstances says whether there is an object of the kind that a CRD in the
+// cluster defines, or whether that cannot be told because the kind is not served.
+func (e *Engine) mayHaveInstances(ctx context.Context, crd *unstructured.Unstructured) (bool, error) {
+	kind := instanceKind(crd)
+	if established, _ := probe.Condition(crd, "Established"); established != "True" || kind.Version == "" {
+		return true, nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	if err := e.Live.List(ctx, list, client.Limit(1)); err != nil {
+		return false, fmt.Errorf("looking for instances of %s: %w", describe(crd), err)
+	}
+	return len(list.Items) > 0, nil
+}
+
+// instanceKind is the list kind that a CRD defines, in the version in which
+// objects are stored, so that listing them needs no conversion, or else in
+// another one that is served. The version is empty if none is.
 func instanceKind(crd *unstructured.Unstructured) schema.GroupVersionKind {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
@@ -224,7 +220,7 @@ func instanceKind(crd *unstructured.Unstructured) schema.GroupVersionKind {
 	served := ""
 	for _, item := range versions {
 		version, _ := item.(map[string]any)
-		if version["served"] == true && served == "" {
+		if version["served"] == true && (served == "" || version["storage"] == true) {
 			served, _ = version["name"].(string)
 		}
 	}

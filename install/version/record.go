@@ -3,6 +3,7 @@
 package version
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -116,12 +117,9 @@ const maxVersions = 16
 func (r *Reconciler) number(versions []v1alpha1.Version, stored revision.Stored, existing []corev1.ConfigMap) (string, int64, error) {
 	history := slices.Clone(versions)
 	for _, configMap := range existing {
-		if _, first := configMap.Labels[v1alpha1.RevisionLabel]; !first || slices.ContainsFunc(versions, func(v v1alpha1.Version) bool { return v.Name == configMap.Name }) {
+		number := numberOf(configMap)
+		if number == 0 || slices.ContainsFunc(versions, func(v v1alpha1.Version) bool { return v.Name == configMap.Name }) {
 			continue
-		}
-		number, err := revision.Number(configMap.Name)
-		if err != nil {
-			continue // not one of ours, whatever its label says
 		}
 		history = append(history, v1alpha1.Version{Name: configMap.Name, Revision: number})
 	}
@@ -137,11 +135,24 @@ func (r *Reconciler) number(versions []v1alpha1.Version, stored revision.Stored,
 	return name, number, nil
 }
 
+// numberOf is the number of the version that a ConfigMap is the first part of; 0
+// if it is none, whatever labels it has.
+func numberOf(configMap corev1.ConfigMap) int64 {
+	if configMap.Labels[v1alpha1.RevisionLabel] != configMap.Name {
+		return 0
+	}
+	number, err := revision.Number(configMap.Name)
+	if err != nil {
+		return 0
+	}
+	return number
+}
+
 func newest(versions []v1alpha1.Version) *v1alpha1.Version {
 	if len(versions) == 0 {
 		return nil
 	}
-	last := slices.MaxFunc(versions, func(a, b v1alpha1.Version) int { return int(a.Revision - b.Revision) })
+	last := slices.MaxFunc(versions, func(a, b v1alpha1.Version) int { return cmp.Compare(a.Revision, b.Revision) })
 	return &last
 }
 
@@ -186,8 +197,7 @@ func (r *Reconciler) retire(ctx context.Context, cluster *v1alpha1.ClusterAPI, e
 	}
 	leaving := 0
 	for i := range existing {
-		_, first := existing[i].Labels[v1alpha1.RevisionLabel]
-		if !first || existing[i].Name == cluster.Status.CurrentVersion {
+		if numberOf(existing[i]) == 0 || existing[i].Name == cluster.Status.CurrentVersion {
 			continue
 		}
 		leaving++
