@@ -326,11 +326,11 @@ func TestACRDWithInstancesStaysThoughItsLabelIsGone(t *testing.T) {
 		unlabelled.SetLabels(nil)
 		return h.Update(t.Context(), unlabelled)
 	})
-	h.start("4.22.0")
-	h.release(core(), aws())
-	h.eventually("the older version is gone", func() error {
-		if s := h.clusterAPI().Status; s.CurrentVersion != "4.22.0-2" || len(s.Versions) != 1 {
-			return fmt.Errorf("current %s, %d versions", s.CurrentVersion, len(s.Versions))
+	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.start("4.22.0") // from here on everything is uninstalled, and nothing is mended before
+	h.eventually("nothing else is installed", func() error {
+		if left := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1"); left != nil {
+			return fmt.Errorf("the revision ConfigMap is there: %v", h.names())
 		}
 		return nil
 	})
