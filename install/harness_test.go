@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	"github.com/google/go-containerregistry/pkg/crane"
 	"github.com/opencontainers/go-digest"
@@ -44,7 +45,10 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-func TestMain(m *testing.M) { controlplane.Main(m) }
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard()) // each installer logs to its test
+	controlplane.Main(m)
+}
 
 // harness is a cluster on AWS with the installer's manifests, a registry, and an
 // installer that runs with the credentials of its own service account.

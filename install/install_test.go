@@ -271,27 +271,38 @@ func TestARestartNeedsNoRegistry(t *testing.T) {
 	h.settled("4.22.0-1")
 }
 
+const (
+	crdKind  = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+	machines = "machines.infrastructure.cluster.x-k8s.io"
+)
+
+// machine creates an instance of the CRD machines. When the test ends, both go.
+func (h *harness) machine() *unstructured.Unstructured {
+	h.Helper()
+	machine := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Machine",
+		"metadata": map[string]any{"name": "one", "namespace": namespace},
+	}}
+	h.must(h.Create(h.Context(), machine))
+	h.Cleanup(func() {
+		h.must(h.Delete(context.Background(), machine))
+		h.must(client.IgnoreNotFound(h.Delete(context.Background(), h.object(crdKind, "", machines))))
+	})
+	return machine
+}
+
 func TestACRDWithInstancesOutlivesItsRelease(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws(crd("machines", "Machine"), crd("unused", "Unused")))
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
-	machine := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Machine",
-		"metadata": map[string]any{"name": "one", "namespace": namespace},
-	}}
-	h.must(h.Create(t.Context(), machine))
-	t.Cleanup(func() {
-		h.must(h.Delete(context.Background(), machine))
-		h.must(client.IgnoreNotFound(h.Delete(context.Background(), h.object("apiextensions.k8s.io/v1/CustomResourceDefinition", "", "machines.infrastructure.cluster.x-k8s.io"))))
-	})
+	machine := h.machine()
 	h.release(core(), aws())
 	h.settled("4.22.0-2")
-	const kind = "apiextensions.k8s.io/v1/CustomResourceDefinition"
-	if h.object(kind, "", "unused.infrastructure.cluster.x-k8s.io") != nil {
+	if h.object(crdKind, "", "unused.infrastructure.cluster.x-k8s.io") != nil {
 		t.Error("the CRD without instances is still there")
 	}
-	kept := h.object(kind, "", "machines.infrastructure.cluster.x-k8s.io")
+	kept := h.object(crdKind, "", machines)
 	if kept == nil || kept.GetDeletionTimestamp() != nil {
 		t.Fatal("the CRD with an instance is gone")
 	}
@@ -306,23 +317,14 @@ func TestACRDWithInstancesStaysThoughItsLabelIsGone(t *testing.T) {
 	h.release(core(), aws(crd("machines", "Machine")))
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
-	machine := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Machine",
-		"metadata": map[string]any{"name": "one", "namespace": namespace},
-	}}
-	h.must(h.Create(t.Context(), machine))
-	const kind, name = "apiextensions.k8s.io/v1/CustomResourceDefinition", "machines.infrastructure.cluster.x-k8s.io"
-	t.Cleanup(func() {
-		h.must(h.Delete(context.Background(), machine))
-		h.must(client.IgnoreNotFound(h.Delete(context.Background(), h.object(kind, "", name))))
-	})
+	h.machine()
 	h.stop()
 	guards := &unstructured.Unstructured{}
 	guards.SetGroupVersionKind(parseKind("admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding"))
 	guards.SetName("openshift-capi-installer-bookkeeping")
 	h.must(h.Delete(t.Context(), guards))
 	h.eventually("the label can be removed", func() error {
-		unlabelled := h.object(kind, "", name)
+		unlabelled := h.object(crdKind, "", machines)
 		unlabelled.SetLabels(nil)
 		return h.Update(t.Context(), unlabelled)
 	})
@@ -334,7 +336,7 @@ func TestACRDWithInstancesStaysThoughItsLabelIsGone(t *testing.T) {
 		}
 		return nil
 	})
-	if kept := h.object(kind, "", name); kept == nil || kept.GetDeletionTimestamp() != nil {
+	if kept := h.object(crdKind, "", machines); kept == nil || kept.GetDeletionTimestamp() != nil {
 		t.Fatal("the CRD with an instance is gone")
 	}
 }

@@ -12,17 +12,6 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// installOrder is the order in which provider types are installed.
-var installOrder = []extractor.ProviderType{
-	extractor.Core,
-	extractor.Bootstrap,
-	extractor.ControlPlane,
-	extractor.IPAM,
-	extractor.Infrastructure,
-	extractor.RuntimeExtension,
-	extractor.Addon,
-}
-
 // platformNone is the OpenShift platform type of clusters without any
 // infrastructure to provision, hence without an infrastructure provider.
 const platformNone = "None"
@@ -134,10 +123,11 @@ func compare(a, b extractor.Bundle) int {
 
 // typeRank puts types that are not known last.
 func typeRank(providerType extractor.ProviderType) int {
-	if at := slices.Index(installOrder, providerType); at >= 0 {
+	types := extractor.ProviderTypes()
+	if at := slices.Index(types, providerType); at >= 0 {
 		return at
 	}
-	return len(installOrder)
+	return len(types)
 }
 
 // orderRank puts bundles without an install order after those that have one.
