@@ -291,6 +291,15 @@ func (h *harness) machine() *unstructured.Unstructured {
 	return machine
 }
 
+// unguard has an administrator switch an admission policy off. The next test's harness applies it again.
+func (h *harness) unguard(name string) {
+	h.Helper()
+	binding := &unstructured.Unstructured{}
+	binding.SetGroupVersionKind(parseKind("admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding"))
+	binding.SetName(name)
+	h.must(h.Delete(h.Context(), binding))
+}
+
 func TestACRDWithInstancesOutlivesItsRelease(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws(crd("machines", "Machine"), crd("unused", "Unused")))
@@ -319,10 +328,7 @@ func TestACRDWithInstancesStaysThoughItsLabelIsGone(t *testing.T) {
 	h.settled("4.22.0-1")
 	h.machine()
 	h.stop()
-	guards := &unstructured.Unstructured{}
-	guards.SetGroupVersionKind(parseKind("admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding"))
-	guards.SetName("openshift-capi-installer-bookkeeping")
-	h.must(h.Delete(t.Context(), guards))
+	h.unguard("openshift-capi-installer-bookkeeping")
 	h.eventually("the label can be removed", func() error {
 		unlabelled := h.object(crdKind, "", machines)
 		unlabelled.SetLabels(nil)
@@ -348,7 +354,8 @@ func TestARevisionConfigMapThatSomebodyDeletesIsWrittenAgain(t *testing.T) {
 	h.settled("4.22.0-1")
 	before := h.installed()
 	deleted := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
-	h.must(h.Delete(t.Context(), deleted))
+	h.unguard("openshift-capi-installer-revisions")
+	h.eventually("it can be deleted", func() error { return h.Delete(t.Context(), deleted) })
 	h.eventually("there is another one", func() error {
 		again := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
 		if again == nil || again.GetUID() == deleted.GetUID() {

@@ -4,6 +4,7 @@ package manifests_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,11 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor/configmap"
 	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -222,6 +226,103 @@ func TestNobodyButTheInstallerWritesItsBookkeeping(t *testing.T) {
 	denied(t, want, func() error { return admin.Create(t.Context(), crd("forged", true), client.DryRunAll) })
 	if err := edit(`{"annotations": {"note": "mine"}}`); err != nil {
 		t.Errorf("an administrator cannot write an annotation of their own: %v", err)
+	}
+}
+
+// as returns a client with all rights and the name of a user.
+func as(t *testing.T, user string) client.Client {
+	t.Helper()
+	config := rest.CopyConfig(controlplane.Shared(t).Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters", "system:authenticated"}}
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// guardedConfigMaps are the ConfigMaps that policies guard: in which namespace,
+// what makes one, and who may write it.
+var guardedConfigMaps = []struct {
+	name, namespace, key string
+	label                bool
+	writer               string
+}{
+	{"a revision ConfigMap", v1alpha1.OperatorNamespace, v1alpha1.RevisionLabel, true, installerUser},
+	{"a further part of a revision", v1alpha1.OperatorNamespace, v1alpha1.RevisionPartLabel, true, installerUser},
+	{"a transport ConfigMap", v1alpha1.OperandNamespace, configmap.BundleLabel, true, versionOperatorUser},
+	{"a ConfigMap with an annotation of transport", v1alpha1.OperandNamespace, configmap.ContentID, false, versionOperatorUser},
+}
+
+const (
+	installerUser       = "system:serviceaccount:openshift-cluster-api-operator:capi-installer"
+	versionOperatorUser = "system:serviceaccount:openshift-cluster-version:default"
+)
+
+var identities = []string{
+	installerUser, versionOperatorUser, "kubeadmin", "system:admin", "jane",
+	"system:serviceaccount:openshift-cluster-api:default", "system:serviceaccount:openshift-cluster-api:capi-manager",
+	"system:serviceaccount:openshift-cluster-api-operator:default", "system:serviceaccount:openshift-cluster-version:other",
+	"system:serviceaccount:kube-system:default", "system:serviceaccount:default:capi-installer", "system:kube-scheduler",
+}
+
+// guarded is a ConfigMap with the key that makes it guarded, or without.
+func guarded(namespace, name, key string, label, marked bool) *corev1.ConfigMap {
+	configMap := &corev1.ConfigMap{}
+	configMap.Namespace, configMap.Name, configMap.Data = namespace, name, map[string]string{"a": "b"}
+	switch {
+	case marked && label:
+		configMap.Labels = map[string]string{key: name}
+	case marked:
+		configMap.Annotations = map[string]string{key: name}
+	}
+	return configMap
+}
+
+func TestOnlyTheirWriterWritesGuardedConfigMaps(t *testing.T) {
+	admin, _ := install(t)
+	for i, g := range guardedConfigMaps {
+		t.Run(g.name, func(t *testing.T) {
+			marked, plain := guarded(g.namespace, fmt.Sprintf("marked-%d", i), g.key, g.label, true), guarded(g.namespace, fmt.Sprintf("plain-%d", i), g.key, g.label, false)
+			if err := as(t, g.writer).Create(t.Context(), marked); err != nil {
+				t.Fatalf("its writer cannot create it: %v", err)
+			}
+			if err := admin.Create(t.Context(), plain); err != nil {
+				t.Fatalf("another ConfigMap in the namespace cannot be created: %v", err)
+			}
+			attempts := map[string]func(client.Client) error{
+				"create": func(c client.Client) error {
+					return c.Create(t.Context(), guarded(g.namespace, "new", g.key, g.label, true), client.DryRunAll)
+				},
+				"edit": func(c client.Client) error {
+					edited := marked.DeepCopy()
+					edited.Data["a"] = "c"
+					return c.Update(t.Context(), edited, client.DryRunAll)
+				},
+				"unmark": func(c client.Client) error {
+					edited := marked.DeepCopy()
+					edited.Labels, edited.Annotations = nil, nil
+					return c.Update(t.Context(), edited, client.DryRunAll)
+				},
+				"mark": func(c client.Client) error {
+					edited := plain.DeepCopy()
+					mark := guarded(g.namespace, plain.Name, g.key, g.label, true)
+					edited.Labels, edited.Annotations = mark.Labels, mark.Annotations
+					return c.Update(t.Context(), edited, client.DryRunAll)
+				},
+				"delete": func(c client.Client) error { return c.Delete(t.Context(), marked.DeepCopy(), client.DryRunAll) },
+			}
+			for _, user := range identities {
+				for verb, attempt := range attempts {
+					allowed := user == g.writer
+					if !allowed {
+						denied(t, "only the ", func() error { return attempt(as(t, user)) })
+					} else if err := attempt(as(t, user)); err != nil {
+						t.Errorf("%s may not %s it: %v", user, verb, err)
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -65,7 +65,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.report(ctx, cluster, outcome, current); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, outcome.Retry()
+	return reconcile.Result{RequeueAfter: outcome.LookAgain()}, outcome.Retry()
 }
 
 // world is what a run has read.

@@ -40,6 +40,8 @@ const (
 // Inertia is how long a retryable error may last before it makes the operator Degraded.
 const Inertia = 5 * time.Minute
 
+const lookAgain = 20 * time.Second
+
 // Outcome is what one reconcile came to.
 type Outcome struct {
 	// Reason is why the controller is where it is; it decides the conditions.
@@ -71,6 +73,16 @@ func (o Outcome) Retry() error {
 		return o.Err
 	}
 	return nil
+}
+
+// LookAgain is how long until the next look at what no event tells of: an object
+// that is somebody else's, or what has the API server refuse one of ours. 0 means
+// that an event will.
+func (o Outcome) LookAgain() time.Duration {
+	if o.Reason == Collision || o.Reason == ObjectsRefused {
+		return lookAgain
+	}
+	return 0
 }
 
 // Conditions returns the two conditions of a controller after an outcome.

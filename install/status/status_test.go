@@ -124,6 +124,14 @@ func TestOnlyRetryableErrorsAreRetried(t *testing.T) {
 	}
 }
 
+func TestWhatNoEventTellsOfIsLookedAtAgain(t *testing.T) {
+	for reason, want := range map[Reason]bool{Collision: true, ObjectsRefused: true, ComponentMissing: false, RollingOut: false} {
+		if got := (Outcome{Reason: reason}).LookAgain() > 0; got != want {
+			t.Errorf("%s: %t, want %t", reason, got, want)
+		}
+	}
+}
+
 // TestEveryReasonHasASeverityAndIsDocumented reads reason.go, so that a reason cannot be forgotten.
 func TestEveryReasonHasASeverityAndIsDocumented(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
