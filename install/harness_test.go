@@ -192,6 +192,9 @@ func (h *harness) uninstall() {
 		}
 		return nil
 	})
+	if names := h.names(); len(names) > 0 {
+		h.Errorf("after everything was uninstalled there are %v", names)
+	}
 	operator := &configv1.ClusterOperator{}
 	operator.Name = v1alpha1.ClusterOperatorName
 	h.must(client.IgnoreNotFound(h.Delete(ctx, operator)))

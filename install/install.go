@@ -146,7 +146,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 		return nil, fmt.Errorf("making the revision engine: %w", err)
 	}
 	return &installer.Engine{
-		Revisions: revisions, Cache: tracking, Live: mgr.GetAPIReader(),
+		Revisions: revisions, Cache: tracking, Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
 		Owners: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation),
 	}, nil
 }

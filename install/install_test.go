@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -276,7 +277,8 @@ const (
 	machines = "machines.infrastructure.cluster.x-k8s.io"
 )
 
-// machine creates an instance of the CRD machines. When the test ends, both go.
+// machine creates an instance of the CRD machines. When the test ends, both go:
+// the CRD by hand if it was left behind, or else with what is installed.
 func (h *harness) machine() *unstructured.Unstructured {
 	h.Helper()
 	machine := &unstructured.Unstructured{Object: map[string]any{
@@ -286,7 +288,9 @@ func (h *harness) machine() *unstructured.Unstructured {
 	h.must(h.Create(h.Context(), machine))
 	h.Cleanup(func() {
 		h.must(h.Delete(context.Background(), machine))
-		h.must(client.IgnoreNotFound(h.Delete(context.Background(), h.object(crdKind, "", machines))))
+		if left := h.object(crdKind, "", machines); left.GetAnnotations()[v1alpha1.OwnersAnnotation] == "" {
+			h.must(h.Delete(context.Background(), left))
+		}
 	})
 	return machine
 }
@@ -319,6 +323,12 @@ func TestACRDWithInstancesOutlivesItsRelease(t *testing.T) {
 		t.Errorf("the CRD that stays still names %s as its owners", owners)
 	}
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(machine), machine))
+
+	h.release(core(), aws(crd("machines", "Machine")))
+	h.settled("4.22.0-3")
+	if taken := h.object(crdKind, "", machines); taken.GetUID() != kept.GetUID() || taken.GetAnnotations()[v1alpha1.OwnersAnnotation] == "" {
+		t.Error("the release that brings the CRD again has not taken it over")
+	}
 }
 
 func TestACRDWithInstancesStaysThoughItsLabelIsGone(t *testing.T) {
@@ -368,17 +378,22 @@ func TestARevisionConfigMapThatSomebodyDeletesIsWrittenAgain(t *testing.T) {
 }
 
 func TestDeletingTheClusterAPIUninstalls(t *testing.T) {
-	h := newHarness(t)
-	h.release(core(configMap("settings", "1")), aws(crd("gone", "Gone")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
-	h.must(h.Delete(t.Context(), h.clusterAPI()))
-	h.eventually("nothing is installed", func() error {
-		if left := h.names(); len(left) > 0 {
-			return fmt.Errorf("left: %v", left)
-		}
-		return nil
-	})
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+		t.Run(string(policy), func(t *testing.T) {
+			h := newHarness(t)
+			h.release(core(configMap("settings", "1")), aws(crd("gone", "Gone")))
+			h.start("4.22.0")
+			h.settled("4.22.0-1")
+			h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(policy)))
+			h.eventually("nothing is installed, and nothing says that it is", func() error {
+				left, revision := h.names(), h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
+				if len(left) > 0 || revision != nil {
+					return fmt.Errorf("left: %v, revision ConfigMap: %t", left, revision != nil)
+				}
+				return nil
+			})
+		})
+	}
 }
 
 func TestWhatBelongsToOthersIsNotTakenOver(t *testing.T) {
@@ -393,8 +408,13 @@ func TestWhatBelongsToOthersIsNotTakenOver(t *testing.T) {
 	if theirs.Data["value"] != "theirs" {
 		t.Errorf("it holds %q", theirs.Data["value"])
 	}
-	h.must(h.Delete(t.Context(), theirs))
+	theirs.Annotations = map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}
+	h.must(h.Update(t.Context(), theirs))
 	h.settled("4.22.0-1")
+	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
+	if theirs.Data["value"] != "ours" {
+		t.Errorf("it may be taken over, and holds %q", theirs.Data["value"])
+	}
 }
 
 func TestAReleaseThatDoesNotComeUpLeavesTheOneBeforeRunning(t *testing.T) {

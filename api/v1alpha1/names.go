@@ -38,8 +38,10 @@ const (
 	PartsAnnotation = Prefix + "/parts"
 	// TeardownFinalizer keeps a revision ConfigMap until its objects are gone.
 	TeardownFinalizer = Prefix + "/teardown"
-	// AdoptAnnotation, with the value AdoptAlways on a manifest's object, lets the
-	// installer take over an object that exists already and belongs to nobody it knows.
+	// AdoptAnnotation, with the value AdoptAlways, lets the installer take over an
+	// object that exists already. In a provider's manifest it does so whoever
+	// controls the object; on the object in the cluster, only if nobody does. The
+	// installer writes it on CRDs that it leaves behind because they have instances.
 	AdoptAnnotation = Prefix + "/adopt-existing"
 	// AdoptAlways is the one value of AdoptAnnotation with a meaning.
 	AdoptAlways = "always"

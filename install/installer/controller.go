@@ -46,13 +46,13 @@ type Reconciler struct {
 
 // Reconcile brings the cluster one step nearer to the desired version.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	cluster, err := r.cluster(ctx)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
 	configMaps := &corev1.ConfigMapList{}
 	if err := r.Client.List(ctx, configMaps, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing ConfigMaps in %s: %w", v1alpha1.OperatorNamespace, err)
+	}
+	cluster, err := r.cluster(ctx, len(leaving(configMaps.Items)) > 0)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	if cluster.Spec.InstallerMode == v1alpha1.Paused {
 		return reconcile.Result{}, r.report(ctx, cluster, status.Outcome{Reason: status.Paused, Message: "spec.installerMode is Paused"}, "")
@@ -74,15 +74,22 @@ type world struct {
 	configMaps []corev1.ConfigMap
 }
 
-// cluster reads the ClusterAPI object. It is asked for past the cache when the
-// cache does not have it, because its absence means that everything is uninstalled.
-func (r *Reconciler) cluster(ctx context.Context) (*v1alpha1.ClusterAPI, error) {
-	cluster := &v1alpha1.ClusterAPI{}
-	key := client.ObjectKey{Name: v1alpha1.ClusterAPIName}
-	err := r.Client.Get(ctx, key, cluster)
-	if apierrors.IsNotFound(err) {
-		err = r.Live.Get(ctx, key, cluster)
+// uninstalling says that the ClusterAPI object is gone or about to go, and with it
+// everything that is installed.
+func (w world) uninstalling() bool {
+	return w.cluster.Name == "" || !w.cluster.DeletionTimestamp.IsZero()
+}
+
+// cluster reads the ClusterAPI object; one without a name if there is none. It is
+// asked for past the cache when revision ConfigMaps are being deleted, because it
+// tells whether they must be written again or their objects removed.
+func (r *Reconciler) cluster(ctx context.Context, live bool) (*v1alpha1.ClusterAPI, error) {
+	reader := client.Reader(r.Client)
+	if live {
+		reader = r.Live
 	}
+	cluster := &v1alpha1.ClusterAPI{}
+	err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster)
 	if apierrors.IsNotFound(err) {
 		return &v1alpha1.ClusterAPI{}, nil
 	}
@@ -112,7 +119,7 @@ func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, o
 // returns the outcome of the newest one, and its name if it is complete.
 func (r *Reconciler) install(ctx context.Context, world world) (outcome status.Outcome, current string) {
 	versions := slices.Clone(world.cluster.Status.Versions)
-	if len(versions) == 0 {
+	if len(versions) == 0 || world.uninstalling() {
 		return status.Outcome{Reason: status.NoRevision, Message: "waiting for the first version to be decided"}, ""
 	}
 	slices.SortFunc(versions, func(a, b v1alpha1.Version) int { return cmp.Compare(b.Revision, a.Revision) })
@@ -180,20 +187,22 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 
 // teardown removes the objects of every version whose ConfigMap is being deleted.
 //
-// The desired and the current version are never torn down. The ConfigMap of the
-// desired one is let go, and the version controller writes it again. That of the
+// The desired and the current version are only torn down with everything, when the
+// ClusterAPI object goes. Otherwise the ConfigMap of the desired one is let go, and the version controller writes it again. That of the
 // current one stays while it is current, deleted or not: nobody could write it again.
 func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 	var waiting []string
 	var failed []error
 	for _, configMap := range leaving(world.configMaps) {
 		done, err := true, error(nil)
-		switch configMap.Name {
-		case world.cluster.Status.DesiredVersion:
-		case world.cluster.Status.CurrentVersion:
+		switch name := configMap.Name; {
+		case world.uninstalling():
+			done, err = r.teardownVersion(ctx, world, name)
+		case name == world.cluster.Status.DesiredVersion:
+		case name == world.cluster.Status.CurrentVersion:
 			continue
 		default:
-			done, err = r.teardownVersion(ctx, world, configMap.Name)
+			done, err = r.teardownVersion(ctx, world, name)
 		}
 		switch {
 		case err != nil:

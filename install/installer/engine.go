@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
 	bctypes "pkg.package-operator.run/boxcutter/machinery/types"
@@ -35,23 +37,47 @@ type Engine struct {
 	Cache managedcache.TrackingCache
 	// Live reads past the cache; it tells whether a CRD has instances.
 	Live client.Reader
+	// Writer marks the CRDs that stay when their version goes.
+	Writer client.Writer
+
+	plans map[string]plan
+}
+
+// plan is a version divided into phases: it takes a while and changes rarely.
+type plan struct {
+	of     string
+	phases []revision.Phase
 }
 
 // availableProbe is the type of the probe that tells whether an object works.
 const availableProbe = "Available"
 
 // apply brings the cluster one step nearer to the revision. Objects that a newer
-// revision has taken over are left to it, and hold nothing up here.
+// revision has taken over are left to it, and hold nothing up here. Objects in
+// the way that ask to be taken over are taken over.
 func (e *Engine) apply(ctx context.Context, rev *revisionObjects) (machinery.RevisionResult, error) {
 	if err := e.prepare(ctx, rev); err != nil {
 		return nil, err
 	}
+	result, err := e.reconcile(ctx, rev, nil)
+	if result == nil || err != nil {
+		return result, err
+	}
+	if offered := offered(result); len(offered) > 0 {
+		return e.reconcile(ctx, rev, offered)
+	}
+	return result, nil
+}
+
+// reconcile is one pass over the revision. offered are the objects in the way
+// that may be taken over.
+func (e *Engine) reconcile(ctx context.Context, rev *revisionObjects, offered sets.Set[string]) (machinery.RevisionResult, error) {
 	options := []boxcutter.RevisionReconcileOption{
 		boxcutter.WithProbe(boxcutter.ProgressProbeType, probe.UnlessTakenOver(rev.number, probe.Progress())),
 		boxcutter.WithProbe(availableProbe, probe.Available()),
 		boxcutter.WithAggregatePhaseReconcileErrors(),
 	}
-	return e.Revisions.Reconcile(ctx, e.revision(rev), append(options, adoptions(rev.phases)...)...)
+	return e.Revisions.Reconcile(ctx, e.revision(rev), append(options, adoptions(rev.phases, offered)...)...)
 }
 
 // remove deletes what only this revision has. CRDs that somebody else manages,
@@ -69,7 +95,7 @@ func (e *Engine) remove(ctx context.Context, rev *revisionObjects) (machinery.Re
 
 // prepare divides the revision into phases and has the cache watch its kinds.
 func (e *Engine) prepare(ctx context.Context, rev *revisionObjects) error {
-	if err := rev.plan(); err != nil {
+	if err := e.plan(rev); err != nil {
 		return err
 	}
 	if err := e.Cache.Watch(ctx, identity(rev.name), rev.kinds()); err != nil {
@@ -78,8 +104,26 @@ func (e *Engine) prepare(ctx context.Context, rev *revisionObjects) error {
 	return nil
 }
 
+// plan divides the revision into phases, unless that was done before.
+func (e *Engine) plan(rev *revisionObjects) error {
+	of := rev.digest + " without " + strings.Join(rev.unmanaged, " ")
+	if known := e.plans[rev.name]; known.of == of {
+		rev.phases = known.phases
+		return nil
+	}
+	if err := rev.plan(); err != nil {
+		return err
+	}
+	if e.plans == nil {
+		e.plans = map[string]plan{}
+	}
+	e.plans[rev.name] = plan{of: of, phases: rev.phases}
+	return nil
+}
+
 // forget ends the watches that only this revision needed.
 func (e *Engine) forget(ctx context.Context, rev *revisionObjects) error {
+	delete(e.plans, rev.name)
 	if err := e.Cache.Free(ctx, identity(rev.name)); err != nil {
 		return fmt.Errorf("ending the watches of version %s: %w", rev.name, err)
 	}
@@ -131,14 +175,37 @@ func objects(phase revision.Phase) []client.Object {
 	return out
 }
 
-// adoptions lets those objects be taken over that say so.
-func adoptions(phases []revision.Phase) []boxcutter.RevisionReconcileOption {
+func allowsAdoption(obj client.Object) bool {
+	return obj.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways
+}
+
+// offered are the objects in the way of which the cluster's own copy says that it
+// may be taken over: an administrator has written that, or this installer, when it
+// left a CRD behind.
+func offered(result machinery.RevisionResult) sets.Set[string] {
+	found := sets.New[string]()
+	for _, phase := range result.GetPhases() {
+		for _, object := range phase.GetObjects() {
+			if object.Action() == machinery.ActionCollision && allowsAdoption(object.Object()) {
+				found.Insert(describe(object.Object()))
+			}
+		}
+	}
+	return found
+}
+
+// adoptions are the options that let objects be taken over: whoever controls
+// them, if the manifest says so, and if nobody does, if they are offered.
+func adoptions(phases []revision.Phase, offered sets.Set[string]) []boxcutter.RevisionReconcileOption {
 	var out []boxcutter.RevisionReconcileOption
 	for _, phase := range phases {
 		var options []boxcutter.PhaseReconcileOption
 		for _, obj := range phase.Objects {
-			if obj.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways {
+			switch {
+			case allowsAdoption(obj):
 				options = append(options, boxcutter.WithObjectReconcileOptions(obj, boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionNone)))
+			case offered.Has(describe(obj)):
+				options = append(options, boxcutter.WithObjectReconcileOptions(obj, boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionIfNoController)))
 			}
 		}
 		if options != nil {
@@ -192,7 +259,24 @@ func (e *Engine) keeps(ctx context.Context, rev *revisionObjects, obj *unstructu
 	if slices.Contains(rev.unmanaged, crd.GetName()) {
 		return true, nil
 	}
-	return e.mayHaveInstances(ctx, crd)
+	keep, err := e.mayHaveInstances(ctx, crd)
+	if err != nil || !keep {
+		return false, err
+	}
+	return true, e.offer(ctx, crd)
+}
+
+// offer notes on a CRD that stays that it may be taken over again: by the next
+// version that brings it.
+func (e *Engine) offer(ctx context.Context, crd *unstructured.Unstructured) error {
+	if allowsAdoption(crd) {
+		return nil
+	}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AdoptAnnotation, v1alpha1.AdoptAlways))
+	if err := e.Writer.Patch(ctx, crd, patch); err != nil {
+		return fmt.Errorf("marking %s, which stays because of its instances: %w", describe(crd), err)
+	}
+	return nil
 }
 
 // mayHaveInstances says whether there is an object of the kind that a CRD in the

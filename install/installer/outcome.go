@@ -12,6 +12,7 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/status"
 )
@@ -77,7 +78,8 @@ func collision(result machinery.RevisionResult) string {
 		return ""
 	}
 	return "not taken over, because it exists and is not ours: " + strings.Join(found, ", ") +
-		"; remove it, or have the provider's manifest allow it to be adopted"
+		"; annotate it with " + v1alpha1.AdoptAnnotation + "=" + v1alpha1.AdoptAlways +
+		" to have it taken over, or, if it is a CRD, name it in spec.unmanagedCRDs"
 }
 
 func owner(object machinery.ObjectResult) string {

@@ -28,6 +28,8 @@ type demo struct {
 	client   client.Client
 	registry *registry.Registry
 	operator *operator
+	// example is an image to look at.
+	example string
 	// apiRequests and registryRequests are those of all operators so far.
 	apiRequests, registryRequests map[string]int
 }
@@ -65,6 +67,7 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	d.summary(after)
+	d.example = second.images[changedProvider]
 	return nil
 }
 
@@ -170,7 +173,7 @@ kubectl get clusterapi,clusteroperator
 kubectl -n openshift-cluster-api get deployments
 kubectl -n openshift-cluster-api-operator get configmaps -L capi-operator.openshift.io/revision
 %s inspect %s
-tail -f %s`, d.cluster.Kubeconfig, d.binary("controlplane"), d.binary("capi-manifests"), d.registry.Host()+"/…", filepath.Join(d.dir, "capi-installer.log")))
+tail -f %s`, d.cluster.Kubeconfig, d.binary("controlplane"), d.binary("capi-manifests"), d.example, filepath.Join(d.dir, "capi-installer.log")))
 	<-ctx.Done()
 }
 
