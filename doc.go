@@ -26,9 +26,14 @@
 //   - install/version: the controller that decides.
 //   - install/installer: the controller that acts.
 //   - install: both of them in one manager.
+//   - build/contract: the rules that a bundle must keep.
 //   - build: makes and packs the bundles that provider images hold.
+//   - manifests: what a release applies to run the installer.
 //   - cmd/capi-installer: the program in the cluster.
 //   - cmd/capi-manifests: the program of provider authors and release engineers.
 //
-// boxcutter and test/controlplane are modules of their own.
+// boxcutter and test/controlplane are modules of their own. Of the packages in
+// test, registry is an OCI registry, faults a proxy before the API server that
+// fails on demand, fixture has providers and OpenShift's CRDs, e2e takes the real
+// program through trouble, and demo is what make demo runs.
 package capiinstaller
