@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+)
+
+func TestTheSameFilesMakeTheSameImage(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(binary, []byte("program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first, err := run(binary, "../../manifests", "v1", filepath.Join(t.TempDir(), "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(binary, later, later); err != nil {
+		t.Fatal(err)
+	}
+	again := filepath.Join(t.TempDir(), "image")
+	second, err := run(binary, "../../manifests", "v1", again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first != second {
+		t.Errorf("first %s, then %s", first, second)
+	}
+	if err := os.WriteFile(binary, []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := run(binary, "../../manifests", "v1", again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other == first {
+		t.Error("another program makes the same image")
+	}
+}
+
+func TestTheImageRunsTheProgramAsNobody(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(binary, []byte("program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "image")
+	digest, err := run(binary, "../../manifests", "v1", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := layout.FromPath(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := path.Image(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Config.User != "65532:65532" || config.OS != "linux" {
+		t.Errorf("user %q on %q", config.Config.User, config.OS)
+	}
+	if diff := cmp.Diff([]string{"/usr/bin/capi-installer"}, config.Config.Entrypoint); diff != "" {
+		t.Error(diff)
+	}
+}
