@@ -156,12 +156,14 @@ var always = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Obj
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: v1alpha1.ClusterAPIName}}}
 })
 
-// controllerOptions: one worker, and at most two minutes between tries, so that
-// what passes by itself is noticed soon.
+// controllerOptions: one worker, and at most half a minute between tries, so that
+// what passes by itself is noticed soon. What is watched is waited for all day: an
+// API server that is slow, or a right that is missing, must not end the program.
 func controllerOptions() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: 1,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 2*time.Minute),
+		CacheSyncTimeout:        24 * time.Hour,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 30*time.Second),
 	}
 }
 

@@ -4,77 +4,53 @@ package machinery
 
 import (
 	"errors"
-	"sync"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pkg.package-operator.run/boxcutter/internal/bounded"
 )
 
-// maxConcurrent is how many objects of a phase are written at the same time.
-const maxConcurrent = 8
+// pace is how a phase walks through its objects.
+type pace struct {
+	// limit is how many are done at the same time, if they are of the same kind.
+	limit int
+	// aggregate has all of them tried, and their errors joined.
+	aggregate bool
+}
+
+// stops says whether an error ends the walk. When errors are aggregated, only
+// "too many requests" does.
+func (p pace) stops(err error) bool { return !p.aggregate || apierrors.IsTooManyRequests(err) }
 
 // each does something with each item, in order, and reports what comes of it to
-// done, in order. Items that are neighbours of the first of them are done at the
-// same time.
-//
-// The first error ends it, unless errors are to be aggregated: then only "too
-// many requests" does, and all errors are joined.
+// done, in order. Neighbours of the same kind may be done at the same time; those
+// of a kind that is not known may not.
 func each[T, R any](
-	items []T, neighbours func(first, other T) bool, aggregate bool, done func(T, R), do func(T) (R, error),
+	items []T, pace pace, kind func(T) schema.GroupVersionKind, done func(T, R), do func(T) (R, error),
 ) error {
 	var errs []error
-	for len(items) > 0 {
-		size := 1
-		for size < len(items) && neighbours(items[0], items[size]) {
-			size++
-		}
-		stop := false
-		for i, outcome := range atOnce(items[:size], do) {
-			if outcome.err == nil {
-				done(items[i], outcome.result)
+	for stopped := false; len(items) > 0 && !stopped; {
+		size := neighbours(items, pace.limit, kind)
+		for i, outcome := range bounded.Do(items[:size], pace.limit, pace.stops, do) {
+			if outcome.Err == nil {
+				done(items[i], outcome.Result)
 				continue
 			}
-			errs = append(errs, outcome.err)
-			stop = stop || !aggregate || apierrors.IsTooManyRequests(outcome.err)
-		}
-		if stop {
-			break
+			errs = append(errs, outcome.Err)
+			stopped = stopped || pace.stops(outcome.Err)
 		}
 		items = items[size:]
 	}
 	return join(errs)
 }
 
-// outcome is what came of an item.
-type outcome[R any] struct {
-	result R
-	err    error
-}
-
-// atOnce does something with all items at the same time, and returns what came of
-// them in order. After "too many requests" it begins no more of them.
-func atOnce[T, R any](items []T, do func(T) (R, error)) []outcome[R] {
-	outcomes := make([]outcome[R], len(items))
-	begun := 0
-	var refused atomic.Bool
-	var running sync.WaitGroup
-	slots := make(chan struct{}, maxConcurrent)
-	for i, item := range items {
-		slots <- struct{}{}
-		if refused.Load() {
-			break
-		}
-		begun++
-		running.Go(func() {
-			defer func() { <-slots }()
-			outcomes[i].result, outcomes[i].err = do(item)
-			if apierrors.IsTooManyRequests(outcomes[i].err) {
-				refused.Store(true)
-			}
-		})
+// neighbours is how many items, from the first one on, may be done at the same time.
+func neighbours[T any](items []T, limit int, kind func(T) schema.GroupVersionKind) int {
+	first, size := kind(items[0]), 1
+	for limit > 1 && !first.Empty() && size < len(items) && kind(items[size]) == first {
+		size++
 	}
-	running.Wait()
-	return outcomes[:begun]
+	return size
 }
 
 // join joins errors, but leaves a single one as it is.

@@ -35,7 +35,8 @@ func (e *ObjectEngine) execute(ctx context.Context, p *plan) (ObjectResult, erro
 }
 
 // create creates the object. It never applies it: an apply would take over an
-// object that the cache does not show without a word.
+// object that the cache does not show without a word. What we hold by the create
+// counts as ours right away, and is migrated before the first apply.
 func (e *ObjectEngine) create(ctx context.Context, p *plan) (ObjectResult, error) {
 	created, _ := p.desired.DeepCopyObject().(Object)
 	if p.options.Paused && p.awaits {
@@ -54,10 +55,6 @@ func (e *ObjectEngine) create(ctx context.Context, p *plan) (ObjectResult, error
 		return nil, fmt.Errorf("creating %s: %w", types.ToObjectRef(p.desired), err)
 	case p.options.Paused:
 		return newObjectResult(ActionCreated, created, p.options), nil
-	}
-	created, err = e.migrateCreated(ctx, created)
-	if err != nil {
-		return nil, err
 	}
 	e.settle(p.desired, created)
 	return newObjectResult(ActionCreated, created, p.options), nil
@@ -81,15 +78,22 @@ func (e *ObjectEngine) meet(ctx context.Context, p *plan, cause error) (ObjectRe
 // executeAgain decides anew for an object that turned out to be another than the
 // one the plan was made for, or to be gone, and does that.
 func (e *ObjectEngine) executeAgain(ctx context.Context, p *plan, actual Object) (ObjectResult, error) {
+	again, err := e.replan(p, actual)
+	if err != nil {
+		return nil, err
+	}
+	return e.execute(ctx, again)
+}
+
+// replan makes the plan anew for an object that was read past the cache, nil when
+// there is none.
+func (e *ObjectEngine) replan(p *plan, actual Object) (*plan, error) {
 	desired, err := e.marked(p.revision, p.source)
 	if err != nil {
 		return nil, err
 	}
 	again := &plan{options: p.options, revision: p.revision, source: p.source, desired: desired, actual: actual, live: true}
-	if err := e.decide(again); err != nil {
-		return nil, err
-	}
-	return e.execute(ctx, again)
+	return again, e.decide(again)
 }
 
 // apply writes the desired fields. When the object is no longer the one that was
@@ -97,7 +101,8 @@ func (e *ObjectEngine) executeAgain(ctx context.Context, p *plan, actual Object)
 // live, if that is possible, and decided anew, once.
 func (e *ObjectEngine) apply(ctx context.Context, p *plan) (ObjectResult, error) {
 	result, err := e.applyOnce(ctx, p)
-	if !apierrors.IsConflict(err) || p.live || e.unfilteredReader == nil {
+	outdated := apierrors.IsConflict(err) || apierrors.IsNotFound(err)
+	if !outdated || p.live || e.unfilteredReader == nil {
 		return result, err
 	}
 	actual, readErr := e.read(ctx, e.unfilteredReader, p.desired)
@@ -198,14 +203,4 @@ func (e *ObjectEngine) migrate(ctx context.Context, obj Object) (Object, error) 
 	}
 	migrated.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
 	return migrated, nil
-}
-
-// migrateCreated migrates an object that was just created. When somebody was
-// quicker to write to it, that is left to the next apply, which migrates too.
-func (e *ObjectEngine) migrateCreated(ctx context.Context, created Object) (Object, error) {
-	migrated, err := e.migrate(ctx, created)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return created, nil
-	}
-	return migrated, err
 }

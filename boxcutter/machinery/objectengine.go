@@ -111,6 +111,7 @@ func (e *ObjectEngine) marked(revision int64, obj Object) (Object, error) {
 		return nil, misuse(obj, "the copy of a %T is no object", obj)
 	}
 	out.GetObjectKind().SetGroupVersionKind(kind)
+	spellOut(out)
 	out.SetLabels(with(out.GetLabels(), managedByLabel, e.managedBy))
 	out.SetAnnotations(with(out.GetAnnotations(), e.revisionAnnotation(), strconv.FormatInt(revision, 10)))
 	return out, nil

@@ -86,20 +86,20 @@ var situations = map[string]struct {
 	action   machinery.Action
 	writes   []string
 }{
-	"an absent object is created":                           {absent, 1, options(one), machinery.ActionCreated, []string{"create", "migrate"}},
-	"an absent object is created without an owner":          {absent, 1, nil, machinery.ActionCreated, []string{"create", "migrate"}},
+	"an absent object is created":                           {absent, 1, options(one), machinery.ActionCreated, []string{"create"}},
+	"an absent object is created without an owner":          {absent, 1, nil, machinery.ActionCreated, []string{"create"}},
 	"a pause creates as a dry run":                          {absent, 1, options(one, types.WithPaused{}), machinery.ActionCreated, []string{"dry create"}},
 	"our object as desired is left alone":                   {installed(1, one), 1, options(one), machinery.ActionIdle, nil},
 	"without an owner our annotation makes it ours":         {installed(1), 1, nil, machinery.ActionIdle, nil},
-	"what somebody changed is taken back":                   {edited(installed(1, one), drift), 1, options(one), machinery.ActionRecovered, []string{"force"}},
-	"what somebody removed is put back":                     {edited(installed(1, one), loss), 1, options(one), machinery.ActionUpdated, []string{"apply"}},
+	"what somebody changed is taken back":                   {edited(installed(1, one), drift), 1, options(one), machinery.ActionRecovered, []string{"migrate", "force"}},
+	"what somebody removed is put back":                     {edited(installed(1, one), loss), 1, options(one), machinery.ActionUpdated, []string{"migrate", "apply"}},
 	"a pause only tells of drift":                           {edited(installed(1, one), drift), 1, options(one, types.WithPaused{}), machinery.ActionRecovered, nil},
-	"a higher number of the same owner updates":             {installed(1, one), 2, options(one), machinery.ActionUpdated, []string{"apply"}},
-	"a higher number without an owner updates":              {installed(1), 2, nil, machinery.ActionUpdated, []string{"apply"}},
+	"a higher number of the same owner updates":             {installed(1, one), 2, options(one), machinery.ActionUpdated, []string{"migrate", "apply"}},
+	"a higher number without an owner updates":              {installed(1), 2, nil, machinery.ActionUpdated, []string{"migrate", "apply"}},
 	"a lower number of the same owner does nothing":         {installed(2, one), 1, options(one), machinery.ActionProgressed, nil},
 	"a lower number without an owner does nothing":          {installed(2), 1, nil, machinery.ActionProgressed, nil},
-	"a revision that somebody else wrote is undone":         {edited(installed(1, one), tampered), 1, options(one), machinery.ActionRecovered, []string{"force"}},
-	"an older sibling hands over":                           {installed(1, one), 2, options(two, siblingOf("one")), machinery.ActionUpdated, []string{"force"}},
+	"a revision that somebody else wrote is undone":         {edited(installed(1, one), tampered), 1, options(one), machinery.ActionRecovered, []string{"migrate", "force"}},
+	"an older sibling hands over":                           {installed(1, one), 2, options(two, siblingOf("one")), machinery.ActionUpdated, []string{"migrate", "force"}},
 	"a newer sibling keeps the object":                      {installed(2, two), 1, options(one, siblingOf("two")), machinery.ActionProgressed, nil},
 	"a sibling of the same number collides":                 {installed(1, two), 1, options(one, siblingOf("two")), machinery.ActionCollision, nil},
 	"another controller collides":                           {controlled, 1, options(one), machinery.ActionCollision, nil},
@@ -159,7 +159,18 @@ func TestCreatedObjectsAreMarked(t *testing.T) {
 	if diff := cmp.Diff(configMap(t), desired); diff != "" {
 		t.Errorf("the desired object of the caller changed (-before +after):\n%s", diff)
 	}
-	for _, entry := range got.GetManagedFields() {
+}
+
+func TestCreatedFieldsAreMigratedByTheFirstApplyOnly(t *testing.T) {
+	c := newCluster(t)
+	want := [][]string{{"create"}, {"migrate", "apply"}, {"apply"}}
+	for i := range want {
+		c.reconcile(t, int64(i+1), configMap(t), one)
+		if diff := cmp.Diff(want[i], c.took()); diff != "" {
+			t.Errorf("writes of revision %d (-want +got):\n%s", i+1, diff)
+		}
+	}
+	for _, entry := range c.get(t, configMap(t)).GetManagedFields() {
 		if entry.Operation != metav1.ManagedFieldsOperationApply || entry.Manager != fieldOwner {
 			t.Errorf("fields are held by %s of %s, want only what we applied", entry.Operation, entry.Manager)
 		}

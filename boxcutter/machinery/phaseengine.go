@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,8 @@ type planner interface {
 		ctx context.Context, revision int64, desiredObject Object, opts ...types.ObjectReconcileOption,
 	) (*plan, error)
 	execute(ctx context.Context, p *plan) (ObjectResult, error)
+	// review looks into the refusal of what is planned.
+	review(ctx context.Context, p *plan) (verdict, error)
 }
 
 // phaseValidator finds out whether the API server would take all objects.
@@ -78,9 +81,9 @@ type step struct {
 // What a validator finds is part of the result, and nothing is written then. The
 // first error of an object ends the step, unless errors are to be aggregated: then
 // all objects are tried and their errors joined, but for "too many requests",
-// which ends it at once. With an ObjectEngine, neighbours of the same kind are then
-// written at the same time. The result is there also with an error, as far as it
-// goes.
+// which ends it at once. On request (types.WithConcurrency) neighbours of the same
+// kind are written at the same time. The result is there also with an error, as
+// far as it goes.
 func (e *PhaseEngine) Reconcile(
 	ctx context.Context,
 	revision int64,
@@ -93,13 +96,13 @@ func (e *PhaseEngine) Reconcile(
 	}
 	steps := e.steps(ctx, revision, phase, options)
 	result := &phaseResult{name: phase.GetName(), missing: len(steps)}
-	if err := e.validate(ctx, phase, steps, opts); err != nil {
+	if err := e.validate(ctx, phase, steps, options.DryRunUnchanged, opts); err != nil {
 		if result.validationError = asPointer[validation.PhaseValidationError](err); result.validationError != nil {
 			return result, nil //nolint:nilerr // a validation error is a result
 		}
 		return result, err
 	}
-	return result, e.take(ctx, revision, steps, options.AggregateErrors, result)
+	return result, e.take(ctx, revision, steps, pace{options.Concurrency, options.AggregateErrors}, result)
 }
 
 // steps plans all objects. An error in planning is not looked at here: whatever
@@ -122,50 +125,66 @@ func (e *PhaseEngine) steps(
 	return steps
 }
 
-// validate shows the validator what is going to be written.
+// reviews is how often a validator's finding is reconsidered.
+const reviews = 2
+
+// validate shows the validator what is going to be written, and the rest as well
+// if it is asked about all.
 func (e *PhaseEngine) validate(
-	ctx context.Context, phase types.Phase, steps []step, opts []types.PhaseReconcileOption,
+	ctx context.Context, phase types.Phase, steps []step, all bool, opts []types.PhaseReconcileOption,
 ) error {
-	if e.phaseValidator == nil {
-		return nil
+	for review := 0; e.phaseValidator != nil; review++ {
+		objects := toValidate(steps, all)
+		if len(objects) == 0 {
+			return nil
+		}
+		written := types.NewPhase(phase.GetName(), objects).WithReconcileOptions(phase.GetReconcileOptions()...)
+		finding := e.phaseValidator.Validate(ctx, written, opts...)
+		if review == reviews {
+			return finding
+		}
+		if again, err := e.reconsider(ctx, steps, finding); !again {
+			return err
+		}
 	}
+	return nil
+}
+
+func toValidate(steps []step, all bool) []client.Object {
 	var objects []client.Object
 	for _, step := range steps {
 		switch {
 		case step.plan == nil:
 			objects = append(objects, step.object)
-		case step.plan.writes() && !step.plan.awaits:
+		case (all || step.plan.writes()) && !step.plan.awaits:
 			objects = append(objects, step.plan.desired)
 		}
 	}
-	if len(objects) == 0 {
-		return nil
-	}
-	written := types.NewPhase(phase.GetName(), objects).WithReconcileOptions(phase.GetReconcileOptions()...)
-	return e.phaseValidator.Validate(ctx, written, opts...)
+	return objects
 }
 
 // take takes all steps and adds what comes of them to the result.
 func (e *PhaseEngine) take(
-	ctx context.Context, revision int64, steps []step, aggregate bool, result *phaseResult,
+	ctx context.Context, revision int64, steps []step, pace pace, result *phaseResult,
 ) error {
-	neighbours := func(a, b step) bool { return aggregate && together(a, b) }
 	done := func(_ step, object ObjectResult) {
 		result.objects = append(result.objects, object)
 		result.missing--
 	}
-	return each(steps, neighbours, aggregate, done, func(step step) (ObjectResult, error) {
+	return each(steps, pace, step.kind, done, func(step step) (ObjectResult, error) {
 		return e.takeOne(ctx, revision, step)
 	})
 }
 
-// together says whether two steps may be taken at the same time. That what is not
-// planned can be done at the same time is not known.
-func together(a, b step) bool { return a.plan != nil && b.plan != nil && sameKind(a.object, b.object) }
-
-func sameKind(a, b client.Object) bool {
-	return a.GetObjectKind().GroupVersionKind() == b.GetObjectKind().GroupVersionKind()
+// kind is the kind of the object, as far as it is known.
+func (s step) kind() schema.GroupVersionKind {
+	if s.plan != nil {
+		return kindOf(s.plan.desired)
+	}
+	return kindOf(s.object)
 }
+
+func kindOf(obj client.Object) schema.GroupVersionKind { return obj.GetObjectKind().GroupVersionKind() }
 
 func (e *PhaseEngine) takeOne(ctx context.Context, revision int64, step step) (ObjectResult, error) {
 	if planner, plans := e.objectEngine.(planner); plans && step.plan != nil {
@@ -175,8 +194,8 @@ func (e *PhaseEngine) takeOne(ctx context.Context, revision int64, step step) (O
 }
 
 // Teardown takes one step to remove each object of the phase, the last one
-// first. Options are those given and then those of the phase. Errors are treated
-// as by Reconcile, and so are neighbours of the same kind.
+// first. Options are those given and then those of the phase. Errors, and
+// neighbours of the same kind, are treated as by Reconcile.
 func (e *PhaseEngine) Teardown(
 	ctx context.Context,
 	revision int64,
@@ -188,11 +207,10 @@ func (e *PhaseEngine) Teardown(
 		opt.ApplyToPhaseTeardownOptions(&options)
 	}
 	result := &phaseTeardownResult{name: phase.GetName(), missing: len(phase.GetObjects())}
-	_, concurrent := e.objectEngine.(planner)
-	neighbours := func(a, b client.Object) bool { return concurrent && options.AggregateErrors && sameKind(a, b) }
+	pace := pace{options.Concurrency, options.AggregateErrors}
 	backwards := slices.Clone(phase.GetObjects())
 	slices.Reverse(backwards)
-	err := each(backwards, neighbours, options.AggregateErrors, result.add, func(object client.Object) (bool, error) {
+	err := each(backwards, pace, kindOf, result.add, func(object client.Object) (bool, error) {
 		return e.objectEngine.Teardown(ctx, revision, object, options.ForObject(object)...)
 	})
 	slices.Reverse(result.gone)

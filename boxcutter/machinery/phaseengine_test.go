@@ -140,7 +140,7 @@ func TestManyObjectsAtOnceKeepTheirOrder(t *testing.T) {
 		want = append(want, fmt.Sprintf("n%02d: Created", i))
 	}
 	result, err := machinery.NewPhaseEngine(c.engine(), nil).
-		Reconcile(t.Context(), 1, types.NewPhase("main", named(t, names...)), types.WithAggregatePhaseReconcileErrors())
+		Reconcile(t.Context(), 1, types.NewPhase("main", named(t, names...)), types.WithConcurrency(8))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,6 +104,13 @@ func (e *ObjectEngine) remove(ctx context.Context, r *removal) (gone bool, err e
 		return true, e.orphan(ctx, r)
 	case r.actual.GetDeletionTimestamp() != nil:
 		return false, nil
+	}
+	used, err := e.inUse(ctx, r)
+	switch {
+	case err != nil:
+		return false, err
+	case used:
+		return true, e.orphan(ctx, r)
 	default:
 		return e.delete(ctx, r)
 	}
@@ -111,11 +118,12 @@ func (e *ObjectEngine) remove(ctx context.Context, r *removal) (gone bool, err e
 
 // holds says whether the object is ours to remove. With an owner it is when the
 // owner is its controller, unless we have passed it on to a newer revision of
-// the same owner. Without an owner it is when it is marked with our revision.
+// the same owner. Without an owner it is when it is marked with our revision and
+// nobody else is its controller.
 func (e *ObjectEngine) holds(r *removal) bool {
 	if r.options.Owner == nil {
 		number, marked, err := e.revisionOf(r.actual)
-		return marked && err == nil && number == r.revision
+		return marked && err == nil && number == r.revision && metav1.GetControllerOf(r.actual) == nil
 	}
 	return r.options.OwnerStrategy.IsController(r.options.Owner, r.actual) && !e.newer(r.actual, r.revision, false)
 }

@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"pkg.package-operator.run/boxcutter/internal/bounded"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
@@ -42,7 +43,8 @@ func (v *PhaseValidator) WithFieldOwner(fieldOwner string) *PhaseValidator {
 
 // Validate returns nil, a PhaseValidationError with everything found in all
 // objects, or the first error that kept it from asking. Options are those given
-// and then those of the phase.
+// and then those of the phase; types.WithConcurrency has it ask about several
+// objects at the same time.
 func (v *PhaseValidator) Validate(
 	ctx context.Context, phase types.Phase, opts ...types.PhaseReconcileOption,
 ) error {
@@ -54,13 +56,25 @@ func (v *PhaseValidator) Validate(
 		opt.ApplyToPhaseReconcileOptions(&options)
 	}
 	var errs []ObjectValidationError
-	for _, obj := range phase.GetObjects() {
-		err := v.objects.Validate(ctx, obj, options.ForObject(obj)...)
-		if objErr, ok := errors.AsType[ObjectValidationError](err); ok {
-			errs = append(errs, objErr)
-		} else if err != nil {
-			return err
+	for _, outcome := range bounded.Do(phase.GetObjects(), options.Concurrency, always, func(obj client.Object) (*ObjectValidationError, error) {
+		return findingOf(v.objects.Validate(ctx, obj, options.ForObject(obj)...))
+	}) {
+		if outcome.Err != nil {
+			return outcome.Err
+		}
+		if outcome.Result != nil {
+			errs = append(errs, *outcome.Result)
 		}
 	}
 	return NewPhaseValidationError(phase.GetName(), validatePhaseName(phase.GetName()), errs...)
 }
+
+// findingOf tells what is wrong with an object from what kept us from asking.
+func findingOf(err error) (*ObjectValidationError, error) {
+	if finding, ok := errors.AsType[ObjectValidationError](err); ok {
+		return &finding, nil
+	}
+	return nil, err
+}
+
+func always(error) bool { return true }

@@ -70,6 +70,12 @@ type PhaseReconcileOptions struct {
 	// AggregateErrors has all objects tried and their errors joined, where
 	// otherwise the first error stops the phase.
 	AggregateErrors bool
+	// Concurrency is how many neighbours of the same kind are written at the same
+	// time; below 2: one after the other. See WithConcurrency.
+	Concurrency int
+	// DryRunUnchanged has also those objects validated that are not going to be
+	// written. See WithDryRunOfUnchanged.
+	DryRunUnchanged bool
 }
 
 // ForObject returns the options for one object: the defaults, then its own.
@@ -94,6 +100,9 @@ type PhaseTeardownOptions struct {
 	// AggregateErrors has all objects tried and their errors joined, where
 	// otherwise the first error stops the phase.
 	AggregateErrors bool
+	// Concurrency is how many neighbours of the same kind are deleted at the same
+	// time; below 2: one after the other. See WithConcurrency.
+	Concurrency int
 }
 
 // ForObject returns the options for one object: the defaults, then its own.
@@ -154,6 +163,9 @@ type ObjectReconcileOption interface {
 type ObjectTeardownOptions struct {
 	// Orphan leaves the object in place and removes our marks from it.
 	Orphan bool
+	// KeepUsedCRDs leaves a CustomResourceDefinition in place of which there are
+	// objects. See WithKeepUsedCRDs.
+	KeepUsedCRDs bool
 	// TeardownWriter writes instead of the engine's writer.
 	TeardownWriter client.Writer
 	// Owner is on whose behalf the object is torn down.

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blackbox_test
+
+import (
+	"testing"
+
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+)
+
+func TestARevisionIsInstalledAndThenLeftAlone(t *testing.T) {
+	eachOwning(t, func(b *bed) {
+		revision := b.revision(1, b.owner("owner"), nil,
+			phase("first", b.configMap("one", "red"), b.configMap("two", "green")), phase("second", b.configMap("three", "blue")))
+		b.acts(b.reconcile(revision), machinery.ActionCreated, machinery.ActionCreated, machinery.ActionCreated)
+		b.catchUp(revision)
+		b.requests.take()
+		result := b.reconcile(revision)
+		b.acts(result, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
+		if !result.IsComplete() {
+			b.Errorf("it is not complete:\n%s", result)
+		}
+		if got := b.requests.verbs(); len(got) > 0 {
+			b.Errorf("a revision that has converged costs %v", got)
+		}
+	})
+}
+
+func TestOptionsGivenToARevisionOneAfterTheOtherAddUp(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	owner := b.owner("owner")
+	revision := func() boxcutter.RevisionBuilder {
+		return b.revision(1, owner, nil, phase("main", b.configMap("settings", "red")))
+	}
+	result := b.reconcile(revision().WithReconcileOptions(boxcutter.WithProbe("Ready", ready)).WithReconcileOptions(paused))
+	object := result.GetPhases()[0].GetObjects()[0]
+	if _, probed := object.ProbeResults()["Ready"]; !probed || !object.IsPaused() || !annotation.strategy.IsController(owner, object.Object()) {
+		t.Errorf("not all three options hold: the owner, the probe and the pause:\n%s", result)
+	}
+	b.install(revision())
+	b.requests.take()
+	b.teardown(revision().WithTeardownOptions(types.WithOrphan()).WithTeardownOptions(types.WithTeardownWriter(b.user)))
+	b.costs(map[string]int{})
+	if got := b.get(b.configMap("settings", "")); got == nil || isOwner(owner, got) {
+		t.Errorf("not all three options hold: the owner, the orphaning and the writer: %v", got)
+	}
+}

@@ -1,0 +1,669 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blackbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"pkg.package-operator.run/boxcutter/managedcache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+var (
+	configMapKind      = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	secretKind         = corev1.SchemeGroupVersion.WithKind("Secret")
+	serviceKind        = corev1.SchemeGroupVersion.WithKind("Service")
+	serviceAccountKind = corev1.SchemeGroupVersion.WithKind("ServiceAccount")
+)
+
+// stage is a namespace of the real API server for a cache to look at. After the
+// test no goroutine and no watch of the cache may be left.
+type stage struct {
+	testing.TB
+
+	namespace string
+	// user has all rights.
+	user client.Client
+	// tap is where the requests of the cache pass.
+	tap *tap
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	cluster := controlplane.Shared(t)
+	before := goleak.IgnoreCurrent()
+	s := &stage{TB: t, namespace: cluster.Namespace(t), tap: newTap()}
+	t.Cleanup(func() {
+		s.eventually("all watches are closed", func() bool { return len(s.tap.watched()) == 0 })
+		// Connections are kept for later tests.
+		goleak.VerifyNone(t, before,
+			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
+			goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"))
+	})
+	var err error
+	s.user, err = client.New(cluster.Config, client.Options{})
+	s.must(err)
+	return s
+}
+
+func (s *stage) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *stage) eventually(what string, holds func() bool) {
+	s.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.Fatalf("still not true after %s: %s", patience, what)
+		}
+	}
+}
+
+// config is that of somebody who has no rights but to look at what kinds there are.
+func (s *stage) config(userName string) *rest.Config {
+	config := rest.CopyConfig(controlplane.Shared(s).Config)
+	config.Impersonate.UserName = userName
+	config.Wrap(s.tap.wrap)
+	return config
+}
+
+// cache starts a cache in the name of somebody, "" for somebody with all rights.
+func (s *stage) cache(userName string, options cache.Options) managedcache.TrackingCache {
+	s.Helper()
+	if options.DefaultNamespaces == nil {
+		options.DefaultNamespaces = map[string]cache.Config{s.namespace: {}}
+	}
+	c, err := managedcache.NewTrackingCache(logr.Discard(), s.config(userName), options)
+	s.must(err)
+	s.start(c)
+	return c
+}
+
+// start runs something until the test ends.
+func (s *stage) start(runnable interface{ Start(context.Context) error }) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := runnable.Start(ctx); err != nil {
+			s.Error(err)
+		}
+	})
+	s.Cleanup(func() { cancel(); running.Wait() })
+}
+
+// object is an object of a kind in the namespace.
+func (s *stage) object(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(kind)
+	out.SetNamespace(s.namespace)
+	out.SetName(name)
+	return out
+}
+
+// put creates an object with labels.
+func (s *stage) put(kind schema.GroupVersionKind, name string, labels map[string]string) *unstructured.Unstructured {
+	s.Helper()
+	out := s.object(kind, name)
+	out.SetLabels(labels)
+	s.must(s.user.Create(s.Context(), out))
+	return out
+}
+
+// reads gets an object from a cache. It must not take long, whatever comes of it.
+func (s *stage) reads(c client.Reader, kind schema.GroupVersionKind, name string) error {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	out := s.object(kind, name)
+	err := c.Get(ctx, client.ObjectKeyFromObject(out), out)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.Fatalf("reading %s %s does not come to an end: %v", kind.Kind, name, err)
+	}
+	return err
+}
+
+// shows waits until a cache shows an object.
+func (s *stage) shows(c client.Reader, kind schema.GroupVersionKind, name string) {
+	s.Helper()
+	var last error
+	defer func() {
+		if s.Failed() {
+			s.Logf("last error: %v", last)
+		}
+	}()
+	s.eventually(kind.Kind+" "+name+" is shown", func() bool {
+		last = s.reads(c, kind, name)
+		return last == nil
+	})
+}
+
+// watcher is somebody who uses a cache.
+func (s *stage) watcher(name string) client.Object {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, UID: apitypes.UID(name)}}
+}
+
+// grant lets somebody do everything with resources of the namespace. It returns
+// how to take that back.
+func (s *stage) grant(userName string, group string, resources ...string) (revoke func()) {
+	s.Helper()
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: "grant-"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: resources, Verbs: []string{"*"}}},
+	}
+	s.must(s.user.Create(s.Context(), role))
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: userName}},
+	}
+	s.must(s.user.Create(s.Context(), binding))
+	return func() { s.Helper(); s.must(s.user.Delete(s.Context(), binding)) }
+}
+
+// queue makes a queue of requests that ends with the test.
+func (s *stage) queue() workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	s.Cleanup(q.ShutDown)
+	return q
+}
+
+// comes waits until a request comes, and drops all others.
+func (s *stage) comes(q workqueue.TypedRateLimitingInterface[reconcile.Request], want string) {
+	s.Helper()
+	s.eventually(want+" is enqueued", func() bool {
+		for q.Len() > 0 {
+			request, _ := q.Get()
+			q.Done(request)
+			if request.Name == want {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// byName makes requests of "<kind of event> <name of the object, else its kind>".
+func byName() handler.EventHandler {
+	add := func(what string, obj client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		name := obj.GetName()
+		if name == "" {
+			name = obj.GetObjectKind().GroupVersionKind().Kind
+		}
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: what + " " + name}})
+	}
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { add("create", e.Object, q) },
+		UpdateFunc:  func(_ context.Context, e event.UpdateEvent, q queue) { add("update", e.ObjectNew, q) },
+		DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { add("delete", e.Object, q) },
+		GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) { add("generic", e.Object, q) },
+	}
+}
+
+// tap knows which watches are open, and can cut them.
+type tap struct {
+	mu   sync.Mutex
+	open map[*stream]string
+	// out has every request fail as if the API server were not there.
+	out bool
+}
+
+func newTap() *tap { return &tap{open: map[*stream]string{}} }
+
+// stream is the body of a watch.
+type stream struct {
+	io.ReadCloser
+	closed func()
+}
+
+func (s *stream) Close() error {
+	s.closed()
+	return s.ReadCloser.Close()
+}
+
+func (p *tap) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if p.isOut() {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		}
+		response, err := next.RoundTrip(r)
+		if err != nil || r.URL.Query().Get("watch") == "" || response.StatusCode != http.StatusOK {
+			return response, err
+		}
+		body := &stream{ReadCloser: response.Body}
+		body.closed = func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.open, body)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.open[body] = r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+		response.Body = body
+		return response, nil
+	})
+}
+
+func (p *tap) isOut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out
+}
+
+func (p *tap) setOut(out bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out = out
+}
+
+// watched are the resources whose watches are open, sorted.
+func (p *tap) watched() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Values(p.open))
+}
+
+// cut ends the watches of a resource as an API server does from time to time.
+func (p *tap) cut(resource string) {
+	p.mu.Lock()
+	streams := slices.Collect(maps.Keys(p.open))
+	streams = slices.DeleteFunc(streams, func(s *stream) bool { return p.open[s] != resource })
+	p.mu.Unlock()
+	for _, s := range streams {
+		_ = s.Close()
+	}
+}
+
+func TestKindsAreWatchedFreedAndWatchedAgain(t *testing.T) {
+	s := newStage(t)
+	s.put(configMapKind, "a", nil)
+	s.put(secretKind, "b", nil)
+	c := s.cache("", cache.Options{})
+	ann, bob := s.watcher("ann"), s.watcher("bob")
+	s.must(c.Watch(t.Context(), ann, sets.New(configMapKind, secretKind)))
+	s.must(c.Watch(t.Context(), bob, sets.New(secretKind)))
+	s.shows(c, configMapKind, "a")
+	s.shows(c, secretKind, "b")
+	watch := func(want ...string) {
+		t.Helper()
+		s.eventually(fmt.Sprintf("%v are watched", want), func() bool { return slices.Equal(s.tap.watched(), want) })
+	}
+	watch("configmaps", "secrets")
+	s.must(c.Free(t.Context(), ann))
+	watch("secrets")
+	if diff := cmp.Diff([]schema.GroupVersionKind{secretKind}, c.GetGVKs()); diff != "" {
+		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+	// What happens meanwhile is there when the kind is watched again.
+	s.put(configMapKind, "c", nil)
+	s.must(s.user.Delete(t.Context(), s.object(configMapKind, "a")))
+	s.must(c.Watch(t.Context(), bob, sets.New(configMapKind)))
+	watch("configmaps")
+	s.shows(c, configMapKind, "c")
+	if err := s.reads(c, configMapKind, "a"); !apierrors.IsNotFound(err) {
+		t.Errorf("reading what was deleted meanwhile: %v", err)
+	}
+	counts, err := c.GetObjectsPerInformer(t.Context())
+	s.must(err)
+	if counts[configMapKind] != 2 || len(counts) != 1 { // there is a kube-root-ca.crt in each namespace
+		t.Errorf("objects are %v", counts)
+	}
+	s.must(c.RemoveInformer(t.Context(), s.object(configMapKind, "")))
+	watch()
+	s.shows(c, configMapKind, "c")
+	s.must(c.Free(t.Context(), bob))
+	watch()
+}
+
+func TestAKindThatIsForbiddenDoesNotHoldUpOthersAndComesBack(t *testing.T) {
+	s := newStage(t)
+	s.put(configMapKind, "a", nil)
+	s.put(secretKind, "b", nil)
+	name := "somebody-" + s.namespace
+	s.grant(name, "", "configmaps")
+	c := s.cache(name, cache.Options{})
+	q := s.queue()
+	s.must(c.Source(byName()).Start(t.Context(), q))
+	s.eventually("a role takes effect", func() bool { return s.reads(c, configMapKind, "a") == nil })
+
+	s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind, secretKind)))
+	var waiting sync.WaitGroup
+	for range 10 {
+		waiting.Go(func() {
+			if err := s.reads(c, secretKind, "b"); !apierrors.IsForbidden(err) {
+				t.Errorf("reading what is forbidden: %v", err)
+			}
+		})
+	}
+	waiting.Wait()
+	s.shows(c, configMapKind, "a")
+	s.comes(q, "create a")
+
+	revoke := s.grant(name, "", "secrets")
+	s.shows(c, secretKind, "b")
+	s.comes(q, "create b")
+
+	// The right is lost again. The API server notices when the watch is renewed.
+	revoke()
+	s.eventually("the right is lost", func() bool {
+		s.tap.cut("secrets")
+		return apierrors.IsForbidden(s.reads(c, secretKind, "b"))
+	})
+	s.comes(q, "generic Secret")
+	s.put(configMapKind, "later", nil)
+	s.shows(c, configMapKind, "later")
+	s.comes(q, "create later")
+
+	s.grant(name, "", "secrets")
+	s.eventually("a Watch brings it back", func() bool {
+		s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind, secretKind)))
+		return slices.Contains(s.tap.watched(), "secrets")
+	})
+	s.shows(c, secretKind, "b")
+}
+
+func TestACutWatchGoesOn(t *testing.T) {
+	s := newStage(t)
+	c := s.cache("", cache.Options{})
+	s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind)))
+	s.eventually("config maps are watched", func() bool { return len(s.tap.watched()) == 1 })
+	s.tap.cut("configmaps")
+	s.put(configMapKind, "a", nil)
+	s.shows(c, configMapKind, "a")
+}
+
+func TestAnOutageOfTheAPIServerPasses(t *testing.T) {
+	s := newStage(t)
+	s.put(configMapKind, "before", nil)
+	s.put(secretKind, "before", nil)
+	c := s.cache("", cache.Options{})
+	s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind)))
+	s.shows(c, configMapKind, "before")
+	_, err := c.GetInformer(t.Context(), s.object(serviceAccountKind, "")) // so that all kinds are known
+	s.must(err)
+
+	s.tap.setOut(true)
+	s.tap.cut("configmaps")
+	s.put(configMapKind, "during", nil)
+	s.must(s.reads(c, configMapKind, "before"))
+	if err := s.reads(c, secretKind, "before"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("reading a kind that is not cached: %v", err)
+	}
+	s.tap.setOut(false)
+	s.shows(c, secretKind, "before")
+	s.shows(c, configMapKind, "during")
+}
+
+func TestWhatHasEndedLetsGoAndAnotherTakesItsPlace(t *testing.T) {
+	s := newStage(t)
+	s.put(configMapKind, "a", nil)
+	q := s.queue()
+	for range 2 {
+		c, err := managedcache.NewTrackingCache(logr.Discard(), s.config(""), cache.Options{})
+		s.must(err)
+		// What is asked for before the start is there after it.
+		s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind, secretKind)))
+		s.must(c.Source(byName()).Start(t.Context(), q))
+		if err := s.reads(c, configMapKind, "a"); !errors.As(err, new(*cache.ErrCacheNotStarted)) {
+			t.Errorf("reading before the start: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- c.Start(ctx) }()
+		s.eventually("the cache is started", func() bool { return c.WaitForCacheSync(t.Context()) })
+		s.must(s.reads(c, configMapKind, "a"))
+		s.comes(q, "create a")
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := s.reads(c, configMapKind, "a"); err == nil || apierrors.IsNotFound(err) {
+			t.Errorf("reading after the end: %v", err)
+		}
+		if err := s.reads(c, serviceKind, "a"); err == nil || apierrors.IsNotFound(err) {
+			t.Errorf("reading another kind after the end: %v", err)
+		}
+		s.eventually("all watches are closed", func() bool { return len(s.tap.watched()) == 0 })
+	}
+}
+
+func (s *stage) definition(kind string) (*unstructured.Unstructured, schema.GroupVersionKind) {
+	plural, group := strings.ToLower(kind)+"s", s.namespace+".example.com"
+	out := s.object(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, plural+"."+group)
+	out.SetNamespace("")
+	out.Object["spec"] = map[string]any{
+		"group": group, "scope": "Namespaced",
+		"names": map[string]any{"kind": kind, "plural": plural},
+		"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{
+			"openAPIV3Schema": map[string]any{"type": "object"},
+		}}},
+	}
+	return out, schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
+}
+
+func TestADefinitionIsRemovedAndAddedAgain(t *testing.T) {
+	s := newStage(t)
+	s.put(configMapKind, "a", nil)
+	definition, kind := s.definition("Widget")
+	c := s.cache("", cache.Options{})
+	q := s.queue()
+	s.must(c.Source(byName()).Start(t.Context(), q))
+	s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind, kind)))
+	if err := s.reads(c, kind, "x"); !meta.IsNoMatchError(err) {
+		t.Errorf("reading a kind that is not there yet: %v", err)
+	}
+	for round := range 3 {
+		name := fmt.Sprint("x", round)
+		s.must(s.user.Create(t.Context(), definition.DeepCopy()))
+		s.eventually("an object can be created", func() bool { return s.user.Create(t.Context(), s.object(kind, name)) == nil })
+		s.shows(c, kind, name)
+		s.comes(q, "create "+name)
+		s.must(s.user.Delete(t.Context(), definition.DeepCopy()))
+		s.comes(q, "delete "+name)
+		s.eventually("the kind is not known any more", func() bool {
+			err := s.reads(c, kind, name)
+			s.shows(c, configMapKind, "a")
+			// The mapper may not have noticed yet.
+			return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && !slices.Contains(c.GetGVKs(), kind)
+		})
+	}
+}
+
+func TestAFilteredCacheShowsWhatIsLabelled(t *testing.T) {
+	s := newStage(t)
+	ours := map[string]string{"team": "ours"}
+	s.put(configMapKind, "ours", ours)
+	s.put(configMapKind, "theirs", map[string]string{"team": "theirs"})
+	c := s.cache("", cache.Options{DefaultLabelSelector: labels.SelectorFromSet(ours)})
+	q := s.queue()
+	s.must(c.Source(byName()).Start(t.Context(), q))
+	s.shows(c, configMapKind, "ours")
+	if err := s.reads(c, configMapKind, "theirs"); !apierrors.IsNotFound(err) {
+		t.Errorf("reading what is not labelled: %v", err)
+	}
+	label := func(name, team string) {
+		t.Helper()
+		patch := client.RawPatch(apitypes.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"team":%q}}}`, team))
+		s.must(s.user.Patch(t.Context(), s.object(configMapKind, name), patch))
+	}
+	label("theirs", "ours")
+	s.comes(q, "create theirs")
+	label("ours", "theirs")
+	s.comes(q, "delete ours")
+	counts, err := c.GetObjectsPerInformer(t.Context())
+	s.must(err)
+	if diff := cmp.Diff(map[schema.GroupVersionKind]int{configMapKind: 1}, counts); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+}
+
+func TestManyUsersComeAndGoAtTheSameTime(t *testing.T) {
+	s := newStage(t)
+	kinds := []schema.GroupVersionKind{configMapKind, secretKind, serviceKind, serviceAccountKind}
+	for _, kind := range kinds[:2] {
+		s.put(kind, "thing", nil)
+	}
+	name := "somebody-" + s.namespace
+	s.grant(name, "", "configmaps", "secrets", "serviceaccounts") // but not services
+	c := s.cache(name, cache.Options{})
+	s.eventually("the role takes effect", func() bool { return s.reads(c, secretKind, "thing") == nil })
+	q := s.queue()
+	s.must(c.Source(byName()).Start(t.Context(), q))
+	var users sync.WaitGroup
+	for i := range 40 {
+		users.Go(func() {
+			user, random := s.watcher(fmt.Sprint("user", i)), rand.New(rand.NewPCG(uint64(i), 7))
+			for range 15 {
+				wanted := sets.New[schema.GroupVersionKind]()
+				for range 1 + random.IntN(3) {
+					wanted.Insert(kinds[random.IntN(len(kinds))])
+				}
+				if err := c.Watch(t.Context(), user, wanted); err != nil {
+					t.Errorf("watching: %v", err)
+				}
+				for kind := range wanted {
+					if err := s.reads(c, kind, "thing"); kind == serviceKind && !apierrors.IsForbidden(err) || slices.Contains(kinds[:2], kind) && err != nil {
+						t.Errorf("reading %s: %v", kind.Kind, err)
+					}
+				}
+			}
+			if i%2 == 0 {
+				if err := c.Free(t.Context(), user); err != nil {
+					t.Errorf("freeing: %v", err)
+				}
+			}
+		})
+	}
+	users.Wait()
+	for i := range 40 {
+		s.must(c.Free(t.Context(), s.watcher(fmt.Sprint("user", i))))
+	}
+	if got := c.GetGVKs(); len(got) > 0 {
+		t.Errorf("informers are left: %v", got)
+	}
+	s.eventually("all watches are closed", func() bool { return len(s.tap.watched()) == 0 })
+}
+
+// accounts is an access manager whose owners are service accounts, each of which
+// acts for itself and sees what is labelled with its name.
+func (s *stage) accounts() managedcache.ObjectBoundAccessManager[*corev1.ServiceAccount] {
+	mapConfig := func(_ context.Context, owner *corev1.ServiceAccount, config *rest.Config, options cache.Options) (*rest.Config, cache.Options, error) {
+		config.Impersonate.UserName = accountName(owner)
+		options.DefaultLabelSelector = labels.SelectorFromSet(labels.Set{"of": owner.Name})
+		return config, options, nil
+	}
+	config := s.config("")
+	m := managedcache.NewObjectBoundAccessManager(logr.Discard(), mapConfig, config, cache.Options{
+		Scheme: scheme.Scheme, DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
+	})
+	s.start(m)
+	return m
+}
+
+func accountName(account *corev1.ServiceAccount) string {
+	return "system:serviceaccount:" + account.Namespace + ":" + account.Name
+}
+
+func (s *stage) account(name string) *corev1.ServiceAccount {
+	s.Helper()
+	out := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
+	s.must(s.user.Create(s.Context(), out))
+	return out
+}
+
+func TestEveryOwnerHasTheAccessOfItsAccount(t *testing.T) {
+	s := newStage(t)
+	rich, poor := s.account("rich"), s.account("poor")
+	s.put(configMapKind, "of-rich", map[string]string{"of": "rich"})
+	s.put(configMapKind, "of-poor", map[string]string{"of": "poor"})
+	s.grant(accountName(rich), "", "configmaps")
+	m := s.accounts()
+	q := s.queue()
+	s.must(m.Source(byName()).Start(t.Context(), q))
+	user, usedFor := s.watcher("user"), []client.Object{s.object(configMapKind, "")}
+	riches, err := m.GetWithUser(t.Context(), rich, user, usedFor)
+	s.must(err)
+	pennies, err := m.GetWithUser(t.Context(), poor, user, usedFor)
+	s.must(err)
+
+	s.shows(riches, configMapKind, "of-rich")
+	s.comes(q, "create of-rich")
+	if err := s.reads(riches, configMapKind, "of-poor"); !apierrors.IsNotFound(err) {
+		t.Errorf("an owner sees what its filter leaves out: %v", err)
+	}
+	s.must(s.reads(riches.UnfilteredReader(), configMapKind, "of-poor"))
+	s.must(riches.Create(t.Context(), s.object(configMapKind, "by-rich")))
+	for what, err := range map[string]error{
+		"reading":         s.reads(pennies, configMapKind, "of-poor"),
+		"reading live":    s.reads(pennies.UnfilteredReader(), configMapKind, "of-poor"),
+		"creating":        pennies.Create(t.Context(), s.object(configMapKind, "by-poor")),
+		"reading another": s.reads(riches, secretKind, "x"),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	s.grant(accountName(poor), "", "configmaps")
+	s.shows(pennies, configMapKind, "of-poor")
+	s.comes(q, "create of-poor")
+
+	watchers := m.GetWatchersForGVK(configMapKind)
+	if len(watchers) != 2 || watchers[0].Name != "poor" || watchers[1].Name != "rich" {
+		t.Errorf("watchers are %v", watchers)
+	}
+	counts, err := m.CollectMetrics(t.Context())
+	s.must(err)
+	for owner, perKind := range counts {
+		if perKind[configMapKind] != 1 {
+			t.Errorf("%s has %v", owner.Name, perKind)
+		}
+	}
+	s.must(m.FreeWithUser(t.Context(), rich, user))
+	s.eventually("one watch is closed", func() bool { return len(s.tap.watched()) == 1 })
+	if watchers := m.GetWatchersForGVK(configMapKind); len(watchers) != 1 || watchers[0].Name != "poor" {
+		t.Errorf("watchers are %v", watchers)
+	}
+	s.must(m.Free(t.Context(), poor))
+	s.eventually("the other watch is closed", func() bool { return len(s.tap.watched()) == 0 })
+	again, err := m.GetWithUser(t.Context(), rich, user, usedFor)
+	s.must(err)
+	s.shows(again, configMapKind, "of-rich")
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blackbox_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/machinery"
+)
+
+const deploymentText = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  strategy: %s
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - {name: web, image: registry.example.com/web:1, resources: {limits: {cpu: 1000m}}, ports: [{containerPort: 80}]}
+      %s
+`
+
+const (
+	rolling  = `{type: RollingUpdate, rollingUpdate: {maxSurge: 2, maxUnavailable: 0}}`
+	recreate = `{type: Recreate}`
+	sidecar  = `- {name: side, image: registry.example.com/side:1}`
+)
+
+func (b *bed) deployment(strategy, more string) *unstructured.Unstructured {
+	b.Helper()
+	return b.object(deploymentText, strategy, more)
+}
+
+func TestTheNextRevisionMayDropWhatWasCreated(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	owner := b.owner("owner")
+	settings := b.configMap("settings", "red")
+	b.must(unstructured.SetNestedField(settings.Object, "3", "data", "size"))
+	b.install(b.revision(1, owner, nil, phase("main", settings, b.deployment(rolling, sidecar))))
+	b.edit(settings, `{"data":{"theirs":"stays"}}`)
+
+	next := b.revision(2, owner, nil, phase("main", b.configMap("settings", "red"), b.deployment(rolling, "")))
+	b.acts(b.reconcile(next), machinery.ActionUpdated, machinery.ActionUpdated)
+	data, _, _ := unstructured.NestedStringMap(b.get(settings).Object, "data")
+	if diff := cmp.Diff(map[string]string{"color": "red", "theirs": "stays"}, data); diff != "" {
+		t.Errorf("data (-want +got):\n%s", diff)
+	}
+	containers, _, _ := unstructured.NestedSlice(b.get(b.deployment(rolling, "")).Object, "spec", "template", "spec", "containers")
+	if len(containers) != 1 {
+		t.Errorf("containers are %v", containers)
+	}
+}
+
+// The strategy is the classic case of a field that the new value of another
+// forbids, and that must therefore go at the same time.
+func TestARollingUpdateGivesWayToRecreate(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	owner := b.owner("owner")
+	b.install(b.revision(1, owner, nil, phase("main", b.deployment(rolling, ""))))
+	next := b.revision(2, owner, nil, phase("main", b.deployment(recreate, "")))
+
+	result := b.reconcile(next, boxcutter.WithPaused{})
+	b.acts(result, machinery.ActionUpdated)
+	result = b.reconcile(next)
+	b.acts(result, machinery.ActionUpdated)
+	b.catchUp(next)
+	b.acts(b.reconcile(next), machinery.ActionIdle)
+	strategy, _, _ := unstructured.NestedMap(b.get(b.deployment(recreate, "")).Object, "spec", "strategy")
+	if diff := cmp.Diff(map[string]any{"type": "Recreate"}, strategy); diff != "" {
+		t.Errorf("strategy (-want +got):\n%s", diff)
+	}
+}
+
+func TestARestartChangesNothing(t *testing.T) {
+	eachOwning(t, func(b *bed) {
+		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red"),
+			b.object(`{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}`)))
+		b.install(revision)
+		b.restart()
+		b.requests.take()
+		b.acts(b.reconcile(revision), machinery.ActionIdle, machinery.ActionIdle)
+		if got := b.requests.verbs(); len(got) > 0 {
+			b.Errorf("the first step of a new engine costs %v", got)
+		}
+	})
+}
+
+// The API server keeps "1000m" as "1". Only an engine that has written it can
+// know that this is what came of it.
+func TestARewrittenValueIsWrittenOnceByANewEngine(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	deployment := b.deployment(rolling, "")
+	revision := b.revision(1, b.owner("owner"), nil, phase("main", deployment))
+	b.install(revision)
+	b.eventually("the deployment is available", func() bool {
+		replicas, _, _ := unstructured.NestedInt64(b.get(deployment).Object, "status", "availableReplicas")
+		return replicas == 1
+	})
+	b.catchUp(revision)
+	b.acts(b.reconcile(revision), machinery.ActionIdle)
+	generation := b.get(deployment).GetGeneration()
+
+	b.restart()
+	b.acts(b.reconcile(revision), machinery.ActionUpdated)
+	b.catchUp(revision)
+	version := b.get(deployment).GetResourceVersion()
+	b.restart()
+	b.reconcile(revision)
+	if got := b.get(deployment); got.GetResourceVersion() != version || got.GetGeneration() != generation {
+		t.Errorf("the second engine's write is a change")
+	}
+	b.requests.take()
+	b.acts(b.reconcile(revision), machinery.ActionIdle)
+	if got := b.requests.verbs(); len(got) > 0 {
+		t.Errorf("after that it still costs %v", got)
+	}
+}
+
+func TestOurCreatedFieldsAreMigratedByTheFirstApply(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	owner := b.owner("owner")
+	b.install(b.revision(1, owner, nil, phase("main", b.configMap("settings", "red"))))
+	next := b.revision(2, owner, nil, phase("main", b.configMap("settings", "blue")))
+	b.requests.take()
+	b.install(next)
+	want := map[string]int{"dry-run apply": 1, "patch": 1, "apply": 1}
+	if diff := cmp.Diff(want, b.requests.writes()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	for _, entry := range b.get(b.configMap("settings", "")).GetManagedFields() {
+		if entry.Operation != metav1.ManagedFieldsOperationApply || entry.Manager != fieldOwner {
+			t.Errorf("fields are held by %s of %s", entry.Operation, entry.Manager)
+		}
+	}
+	b.install(b.revision(3, owner, nil, phase("main", b.configMap("settings", "green"))))
+	if diff := cmp.Diff(map[string]int{"dry-run apply": 1, "apply": 1}, b.requests.writes()); diff != "" {
+		t.Errorf("writes of the next revision (-want +got):\n%s", diff)
+	}
+}
+
+// What the API server has filled in at creation is held by us until the managed
+// fields are migrated, and given up by the apply after that.
+func TestTheFirstApplyLeavesWhatTheServerHasFilledIn(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	owner := b.owner("owner")
+	objects := func() []*unstructured.Unstructured {
+		return []*unstructured.Unstructured{
+			b.deployment(`{type: RollingUpdate}`, ""),
+			b.object(`{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: NodePort, selector: {app: web}, ports: [{port: 80}]}}`),
+			b.object(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: web}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`),
+			b.object(`{apiVersion: batch/v1, kind: Job, metadata: {name: web}, spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example.com/web:1}]}}}}`),
+			b.object(`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: web}, spec: {replicas: 0, serviceName: web, selector: {matchLabels: {app: db}},
+				template: {metadata: {labels: {app: db}}, spec: {containers: [{name: web, image: registry.example.com/web:1}]}},
+				volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}`),
+			b.object(`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web}, spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}}`),
+			b.object(`{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web}, spec: {podSelector: {}, ingress: [{ports: [{port: 80}]}]}}`),
+			b.object(`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web}, spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}}`),
+		}
+	}
+	b.install(b.revision(1, owner, nil, phase("main", objects()...)))
+	before := map[string]any{}
+	for _, object := range objects() {
+		before[object.GetKind()] = b.get(object).Object["spec"]
+	}
+	second := b.revision(2, owner, nil, phase("main", objects()...))
+	b.install(second)
+	for _, object := range objects() {
+		if diff := cmp.Diff(before[object.GetKind()], b.get(object).Object["spec"]); diff != "" {
+			t.Errorf("the spec of %s changed (-before +after):\n%s", object.GetKind(), diff)
+		}
+	}
+	b.eventually("nothing is written any more", func() bool {
+		b.catchUp(second)
+		b.requests.take()
+		b.reconcile(second)
+		return len(b.requests.verbs()) == 0
+	})
+}
+
+// The status of a Deployment is written all the time, so that a cache is often a
+// step behind when its managed fields are to be migrated.
+func TestARollingUpdateGivesWayToRecreateBehindAnOldCache(t *testing.T) {
+	for _, unfiltered := range []bool{true, false} {
+		t.Run(fmt.Sprintf("other reader %t", unfiltered), func(t *testing.T) {
+			b := newBed(t, bedOptions{owning: annotation})
+			owner, deployment := b.owner("owner"), b.deployment(rolling, "")
+			b.install(b.revision(1, owner, nil, phase("main", deployment)))
+			b.options.Reader = frozen{Reader: b.cache, object: b.get(deployment)}
+			b.edit(deployment, `{"metadata":{"labels":{"theirs":"new"}}}`)
+			if !unfiltered {
+				b.options.UnfilteredReader = nil
+			}
+			b.restart()
+			result, err := b.engine.Reconcile(t.Context(), b.revision(2, owner, nil, phase("main", b.deployment(recreate, ""))))
+			if !unfiltered {
+				if !apierrors.IsConflict(err) {
+					t.Errorf("got %v, want a conflict", err)
+				}
+				return
+			}
+			b.must(err)
+			b.acts(result, machinery.ActionUpdated)
+			got := b.get(deployment)
+			if strategy, _, _ := unstructured.NestedString(got.Object, "spec", "strategy", "type"); strategy != "Recreate" || got.GetLabels()["theirs"] != "new" {
+				t.Errorf("the strategy is %s, the labels are %v", strategy, got.GetLabels())
+			}
+		})
+	}
+}

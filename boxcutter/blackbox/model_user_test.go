@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blackbox_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// modelHold is a finalizer with which a user holds an object back.
+const modelHold = "test.example.com/hold"
+
+// existing draws an object that is there.
+func (r *modelRun) existing(rt *rapid.T) (modelSlot, *unstructured.Unstructured) {
+	now := r.snapshot()
+	var there []modelSlot
+	for _, slot := range r.slots {
+		if now[slot] != nil {
+			there = append(there, slot)
+		}
+	}
+	if len(there) == 0 {
+		rt.Skip("there are no objects")
+	}
+	slot := rapid.SampledFrom(there).Draw(rt, "object")
+	return slot, now[slot]
+}
+
+// value is one that no revision wants, and never the same.
+func (r *modelRun) value() string {
+	r.values++
+	return fmt.Sprintf("user-%d", r.values)
+}
+
+// patch changes an object as a user. What the API server does not let a user do
+// does not happen; what has gone by itself meanwhile cannot be changed.
+func (r *modelRun) patch(obj *unstructured.Unstructured, patch string) {
+	if err := modelPatch(r.ctx, r.world.user, obj, patch); client.IgnoreNotFound(err) != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *modelRun) editWanted(rt *rapid.T) {
+	slot, obj := r.existing(rt)
+	if slot == modelDeployment || rapid.Bool().Draw(rt, "by a merge patch") {
+		r.patch(obj, slot.edit(r.value()))
+		return
+	}
+	// By an apply, which takes the field away from whoever has it.
+	edited := &unstructured.Unstructured{}
+	r.must(json.Unmarshal([]byte(slot.edit(r.value())), &edited.Object))
+	edited.SetGroupVersionKind(obj.GroupVersionKind())
+	edited.SetNamespace(obj.GetNamespace())
+	edited.SetName(obj.GetName())
+	edited.SetUID(obj.GetUID())
+	r.must(r.world.user.Apply(r.ctx, client.ApplyConfigurationFromUnstructured(edited), client.FieldOwner("user"), client.ForceOwnership))
+}
+
+func (r *modelRun) addUnowned(rt *rapid.T) {
+	_, obj := r.existing(rt)
+	r.patch(obj, fmt.Sprintf(`{"metadata": {"labels": {"added": %q}}}`, r.value()))
+}
+
+func (r *modelRun) removeWanted(rt *rapid.T) {
+	slot, obj := r.existing(rt)
+	if slot == modelDeployment || slot == modelCRD {
+		rt.Skip("nothing to remove")
+	}
+	r.patch(obj, `{"data": null}`)
+}
+
+func (r *modelRun) removeLabel(rt *rapid.T) {
+	_, obj := r.existing(rt)
+	label := rapid.SampledFrom([]string{"tier", managedByLabel}).Draw(rt, "label")
+	r.patch(obj, fmt.Sprintf(`{"metadata": {"labels": {%q: null}}}`, label))
+}
+
+// removeOwner removes whatever owners an object has.
+func (r *modelRun) removeOwner(rt *rapid.T) {
+	slot, obj := r.existing(rt)
+	r.patch(obj, fmt.Sprintf(`{"metadata": {"ownerReferences": null, "annotations": {%q: null}}}`, ownersMark))
+	delete(r.secured, slot)
+}
+
+// renumber changes the revision annotation.
+func (r *modelRun) renumber(rt *rapid.T) {
+	slot, obj := r.existing(rt)
+	value := rapid.SampledFrom([]string{`null`, `"0"`, `"1"`, `"2"`, `"99"`, `"none"`}).Draw(rt, "number")
+	r.patch(obj, fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`, revisionMark, value))
+	delete(r.secured, slot)
+	if edited := r.get(slot); edited != nil && edited.GetAnnotations()[revisionMark] != obj.GetAnnotations()[revisionMark] {
+		r.edited[slot] = true
+	}
+}
+
+// steal makes somebody else the controller of an object.
+func (r *modelRun) steal(rt *rapid.T) {
+	slot, obj := r.existing(rt)
+	if slot == modelCRD {
+		rt.Skip("nothing in a namespace can own what is in none")
+	}
+	r.own(obj, rapid.Bool().Draw(rt, "natively"))
+	r.patch(obj, string(r.owned(obj)))
+	delete(r.secured, slot)
+}
+
+// own makes the stranger the one owner of an object, by the way of owning in use.
+func (r *modelRun) own(obj *unstructured.Unstructured, natively bool) {
+	owner := metav1.OwnerReference{
+		APIVersion: "v1", Kind: "ConfigMap", Name: r.stranger.GetName(), UID: r.stranger.GetUID(), Controller: ptr.To(true),
+	}
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	delete(annotations, ownersMark)
+	obj.SetOwnerReferences(nil)
+	if natively || r.rules.owning == modelOwnerless || r.rules.owning == modelNative {
+		obj.SetOwnerReferences([]metav1.OwnerReference{owner})
+	} else {
+		text, err := json.Marshal([]metav1.OwnerReference{owner})
+		r.must(err)
+		annotations[ownersMark] = string(text)
+	}
+	obj.SetAnnotations(annotations)
+}
+
+// owned is a patch that gives an object the owners of another.
+func (r *modelRun) owned(obj *unstructured.Unstructured) []byte {
+	annotations := map[string]any{ownersMark: nil}
+	if text, found := obj.GetAnnotations()[ownersMark]; found {
+		annotations[ownersMark] = text
+	}
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"ownerReferences": obj.GetOwnerReferences(), "annotations": annotations,
+	}})
+	r.must(err)
+	return text
+}
+
+func (r *modelRun) deleteAny(rt *rapid.T) {
+	slot, obj := r.existing(rt)
+	r.delete(slot, obj)
+}
+
+func (r *modelRun) delete(slot modelSlot, obj *unstructured.Unstructured) {
+	r.must(client.IgnoreNotFound(r.world.user.Delete(r.ctx, obj)))
+	delete(r.secured, slot)
+	if slot == modelCRD {
+		delete(r.secured, modelInstance)
+	}
+	if len(obj.GetFinalizers()) == 0 || slot == modelCRD {
+		r.eventually(string(slot)+" is gone", func() bool {
+			now := r.get(slot)
+			if now != nil {
+				r.hasten(slot, now)
+			}
+			return now == nil
+		})
+	}
+	if r.get(slot) == nil {
+		delete(r.edited, slot)
+	}
+}
+
+// hold has an object stay when it is deleted.
+func (r *modelRun) hold(rt *rapid.T) {
+	slot, obj := r.existing(rt)
+	// The fake API server forgets finalizers when it applies to what is going away.
+	if r.world.exact || slot == modelCRD || slot == modelInstance || obj.GetDeletionTimestamp() != nil {
+		rt.Skip("it cannot be held")
+	}
+	r.patch(obj, fmt.Sprintf(`{"metadata": {"finalizers": [%q]}}`, modelHold))
+}
+
+func (r *modelRun) letGo(rt *rapid.T) {
+	slot, obj := r.existing(rt)
+	if !slices.Contains(obj.GetFinalizers(), modelHold) {
+		rt.Skip("it is not held")
+	}
+	r.release(slot, obj)
+}
+
+func (r *modelRun) release(slot modelSlot, obj *unstructured.Unstructured) {
+	r.patch(obj, `{"metadata": {"finalizers": null}}`)
+	if obj.GetDeletionTimestamp() != nil {
+		r.eventually(string(slot)+" is gone", func() bool { return r.get(slot) == nil })
+		delete(r.edited, slot)
+	}
+}
+
+// getInTheWay creates an object of somebody else where a revision wants one.
+func (r *modelRun) getInTheWay(rt *rapid.T) {
+	now := r.snapshot()
+	var free []modelSlot
+	for _, slot := range r.slots {
+		if now[slot] == nil && slot != modelInstance && slot != modelCRD {
+			free = append(free, slot)
+		}
+	}
+	if len(free) == 0 {
+		rt.Skip("there is an object everywhere")
+	}
+	slot := rapid.SampledFrom(free).Draw(rt, "object")
+	obj := r.sequence.object(slot, 2)
+	obj.SetLabels(map[string]string{"tier": r.value()})
+	if slot != modelDeployment {
+		obj.Object["data"] = map[string]any{"color": r.value(), "size": r.value()}
+	}
+	if rapid.Bool().Draw(rt, "controlled") {
+		r.own(obj, rapid.Bool().Draw(rt, "natively"))
+	}
+	if rapid.Bool().Draw(rt, "labelled") {
+		obj.SetLabels(map[string]string{managedByLabel: r.sequence.managedBy()})
+	}
+	r.must(r.world.user.Create(r.ctx, obj, client.FieldOwner("user")))
+	delete(r.edited, slot)
+}
+
+// finish has everything come to rest: the newest revision becomes complete when
+// users take out of its way what it may not touch, and stays as it is; what only
+// older ones have goes with them; and in the end it goes itself.
+func (r *modelRun) finish() {
+	r.checkSecured(r.T)
+	if r.newest().ending {
+		r.revisions = slices.Clone(r.revisions)
+		newest := *r.newest()
+		newest.number++
+		newest.ending = false
+		if newest.owner != nil && r.rules.owning != modelShared {
+			newest.owner = r.newOwner(fmt.Sprintf("rev-%d", newest.number))
+			r.rules.siblings[newest.uid()] = true
+		}
+		r.revisions = append(r.revisions, &newest)
+	}
+	newest := r.newest()
+	r.heal(newest)
+	r.converge(newest)
+	r.rests(newest)
+	r.restart(r.T)
+	r.rests(newest)
+	before := r.snapshot()
+	for _, rev := range r.revisions[:len(r.revisions)-1] {
+		r.remove(rev)
+	}
+	r.checkSecured(r.T)
+	after := r.snapshot()
+	for slot := range newest.variants {
+		if r.rules.has(before[slot], newest) && !modelSame(modelUnowned(before[slot]), modelUnowned(after[slot])) {
+			r.Fatalf("removing the old revisions has changed %s: it was\n%v\nand is\n%v", slot, before[slot], after[slot])
+		}
+	}
+	r.rests(newest)
+	r.remove(newest)
+	for slot := range newest.variants {
+		if obj := r.get(slot); obj != nil {
+			r.Fatalf("%s is left: %v", slot, obj)
+		}
+	}
+}
+
+// heal has a user take out of a revision's way what it must not touch.
+func (r *modelRun) heal(rev *modelRevision) {
+	for slot, obj := range r.snapshot() {
+		if slices.Contains(obj.GetFinalizers(), modelHold) {
+			r.release(slot, obj)
+		}
+	}
+	r.catchUp()
+	for slot, obj := range r.snapshot() {
+		foreign := r.rules.owning == modelOwnerless && r.rules.owning.see(obj).controller != ""
+		if rev.variants[slot] > 0 && (foreign || r.rules.reconciled(obj, rev, r.edited[slot]) != modelWrites) {
+			r.delete(slot, obj)
+		}
+	}
+}
+
+// converge reconciles a revision until it is complete. Each step gets at least
+// one phase further.
+func (r *modelRun) converge(rev *modelRevision) {
+	r.Helper()
+	if r.world.exact {
+		if result := r.reconcileExactly(rev); !result.IsComplete() {
+			r.Fatalf("revision %d does not become complete: %s", rev.number, result)
+		}
+		return
+	}
+	r.eventually("the newest revision is complete", func() bool { return r.reconcileExactly(rev).IsComplete() })
+}
+
+// rests checks that a revision is as wanted, and that reconciling it again
+// writes nothing.
+func (r *modelRun) rests(rev *modelRevision) {
+	r.Helper()
+	r.catchUp()
+	r.world.writes.take()
+	result := r.reconcileExactly(rev)
+	if wrote := r.world.writes.take(); len(wrote) > 0 || !result.IsComplete() {
+		r.Fatalf("revision %d does not rest: %v were written\n%s", rev.number, wrote, result)
+	}
+	now := r.snapshot()
+	for slot := range rev.variants {
+		if err := r.isWritten(rev, slot, now[slot], now[slot]); err != nil {
+			r.Fatalf("revision %d is complete, but %s is not: %v\n%v", rev.number, slot, err, now[slot])
+		}
+	}
+}
+
+// remove tears a revision down until it is gone.
+func (r *modelRun) remove(rev *modelRevision) {
+	r.Helper()
+	deletes := len(rev.phases) + 1
+	for r.world.exact {
+		if r.teardownExactly(rev).IsComplete() {
+			return
+		}
+		if deletes--; deletes < 0 {
+			r.Fatalf("revision %d does not go away", rev.number)
+		}
+	}
+	r.eventually("the revision is gone", func() bool { return r.teardownExactly(rev).IsComplete() })
+}

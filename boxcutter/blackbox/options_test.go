@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blackbox_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+)
+
+// crowd notes how many requests of a verb are under way at the same time, and in
+// which order they come and go.
+type crowd struct {
+	mu      sync.Mutex
+	now     map[string]int
+	most    map[string]int
+	history []string
+}
+
+func newCrowd() *crowd { return &crowd{now: map[string]int{}, most: map[string]int{}} }
+
+// linger holds each request up for a moment. It is an answer of requests.
+func (c *crowd) linger(r request) *http.Response {
+	c.step(r, 1, "+")
+	time.Sleep(20 * time.Millisecond)
+	c.step(r, -1, "-")
+	return nil
+}
+
+func (c *crowd) step(r request, by int, sign string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now[r.verb] += by
+	c.most[r.verb] = max(c.most[r.verb], c.now[r.verb])
+	if r.verb == "create" || r.verb == "delete" {
+		c.history = append(c.history, sign+resourceOf(r))
+	}
+}
+
+// resourceOf is the resource of a request for objects of a namespace.
+func resourceOf(r request) string {
+	return strings.Split(strings.Trim(r.path, "/"), "/")[4]
+}
+
+func (b *bed) configMaps(prefix string, count int) []*unstructured.Unstructured {
+	out := make([]*unstructured.Unstructured, count)
+	for i := range out {
+		out[i] = b.configMap(fmt.Sprintf("%s-%02d", prefix, i), "red")
+	}
+	return out
+}
+
+func (b *bed) secret(name string) *unstructured.Unstructured {
+	return b.object(`{apiVersion: v1, kind: Secret, metadata: {name: %s}, stringData: {a: b}}`, name)
+}
+
+func TestConcurrencyHasABoundAndKeepsTheOrder(t *testing.T) {
+	tests := map[string]struct {
+		options []boxcutter.RevisionReconcileOption
+		want    int
+	}{
+		"by default, one after the other":            {want: 1},
+		"aggregating errors changes nothing in that": {options: []boxcutter.RevisionReconcileOption{boxcutter.WithAggregatePhaseReconcileErrors()}, want: 1},
+		"a limit of one":                             {options: []boxcutter.RevisionReconcileOption{boxcutter.WithConcurrency(1)}, want: 1},
+		"a limit of four":                            {options: []boxcutter.RevisionReconcileOption{boxcutter.WithConcurrency(4)}, want: 4},
+		"for one phase": {options: []boxcutter.RevisionReconcileOption{
+			boxcutter.WithPhaseReconcileOptions("main", boxcutter.WithConcurrency(3)),
+		}, want: 3},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, bedOptions{owning: annotation})
+			first, last := b.configMaps("first", 9), b.configMaps("last", 5)
+			objects := slices.Concat(first, []*unstructured.Unstructured{b.secret("middle")}, last)
+			revision := b.revision(1, b.owner("owner"), nil, phase("main", objects...))
+			crowd := newCrowd()
+			b.requests.set(0, crowd.linger)
+			result := b.reconcile(revision, test.options...)
+			for i, object := range result.GetPhases()[0].GetObjects() {
+				if object.Object().GetName() != objects[i].GetName() || object.Action() != machinery.ActionCreated {
+					t.Errorf("result %d is %s", i, object)
+				}
+			}
+			if !result.IsComplete() || crowd.most["create"] != test.want || crowd.most["dry-run apply"] != test.want {
+				t.Errorf("%d creates and %d dry-runs at the same time, want %d\n%s",
+					crowd.most["create"], crowd.most["dry-run apply"], test.want, result)
+			}
+			alone := slices.Index(crowd.history, "+secrets")
+			if alone != 2*len(first) || crowd.history[alone+1] != "-secrets" {
+				t.Errorf("the object of another kind was not created alone between its neighbours: %v", crowd.history)
+			}
+		})
+	}
+}
+
+func TestConcurrencyOfATeardown(t *testing.T) {
+	tests := map[string]struct {
+		options []boxcutter.RevisionTeardownOption
+		want    int
+	}{
+		"by default, one after the other":            {want: 1},
+		"aggregating errors changes nothing in that": {options: []boxcutter.RevisionTeardownOption{boxcutter.WithAggregatePhaseTeardownErrors()}, want: 1},
+		"a limit of four":                            {options: []boxcutter.RevisionTeardownOption{boxcutter.WithConcurrency(4)}, want: 4},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, bedOptions{owning: ownerless})
+			objects := append(b.configMaps("c", 7), b.secret("s"))
+			revision := b.revision(1, nil, nil, phase("main", objects...))
+			b.install(revision, boxcutter.WithConcurrency(8))
+			crowd := newCrowd()
+			b.requests.set(0, crowd.linger)
+			result := b.teardown(revision, test.options...)
+			var waiting []string
+			for _, ref := range result.GetPhases()[0].Waiting() {
+				waiting = append(waiting, ref.Name)
+			}
+			if diff := cmp.Diff([]string{"c-00", "c-01", "c-02", "c-03", "c-04", "c-05", "c-06", "s"}, waiting); diff != "" {
+				t.Errorf("waiting objects (-want +got):\n%s", diff)
+			}
+			if crowd.most["delete"] != test.want || crowd.history[0] != "+secrets" || crowd.history[1] != "-secrets" {
+				t.Errorf("%d deletes at the same time, want %d; in the order %v", crowd.most["delete"], test.want, crowd.history)
+			}
+			b.eventually("the phase is gone", func() bool { return b.teardown(revision, test.options...).IsComplete() })
+		})
+	}
+}
+
+// status is an answer of the API server.
+func status(code int, reason string) *http.Response {
+	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"no luck","details":{}}`, code, reason)
+	return &http.Response{
+		StatusCode: code, Status: http.StatusText(code), ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}},
+		Body:   io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+	}
+}
+
+// refuse answers requests of a verb that mention a name. Others of the verb wait
+// for that, so that the refusal is the first answer of its batch.
+func refuse(verb, name string, code int, reason string) func(request) *http.Response {
+	refused := make(chan struct{})
+	once := sync.OnceFunc(func() { close(refused) })
+	return func(r request) *http.Response {
+		switch {
+		case r.verb != verb:
+			return nil
+		case strings.Contains(r.body+r.path, name):
+			once()
+			return status(code, reason)
+		}
+		select {
+		case <-refused:
+			time.Sleep(100 * time.Millisecond)
+		case <-time.After(patience):
+		}
+		return nil
+	}
+}
+
+func TestTheFirstErrorEndsAPhaseThatIsWrittenConcurrently(t *testing.T) {
+	tests := map[string]struct {
+		options       []boxcutter.RevisionReconcileOption
+		code          int
+		reason        string
+		begun, listed int
+	}{
+		"nothing is begun after it":                   {code: 500, reason: "InternalError", begun: 3, listed: 2},
+		"all are tried when errors are aggregated":    {code: 500, reason: "InternalError", begun: 9, listed: 8, options: []boxcutter.RevisionReconcileOption{boxcutter.WithAggregatePhaseReconcileErrors()}},
+		"too many requests end it even then":          {code: 429, reason: "TooManyRequests", begun: 3, listed: 2, options: []boxcutter.RevisionReconcileOption{boxcutter.WithAggregatePhaseReconcileErrors()}},
+		"and so they do when errors are not gathered": {code: 429, reason: "TooManyRequests", begun: 3, listed: 2},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, bedOptions{owning: ownerless})
+			objects := append(b.configMaps("c", 8), b.secret("s"))
+			revision := b.revision(1, nil, nil, phase("main", objects...))
+			b.requests.set(0, refuse("create", "c-00", test.code, test.reason))
+			result, err := b.engine.Reconcile(b.Context(), revision, append(test.options, boxcutter.WithConcurrency(3))...)
+			if err == nil || !strings.Contains(err.Error(), "creating ConfigMap.v1 "+b.namespace+"/c-00") {
+				t.Errorf("error is %v", err)
+			}
+			begun := map[string]bool{}
+			for _, r := range b.requests.take() {
+				if r.verb == "create" {
+					begun[resourceOf(r)+r.body] = true
+				}
+			}
+			if len(begun) != test.begun || len(result.GetPhases()[0].GetObjects()) != test.listed || result.IsComplete() {
+				t.Errorf("%d were begun, want %d\n%s", len(begun), test.begun, result)
+			}
+			// What was left out is made up for.
+			b.requests.set(0, nil)
+			b.install(revision, boxcutter.WithConcurrency(3))
+		})
+	}
+}
+
+func TestConcurrentDryRunsFindEverythingInOrder(t *testing.T) {
+	b := newBed(t, bedOptions{owning: ownerless})
+	objects := b.configMaps("c", 12)
+	bad := func(i int) { objects[i].Object["data"] = map[string]any{"a key with spaces": "x"} }
+	bad(1)
+	bad(7)
+	bad(8)
+	result := b.reconcile(b.revision(1, nil, nil, phase("main", objects...)), boxcutter.WithConcurrency(5))
+	finding := result.GetPhases()[0].GetValidationError()
+	if finding == nil {
+		t.Fatalf("nothing was found\n%s", result)
+	}
+	var names []string
+	for _, object := range finding.Objects {
+		names = append(names, object.ObjectRef.Name)
+	}
+	if diff := cmp.Diff([]string{"c-01", "c-07", "c-08"}, names); diff != "" {
+		t.Errorf("refused objects (-want +got):\n%s", diff)
+	}
+	if writes := b.requests.writes(); writes["create"]+writes["apply"] > 0 {
+		t.Errorf("something was written: %v", writes)
+	}
+}
+
+func TestAFailedDryRunEndsConcurrentOnes(t *testing.T) {
+	b := newBed(t, bedOptions{owning: ownerless})
+	revision := b.revision(1, nil, nil, phase("main", b.configMaps("c", 12)...))
+	b.requests.set(0, refuse("dry-run apply", "c-00", 500, "InternalError"))
+	_, err := b.engine.Reconcile(b.Context(), revision, boxcutter.WithConcurrency(4))
+	if !apierrors.IsInternalError(err) {
+		t.Errorf("error is %v", err)
+	}
+	if writes := b.requests.writes(); writes["dry-run apply"] != 4 || writes["create"] > 0 {
+		t.Errorf("requests are %v", writes)
+	}
+}
+
+func TestDryRunOfUnchanged(t *testing.T) {
+	eachOwning(t, func(b *bed) {
+		owner := b.owner("owner")
+		revision := b.revision(1, owner, nil, phase("main", b.configMaps("c", 3)...))
+		b.install(revision)
+		b.requests.take()
+		b.acts(b.reconcile(revision), machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
+		if got := b.requests.verbs(); len(got) > 0 {
+			b.Errorf("without the option it costs %v", got)
+		}
+		b.acts(b.reconcile(revision, boxcutter.WithDryRunOfUnchanged()), machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
+		if diff := cmp.Diff(map[string]int{"dry-run apply": 3}, b.requests.verbs()); diff != "" {
+			b.Errorf("requests with the option (-want +got):\n%s", diff)
+		}
+		b.requests.set(0, func(r request) *http.Response {
+			if r.verb == "dry-run apply" && strings.HasSuffix(r.path, "/c-01") {
+				return status(403, "Forbidden")
+			}
+			return nil
+		})
+		result := b.reconcile(revision, boxcutter.WithDryRunOfUnchanged())
+		finding := result.GetPhases()[0].GetValidationError()
+		if finding == nil || len(finding.Objects) != 1 || finding.Objects[0].ObjectRef.Name != "c-01" {
+			b.Errorf("what would be refused today is not found\n%s", result)
+		}
+	})
+}
+
+// crd makes a definition of a kind in a group of the bed's own. It goes with the test.
+func (b *bed) crd(kind, scope string) *unstructured.Unstructured {
+	plural := strings.ToLower(kind) + "s"
+	group := b.namespace + ".example.com"
+	crd := b.object(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s.%[2]s}, spec: {
+		group: %[2]s, scope: %[3]s, names: {kind: %[4]s, plural: %[1]s, singular: %[5]s},
+		versions: [
+			{name: v1alpha1, served: false, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}},
+			{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`,
+		plural, group, scope, kind, strings.ToLower(kind))
+	b.Cleanup(func() {
+		if err := b.user.Delete(b.Context(), crd.DeepCopy()); err != nil && !apierrors.IsNotFound(err) && b.Context().Err() == nil {
+			b.Errorf("deleting a definition: %v", err)
+		}
+	})
+	return crd
+}
+
+// instance creates an object of the kind that a definition defines.
+func (b *bed) instance(crd *unstructured.Unstructured, name string, finalizers ...string) *unstructured.Unstructured {
+	b.Helper()
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	out := b.object(`{apiVersion: %s/v1, kind: %s, metadata: {name: %s}}`, group, kind, name)
+	if scope, _, _ := unstructured.NestedString(crd.Object, "spec", "scope"); scope == "Namespaced" {
+		out.SetNamespace(b.namespace)
+	}
+	out.SetFinalizers(finalizers)
+	b.eventually("an object of the new kind can be created", func() bool { return b.user.Create(b.Context(), out) == nil })
+	return out
+}
+
+// served waits until the kind of a definition is served.
+func (b *bed) served(crd *unstructured.Unstructured) {
+	b.Helper()
+	b.eventually("the definition is established", func() bool {
+		conditions, _, _ := unstructured.NestedSlice(b.get(crd).Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(item any) bool {
+			condition, _ := item.(map[string]any)
+			return condition["type"] == "Established" && condition["status"] == "True"
+		})
+	})
+	b.catchUpWith(crd)
+}
+
+func TestDefinitionsInUseAreKeptOnRequest(t *testing.T) {
+	for scope, owning := range map[string]owning{"Namespaced": annotation, "Cluster": ownerless} {
+		t.Run(scope+", "+owning.name, func(t *testing.T) {
+			b := newBed(t, bedOptions{owning: owning})
+			// The name of a kind may end like that of a list.
+			used, unused := b.crd("AllowList", scope), b.crd("Gadget", scope)
+			settings := b.configMap("settings", "red")
+			revision := b.revision(1, b.owner("owner"), nil, phase("main", used, unused, settings))
+			b.install(revision)
+			b.served(used)
+			b.served(unused)
+			instance := b.instance(used, "precious")
+			b.catchUp(revision)
+			b.eventually("the revision is gone", func() bool {
+				return b.teardown(revision, types.WithKeepUsedCRDs()).IsComplete()
+			})
+			kept := b.get(used)
+			if kept == nil || kept.GetDeletionTimestamp() != nil || b.get(instance) == nil {
+				t.Fatal("the definition that is in use was deleted")
+			}
+			if kept.GetLabels()[managedByLabel] != "" || len(kept.GetAnnotations()) > 0 {
+				t.Errorf("the definition still has marks: %v, %v", kept.GetLabels(), kept.GetAnnotations())
+			}
+			if b.get(unused) != nil || b.get(settings) != nil {
+				t.Error("what is not in use is still there")
+			}
+		})
+	}
+}
+
+func TestDefinitionsAreLookedIntoRightBeforeTheyAreDeleted(t *testing.T) {
+	b := newBed(t, bedOptions{owning: ownerless})
+	crd := b.crd("Widget", "Namespaced")
+	revision := b.revision(1, nil, nil, phase("main", crd))
+	b.install(revision)
+	b.served(crd)
+	b.requests.take()
+	b.teardown(revision, types.WithKeepUsedCRDs())
+	var asked []string
+	for _, r := range b.requests.take() {
+		if r.verb == "list" || r.verb == "delete" {
+			asked = append(asked, r.verb+" "+r.path+"?"+r.query)
+		}
+	}
+	want := []string{
+		"list /apis/" + b.namespace + ".example.com/v1/widgets?limit=1",
+		"delete /apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + crd.GetName() + "?",
+	}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestDefinitionsThatCannotBeLookedIntoAreNotDeleted(t *testing.T) {
+	b := newBed(t, bedOptions{owning: ownerless})
+	crd := b.crd("Widget", "Namespaced")
+	revision := b.revision(1, nil, nil, phase("main", crd))
+	b.install(revision)
+	b.served(crd)
+	for code, reason := range map[int]string{403: "Forbidden", 404: "NotFound", 500: "InternalError", 503: "ServiceUnavailable"} {
+		b.requests.set(0, func(r request) *http.Response {
+			if r.verb == "list" && strings.HasSuffix(r.path, "/widgets") {
+				return status(code, reason)
+			}
+			return nil
+		})
+		b.requests.take()
+		result, err := b.engine.Teardown(b.Context(), revision, types.WithKeepUsedCRDs())
+		if err == nil || result.IsComplete() || !strings.Contains(err.Error(), "looking for objects of CustomResourceDefinition") {
+			t.Errorf("%s: got %v\n%s", reason, err, result)
+		}
+		if writes := b.requests.writes(); len(writes) > 0 {
+			t.Errorf("%s: it wrote %v", reason, writes)
+		}
+	}
+	b.requests.set(0, nil)
+	b.eventually("the revision is gone", func() bool { return b.teardown(revision, types.WithKeepUsedCRDs()).IsComplete() })
+}
+
+func TestToKeepDefinitionsInUseAnUnfilteredReaderIsNeeded(t *testing.T) {
+	b := newBed(t, bedOptions{owning: ownerless, engine: func(o *boxcutter.RevisionEngineOptions) { o.UnfilteredReader = nil }})
+	crd := b.crd("Widget", "Namespaced")
+	revision := b.revision(1, nil, nil, phase("main", crd))
+	b.install(revision)
+	b.served(crd)
+	_, err := b.engine.Teardown(b.Context(), revision, types.WithKeepUsedCRDs())
+	if misuse := (*machinery.MisuseError)(nil); !errors.As(err, &misuse) || b.get(crd).GetDeletionTimestamp() != nil {
+		t.Errorf("error is %v", err)
+	}
+	b.eventually("without the option it is deleted", func() bool { return b.teardown(revision).IsComplete() })
+}
+
+// A definition whose names are taken is never served. It has no objects, and must
+// not stay for ever because nobody can list them.
+func TestADefinitionThatWasNeverServedIsDeleted(t *testing.T) {
+	b := newBed(t, bedOptions{owning: ownerless})
+	first, second := b.crd("Widget", "Namespaced"), b.crd("Gadget", "Namespaced")
+	b.create(first)
+	b.eventually("the first is established", func() bool {
+		conditions, _, _ := unstructured.NestedSlice(b.get(first).Object, "status", "conditions")
+		return len(conditions) > 1
+	})
+	b.must(unstructured.SetNestedField(second.Object, "widget", "spec", "names", "singular"))
+	revision := b.revision(1, nil, nil, phase("main", second))
+	b.install(revision)
+	b.eventually("the names of the second are refused", func() bool {
+		conditions, _, _ := unstructured.NestedSlice(b.get(second).Object, "status", "conditions")
+		return len(conditions) > 0
+	})
+	b.catchUp(revision)
+	b.eventually("it is gone", func() bool { return b.teardown(revision, types.WithKeepUsedCRDs()).IsComplete() })
+	if b.get(second) != nil {
+		t.Error("it is still there")
+	}
+}
+
+// portable is how code that is to compile against the original asks for what only
+// this module has.
+type portable struct{ limit int }
+
+func (o portable) ApplyToPhaseReconcileOptions(opts *types.PhaseReconcileOptions) {
+	if extended, ok := any(opts).(interface{ SetConcurrency(limit int) }); ok {
+		extended.SetConcurrency(o.limit)
+	}
+}
+
+func (o portable) ApplyToRevisionReconcileOptions(opts *types.RevisionReconcileOptions) {
+	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, o)
+}
+
+func TestOptionsThatTheOriginalDoesNotHaveCanBeAskedForWithoutTheirNames(t *testing.T) {
+	b := newBed(t, bedOptions{owning: ownerless})
+	crowd := newCrowd()
+	b.requests.set(0, crowd.linger)
+	revision := b.revision(1, nil, nil, phase("main", b.configMaps("c", 9)...))
+	if result := b.reconcile(revision, portable{limit: 3}); !result.IsComplete() || crowd.most["create"] != 3 {
+		t.Errorf("%d at the same time\n%s", crowd.most["create"], result)
+	}
+}

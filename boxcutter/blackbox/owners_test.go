@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blackbox_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/scheme"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/ownerhandling"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// gone says whether the garbage collector has deleted an object.
+func (b *bed) gone(object client.Object) bool { return b.get(object) == nil }
+
+// collected waits until the garbage collector has certainly looked at an owner
+// that is gone: by then it has deleted what that alone has owned.
+func (b *bed) collected(owner client.Object) {
+	b.Helper()
+	witness := b.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: witness-of-%s}}`, owner.GetName())
+	b.must(native.strategy.SetControllerReference(owner, witness))
+	b.create(witness)
+	b.must(b.user.Delete(b.Context(), owner, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	b.eventually("the garbage collector deletes what belongs to "+owner.GetName(), func() bool { return b.gone(witness) })
+}
+
+func TestTheGarbageCollectorFollowsNativeOwners(t *testing.T) {
+	b := newBed(t, bedOptions{owning: native})
+	owner := b.owner("owner")
+	one, two := b.configMap("one", "red"), b.secret("two")
+	b.install(b.revision(1, owner, nil, phase("main", one, two)))
+	refs := b.get(one).GetOwnerReferences()
+	if len(refs) != 1 || refs[0].UID != owner.GetUID() || refs[0].Controller == nil || !*refs[0].Controller ||
+		refs[0].BlockOwnerDeletion == nil || !*refs[0].BlockOwnerDeletion {
+		t.Errorf("owner references are %v", refs)
+	}
+	b.must(b.user.Delete(t.Context(), owner))
+	b.eventually("all objects are deleted with their owner", func() bool { return b.gone(one) && b.gone(two) })
+}
+
+func TestTheGarbageCollectorLeavesWhatHasPassedToAnotherOwner(t *testing.T) {
+	b := newBed(t, bedOptions{owning: native})
+	older, newer := b.owner("older"), b.owner("newer")
+	passed, dropped := b.configMap("passed", "red"), b.configMap("dropped", "red")
+	b.install(b.revision(1, older, nil, phase("main", passed, dropped)))
+	changed := b.configMap("passed", "blue")
+	b.install(b.revision(2, newer, []client.Object{older}, phase("main", changed)))
+	controller, found := native.strategy.GetController(b.get(passed))
+	if !found || controller.UID != newer.GetUID() || len(b.get(passed).GetOwnerReferences()) != 2 {
+		t.Errorf("owners are %v", b.get(passed).GetOwnerReferences())
+	}
+	b.collected(older)
+	b.eventually("what only the older owner had is deleted", func() bool { return b.gone(dropped) })
+	if b.gone(passed) {
+		t.Error("what the newer owner has was deleted with the older one")
+	}
+	b.must(b.user.Delete(t.Context(), newer))
+	b.eventually("it is deleted with the newer owner", func() bool { return b.gone(passed) })
+}
+
+func TestANativeOwnerInAnotherNamespaceIsRefused(t *testing.T) {
+	b := newBed(t, bedOptions{owning: native})
+	elsewhere := newBed(t, bedOptions{owning: native})
+	revision := b.revision(1, elsewhere.owner("owner"), nil, phase("main", b.configMap("one", "red")))
+	if result, err := b.engine.Reconcile(t.Context(), revision); err == nil || !b.gone(b.configMap("one", "red")) {
+		t.Errorf("got %v\n%s", err, result)
+	}
+}
+
+func TestTheGarbageCollectorDoesNotSeeOwnersInAnAnnotation(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	elsewhere := newBed(t, bedOptions{owning: annotation})
+	// They may be in another namespace, and have objects that are in none.
+	owner := elsewhere.owner("owner")
+	one, role := b.configMap("one", "red"), b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %s}}`, b.namespace)
+	revision := b.revision(1, owner, nil, phase("main", one, role))
+	b.install(revision)
+	if len(b.get(one).GetOwnerReferences()) > 0 || !annotation.strategy.IsController(owner, b.get(role)) {
+		t.Errorf("metadata is %v", b.get(role).Object["metadata"])
+	}
+	elsewhere.collected(owner)
+	if b.gone(one) || b.gone(role) {
+		t.Error("objects are deleted with their owner")
+	}
+	b.eventually("the owner is torn down", func() bool { return b.teardown(revision).IsComplete() })
+	if !b.gone(one) || !b.gone(role) {
+		t.Error("objects are left")
+	}
+}
+
+func TestAMalformedAnnotationIsAnErrorAndStays(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	one := b.configMap("one", "red")
+	one.SetAnnotations(map[string]string{ownersMark: "{not a list"})
+	_, err := b.engine.Reconcile(t.Context(), b.revision(1, b.owner("owner"), nil, phase("main", one)))
+	if malformed := (*ownerhandling.MalformedAnnotationError)(nil); !errors.As(err, &malformed) {
+		t.Errorf("error is %v", err)
+	}
+	// The same, written by somebody into an object that is ours.
+	good := b.configMap("two", "red")
+	revision := b.revision(1, b.owner("another"), nil, phase("main", good))
+	b.install(revision)
+	b.edit(good, `{"metadata":{"annotations":{"`+ownersMark+`":"{not a list"}}}`)
+	result := b.reconcile(revision)
+	b.acts(result, machinery.ActionCollision)
+	if got := b.get(good).GetAnnotations()[ownersMark]; got != "{not a list" {
+		t.Errorf("the annotation is now %s", got)
+	}
+}
+
+// calls notes the names that a controller is called with.
+type calls struct {
+	mu    sync.Mutex
+	count map[string]int
+	do    func(context.Context, reconcile.Request) error
+}
+
+func (c *calls) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	c.mu.Lock()
+	c.count[request.Name]++
+	c.mu.Unlock()
+	if c.do != nil {
+		return reconcile.Result{}, c.do(ctx, request)
+	}
+	return reconcile.Result{}, nil
+}
+
+func (c *calls) of(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count[name]
+}
+
+// settle waits until no call has come for a while.
+func (c *calls) settle() {
+	total := func() (sum int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, n := range c.count {
+			sum += n
+		}
+		return sum
+	}
+	for before := -1; before != total(); {
+		before = total()
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// manager starts a manager with one controller until the test ends.
+func (b *bed) manager(c *calls, add func(*builder.Builder)) {
+	b.Helper()
+	mgr, err := manager.New(b.config, manager.Options{
+		Logger: logr.Discard(), Scheme: scheme.Scheme, Metrics: server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	b.must(err)
+	builder := builder.ControllerManagedBy(mgr).Named("owners").WithOptions(controller.Options{MaxConcurrentReconciles: 1})
+	add(builder)
+	b.must(builder.Complete(c))
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := mgr.Start(ctx); err != nil {
+			b.Errorf("running the manager: %v", err)
+		}
+	})
+	b.Cleanup(func() { cancel(); running.Wait() })
+	if !mgr.GetCache().WaitForCacheSync(b.Context()) {
+		b.Fatal("the manager's cache does not start")
+	}
+}
+
+func TestEventsAreMappedToOwnersInARunningManager(t *testing.T) {
+	strategy := ownerhandling.NewAnnotation(scheme.Scheme, ownersMark)
+	for name, test := range map[string]struct {
+		controllersOnly bool
+		// sees is how many calls an owner gets that is not the controller.
+		others bool
+	}{"all owners": {false, true}, "controllers only": {true, false}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, bedOptions{owning: annotation})
+			c := &calls{count: map[string]int{}}
+			b.manager(c, func(builder *builder.Builder) {
+				builder.Watches(&corev1.ConfigMap{}, strategy.EnqueueRequestForOwner(&corev1.ServiceAccount{}, b.mapper, test.controllersOnly))
+			})
+			chief, other, late := b.owner("chief"), b.owner("other"), b.owner("late")
+			one := b.configMap("one", "red")
+			b.must(strategy.SetControllerReference(chief, one))
+			b.must(strategy.SetOwnerReference(other, one))
+			step := func(what string, do func(), owners ...string) {
+				t.Helper()
+				before := map[string]int{}
+				for _, owner := range owners {
+					before[owner] = c.of(owner)
+				}
+				do()
+				for _, owner := range owners {
+					b.eventually(owner+" is called after the object is "+what, func() bool { return c.of(owner) > before[owner] })
+				}
+				c.settle()
+			}
+			step("created", func() { b.create(one) }, "chief")
+			step("updated", func() { b.edit(one, `{"data":{"color":"blue"}}`) }, "chief")
+			step("passed on", func() {
+				changed := b.get(one)
+				strategy.ReleaseController(changed)
+				strategy.RemoveOwner(chief, changed)
+				b.must(strategy.SetControllerReference(late, changed))
+				b.must(b.user.Update(t.Context(), changed))
+			}, "chief", "late")
+			calledChief := c.of("chief")
+			step("deleted", func() { b.must(b.user.Delete(t.Context(), one.DeepCopy())) }, "late")
+			if c.of("chief") != calledChief {
+				t.Error("an owner is called for an object that it does not have any more")
+			}
+			if seen := c.of("other") > 0; seen != test.others {
+				t.Errorf("an owner that is not the controller has %d calls", c.of("other"))
+			}
+		})
+	}
+}
+
+// A controller that does nothing but reconcile its revision keeps everything as
+// desired: the events of the tracking cache find their way to the owner.
+func TestAControllerHealsWhatItsOwnersHave(t *testing.T) {
+	for _, owning := range []owning{native, annotation} {
+		t.Run(owning.name, func(t *testing.T) {
+			b := newBed(t, bedOptions{owning: owning})
+			owner := b.owner("owner")
+			one, two := b.configMap("one", "red"), b.secret("two")
+			revision := b.revision(1, owner, nil, phase("main", one), phase("next", two))
+			var events handler.EventHandler
+			switch strategy := owning.strategy.(type) {
+			case *ownerhandling.OwnerStrategyAnnotation:
+				events = strategy.EnqueueRequestForOwner(&corev1.ServiceAccount{}, b.mapper, true)
+			case *ownerhandling.OwnerStrategyNative:
+				events = strategy.EnqueueRequestForOwner(&corev1.ServiceAccount{}, b.mapper, true)
+			}
+			c := &calls{count: map[string]int{}, do: func(ctx context.Context, request reconcile.Request) error {
+				if request.Name != owner.GetName() {
+					return nil
+				}
+				_, err := b.engine.Reconcile(ctx, revision)
+				return err
+			}}
+			b.manager(c, func(builder *builder.Builder) {
+				builder.For(&corev1.ServiceAccount{}).WatchesRawSource(b.cache.Source(events))
+			})
+			as := func(object *unstructured.Unstructured, field, want string) func() bool {
+				return func() bool {
+					got := b.get(object)
+					if got == nil {
+						return false
+					}
+					value, _, _ := unstructured.NestedString(got.Object, "data", field)
+					return value == want
+				}
+			}
+			healthy := func(when string) {
+				t.Helper()
+				b.eventually("one is as desired "+when, as(one, "color", "red"))
+				b.eventually("two is as desired "+when, as(two, "a", "Yg=="))
+			}
+			healthy("after the start")
+			b.must(client.IgnoreNotFound(b.user.Delete(t.Context(), one.DeepCopy())))
+			healthy("after a deletion")
+			edited := b.get(two)
+			b.must(unstructured.SetNestedField(edited.Object, "Yw==", "data", "a"))
+			if err := b.user.Update(t.Context(), edited, client.FieldOwner("user")); err != nil && !apierrors.IsConflict(err) {
+				t.Fatal(err)
+			}
+			healthy("after an edit")
+			c.settle()
+			b.requests.take()
+			before := c.of("owner")
+			b.edit(owner, `{"metadata":{"labels":{"wake":"up"}}}`)
+			b.eventually("the controller is called", func() bool { return c.of("owner") > before })
+			c.settle()
+			if writes := b.requests.writes(); len(writes) > 0 {
+				t.Errorf("it is not quiet when all is done: %v", writes)
+			}
+		})
+	}
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blackbox_test
+
+import (
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var testName = regexp.MustCompile(`\bTest[A-Z]\w*`)
+
+// TestEveryDifferenceHasItsTest reads the README: each row of its tables of what
+// is not as in the original names tests, and these exist.
+func TestEveryDifferenceHasItsTest(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := declaredTests(t)
+	rows := 0
+	for _, title := range []string{"Differences", "Additional options"} {
+		for _, row := range tableRows(section(string(readme), title)) {
+			rows++
+			named := testName.FindAllString(row, -1)
+			if len(named) == 0 {
+				t.Errorf("no test is named: %s", row)
+			}
+			for _, name := range named {
+				if !slices.Contains(tests, name) {
+					t.Errorf("there is no test %s, which is named for: %s", name, row)
+				}
+			}
+		}
+	}
+	if rows < 20 {
+		t.Errorf("the tables have %d rows, so that they were not found", rows)
+	}
+}
+
+// section is the text below a title, up to the next one.
+func section(text, title string) string {
+	_, text, _ = strings.Cut(text, "\n## "+title+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
+}
+
+// tableRows are the rows of the tables in a text, without their heads.
+func tableRows(text string) []string {
+	var rows []string
+	for table := range strings.SplitSeq(text, "\n\n") {
+		lines := strings.Split(strings.Trim(table, "\n"), "\n")
+		if len(lines) > 2 && strings.HasPrefix(lines[1], "|--") {
+			rows = append(rows, lines[2:]...)
+		}
+	}
+	return rows
+}
+
+// declaredTests are the names of all tests of the module.
+func declaredTests(t *testing.T) []string {
+	t.Helper()
+	declaration := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	var names []string
+	module := os.DirFS("..")
+	err := fs.WalkDir(module, ".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		data, err := fs.ReadFile(module, path)
+		for _, match := range declaration.FindAllSubmatch(data, -1) {
+			names = append(names, string(match[1]))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}

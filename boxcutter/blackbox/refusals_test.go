@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blackbox_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// refused has a revision refused as a whole, before anything of its phase is
+// written, and returns the finding.
+func (b *bed) refused(revision boxcutter.Revision) error {
+	b.Helper()
+	b.requests.take()
+	result := b.reconcile(revision)
+	for verb, n := range b.requests.writes() {
+		if !strings.HasPrefix(verb, "dry-run ") {
+			b.Errorf("there were %d requests to %s", n, verb)
+		}
+	}
+	pending := len(result.GetPhases()) < len(revision.GetPhases()) && result.GetValidationError() == nil
+	if result.IsComplete() || result.InTransition() != pending || result.HasProgressed() || !strings.Contains(result.String(), "Validation Errors:") {
+		b.Errorf("the result does not tell of the refusal:\n%s", result)
+	}
+	if err := result.GetValidationError(); err != nil {
+		return err
+	}
+	last := result.GetPhases()[len(result.GetPhases())-1]
+	if err := last.GetValidationError(); err != nil && len(last.GetObjects()) == 0 {
+		return err
+	}
+	b.Fatalf("the revision is not refused:\n%s", result)
+	return nil
+}
+
+// bad are objects that the API server does not take, with what it says.
+var bad = map[string]struct {
+	object string
+	is     func(error) bool
+	says   string
+}{
+	"an unknown kind":              {`{apiVersion: example.com/v1, kind: Gadget, metadata: {name: x, namespace: default}}`, meta.IsNoMatchError, "Gadget"},
+	"an unknown version":           {`{apiVersion: apps/v9, kind: Deployment, metadata: {name: x, namespace: default}}`, meta.IsNoMatchError, "apps/v9"},
+	"a missing namespace":          {`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: no-such-namespace}}`, apierrors.IsNotFound, "no-such-namespace"},
+	"an undeclared field":          {`{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, date: {}}`, isDryRun, ".date: field not declared in schema"},
+	"a value of the wrong type":    {`{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: [1]}`, isDryRun, ".data"},
+	"a value that is out of range": {`{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 99999}]}}`, apierrors.IsInvalid, "spec.ports[0].port"},
+	"a value that is missing":      {`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {}}`, apierrors.IsInvalid, "spec.selector"},
+	"a duplicate list item":        {`{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 80, name: a}, {port: 80, name: b}]}}`, isDryRun, "port"},
+	"a name that is not allowed":   {`{apiVersion: v1, kind: ConfigMap, metadata: {name: Not_A_Name}}`, apierrors.IsInvalid, "metadata.name"},
+	"a name with a slash":          {`{apiVersion: v1, kind: ConfigMap, metadata: {name: a/b}}`, isField, "metadata.name"},
+	"a kind that cannot be made":   {`{apiVersion: v1, kind: ComponentStatus, metadata: {name: x}}`, apierrors.IsMethodNotSupported, "not"},
+}
+
+func isDryRun(err error) bool {
+	_, ok := errors.AsType[validation.DryRunValidationError](err)
+	return ok
+}
+
+func isField(err error) bool {
+	_, ok := errors.AsType[*field.Error](err)
+	return ok
+}
+
+func TestObjectsThatTheAPIServerDoesNotTakeAreRefused(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	owner := b.owner("owner")
+	for name, test := range bad {
+		b.within(name, func(b *bed) {
+			good := b.configMap("good", "red")
+			err := b.refused(b.revision(1, owner, nil, phase("main", good, b.object("%s", test.object))))
+			if !test.is(err) || !strings.Contains(err.Error(), test.says) {
+				b.Errorf("got %v", err)
+			}
+			if b.get(good) != nil {
+				b.Error("the good object of the phase was created")
+			}
+		})
+	}
+}
+
+func TestAllRefusalsOfAPhaseAreReportedAndLaterPhasesAreNotAsked(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	wrong := func(name string) *unstructured.Unstructured {
+		return b.object(`{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {ports: [{port: 99999}]}}`, name)
+	}
+	err := b.refused(b.revision(1, b.owner("owner"), nil, phase("first", wrong("a"), b.configMap("b", "red"), wrong("c")), phase("second", wrong("d"))))
+	found, ok := errors.AsType[validation.PhaseValidationError](err)
+	if p, isPointer := errors.AsType[*validation.PhaseValidationError](err); isPointer {
+		found, ok = *p, true
+	}
+	if !ok {
+		t.Fatalf("got a %T", err)
+	}
+	var names []string
+	for _, object := range found.Objects {
+		names = append(names, object.ObjectRef.Name)
+	}
+	if diff := cmp.Diff([]string{"a", "c"}, names); diff != "" || found.PhaseName != "first" {
+		t.Errorf("objects refused (-want +got):\n%s", diff)
+	}
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) || len(status.Status().Details.Causes) == 0 {
+		t.Errorf("the causes are not there: %v", err)
+	}
+}
+
+func TestImmutableFieldsAreRefusedUntilTheObjectIsReplaced(t *testing.T) {
+	eachOwning(t, func(b *bed) {
+		owner := b.owner("owner")
+		secret := func(value string) *unstructured.Unstructured {
+			return b.object(`{apiVersion: v1, kind: Secret, metadata: {name: key}, immutable: true, data: {key: %s}}`, value)
+		}
+		b.install(b.revision(1, owner, nil, phase("main", secret("b25l"))))
+		next := b.revision(2, owner, nil, phase("main", b.configMap("settings", "red"), secret("dHdv")))
+		// The first refusal may come with a record of who holds what, which changes
+		// nothing else.
+		if result := b.reconcile(next); result.GetPhases()[0].GetValidationError() == nil {
+			b.Fatalf("it is not refused:\n%s", result)
+		}
+		b.catchUp(next)
+		before := b.get(secret(""))
+		if err := b.refused(next); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "immutable") {
+			b.Errorf("got %v", err)
+		}
+		b.unchanged(before)
+		if value, _, _ := unstructured.NestedString(before.Object, "data", "key"); value != "b25l" || b.get(b.configMap("settings", "")) != nil {
+			b.Error("something of the phase was written")
+		}
+		b.delete(secret(""))
+		b.install(next)
+	})
+}
+
+// A phase may bring its own namespaces and kinds.
+func TestAPhaseMayBringTheKindsAndNamespacesItNeeds(t *testing.T) {
+	b := newBed(t, bedOptions{owning: ownerless})
+	namespace := b.object(`{apiVersion: v1, kind: Namespace, metadata: {name: %s-more}}`, b.namespace)
+	inside := b.configMap("settings", "red")
+	inside.SetNamespace(namespace.GetName())
+	definition := b.definition("Widget")
+	b.removeAtEnd(namespace)
+	b.removeAtEnd(definition)
+	revision := b.revision(1, nil, nil, phase("main", namespace, inside, definition, b.widget("widget")))
+	b.eventually("the kind is served", func() bool {
+		result, err := b.engine.Reconcile(t.Context(), revision)
+		return err == nil && result.IsComplete()
+	})
+	b.catchUp(revision)
+	b.requests.take()
+	b.acts(b.reconcile(revision), machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
+	b.costs(map[string]int{})
+}
+
+func TestStaticFaultsAreFoundWithoutAskingTheAPIServer(t *testing.T) {
+	b := newBed(t, bedOptions{owning: ownerless})
+	settings := func(change func(*unstructured.Unstructured)) *unstructured.Unstructured {
+		out := b.configMap("settings", "red")
+		change(out)
+		return out
+	}
+	keep := func(*unstructured.Unstructured) {}
+	tests := map[string]struct {
+		phases []boxcutter.Phase
+		is     func(error) bool
+	}{
+		"twice in a phase": {[]boxcutter.Phase{phase("main", settings(keep), settings(keep))}, duplicated("main")},
+		"in two phases":    {[]boxcutter.Phase{phase("b", settings(keep)), phase("a", settings(keep))}, duplicated("a", "b")},
+		"phase name": {[]boxcutter.Phase{phase("Not A Name", settings(keep))}, func(err error) bool {
+			invalid, ok := errors.AsType[validation.PhaseNameInvalidError](err)
+			return ok && invalid.PhaseName == "Not A Name"
+		}},
+		"no kind":           {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetKind("") }))}, faulty("kind")},
+		"no apiVersion":     {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetAPIVersion("") }))}, faulty("apiVersion")},
+		"uid":               {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetUID("x") }))}, faulty("metadata.uid")},
+		"generation":        {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetGeneration(1) }))}, faulty("metadata.generation")},
+		"generateName":      {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetGenerateName("x") }))}, faulty("metadata.generateName")},
+		"resourceVersion":   {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetResourceVersion("1") }))}, faulty("metadata.resourceVersion")},
+		"finalizers":        {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"x"}) }))}, faulty("metadata.finalizers")},
+		"owner references":  {[]boxcutter.Phase{phase("main", settings(func(o *unstructured.Unstructured) { o.SetOwnerReferences([]metav1.OwnerReference{{Name: "x"}}) }))}, faulty("metadata.ownerReferences")},
+		"in a later phase":  {[]boxcutter.Phase{phase("first", b.configMap("other", "red")), phase("main", settings(func(o *unstructured.Unstructured) { o.SetUID("x") }))}, faulty("metadata.uid")},
+		"in the same phase": {[]boxcutter.Phase{phase("main", b.configMap("other", "red"), settings(func(o *unstructured.Unstructured) { o.SetUID("x") }))}, faulty("metadata.uid")},
+	}
+	for name, test := range tests {
+		b.within(name, func(b *bed) {
+			b.requests.take()
+			result := b.reconcile(b.revision(1, nil, nil, test.phases...))
+			if err := result.GetValidationError(); err == nil || !test.is(err) || result.InTransition() || result.HasProgressed() || len(result.GetPhases()) > 0 {
+				b.Errorf("got %v\n%s", err, result)
+			}
+			b.costs(map[string]int{})
+		})
+	}
+}
+
+func duplicated(phases ...string) func(error) bool {
+	return func(err error) bool {
+		found, ok := errors.AsType[validation.PhaseObjectDuplicationError](err)
+		return ok && slices.Equal(found.PhaseNames, phases)
+	}
+}
+
+func faulty(path string) func(error) bool {
+	return func(err error) bool {
+		found, ok := errors.AsType[*field.Error](err)
+		return ok && found.Field == path
+	}
+}
+
+// inNamespace has a revision's objects confined to the namespace of its owner.
+func inNamespace(o *boxcutter.RevisionEngineOptions) {
+	o.PhaseValidator = validation.NewNamespacedPhaseValidator(o.RestMapper, o.Writer)
+}
+
+func TestANamespacedOwnerDoesNotReachOutOfItsNamespace(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation, engine: inNamespace})
+	owner := b.owner("owner")
+	elsewhere := b.configMap("settings", "red")
+	elsewhere.SetNamespace("default")
+	err := b.refused(b.revision(1, owner, nil, phase("main", elsewhere)))
+	if found, ok := errors.AsType[validation.MustBeInNamespaceError](err); !ok || found.ExpectedNamespace != b.namespace || found.ActualNamespace != "default" {
+		t.Errorf("got %v", err)
+	}
+	wide := b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %s}, rules: []}`, b.namespace)
+	err = b.refused(b.revision(1, owner, nil, phase("main", wide)))
+	if _, ok := errors.AsType[validation.MustBeNamespaceScopedResourceError](err); !ok {
+		t.Errorf("got %v", err)
+	}
+	b.install(b.revision(1, owner, nil, phase("main", b.configMap("settings", "red"))))
+}
+
+func TestAnOwnerOfTheWholeClusterMayHaveAnyObject(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation, engine: inNamespace})
+	owner := b.object(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, b.namespace)
+	owner.SetUID(b.get(owner).GetUID())
+	wide := b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %s}, rules: []}`, b.namespace)
+	b.removeAtEnd(wide)
+	b.install(b.revision(1, owner, nil, phase("main", b.configMap("settings", "red"), wide)))
+}
+
+func TestAnObjectWithoutTheNamespaceThatItNeedsIsRefused(t *testing.T) {
+	eachOwning(t, func(b *bed) {
+		nowhere := b.configMap("settings", "red")
+		nowhere.SetNamespace("")
+		if err := b.refused(b.revision(1, b.owner("owner"), nil, phase("main", nowhere))); !isField(err) || !strings.Contains(err.Error(), "metadata.namespace") {
+			b.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestMissingRightsAreARefusalUntilTheyAreGranted(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	config := rest.CopyConfig(b.config)
+	config.Impersonate.UserName = "poor"
+	writer, err := client.New(config, client.Options{Scheme: b.options.Scheme, Mapper: b.mapper})
+	b.must(err)
+	b.options.Writer = writer
+	b.restart()
+
+	revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red")))
+	if err := b.refused(revision); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "poor") {
+		t.Errorf("got %v", err)
+	}
+	b.create(b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: rich}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [create, patch]}]}`))
+	b.create(b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: rich},
+		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: rich}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: poor}]}`))
+	b.install(revision)
+}
+
+func TestARefusalEndsWithItsCause(t *testing.T) {
+	b := newBed(t, bedOptions{owning: ownerless})
+	inside := b.configMap("settings", "red")
+	inside.SetNamespace(b.namespace + "-more")
+	b.refused(b.revision(1, nil, nil, phase("main", inside)))
+	namespace := b.object(`{apiVersion: v1, kind: Namespace, metadata: {name: %s-more}}`, b.namespace)
+	b.create(namespace)
+	b.removeAtEnd(namespace)
+	b.install(b.revision(1, nil, nil, phase("main", inside)))
+
+	if err := b.refused(b.revision(1, nil, nil, phase("main", b.widget("widget")))); !meta.IsNoMatchError(err) {
+		t.Errorf("got %v", err)
+	}
+	b.define("Widget")
+	b.install(b.revision(1, nil, nil, phase("main", b.widget("widget"))))
+}
+
+// The API server would say that an object has two controllers, where the point is
+// that it is somebody else's.
+func TestACollisionThatTheCacheDoesNotShowIsNoRefusal(t *testing.T) {
+	b := newBed(t, bedOptions{owning: native})
+	stranger, settings := b.anybody("stranger"), b.configMap("settings", "red")
+	b.must(native.strategy.SetControllerReference(stranger, settings))
+	b.create(settings)
+	good, wrong := b.configMap("good", "red"), b.object(`{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 99999}]}}`)
+	owner := b.owner("owner")
+	b.acts(b.reconcile(b.revision(1, owner, nil, phase("main", good, b.configMap("settings", "blue")))), machinery.ActionCreated, machinery.ActionCollision)
+
+	result := b.reconcile(b.revision(1, owner, nil, phase("other", b.configMap("settings", "blue"), wrong)))
+	err := result.GetPhases()[0].GetValidationError()
+	if err == nil || len(err.Objects) != 1 || err.Objects[0].ObjectRef.Name != "web" {
+		t.Errorf("not exactly the service is refused: %v", err)
+	}
+}

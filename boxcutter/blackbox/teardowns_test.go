@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blackbox_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const finalizer = "example.com/wait"
+
+func (b *bed) three(owner client.Object) boxcutter.RevisionBuilder {
+	return b.revision(1, owner, nil, phase("first", b.configMap("a", "red")),
+		phase("second", b.configMap("b", "red"), b.configMap("c", "red")), phase("third", b.configMap("d", "red")))
+}
+
+// hold keeps an object from going away until it is released.
+func (b *bed) hold(name string) {
+	b.Helper()
+	b.edit(b.configMap(name, ""), `{"metadata":{"finalizers":["`+finalizer+`"]}}`)
+}
+
+func (b *bed) letGo(name string) {
+	b.Helper()
+	b.must(b.user.Patch(b.Context(), b.configMap(name, ""), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+	b.catchUpWith(b.configMap(name, ""))
+}
+
+// progress is how far a teardown is.
+type progress struct {
+	Active        string
+	Waiting, Gone []string
+	Deleted       []string
+}
+
+func TestPhasesGoInReverseOrderAndEachWaitsForTheOneAfterIt(t *testing.T) {
+	eachOwning(t, func(b *bed) {
+		revision := b.three(b.owner("owner"))
+		b.install(revision)
+		b.hold("d")
+		b.hold("b")
+		b.requests.take()
+
+		step := func(want progress) {
+			b.Helper()
+			b.catchUp(revision)
+			result := b.teardown(revision)
+			active, _ := result.GetActivePhaseName()
+			got := progress{Active: active, Waiting: result.GetWaitingPhaseNames(), Gone: result.GetGonePhaseNames(), Deleted: b.deleted()}
+			if diff := cmp.Diff(want, got, equateEmpty); diff != "" || result.IsComplete() != (want.Active == "") {
+				b.Errorf("progress (-want +got):\n%s\n%s", diff, result)
+			}
+		}
+		step(progress{Active: "third", Waiting: []string{"first", "second"}, Deleted: []string{"d"}})
+		step(progress{Active: "third", Waiting: []string{"first", "second"}})
+		b.letGo("d")
+		step(progress{Active: "second", Waiting: []string{"first"}, Gone: []string{"third"}, Deleted: []string{"c", "b"}})
+		step(progress{Active: "second", Waiting: []string{"first"}, Gone: []string{"third"}})
+		b.letGo("b")
+		step(progress{Active: "first", Gone: []string{"third", "second"}, Deleted: []string{"a"}})
+		step(progress{Gone: []string{"third", "second", "first"}})
+	})
+}
+
+var equateEmpty = cmp.Transformer("empty", func(names []string) []string { return slices.Concat([]string{}, names) })
+
+// deleted are the names that were asked to be deleted since it was called last.
+func (b *bed) deleted() []string {
+	var out []string
+	for _, request := range b.requests.take() {
+		if request.verb == "delete" {
+			out = append(out, request.path[len(request.path)-1:])
+		}
+	}
+	return out
+}
+
+func TestADeletionNamesTheObjectThatWasLookedAt(t *testing.T) {
+	eachOwning(t, func(b *bed) {
+		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red")))
+		b.install(revision)
+		before := b.get(b.configMap("settings", ""))
+		b.requests.take()
+		b.teardown(revision)
+		requests := slices.DeleteFunc(b.requests.take(), func(r request) bool { return r.verb != "delete" })
+		if len(requests) != 1 {
+			b.Fatalf("it was deleted %d times", len(requests))
+		}
+		var options metav1.DeleteOptions
+		b.must(json.Unmarshal([]byte(requests[0].body), &options))
+		if options.Preconditions == nil || *options.Preconditions.UID != before.GetUID() || *options.Preconditions.ResourceVersion != before.GetResourceVersion() {
+			b.Errorf("the preconditions are %+v", options.Preconditions)
+		}
+	})
+}
+
+// A teardown that acts on what it saw before must not delete what is there now.
+func TestAnObjectThatChangedHandsMeanwhileIsNotDeleted(t *testing.T) {
+	for name, change := range map[string]func(b *bed, two client.Object){
+		"handed over": func(b *bed, two client.Object) {
+			b.install(b.revision(2, two, nil, phase("main", b.configMap("settings", "blue"))), boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionNone))
+		},
+		"replaced": func(b *bed, _ client.Object) {
+			b.delete(b.configMap("settings", ""))
+			b.create(b.configMap("settings", "blue"))
+		},
+		"edited": func(b *bed, _ client.Object) {
+			b.edit(b.configMap("settings", ""), `{"metadata":{"annotations":{"test.example.com/owners":"[]"}}}`)
+		},
+	} {
+		for _, unfiltered := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, other reader %t", name, unfiltered), func(t *testing.T) {
+				b := newBed(t, bedOptions{owning: annotation})
+				first := b.revision(1, b.owner("one"), nil, phase("main", b.configMap("settings", "red")))
+				b.install(first)
+				b.options.Reader = frozen{Reader: b.cache, object: b.get(b.configMap("settings", ""))}
+				change(b, b.owner("two"))
+				if !unfiltered {
+					b.options.UnfilteredReader = nil
+				}
+				b.restart()
+				result, err := b.engine.Teardown(t.Context(), first)
+				switch {
+				case !unfiltered && !apierrors.IsConflict(err):
+					t.Errorf("got %v, want a conflict", err)
+				case unfiltered && (err != nil || !result.IsComplete()):
+					t.Errorf("got %v, want it to be let go\n%s", err, result)
+				}
+				if got := b.get(b.configMap("settings", "")); got == nil || got.GetDeletionTimestamp() != nil {
+					t.Error("it was deleted")
+				}
+			})
+		}
+	}
+}
+
+func TestTeardownOfWhatIsNotThere(t *testing.T) {
+	eachOwning(t, func(b *bed) {
+		gadget := b.object(`{apiVersion: example.com/v1, kind: Gadget, metadata: {name: x, namespace: %s}}`, b.namespace)
+		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red"), gadget))
+		for _, opts := range [][]boxcutter.RevisionTeardownOption{nil, {types.WithOrphan()}} {
+			if result := b.teardown(revision, opts...); !result.IsComplete() {
+				b.Errorf("it is not complete:\n%s", result)
+			}
+		}
+		if got := b.requests.writes(); len(got) > 0 {
+			b.Errorf("it wrote %v", got)
+		}
+	})
+}
+
+func TestTeardownLeavesWhatIsNotOurs(t *testing.T) {
+	eachOwning(t, func(b *bed) {
+		settings := b.configMap("settings", "red")
+		b.create(settings)
+		before := b.get(settings)
+		revision := b.revision(1, b.owner("owner"), nil, phase("main", settings))
+		for _, opts := range [][]boxcutter.RevisionTeardownOption{nil, {types.WithOrphan()}} {
+			if result := b.teardown(revision, opts...); !result.IsComplete() {
+				b.Errorf("it is not complete:\n%s", result)
+			}
+		}
+		b.unchanged(before)
+	})
+}
+
+func TestAnOwnerThatIsNotTheControllerIsOnlyRemoved(t *testing.T) {
+	for _, owning := range []owning{native, annotation} {
+		t.Run(owning.name, func(t *testing.T) {
+			b := newBed(t, bedOptions{owning: owning})
+			one, two := b.owner("one"), b.owner("two")
+			settings := b.configMap("settings", "red")
+			b.install(b.revision(1, one, nil, phase("main", settings)))
+			b.install(b.revision(2, two, siblings(one), phase("main", settings)))
+			if !isOwner(one, b.get(settings)) {
+				t.Fatal("the first owner is no owner any more, so that there is nothing to see")
+			}
+			b.requests.take()
+			if result := b.teardown(b.revision(1, one, nil, phase("main", settings))); !result.IsComplete() {
+				t.Errorf("it is not complete:\n%s", result)
+			}
+			b.costs(map[string]int{"patch": 1})
+			got := b.get(settings)
+			if isOwner(one, got) || !owning.strategy.IsController(two, got) || got.GetAnnotations()[revisionMark] != "2" {
+				t.Errorf("not exactly the first owner was removed: %v", got.Object["metadata"])
+			}
+		})
+	}
+}
+
+func TestOrphansStayWithoutOurMarks(t *testing.T) {
+	eachOwning(t, func(b *bed) {
+		owner := b.owner("owner")
+		settings := b.configMap("settings", "red")
+		settings.SetLabels(map[string]string{"app": "web"})
+		settings.SetAnnotations(map[string]string{"note": "kept"})
+		revision := b.revision(1, owner, nil, phase("main", settings))
+		b.install(revision)
+		result := b.teardown(revision, types.WithOrphan())
+		if !result.IsComplete() {
+			b.Errorf("it is not complete:\n%s", result)
+		}
+		b.isOrphan(settings, owner)
+		b.catchUp(revision)
+		if result := b.teardown(revision, types.WithOrphan()); !result.IsComplete() {
+			b.Errorf("the second time it is not complete:\n%s", result)
+		}
+		// It can be taken back.
+		b.acts(b.reconcile(revision), machinery.ActionCollision)
+		b.acts(b.reconcile(revision, boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionIfNoController)), machinery.ActionUpdated)
+	})
+}
+
+func (b *bed) isOrphan(settings *unstructured.Unstructured, owner client.Object) {
+	b.Helper()
+	got := b.get(settings)
+	if got == nil || got.GetDeletionTimestamp() != nil {
+		b.Fatal("it was deleted")
+	}
+	if diff := cmp.Diff(map[string]string{"app": "web"}, got.GetLabels()); diff != "" {
+		b.Errorf("labels (-want +got):\n%s", diff)
+	}
+	annotations := got.GetAnnotations()
+	if annotations["note"] != "kept" || annotations[revisionMark] != "" || owner != nil && isOwner(owner, got) {
+		b.Errorf("our marks are left: %v", got.Object["metadata"])
+	}
+}
+
+// An owner that is deleted with propagation "Orphan" has a finalizer that says so.
+func TestAnOwnerThatIsDeletedWithOrphanKeepsItsObjects(t *testing.T) {
+	for _, owning := range []owning{native, annotation} {
+		t.Run(owning.name, func(t *testing.T) {
+			b := newBed(t, bedOptions{owning: owning})
+			owner := b.owner("owner")
+			settings := b.configMap("settings", "red")
+			settings.SetLabels(map[string]string{"app": "web"})
+			settings.SetAnnotations(map[string]string{"note": "kept"})
+			b.install(b.revision(1, owner, nil, phase("main", settings)))
+
+			deleted, _ := owner.DeepCopyObject().(client.Object)
+			deleted.SetFinalizers([]string{metav1.FinalizerOrphanDependents})
+			revision := b.revision(1, deleted, nil, phase("main", settings))
+			if result := b.teardown(revision); !result.IsComplete() {
+				t.Errorf("it is not complete:\n%s", result)
+			}
+			b.isOrphan(settings, owner)
+			b.must(b.user.Delete(t.Context(), owner, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+			b.eventually("the owner is gone", func() bool { return b.get(owner) == nil })
+			b.isOrphan(settings, owner)
+		})
+	}
+}
+
+func TestTheTeardownWriterMakesTheWrites(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	owner := b.owner("owner")
+	revision := b.revision(1, owner, nil, phase("main", b.configMap("a", "red"), b.configMap("b", "red")))
+	b.install(revision)
+	b.requests.take()
+	orphan := boxcutter.WithPhaseTeardownOptions("main", boxcutter.WithObjectTeardownOptions(b.configMap("a", ""), types.WithOrphan()))
+	writer := types.WithTeardownWriter(b.user) // which is not counted
+	b.teardown(revision, writer, orphan)
+	b.costs(map[string]int{})
+	if b.get(b.configMap("b", "")) != nil || b.get(b.configMap("a", "")).GetAnnotations()[revisionMark] != "" {
+		t.Error("nothing was written")
+	}
+}
+
+func TestATeardownThatWasCutShortGoesOn(t *testing.T) {
+	b := newBed(t, bedOptions{owning: annotation})
+	revision := b.three(b.owner("owner"))
+	b.install(revision)
+	b.hold("c")
+	b.teardown(revision)
+	b.catchUp(revision)
+	b.teardown(revision)
+	b.catchUp(revision)
+	b.restart()
+	b.letGo("c")
+	b.removes(revision)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		if b.get(b.configMap(name, "")) != nil {
+			t.Errorf("%s is still there", name)
+		}
+	}
+}
+
+func TestTeardownFindsWhatTheCacheDoesNotShow(t *testing.T) {
+	eachOwning(t, func(b *bed) {
+		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red")))
+		b.install(revision)
+		b.edit(b.configMap("settings", ""), `{"metadata":{"labels":{"`+managedByLabel+`":null}}}`)
+		if result := b.teardown(revision); result.IsComplete() {
+			b.Errorf("it is complete at once:\n%s", result)
+		}
+		if b.get(b.configMap("settings", "")) != nil {
+			b.Error("it was not deleted")
+		}
+	})
+}
