@@ -20,7 +20,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Install real providers in a real control plane on this machine (KEEP=1 leaves it running)
@@ -53,9 +53,15 @@ image: ## Make the installer's image as an OCI layout in _output/image, the same
 lint: ## Run the linters of .golangci.yaml
 	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint run --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 
+.PHONY: e2e
+e2e: controlplane ## Run whole what make test only samples: random sequences, and the program in trouble
+	cd boxcutter && E2E=full go test -timeout 60m -run RandomSequences ./blackbox
+	E2E=full go test -timeout 60m ./test/e2e
+
 .PHONY: bench
-bench: ## Run the benchmarks
+bench: controlplane ## Run the benchmarks, those of boxcutter beside kubectl
 	go test $(TAGS) -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /test/)
+	cd boxcutter && go test -run '^$$' -bench BesideKubectl -benchtime 1x -timeout 30m ./blackbox
 
 FUZZTIME ?= 30s
 .PHONY: fuzz

@@ -26,7 +26,7 @@
 //   - install/version: the controller that decides.
 //   - install/installer: the controller that acts.
 //   - install: both of them in one manager.
-//   - build/contract: the rules that a bundle must keep.
+//   - build/contract: the rules that a provider's bundle must keep.
 //   - build: makes and packs the bundles that provider images hold.
 //   - manifests: what a release applies to run the installer.
 //   - cmd/capi-installer: the program in the cluster.

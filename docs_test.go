@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/conditions.md", "boxcutter/README.md"}
+var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/conditions.md", "boxcutter/README.md", "build/contract/FORMAT.md", "build/contract/RULES.md"}
 
 func read(t *testing.T, name string) string {
 	t.Helper()
@@ -26,7 +26,7 @@ func read(t *testing.T, name string) string {
 
 func TestEveryMakeTargetInTheDocumentsExists(t *testing.T) {
 	makefile := read(t, "Makefile")
-	mention := regexp.MustCompile("(?m)(?:`|^)make ([a-z]+)")
+	mention := regexp.MustCompile("(?m)(?:`|^)make ([a-z0-9]+)")
 	found := 0
 	for _, name := range documents {
 		for _, match := range mention.FindAllStringSubmatch(read(t, name), -1) {

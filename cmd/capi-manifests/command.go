@@ -20,6 +20,8 @@ Cluster API providers. Such an image holds a bundle:
 
   generate   kustomize directory  ->  bundle
   pack       bundle               ->  image, in a registry or an OCI layout
+  validate   bundle, or image     ->  what is wrong with it
+  explain    rule                 ->  why it is there, and how to keep it
   inspect    image                ->  what is in it
   plan       images.json          ->  what a cluster would install
 
@@ -29,7 +31,7 @@ over HTTPS; over plain HTTP only on this machine. No container engine is needed.
 Data goes to stdout, everything else to stderr. Exit codes:
 
   0  good
-  1  the release is not complete: a provider is missing, or comes twice
+  1  findings: a bundle breaks a rule, or in a release a provider is missing or comes twice
   2  the command line is wrong
   3  a registry or a file could not be read or written; trying again may help
   4  a bundle, an image or images.json is invalid; trying again does not help`
@@ -70,7 +72,7 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd.CommandPath(), err} })
-	root.AddCommand(newGenerate(), newPack(), newInspect(), newPlan(), newVersion())
+	root.AddCommand(newGenerate(), newPack(), newInspect(), newValidate(), newExplain(), newPlan(), newVersion())
 	return root
 }
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+const providerLabel = "cluster.x-k8s.io/provider"
+
+// clusterctlRules are those of the clusterctl provider contract that hold for a bundle too.
+var clusterctlRules = []Rule{{
+	ID:       "clusterctl/provider-label",
+	Severity: Warning,
+	Source:   clusterctl("Labels"),
+	Why:      "The label says which provider an object belongs to; clusterctl and people find the objects of a provider by it.",
+	Fix:      "Label every object, in a kustomization with \"labels: [{pairs: {cluster.x-k8s.io/provider: infrastructure-<name>}}]\".",
+	Check: eachObject(func(o *Object) []Finding {
+		label := o.At("metadata", "labels", providerLabel)
+		if label.Text() != "" {
+			return nil
+		}
+		return []Finding{label.finding("the label %s is missing", providerLabel)}
+	}),
+}, {
+	ID:       "clusterctl/provider-label-single",
+	Severity: Warning,
+	Source:   clusterctl("Labels"),
+	Why:      "A bundle is one provider. Objects under two names are found only in part.",
+	Fix:      "Give all objects the same value.",
+	Check:    checkOneProvider,
+}, {
+	ID:       "clusterctl/manager-container",
+	Severity: Error,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "The pod that runs the provider's controllers MUST have a container named manager; tools find the provider's image and flags by it.",
+	Fix:      "Name the container manager.",
+	Check:    checkManager,
+}}
+
+func checkOneProvider(b *Bundle) (findings []Finding) {
+	first := ""
+	for _, o := range b.Objects {
+		label := o.At("metadata", "labels", providerLabel)
+		switch text := label.Text(); {
+		case text == "":
+		case first == "":
+			first = text
+		case text != first:
+			findings = append(findings, label.finding("the provider is %s here, but %s in objects before", text, first))
+		}
+	}
+	return findings
+}
+
+// checkManager looks for a container named manager in any Deployment: others may
+// run beside the controllers.
+func checkManager(b *Bundle) []Finding {
+	deployments := b.ofKind(deploymentKind)
+	for _, o := range deployments {
+		for container := range containers(o) {
+			if container.At("name").Text() == "manager" {
+				return nil
+			}
+		}
+	}
+	if len(deployments) == 0 {
+		return nil
+	}
+	return []Finding{podSpec(deployments[0]).At("containers").finding("no container of any Deployment is named manager")}
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package contract holds the rules that a provider's bundle must keep so that
+// the installer can install it and Cluster API can work with it. Check applies
+// all of them and returns everything that is wrong at once, each finding with the
+// line, the object and the field, and what to do about it.
+//
+// A rule sees the manifests as a cluster does that gives no values for
+// variables: every variable that has a default is replaced by it, in the text, before
+// it is read as YAML. What depends on a variable without default is not judged.
+//
+// To add a rule, put one entry into the list of the file with its theme, and two
+// examples into examples/<rule id>: good.yaml, and bad.yaml, in which a
+// comment "# <- Kind name" stands on each line where the rule finds something ("#
+// <- metadata", on any line, is a finding in the metadata). A comment
+// "# ocpPlatform: AWS" says what is in the metadata; the imageName is
+// registry.example.com/openshift:example if none is said. A test runs the examples,
+// and "capi-manifests explain" shows them. Then run go generate.
+//
+// Severity follows the words of the source: only what breaks a MUST is an error.
+package contract
+
+//go:generate go test -run TestRULESIsUpToDate -update .

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// Severity says how bad it is to break a rule.
+type Severity string
+
+// The severities, the worst first.
+const (
+	// Error is a MUST that is broken: the bundle cannot be installed, or does not work.
+	Error Severity = "error"
+	// Warning is a SHOULD that is broken.
+	Warning Severity = "warning"
+	// Info is worth knowing.
+	Info Severity = "info"
+)
+
+// Severities returns the severities, the worst first.
+func Severities() []Severity { return []Severity{Error, Warning, Info} }
+
+// AtLeast says whether s is as bad as least, or worse.
+func (s Severity) AtLeast(least Severity) bool {
+	return slices.Index(Severities(), s) <= slices.Index(Severities(), least)
+}
+
+// String implements pflag.Value, with Set and Type.
+func (s *Severity) String() string { return string(*s) }
+
+// Set implements pflag.Value.
+func (s *Severity) Set(text string) error {
+	if !slices.Contains(Severities(), Severity(text)) {
+		return errors.New("the severities are error, warning and info")
+	}
+	*s = Severity(text)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (s *Severity) Type() string { return "severity" }
+
+// Source is where a rule comes from.
+type Source struct {
+	// Document is its title.
+	Document string `json:"document"`
+	// Section is the heading in it.
+	Section string `json:"section"`
+	// URL is where it can be read.
+	URL string `json:"url"`
+}
+
+// Rule is one thing that a bundle must keep.
+type Rule struct {
+	// ID is "theme/name", such as "installer/no-secret". It never changes.
+	ID string
+	// Severity of each of its findings.
+	Severity Severity
+	// Source is the document that asks for it.
+	Source Source
+	// Why says what goes wrong otherwise, in a sentence or two.
+	Why string
+	// Fix says what to do about a finding.
+	Fix string
+	// Check returns what is wrong with a bundle. It leaves out what is the same in
+	// all findings of a rule: ID, severity and fix.
+	Check func(*Bundle) []Finding
+}
+
+// The files of a bundle that findings are in. Where they lie and what they are called differs between the layouts.
+const (
+	MetadataFile  = "metadata"
+	ManifestsFile = "manifests"
+)
+
+// Finding is a place where a bundle breaks a rule.
+type Finding struct {
+	// Rule is the ID of the rule.
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
+	// File is MetadataFile or ManifestsFile.
+	File string `json:"file"`
+	// Line of the file, from 1; 0 if it is not known.
+	Line int `json:"line,omitempty"`
+	// Object is the kind, namespace and name, such as "Deployment openshift-cluster-api/manager".
+	Object string `json:"object,omitempty"`
+	// Field is the path in the object, such as "spec.template.spec.containers[0].image", or the field of the metadata.
+	Field string `json:"field,omitempty"`
+	// Message says what is wrong there.
+	Message string `json:"message"`
+	// Fix is that of the rule.
+	Fix string `json:"fix"`
+}
+
+// Rules returns all rules, sorted by ID.
+func Rules() []Rule {
+	rules := slices.Concat(metadataRules, formatRules, imageRules, installerRules, variableRules, clusterctlRules, crdRules, webhookRules, referenceRules, hygieneRules)
+	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
+	return rules
+}
+
+// Check returns everything in which a bundle breaks a rule, in the order of the
+// files: metadata first, then the manifests from top to bottom.
+func Check(bundle extractor.Bundle) []Finding {
+	read := readBundle(bundle)
+	var findings []Finding
+	for _, rule := range Rules() {
+		findings = append(findings, rule.findings(read)...)
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(-strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	return findings
+}
+
+// findings are those of one rule, complete.
+func (r Rule) findings(bundle *Bundle) []Finding {
+	findings := r.Check(bundle)
+	for i := range findings {
+		findings[i].Rule, findings[i].Severity, findings[i].Fix = r.ID, r.Severity, r.Fix
+	}
+	return findings
+}

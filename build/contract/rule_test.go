@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"cmp"
+	"flag"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// place is where a finding is expected.
+type place struct {
+	line   int
+	object string
+}
+
+// mark is a comment of a bad example that says which object has a finding on its line.
+var mark = regexp.MustCompile(`# <-(.*)`)
+
+// marked returns the places that are marked in an example, a place for each line.
+func marked(manifests string) (places []place) {
+	for i, line := range strings.Split(manifests, "\n") {
+		match := mark.FindStringSubmatch(line)
+		switch {
+		case match == nil:
+		case strings.TrimSpace(match[1]) == MetadataFile:
+			places = append(places, place{object: MetadataFile})
+		default:
+			places = append(places, place{i + 1, strings.TrimSpace(match[1])})
+		}
+	}
+	return places
+}
+
+// said is a comment of an example about its metadata: "# ocpPlatform: AWS", or "none" for nothing.
+var said = regexp.MustCompile(`(?m)^# ([a-zA-Z]+): *([^ \n]*)`)
+
+// bundleOf is the bundle that an example stands for.
+func bundleOf(manifests string) extractor.Bundle {
+	metadata := extractor.Metadata{
+		ProviderName: "cluster-api-provider-example", ProviderType: extractor.Infrastructure, ProviderVersion: "v1.0.0",
+		OCPPlatform: "AWS", ImageName: "registry.example.com/openshift:example",
+	}
+	fields := map[string]*string{
+		"providerName": &metadata.ProviderName, "providerVersion": &metadata.ProviderVersion,
+		"ocpPlatform": &metadata.OCPPlatform, "imageName": &metadata.ImageName,
+	}
+	for _, match := range said.FindAllStringSubmatch(manifests, -1) {
+		if field := fields[match[1]]; field != nil {
+			*field = strings.TrimPrefix(match[2], "none")
+		}
+	}
+	return extractor.Bundle{Metadata: metadata, Manifests: []byte(manifests)}
+}
+
+func found(rule Rule, manifests string) (places []place) {
+	for _, finding := range rule.findings(readBundle(bundleOf(manifests))) {
+		at := place{finding.Line, finding.Object}
+		if finding.File == MetadataFile {
+			at = place{object: MetadataFile}
+		}
+		if !slices.Contains(places, at) {
+			places = append(places, at)
+		}
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.line, b.line) })
+	return places
+}
+
+func TestEveryRuleFindsWhatIsWrongInItsBadExampleAndNothingInItsGoodOne(t *testing.T) {
+	for _, rule := range Rules() {
+		t.Run(rule.ID, func(t *testing.T) {
+			example, err := rule.Example()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if places := found(rule, example.Good); len(places) > 0 {
+				t.Errorf("the good example has findings at %v", places)
+			}
+			want := marked(example.Bad)
+			if len(want) == 0 {
+				t.Error("nothing is marked in the bad example")
+			}
+			if diff := gocmp.Diff(want, found(rule, example.Bad), gocmp.AllowUnexported(place{})); diff != "" {
+				t.Errorf("findings in the bad example (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEveryExampleBelongsToARule(t *testing.T) {
+	ids := map[string]bool{}
+	for _, rule := range Rules() {
+		ids[rule.ID] = true
+	}
+	err := fs.WalkDir(examples, "examples", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && !ids[strings.TrimPrefix(path.Dir(name), "examples/")] {
+			t.Errorf("%s is the example of no rule", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEveryRuleSaysAllThatAReaderNeeds(t *testing.T) {
+	id, seen := regexp.MustCompile(`^[a-z]+/[a-z0-9-]+$`), map[string]bool{}
+	for _, rule := range Rules() {
+		if !id.MatchString(rule.ID) || seen[rule.ID] {
+			t.Errorf("the ID %q is wrong or is there twice", rule.ID)
+		}
+		seen[rule.ID] = true
+		if !slices.Contains(Severities(), rule.Severity) || rule.Source.Document == "" || rule.Source.Section == "" || rule.Source.URL == "" || rule.Check == nil {
+			t.Errorf("%s is not complete: %+v", rule.ID, rule)
+		}
+		for _, text := range []string{rule.Why, rule.Fix} {
+			if !strings.HasSuffix(text, ".") {
+				t.Errorf("%s: %q is no sentence", rule.ID, text)
+			}
+		}
+	}
+}
+
+func TestWhatTheInstallerAsksForIsWrittenDown(t *testing.T) {
+	format, err := os.ReadFile("FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range Rules() {
+		if rule.Source.URL == formatPage && !strings.Contains(string(format), "\n## "+rule.Source.Section+"\n") {
+			t.Errorf("%s comes from the section %q, which FORMAT.md does not have", rule.ID, rule.Source.Section)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write RULES.md anew")
+
+func TestRULESIsUpToDate(t *testing.T) {
+	if *update {
+		if err := os.WriteFile("RULES.md", []byte(Markdown()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written, err := os.ReadFile("RULES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(Markdown(), string(written)); diff != "" {
+		t.Errorf("RULES.md is not what go generate makes of the rules (-rules +file):\n%s", diff)
+	}
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+// The documents that rules come from.
+
+const book = "https://cluster-api.sigs.k8s.io/developer/providers/contracts/"
+
+func clusterctl(section string) Source {
+	return Source{Document: "clusterctl provider contract", Section: section, URL: book + "clusterctl"}
+}
+
+// resourceVersions is the section about all resources in the first of the contracts; the others say the same.
+var resourceVersions = Source{Document: "Contract rules for InfraCluster", Section: "All resources: version", URL: book + "infra-cluster"}
+
+func openShift(section string) Source {
+	return Source{Document: "OpenShift conventions", Section: section, URL: "https://github.com/openshift/enhancements/blob/master/CONVENTIONS.md"}
+}
+
+func kubernetes(section, url string) Source {
+	return Source{Document: "Kubernetes documentation", Section: section, URL: "https://kubernetes.io/docs/" + url}
+}
+
+// manifestsGen is what OpenShift's own build tool does to the manifests of every provider.
+func manifestsGen(section string) Source {
+	return Source{Document: "manifests-gen of cluster-capi-operator", Section: section, URL: "https://github.com/openshift/cluster-capi-operator"}
+}
+
+// ours is what this project's installer needs: a heading of FORMAT.md.
+func ours(section string) Source {
+	return Source{Document: "Bundle format", Section: section, URL: formatPage}
+}
+
+const formatPage = "https://github.com/capi-installer/capi-installer/blob/main/build/contract/FORMAT.md"

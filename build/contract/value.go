@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Object is one object of the manifests: its Value is the whole of it.
+type Object struct {
+	Value
+	// Kind is the group and the kind; Name and Namespace are as in its metadata.
+	Kind            schema.GroupKind
+	Name, Namespace string
+	// before is how many lines of the file stand before the document of the object.
+	before int
+}
+
+// String names the object: "Deployment openshift-cluster-api/manager".
+func (o *Object) String() string {
+	name := o.Name
+	if o.Namespace != "" {
+		name = o.Namespace + "/" + name
+	}
+	return strings.TrimSpace(o.Kind.Kind + " " + name)
+}
+
+// Value is a place in an object. What is missing, null or of another type than
+// is asked for reads as empty, so that rules can go down without looking: whether
+// an object is valid is a matter of other rules.
+type Value struct {
+	object *Object
+	node   *yaml.Node // nil if there is nothing
+	near   *yaml.Node // node, or what is nearest to where it is missing
+	// Path from the object, such as "spec.versions[0].name".
+	Path string
+}
+
+// Exists says whether there is something, and not null.
+func (v Value) Exists() bool { return v.node != nil && v.node.Tag != "!!null" }
+
+// Text is the value of a scalar, as it is written.
+func (v Value) Text() string {
+	if !v.Exists() || v.node.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return v.node.Value
+}
+
+// length is how many elements a list has.
+func (v Value) length() int {
+	if v.node == nil || v.node.Kind != yaml.SequenceNode {
+		return 0
+	}
+	return len(v.node.Content)
+}
+
+// At goes down through the fields of mappings. If one is missing, the Value that
+// is returned does not exist, and findings at it have the line of what it is missing in.
+func (v Value) At(fields ...string) Value {
+	for _, field := range fields {
+		v = v.field(field)
+	}
+	return v
+}
+
+func (v Value) field(name string) Value {
+	missing := Value{v.object, nil, v.near, join(v.Path, name)}
+	if v.node == nil || v.node.Kind != yaml.MappingNode {
+		return missing
+	}
+	for i := 0; i+1 < len(v.node.Content); i += 2 {
+		if v.node.Content[i].Value == name {
+			return v.child(v.node.Content[i+1], missing.Path)
+		}
+	}
+	return v.merged(name, missing)
+}
+
+// merged looks a field up in what a mapping takes over with the key "<<".
+func (v Value) merged(name string, missing Value) Value {
+	if name == mergeKey {
+		return missing
+	}
+	from := v.field(mergeKey)
+	if found := from.field(name); found.node != nil {
+		return found
+	}
+	for _, item := range from.Items() {
+		if found := item.field(name); found.node != nil {
+			return found
+		}
+	}
+	return missing
+}
+
+const mergeKey = "<<"
+
+// Fields are the keys and values of a mapping, in the order in which they are written.
+func (v Value) Fields() iter.Seq2[string, Value] {
+	return func(yield func(string, Value) bool) {
+		if v.node == nil || v.node.Kind != yaml.MappingNode {
+			return
+		}
+		for i := 0; i+1 < len(v.node.Content); i += 2 {
+			key := v.node.Content[i].Value
+			if !yield(key, v.child(v.node.Content[i+1], join(v.Path, key))) {
+				return
+			}
+		}
+	}
+}
+
+// Items are the elements of a list.
+func (v Value) Items() iter.Seq2[int, Value] {
+	return func(yield func(int, Value) bool) {
+		if v.node == nil || v.node.Kind != yaml.SequenceNode {
+			return
+		}
+		for i, item := range v.node.Content {
+			if !yield(i, v.child(item, v.Path+"["+strconv.Itoa(i)+"]")) {
+				return
+			}
+		}
+	}
+}
+
+// All are the value itself and all that is in it.
+func (v Value) All() iter.Seq[Value] {
+	return func(yield func(Value) bool) { v.visit(yield) }
+}
+
+func (v Value) visit(yield func(Value) bool) bool {
+	if !yield(v) {
+		return false
+	}
+	for _, value := range v.Fields() {
+		if !value.visit(yield) {
+			return false
+		}
+	}
+	for _, item := range v.Items() {
+		if !item.visit(yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// child is a value in v; an alias stands for what it names.
+func (v Value) child(node *yaml.Node, path string) Value {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	return Value{v.object, node, node, path}
+}
+
+// join adds a field to a path; one such as openshift.io/required-scc in brackets.
+func join(path, field string) string {
+	switch {
+	case strings.ContainsAny(field, "./"):
+		return path + "[" + field + "]"
+	case path == "":
+		return field
+	}
+	return path + "." + field
+}
+
+// finding says what is wrong at a value.
+func (v Value) finding(format string, arguments ...any) Finding {
+	return Finding{
+		File: ManifestsFile, Line: v.line(), Object: v.object.String(), Field: v.Path,
+		Message: fmt.Sprintf(format, arguments...),
+	}
+}
+
+// line of the file, from 1.
+func (v Value) line() int { return v.object.before + v.near.Line }

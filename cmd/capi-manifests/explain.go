@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+)
+
+const explainLong = `Explain tells of a rule of "capi-manifests validate" what goes wrong without it, what
+to do, and where it comes from, and shows manifests that keep it and manifests that
+break it. Without a rule it lists all of them.`
+
+const explainExample = `  capi-manifests explain
+  capi-manifests explain installer/no-secret`
+
+// explanation is a rule as data.
+type explanation struct {
+	ID       string            `json:"id"`
+	Severity contract.Severity `json:"severity"`
+	Why      string            `json:"why"`
+	Fix      string            `json:"fix"`
+	Source   contract.Source   `json:"source"`
+	// Good and Bad are manifests that keep the rule, and that break it where a comment begins with "<-".
+	Good string `json:"good"`
+	Bad  string `json:"bad"`
+}
+
+func newExplain() *cobra.Command {
+	var format output
+	cmd := &cobra.Command{
+		Use:     "explain [RULE]",
+		Short:   "Tell of a rule why it is there and how to keep it",
+		Long:    explainLong,
+		Example: explainExample,
+		Args:    knownRule,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return ruleIDs(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all, err := explanations(args)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return format.write(cmd.OutOrStdout(), all, func(w *bytes.Buffer) { listRules(w, all) })
+			}
+			return format.write(cmd.OutOrStdout(), all[0], all[0].text)
+		},
+	}
+	format.register(cmd)
+	return cmd
+}
+
+func ruleIDs() []string {
+	var ids []string
+	for _, rule := range contract.Rules() {
+		ids = append(ids, rule.ID)
+	}
+	return ids
+}
+
+// knownRule refuses what is no rule, and suggests those that are like it.
+func knownRule(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0, len(args) == 1 && slices.Contains(ruleIDs(), args[0]):
+		return nil
+	case len(args) > 1:
+		return &usageError{cmd.CommandPath(), fmt.Errorf("one rule is wanted; there are %s", strings.Join(args, " "))}
+	}
+	unlike := func(id string) bool { return !strings.Contains(id, args[0]) }
+	if like := slices.DeleteFunc(ruleIDs(), unlike); len(like) > 0 && args[0] != "" {
+		return &usageError{cmd.CommandPath(), fmt.Errorf("there is no rule %q; did you mean %s?", args[0], strings.Join(like, " or "))}
+	}
+	return &usageError{cmd.CommandPath(), fmt.Errorf("there is no rule %q; \"capi-manifests explain\" lists all", args[0])}
+}
+
+// explanations are those of the rules with the IDs, or of all rules.
+func explanations(ids []string) ([]explanation, error) {
+	var all []explanation
+	for _, rule := range contract.Rules() {
+		if len(ids) > 0 && !slices.Contains(ids, rule.ID) {
+			continue
+		}
+		example, err := rule.Example()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, explanation{rule.ID, rule.Severity, rule.Why, rule.Fix, rule.Source, example.Good, example.Bad})
+	}
+	return all, nil
+}
+
+func listRules(w *bytes.Buffer, all []explanation) {
+	columns(w, []string{"RULE", "SEVERITY", "SOURCE"}, rowsOf(all, func(e explanation) []string {
+		return []string{e.ID, string(e.Severity), e.Source.Document + ", " + e.Source.Section}
+	}))
+}
+
+func (e explanation) text(w *bytes.Buffer) {
+	fmt.Fprintf(w, "%s (%s)\n\n%s\n\n%s\n\nSource: %s\n", e.ID, e.Severity, e.Why, e.Fix, e.Source)
+	fmt.Fprintf(w, "\nGood:\n\n%s\nBad, at each \"<-\":\n\n%s", indented(e.Good), indented(e.Bad))
+}
+
+func indented(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		out.WriteString("    " + line)
+	}
+	return out.String()
+}
