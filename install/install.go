@@ -96,7 +96,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter)
 		Watches(&corev1.ConfigMap{}, always).
 		WatchesRawSource(images).
 		WithOptions(controllerOptions())
-	if served(mgr.GetRESTMapper(), configv1.GroupVersion.WithKind("Infrastructure")) {
+	if options.Platform == "" && served(mgr.GetRESTMapper(), configv1.GroupVersion.WithKind("Infrastructure")) {
 		builder = builder.Watches(&configv1.Infrastructure{}, always)
 	}
 	return builder.Complete(&version.Reconciler{

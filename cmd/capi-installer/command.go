@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -78,7 +79,18 @@ func run(ctx context.Context, f *flags) error {
 		return errors.New("the release version is not known; give --release-version or set RELEASE_VERSION")
 	}
 	ctrl.SetLogger(zap.New())
-	mgr, err := f.manager()
+	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS = -1 // the API server's own flow control decides
+	switch err := awaitAPIServer(ctx, config); {
+	case errors.Is(err, context.Canceled):
+		return nil // told to end while it waited
+	case err != nil:
+		return err
+	}
+	mgr, err := f.manager(config)
 	if err != nil {
 		return err
 	}
@@ -91,12 +103,7 @@ func run(ctx context.Context, f *flags) error {
 	return mgr.Start(ctx)
 }
 
-func (f *flags) manager() (manager.Manager, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	config.QPS = -1 // the API server's own flow control decides
+func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
 	scheme, err := install.Scheme()
 	if err != nil {
 		return nil, err

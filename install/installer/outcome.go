@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
@@ -24,6 +25,8 @@ func outcomeOf(rev *revisionObjects, result machinery.RevisionResult, err error)
 	switch {
 	case result != nil && result.GetValidationError() != nil:
 		outcome.Reason, outcome.Err = status.ObjectsRefused, result.GetValidationError()
+	case result != nil && apierrors.IsConflict(refused(result)): // somebody was quicker
+		outcome.Reason, outcome.Err = status.ApplyFailed, refused(result)
 	case result != nil && refused(result) != nil:
 		outcome.Reason, outcome.Err = status.ObjectsRefused, refused(result)
 	case result != nil && incompatible(result) != "":

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e has tests of the program capi-installer as a cluster runs it: the
+// real binary with the credentials of its own service account, against a real
+// API server, through a proxy that plays the API server's failures.
+//
+// Each scenario is one test. It installs small made-up providers, does something
+// to the program or to the API server, and then looks at the cluster. With
+// E2E=full in the environment, scenarios that can be repeated at every step are.
+package e2e

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install"
+	"github.com/capi-installer/capi-installer/manifests"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/faults"
+	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	controlplane.Main(m)
+}
+
+// full says whether scenarios are to be repeated at every step.
+var full = os.Getenv("E2E") == "full"
+
+const (
+	namespace = v1alpha1.OperandNamespace
+	patience  = time.Minute
+)
+
+// harness is a cluster with the installer's manifests, a proxy before its API
+// server, a registry and a release.
+type harness struct {
+	*testing.T
+	client.Client // an administrator's, past the proxy
+
+	proxy      *faults.Proxy
+	registry   *registry.Registry
+	kubeconfig string // of the installer's service account, through the proxy
+	images     string // the path of images.json
+	cache      string
+	vanilla    bool     // the cluster has no OpenShift APIs
+	arguments  []string // of every process
+}
+
+// newHarness prepares the shared cluster as OpenShift on AWS.
+func newHarness(t *testing.T) *harness {
+	t.Helper()
+	cluster := controlplane.Shared(t)
+	h := connect(t, cluster)
+	crds, err := fixture.OpenShiftCRDs(t.Context())
+	h.must(err)
+	h.must(fixture.InstallCRDs(t.Context(), cluster.Config, crds))
+	infrastructure := &configv1.Infrastructure{}
+	infrastructure.Name = "cluster"
+	infrastructure.Spec.PlatformSpec.Type = configv1.AWSPlatformType
+	h.must(client.IgnoreAlreadyExists(h.Create(t.Context(), infrastructure)))
+	infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{Type: configv1.AWSPlatformType}
+	infrastructure.Status.ControlPlaneTopology = configv1.HighlyAvailableTopologyMode
+	infrastructure.Status.InfrastructureTopology = configv1.HighlyAvailableTopologyMode
+	h.must(h.Status().Patch(t.Context(), infrastructure, client.Merge))
+	h.prepare(cluster)
+	return h
+}
+
+// connect makes a harness of a cluster as it is.
+func connect(t *testing.T, cluster *controlplane.Cluster) *harness {
+	t.Helper()
+	dir := t.TempDir()
+	h := &harness{T: t, kubeconfig: filepath.Join(dir, "kubeconfig"), images: filepath.Join(dir, "images.json"), cache: filepath.Join(dir, "cache")}
+	scheme, err := install.Scheme()
+	h.must(err)
+	h.Client, err = client.New(cluster.Config, client.Options{Scheme: scheme})
+	h.must(err)
+	h.registry = registry.New(t, registry.Options{})
+	return h
+}
+
+// prepare applies what a release applies to run the installer, but for its Deployment,
+// and puts a proxy between the installer and the API server. When the test ends,
+// everything that was installed is uninstalled.
+func (h *harness) prepare(cluster *controlplane.Cluster) {
+	h.Helper()
+	objects, err := manifests.Objects()
+	h.must(err)
+	for _, object := range objects {
+		if object.GetKind() == "Deployment" || h.vanilla && object.GroupVersionKind().Group == configv1.GroupName {
+			continue
+		}
+		h.eventually(fmt.Sprintf("%s %s is applied", object.GetKind(), object.GetName()), func() error {
+			return h.Apply(h.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("release"), client.ForceOwnership)
+		})
+	}
+	direct, err := cluster.ServiceAccount(h.Context(), v1alpha1.OperatorNamespace, v1alpha1.ServiceAccountName)
+	h.must(err)
+	config, err := clientcmd.BuildConfigFromFlags("", direct)
+	h.must(err)
+	h.proxy, err = faults.Start(config)
+	h.must(err)
+	h.Cleanup(func() { h.proxy.Close() })
+	kubeconfig, err := h.proxy.Kubeconfig()
+	h.must(err)
+	h.must(os.WriteFile(h.kubeconfig, kubeconfig, 0o600))
+	h.Cleanup(h.uninstall)
+}
+
+// start starts capi-installer of a release.
+func (h *harness) start(release string, arguments ...string) *process {
+	h.Helper()
+	return h.startWatched(release, nil, arguments...)
+}
+
+// startWatched is start; watch is called for every line of the log before the next one is read.
+func (h *harness) startWatched(release string, watch func(*process, line), arguments ...string) *process {
+	h.Helper()
+	own := []string{"--kubeconfig=" + h.kubeconfig, "--images-json=" + h.images, "--cache-dir=" + h.cache, "--release-version=" + release}
+	return launch(h.T, watch, slices.Concat(own, h.arguments, arguments)...)
+}
+
+// uninstall deletes the ClusterAPI object and has an installer remove what was
+// installed, so that the next test finds the cluster as this one did.
+func (h *harness) uninstall() {
+	h.proxy.Heal()
+	h.must(h.proxy.Up())
+	cluster := &v1alpha1.ClusterAPI{}
+	cluster.Name = v1alpha1.ClusterAPIName
+	h.must(client.IgnoreNotFound(h.Delete(context.Background(), cluster)))
+	if _, err := os.Stat(h.images); err != nil {
+		h.must(os.WriteFile(h.images, []byte("{}"), 0o600))
+	}
+	p := h.start("0.0.0")
+	h.eventually("the program is ready", func() error { return answers(p.health + "/readyz") })
+	h.eventually("everything is uninstalled", func() error {
+		left := &corev1.ConfigMapList{}
+		if err := h.List(context.Background(), left, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}); err != nil {
+			return err
+		}
+		if names := h.names(); len(left.Items)+len(names) > 0 {
+			return fmt.Errorf("left: %d versions, %v", len(left.Items), names)
+		}
+		return nil
+	})
+	p.terminate()
+	operator := &configv1.ClusterOperator{}
+	operator.Name = v1alpha1.ClusterOperatorName
+	if err := h.Delete(context.Background(), operator); !meta.IsNoMatchError(err) {
+		h.must(client.IgnoreNotFound(err))
+	}
+}
+
+// release pushes images of providers and names them in images.json.
+func (h *harness) release(providers ...fixture.Synthetic) {
+	h.Helper()
+	images := map[string]string{}
+	for _, provider := range providers {
+		image, err := build.Pack(nil, provider.Bundle())
+		h.must(err)
+		images[provider.Name] = h.registry.MustPush(h.T, "test/"+provider.Name, image)
+	}
+	content, err := json.Marshal(images)
+	h.must(err)
+	h.must(os.WriteFile(h.images+".new", content, 0o600))
+	h.must(os.Rename(h.images+".new", h.images))
+}
+
+// core and aws are the providers that a cluster on AWS needs, of a version.
+func core(version string, extra ...string) fixture.Synthetic {
+	return fixture.Synthetic{Name: "cluster-api", Type: extractor.Core, Version: version, Extra: strings.Join(extra, "---\n")}
+}
+
+func aws(version string, extra ...string) fixture.Synthetic {
+	return fixture.Synthetic{Name: "cluster-api-provider-aws", Platform: "AWS", Version: version, Extra: strings.Join(extra, "---\n")}
+}
+
+// configMap is the manifest of a ConfigMap.
+func configMap(name string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\n", name, namespace)
+}
+
+func (h *harness) must(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+// eventually waits until check returns nil, and fails the test with its last error.
+func (h *harness) eventually(what string, check func() error) {
+	h.Helper()
+	h.within(patience, what, check)
+}
+
+// within is eventually with a time of its own.
+func (h *harness) within(limit time.Duration, what string, check func() error) {
+	h.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			h.Fatalf("waited %s in vain until %s: %v\n%s", limit, what, err, h.conditions())
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// clusterAPI reads the ClusterAPI object.
+func (h *harness) clusterAPI() (*v1alpha1.ClusterAPI, error) {
+	cluster := &v1alpha1.ClusterAPI{}
+	return cluster, h.Get(context.Background(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster)
+}
+
+// conditions describes all conditions, for a failed test.
+func (h *harness) conditions() string {
+	cluster, err := h.clusterAPI()
+	if err != nil {
+		return err.Error()
+	}
+	text := fmt.Sprintf("current %q, desired %q", cluster.Status.CurrentVersion, cluster.Status.DesiredVersion)
+	for _, c := range cluster.Status.Conditions {
+		text += fmt.Sprintf("\n  %s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
+	}
+	return text
+}
+
+// settled waits until version alone is there and nothing is left to do.
+func (h *harness) settled(version string) {
+	h.Helper()
+	h.within(2*patience, "version "+version+" is installed and nothing else", func() error { return h.unsettled(version) })
+}
+
+// unsettled says what is missing until version alone is there, current and
+// desired, and the conditions say that nothing is left to do.
+func (h *harness) unsettled(version string) error {
+	cluster, err := h.clusterAPI()
+	if err != nil {
+		return err
+	}
+	s := cluster.Status
+	if s.CurrentVersion != version || s.DesiredVersion != version || len(s.Versions) != 1 {
+		return fmt.Errorf("current %q, desired %q, %d versions", s.CurrentVersion, s.DesiredVersion, len(s.Versions))
+	}
+	for kind, want := range map[string]bool{"Available": true, "Progressing": false, "Degraded": false} {
+		if meta.IsStatusConditionTrue(s.Conditions, kind) != want {
+			return fmt.Errorf("%s is not %t", kind, want)
+		}
+	}
+	return nil
+}
+
+// installedKinds are the kinds that the providers of the tests have.
+var installedKinds = []schema.GroupVersionKind{
+	{Version: "v1", Kind: "ConfigMap"},
+	{Version: "v1", Kind: "Service"},
+	{Version: "v1", Kind: "ServiceAccount"},
+	{Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"},
+	{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+}
+
+// installed returns everything that is marked as installed, by kind and name.
+func (h *harness) installed() map[string]*unstructured.Unstructured {
+	h.Helper()
+	found := map[string]*unstructured.Unstructured{}
+	for _, kind := range installedKinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		h.must(h.List(context.Background(), list, client.MatchingLabels{"app.kubernetes.io/managed-by": v1alpha1.Prefix}))
+		for i := range list.Items {
+			found[kind.Kind+" "+list.Items[i].GetName()] = &list.Items[i]
+		}
+	}
+	return found
+}
+
+// names are the installed objects, sorted.
+func (h *harness) names() []string {
+	h.Helper()
+	return slices.Sorted(maps.Keys(h.installed()))
+}
+
+// content is what providers say of the installed objects, without what the API
+// server and the installer keep in them.
+func (h *harness) content() map[string]any {
+	h.Helper()
+	out := map[string]any{}
+	for name, object := range h.installed() {
+		delete(object.Object, "status")
+		for _, address := range []string{"clusterIP", "clusterIPs"} {
+			unstructured.RemoveNestedField(object.Object, "spec", address)
+		}
+		object.Object["metadata"] = map[string]any{"labels": object.GetLabels()}
+		out[name] = object.Object
+	}
+	return out
+}
+
+// owned fails the test unless every installed object names one version alone as its owner.
+func (h *harness) owned(version string) {
+	h.Helper()
+	for name, object := range h.installed() {
+		var owners []struct{ Name string }
+		if err := json.Unmarshal([]byte(object.GetAnnotations()[v1alpha1.OwnersAnnotation]), &owners); err != nil {
+			h.Errorf("the owners of %s cannot be read: %v", name, err)
+			continue
+		}
+		if len(owners) != 1 || owners[0].Name != version {
+			h.Errorf("%s is owned by %v, not by %s alone", name, owners, version)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capi-installer/capi-installer/test/controlplane"
+)
+
+var built struct {
+	sync.Once
+	path string
+	err  error
+}
+
+// binary is the path of capi-installer, compiled once into the folder of the shared
+// cluster, with which it goes.
+func binary(t *testing.T) string {
+	t.Helper()
+	dir := controlplane.Shared(t).Dir
+	built.Do(func() {
+		built.path = filepath.Join(dir, "capi-installer")
+		output, err := exec.Command("go", "build", "-o", built.path, "../../cmd/capi-installer").CombinedOutput()
+		if err != nil {
+			built.err = fmt.Errorf("%w: %s", err, output)
+		}
+	})
+	if built.err != nil {
+		t.Fatalf("building capi-installer: %v", built.err)
+	}
+	return built.path
+}
+
+// line is what tests want to know of a line of the log.
+type line struct {
+	Message string `json:"msg"`
+	Version string `json:"version"`
+	Phase   string `json:"phase"`
+}
+
+// process is a running capi-installer.
+type process struct {
+	t               *testing.T
+	command         *exec.Cmd
+	health, metrics string // URLs
+	exited          chan struct{}
+	err             error // of the exit, once exited is closed
+
+	mutex sync.Mutex
+	lines []line
+	tail  []string // the end of the log as it is
+}
+
+// launch starts capi-installer. watch, which may be nil, is called for every line of the
+// log before the next one is read. A process that still runs when the test ends is killed.
+func launch(t *testing.T, watch func(*process, line), arguments ...string) *process {
+	t.Helper()
+	health, metrics := freeAddress(t), freeAddress(t)
+	p := &process{t: t, health: "http://" + health, metrics: "http://" + metrics, exited: make(chan struct{})}
+	p.command = exec.Command(binary(t), append([]string{"--health-probe-bind-address=" + health, "--metrics-bind-address=" + metrics}, arguments...)...)
+	p.command.Env = []string{"HOME=" + os.Getenv("HOME"), "TMPDIR=" + t.TempDir()}
+	p.command.SysProcAttr = endWithParent()
+	log, err := p.command.StderrPipe()
+	if err == nil {
+		err = p.command.Start()
+	}
+	if err != nil {
+		t.Fatalf("starting capi-installer: %v", err)
+	}
+	go func() {
+		p.read(log, watch)
+		p.err = p.command.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("the end of the log of capi-installer (process %d):\n%s", p.command.Process.Pid, p.log())
+		}
+	})
+	return p
+}
+
+// read reads the log to its end.
+func (p *process) read(log io.Reader, watch func(*process, line)) {
+	scanner := bufio.NewScanner(log)
+	scanner.Buffer(nil, 4<<20)
+	for scanner.Scan() {
+		read := line{}
+		_ = json.Unmarshal(scanner.Bytes(), &read) // what is no JSON is for the tail
+		p.mutex.Lock()
+		p.lines = append(p.lines, read)
+		p.tail = append(p.tail, scanner.Text())
+		p.tail = p.tail[max(0, len(p.tail)-60):]
+		p.mutex.Unlock()
+		if watch != nil {
+			watch(p, read)
+		}
+	}
+	_, _ = io.Copy(io.Discard, log) // a longer line must not block the program
+}
+
+// log is the end of the log.
+func (p *process) log() string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return strings.Join(p.tail, "\n")
+}
+
+// logged says whether there is a line with this message in the log.
+func (p *process) logged(message string) bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return slices.ContainsFunc(p.lines, func(l line) bool { return l.Message == message })
+}
+
+// runs says whether the process has not ended.
+func (p *process) runs() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends the process as kill -9 does, and waits for that.
+func (p *process) kill() {
+	_ = p.command.Process.Kill() // it may have ended
+	<-p.exited
+}
+
+// terminate ends the process as a cluster does. It fails the test unless the
+// process ends well within a few seconds.
+func (p *process) terminate() {
+	p.t.Helper()
+	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Errorf("capi-installer runs no more: %v\n%s", err, p.log())
+		return
+	}
+	select {
+	case <-p.exited:
+		if p.err != nil {
+			p.t.Errorf("after SIGTERM capi-installer ended with %v", p.err)
+		}
+	case <-time.After(8 * time.Second):
+		p.t.Errorf("capi-installer runs 8 s after SIGTERM")
+		p.kill()
+	}
+}
+
+// freeAddress is an address on loopback that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}

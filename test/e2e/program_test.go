@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+)
+
+func TestSIGTERMHandsTheLeaseToTheNextReplicaAtOnce(t *testing.T) {
+	h := newHarness(t)
+	h.release(core("v1.0.0"), aws("v1.0.0", configMap("settings")))
+	// A lease that is not released would be waited for longer than the test waits.
+	lease := []string{"--leader-elect", "--leader-elect-lease-duration=300s", "--leader-elect-renew-deadline=200s", "--leader-elect-retry-period=1s"}
+	first := h.start("4.22.0", lease...)
+	h.settled("4.22.0-1")
+	leader := h.leader()
+	second := h.start("4.22.0", lease...)
+	h.eventually("the second replica is ready", func() error { return answers(second.health + "/readyz") })
+	if now := h.leader(); now != leader || leader == "" {
+		t.Errorf("the lease was %q's and is %q's now", leader, now)
+	}
+	first.terminate()
+	h.within(10*time.Second, "the second replica has the lease", func() error {
+		if now := h.leader(); now == leader || now == "" {
+			return fmt.Errorf("it is %q's", now)
+		}
+		return nil
+	})
+	settings := &corev1.ConfigMap{}
+	settings.Namespace, settings.Name = namespace, "settings"
+	h.must(h.Delete(t.Context(), settings))
+	h.eventually("the second replica mends what is missing", func() error {
+		return h.Get(t.Context(), client.ObjectKeyFromObject(settings), settings)
+	})
+	second.terminate()
+	if now := h.leader(); now != "" {
+		t.Errorf("after SIGTERM the lease is still %s's", now)
+	}
+}
+
+// leader is who holds the lease; empty if nobody does.
+func (h *harness) leader() string {
+	h.Helper()
+	lease := &coordinationv1.Lease{}
+	h.must(h.Get(context.Background(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: "capi-installer"}, lease))
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+func TestHealthAndMetricsAreServed(t *testing.T) {
+	h := newHarness(t)
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	p := h.start("4.22.0")
+	h.settled("4.22.0-1")
+	for _, path := range []string{"/healthz", "/readyz"} {
+		h.must(answers(p.health + path))
+	}
+	metrics, err := get(p.metrics + "/metrics")
+	h.must(err)
+	for _, name := range []string{"capi_installer_registry_requests_total{", "rest_client_requests_total{", "controller_runtime_reconcile_total{"} {
+		if !strings.Contains(metrics, "\n"+name) {
+			t.Errorf("/metrics has no %s", name)
+		}
+	}
+	p.terminate()
+}
+
+// answers returns an error unless a URL answers 200.
+func answers(url string) error {
+	_, err := get(url)
+	return err
+}
+
+func get(url string) (string, error) {
+	response, err := http.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	return string(body), err
+}
+
+func TestAMissingRightIsNamedAndGrantingItIsEnough(t *testing.T) {
+	h := newHarness(t)
+	granted := h.revoke("services")
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	p := h.start("4.22.0")
+	h.eventually("a condition names what is missing", func() error {
+		cluster, err := h.clusterAPI()
+		if err != nil {
+			return err
+		}
+		for _, c := range cluster.Status.Conditions {
+			if c.Type == "InstallerDegraded" && c.Status != "False" && strings.Contains(c.Message, "services") && strings.Contains(c.Message, "forbidden") {
+				return nil
+			}
+		}
+		return errors.New("none does")
+	})
+	t.Logf("without the right:\n%s", h.conditions())
+	h.must(h.Update(t.Context(), granted))
+	h.settled("4.22.0-1")
+	p.terminate()
+}
+
+// revoke takes the right to write a core resource in the providers' namespace from
+// the installer, and returns the role that gives it back. What can still be read
+// tells of no event when the right is back.
+func (h *harness) revoke(resource string) *rbacv1.Role {
+	h.Helper()
+	role := &rbacv1.Role{}
+	h.must(h.Get(h.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.ServiceAccountName}, role))
+	granted := role.DeepCopy()
+	granted.ResourceVersion = ""
+	for i := range role.Rules {
+		role.Rules[i].Resources = slices.DeleteFunc(role.Rules[i].Resources, func(r string) bool { return r == resource })
+	}
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get", "list", "watch"}})
+	h.must(h.Update(h.Context(), role))
+	h.Cleanup(func() { _ = h.Update(context.Background(), granted) })
+	return granted
+}
+
+func TestAClusterWithoutOpenShiftAPIsIsInstalledAndReportedOnClusterAPIAlone(t *testing.T) {
+	cluster, err := controlplane.Start(context.Background(), controlplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cluster.Stop() })
+	h := connect(t, cluster)
+	h.vanilla = true
+	h.prepare(cluster)
+	h.arguments = []string{"--platform=AWS"}
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	p := h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.installedOnce(append(providerObjects("cluster-api", "apicluster"), providerObjects("cluster-api-provider-aws", "awscluster")...))
+	h.owned("4.22.0-1")
+	if err := h.List(t.Context(), &configv1.ClusterOperatorList{}); !meta.IsNoMatchError(err) {
+		t.Errorf("the cluster has ClusterOperators: %v", err)
+	}
+	h.quiet()
+	p.terminate()
+}
+
+func TestBadFlagsEndTheProgramWithAMessage(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	for _, test := range []struct {
+		name      string
+		arguments []string
+		want      []string
+	}{
+		{"an unknown flag", []string{"--no-such-flag"}, []string{"unknown flag: --no-such-flag"}},
+		{"an argument", []string{"install"}, []string{`unknown command "install"`}},
+		{"a duration that is none", []string{"--leader-elect-lease-duration=long"}, []string{`"long"`, "--leader-elect-lease-duration"}},
+		{"no release version", nil, []string{"--release-version", "RELEASE_VERSION"}},
+		{"no kubeconfig", []string{"--release-version=4.22.0", "--kubeconfig=" + missing}, []string{"reading the kubeconfig", missing}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var output bytes.Buffer
+			command := exec.Command(binary(t), test.arguments...)
+			command.Env, command.Stdout, command.Stderr = []string{"HOME=" + t.TempDir()}, &output, &output
+			err := command.Run()
+			if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+				t.Errorf("ended with %v, want exit code 1", err)
+			}
+			for _, part := range append(test.want, "capi-installer: ") {
+				if !strings.Contains(output.String(), part) {
+					t.Errorf("the message does not have %q: %s", part, &output)
+				}
+			}
+			if lines := strings.Count(output.String(), "\n"); lines != 1 {
+				t.Errorf("it prints %d lines, want one:\n%s", lines, &output)
+			}
+		})
+	}
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server counts the writes that reach it, and answers a watch with an event
+// every 10 ms until the client goes.
+type server struct {
+	*httptest.Server
+	writes atomic.Int32
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "Bearer secret" {
+		http.Error(w, "who is it?", http.StatusUnauthorized)
+		return
+	}
+	if r.Method != http.MethodGet {
+		s.writes.Add(1)
+	}
+	for r.URL.Query().Has("watch") && r.Context().Err() == nil {
+		fmt.Fprintln(w, "event")
+		w.(http.Flusher).Flush()
+		time.Sleep(10 * time.Millisecond)
+	}
+	fmt.Fprint(w, "done")
+}
+
+// start starts a server, a proxy before it, and a client of the proxy. The
+// client gives up on nothing and repeats nothing.
+func start(t *testing.T) (*server, *Proxy, *http.Client) {
+	t.Helper()
+	s := &server{}
+	s.Server = httptest.NewUnstartedServer(s)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	p, err := Start(&rest.Config{Host: s.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: authority}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("closing the proxy: %v", err)
+		}
+	})
+	client, err := rest.HTTPClientFor(unkept(t, p.Config()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, p, client
+}
+
+// unkept gives a client's configuration a transport that keeps no connection, and so
+// repeats no request either.
+func unkept(t *testing.T, config *rest.Config) *rest.Config {
+	t.Helper()
+	secured, err := rest.TLSConfigFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rest.Config{Host: config.Host, BearerToken: config.BearerToken, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: secured}}
+}
+
+// send sends a request and returns the status and what could be read of the body.
+func send(client *http.Client, method, url string) (int, string, error) {
+	request, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
+}
+
+func TestRequestsGoThroughWithTheClientsTokenAndAreCounted(t *testing.T) {
+	s, p, client := start(t)
+	for _, request := range []string{"GET /a", "GET /a", "PATCH /a?dryRun=All", "PATCH /a", "POST /a", "DELETE /a", "PUT /a", "HEAD /a"} {
+		method, path, _ := strings.Cut(request, " ")
+		if status, _, err := send(client, method, p.Config().Host+path); err != nil || status != http.StatusOK {
+			t.Errorf("%s: %d, %v", request, status, err)
+		}
+	}
+	want := map[Request]int{{Get, false}: 2, {Patch, true}: 1, {Patch, false}: 1, {Create, false}: 1, {Delete, false}: 1, {Update, false}: 1, {"HEAD", false}: 1}
+	if diff := cmp.Diff(want, p.Requests()); diff != "" {
+		t.Errorf("counted (-want +got):\n%s", diff)
+	}
+	if p.Writes() != 4 || s.writes.Load() != 6 {
+		t.Errorf("%d writes counted, want 4; %d have arrived, want 6", p.Writes(), s.writes.Load())
+	}
+}
+
+func TestAKubeconfigLeadsToTheProxy(t *testing.T) {
+	_, p, _ := start(t)
+	content, err := p.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Host != p.Config().Host || config.BearerToken != "secret" {
+		t.Errorf("it leads to %s", config.Host)
+	}
+}
+
+func TestAnErrorIsAnsweredInPlaceOfTheServer(t *testing.T) {
+	s, p, client := start(t)
+	p.Fail(Fault{Status: http.StatusServiceUnavailable})
+	p.Fail(Fault{Status: http.StatusConflict})
+	if status, _, err := send(client, http.MethodPut, p.Config().Host+"/a"); status != http.StatusServiceUnavailable || err != nil {
+		t.Errorf("answered %d, %v; want the first fault", status, err)
+	}
+	p.Heal()
+	if status, body, err := send(client, http.MethodPut, p.Config().Host+"/a"); status != http.StatusOK || body != "done" || err != nil {
+		t.Errorf("after Heal: %d %q, %v", status, body, err)
+	}
+	if s.writes.Load() != 1 {
+		t.Errorf("%d writes have arrived, want 1", s.writes.Load())
+	}
+}
+
+func TestAKubernetesClientUnderstandsTheError(t *testing.T) {
+	_, p, _ := start(t)
+	p.Fail(Fault{Status: http.StatusTooManyRequests, RetryAfter: time.Second, Times: 1})
+	p.Fail(Fault{Status: http.StatusConflict})
+	client, err := kubernetes.NewForConfig(unkept(t, p.Config()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	err = client.CoreV1().RESTClient().Get().AbsPath("/a").Do(t.Context()).Error()
+	if !apierrors.IsConflict(err) || time.Since(began) < time.Second {
+		t.Errorf("after %s: %v; want a wait of a second, and a conflict", time.Since(began), err)
+	}
+}
+
+func TestARequestIsToldOfAndDelayed(t *testing.T) {
+	_, p, client := start(t)
+	told := false
+	p.Fail(Fault{Do: func() { told = true }, Delay: 50 * time.Millisecond})
+	began := time.Now()
+	status, _, err := send(client, http.MethodGet, p.Config().Host+"/a")
+	if status != http.StatusOK || err != nil || time.Since(began) < 50*time.Millisecond {
+		t.Errorf("%d, %v after %s", status, err, time.Since(began))
+	}
+	if !told {
+		t.Error("Do was not called")
+	}
+}
+
+func TestAResetKeepsTheRequestFromTheServerAndALostAnswerDoesNot(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		fault  Fault
+		writes int32
+	}{{"reset", Fault{Reset: true}, 0}, {"lost", Fault{Lose: true}, 1}} {
+		t.Run(test.name, func(t *testing.T) {
+			s, p, client := start(t)
+			p.Fail(test.fault)
+			if _, _, err := send(client, http.MethodPost, p.Config().Host+"/a"); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%v, want a reset", err)
+			}
+			if s.writes.Load() != test.writes {
+				t.Errorf("%d writes have arrived, want %d", s.writes.Load(), test.writes)
+			}
+		})
+	}
+}
+
+func TestARunningWatchIsCut(t *testing.T) {
+	_, p, client := start(t)
+	p.Fail(Fault{Verbs: []string{Watch}, Cut: 100 * time.Millisecond})
+	_, body, err := send(client, http.MethodGet, p.Config().Host+"/a?watch=true")
+	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(body, "event\nevent\n") {
+		t.Errorf("got %q, %v", body, err)
+	}
+}
+
+func TestAServerThatIsDownRefusesAndCutsAndComesBackAtTheSameAddress(t *testing.T) {
+	_, p, client := start(t)
+	watch := make(chan error, 1)
+	go func() {
+		_, _, err := send(client, http.MethodGet, p.Config().Host+"/a?watch=true")
+		watch <- err
+	}()
+	for p.Requests()[Request{Verb: Watch}] == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := p.Down(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-watch; err == nil {
+		t.Error("the watch was not cut")
+	}
+	if _, _, err := send(client, http.MethodGet, p.Config().Host+"/a"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("%v, want a refused connection", err)
+	}
+	if err := p.Up(); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, err := send(client, http.MethodGet, p.Config().Host+"/a"); status != http.StatusOK || err != nil {
+		t.Errorf("after Up: %d, %v", status, err)
+	}
+}
+
+func TestCloseEndsARunningWatch(t *testing.T) {
+	_, p, client := start(t)
+	watch := make(chan error, 1)
+	go func() {
+		_, _, err := send(client, http.MethodGet, p.Config().Host+"/a?watch=true")
+		watch <- err
+	}()
+	for p.Requests()[Request{Verb: Watch}] == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	p.Close()
+	if err := <-watch; err == nil {
+		t.Error("the watch was not cut")
+	}
+}
+
+func TestAFaultIsForItsVerbsAndPathsAndHappensAsOftenAsItSays(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		fault    Fault
+		requests string
+		want     string // one letter a request: x for those that meet the fault
+	}{
+		{"every request", Fault{}, "GET /a, POST /b", "xx"},
+		{"by verb", Fault{Verbs: Writes}, "GET /a, PATCH /a, PUT /a, GET /a?watch=1", ".xx."},
+		{"watches apart from reads", Fault{Verbs: []string{Watch}}, "GET /a, GET /a?watch=1", ".x"},
+		{"by a part of the path", Fault{Path: "/services"}, "GET /api/v1/services/x, GET /api/v1/pods", "x."},
+		{"by a pattern of the path", Fault{Path: "/api/*/services"}, "GET /api/v1/services, GET /api/v1/services/x, GET /api/v1/x/services", "x.."},
+		{"twice", Fault{Times: 2}, "GET /a, GET /a, GET /a", "xx."},
+		{"each third", Fault{Every: 3}, "GET /a, GET /a, GET /a, GET /a, GET /a, GET /a", "..x..x"},
+		{"each second, once", Fault{Every: 2, Times: 1}, "GET /a, GET /a, GET /a, GET /a", ".x.."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, p, client := start(t)
+			test.fault.Status = http.StatusTeapot
+			happened := p.Fail(test.fault)
+			got := ""
+			for request := range strings.SplitSeq(test.requests, ", ") {
+				method, path, _ := strings.Cut(request, " ")
+				got += met(t, client, method, p.Config().Host+path)
+			}
+			if got != test.want {
+				t.Errorf("met %s, want %s", got, test.want)
+			}
+			if want := strings.Count(test.want, "x"); happened() != want {
+				t.Errorf("it says that it happened %d times, want %d", happened(), want)
+			}
+		})
+	}
+}
+
+// met is x if a request meets the fault and a dot if not.
+func met(t *testing.T, client *http.Client, method, url string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close() // a watch does not end by itself
+	if response.StatusCode == http.StatusTeapot {
+		return "x"
+	}
+	return "."
+}
+
+func TestAnAddressThatIsNoURLIsRefused(t *testing.T) {
+	if _, err := Start(&rest.Config{Host: "not a url"}); err == nil || !strings.Contains(err.Error(), `"not a url"`) {
+		t.Errorf("%v, want an error that names it", err)
+	}
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+)
+
+// Request is what requests are counted by.
+type Request struct {
+	// Verb is one of Get, Watch, Create, Update, Patch, Delete, or the HTTP method of another request.
+	Verb string
+	// DryRun says that a write was to change nothing.
+	DryRun bool
+}
+
+// Proxy is a running proxy. Its methods may be called at any time and from any goroutine.
+type Proxy struct {
+	address     string
+	token       string
+	authority   []byte // of the certificate, PEM
+	certificate tls.Certificate
+	forward     *httputil.ReverseProxy
+	closed      context.Context // ends with Close
+	close       context.CancelFunc
+
+	mutex    sync.Mutex
+	server   *http.Server // nil while down
+	serving  sync.WaitGroup
+	faults   []*scripted
+	requests map[Request]int
+}
+
+// Start starts a proxy for the client that config is the configuration of. The
+// client's bearer token goes through it; a client certificate is presented by the
+// proxy. It serves until Close.
+func Start(config *rest.Config) (*Proxy, error) {
+	forward, err := forwarder(config)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{address: "127.0.0.1:0", token: config.BearerToken, forward: forward, requests: map[Request]int{}}
+	if p.certificate, err = certificate(); err != nil {
+		return nil, err
+	}
+	p.authority = pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: p.certificate.Certificate[len(p.certificate.Certificate)-1]})
+	p.closed, p.close = context.WithCancel(context.Background())
+	return p, p.Up()
+}
+
+// certificate is the certificate of every proxy of this process, with its authority.
+var certificate = sync.OnceValues(func() (tls.Certificate, error) {
+	chain, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("making a certificate: %w", err)
+	}
+	return tls.X509KeyPair(chain, key)
+})
+
+// forwarder passes requests on to the API server as they are.
+func forwarder(config *rest.Config) (*httputil.ReverseProxy, error) {
+	target, err := url.Parse(config.Host)
+	if err != nil || target.Host == "" {
+		return nil, fmt.Errorf("reading the address of the API server %q: %w", config.Host, errors.Join(err, errors.New("it has to be a URL")))
+	}
+	tlsConfig, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificates for the API server %s: %w", config.Host, err)
+	}
+	return &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:      &http.Transport{TLSClientConfig: tlsConfig, DisableCompression: true, MaxIdleConnsPerHost: 100},
+		FlushInterval:  -1, // each event of a watch at once
+		ErrorLog:       log.New(io.Discard, "", 0),
+		ModifyResponse: lose,
+		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { reset(w) },
+	}, nil
+}
+
+// Config is the configuration of a client that talks to the proxy.
+func (p *Proxy) Config() *rest.Config {
+	return &rest.Config{Host: p.host(), BearerToken: p.token, TLSClientConfig: rest.TLSClientConfig{CAData: p.authority}}
+}
+
+func (p *Proxy) host() string { return "https://" + p.address }
+
+// Kubeconfig is Config as the content of a kubeconfig file.
+func (p *Proxy) Kubeconfig() ([]byte, error) {
+	const name = "proxy"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: p.host(), CertificateAuthorityData: p.authority}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: p.token}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	return clientcmd.Write(*config)
+}
+
+// Fail adds a fault. Of several that a request could meet, it meets the first.
+// The function that is returned tells how often the fault has happened.
+func (p *Proxy) Fail(fault Fault) (happened func() int) {
+	added := &scripted{Fault: fault}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.faults = append(p.faults, added)
+	return func() int {
+		p.mutex.Lock()
+		defer p.mutex.Unlock()
+		return added.happened
+	}
+}
+
+// Heal removes all faults. It does not bring back a server that is down.
+func (p *Proxy) Heal() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.faults = nil
+}
+
+// Requests returns how often the proxy was asked what since it was started. What
+// was answered with a fault counts, what was refused by a server that is down does not.
+func (p *Proxy) Requests() map[Request]int {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return maps.Clone(p.requests)
+}
+
+// Writes returns how many requests were to change something, without dry runs.
+func (p *Proxy) Writes() int {
+	requests, sum := p.Requests(), 0
+	for _, verb := range Writes {
+		sum += requests[Request{Verb: verb}]
+	}
+	return sum
+}
+
+// Down cuts all connections and refuses new ones, as if the API server were gone.
+func (p *Proxy) Down() error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.server == nil {
+		return nil
+	}
+	server := p.server
+	p.server = nil
+	return server.Close()
+}
+
+// Up ends Down, at the same address.
+func (p *Proxy) Up() error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.server != nil {
+		return nil
+	}
+	listener, err := net.Listen("tcp", p.address)
+	if err != nil {
+		return fmt.Errorf("listening for the API server's client: %w", err)
+	}
+	p.address = listener.Addr().String()
+	server := &http.Server{
+		Handler: http.HandlerFunc(p.serve), ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{p.certificate}, MinVersion: tls.VersionTLS12},
+		Protocols:   new(http.Protocols),
+		BaseContext: func(net.Listener) context.Context { return p.closed },
+	}
+	server.Protocols.SetHTTP1(true)
+	p.server = server
+	p.serving.Go(func() { _ = server.ServeTLS(listener, "", "") }) // Close ends it
+	return nil
+}
+
+// Close ends the proxy and everything that goes through it, and waits for that.
+func (p *Proxy) Close() error {
+	p.close()
+	err := p.Down()
+	p.serving.Wait()
+	p.forward.Transport.(*http.Transport).CloseIdleConnections()
+	return err
+}
+
+// serve lets one request meet its fault.
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+	p.serving.Add(1)
+	defer p.serving.Done()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	fault := p.meet(r)
+	if fault.Do != nil {
+		fault.Do()
+	}
+	if fault.Delay > 0 && !sleep(ctx, fault.Delay) {
+		return
+	}
+	if fault.Cut > 0 {
+		defer time.AfterFunc(fault.Cut, cancel).Stop()
+	}
+	switch {
+	case fault.Reset:
+		reset(w)
+	case fault.Status > 0:
+		answer(w, fault)
+	default:
+		p.forward.ServeHTTP(w, r.WithContext(context.WithValue(ctx, faultKey{}, fault)))
+	}
+}
+
+// meet counts a request and returns the fault that it meets; the zero value if none.
+func (p *Proxy) meet(r *http.Request) Fault {
+	verb := verb(r)
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.requests[Request{Verb: verb, DryRun: r.URL.Query().Has("dryRun")}]++
+	for _, s := range p.faults {
+		if s.matches(verb, r.URL.Path) && s.happens() {
+			return s.Fault
+		}
+	}
+	return Fault{}
+}
+
+var verbs = map[string]string{
+	http.MethodGet: Get, http.MethodPost: Create, http.MethodPut: Update,
+	http.MethodPatch: Patch, http.MethodDelete: Delete,
+}
+
+func verb(r *http.Request) string {
+	if r.Method == http.MethodGet && r.URL.Query().Has("watch") {
+		return Watch
+	}
+	if verb, known := verbs[r.Method]; known {
+		return verb
+	}
+	return r.Method
+}
+
+// faultKey is the key of a forwarded request's fault in its context.
+type faultKey struct{}
+
+var errLost = errors.New("the answer is lost")
+
+// lose drops the answer of the API server where the request's fault says so.
+func lose(response *http.Response) error {
+	if fault, _ := response.Request.Context().Value(faultKey{}).(Fault); fault.Lose {
+		return errLost
+	}
+	return nil
+}
+
+// reset ends the connection of a request with a reset.
+func reset(w http.ResponseWriter) {
+	connection, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler) // the answer has begun: the server ends the connection
+	}
+	if secured, ok := connection.(*tls.Conn); ok {
+		connection = secured.NetConn() // its Close says no farewell
+	}
+	if tcp, ok := connection.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // Close then sends a reset
+	}
+	_ = connection.Close()
+}
+
+// answer answers as the API server does when it fails.
+func answer(w http.ResponseWriter, fault Fault) {
+	reasons := map[int]metav1.StatusReason{
+		http.StatusConflict: metav1.StatusReasonConflict, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
+		http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
+		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound,
+	}
+	if fault.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(fault.RetryAfter.Seconds())))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(fault.Status)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: int32(fault.Status), Reason: reasons[fault.Status], Message: "a fault by script",
+	})
+}
+
+// sleep waits, and says whether it was not interrupted.
+func sleep(ctx context.Context, duration time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(duration):
+		return true
+	}
+}
