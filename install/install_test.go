@@ -5,6 +5,7 @@ package install_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -164,7 +165,7 @@ var badInputs = []struct {
 	names  []string
 }{
 	{"images.json is not JSON", func(h *harness) { h.write("{\n  \"a\": \n}") }, "ImagesInvalid", []string{"images.json", "3:1"}},
-	{"images.json is gone", func(h *harness) { h.write("") }, "ImagesInvalid", []string{"images.json"}},
+	{"images.json is gone", func(h *harness) { h.must(os.Remove(h.path)) }, "ImagesInvalid", []string{"images.json", "no such file"}},
 	{"an image by tag", func(h *harness) {
 		h.images["cluster-api"] = "quay.io/openshift/capi:latest"
 		h.writeImages()

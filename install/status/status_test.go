@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -121,6 +122,22 @@ func TestOnlyRetryableErrorsAreRetried(t *testing.T) {
 	}
 	if err := (Outcome{Reason: ComponentMissing, Err: cause}).Retry(); err != nil {
 		t.Errorf("ComponentMissing is retried: %v", err)
+	}
+}
+
+// A cache that lags may show the version before as installed and desired while
+// the next one is being written.
+func TestTheReleaseIsReportedOnlyByWhoHasSeenItInstalled(t *testing.T) {
+	reporter := &Reporter{ReleaseVersion: "4.22.1"}
+	settled := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1", DesiredVersion: "4.22.0-1"}}
+	operator := &configv1.ClusterOperator{}
+	reporter.setClusterOperator(operator, settled, Outcome{Reason: RollingOut})
+	if len(operator.Status.Versions) != 0 {
+		t.Errorf("it reports %v", operator.Status.Versions)
+	}
+	reporter.setClusterOperator(operator, settled, Outcome{Reason: AsExpected, ReleaseInstalled: true})
+	if len(operator.Status.Versions) != 1 || operator.Status.Versions[0].Version != "4.22.1" {
+		t.Errorf("it reports %v, want 4.22.1", operator.Status.Versions)
 	}
 }
 
