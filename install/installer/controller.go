@@ -188,8 +188,9 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 // teardown removes the objects of every version whose ConfigMap is being deleted.
 //
 // The desired and the current version are only torn down with everything, when the
-// ClusterAPI object goes. Otherwise the ConfigMap of the desired one is let go, and the version controller writes it again. That of the
-// current one stays while it is current, deleted or not: nobody could write it again.
+// ClusterAPI object goes. Otherwise the ConfigMap of the desired one is let go, and
+// the version controller writes it again. That of the current one stays while it is
+// current, deleted or not: nobody could write it again.
 func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 	var waiting []string
 	var failed []error

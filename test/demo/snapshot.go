@@ -93,7 +93,7 @@ func content(obj *unstructured.Unstructured) map[string]any {
 	for _, field := range []string{"resourceVersion", "managedFields", "generation"} {
 		unstructured.RemoveNestedField(bare, "metadata", field)
 	}
-	for _, annotation := range []string{v1alpha1.OwnersAnnotation, v1alpha1.RevisionLabel, "deployment.kubernetes.io/revision"} {
+	for _, annotation := range []string{v1alpha1.OwnersAnnotation, v1alpha1.RevisionAnnotation, "deployment.kubernetes.io/revision"} {
 		unstructured.RemoveNestedField(bare, "metadata", "annotations", annotation)
 	}
 	unstructured.RemoveNestedField(bare, "status")
