@@ -26,6 +26,11 @@ import (
 	"github.com/capi-installer/capi-installer/install"
 )
 
+// gracePeriod is how long the program waits, when it is told to end, for what it
+// does to come to an end. A watch that has failed before may sleep half a minute
+// without looking up, and is not worth holding the lease for.
+const gracePeriod = 5 * time.Second
+
 // concurrentPulls bounds how many images are read at once.
 const concurrentPulls = 4
 
@@ -100,7 +105,18 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
+	return start(ctx, mgr)
+}
+
+// start runs the manager until ctx ends. What then outlasts the grace period ends
+// with the program, which is no failure.
+func start(ctx context.Context, mgr manager.Manager) error {
+	err := mgr.Start(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+		mgr.GetLogger().Info("Ended without waiting longer", "gracePeriod", gracePeriod.String())
+		return nil
+	}
+	return err
 }
 
 func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
@@ -112,8 +128,8 @@ func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
 		Scheme: scheme, Cache: install.CacheOptions(),
 		HealthProbeBindAddress: f.healthAddress, Metrics: metricsserver.Options{BindAddress: f.metricsAddress},
 		LeaderElection: f.leaderElect, LeaderElectionID: "capi-installer", LeaderElectionNamespace: v1alpha1.OperatorNamespace,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &f.leaseDuration, RenewDeadline: &f.renewDeadline, RetryPeriod: &f.retryPeriod,
+		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: new(gracePeriod),
+		LeaseDuration: &f.leaseDuration, RenewDeadline: &f.renewDeadline, RetryPeriod: &f.retryPeriod,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)

@@ -45,6 +45,9 @@ func binary(t *testing.T) string {
 	return built.path
 }
 
+// remembered is the number of lines at the end of a log that a failed test shows.
+const remembered = 400
+
 // line is what tests want to know of a line of the log.
 type line struct {
 	Message string `json:"msg"`
@@ -105,7 +108,7 @@ func (p *process) read(log io.Reader, watch func(*process, line)) {
 		p.mutex.Lock()
 		p.lines = append(p.lines, read)
 		p.tail = append(p.tail, scanner.Text())
-		p.tail = p.tail[max(0, len(p.tail)-60):]
+		p.tail = p.tail[max(0, len(p.tail)-remembered):]
 		p.mutex.Unlock()
 		if watch != nil {
 			watch(p, read)
@@ -158,8 +161,9 @@ func (p *process) terminate() {
 			p.t.Errorf("after SIGTERM capi-installer ended with %v", p.err)
 		}
 	case <-time.After(8 * time.Second):
-		p.t.Errorf("capi-installer runs 8 s after SIGTERM")
-		p.kill()
+		p.t.Errorf("capi-installer runs 8 s after SIGTERM; its goroutines end its log")
+		_ = p.command.Process.Signal(syscall.SIGQUIT) // Go programs print their goroutines and exit
+		<-p.exited
 	}
 }
 

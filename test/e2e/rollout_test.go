@@ -115,19 +115,7 @@ func TestAReleaseIsInstalledThoughReadsFailAndWatchesAreCut(t *testing.T) {
 func TestTheProgramOutlivesAnAPIServerThatIsDownInTheMiddleOfARollout(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
-	down := make(chan error, 1)
-	var once sync.Once
-	p := h.startWatched("4.22.0", func(_ *process, l line) {
-		if l.Message == "Phase complete" {
-			once.Do(func() { down <- h.proxy.Down() })
-		}
-	}, "--leader-elect")
-	select {
-	case err := <-down:
-		h.must(err)
-	case <-time.After(patience):
-		t.Fatalf("no phase has completed:\n%s", h.conditions())
-	}
+	p := h.startUntilDown("4.22.0", "--leader-elect")
 	time.Sleep(15 * time.Second)
 	if !p.runs() {
 		t.Fatalf("capi-installer has ended: %v", p.err)
@@ -139,6 +127,34 @@ func TestTheProgramOutlivesAnAPIServerThatIsDownInTheMiddleOfARollout(t *testing
 	h.settled("4.22.0-1")
 	h.installedOnce(append(providerObjects("cluster-api", "apicluster"), providerObjects("cluster-api-provider-aws", "awscluster")...))
 	p.terminate()
+}
+
+func TestSIGTERMEndsTheProgramSoonThoughTheAPIServerIsDown(t *testing.T) {
+	h := newHarness(t)
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	p := h.startUntilDown("4.22.0", "--leader-elect")
+	time.Sleep(15 * time.Second) // by then what is watched is tried again only after many seconds
+	p.terminate()
+}
+
+// startUntilDown starts a program, and returns when a phase is complete and the
+// API server is down.
+func (h *harness) startUntilDown(release string, arguments ...string) *process {
+	h.Helper()
+	down := make(chan error, 1)
+	var once sync.Once
+	p := h.startWatched(release, func(_ *process, l line) {
+		if l.Message == "Phase complete" {
+			once.Do(func() { down <- h.proxy.Down() })
+		}
+	}, arguments...)
+	select {
+	case err := <-down:
+		h.must(err)
+	case <-time.After(patience):
+		h.Fatalf("no phase has completed:\n%s", h.conditions())
+	}
+	return p
 }
 
 func TestTheProgramWaitsForAnAPIServerThatIsDownWhenItStarts(t *testing.T) {
