@@ -144,21 +144,28 @@ func TestPhaseValidatorOfTheOptionsIsUsed(t *testing.T) {
 	}
 }
 
-func TestIdleRevisionCausesNoWriteAndNoDryRun(t *testing.T) {
+func TestAnIdleRevisionCausesNoWriteAndOnRequestNoDryRun(t *testing.T) {
 	c := newServer()
 	engine, err := boxcutter.NewRevisionEngine(engineOptions(c))
 	if err != nil {
 		t.Fatal(err)
 	}
 	rev := boxcutter.NewRevision("one", 1, []boxcutter.Phase{boxcutter.NewPhase("main", []client.Object{configMap("a"), configMap("b")})})
-	for step := range 3 {
+	for _, step := range []struct {
+		requests int
+		options  []boxcutter.RevisionReconcileOption
+	}{
+		{4, nil},
+		{2, nil},
+		{0, []boxcutter.RevisionReconcileOption{boxcutter.WithoutDryRunOfUnchanged()}},
+	} {
 		c.writes = 0
-		result, err := engine.Reconcile(t.Context(), rev)
+		result, err := engine.Reconcile(t.Context(), rev, step.options...)
 		if err != nil || !result.IsComplete() {
 			t.Fatalf("got %v, %v", result, err)
 		}
-		if idle := step > 0; idle != (c.writes == 0) {
-			t.Errorf("step %d made %d writes", step, c.writes)
+		if c.writes != step.requests {
+			t.Errorf("%d writes and dry-runs, want %d", c.writes, step.requests)
 		}
 	}
 }

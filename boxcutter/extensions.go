@@ -9,8 +9,8 @@ import "pkg.package-operator.run/boxcutter/machinery/types"
 // WithConcurrency has several objects of a phase written at the same time.
 var WithConcurrency = types.WithConcurrency
 
-// WithDryRunOfUnchanged has the API server asked about every object at every step.
-var WithDryRunOfUnchanged = types.WithDryRunOfUnchanged
+// WithoutDryRunOfUnchanged has the API server asked only about objects that are going to be written.
+var WithoutDryRunOfUnchanged = types.WithoutDryRunOfUnchanged
 
 // WithKeepUsedCRDs leaves definitions of which there are objects in place at teardown.
 var WithKeepUsedCRDs = types.WithKeepUsedCRDs

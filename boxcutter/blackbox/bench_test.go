@@ -184,7 +184,8 @@ func newBenchEngine(b *testing.B, objects int, latency time.Duration, concurrenc
 	apply := func(b *testing.B, step int) {
 		revision := revision(step)
 		benchUntil(b, func() (bool, error) {
-			result, err := bed.engine.Reconcile(b.Context(), revision, siblings, established, boxcutter.WithConcurrency(concurrency))
+			result, err := bed.engine.Reconcile(b.Context(), revision, siblings, established,
+				boxcutter.WithConcurrency(concurrency), boxcutter.WithoutDryRunOfUnchanged())
 			return err == nil && result.IsComplete(), err
 		})
 	}

@@ -251,10 +251,11 @@ func phase(name string, objects ...*unstructured.Unstructured) boxcutter.PhaseBu
 	return boxcutter.NewPhase(name, all)
 }
 
-// reconcile takes one step, which must not fail.
+// reconcile takes one step, which must not fail, and asks about nothing that it
+// does not write.
 func (b *bed) reconcile(revision boxcutter.Revision, opts ...boxcutter.RevisionReconcileOption) machinery.RevisionResult {
 	b.Helper()
-	result, err := b.engine.Reconcile(b.Context(), revision, opts...)
+	result, err := b.engine.Reconcile(b.Context(), revision, append(opts, boxcutter.WithoutDryRunOfUnchanged())...)
 	b.must(err)
 	return result
 }

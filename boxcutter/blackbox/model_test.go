@@ -109,9 +109,10 @@ type modelRun struct {
 	removing *modelRevision
 	// wrong are deletions that should not have been asked for.
 	wrong modelNotes
-	// concurrency and aggregate are the options of all steps.
+	// concurrency, aggregate and sparing are the options of all steps.
 	concurrency int
 	aggregate   bool
+	sparing     bool
 	// hastened is when a CRD was hastened last.
 	hastened time.Time
 	// values is how many values users have written.
@@ -137,6 +138,7 @@ func newModelRun(
 	}
 	r.concurrency = rapid.SampledFrom([]int{1, 4}).Draw(rt, "concurrency")
 	r.aggregate = rapid.Bool().Draw(rt, "aggregate errors")
+	r.sparing = rapid.Bool().Draw(rt, "no dry-run of unchanged")
 	world.deleting = r.checkDelete
 	r.stranger = r.newOwner("stranger")
 	if owning == modelShared {
@@ -388,6 +390,9 @@ func (r *modelRun) reconcile(rev *modelRevision, opts ...boxcutter.RevisionRecon
 	opts = append(opts, boxcutter.WithCollisionProtection(r.rules.protection), modelProbe, boxcutter.WithConcurrency(r.concurrency))
 	if r.aggregate {
 		opts = append(opts, boxcutter.WithAggregatePhaseReconcileErrors())
+	}
+	if r.sparing {
+		opts = append(opts, boxcutter.WithoutDryRunOfUnchanged())
 	}
 	return r.engine.Reconcile(r.ctx, r.revision(rev), opts...)
 }

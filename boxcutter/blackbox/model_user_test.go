@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -302,7 +303,11 @@ func (r *modelRun) rests(rev *modelRevision) {
 	r.catchUp()
 	r.world.writes.take()
 	result := r.reconcileExactly(rev)
-	if wrote := r.world.writes.take(); len(wrote) > 0 || !result.IsComplete() {
+	wrote := r.world.writes.take()
+	if !r.sparing {
+		wrote = slices.DeleteFunc(wrote, func(text string) bool { return strings.HasPrefix(text, modelDryRun) })
+	}
+	if len(wrote) > 0 || !result.IsComplete() {
 		r.Fatalf("revision %d does not rest: %v were written\n%s", rev.number, wrote, result)
 	}
 	now := r.snapshot()

@@ -48,7 +48,7 @@ type modelWorld struct {
 	// exact says that nobody but the sequence changes anything, ever.
 	exact bool
 
-	// writes are the requests of the engine that would write.
+	// writes are the requests of the engine that write, and its dry-runs.
 	writes modelNotes
 	// deleting is asked about each object that the engine is about to delete.
 	deleting func(*unstructured.Unstructured)
@@ -135,6 +135,9 @@ func modelCache(config *rest.Config, options cache.Options) (client.Reader, func
 	return tracking, func() { cancel(); running.Wait() }, nil
 }
 
+// modelDryRun is what the question is noted as whether an object would be taken.
+const modelDryRun = "dry-run"
+
 // watch notes what is written through a client.
 func (w *modelWorld) watch(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
@@ -151,7 +154,11 @@ func (w *modelWorld) watch(c client.WithWatch) client.Client {
 			return c.Update(ctx, obj, opts...)
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			w.note("apply", obj)
+			verb := "apply"
+			if applied := (&client.ApplyOptions{}); len(applied.ApplyOptions(opts).DryRun) > 0 {
+				verb = modelDryRun
+			}
+			w.note(verb, obj)
 			return c.Apply(ctx, obj, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {

@@ -246,27 +246,28 @@ func TestAFailedDryRunEndsConcurrentOnes(t *testing.T) {
 	}
 }
 
-func TestDryRunOfUnchanged(t *testing.T) {
+func TestWithoutDryRunOfUnchanged(t *testing.T) {
 	eachOwning(t, func(b *bed) {
 		owner := b.owner("owner")
 		revision := b.revision(1, owner, nil, phase("main", b.configMaps("c", 3)...))
 		b.install(revision)
 		b.requests.take()
-		b.acts(b.reconcile(revision), machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
-		if got := b.requests.verbs(); len(got) > 0 {
-			b.Errorf("without the option it costs %v", got)
-		}
-		b.acts(b.reconcile(revision, boxcutter.WithDryRunOfUnchanged()), machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
-		if diff := cmp.Diff(map[string]int{"dry-run apply": 3}, b.requests.verbs()); diff != "" {
-			b.Errorf("requests with the option (-want +got):\n%s", diff)
-		}
+		result, err := b.engine.Reconcile(b.Context(), revision, boxcutter.WithoutDryRunOfUnchanged())
+		b.must(err)
+		b.acts(result, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
+		b.costs(map[string]int{})
+		result, err = b.engine.Reconcile(b.Context(), revision)
+		b.must(err)
+		b.acts(result, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
+		b.costs(map[string]int{"dry-run apply": 3})
 		b.requests.set(0, func(r request) *http.Response {
 			if r.verb == "dry-run apply" && strings.HasSuffix(r.path, "/c-01") {
 				return status(403, "Forbidden")
 			}
 			return nil
 		})
-		result := b.reconcile(revision, boxcutter.WithDryRunOfUnchanged())
+		result, err = b.engine.Reconcile(b.Context(), revision)
+		b.must(err)
 		finding := result.GetPhases()[0].GetValidationError()
 		if finding == nil || len(finding.Objects) != 1 || finding.Objects[0].ObjectRef.Name != "c-01" {
 			b.Errorf("what would be refused today is not found\n%s", result)

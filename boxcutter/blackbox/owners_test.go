@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/scheme"
+	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/ownerhandling"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -258,7 +259,7 @@ func TestAControllerHealsWhatItsOwnersHave(t *testing.T) {
 				if request.Name != owner.GetName() {
 					return nil
 				}
-				_, err := b.engine.Reconcile(ctx, revision)
+				_, err := b.engine.Reconcile(ctx, revision, boxcutter.WithoutDryRunOfUnchanged())
 				return err
 			}}
 			b.manager(c, func(builder *builder.Builder) {

@@ -39,6 +39,13 @@ type phaseValidator interface {
 	Validate(ctx context.Context, phase types.Phase, opts ...types.PhaseReconcileOption) error
 }
 
+// remover is an objectEngine that tells what has become of an object.
+type remover interface {
+	tearDown(
+		ctx context.Context, revision int64, desiredObject Object, opts ...types.ObjectTeardownOption,
+	) (fate, error)
+}
+
 // PhaseEngine reconciles and tears down phases.
 type PhaseEngine struct {
 	objectEngine   objectEngine
@@ -50,8 +57,9 @@ type PhaseEngine struct {
 // any of them is written.
 //
 // A validator may ask the API server about each object. With an ObjectEngine it
-// is therefore shown only those objects that are going to be written, in the form
-// in which they will be, and is not called when there are none.
+// is therefore shown only those objects that are going to be written or stay as
+// they are, in the form in which they will be, and is not called when there are
+// none. On request (types.WithoutDryRunOfUnchanged) those that stay are left out.
 func NewPhaseEngine(
 	objectEngine objectEngine,
 	phaseValidator phaseValidator,
@@ -96,7 +104,7 @@ func (e *PhaseEngine) Reconcile(
 	}
 	steps := e.steps(ctx, revision, phase, options)
 	result := &phaseResult{name: phase.GetName(), missing: len(steps)}
-	if err := e.validate(ctx, phase, steps, options.DryRunUnchanged, opts); err != nil {
+	if err := e.validate(ctx, phase, steps, !options.NoDryRunOfUnchanged, opts); err != nil {
 		if result.validationError = asPointer[validation.PhaseValidationError](err); result.validationError != nil {
 			return result, nil //nolint:nilerr // a validation error is a result
 		}
@@ -128,8 +136,9 @@ func (e *PhaseEngine) steps(
 // reviews is how often a validator's finding is reconsidered.
 const reviews = 2
 
-// validate shows the validator what is going to be written, and the rest as well
-// if it is asked about all.
+// validate shows the validator what is going to be written and, if it is asked
+// about all, what is as it should be. What is left to somebody else is not ours
+// to ask about.
 func (e *PhaseEngine) validate(
 	ctx context.Context, phase types.Phase, steps []step, all bool, opts []types.PhaseReconcileOption,
 ) error {
@@ -156,7 +165,7 @@ func toValidate(steps []step, all bool) []client.Object {
 		switch {
 		case step.plan == nil:
 			objects = append(objects, step.object)
-		case (all || step.plan.writes()) && !step.plan.awaits:
+		case (step.plan.writes() || all && step.plan.action == ActionIdle) && !step.plan.awaits:
 			objects = append(objects, step.plan.desired)
 		}
 	}
@@ -210,21 +219,25 @@ func (e *PhaseEngine) Teardown(
 	pace := pace{options.Concurrency, options.AggregateErrors}
 	backwards := slices.Clone(phase.GetObjects())
 	slices.Reverse(backwards)
-	err := each(backwards, pace, kindOf, result.add, func(object client.Object) (bool, error) {
-		return e.objectEngine.Teardown(ctx, revision, object, options.ForObject(object)...)
+	err := each(backwards, pace, kindOf, result.add, func(object client.Object) (fate, error) {
+		return e.tearDownOne(ctx, revision, object, options.ForObject(object))
 	})
-	slices.Reverse(result.gone)
-	slices.Reverse(result.waiting)
+	for _, refs := range [][]types.ObjectRef{result.gone, result.released, result.waiting} {
+		slices.Reverse(refs)
+	}
 	return result, err
 }
 
-func (r *phaseTeardownResult) add(object client.Object, gone bool) {
-	r.missing--
-	if gone {
-		r.gone = append(r.gone, types.ToObjectRef(object))
-	} else {
-		r.waiting = append(r.waiting, types.ToObjectRef(object))
+func (e *PhaseEngine) tearDownOne(
+	ctx context.Context, revision int64, object client.Object, opts []types.ObjectTeardownOption,
+) (fate, error) {
+	if remover, tells := e.objectEngine.(remover); tells {
+		return remover.tearDown(ctx, revision, object, opts...)
 	}
+	if isGone, err := e.objectEngine.Teardown(ctx, revision, object, opts...); err != nil || !isGone {
+		return waiting, err
+	}
+	return gone, nil
 }
 
 // asPointer returns the error of a type that is in an error's tree, be it there

@@ -170,22 +170,31 @@ func TestPhaseValidation(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("only what is going to be written is shown", func(t *testing.T) {
-		c := newCluster(t, named(t, "foreign")...)
-		phase := types.NewPhase("main", named(t, "same", "drifted"))
-		if _, err := machinery.NewPhaseEngine(c.engine(), nil).Reconcile(t.Context(), 1, phase); err != nil {
-			t.Fatal(err)
-		}
-		c.edit(t, named(t, "drifted")[0], `{"data":{"color":"blue"}}`)
-		validator := &seen{}
-		phase = types.NewPhase("main", named(t, "same", "drifted", "foreign", "new"))
-		if _, err := machinery.NewPhaseEngine(c.engine(), validator).Reconcile(t.Context(), 1, phase); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"drifted", "new"}, validator.names); diff != "" {
-			t.Errorf("shown (-want +got):\n%s", diff)
-		}
-	})
+	for _, test := range []struct {
+		name  string
+		opts  []types.PhaseReconcileOption
+		shown []string
+	}{
+		{"what is somebody else's is not shown", nil, []string{"same", "drifted", "new"}},
+		{"on request what is as it should be is not shown", []types.PhaseReconcileOption{types.WithoutDryRunOfUnchanged()}, []string{"drifted", "new"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCluster(t, named(t, "foreign")...)
+			phase := types.NewPhase("main", named(t, "same", "drifted"))
+			if _, err := machinery.NewPhaseEngine(c.engine(), nil).Reconcile(t.Context(), 1, phase); err != nil {
+				t.Fatal(err)
+			}
+			c.edit(t, named(t, "drifted")[0], `{"data":{"color":"blue"}}`)
+			validator := &seen{}
+			phase = types.NewPhase("main", named(t, "same", "drifted", "foreign", "new"))
+			if _, err := machinery.NewPhaseEngine(c.engine(), validator).Reconcile(t.Context(), 1, phase, test.opts...); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.shown, validator.names); diff != "" {
+				t.Errorf("shown (-want +got):\n%s", diff)
+			}
+		})
+	}
 	t.Run("what needs a namespace or a kind of the same phase is not shown", func(t *testing.T) {
 		c := newCluster(t)
 		objects := []client.Object{
@@ -266,6 +275,44 @@ Waiting Objects:
 	result, err = engine.Teardown(t.Context(), 1, phase)
 	if err != nil || !result.IsComplete() || len(result.Gone()) != 3 || len(result.Waiting()) > 0 {
 		t.Errorf("got %v, %v", result, err)
+	}
+}
+
+func TestWhatIsReleasedCountsAsGoneAndIsTold(t *testing.T) {
+	c := newCluster(t, named(t, "foreign")...)
+	phase := types.NewPhase("main", named(t, "foreign", "absent", "mine", "orphan"))
+	engine := machinery.NewPhaseEngine(c.engine(), nil)
+	if _, err := engine.Reconcile(t.Context(), 1, types.NewPhase("main", named(t, "mine", "orphan"))); err != nil {
+		t.Fatal(err)
+	}
+	orphan := types.WithObjectTeardownOptions(named(t, "orphan")[0], types.WithOrphan())
+	result, err := engine.Teardown(t.Context(), 1, phase, orphan)
+	if err != nil || result.IsComplete() {
+		t.Fatalf("got %v, %v", result, err)
+	}
+	const want = `Phase "main"
+Gone Objects:
+- ConfigMap.v1 default/absent
+Released Objects:
+- ConfigMap.v1 default/foreign
+- ConfigMap.v1 default/orphan
+Waiting Objects:
+- ConfigMap.v1 default/mine
+`
+	if diff := cmp.Diff(want, result.String()); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+	refs := func(names ...string) (out []types.ObjectRef) {
+		for _, object := range named(t, names...) {
+			out = append(out, types.ToObjectRef(object))
+		}
+		return out
+	}
+	if diff := cmp.Diff(refs("foreign", "absent", "orphan"), result.Gone()); diff != "" {
+		t.Errorf("gone (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(refs("foreign", "orphan"), result.(machinery.ReleasedObjects).Released()); diff != "" {
+		t.Errorf("released (-want +got):\n%s", diff)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // PhaseResult says what came of the objects of a phase.
@@ -98,25 +99,55 @@ type PhaseTeardownResult interface {
 	String() string
 }
 
+// ReleasedObjects is what every PhaseTeardownResult of a PhaseEngine is as well.
+// It is an addition: the original module does not have it.
+type ReleasedObjects interface {
+	// Released returns those of the objects that count as gone which are still in
+	// the cluster: they are somebody else's, or were orphaned, or are definitions
+	// that were kept because they are in use.
+	Released() []types.ObjectRef
+}
+
 type phaseTeardownResult struct {
-	name    string
-	gone    []types.ObjectRef
-	waiting []types.ObjectRef
-	// missing is how many objects are neither because of an error.
+	name     string
+	gone     []types.ObjectRef // with those that are released
+	released []types.ObjectRef
+	waiting  []types.ObjectRef
+	// missing is how many objects are none of these because of an error.
 	missing int
 }
 
-func (r *phaseTeardownResult) GetName() string            { return r.name }
-func (r *phaseTeardownResult) IsComplete() bool           { return len(r.waiting) == 0 && r.missing == 0 }
-func (r *phaseTeardownResult) Gone() []types.ObjectRef    { return r.gone }
-func (r *phaseTeardownResult) Waiting() []types.ObjectRef { return r.waiting }
+// add adds what has become of an object.
+func (r *phaseTeardownResult) add(object client.Object, fate fate) {
+	r.missing--
+	ref := types.ToObjectRef(object)
+	if fate == waiting {
+		r.waiting = append(r.waiting, ref)
+		return
+	}
+	r.gone = append(r.gone, ref)
+	if fate == released {
+		r.released = append(r.released, ref)
+	}
+}
+
+func (r *phaseTeardownResult) GetName() string             { return r.name }
+func (r *phaseTeardownResult) IsComplete() bool            { return len(r.waiting) == 0 && r.missing == 0 }
+func (r *phaseTeardownResult) Gone() []types.ObjectRef     { return r.gone }
+func (r *phaseTeardownResult) Released() []types.ObjectRef { return r.released }
+func (r *phaseTeardownResult) Waiting() []types.ObjectRef  { return r.waiting }
 
 func (r *phaseTeardownResult) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Phase %q\n", r.name)
-	describeRefs(&text, "Gone Objects", r.gone)
+	describeRefs(&text, "Gone Objects", without(r.gone, r.released))
+	describeRefs(&text, "Released Objects", r.released)
 	describeRefs(&text, "Waiting Objects", r.waiting)
 	return text.String()
+}
+
+func without(all, some []types.ObjectRef) []types.ObjectRef {
+	return slices.DeleteFunc(slices.Clone(all), func(ref types.ObjectRef) bool { return slices.Contains(some, ref) })
 }
 
 func describeRefs(text *strings.Builder, title string, refs []types.ObjectRef) {

@@ -34,27 +34,47 @@ func (e *ObjectEngine) Teardown(
 	desiredObject Object,
 	opts ...types.ObjectTeardownOption,
 ) (objectGone bool, err error) {
+	fate, err := e.tearDown(ctx, revision, desiredObject, opts...)
+	return fate != waiting, err
+}
+
+// fate is what has become of an object that is torn down.
+type fate int
+
+const (
+	// waiting is for what is ours and still there.
+	waiting fate = iota
+	// gone is not there.
+	gone
+	// released is there, and not ours (any more).
+	released
+)
+
+// tearDown is Teardown, and tells more.
+func (e *ObjectEngine) tearDown(
+	ctx context.Context, revision int64, desiredObject Object, opts ...types.ObjectTeardownOption,
+) (fate, error) {
 	r, desired, err := e.removal(revision, desiredObject, opts)
 	if err != nil {
-		return false, err
+		return waiting, err
 	}
 	reader := e.cache
 	if r.actual, err = e.read(ctx, reader, desired); err != nil {
-		return false, err
+		return waiting, err
 	}
 	if r.actual == nil && e.unfilteredReader != nil {
 		reader = e.unfilteredReader
 		if r.actual, err = e.read(ctx, reader, desired); err != nil {
-			return false, err
+			return waiting, err
 		}
 	}
 	if r.actual == nil {
 		e.settled.forget(desired)
-		return true, nil
+		return gone, nil
 	}
-	gone, err := e.remove(ctx, r)
+	fate, err := e.remove(ctx, r)
 	if !apierrors.IsConflict(err) || e.unfilteredReader == nil || reader == e.unfilteredReader {
-		return gone, err
+		return fate, err
 	}
 	return e.removeLive(ctx, r, err)
 }
@@ -82,35 +102,35 @@ func (e *ObjectEngine) removal(
 
 // removeLive tries once more with the object as it is now, after it turned out
 // that the one the cache shows is out of date.
-func (e *ObjectEngine) removeLive(ctx context.Context, r *removal, conflict error) (bool, error) {
+func (e *ObjectEngine) removeLive(ctx context.Context, r *removal, conflict error) (fate, error) {
 	actual, err := e.read(ctx, e.unfilteredReader, r.actual)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("%w (%w)", conflict, err)
+		return waiting, fmt.Errorf("%w (%w)", conflict, err)
 	case actual == nil:
 		e.settled.forget(r.actual)
-		return true, nil
+		return gone, nil
 	}
 	live := *r
 	live.actual = actual
 	return e.remove(ctx, &live)
 }
 
-func (e *ObjectEngine) remove(ctx context.Context, r *removal) (gone bool, err error) {
+func (e *ObjectEngine) remove(ctx context.Context, r *removal) (fate, error) {
 	switch {
 	case !e.holds(r):
-		return true, e.release(ctx, r)
+		return released, e.release(ctx, r)
 	case r.orphans():
-		return true, e.orphan(ctx, r)
+		return released, e.orphan(ctx, r)
 	case r.actual.GetDeletionTimestamp() != nil:
-		return false, nil
+		return waiting, nil
 	}
 	used, err := e.inUse(ctx, r)
 	switch {
 	case err != nil:
-		return false, err
+		return waiting, err
 	case used:
-		return true, e.orphan(ctx, r)
+		return released, e.orphan(ctx, r)
 	default:
 		return e.delete(ctx, r)
 	}
@@ -141,9 +161,9 @@ func (e *ObjectEngine) release(ctx context.Context, r *removal) error {
 	if r.options.Owner == nil || r.options.OwnerStrategy.IsController(r.options.Owner, r.actual) {
 		return nil
 	}
-	released, _ := r.actual.DeepCopyObject().(Object)
-	r.options.OwnerStrategy.RemoveOwner(r.options.Owner, released)
-	return e.patch(ctx, r, released)
+	disowned, _ := r.actual.DeepCopyObject().(Object)
+	r.options.OwnerStrategy.RemoveOwner(r.options.Owner, disowned)
+	return e.patch(ctx, r, disowned)
 }
 
 // orphan removes our marks from the object and leaves it.
@@ -179,17 +199,17 @@ func (e *ObjectEngine) patch(ctx context.Context, r *removal, changed Object) er
 }
 
 // delete asks for the deletion of exactly the object that was looked at.
-func (e *ObjectEngine) delete(ctx context.Context, r *removal) (gone bool, err error) {
-	err = r.writer.Delete(ctx, r.actual, client.Preconditions{
+func (e *ObjectEngine) delete(ctx context.Context, r *removal) (fate, error) {
+	err := r.writer.Delete(ctx, r.actual, client.Preconditions{
 		UID:             ptr.To(r.actual.GetUID()),
 		ResourceVersion: ptr.To(r.actual.GetResourceVersion()),
 	})
 	if absent(err) {
 		e.settled.forget(r.actual)
-		return true, nil
+		return gone, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("deleting %s: %w", types.ToObjectRef(r.actual), err)
+		return waiting, fmt.Errorf("deleting %s: %w", types.ToObjectRef(r.actual), err)
 	}
-	return false, nil
+	return waiting, nil
 }

@@ -76,7 +76,7 @@ func (e *Engine) reconcile(ctx context.Context, rev *revisionObjects, offered se
 		boxcutter.WithProbe(boxcutter.ProgressProbeType, probe.UnlessTakenOver(rev.number, probe.Progress())),
 		boxcutter.WithProbe(availableProbe, probe.Available()),
 		boxcutter.WithAggregatePhaseReconcileErrors(),
-		atOnce,
+		thrifty,
 	}
 	return e.Revisions.Reconcile(ctx, e.revision(rev), append(options, adoptions(rev.phases, offered)...)...)
 }
@@ -91,7 +91,7 @@ func (e *Engine) remove(ctx context.Context, rev *revisionObjects) (machinery.Re
 	if err != nil {
 		return nil, err
 	}
-	return e.Revisions.Teardown(ctx, e.revision(rev), append(keep, boxcutter.WithAggregatePhaseTeardownErrors(), atOnce)...)
+	return e.Revisions.Teardown(ctx, e.revision(rev), append(keep, boxcutter.WithAggregatePhaseTeardownErrors(), thrifty)...)
 }
 
 // prepare divides the revision into phases and has the cache watch its kinds.

@@ -3,9 +3,7 @@
 package types
 
 // The options in this file, with the fields and methods behind them, are additions:
-// the original module does not have them. Without them everything is done as there,
-// but for the dry-run of objects that are as they should be, which is left out
-// unless WithDryRunOfUnchanged asks for it.
+// the original module does not have them. Without them everything is done as there.
 //
 // The methods are for code that is to compile against the original as well, where
 // an option of its own can look for them:
@@ -51,19 +49,19 @@ func (pro *PhaseReconcileOptions) SetConcurrency(limit int) { pro.Concurrency = 
 // SetConcurrency does what WithConcurrency does.
 func (pto *PhaseTeardownOptions) SetConcurrency(limit int) { pto.Concurrency = limit }
 
-// WithDryRunOfUnchanged has the API server asked about every object of a phase at
-// every step, as the original does, and not only about those that are going to be
-// written. It is for clusters whose admission may refuse today what it took
-// yesterday, and costs a request for each object at each step.
-//
-// Objects that await a namespace or a kind of the same phase are still not asked
-// about before that is there.
-func WithDryRunOfUnchanged() PhaseReconcileOption {
-	return phaseReconcileOption(func(opts *PhaseReconcileOptions) { opts.SetDryRunUnchanged(true) })
+// WithoutDryRunOfUnchanged has the API server asked only about the objects of a
+// phase that are going to be written, where it is otherwise asked about every one
+// at every step. A revision that has converged then costs no request at all. That
+// the cluster's admission would refuse today what it took yesterday is then
+// noticed only when the object has to be written again.
+func WithoutDryRunOfUnchanged() PhaseReconcileOption {
+	return phaseReconcileOption(func(opts *PhaseReconcileOptions) { opts.SetNoDryRunOfUnchanged(true) })
 }
 
-// SetDryRunUnchanged does what WithDryRunOfUnchanged does.
-func (pro *PhaseReconcileOptions) SetDryRunUnchanged(ask bool) { pro.DryRunUnchanged = ask }
+// SetNoDryRunOfUnchanged does what WithoutDryRunOfUnchanged does.
+func (pro *PhaseReconcileOptions) SetNoDryRunOfUnchanged(leaveOut bool) {
+	pro.NoDryRunOfUnchanged = leaveOut
+}
 
 // WithKeepUsedCRDs leaves a CustomResourceDefinition of which there are objects in
 // place at teardown, as WithOrphan would: to delete it would delete them all.

@@ -73,9 +73,9 @@ type PhaseReconcileOptions struct {
 	// Concurrency is how many neighbours of the same kind are written at the same
 	// time; below 2: one after the other. See WithConcurrency.
 	Concurrency int
-	// DryRunUnchanged has also those objects validated that are not going to be
-	// written. See WithDryRunOfUnchanged.
-	DryRunUnchanged bool
+	// NoDryRunOfUnchanged leaves out the dry-run of objects that are as they should
+	// be. See WithoutDryRunOfUnchanged.
+	NoDryRunOfUnchanged bool
 }
 
 // ForObject returns the options for one object: the defaults, then its own.

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capiinstaller
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// additions are the names that boxcutter/ has and the module it stands in for has
+// not, as boxcutter/README.md lists them.
+var additions = []string{
+	"MisuseError", "ReleasedObjects", "MalformedAnnotationError",
+	"WithConcurrency", "WithoutDryRunOfUnchanged", "WithKeepUsedCRDs", "ConcurrencyOption",
+	"Concurrency", "NoDryRunOfUnchanged", "KeepUsedCRDs",
+}
+
+func TestNothingNeedsWhatTheOriginalBoxcutterLacks(t *testing.T) {
+	if uses := usesOf(t, os.DirFS(".")); len(uses) > 0 {
+		t.Errorf("deleting the replace line of go.mod would break:\n%s", strings.Join(uses, "\n"))
+	}
+}
+
+func TestAPlantedUseOfAnAdditionIsFound(t *testing.T) {
+	const source = "package a\nimport \"pkg.package-operator.run/boxcutter\"\nvar _ = boxcutter.WithConcurrency(2)\n"
+	planted := fstest.MapFS{
+		"install/installer/x.go": {Data: []byte(source)},
+		"boxcutter/x.go":         {Data: []byte(source)},
+		"install/x.go":           {Data: []byte("package b\nvar _ = other.WithConcurrency\n")},
+	}
+	if uses := usesOf(t, planted); !slices.Equal(uses, []string{"install/installer/x.go:3: WithConcurrency"}) {
+		t.Errorf("found %q", uses)
+	}
+}
+
+// usesOf returns where files that import boxcutter use its additions.
+func usesOf(t *testing.T, tree fs.FS) []string {
+	t.Helper()
+	var uses []string
+	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{"boxcutter", ".git", "bin", "_output"}, name):
+			return fs.SkipDir
+		case !entry.IsDir() && path.Ext(name) == ".go":
+			uses = append(uses, usesIn(t, tree, name)...)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uses
+}
+
+func usesIn(t *testing.T, tree fs.FS, name string) []string {
+	t.Helper()
+	source, err := fs.ReadFile(tree, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, source, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(file.Imports, func(spec *ast.ImportSpec) bool {
+		return strings.HasPrefix(spec.Path.Value, `"pkg.package-operator.run/boxcutter`)
+	}) {
+		return nil
+	}
+	var uses []string
+	for node := range ast.Preorder(file) {
+		selector, ok := node.(*ast.SelectorExpr)
+		if ok && slices.Contains(additions, selector.Sel.Name) {
+			uses = append(uses, fmt.Sprintf("%s:%d: %s", name, files.Position(selector.Pos()).Line, selector.Sel.Name))
+		}
+	}
+	return uses
+}
