@@ -39,7 +39,6 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/install"
-	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -76,7 +75,8 @@ func newHarness(t *testing.T) *harness {
 	cluster := controlplane.Shared(t)
 	h.Client, err = client.New(cluster.Config, client.Options{Scheme: scheme})
 	h.must(err)
-	h.prepareCluster(cluster)
+	_, err = fixture.Preparation{}.Apply(t.Context(), cluster.Config)
+	h.must(err)
 	kubeconfig, err := cluster.ServiceAccount(t.Context(), v1alpha1.OperatorNamespace, v1alpha1.ServiceAccountName)
 	h.must(err)
 	h.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -102,33 +102,6 @@ func (h *harness) must(err error) {
 	if err != nil {
 		h.Fatal(err)
 	}
-}
-
-// prepareCluster applies what a release finds, and what it brings to run the
-// installer but for its Deployment.
-func (h *harness) prepareCluster(cluster *controlplane.Cluster) {
-	h.Helper()
-	crds, err := fixture.OpenShiftCRDs(h.Context())
-	h.must(err)
-	h.must(fixture.InstallCRDs(h.Context(), cluster.Config, crds))
-	objects, err := manifests.Objects()
-	h.must(err)
-	for _, object := range objects {
-		if object.GetKind() == "Deployment" {
-			continue
-		}
-		h.eventually(fmt.Sprintf("%s %s is applied", object.GetKind(), object.GetName()), func() error {
-			return h.Apply(h.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("release"), client.ForceOwnership)
-		})
-	}
-	infrastructure := &configv1.Infrastructure{}
-	infrastructure.Name = "cluster"
-	infrastructure.Spec.PlatformSpec.Type = configv1.AWSPlatformType
-	h.must(client.IgnoreAlreadyExists(h.Create(h.Context(), infrastructure)))
-	infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{Type: configv1.AWSPlatformType}
-	infrastructure.Status.ControlPlaneTopology = configv1.HighlyAvailableTopologyMode
-	infrastructure.Status.InfrastructureTopology = configv1.HighlyAvailableTopologyMode
-	h.must(h.Status().Patch(h.Context(), infrastructure, client.Merge))
 }
 
 // countWrites counts the requests that change something.
