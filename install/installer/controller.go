@@ -126,9 +126,12 @@ func (r *Reconciler) install(ctx context.Context, world world) (outcome status.O
 	var results []versionResult
 	for _, version := range versions {
 		results = append(results, r.installVersion(ctx, world, version))
-		if results[len(results)-1].complete {
+		if results[len(results)-1].complete || version.Name == world.cluster.Status.CurrentVersion {
 			break
 		}
+	}
+	if err := r.Engine.release(ctx, world.cluster.Spec.UnmanagedCRDs); err != nil && results[0].outcome.Reason == status.AsExpected {
+		results[0].outcome.Reason, results[0].outcome.Err = status.ApplyFailed, err
 	}
 	if results[0].complete {
 		current = versions[0].Name
@@ -173,6 +176,8 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 		return versionResult{outcome: status.Outcome{Reason: status.RevisionUnreadable, Err: err}}
 	}
 	rev.unmanaged = union(version.UnmanagedCRDs, world.cluster.Spec.UnmanagedCRDs)
+	rev.returning = returning(world.cluster.Status.Versions, rev.unmanaged)
+	rev.scope = scopeOf(version, world.cluster.Status)
 	result, err := r.Engine.apply(ctx, rev)
 	r.journal.record(ctx, rev, result)
 	if err != nil {
@@ -180,7 +185,7 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 	}
 	return versionResult{
 		outcome:  outcomeOf(rev, result, nil),
-		complete: result.IsComplete(),
+		complete: result.IsComplete() && rev.scope != held,
 		works:    new(version.Name == world.cluster.Status.CurrentVersion && works(result)),
 	}
 }
@@ -252,7 +257,7 @@ func (r *Reconciler) teardownVersion(ctx context.Context, world world, name stri
 	if !result.IsComplete() {
 		return false, nil
 	}
-	return true, r.Engine.forget(ctx, rev)
+	return true, errors.Join(r.Engine.removeRequirements(ctx, rev), r.Engine.forget(ctx, rev))
 }
 
 // leaving are the revision ConfigMaps that are being deleted and wait for us.

@@ -49,6 +49,10 @@ type plan struct {
 	phases []revision.Phase
 }
 
+// ManagedByLabel marks every object that is installed; boxcutter writes it, and
+// only objects that have it are watched.
+const ManagedByLabel = "app.kubernetes.io/managed-by"
+
 // availableProbe is the type of the probe that tells whether an object works.
 const availableProbe = "Available"
 
@@ -59,11 +63,20 @@ func (e *Engine) apply(ctx context.Context, rev *revisionObjects) (machinery.Rev
 	if err := e.prepare(ctx, rev); err != nil {
 		return nil, err
 	}
+	if rev.scope == held {
+		if err := e.hold(ctx, rev); err != nil {
+			return nil, err
+		}
+	}
 	result, err := e.reconcile(ctx, rev, nil)
 	if result == nil || err != nil {
 		return result, err
 	}
-	if offered := offered(result); len(offered) > 0 {
+	offered := offered(result)
+	if err := e.takeBack(ctx, rev, result, offered); err != nil {
+		return result, err
+	}
+	if len(offered) > 0 {
 		return e.reconcile(ctx, rev, offered)
 	}
 	return result, nil
@@ -78,7 +91,7 @@ func (e *Engine) reconcile(ctx context.Context, rev *revisionObjects, offered se
 		boxcutter.WithAggregatePhaseReconcileErrors(),
 		atOnce,
 	}
-	return e.Revisions.Reconcile(ctx, e.revision(rev), append(options, adoptions(rev.phases, offered)...)...)
+	return e.pass(ctx, rev, append(options, adoptions(rev.phases, offered)...)...)
 }
 
 // remove deletes what only this revision has. CRDs that somebody else manages,
@@ -91,7 +104,7 @@ func (e *Engine) remove(ctx context.Context, rev *revisionObjects) (machinery.Re
 	if err != nil {
 		return nil, err
 	}
-	return e.Revisions.Teardown(ctx, e.revision(rev), append(keep, boxcutter.WithAggregatePhaseTeardownErrors(), atOnce)...)
+	return e.Revisions.Teardown(ctx, e.revision(rev, rev.phases), append(keep, boxcutter.WithAggregatePhaseTeardownErrors(), atOnce)...)
 }
 
 // prepare divides the revision into phases and has the cache watch its kinds.
@@ -131,10 +144,10 @@ func (e *Engine) forget(ctx context.Context, rev *revisionObjects) error {
 	return nil
 }
 
-// revision is what boxcutter is given.
-func (e *Engine) revision(rev *revisionObjects) boxcutter.Revision {
-	phases := make([]boxcutter.Phase, len(rev.phases))
-	for i, phase := range rev.phases {
+// revision is what boxcutter is given: some or all phases of a revision.
+func (e *Engine) revision(rev *revisionObjects, of []revision.Phase) boxcutter.Revision {
+	phases := make([]boxcutter.Phase, len(of))
+	for i, phase := range of {
 		phases[i] = boxcutter.NewPhase(phase.Name, objects(phase))
 	}
 	return boxcutter.NewRevisionWithOwner(rev.name, rev.number, phases, identity(rev.name), e.Owners).
