@@ -12,18 +12,20 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/testr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-containerregistry/pkg/crane"
 	"github.com/opencontainers/go-digest"
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -60,9 +62,34 @@ type harness struct {
 	images   map[string]string // what images.json holds
 	path     string            // of images.json
 	cache    string
-	writes   atomic.Int64 // that the installer has made
+	writes   atomic.Int64 // that the installer has made, dry runs among them
+	wrote    sync.Map     // "METHOD path" of each of them that was no dry run
 
 	stop func() // ends the running installer; nil if none runs
+	log  log    // of all installers of the test
+}
+
+// log is a log that a test can read.
+type log struct {
+	mutex sync.Mutex
+	text  []string
+}
+
+func (l *log) lines() []string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return slices.Clone(l.text)
+}
+
+// logger writes to the log, and to the test as long as it runs.
+func (h *harness) logger() logr.Logger {
+	t := h.T // not that of a subtest, which may end before the installer does
+	return funcr.New(func(prefix, args string) {
+		h.log.mutex.Lock()
+		defer h.log.mutex.Unlock()
+		h.log.text = append(h.log.text, prefix+" "+args)
+		t.Log(prefix, args)
+	}, funcr.Options{})
 }
 
 // newHarness prepares the cluster. When the test ends, everything that was
@@ -109,6 +136,9 @@ func (h *harness) countWrites(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.Method != http.MethodGet {
 			h.writes.Add(1)
+			if !request.URL.Query().Has("dryRun") {
+				h.wrote.Store(request.Method+" "+request.URL.Path, true)
+			}
 		}
 		return next.RoundTrip(request)
 	})
@@ -125,7 +155,7 @@ func (h *harness) start(release string) {
 	h.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	mgr, err := ctrl.NewManager(h.config, ctrl.Options{
-		Scheme: scheme, Cache: install.CacheOptions(), Logger: testr.New(h.T),
+		Scheme: scheme, Cache: install.CacheOptions(), Logger: h.logger(),
 		HealthProbeBindAddress: "0", Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
@@ -318,6 +348,11 @@ func (h *harness) object(kind, namespace, name string) *unstructured.Unstructure
 	h.must(err)
 	return object
 }
+
+// key is the name of an object, and foreground a way to delete it.
+func key(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }
+
+var foreground = client.PropagationPolicy(metav1.DeletePropagationForeground)
 
 func parseKind(text string) schema.GroupVersionKind {
 	parts := strings.Split(text, "/")

@@ -16,7 +16,9 @@ import (
 
 // refusal is what a dry run has found: objects of a phase that the API server
 // would not take, so that none of the phase was written.
-type refusal struct{ phase *validation.PhaseValidationError }
+type refusal struct {
+	phase *validation.PhaseValidationError
+}
 
 // Error names the phase, and each object with every reason.
 func (r refusal) Error() string {

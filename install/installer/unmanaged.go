@@ -30,8 +30,9 @@ import (
 // looked after it meanwhile has made of it what this would destroy.
 
 // release removes our marks from the CRDs of these names that have them: label,
-// annotations, and that we hold its fields, which would refuse them to others.
-func (e *Engine) release(ctx context.Context, names []string) error {
+// annotations, and that we hold its fields, which would refuse them to others. ours
+// tells whose they are, where that matters; nil is everybody's.
+func (e *Engine) release(ctx context.Context, names []string, ours func(*unstructured.Unstructured) bool) error {
 	var failed []error
 	for _, name := range names {
 		crd := &unstructured.Unstructured{}
@@ -40,7 +41,7 @@ func (e *Engine) release(ctx context.Context, names []string) error {
 		if err == nil {
 			err = e.Live.Get(ctx, client.ObjectKey{Name: name}, crd)
 		}
-		if err == nil && crd.GetLabels()[ManagedByLabel] == v1alpha1.Prefix {
+		if err == nil && crd.GetLabels()[ManagedByLabel] == v1alpha1.Prefix && (ours == nil || ours(crd)) {
 			err = e.releaseOne(ctx, crd)
 		}
 		failed = append(failed, client.IgnoreNotFound(err))
