@@ -4,10 +4,8 @@ package build_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,23 +18,9 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// facts are what facts.json says of a rendered provider.
-type facts struct {
-	Name     string
-	Type     string
-	Version  string
-	Platform string
-	Image    string
-	Images   []string
-	Objects  int
-
-	components []byte
-}
-
 // TestGenerateMakesABundleOfEachRealProvider uses the kustomize directories that
-// providers release from, with only the options that a user has to give; and, in
-// the folder PROVIDERS, if that is given, a folder a provider with components.yaml,
-// what its kustomization renders, and facts.json.
+// providers release from, with only the options that a user has to give; and those of
+// the folder PROVIDERS, if that is given.
 func TestGenerateMakesABundleOfEachRealProvider(t *testing.T) {
 	for name, options := range released(t) {
 		t.Run(name, func(t *testing.T) {
@@ -51,13 +35,17 @@ func TestGenerateMakesABundleOfEachRealProvider(t *testing.T) {
 			}
 		})
 	}
-	for name, f := range rendered(t) {
-		t.Run("rendered/"+name, func(t *testing.T) {
-			options := optionsOf(f)
-			options.Dir = kustomization(t, f.components)
+	rendered, err := fixture.RenderedProviders()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, provider := range rendered {
+		t.Run("rendered/"+provider.Folder, func(t *testing.T) {
+			options := optionsOf(provider)
+			options.Dir = kustomization(t, provider.Components)
 			bundle, summary := generate(t, options)
-			if summary.Read != f.Objects {
-				t.Errorf("read %d objects, the provider has %d", summary.Read, f.Objects)
+			if summary.Read != provider.Objects {
+				t.Errorf("read %d objects, the provider has %d", summary.Read, provider.Objects)
 			}
 			if len(bundle.Manifests) < 400_000 { // the others would only take longer
 				checkAgain(t, options, bundle)
@@ -93,42 +81,11 @@ func released(t *testing.T) map[string]build.GenerateOptions {
 	return all
 }
 
-// rendered returns the providers of the folder; none if there is none.
-func rendered(t *testing.T) map[string]facts {
-	t.Helper()
-	root := os.Getenv("PROVIDERS")
-	if root == "" {
-		return nil
-	}
-	files, err := filepath.Glob(filepath.Join(root, "*", "facts.json"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no rendered providers in PROVIDERS=%q (%v)", root, err)
-	}
-	all := map[string]facts{}
-	for _, file := range files {
-		f := facts{components: readFile(t, filepath.Join(filepath.Dir(file), "components.yaml"))}
-		if err := json.Unmarshal(readFile(t, file), &f); err != nil {
-			t.Fatal(err)
-		}
-		all[filepath.Base(filepath.Dir(file))] = f
-	}
-	return all
-}
-
-func optionsOf(f facts) build.GenerateOptions {
-	placeholder := "registry.example.com/openshift:" + f.Name
-	images := map[string]string{}
-	for _, image := range f.Images {
-		if image != f.Image {
-			images[image] = "registry.example.com/other@sha256:" + strings.Repeat("ab", 32)
-		}
-	}
-	if f.Image != "" {
-		images[f.Image] = placeholder
-	}
-	providerType := extractor.ProviderType(strings.ReplaceAll(f.Type, "-", "")) // clusterctl writes control-plane
+func optionsOf(provider fixture.Rendered) build.GenerateOptions {
+	placeholder := "registry.example.com/openshift:" + provider.Name
 	return build.GenerateOptions{
-		ProviderName: f.Name, ProviderType: providerType, ProviderVersion: f.Version, OCPPlatform: f.Platform, ImageName: placeholder, Images: images,
+		ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
+		OCPPlatform: provider.Platform, ImageName: placeholder, Images: provider.Pins(placeholder),
 	}
 }
 
@@ -145,10 +102,8 @@ func readFile(t *testing.T, file string) []byte {
 func kustomization(t *testing.T, manifests []byte) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, data := range map[string][]byte{"kustomization.yaml": []byte("resources: [manifests.yaml]\n"), "manifests.yaml": manifests} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if err := fixture.WriteKustomization(dir, manifests); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }

@@ -12,18 +12,20 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/testr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-containerregistry/pkg/crane"
 	"github.com/opencontainers/go-digest"
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -39,7 +41,6 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/install"
-	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -61,9 +62,34 @@ type harness struct {
 	images   map[string]string // what images.json holds
 	path     string            // of images.json
 	cache    string
-	writes   atomic.Int64 // that the installer has made
+	writes   atomic.Int64 // that the installer has made, dry runs among them
+	wrote    sync.Map     // "METHOD path" of each of them that was no dry run
 
 	stop func() // ends the running installer; nil if none runs
+	log  log    // of all installers of the test
+}
+
+// log is a log that a test can read.
+type log struct {
+	mutex sync.Mutex
+	text  []string
+}
+
+func (l *log) lines() []string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return slices.Clone(l.text)
+}
+
+// logger writes to the log, and to the test as long as it runs.
+func (h *harness) logger() logr.Logger {
+	t := h.T // not that of a subtest, which may end before the installer does
+	return funcr.New(func(prefix, args string) {
+		h.log.mutex.Lock()
+		defer h.log.mutex.Unlock()
+		h.log.text = append(h.log.text, prefix+" "+args)
+		t.Log(prefix, args)
+	}, funcr.Options{})
 }
 
 // newHarness prepares the cluster. When the test ends, everything that was
@@ -76,7 +102,8 @@ func newHarness(t *testing.T) *harness {
 	cluster := controlplane.Shared(t)
 	h.Client, err = client.New(cluster.Config, client.Options{Scheme: scheme})
 	h.must(err)
-	h.prepareCluster(cluster)
+	_, err = fixture.Preparation{}.Apply(t.Context(), cluster.Config)
+	h.must(err)
 	kubeconfig, err := cluster.ServiceAccount(t.Context(), v1alpha1.OperatorNamespace, v1alpha1.ServiceAccountName)
 	h.must(err)
 	h.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -104,38 +131,14 @@ func (h *harness) must(err error) {
 	}
 }
 
-// prepareCluster applies what a release finds, and what it brings to run the
-// installer but for its Deployment.
-func (h *harness) prepareCluster(cluster *controlplane.Cluster) {
-	h.Helper()
-	crds, err := fixture.OpenShiftCRDs(h.Context())
-	h.must(err)
-	h.must(fixture.InstallCRDs(h.Context(), cluster.Config, crds))
-	objects, err := manifests.Objects()
-	h.must(err)
-	for _, object := range objects {
-		if object.GetKind() == "Deployment" {
-			continue
-		}
-		h.eventually(fmt.Sprintf("%s %s is applied", object.GetKind(), object.GetName()), func() error {
-			return h.Apply(h.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("release"), client.ForceOwnership)
-		})
-	}
-	infrastructure := &configv1.Infrastructure{}
-	infrastructure.Name = "cluster"
-	infrastructure.Spec.PlatformSpec.Type = configv1.AWSPlatformType
-	h.must(client.IgnoreAlreadyExists(h.Create(h.Context(), infrastructure)))
-	infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{Type: configv1.AWSPlatformType}
-	infrastructure.Status.ControlPlaneTopology = configv1.HighlyAvailableTopologyMode
-	infrastructure.Status.InfrastructureTopology = configv1.HighlyAvailableTopologyMode
-	h.must(h.Status().Patch(h.Context(), infrastructure, client.Merge))
-}
-
 // countWrites counts the requests that change something.
 func (h *harness) countWrites(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.Method != http.MethodGet {
 			h.writes.Add(1)
+			if !request.URL.Query().Has("dryRun") {
+				h.wrote.Store(request.Method+" "+request.URL.Path, true)
+			}
 		}
 		return next.RoundTrip(request)
 	})
@@ -152,7 +155,7 @@ func (h *harness) start(release string) {
 	h.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	mgr, err := ctrl.NewManager(h.config, ctrl.Options{
-		Scheme: scheme, Cache: install.CacheOptions(), Logger: testr.New(h.T),
+		Scheme: scheme, Cache: install.CacheOptions(), Logger: h.logger(),
 		HealthProbeBindAddress: "0", Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
@@ -345,6 +348,11 @@ func (h *harness) object(kind, namespace, name string) *unstructured.Unstructure
 	h.must(err)
 	return object
 }
+
+// key is the name of an object, and foreground a way to delete it.
+func key(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }
+
+var foreground = client.PropagationPolicy(metav1.DeletePropagationForeground)
 
 func parseKind(text string) schema.GroupVersionKind {
 	parts := strings.Split(text, "/")

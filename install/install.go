@@ -41,10 +41,6 @@ import (
 	"github.com/capi-installer/capi-installer/install/version"
 )
 
-// managedByLabel marks every object that is installed; boxcutter writes it, and
-// only objects that have it are watched.
-const managedByLabel = "app.kubernetes.io/managed-by"
-
 // Options say what to install from where.
 type Options struct {
 	// ImagesJSON is the path of the release's images.json.
@@ -125,7 +121,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	tracking, err := managedcache.NewTrackingCache(mgr.GetLogger().WithName("cache"), mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
 		DefaultNamespaces:    map[string]cache.Config{v1alpha1.OperandNamespace: {}},
-		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{managedByLabel: v1alpha1.Prefix}),
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{installer.ManagedByLabel: v1alpha1.Prefix}),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of installed objects: %w", err)

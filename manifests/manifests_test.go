@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,19 +49,12 @@ func objects(t *testing.T) []*unstructured.Unstructured {
 func install(t *testing.T) (admin, installer client.Client) {
 	t.Helper()
 	cluster := controlplane.Shared(t)
-	crds, err := fixture.OpenShiftCRDs(t.Context())
+	if _, err := (fixture.Preparation{WithDeployment: true}).Apply(t.Context(), cluster.Config); err != nil {
+		t.Fatal(err)
+	}
+	admin, err := client.New(cluster.Config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if err := fixture.InstallCRDs(t.Context(), cluster.Config, crds); err != nil {
-		t.Fatal(err)
-	}
-	admin, err = client.New(cluster.Config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, object := range objects(t) {
-		apply(t, admin, object)
 	}
 	kubeconfig, err := cluster.ServiceAccount(t.Context(), v1alpha1.OperatorNamespace, v1alpha1.ServiceAccountName)
 	if err != nil {
@@ -77,20 +69,6 @@ func install(t *testing.T) (admin, installer client.Client) {
 		t.Fatal(err)
 	}
 	return admin, installer
-}
-
-// apply applies an object, and again while its kind is not served yet.
-func apply(t *testing.T, c client.Client, object *unstructured.Unstructured) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		last = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("release"), client.ForceOwnership)
-		notServed := meta.IsNoMatchError(last) || apierrors.IsNotFound(last)
-		return last == nil, map[bool]error{false: last}[notServed]
-	})
-	if err != nil {
-		t.Fatalf("applying %s %s: %v (%v)", object.GetKind(), object.GetName(), err, last)
-	}
 }
 
 func TestTheAPIServerTakesEveryManifest(t *testing.T) {

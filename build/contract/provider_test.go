@@ -3,11 +3,7 @@
 package contract_test
 
 import (
-	"encoding/json"
 	"maps"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/capi-installer/capi-installer/build"
@@ -69,36 +65,24 @@ func generate(t *testing.T, options build.GenerateOptions) extractor.Bundle {
 	return bundle
 }
 
-// facts are what facts.json says of a rendered provider.
-type facts struct {
-	Name, Type, Version, Platform, Image string
-	Images                               []string
-}
-
-// rendered are the bundles of the folder PROVIDERS, which has a folder for each provider; none if there is no such folder.
+// rendered are the bundles of the folder PROVIDERS; none if there is no such folder.
 func rendered(t *testing.T) map[string]maker {
 	t.Helper()
-	root := os.Getenv("PROVIDERS")
-	if root == "" {
-		return nil
-	}
-	files, err := filepath.Glob(filepath.Join(root, "*", "facts.json"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no rendered providers in PROVIDERS=%q (%v)", root, err)
+	providers, err := fixture.RenderedProviders()
+	if err != nil {
+		t.Fatal(err)
 	}
 	makers := map[string]maker{}
-	for _, file := range files {
-		dir := filepath.Dir(file)
-		makers[filepath.Base(dir)] = func(t *testing.T) extractor.Bundle {
-			if _, err := os.Stat(filepath.Join(dir, "metadata.yaml")); err == nil {
-				return shipped(t, dir)
+	for _, provider := range providers {
+		makers[provider.Folder] = func(t *testing.T) extractor.Bundle {
+			if provider.Metadata != nil {
+				return shipped(t, provider)
 			}
-			var f facts
-			if err := json.Unmarshal(readFile(t, file), &f); err != nil {
+			options := optionsOf(provider)
+			options.Dir = t.TempDir()
+			if err := fixture.WriteKustomization(options.Dir, provider.Components); err != nil {
 				t.Fatal(err)
 			}
-			options := optionsOf(f)
-			options.Dir = kustomization(t, readFile(t, filepath.Join(dir, "components.yaml")))
 			return generate(t, options)
 		}
 	}
@@ -106,11 +90,11 @@ func rendered(t *testing.T) map[string]maker {
 }
 
 // shipped is a bundle that OpenShift ships.
-func shipped(t *testing.T, dir string) extractor.Bundle {
+func shipped(t *testing.T, provider fixture.Rendered) extractor.Bundle {
 	t.Helper()
 	files := extractor.Files{
-		"capi-operator-manifests/default/metadata.yaml":  readFile(t, filepath.Join(dir, "metadata.yaml")),
-		"capi-operator-manifests/default/manifests.yaml": readFile(t, filepath.Join(dir, "components.yaml")),
+		"capi-operator-manifests/default/metadata.yaml":  provider.Metadata,
+		"capi-operator-manifests/default/manifests.yaml": provider.Components,
 	}
 	bundles, err := files.Bundles(extractor.Origin{})
 	if err != nil {
@@ -119,40 +103,12 @@ func shipped(t *testing.T, dir string) extractor.Bundle {
 	return bundles[0]
 }
 
-func optionsOf(f facts) build.GenerateOptions {
-	placeholder := "registry.example.com/openshift:" + f.Name
-	images := map[string]string{f.Image: placeholder}
-	for _, image := range f.Images {
-		if image != f.Image {
-			images[image] = "registry.example.com/other@sha256:" + strings.Repeat("ab", 32)
-		}
-	}
-	delete(images, "")
+func optionsOf(provider fixture.Rendered) build.GenerateOptions {
+	placeholder := "registry.example.com/openshift:" + provider.Name
 	return build.GenerateOptions{
-		ProviderName: f.Name, ProviderType: extractor.ProviderType(strings.ReplaceAll(f.Type, "-", "")), // clusterctl writes control-plane
-		ProviderVersion: f.Version, OCPPlatform: f.Platform, ImageName: placeholder, Images: images,
+		ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
+		OCPPlatform: provider.Platform, ImageName: placeholder, Images: provider.Pins(placeholder),
 	}
-}
-
-func readFile(t *testing.T, file string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
-// kustomization returns a kustomize directory of one file.
-func kustomization(t *testing.T, manifests []byte) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, data := range map[string][]byte{"kustomization.yaml": []byte("resources: [manifests.yaml]\n"), "manifests.yaml": manifests} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
 }
 
 // TestThePlatformsAreThoseThatGenerateTakes keeps the two lists one.

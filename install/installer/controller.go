@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,10 +55,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if cluster.Spec.InstallerMode == v1alpha1.Paused {
-		return reconcile.Result{}, r.report(ctx, cluster, status.Outcome{Reason: status.Paused, Message: "spec.installerMode is Paused"}, "")
-	}
 	world := world{cluster: cluster, configMaps: configMaps.Items}
+	if cluster.Spec.InstallerMode == v1alpha1.Paused {
+		return reconcile.Result{}, r.report(ctx, cluster, r.review(ctx, world), "")
+	}
+	r.journal.say(ctx, "Paused", "")
 	outcome, current := r.install(ctx, world)
 	if left := r.teardown(ctx, world); outcome.Reason == status.AsExpected {
 		outcome.Reason, outcome.Message, outcome.Err = left.Reason, left.Message, left.Err
@@ -126,9 +128,12 @@ func (r *Reconciler) install(ctx context.Context, world world) (outcome status.O
 	var results []versionResult
 	for _, version := range versions {
 		results = append(results, r.installVersion(ctx, world, version))
-		if results[len(results)-1].complete {
+		if results[len(results)-1].complete || version.Name == world.cluster.Status.CurrentVersion {
 			break
 		}
+	}
+	if err := r.Engine.release(ctx, world.cluster.Spec.UnmanagedCRDs, nil); err != nil && results[0].outcome.Reason == status.AsExpected {
+		results[0].outcome.Reason, results[0].outcome.Err = status.ApplyFailed, err
 	}
 	if results[0].complete {
 		current = versions[0].Name
@@ -165,14 +170,10 @@ func installed(results []versionResult) *bool {
 
 // installVersion reconciles one version.
 func (r *Reconciler) installVersion(ctx context.Context, world world, version v1alpha1.Version) versionResult {
-	rev, err := read(world.configMaps, version.Name)
-	if err == nil && rev.digest != string(version.ManifestsDigest) {
-		err = fmt.Errorf("revision ConfigMap %s holds %s, not %s as the status says", version.Name, rev.digest, version.ManifestsDigest)
-	}
+	rev, err := r.load(world, version)
 	if err != nil {
 		return versionResult{outcome: status.Outcome{Reason: status.RevisionUnreadable, Err: err}}
 	}
-	rev.unmanaged = union(version.UnmanagedCRDs, world.cluster.Spec.UnmanagedCRDs)
 	result, err := r.Engine.apply(ctx, rev)
 	r.journal.record(ctx, rev, result)
 	if err != nil {
@@ -180,7 +181,7 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 	}
 	return versionResult{
 		outcome:  outcomeOf(rev, result, nil),
-		complete: result.IsComplete(),
+		complete: result.IsComplete() && rev.scope != held,
 		works:    new(version.Name == world.cluster.Status.CurrentVersion && works(result)),
 	}
 }
@@ -195,21 +196,21 @@ func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 	var waiting []string
 	var failed []error
 	for _, configMap := range leaving(world.configMaps) {
-		done, err := true, error(nil)
+		left, err := removal{done: true}, error(nil)
 		switch name := configMap.Name; {
 		case world.uninstalling():
-			done, err = r.teardownVersion(ctx, world, name)
+			left, err = r.teardownVersion(ctx, world, name)
 		case name == world.cluster.Status.DesiredVersion:
 		case name == world.cluster.Status.CurrentVersion:
 			continue
 		default:
-			done, err = r.teardownVersion(ctx, world, name)
+			left, err = r.teardownVersion(ctx, world, name)
 		}
 		switch {
 		case err != nil:
 			failed = append(failed, fmt.Errorf("removing version %s: %w", configMap.Name, err))
-		case !done:
-			waiting = append(waiting, configMap.Name)
+		case !left.done:
+			waiting = append(waiting, describeRemoval(configMap.Name, left))
 		default:
 			failed = append(failed, r.release(ctx, configMap))
 		}
@@ -218,7 +219,7 @@ func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 		return status.Outcome{Reason: status.ApplyFailed, Err: err}
 	}
 	if len(waiting) > 0 {
-		return status.Outcome{Reason: status.TearingDown, Message: fmt.Sprintf("Removing objects of %v", waiting)}
+		return status.Outcome{Reason: status.TearingDown, Message: strings.Join(waiting, "; ")}
 	}
 	return status.Outcome{Reason: status.AsExpected}
 }
@@ -234,25 +235,25 @@ func (r *Reconciler) release(ctx context.Context, configMap *corev1.ConfigMap) e
 	return nil
 }
 
-// teardownVersion removes the objects of a version, and says whether all are gone.
-func (r *Reconciler) teardownVersion(ctx context.Context, world world, name string) (bool, error) {
+// teardownVersion removes the objects of a version.
+func (r *Reconciler) teardownVersion(ctx context.Context, world world, name string) (removal, error) {
 	rev, err := read(world.configMaps, name)
 	if err != nil {
-		return false, err
+		return removal{}, err
 	}
 	rev.unmanaged = world.cluster.Spec.UnmanagedCRDs
 	if version := world.cluster.Status.Version(name); version != nil {
 		rev.unmanaged = union(rev.unmanaged, version.UnmanagedCRDs)
 	}
-	result, err := r.Engine.remove(ctx, rev)
+	left, err := r.Engine.remove(ctx, rev)
 	if err != nil {
-		return false, err
+		return removal{}, err
 	}
-	r.journal.recordTeardown(ctx, rev, result)
-	if !result.IsComplete() {
-		return false, nil
+	r.journal.recordRemoval(ctx, name, left)
+	if left.done {
+		err = errors.Join(r.Engine.removeRequirements(ctx, rev), r.Engine.forget(ctx, rev))
 	}
-	return true, r.Engine.forget(ctx, rev)
+	return left, err
 }
 
 // leaving are the revision ConfigMaps that are being deleted and wait for us.

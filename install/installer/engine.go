@@ -9,15 +9,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
-	bctypes "pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/managedcache"
 	"pkg.package-operator.run/boxcutter/ownerhandling"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,6 +46,10 @@ type plan struct {
 	phases []revision.Phase
 }
 
+// ManagedByLabel marks every object that is installed; boxcutter writes it, and
+// only objects that have it are watched.
+const ManagedByLabel = "app.kubernetes.io/managed-by"
+
 // availableProbe is the type of the probe that tells whether an object works.
 const availableProbe = "Available"
 
@@ -59,11 +60,20 @@ func (e *Engine) apply(ctx context.Context, rev *revisionObjects) (machinery.Rev
 	if err := e.prepare(ctx, rev); err != nil {
 		return nil, err
 	}
+	if rev.scope == held {
+		if err := e.hold(ctx, rev); err != nil {
+			return nil, err
+		}
+	}
 	result, err := e.reconcile(ctx, rev, nil)
 	if result == nil || err != nil {
 		return result, err
 	}
-	if offered := offered(result); len(offered) > 0 {
+	offered := offered(result)
+	if err := e.takeBack(ctx, rev, result, offered); err != nil {
+		return result, err
+	}
+	if len(offered) > 0 {
 		return e.reconcile(ctx, rev, offered)
 	}
 	return result, nil
@@ -71,27 +81,14 @@ func (e *Engine) apply(ctx context.Context, rev *revisionObjects) (machinery.Rev
 
 // reconcile is one pass over the revision. offered are the objects in the way
 // that may be taken over.
-func (e *Engine) reconcile(ctx context.Context, rev *revisionObjects, offered sets.Set[string]) (machinery.RevisionResult, error) {
+func (e *Engine) reconcile(ctx context.Context, rev *revisionObjects, offered sets.Set[string], further ...boxcutter.RevisionReconcileOption) (machinery.RevisionResult, error) {
 	options := []boxcutter.RevisionReconcileOption{
 		boxcutter.WithProbe(boxcutter.ProgressProbeType, probe.UnlessTakenOver(rev.number, probe.Progress())),
 		boxcutter.WithProbe(availableProbe, probe.Available()),
 		boxcutter.WithAggregatePhaseReconcileErrors(),
 		thrifty,
 	}
-	return e.Revisions.Reconcile(ctx, e.revision(rev), append(options, adoptions(rev.phases, offered)...)...)
-}
-
-// remove deletes what only this revision has. CRDs that somebody else manages,
-// and CRDs that still have instances, stay.
-func (e *Engine) remove(ctx context.Context, rev *revisionObjects) (machinery.RevisionTeardownResult, error) {
-	if err := e.prepare(ctx, rev); err != nil {
-		return nil, err
-	}
-	keep, err := e.kept(ctx, rev)
-	if err != nil {
-		return nil, err
-	}
-	return e.Revisions.Teardown(ctx, e.revision(rev), append(keep, boxcutter.WithAggregatePhaseTeardownErrors(), thrifty)...)
+	return e.pass(ctx, rev, slices.Concat(options, adoptions(rev.phases, offered), further)...)
 }
 
 // prepare divides the revision into phases and has the cache watch its kinds.
@@ -131,10 +128,10 @@ func (e *Engine) forget(ctx context.Context, rev *revisionObjects) error {
 	return nil
 }
 
-// revision is what boxcutter is given.
-func (e *Engine) revision(rev *revisionObjects) boxcutter.Revision {
-	phases := make([]boxcutter.Phase, len(rev.phases))
-	for i, phase := range rev.phases {
+// revision is what boxcutter is given: some or all phases of a revision.
+func (e *Engine) revision(rev *revisionObjects, of []revision.Phase) boxcutter.Revision {
+	phases := make([]boxcutter.Phase, len(of))
+	for i, phase := range of {
 		phases[i] = boxcutter.NewPhase(phase.Name, objects(phase))
 	}
 	return boxcutter.NewRevisionWithOwner(rev.name, rev.number, phases, identity(rev.name), e.Owners).
@@ -214,100 +211,4 @@ func adoptions(phases []revision.Phase, offered sets.Set[string]) []boxcutter.Re
 		}
 	}
 	return out
-}
-
-// kept are the options that have a teardown leave CRDs in place: the unmanaged
-// ones, and those of which there are instances.
-func (e *Engine) kept(ctx context.Context, rev *revisionObjects) ([]boxcutter.RevisionTeardownOption, error) {
-	var out []boxcutter.RevisionTeardownOption
-	for _, phase := range rev.phases {
-		var options []boxcutter.PhaseTeardownOption
-		for _, obj := range phase.Objects {
-			keep, err := e.keeps(ctx, rev, obj)
-			if err != nil {
-				return nil, err
-			}
-			if keep {
-				options = append(options, boxcutter.WithObjectTeardownOptions(obj, bctypes.WithOrphan()))
-			}
-		}
-		if options != nil {
-			out = append(out, boxcutter.WithPhaseTeardownOptions(phase.Name, options...))
-		}
-	}
-	return out, nil
-}
-
-// keeps says whether an object stays in the cluster when its revision goes. It
-// asks the API server and no cache: a CRD that is deleted takes every object of
-// its kind with it, so whatever is not certain is an error, or the CRD stays.
-func (e *Engine) keeps(ctx context.Context, rev *revisionObjects, obj *unstructured.Unstructured) (bool, error) {
-	if obj.GetKind() != crdKind {
-		return false, nil
-	}
-	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(obj.GroupVersionKind())
-	err := e.Live.Get(ctx, client.ObjectKeyFromObject(obj), crd)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading %s: %w", describe(obj), err)
-	}
-	if !e.Owners.IsController(identity(rev.name), crd) {
-		return false, nil // boxcutter leaves it alone: a newer revision has it, or nobody of ours
-	}
-	if slices.Contains(rev.unmanaged, crd.GetName()) {
-		return true, nil
-	}
-	keep, err := e.mayHaveInstances(ctx, crd)
-	if err != nil || !keep {
-		return false, err
-	}
-	return true, e.offer(ctx, crd)
-}
-
-// offer notes on a CRD that stays that it may be taken over again: by the next
-// version that brings it.
-func (e *Engine) offer(ctx context.Context, crd *unstructured.Unstructured) error {
-	if allowsAdoption(crd) {
-		return nil
-	}
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AdoptAnnotation, v1alpha1.AdoptAlways))
-	if err := e.Writer.Patch(ctx, crd, patch); err != nil {
-		return fmt.Errorf("marking %s, which stays because of its instances: %w", describe(crd), err)
-	}
-	return nil
-}
-
-// mayHaveInstances says whether there is an object of the kind that a CRD in the
-// cluster defines, or whether that cannot be told because the kind is not served.
-func (e *Engine) mayHaveInstances(ctx context.Context, crd *unstructured.Unstructured) (bool, error) {
-	kind := instanceKind(crd)
-	if established, _ := probe.Condition(crd, "Established"); established != "True" || kind.Version == "" {
-		return true, nil
-	}
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind)
-	if err := e.Live.List(ctx, list, client.Limit(1)); err != nil {
-		return false, fmt.Errorf("looking for instances of %s: %w", describe(crd), err)
-	}
-	return len(list.Items) > 0, nil
-}
-
-// instanceKind is the list kind that a CRD defines, in the version in which
-// objects are stored, so that listing them needs no conversion, or else in
-// another one that is served. The version is empty if none is.
-func instanceKind(crd *unstructured.Unstructured) schema.GroupVersionKind {
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
-	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	served := ""
-	for _, item := range versions {
-		version, _ := item.(map[string]any)
-		if version["served"] == true && (served == "" || version["storage"] == true) {
-			served, _ = version["name"].(string)
-		}
-	}
-	return schema.GroupVersionKind{Group: group, Version: served, Kind: kind + "List"}
 }

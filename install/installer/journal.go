@@ -19,6 +19,23 @@ import (
 // ready. It belongs to one controller with one worker.
 type journal struct {
 	phases map[string]*phaseRecord
+	// said is the last line of each kind.
+	said map[string]string
+}
+
+// say logs a line with what there is to know, unless it is what was said last. Nothing
+// to know is not said, and forgotten.
+func (j *journal) say(ctx context.Context, line, what string) {
+	if j.said[line] == what {
+		return
+	}
+	if j.said == nil {
+		j.said = map[string]string{}
+	}
+	j.said[line] = what
+	if what != "" {
+		log.FromContext(ctx).Info(line, "because", what)
+	}
 }
 
 // phaseRecord is what was last said about a phase.
@@ -98,21 +115,4 @@ func describeActions(actions map[string]int) string {
 		parts = append(parts, fmt.Sprintf("%d %s", actions[action], action))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// recordTeardown notes what is left of a revision that is being removed.
-func (j *journal) recordTeardown(ctx context.Context, rev *revisionObjects, result machinery.RevisionTeardownResult) {
-	record := j.of(rev.name + "/")
-	waiting := "nothing"
-	for _, phase := range result.GetPhases() {
-		if left := phase.Waiting(); len(left) > 0 {
-			waiting = fmt.Sprintf("%d object(s) of phase %s", len(left), phase.GetName())
-		}
-	}
-	if waiting == record.waiting {
-		return
-	}
-	record.waiting = waiting
-	log.FromContext(ctx).Info("Removing a version", "version", rev.name, "waitsFor", waiting,
-		"seconds", time.Since(record.began).Round(time.Millisecond).Seconds())
 }

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/machinery/types"
@@ -25,12 +26,18 @@ func outcomeOf(rev *revisionObjects, result machinery.RevisionResult, err error)
 	switch {
 	case result != nil && result.GetValidationError() != nil:
 		outcome.Reason, outcome.Err = status.ObjectsRefused, result.GetValidationError()
+	case result != nil && checkerAbsent(result):
+		outcome.Reason, outcome.Message = status.CheckerAbsent, "waiting for the API "+probe.CompatibilityRequirement.String()+
+			", with which the cluster checks that unmanaged CRDs are compatible: "+strings.Join(rev.unmanaged, ", ")
 	case result != nil && apierrors.IsConflict(refused(result)): // somebody was quicker
 		outcome.Reason, outcome.Err = status.ApplyFailed, refused(result)
 	case result != nil && refused(result) != nil:
 		outcome.Reason, outcome.Err = status.ObjectsRefused, refused(result)
 	case result != nil && incompatible(result) != "":
 		outcome.Reason, outcome.Message = status.Incompatible, incompatible(result)
+	case rev.withheld != nil:
+		outcome.Reason, outcome.Message = status.Incompatible, strings.Join(rev.withheld, "; ")+
+			"; it is as soon as it is compatible, or at once when it is annotated with "+v1alpha1.AdoptAnnotation+"="+v1alpha1.AdoptAlways
 	case result != nil && collision(result) != "":
 		outcome.Reason, outcome.Message = status.Collision, collision(result)
 	case err != nil:
@@ -41,18 +48,10 @@ func outcomeOf(rev *revisionObjects, result machinery.RevisionResult, err error)
 	return outcome
 }
 
-// refused returns the error of the first phase whose objects the API server refuses.
-func refused(result machinery.RevisionResult) error {
-	for _, phase := range result.GetPhases() {
-		if err := phase.GetValidationError(); err != nil {
-			return fmt.Errorf("phase %s: %w", phase.GetName(), err)
-		}
-	}
-	return nil
-}
-
-// incompatible names the first unmanaged CRD that is known not to be compatible.
+// incompatible names the unmanaged CRDs that are known not to be compatible, each
+// with the reason and the message of the cluster's checker.
 func incompatible(result machinery.RevisionResult) string {
+	var found []string
 	for _, phase := range result.GetPhases() {
 		for _, object := range phase.GetObjects() {
 			obj := object.Object()
@@ -60,11 +59,26 @@ func incompatible(result machinery.RevisionResult) string {
 				continue
 			}
 			if state, detail := probe.Condition(obj, "Compatible"); state == "False" {
-				return fmt.Sprintf("an unmanaged CRD is not compatible (CompatibilityRequirement %s): %s", obj.GetName(), detail)
+				found = append(found, fmt.Sprintf("CustomResourceDefinition %s (CompatibilityRequirement %s): %s", requiredCRD(obj), obj.GetName(), detail))
 			}
 		}
 	}
-	return ""
+	if found == nil {
+		return ""
+	}
+	return "unmanaged and not compatible with what is to be installed: " + strings.Join(found, "; ") +
+		"; update it, and the rest follows by itself, or remove it from spec.unmanagedCRDs"
+}
+
+// requiredCRD is the name of the CRD that a CompatibilityRequirement is about.
+func requiredCRD(requirement client.Object) string {
+	if content, ok := requirement.(*unstructured.Unstructured); ok {
+		if name, _, _ := unstructured.NestedString(content.Object, "status", "crdName"); name != "" {
+			return name
+		}
+	}
+	name := requirement.GetName()
+	return name[:max(0, strings.LastIndexByte(name, '-'))]
 }
 
 // collision names the objects that belong to somebody else.

@@ -19,6 +19,12 @@ type revisionObjects struct {
 	digest    string
 	unmanaged []string
 	phases    []revision.Phase
+	// scope is how much of it is looked after.
+	scope scope
+	// returning are CRDs that were unmanaged in an older version, by its number.
+	returning map[string]int64
+	// withheld says of each of them why it is not taken back.
+	withheld []string
 
 	stored revision.Stored
 }

@@ -5,10 +5,7 @@
 package operand
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,68 +13,38 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// providersFolder holds manifests of real providers: one folder each, with
-// components.yaml and facts.json.
-var providersFolder = os.Getenv("PROVIDERS")
-
-// facts say what is known about a provider's manifests.
-type facts struct {
-	Name      string                 `json:"name"`
-	Type      extractor.ProviderType `json:"type"`
-	Version   string                 `json:"version"`
-	Platform  string                 `json:"platform"`
-	Image     string                 `json:"image"`
-	Images    []string               `json:"images"`
-	Objects   int                    `json:"objects"`
-	Variables map[string]string      `json:"variables"`
-}
-
-// realProviders reads the manifests of real providers.
-func realProviders(t testing.TB) map[string]facts {
+// realProviders reads the manifests of real providers, by the names of their folders.
+func realProviders(t testing.TB) map[string]fixture.Rendered {
 	t.Helper()
-	folders, err := filepath.Glob(filepath.Join(providersFolder, "*", "facts.json"))
-	if err != nil {
-		t.Fatal(err)
+	rendered, err := fixture.RenderedProviders()
+	if err != nil || rendered == nil {
+		t.Fatalf("no manifests of real providers: %v", err)
 	}
-	if len(folders) == 0 {
-		t.Fatalf("no manifests of real providers in PROVIDERS=%q", providersFolder)
-	}
-	providers := map[string]facts{}
-	for _, file := range folders {
-		data, err := os.ReadFile(filepath.Clean(file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var provider facts
-		if err := json.Unmarshal(data, &provider); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		providers[filepath.Base(filepath.Dir(file))] = provider
+	providers := map[string]fixture.Rendered{}
+	for _, provider := range rendered {
+		providers[provider.Folder] = provider
 	}
 	return providers
 }
 
 // realBundle is a provider's manifests as a bundle. Images besides the
-// provider's own are pinned, which is what somebody who builds a release does.
-func realBundle(t testing.TB, folder string, provider facts) extractor.Bundle {
-	t.Helper()
-	manifests, err := os.ReadFile(filepath.Join(providersFolder, folder, "components.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, image := range provider.Images {
-		if image != provider.Image {
-			pinned := regexp.MustCompile(regexp.QuoteMeta(image) + `(\s|"|')`)
-			manifests = pinned.ReplaceAll(manifests, []byte(strings.ReplaceAll(testImage, "$", "$$")+"$1"))
+// provider's own are pinned.
+func realBundle(provider fixture.Rendered) extractor.Bundle {
+	manifests := provider.Components
+	for image, pinned := range provider.Pins(provider.ImageName) {
+		if image != provider.ImageName {
+			whole := regexp.MustCompile(regexp.QuoteMeta(image) + `(\s|"|')`)
+			manifests = whole.ReplaceAll(manifests, []byte(strings.ReplaceAll(pinned, "$", "$$")+"$1"))
 		}
 	}
 	return extractor.Bundle{
-		Origin: extractor.Origin{Name: folder, Image: testImage},
+		Origin: extractor.Origin{Name: provider.Folder, Image: testImage},
 		Metadata: extractor.Metadata{
 			ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version, OCPPlatform: provider.Platform,
-			ContentID: digest.FromBytes(manifests), ImageName: provider.Image,
+			ContentID: digest.FromBytes(manifests), ImageName: provider.ImageName,
 		},
 		Manifests: manifests,
 	}
@@ -86,7 +53,7 @@ func realBundle(t testing.TB, folder string, provider facts) extractor.Bundle {
 func TestRealProvidersRender(t *testing.T) {
 	for folder, provider := range realProviders(t) {
 		t.Run(folder, func(t *testing.T) {
-			set, err := Render([]extractor.Bundle{realBundle(t, folder, provider)}, valuesFor(provider))
+			set, err := Render([]extractor.Bundle{realBundle(provider)}, valuesFor(provider))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +69,7 @@ func TestARealReleaseRendersForEachOfItsPlatforms(t *testing.T) {
 	platforms := map[string]string{}
 	for folder, provider := range realProviders(t) {
 		if strings.HasPrefix(folder, "openshift-") {
-			results = append(results, extractor.Result{Bundles: []extractor.Bundle{realBundle(t, folder, provider)}})
+			results = append(results, extractor.Result{Bundles: []extractor.Bundle{realBundle(provider)}})
 			platforms[provider.Platform] = provider.Name
 		}
 	}
@@ -123,7 +90,7 @@ func TestARealReleaseRendersForEachOfItsPlatforms(t *testing.T) {
 }
 
 // valuesFor gives the variables of a provider a value.
-func valuesFor(provider facts) map[string]string {
+func valuesFor(provider fixture.Rendered) map[string]string {
 	values := map[string]string{}
 	for name := range provider.Variables {
 		values[name] = ""
@@ -139,7 +106,7 @@ func BenchmarkRender(b *testing.B) {
 	benchmarkRender(b, "made", extractor.Bundle{Origin: extractor.Origin{Image: testImage}, Manifests: []byte(made.String())}, nil)
 	providers := realProviders(b)
 	for _, folder := range []string{"core-cluster-api", "infrastructure-aws", "openshift-aws"} {
-		benchmarkRender(b, folder, realBundle(b, folder, providers[folder]), valuesFor(providers[folder]))
+		benchmarkRender(b, folder, realBundle(providers[folder]), valuesFor(providers[folder]))
 	}
 }
 

@@ -30,7 +30,7 @@ func Progress() types.Prober {
 	return probing.And{
 		of(deployment, types.ProbeFunc(available)),
 		of(customResourceDefinition, conditions("Established", "NamesAccepted")),
-		of(CompatibilityRequirement, conditions("Admitted", "Compatible")),
+		of(CompatibilityRequirement, types.ProbeFunc(compatible)),
 	}
 }
 
@@ -72,6 +72,27 @@ func conditions(names ...string) types.Prober {
 		}
 		return probing.TrueResult()
 	})
+}
+
+// compatible is true when the cluster's checker enforces a requirement, and the
+// CRD that is there fulfils it.
+func compatible(obj client.Object) types.ProbeResult {
+	admitted, why := Condition(obj, "Admitted")
+	met, detail := Condition(obj, "Compatible")
+	switch {
+	case met == "False":
+		return probing.FalseResult("Compatible is False: " + detail)
+	case admitted == "":
+		return probing.UnknownResult("not yet Admitted: the cluster's CRD compatibility checker has not looked at it, or does not run")
+	case admitted != "True":
+		return probing.FalseResult("Admitted is " + admitted + ": " + why)
+	case met == "":
+		return probing.UnknownResult("Admitted, and not yet Compatible: the CRD is being checked")
+	case met != "True":
+		return probing.FalseResult("Compatible is " + met + ": " + detail)
+	default:
+		return probing.TrueResult()
+	}
 }
 
 // Condition returns the status of a condition and its "reason: message". The

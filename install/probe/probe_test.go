@@ -50,6 +50,14 @@ func TestProgress(t *testing.T) {
 			preflightHead + "status: {conditions: [{type: Admitted, status: \"True\", observedGeneration: 2}]}", types.ProbeStatusUnknown, "not yet Admitted"},
 		"a requirement that is not met": {
 			preflightHead + "status: {conditions: [{type: Admitted, status: \"True\"}, {type: Compatible, status: \"False\", reason: RequirementsNotMet, message: field x}]}", types.ProbeStatusFalse, "field x"},
+		"a requirement that is not met and was not admitted either": {
+			preflightHead + "status: {conditions: [{type: Compatible, status: \"False\", reason: RequirementsNotMet, message: field x}]}", types.ProbeStatusFalse, "Compatible is False: RequirementsNotMet: field x"},
+		"a requirement that is refused": {
+			preflightHead + "status: {conditions: [{type: Admitted, status: \"False\", reason: Invalid, message: no such version}]}", types.ProbeStatusFalse, "Admitted is False: Invalid: no such version"},
+		"a requirement whose CRD is being checked": {
+			preflightHead + "status: {conditions: [{type: Admitted, status: \"True\"}]}", types.ProbeStatusUnknown, "not yet Compatible"},
+		"a requirement whose CRD cannot be checked": {
+			preflightHead + "status: {conditions: [{type: Admitted, status: \"True\"}, {type: Compatible, status: \"Unknown\", reason: Waiting, message: no CRD}]}", types.ProbeStatusFalse, "Compatible is Unknown: Waiting: no CRD"},
 		"a requirement that is met": {
 			preflightHead + "status: {conditions: [{type: Admitted, status: \"True\"}, {type: Compatible, status: \"True\"}]}", types.ProbeStatusTrue, ""},
 		"any other object": {

@@ -32,7 +32,7 @@ func compatibilityRequirement(crd *unstructured.Unstructured, number int64) (*un
 	}
 	requirement := &apiextensionsv1alpha1.CompatibilityRequirement{
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1alpha1.GroupVersion.String(), Kind: "CompatibilityRequirement"},
-		ObjectMeta: metav1.ObjectMeta{Name: requirementName(crd.GetName(), number)},
+		ObjectMeta: metav1.ObjectMeta{Name: RequirementName(crd.GetName(), number)},
 		Spec: apiextensionsv1alpha1.CompatibilityRequirementSpec{
 			CompatibilitySchema: apiextensionsv1alpha1.CompatibilitySchema{
 				CustomResourceDefinition: apiextensionsv1alpha1.CRDData{Type: apiextensionsv1alpha1.CRDDataTypeYAML, Data: string(data)},
@@ -46,8 +46,9 @@ func compatibilityRequirement(crd *unstructured.Unstructured, number int64) (*un
 	return toUnstructured(requirement)
 }
 
-// requirementName is <CRD>-<revision number>, shortened where that is too long for a name.
-func requirementName(crd string, number int64) string {
+// RequirementName is the name of the CompatibilityRequirement for a CRD that a
+// revision has: <CRD>-<revision number>, shortened where that is too long for a name.
+func RequirementName(crd string, number int64) string {
 	name := fmt.Sprintf("%s-%d", crd, number)
 	if len(name) <= validation.DNS1123SubdomainMaxLength {
 		return name

@@ -149,7 +149,7 @@ func TestACompatibilityRequirementHoldsTheWholeCRD(t *testing.T) {
 
 func TestACompatibilityRequirementHasAName(t *testing.T) {
 	long := strings.Repeat("a.", 125) + "aaa"
-	name := requirementName(long, 6)
+	name := RequirementName(long, 6)
 	if problems := validation.IsDNS1123Subdomain(name); problems != nil || !strings.HasSuffix(name, "-6") {
 		t.Errorf("%s: %v", name, problems)
 	}

@@ -37,6 +37,8 @@ const (
 	RollingOut Reason = "RollingOut"
 	// RevisionUnreadable: the stored objects of a version are missing or damaged.
 	RevisionUnreadable Reason = "RevisionUnreadable"
+	// CheckerAbsent: nothing in the cluster can tell whether unmanaged CRDs are compatible.
+	CheckerAbsent Reason = "CheckerAbsent"
 	// Incompatible: an unmanaged CRD is not compatible with a provider.
 	Incompatible Reason = "Incompatible"
 	// Collision: an object exists already and belongs to somebody else.
@@ -67,6 +69,7 @@ var severities = map[Reason]severity{
 	NoRevision:         working,
 	RollingOut:         working,
 	TearingDown:        working,
+	CheckerAbsent:      working,
 	ImageUnreadable:    retrying,
 	TooManyRevisions:   retrying,
 	WriteFailed:        retrying,

@@ -76,13 +76,15 @@ func (o Outcome) Retry() error {
 }
 
 // LookAgain is how long until the next look at what no event tells of: an object
-// that is somebody else's, or what has the API server refuse one of ours. 0 means
-// that an event will.
+// that is somebody else's, what has the API server refuse one of ours, or an API
+// that is not there. 0 means that an event will.
 func (o Outcome) LookAgain() time.Duration {
-	if o.Reason == Collision || o.Reason == ObjectsRefused {
+	switch o.Reason {
+	case Collision, ObjectsRefused, CheckerAbsent:
 		return lookAgain
+	default:
+		return 0
 	}
-	return 0
 }
 
 // Conditions returns the two conditions of a controller after an outcome.

@@ -8,34 +8,22 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install"
-	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // patience is how long a release may take to be installed.
 const patience = 5 * time.Minute
 
-// prepareCluster makes the cluster what a release finds: OpenShift's CRDs, the
-// platform, and the installer's own manifests.
+// prepareCluster makes the cluster what a release finds. The demonstration runs the
+// program itself, because the nodes of this cluster run nothing.
 func (d *demo) prepareCluster(ctx context.Context) error {
 	d.screen.step("Preparing the cluster: OpenShift's CRDs, the platform AWS, and the installer's own manifests")
-	crds, err := fixture.OpenShiftCRDs(ctx)
-	if err != nil {
-		return err
-	}
-	if err := fixture.InstallCRDs(ctx, d.cluster.Config, crds); err != nil {
-		return err
-	}
-	d.screen.line("%d CRDs of OpenShift are established", len(crds))
 	scheme, err := install.Scheme()
 	if err != nil {
 		return err
@@ -43,57 +31,13 @@ func (d *demo) prepareCluster(ctx context.Context) error {
 	if d.client, err = client.New(d.cluster.Config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	if err := d.createInfrastructure(ctx); err != nil {
-		return err
-	}
-	return d.applyManifests(ctx)
-}
-
-func (d *demo) createInfrastructure(ctx context.Context) error {
-	infrastructure := &configv1.Infrastructure{}
-	infrastructure.Name = "cluster"
-	infrastructure.Spec.PlatformSpec.Type = configv1.AWSPlatformType
-	if err := d.client.Create(ctx, infrastructure); err != nil {
-		return fmt.Errorf("creating Infrastructure cluster: %w", err)
-	}
-	infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{Type: configv1.AWSPlatformType}
-	infrastructure.Status.ControlPlaneTopology = configv1.HighlyAvailableTopologyMode
-	infrastructure.Status.InfrastructureTopology = configv1.HighlyAvailableTopologyMode
-	if err := d.client.Status().Update(ctx, infrastructure); err != nil {
-		return fmt.Errorf("writing the platform into Infrastructure cluster: %w", err)
-	}
-	return nil
-}
-
-// applyManifests applies what a release applies to run the installer, but for
-// its Deployment: the demonstration runs the program itself, because the nodes of
-// this cluster run nothing.
-func (d *demo) applyManifests(ctx context.Context) error {
-	objects, err := manifests.Objects()
+	prepared, err := fixture.Preparation{}.Apply(ctx, d.cluster.Config)
 	if err != nil {
 		return err
 	}
-	for _, object := range objects {
-		if object.GetKind() == "Deployment" {
-			continue
-		}
-		if err := d.apply(ctx, object); err != nil {
-			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-	}
-	d.screen.line("%d objects of manifests/ are applied", len(objects)-1)
+	d.screen.line("%d CRDs of OpenShift are established", prepared.CRDs)
+	d.screen.line("%d objects of manifests/ are applied", prepared.Objects)
 	return nil
-}
-
-// apply applies an object, again while its kind is not served yet.
-func (d *demo) apply(ctx context.Context, object *unstructured.Unstructured) error {
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		err := d.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("release"), client.ForceOwnership)
-		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
-	})
 }
 
 // install has the release's own capi-installer install it, as in an upgrade of

@@ -28,7 +28,6 @@ import (
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install"
-	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/faults"
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -68,17 +67,6 @@ func newHarness(t *testing.T) *harness {
 	t.Helper()
 	cluster := controlplane.Shared(t)
 	h := connect(t, cluster)
-	crds, err := fixture.OpenShiftCRDs(t.Context())
-	h.must(err)
-	h.must(fixture.InstallCRDs(t.Context(), cluster.Config, crds))
-	infrastructure := &configv1.Infrastructure{}
-	infrastructure.Name = "cluster"
-	infrastructure.Spec.PlatformSpec.Type = configv1.AWSPlatformType
-	h.must(client.IgnoreAlreadyExists(h.Create(t.Context(), infrastructure)))
-	infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{Type: configv1.AWSPlatformType}
-	infrastructure.Status.ControlPlaneTopology = configv1.HighlyAvailableTopologyMode
-	infrastructure.Status.InfrastructureTopology = configv1.HighlyAvailableTopologyMode
-	h.must(h.Status().Patch(t.Context(), infrastructure, client.Merge))
 	h.prepare(cluster)
 	return h
 }
@@ -101,16 +89,8 @@ func connect(t *testing.T, cluster *controlplane.Cluster) *harness {
 // everything that was installed is uninstalled.
 func (h *harness) prepare(cluster *controlplane.Cluster) {
 	h.Helper()
-	objects, err := manifests.Objects()
+	_, err := fixture.Preparation{WithoutOpenShift: h.vanilla}.Apply(h.Context(), cluster.Config)
 	h.must(err)
-	for _, object := range objects {
-		if object.GetKind() == "Deployment" || h.vanilla && object.GroupVersionKind().Group == configv1.GroupName {
-			continue
-		}
-		h.eventually(fmt.Sprintf("%s %s is applied", object.GetKind(), object.GetName()), func() error {
-			return h.Apply(h.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("release"), client.ForceOwnership)
-		})
-	}
 	direct, err := cluster.ServiceAccount(h.Context(), v1alpha1.OperatorNamespace, v1alpha1.ServiceAccountName)
 	h.must(err)
 	config, err := clientcmd.BuildConfigFromFlags("", direct)

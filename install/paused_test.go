@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// mode sets spec.installerMode.
+func (h *harness) mode(mode v1alpha1.InstallerMode) {
+	h.Helper()
+	h.eventually("spec.installerMode is written", func() error {
+		cluster := h.clusterAPI()
+		cluster.Spec.InstallerMode = mode
+		return h.Update(h.Context(), cluster)
+	})
+}
+
+// wrotes are the writes of the installer besides those of its own status.
+func (h *harness) wrotes() []string {
+	var found []string
+	h.wrote.Range(func(key, _ any) bool {
+		if !strings.HasSuffix(key.(string), "/status") {
+			found = append(found, key.(string))
+		}
+		return true
+	})
+	return found
+}
+
+func TestWhilePausedNothingIsWrittenAndWhatWouldBeIsListed(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(configMap("settings", "1"), configMap("dropped", "1")), aws(configMap("last", "1"), crd("machines", "Machine")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.mode(v1alpha1.Paused)
+	h.reports("InstallerProgressing", "Paused", "the cluster is as version 4.22.0-1 has it")
+	h.wrote.Clear()
+
+	edited := h.object("v1/ConfigMap", namespace, "settings")
+	h.must(unstructured.SetNestedField(edited.Object, "2", "data", "value"))
+	h.must(h.Update(t.Context(), edited))
+	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
+	h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "last")))
+	h.reports("InstallerProgressing", "Paused", "3 difference(s) from version 4.22.0-1",
+		"ConfigMap openshift-cluster-api/settings (edited)", "Deployment openshift-cluster-api/capa (deleted)", "ConfigMap openshift-cluster-api/last (deleted)")
+	h.eventually("the loss of a Deployment is reported", func() error {
+		if meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Available") {
+			return fmt.Errorf("Available is True")
+		}
+		return nil
+	})
+
+	h.release(core(configMap("settings", "3"), configMap("added", "1")), aws(configMap("last", "1"), crd("machines", "Machine")))
+	h.reports("InstallerProgressing", "Paused", "version 4.22.0-2 waits and would",
+		"change 2: ConfigMap openshift-cluster-api/settings, Deployment openshift-cluster-api/capi", "create 1: ConfigMap openshift-cluster-api/added", "remove 1: ConfigMap openshift-cluster-api/dropped")
+	drifted := h.installed()
+	if _, there := drifted["Deployment capa"]; there || len(drifted) != 4 {
+		t.Errorf("while paused there are %v", h.names())
+	}
+	want := []string{"POST /api/v1/namespaces/openshift-cluster-api-operator/configmaps"} // the version that waits
+	if diff := cmp.Diff(want, h.wrotes()); diff != "" {
+		t.Errorf("written while paused (-want +got):\n%s", diff)
+	}
+
+	h.mode(v1alpha1.Managed)
+	h.settled("4.22.0-2")
+	if names := strings.Join(h.names(), ", "); names != "ConfigMap added, ConfigMap last, ConfigMap settings, CustomResourceDefinition "+machines+", Deployment capa, Deployment capi" {
+		t.Errorf("back to Managed there are %s", names)
+	}
+}
+
+func TestAFirstReleaseThatIsPausedIsListed(t *testing.T) {
+	h := newHarness(t)
+	h.mode(v1alpha1.Paused)
+	h.release(core(), aws())
+	h.start("4.22.0")
+	h.reports("InstallerProgressing", "Paused", "version 4.22.0-1 waits and would create 2: Deployment openshift-cluster-api/capi, Deployment openshift-cluster-api/capa")
+	if names := h.names(); len(names) > 0 {
+		t.Errorf("while paused there are %v", names)
+	}
+	h.mode(v1alpha1.Managed)
+	h.settled("4.22.0-1")
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+const requirementKind = "apiextensions.openshift.io/v1alpha1/CompatibilityRequirement"
+
+// unmanaged makes these CRDs the unmanaged ones.
+func (h *harness) unmanaged(names ...string) {
+	h.Helper()
+	h.eventually("spec.unmanagedCRDs is written", func() error {
+		cluster := h.clusterAPI()
+		cluster.Spec.UnmanagedCRDs = names
+		return h.Update(h.Context(), cluster)
+	})
+}
+
+// answer plays the cluster's CRD compatibility checker for the requirement of a
+// revision, which it waits for.
+func (h *harness) answer(crd string, revision int, admitted, compatible, message string) {
+	h.Helper()
+	name := fmt.Sprintf("%s-%d", crd, revision)
+	h.eventually("CompatibilityRequirement "+name+" is answered", func() error {
+		requirement := h.object(requirementKind, "", name)
+		if requirement == nil {
+			return fmt.Errorf("there is none")
+		}
+		var conditions []any
+		for kind, status := range map[string]string{"Admitted": admitted, "Compatible": compatible, "Progressing": "False"} {
+			conditions = append(conditions, map[string]any{
+				"type": kind, "status": status, "reason": "Tested", "message": message,
+				"lastTransitionTime": time.Now().UTC().Format(time.RFC3339), "observedGeneration": requirement.GetGeneration(),
+			})
+		}
+		h.must(unstructured.SetNestedSlice(requirement.Object, conditions, "status", "conditions"))
+		h.must(unstructured.SetNestedField(requirement.Object, crd, "status", "crdName"))
+		return h.Status().Update(h.Context(), requirement)
+	})
+}
+
+// marks are what on an object says that it is the installer's.
+func marks(object *unstructured.Unstructured) []string {
+	var found []string
+	for key := range object.GetLabels() {
+		if key == "app.kubernetes.io/managed-by" {
+			found = append(found, key)
+		}
+	}
+	for key := range object.GetAnnotations() {
+		if strings.HasPrefix(key, v1alpha1.Prefix) {
+			found = append(found, key)
+		}
+	}
+	for _, entry := range object.GetManagedFields() {
+		if entry.Manager == v1alpha1.FieldOwner {
+			found = append(found, "fields")
+		}
+	}
+	return found
+}
+
+func TestACRDThatBecomesUnmanagedIsReleasedAndTakenBackOnlyWhileItIsCompatible(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws(crd("machines", "Machine")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	ours := h.object(crdKind, "", machines)
+	machine := h.machine()
+
+	h.unmanaged(machines)
+	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "phase preflight", machines+"-2", "compatibility checker")
+	released := h.object(crdKind, "", machines)
+	if found := marks(released); found != nil || released.GetUID() != ours.GetUID() || released.GetGeneration() != ours.GetGeneration() {
+		t.Errorf("it is not released as it was: %v", found)
+	}
+	theirs := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": machines},
+		"spec":     map[string]any{"group": "infrastructure.cluster.x-k8s.io", "scope": "Namespaced", "names": map[string]any{"kind": "Machine", "plural": "machines", "shortNames": []any{"theirs"}}},
+	}})
+	h.must(h.Apply(t.Context(), theirs, client.FieldOwner("somebody"))) // without force: nobody else holds a field
+	h.answer(machines, 2, "True", "True", "it is")
+	h.settled("4.22.0-2")
+	h.unharmed(machine, "theirs")
+
+	h.unmanaged()
+	h.answer(machines, 2, "True", "False", "spec.names.shortNames differs")
+	h.reports("InstallerDegraded", "Incompatible", "CustomResourceDefinition "+machines+" is not taken back", "spec.names.shortNames differs", machines+"-2")
+	h.unharmed(machine, "theirs")
+
+	h.answer(machines, 2, "True", "True", "it is again")
+	h.settled("4.22.0-3")
+	if taken := h.object(crdKind, "", machines); taken.GetUID() != ours.GetUID() || len(marks(taken)) == 0 {
+		t.Error("it is not taken back")
+	}
+	if left := h.object(requirementKind, "", machines+"-2"); left != nil {
+		t.Error("the requirement of the version before is left")
+	}
+	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(machine), machine))
+}
+
+// unharmed fails the test unless the unmanaged CRD of an instance is there, and is what somebody else has made of it.
+func (h *harness) unharmed(instance client.Object, shortName string) {
+	h.Helper()
+	h.must(h.Get(h.Context(), client.ObjectKeyFromObject(instance), instance))
+	crd := h.object(crdKind, "", machines)
+	names, _, _ := unstructured.NestedStringSlice(crd.Object, "spec", "names", "shortNames")
+	if found := marks(crd); found != nil || len(names) != 1 || names[0] != shortName {
+		h.Errorf("it has our marks %v and the short names %v", found, names)
+	}
+}
+
+const foreignCRD = "foreign.infrastructure.cluster.x-k8s.io"
+
+// foreign creates a CRD that is somebody else's.
+func (h *harness) foreign() *unstructured.Unstructured {
+	h.Helper()
+	foreign := &unstructured.Unstructured{}
+	h.must(decode(crd("foreign", "Foreign"), foreign))
+	h.must(h.Create(h.Context(), foreign))
+	h.Cleanup(func() { _ = h.Delete(context.Background(), foreign) })
+	return foreign
+}
+
+func TestAnIncompatibleReleaseIsHeldBackWhileTheRunningOneStaysProtected(t *testing.T) {
+	h := newHarness(t)
+	foreign := h.foreign()
+	h.unmanaged(foreignCRD)
+	h.release(core(configMap("settings", "1")), aws(crd("foreign", "Foreign")))
+	h.start("4.22.0")
+	h.answer(foreignCRD, 1, "True", "True", "it is")
+	h.settled("4.22.0-1")
+
+	h.release(core(configMap("settings", "2")), aws(crd("foreign", "Foreign"), configMap("new", "")))
+	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", foreignCRD+"-2", "not yet Admitted")
+	h.answer(foreignCRD, 2, "True", "False", "the field spec.x is missing")
+	h.reports("InstallerDegraded", "Incompatible", "CustomResourceDefinition "+foreignCRD, "Tested: the field spec.x is missing")
+	if s := h.clusterAPI().Status; s.CurrentVersion != "4.22.0-1" || !meta.IsStatusConditionTrue(s.Conditions, "Available") {
+		t.Errorf("the version before is not kept:\n%s", h.conditions())
+	}
+	protection := h.object(requirementKind, "", foreignCRD+"-1")
+	h.must(h.Delete(t.Context(), protection))
+	h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "settings")))
+	h.eventually("the running version and its protection are put right", func() error {
+		again, settings := h.object(requirementKind, "", foreignCRD+"-1"), h.object("v1/ConfigMap", namespace, "settings")
+		if again == nil || again.GetUID() == protection.GetUID() || settings == nil {
+			return fmt.Errorf("requirement %v, ConfigMap %v", again != nil, settings != nil)
+		}
+		return nil
+	})
+	if h.object("v1/ConfigMap", namespace, "new") != nil {
+		t.Error("a phase after preflight has begun")
+	}
+	h.answer(foreignCRD, 2, "True", "True", "it is now") // and nobody does anything else
+	h.settled("4.22.0-2")
+	if h.object(requirementKind, "", foreignCRD+"-1") != nil {
+		t.Error("the requirement of the version before is left")
+	}
+	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
+	if found := marks(foreign); found != nil {
+		t.Errorf("the CRD has our marks: %v", found)
+	}
+}
+
+func TestAnUnmanagedCRDThatNoProviderBringsIsAccepted(t *testing.T) {
+	h := newHarness(t)
+	h.unmanaged("nobodys.infrastructure.cluster.x-k8s.io")
+	h.release(core(), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+}
+
+func TestWithoutACompatibilityCheckerAnUnmanagedCRDIsWaitedFor(t *testing.T) {
+	h := newHarness(t)
+	h.foreign()
+	h.unmanaged(foreignCRD)
+	cluster := controlplane.Shared(t)
+	checker := h.object(crdKind, "", "compatibilityrequirements.apiextensions.openshift.io")
+	h.must(h.Delete(t.Context(), checker))
+	t.Cleanup(func() {
+		_, err := fixture.Preparation{}.Apply(context.Background(), cluster.Config)
+		h.must(err)
+	})
+	h.eventually("the API is gone", func() error {
+		if h.object(crdKind, "", checker.GetName()) != nil {
+			return fmt.Errorf("it is there")
+		}
+		return nil
+	})
+	h.release(core(), aws(crd("foreign", "Foreign")))
+	h.start("4.22.0")
+	h.reports("InstallerProgressing", "CheckerAbsent", foreignCRD, "apiextensions.openshift.io")
+	if h.object("apps/v1/Deployment", namespace, "capi") != nil {
+		t.Error("a later phase has begun")
+	}
+	_, err := fixture.Preparation{}.Apply(t.Context(), cluster.Config)
+	h.must(err)
+	h.answer(foreignCRD, 1, "True", "True", "it is")
+	h.settled("4.22.0-1")
+}
