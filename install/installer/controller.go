@@ -124,8 +124,10 @@ func (r *Reconciler) install(ctx context.Context, world world) (outcome status.O
 	}
 	slices.SortFunc(versions, func(a, b v1alpha1.Version) int { return cmp.Compare(b.Revision, a.Revision) })
 	var results []versionResult
+	var drift []status.Event
 	for _, version := range versions {
 		results = append(results, r.installVersion(ctx, world, version))
+		drift = append(drift, results[len(results)-1].drift...)
 		if results[len(results)-1].complete {
 			break
 		}
@@ -134,13 +136,15 @@ func (r *Reconciler) install(ctx context.Context, world world) (outcome status.O
 		current = versions[0].Name
 	}
 	outcome = results[0].outcome
-	outcome.Installed = installed(results)
+	outcome.Installed, outcome.Events = installed(results), drift
 	return outcome, current
 }
 
 // versionResult is what became of one version in one run.
 type versionResult struct {
 	outcome status.Outcome
+	// drift tells of objects that were put right.
+	drift []status.Event
 	// complete says that every object of the version is there and ready.
 	complete bool
 	// works is whether the version was once complete and what it has still works;
@@ -175,10 +179,12 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 	rev.unmanaged = union(version.UnmanagedCRDs, world.cluster.Spec.UnmanagedCRDs)
 	result, err := r.Engine.apply(ctx, rev)
 	r.journal.record(ctx, rev, result)
+	drift := driftEvents(world.cluster, version.Name, result)
 	if err != nil {
-		return versionResult{outcome: outcomeOf(rev, result, err)}
+		return versionResult{outcome: outcomeOf(rev, result, err), drift: drift}
 	}
 	return versionResult{
+		drift:    drift,
 		outcome:  outcomeOf(rev, result, nil),
 		complete: result.IsComplete(),
 		works:    new(version.Name == world.cluster.Status.CurrentVersion && works(result)),

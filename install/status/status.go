@@ -55,6 +55,8 @@ type Outcome struct {
 	// ReleaseInstalled says that the running release is completely installed. Only
 	// the version controller knows: what is installed may be of the release before.
 	ReleaseInstalled bool
+	// Events are what the run has done that the status does not tell of, such as drift that it corrected.
+	Events []Event
 	// Related are the objects to list on the ClusterOperator; nil where the controller cannot know.
 	Related []configv1.ObjectReference
 }
@@ -158,6 +160,9 @@ func anyOf(kind string, conditions []metav1.Condition) metav1.Condition {
 	return sum
 }
 
+// overridden is the reason of Upgradeable while spec.imageOverrides is set.
+const overridden = "ImageOverrides"
+
 func upgradeable(overrides []v1alpha1.ImageOverride) metav1.Condition {
 	if len(overrides) == 0 {
 		return metav1.Condition{Type: Upgradeable, Status: metav1.ConditionTrue, Reason: string(AsExpected)}
@@ -167,7 +172,7 @@ func upgradeable(overrides []v1alpha1.ImageOverride) metav1.Condition {
 		names[i] = override.Name
 	}
 	slices.Sort(names)
-	return metav1.Condition{Type: Upgradeable, Status: metav1.ConditionFalse, Reason: "ImageOverrides",
+	return metav1.Condition{Type: Upgradeable, Status: metav1.ConditionFalse, Reason: overridden,
 		Message: "images are overridden: " + strings.Join(names, ", ") + "; remove them from spec.imageOverrides before upgrading"}
 }
 

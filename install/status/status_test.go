@@ -149,36 +149,61 @@ func TestWhatNoEventTellsOfIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestEveryReasonHasASeverityAndIsDocumented reads reason.go, so that a reason cannot be forgotten.
-func TestEveryReasonHasASeverityAndIsDocumented(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
+// constants are the values of the constants of a type in a file of this package,
+// read from its source, so that none can be forgotten.
+func constants(t *testing.T, name, kind string) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs, err := os.ReadFile("../../docs/conditions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := 0
+	var values []string
 	ast.Inspect(file, func(node ast.Node) bool {
 		spec, ok := node.(*ast.ValueSpec)
-		if !ok || spec.Type == nil {
+		if !ok {
 			return true
 		}
-		if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "Reason" {
-			return true
-		}
-		count++
-		value, _ := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-		if _, known := severities[Reason(value)]; !known {
-			t.Errorf("reason %s has no severity", value)
-		}
-		if !strings.Contains(string(docs), "| `"+value+"` |") {
-			t.Errorf("docs/conditions.md does not explain %s", value)
+		if named, ok := spec.Type.(*ast.Ident); ok && named.Name == kind {
+			value, _ := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			values = append(values, value)
 		}
 		return true
 	})
-	if count < 10 || count != len(severities) {
-		t.Errorf("reason.go declares %d reasons, severities has %d", count, len(severities))
+	return values
+}
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile("../../docs/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestEveryReasonHasASeverityAndIsDocumented(t *testing.T) {
+	docs, reasons := document(t, "conditions.md"), constants(t, "reason.go", "Reason")
+	for _, reason := range reasons {
+		if _, known := severities[Reason(reason)]; !known {
+			t.Errorf("reason %s has no severity", reason)
+		}
+		if !strings.Contains(docs, "| `"+reason+"` |") {
+			t.Errorf("docs/conditions.md does not explain %s", reason)
+		}
+	}
+	if len(reasons) < 10 || len(reasons) != len(severities) {
+		t.Errorf("reason.go declares %d reasons, severities has %d", len(reasons), len(severities))
+	}
+}
+
+func TestEveryEventIsDocumented(t *testing.T) {
+	docs, reasons := document(t, "events.md"), constants(t, "event.go", "EventReason")
+	for _, reason := range reasons {
+		if !strings.Contains(docs, "| `"+reason+"` |") {
+			t.Errorf("docs/events.md does not explain %s", reason)
+		}
+	}
+	if len(reasons) < 6 {
+		t.Errorf("event.go declares %d reasons", len(reasons))
 	}
 }
