@@ -131,13 +131,20 @@ func progress(phase machinery.PhaseResult) (ready int, missing []string) {
 			ready++
 			continue
 		}
-		why := strings.Join(object.ProbeResults().Type(boxcutter.ProgressProbeType).Messages, ", ")
-		if why == "" {
-			why = string(object.Action())
-		}
-		missing = append(missing, describe(object.Object())+" ("+why+")")
+		missing = append(missing, describe(object.Object())+" ("+lacks(object)+")")
 	}
 	return ready, missing
+}
+
+// lacks says what an object that is not complete lacks.
+func lacks(object machinery.ObjectResult) string {
+	if object.Action() == machinery.ActionCollision {
+		return "exists and is not ours" + owner(object)
+	}
+	if why := strings.Join(object.ProbeResults().Type(boxcutter.ProgressProbeType).Messages, ", "); why != "" {
+		return why
+	}
+	return string(object.Action())
 }
 
 // shorten keeps a message readable: the first two, and how many more.

@@ -17,7 +17,7 @@ import (
 // after is what the ClusterAPI object says when a controller has reported an outcome.
 func after(before *v1alpha1.ClusterAPI, controller Controller, outcome Outcome, at time.Time) *v1alpha1.ClusterAPI {
 	cluster := before.DeepCopy()
-	(&Reporter{Now: func() time.Time { return at }}).setConditions(cluster, controller, outcome)
+	(&Reporter{Now: func() time.Time { return at }}).setStatus(cluster, controller, outcome)
 	return cluster
 }
 

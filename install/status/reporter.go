@@ -62,7 +62,7 @@ func (r *Reporter) Report(ctx context.Context, controller Controller, outcome Ou
 		if change != nil {
 			change(&cluster.Status)
 		}
-		r.setConditions(cluster, controller, outcome)
+		r.setStatus(cluster, controller, outcome)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
@@ -82,8 +82,14 @@ func (r *Reporter) Update(ctx context.Context, change Change) (*v1alpha1.Cluster
 	return cluster, nil
 }
 
-func (r *Reporter) setConditions(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome) {
+// setStatus writes an outcome into the status.
+func (r *Reporter) setStatus(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome) {
 	at := r.now()
+	for name, phases := range outcome.Phases {
+		if version := cluster.Status.Version(name); version != nil {
+			version.Phases = stampPhases(version.Phases, phases, at)
+		}
+	}
 	set := func(conditions []metav1.Condition) {
 		for _, condition := range conditions {
 			replace(&cluster.Status.Conditions, condition)

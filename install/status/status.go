@@ -57,6 +57,9 @@ type Outcome struct {
 	ReleaseInstalled bool
 	// Events are what the run has done that the status does not tell of, such as drift that it corrected.
 	Events []Event
+	// Phases say for versions, by name, where each of their phases stands now; the
+	// reporter adds since when. Versions that are not in it keep what they had.
+	Phases map[string][]v1alpha1.Phase
 	// Related are the objects to list on the ClusterOperator; nil where the controller cannot know.
 	Related []configv1.ObjectReference
 }
