@@ -30,6 +30,8 @@ func told(before, after *v1alpha1.ClusterAPI) []string {
 	return out
 }
 
+const lookAt = "; check the API server and the objects named; it is tried again"
+
 func TestEveryTransitionIsToldOnce(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{}
 	for _, step := range []struct {
@@ -43,20 +45,20 @@ func TestEveryTransitionIsToldOnce(t *testing.T) {
 			[]string{"Normal InstallerProgressing: InstallerProgressing is True (RollingOut): phase a"}},
 		{"the rollout gets on", Outcome{Reason: RollingOut, Message: "phase b"}, 0, nil},
 		{"an error that may pass", Outcome{Reason: ApplyFailed, Err: errors.New("timeout")}, 0, []string{
-			"Normal InstallerProgressing: InstallerProgressing is True (ApplyFailed): timeout",
-			"Normal InstallerDegraded: InstallerDegraded is Unknown (ApplyFailed): timeout",
+			"Normal InstallerProgressing: InstallerProgressing is True (ApplyFailed): trying again; InstallerDegraded says why",
+			"Normal InstallerDegraded: InstallerDegraded is Unknown (ApplyFailed): timeout" + lookAt,
 		}},
 		{"the same error, other words", Outcome{Reason: ApplyFailed, Err: errors.New("refused")}, time.Minute, nil},
 		{"it lasts", Outcome{Reason: ApplyFailed, Err: errors.New("refused")}, Inertia,
-			[]string{"Warning InstallerDegraded: InstallerDegraded is True (ApplyFailed): refused"}},
+			[]string{"Warning InstallerDegraded: InstallerDegraded is True (ApplyFailed): refused" + lookAt}},
 		{"all is well", Outcome{Reason: AsExpected, Installed: new(true)}, Inertia, []string{
-			"Normal InstallerProgressing: InstallerProgressing is False (AsExpected)",
+			"Normal InstallerProgressing: InstallerProgressing is False (AsExpected): nothing is left to do",
 			"Normal InstallerDegraded: InstallerDegraded is False (AsExpected)",
 			"Normal Available: Available is True (AsExpected): Cluster API is installed",
 		}},
 		{"all is still well", Outcome{Reason: AsExpected, Installed: new(true)}, 2 * Inertia, nil},
 		{"nothing works any more", Outcome{Reason: Collision, Message: "x is not ours", Installed: new(false)}, 2 * Inertia, []string{
-			"Normal InstallerProgressing: InstallerProgressing is False (Collision): x is not ours",
+			"Normal InstallerProgressing: InstallerProgressing is False (Collision): stopped; InstallerDegraded says why",
 			"Warning InstallerDegraded: InstallerDegraded is True (Collision): x is not ours",
 			"Warning Available: Available is False (NotInstalled): no version of Cluster API is completely installed",
 		}},

@@ -182,8 +182,22 @@ func (r *Reporter) setClusterOperator(operator *configv1.ClusterOperator, cluste
 		operator.Status.RelatedObjects = outcome.Related
 	}
 	if outcome.ReleaseInstalled {
-		operator.Status.Versions = []configv1.OperandVersion{{Name: "operator", Version: r.ReleaseVersion}}
+		operator.Status.Versions = operandVersions(r.ReleaseVersion, cluster)
 	}
+}
+
+// operandVersions are the release, which the cluster's upgrade waits for, and the
+// providers that are installed with it.
+func operandVersions(release string, cluster *v1alpha1.ClusterAPI) []configv1.OperandVersion {
+	versions := []configv1.OperandVersion{{Name: "operator", Version: release}}
+	if current := cluster.Status.Version(cluster.Status.CurrentVersion); current != nil {
+		for _, component := range current.Components {
+			if component.Version != "" {
+				versions = append(versions, configv1.OperandVersion{Name: component.Name, Version: component.Version})
+			}
+		}
+	}
+	return versions
 }
 
 func clusterOperatorConditions(conditions []metav1.Condition) []configv1.ClusterOperatorStatusCondition {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -165,5 +166,72 @@ func TestEventsThatCannotBeWrittenAreWrittenWithTheNextReport(t *testing.T) {
 	w.report(reporter, status.Outcome{Reason: status.AsExpected})
 	if diff := cmp.Diff([]string{"Normal DriftCorrected"}, w.events()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// degraded is the status of InstallerDegraded, and since when.
+func degraded(cluster *v1alpha1.ClusterAPI) (metav1.ConditionStatus, time.Time) {
+	condition := meta.FindStatusCondition(cluster.Status.Conditions, "InstallerDegraded")
+	return condition.Status, condition.LastTransitionTime.UTC()
+}
+
+func TestFiveMinutesOfAnErrorCountThroughRestartsAndChangesOfTheLeader(t *testing.T) {
+	w := newWorld(t)
+	outcome := status.Outcome{Reason: status.ApplyFailed, Err: errors.New("writing Deployment capa: the server is overloaded")}
+	begin := w.at
+	for _, step := range []struct {
+		after time.Duration
+		want  metav1.ConditionStatus
+	}{
+		{0, metav1.ConditionUnknown},
+		{2 * time.Minute, metav1.ConditionUnknown},
+		{4*time.Minute + 59*time.Second, metav1.ConditionUnknown},
+		{5 * time.Minute, metav1.ConditionTrue},
+		{30 * time.Minute, metav1.ConditionTrue},
+	} {
+		w.at = begin.Add(step.after)
+		got, _ := degraded(w.report(w.reporter(), outcome)) // each time another process reports
+		if got != step.want {
+			t.Errorf("after %s InstallerDegraded is %s, want %s", step.after, got, step.want)
+		}
+	}
+	w.at = begin.Add(31 * time.Minute)
+	got, since := degraded(w.report(w.reporter(), status.Outcome{Reason: status.AsExpected}))
+	if got != metav1.ConditionFalse || !since.Equal(w.at) {
+		t.Errorf("after it passed InstallerDegraded is %s since %s", got, since)
+	}
+	w.at = begin.Add(32 * time.Minute)
+	if got, _ := degraded(w.report(w.reporter(), outcome)); got != metav1.ConditionUnknown {
+		t.Errorf("the next error has its own five minutes, but InstallerDegraded is %s", got)
+	}
+}
+
+func TestThePhasesOfAVersionPersistSinceWhen(t *testing.T) {
+	w := newWorld(t)
+	id := v1alpha1.Digest("sha256:" + strings.Repeat("ab", 32))
+	version := v1alpha1.Version{
+		Name: "4.22.0-1", Revision: 1, ContentID: id, ManifestsDigest: id,
+		Components: []v1alpha1.Component{{Name: "cluster-api", Type: "core", ContentID: id, ConfigMaps: []string{"a"}}},
+	}
+	_, err := w.reporter().Update(t.Context(), func(s *v1alpha1.ClusterAPIStatus) {
+		s.Versions, s.DesiredVersion = []v1alpha1.Version{version}, version.Name
+	})
+	w.must(err)
+	begin := metav1.NewTime(w.at)
+	found := []v1alpha1.Phase{{
+		Name: "cluster-api", State: v1alpha1.PhaseProgressing, Objects: 3, Ready: 2,
+		WaitingFor: []v1alpha1.Waiting{{Object: "Deployment openshift-cluster-api/capi", Message: "0 of 1 replicas available"}},
+	}}
+	outcome := status.Outcome{Reason: status.RollingOut, Phases: map[string][]v1alpha1.Phase{version.Name: found, "unknown": found}}
+	w.report(w.reporter(), outcome)
+	w.at = w.at.Add(10 * time.Minute)
+	before := w.writes.Load()
+	got := w.report(w.reporter(), outcome).Status.Versions[0].Phases
+	found[0].Since, found[0].WaitingFor[0].Since = begin, begin
+	if diff := cmp.Diff(found, got, cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })); diff != "" {
+		t.Errorf("phases (-want +got):\n%s", diff)
+	}
+	if written := w.writes.Load() - before; written != 0 {
+		t.Errorf("%d writes though nothing changed", written)
 	}
 }
