@@ -122,6 +122,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
 		DefaultNamespaces:    map[string]cache.Config{v1alpha1.OperandNamespace: {}},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{installer.ManagedByLabel: v1alpha1.Prefix}),
+		DefaultTransform:     compact,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of installed objects: %w", err)
@@ -129,6 +130,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	if err := mgr.Add(tracking); err != nil {
 		return nil, err
 	}
+	whole := compactCache{tracking}
 	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(rest.CopyConfig(mgr.GetConfig()), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making the discovery client: %w", err)
@@ -136,13 +138,13 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	revisions, err := boxcutter.NewRevisionEngine(boxcutter.RevisionEngineOptions{
 		Scheme: mgr.GetScheme(), FieldOwner: v1alpha1.FieldOwner, SystemPrefix: v1alpha1.Prefix, ManagedBy: v1alpha1.Prefix,
 		DiscoveryClient: discovered, RestMapper: mgr.GetRESTMapper(),
-		Writer: mgr.GetClient(), Reader: tracking, UnfilteredReader: mgr.GetAPIReader(),
+		Writer: mgr.GetClient(), Reader: whole, UnfilteredReader: mgr.GetAPIReader(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the revision engine: %w", err)
 	}
 	return &installer.Engine{
-		Revisions: revisions, Cache: tracking, Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
+		Revisions: revisions, Cache: whole, Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
 		Owners: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation),
 	}, nil
 }

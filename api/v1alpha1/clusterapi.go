@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.installerMode`,description="Managed, or Paused: report and write nothing"
 // +kubebuilder:printcolumn:name="Progressing",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].status`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="What is being done and waited for"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'cluster'",message="there is one ClusterAPI and its name is 'cluster'"
 // +kubebuilder:validation:XValidation:rule="has(self.status) || !has(oldSelf.status)",message="status holds the history of versions and cannot be removed"
@@ -143,7 +144,7 @@ type ClusterAPIStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Version is one set of providers, as decided at one time. It never changes.
+// Version is one set of providers, as decided at one time. It never changes, but for what phases says of its installation.
 //
 // +kubebuilder:validation:XValidation:rule="self.revision == oldSelf.revision && self.contentID == oldSelf.contentID && self.manifestsDigest == oldSelf.manifestsDigest && self.components == oldSelf.components",message="a version never changes; a new one is made instead"
 // +kubebuilder:validation:XValidation:rule="has(self.unmanagedCRDs) == has(oldSelf.unmanagedCRDs) && (!has(self.unmanagedCRDs) || self.unmanagedCRDs == oldSelf.unmanagedCRDs)",message="a version's unmanagedCRDs never change; a new version is made instead"
@@ -182,6 +183,85 @@ type Version struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +required
 	Components []Component `json:"components"`
+
+	// phases say how far the installation of the version, or its removal, has come: one entry for each step, in order.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=160
+	// +optional
+	Phases []Phase `json:"phases,omitempty"`
+}
+
+// PhaseState says where a phase stands.
+//
+// +kubebuilder:validation:Enum=Pending;Progressing;Blocked;Complete;Removing
+type PhaseState string
+
+const (
+	// PhasePending means that a phase before this one is not complete; this one was not looked at.
+	PhasePending PhaseState = "Pending"
+	// PhaseProgressing means that objects of the phase are being applied, or are not ready yet.
+	PhaseProgressing PhaseState = "Progressing"
+	// PhaseBlocked means that somebody must do something before the phase can go on; waitingFor and the condition InstallerDegraded say what.
+	PhaseBlocked PhaseState = "Blocked"
+	// PhaseComplete means that every object of the phase is there and ready.
+	PhaseComplete PhaseState = "Complete"
+	// PhaseRemoving means that the objects of the phase are being removed.
+	PhaseRemoving PhaseState = "Removing"
+)
+
+// Phase is one step of installing a version: a component's CRDs, its other objects, or the preflight checks of unmanaged CRDs.
+//
+// +kubebuilder:validation:XValidation:rule="self.ready <= self.objects",message="no more objects are ready than there are"
+type Phase struct {
+	// name is "preflight", "<component>-crds" or "<component>".
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Name string `json:"name"`
+
+	// state says where the phase stands.
+	// +required
+	State PhaseState `json:"state"`
+
+	// since is when the phase came into its state.
+	// +required
+	Since metav1.Time `json:"since"`
+
+	// objects is how many objects the phase has or, while they are being removed, how many are left.
+	// +kubebuilder:validation:Minimum=0
+	// +required
+	Objects int32 `json:"objects"`
+
+	// ready is how many of them are as they should be. It is 0 while the phase is Pending.
+	// +kubebuilder:validation:Minimum=0
+	// +required
+	Ready int32 `json:"ready"`
+
+	// waitingFor names objects that hold the phase up, five at most.
+	// +listType=map
+	// +listMapKey=object
+	// +kubebuilder:validation:MaxItems=5
+	// +optional
+	WaitingFor []Waiting `json:"waitingFor,omitempty"`
+}
+
+// Waiting is an object that holds a phase up.
+type Waiting struct {
+	// object is the kind, namespace and name, such as "Deployment openshift-cluster-api/capi-controller-manager".
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +required
+	Object string `json:"object"`
+
+	// message is what is missing.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// since is when the object was first found to hold the phase up.
+	// +required
+	Since metav1.Time `json:"since"`
 }
 
 // Component is one provider of a version.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -208,6 +209,21 @@ func TestTheStatusHoldsItsInvariants(t *testing.T) {
 			other.Components[0].Type = "network"
 			s.Versions = append(s.Versions, other)
 		}, "Unsupported value"},
+		{"a version's phases get on", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(2, 1)} }, ""},
+		{"a phase has more objects ready than there are", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(1, 2)} }, "no more objects are ready than there are"},
+		{"a phase is twice there", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(1, 1), phase(1, 1)} }, "Duplicate value"},
+		{"a phase waits for more than five objects", func(s *status) {
+			waits := phase(6, 0)
+			for i := range 6 {
+				waits.WaitingFor = append(waits.WaitingFor, v1alpha1.Waiting{Object: fmt.Sprint(i), Since: waits.Since})
+			}
+			s.Versions[0].Phases = []v1alpha1.Phase{waits}
+		}, "must have at most 5 items"},
+		{"a phase is in an unknown state", func(s *status) {
+			odd := phase(1, 1)
+			odd.State = "Odd"
+			s.Versions[0].Phases = []v1alpha1.Phase{odd}
+		}, "Unsupported value"},
 		{"a digest is none", func(s *status) {
 			other := version(7)
 			other.ContentID = "abcd"
@@ -225,6 +241,10 @@ func TestTheStatusHoldsItsInvariants(t *testing.T) {
 			refused(t, c.Status().Update(t.Context(), cluster), test.want)
 		})
 	}
+}
+
+func phase(objects, ready int32) v1alpha1.Phase {
+	return v1alpha1.Phase{Name: "core", State: v1alpha1.PhaseProgressing, Since: metav1.Now(), Objects: objects, Ready: ready}
 }
 
 // with gives a version one component whose source is that of source.

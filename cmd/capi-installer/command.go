@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -37,7 +38,7 @@ const concurrentPulls = 4
 // flags are the flags of the command.
 type flags struct {
 	imagesJSON, release, platform, cacheDir, kubeconfig string
-	healthAddress, metricsAddress                       string
+	healthAddress, metricsAddress, pprofAddress         string
 	leaderElect                                         bool
 	leaseDuration, renewDeadline, retryPeriod           time.Duration
 }
@@ -72,6 +73,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; by default the cluster that this runs in")
 	set.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
 	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
+	set.StringVar(&f.pprofAddress, "pprof-bind-address", "0", "address of /debug/pprof, for profiles of memory and processor; 0 for none")
 	set.BoolVar(&f.leaderElect, "leader-elect", false, "work only while holding the lease, so that one of several replicas works")
 	set.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 137*time.Second, "how long a lease lasts that is not renewed")
 	set.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 107*time.Second, "how long the leader tries to renew before it gives up")
@@ -89,6 +91,7 @@ func run(ctx context.Context, f *flags) error {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	config.QPS = -1 // the API server's own flow control decides
+	config.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})
 	switch err := awaitAPIServer(ctx, config); {
 	case errors.Is(err, context.Canceled):
 		return nil // told to end while it waited
@@ -126,7 +129,7 @@ func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Cache: install.CacheOptions(),
-		HealthProbeBindAddress: f.healthAddress, Metrics: metricsserver.Options{BindAddress: f.metricsAddress},
+		HealthProbeBindAddress: f.healthAddress, Metrics: metricsserver.Options{BindAddress: f.metricsAddress}, PprofBindAddress: f.pprofAddress,
 		LeaderElection: f.leaderElect, LeaderElectionID: "capi-installer", LeaderElectionNamespace: v1alpha1.OperatorNamespace,
 		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: new(gracePeriod),
 		LeaseDuration: &f.leaseDuration, RenewDeadline: &f.renewDeadline, RetryPeriod: &f.retryPeriod,

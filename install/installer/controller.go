@@ -126,8 +126,14 @@ func (r *Reconciler) install(ctx context.Context, world world) (outcome status.O
 	}
 	slices.SortFunc(versions, func(a, b v1alpha1.Version) int { return cmp.Compare(b.Revision, a.Revision) })
 	var results []versionResult
+	var drift []status.Event
+	phases := map[string][]v1alpha1.Phase{}
 	for _, version := range versions {
 		results = append(results, r.installVersion(ctx, world, version))
+		drift = append(drift, results[len(results)-1].drift...)
+		if found := results[len(results)-1].phases; found != nil {
+			phases[version.Name] = found
+		}
 		if results[len(results)-1].complete || version.Name == world.cluster.Status.CurrentVersion {
 			break
 		}
@@ -139,13 +145,17 @@ func (r *Reconciler) install(ctx context.Context, world world) (outcome status.O
 		current = versions[0].Name
 	}
 	outcome = results[0].outcome
-	outcome.Installed = installed(results)
+	outcome.Installed, outcome.Events, outcome.Phases = installed(results), drift, phases
 	return outcome, current
 }
 
 // versionResult is what became of one version in one run.
 type versionResult struct {
 	outcome status.Outcome
+	// drift tells of objects that were put right.
+	drift []status.Event
+	// phases say where each phase stands; nil where that could not be found out.
+	phases []v1alpha1.Phase
 	// complete says that every object of the version is there and ready.
 	complete bool
 	// works is whether the version was once complete and what it has still works;
@@ -176,10 +186,12 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 	}
 	result, err := r.Engine.apply(ctx, rev)
 	r.journal.record(ctx, rev, result)
+	drift, phases := driftEvents(world.cluster, version.Name, result), phasesOf(rev, result)
 	if err != nil {
-		return versionResult{outcome: outcomeOf(rev, result, err)}
+		return versionResult{outcome: outcomeOf(rev, result, err), drift: drift, phases: phases}
 	}
 	return versionResult{
+		drift: drift, phases: phases,
 		outcome:  outcomeOf(rev, result, nil),
 		complete: result.IsComplete() && rev.scope != held,
 		works:    new(version.Name == world.cluster.Status.CurrentVersion && works(result)),

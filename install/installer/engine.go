@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,10 +41,12 @@ type Engine struct {
 	plans map[string]plan
 }
 
-// plan is a version divided into phases: it takes a while and changes rarely.
+// plan is a version divided into phases. That takes a while and changes rarely,
+// but the objects are large, so they are kept only until memory is tidied up: long
+// enough for the runs of a rollout, which follow each other closely.
 type plan struct {
 	of     string
-	phases []revision.Phase
+	phases weak.Pointer[[]revision.Phase]
 }
 
 // ManagedByLabel marks every object that is installed; boxcutter writes it, and
@@ -106,8 +109,10 @@ func (e *Engine) prepare(ctx context.Context, rev *revisionObjects) error {
 func (e *Engine) plan(rev *revisionObjects) error {
 	of := rev.digest + " without " + strings.Join(rev.unmanaged, " ")
 	if known := e.plans[rev.name]; known.of == of {
-		rev.phases = known.phases
-		return nil
+		if phases := known.phases.Value(); phases != nil {
+			rev.phases = *phases
+			return nil
+		}
 	}
 	if err := rev.plan(); err != nil {
 		return err
@@ -115,7 +120,7 @@ func (e *Engine) plan(rev *revisionObjects) error {
 	if e.plans == nil {
 		e.plans = map[string]plan{}
 	}
-	e.plans[rev.name] = plan{of: of, phases: rev.phases}
+	e.plans[rev.name] = plan{of: of, phases: weak.Make(&rev.phases)}
 	return nil
 }
 
@@ -164,6 +169,11 @@ func objects(phase revision.Phase) []client.Object {
 	out := make([]client.Object, len(phase.Objects))
 	for i, obj := range phase.Objects {
 		out[i] = obj
+		if _, agg := obj.Object["aggregationRule"]; agg {
+			obj = obj.DeepCopy()
+			delete(obj.Object, "rules")
+			out[i] = obj
+		}
 		if _, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]; adopt {
 			applied := obj.DeepCopy()
 			unstructured.RemoveNestedField(applied.Object, "metadata", "annotations", v1alpha1.AdoptAnnotation)

@@ -119,11 +119,29 @@ func awaited(rev *revisionObjects, result machinery.RevisionResult) string {
 		if phase.IsComplete() {
 			continue
 		}
-		ready, missing := progress(phase)
-		return fmt.Sprintf("%s: %d of %d objects of phase %s ready; waiting for %s",
-			rev.name, ready, len(phase.GetObjects()), phase.GetName(), shorten(missing))
+		ready, _ := progress(phase)
+		return fmt.Sprintf("installing %s: phase %s %d/%d%s", rev.name, phase.GetName(), ready, len(phase.GetObjects()), waitsFor(phase))
 	}
-	return rev.name + " is being installed"
+	return "installing " + rev.name
+}
+
+// waitsFor names the first object that a phase waits for, and how many more there
+// are. What each of them lacks is told by the phases in the status.
+func waitsFor(phase machinery.PhaseResult) string {
+	var missing []string
+	for _, object := range phase.GetObjects() {
+		if !object.IsComplete() {
+			missing = append(missing, describe(object.Object()))
+		}
+	}
+	switch len(missing) {
+	case 0:
+		return ""
+	case 1:
+		return ", waiting for " + missing[0]
+	default:
+		return fmt.Sprintf(", waiting for %s and %d more", missing[0], len(missing)-1)
+	}
 }
 
 // works says whether every object that was looked at works, whatever is being changed about it.
@@ -145,13 +163,20 @@ func progress(phase machinery.PhaseResult) (ready int, missing []string) {
 			ready++
 			continue
 		}
-		why := strings.Join(object.ProbeResults().Type(boxcutter.ProgressProbeType).Messages, ", ")
-		if why == "" {
-			why = string(object.Action())
-		}
-		missing = append(missing, describe(object.Object())+" ("+why+")")
+		missing = append(missing, describe(object.Object())+" ("+lacks(object)+")")
 	}
 	return ready, missing
+}
+
+// lacks says what an object that is not complete lacks.
+func lacks(object machinery.ObjectResult) string {
+	if object.Action() == machinery.ActionCollision {
+		return "exists and is not ours" + owner(object)
+	}
+	if why := strings.Join(object.ProbeResults().Type(boxcutter.ProgressProbeType).Messages, ", "); why != "" {
+		return why
+	}
+	return string(object.Action())
 }
 
 // shorten keeps a message readable: the first two, and how many more.

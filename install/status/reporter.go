@@ -5,6 +5,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -29,6 +30,25 @@ type Reporter struct {
 	ReleaseVersion string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+
+	events struct {
+		once sync.Once
+		emitter
+	}
+}
+
+func (r *Reporter) now() time.Time {
+	if r.Now != nil {
+		return r.Now()
+	}
+	return time.Now()
+}
+
+// Emit tells of events about the ClusterAPI object, which may be gone already.
+// That they can be written is not certain, and never an error.
+func (r *Reporter) Emit(ctx context.Context, about *v1alpha1.ClusterAPI, events ...Event) {
+	r.events.once.Do(func() { r.events.client = r.Client })
+	r.events.emit(ctx, about, events, r.now())
 }
 
 // Change edits the status of the ClusterAPI object. It may be called more than
@@ -36,13 +56,13 @@ type Reporter struct {
 type Change func(*v1alpha1.ClusterAPIStatus)
 
 // Report writes one outcome of a controller together with a change of the
-// status, which may be nil. It returns the object as it is then.
+// status, which may be nil, and tells of what happened. It returns the object as it is then.
 func (r *Reporter) Report(ctx context.Context, controller Controller, outcome Outcome, change Change) (*v1alpha1.ClusterAPI, error) {
-	cluster, err := r.update(ctx, func(cluster *v1alpha1.ClusterAPI) {
+	cluster, err := r.update(ctx, outcome.Events, func(cluster *v1alpha1.ClusterAPI) {
 		if change != nil {
 			change(&cluster.Status)
 		}
-		r.setConditions(cluster, controller, outcome)
+		r.setStatus(cluster, controller, outcome)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
@@ -55,19 +75,21 @@ func (r *Reporter) Report(ctx context.Context, controller Controller, outcome Ou
 
 // Update writes a change of the status alone.
 func (r *Reporter) Update(ctx context.Context, change Change) (*v1alpha1.ClusterAPI, error) {
-	cluster, err := r.update(ctx, func(cluster *v1alpha1.ClusterAPI) { change(&cluster.Status) })
+	cluster, err := r.update(ctx, nil, func(cluster *v1alpha1.ClusterAPI) { change(&cluster.Status) })
 	if err != nil {
 		return nil, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
 	}
 	return cluster, nil
 }
 
-func (r *Reporter) setConditions(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome) {
-	now := time.Now
-	if r.Now != nil {
-		now = r.Now
+// setStatus writes an outcome into the status.
+func (r *Reporter) setStatus(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome) {
+	at := r.now()
+	for name, phases := range outcome.Phases {
+		if version := cluster.Status.Version(name); version != nil {
+			version.Phases = stampPhases(version.Phases, phases, at)
+		}
 	}
-	at := now()
 	set := func(conditions []metav1.Condition) {
 		for _, condition := range conditions {
 			replace(&cluster.Status.Conditions, condition)
@@ -89,10 +111,12 @@ func replace(conditions *[]metav1.Condition, condition metav1.Condition) {
 	*conditions = append(*conditions, condition)
 }
 
-// update writes the status if it differs. A conflict means that the cache was
-// behind: it is tried again on what the API server has.
-func (r *Reporter) update(ctx context.Context, change func(*v1alpha1.ClusterAPI)) (*v1alpha1.ClusterAPI, error) {
-	cluster := &v1alpha1.ClusterAPI{}
+// update writes the status if it differs, and then tells of what happened, be it
+// that the status changed or that done was done; the latter also where the status
+// could not be written. A conflict means that the cache was behind: it is tried
+// again on what the API server has.
+func (r *Reporter) update(ctx context.Context, done []Event, change func(*v1alpha1.ClusterAPI)) (*v1alpha1.ClusterAPI, error) {
+	cluster, before := &v1alpha1.ClusterAPI{}, &v1alpha1.ClusterAPI{}
 	reader := client.Reader(r.Client)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		*cluster = v1alpha1.ClusterAPI{}
@@ -100,13 +124,17 @@ func (r *Reporter) update(ctx context.Context, change func(*v1alpha1.ClusterAPI)
 			return err
 		}
 		reader = r.Live
-		before := cluster.DeepCopy()
+		before = cluster.DeepCopy()
 		change(cluster)
 		if equality.Semantic.DeepEqual(before.Status, cluster.Status) {
 			return nil
 		}
 		return r.Client.Status().Update(ctx, cluster)
 	})
+	if err == nil {
+		done = append(Transitions(before, cluster), done...)
+	}
+	r.Emit(ctx, cluster, done...)
 	return cluster, err
 }
 
@@ -154,8 +182,22 @@ func (r *Reporter) setClusterOperator(operator *configv1.ClusterOperator, cluste
 		operator.Status.RelatedObjects = outcome.Related
 	}
 	if outcome.ReleaseInstalled {
-		operator.Status.Versions = []configv1.OperandVersion{{Name: "operator", Version: r.ReleaseVersion}}
+		operator.Status.Versions = operandVersions(r.ReleaseVersion, cluster)
 	}
+}
+
+// operandVersions are the release, which the cluster's upgrade waits for, and the
+// providers that are installed with it.
+func operandVersions(release string, cluster *v1alpha1.ClusterAPI) []configv1.OperandVersion {
+	versions := []configv1.OperandVersion{{Name: "operator", Version: release}}
+	if current := cluster.Status.Version(cluster.Status.CurrentVersion); current != nil {
+		for _, component := range current.Components {
+			if component.Version != "" {
+				versions = append(versions, configv1.OperandVersion{Name: component.Name, Version: component.Version})
+			}
+		}
+	}
+	return versions
 }
 
 func clusterOperatorConditions(conditions []metav1.Condition) []configv1.ClusterOperatorStatusCondition {

@@ -55,6 +55,11 @@ type Outcome struct {
 	// ReleaseInstalled says that the running release is completely installed. Only
 	// the version controller knows: what is installed may be of the release before.
 	ReleaseInstalled bool
+	// Events are what the run has done that the status does not tell of, such as drift that it corrected.
+	Events []Event
+	// Phases say for versions, by name, where each of their phases stands now; the
+	// reporter adds since when. Versions that are not in it keep what they had.
+	Phases map[string][]v1alpha1.Phase
 	// Related are the objects to list on the ClusterOperator; nil where the controller cannot know.
 	Related []configv1.ObjectReference
 }
@@ -96,10 +101,10 @@ func Conditions(controller Controller, outcome Outcome, previous []metav1.Condit
 	level := severities[outcome.Reason]
 	progressing := metav1.Condition{Type: string(controller) + Progressing, Status: truth(level == working || level == retrying)}
 	degraded := metav1.Condition{Type: string(controller) + Degraded, Status: degradedStatus(controller, level, previous, now)}
-	progressing.Reason, progressing.Message = string(outcome.Reason), outcome.text()
-	degraded.Reason, degraded.Message = string(AsExpected), ""
+	progressing.Reason, progressing.Message = string(outcome.Reason), progressMessage(controller, outcome)
+	degraded.Reason, degraded.Message = string(AsExpected), degradedMessage(outcome)
 	if level >= retrying {
-		degraded.Reason, degraded.Message = string(outcome.Reason), outcome.text()
+		degraded.Reason = string(outcome.Reason)
 	}
 	return stamp([]metav1.Condition{progressing, degraded}, previous, generation, now)
 }
@@ -123,54 +128,98 @@ func degradedStatus(controller Controller, level severity, previous []metav1.Con
 // its controllers and the last outcome.
 func Aggregate(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outcome Outcome, now time.Time) []metav1.Condition {
 	return stamp([]metav1.Condition{
-		available(conditions, outcome.Installed),
+		available(cluster, conditions, outcome.Installed),
 		anyOf(Progressing, conditions),
 		anyOf(Degraded, conditions),
-		upgradeable(cluster.Spec.ImageOverrides),
+		upgradeable(cluster.Spec),
 	}, conditions, cluster.Generation, now)
 }
 
-func available(conditions []metav1.Condition, installed *bool) metav1.Condition {
+// The reasons of Available and Upgradeable besides AsExpected. docs/conditions.md explains each.
+const (
+	// notInstalled: no version has ever been completely installed.
+	notInstalled = "NotInstalled"
+	// notWorking: what is installed does not work any more.
+	notWorking = "NotWorking"
+	// overridden: spec.imageOverrides is set.
+	overridden = "ImageOverrides"
+	// installerPaused: spec.installerMode is Paused, so that an upgrade would never end.
+	installerPaused = "InstallerPaused"
+)
+
+func available(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, installed *bool) metav1.Condition {
 	before := meta.FindStatusCondition(conditions, Available)
+	current := cluster.Status.CurrentVersion
 	switch {
 	case installed != nil && *installed:
 		return metav1.Condition{Type: Available, Status: metav1.ConditionTrue, Reason: string(AsExpected), Message: "Cluster API is installed"}
 	case installed == nil && before != nil:
 		return *before
+	case current != "":
+		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: notWorking,
+			Message: "version " + current + " is installed and does not work; its phases in status.versions say what is missing"}
 	default:
-		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: "NotInstalled", Message: "no version of Cluster API is completely installed"}
+		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: notInstalled, Message: "no version of Cluster API is completely installed"}
 	}
 }
 
-// anyOf is true when that condition of any controller is, and says which.
+// anyOf is true when that condition of any controller is, and says which. While
+// both are progressing, it is the installer that gets on and the version controller
+// that waits for it, so the installer's words come alone.
 func anyOf(kind string, conditions []metav1.Condition) metav1.Condition {
 	sum := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: string(AsExpected)}
-	var messages []string
+	var said []metav1.Condition
 	for _, controller := range []Controller{Version, Installer} {
 		own := meta.FindStatusCondition(conditions, string(controller)+kind)
 		if own == nil || own.Status != metav1.ConditionTrue {
 			continue
 		}
-		if sum.Status == metav1.ConditionFalse {
-			sum.Status, sum.Reason = metav1.ConditionTrue, string(controller)+own.Reason
+		if kind == Progressing && slices.ContainsFunc(said, waitsForInstaller) {
+			said = nil
 		}
+		said = append(said, metav1.Condition{Reason: string(controller) + own.Reason, Message: own.Message})
+	}
+	if said == nil {
+		return sum
+	}
+	sum.Status, sum.Reason = metav1.ConditionTrue, said[0].Reason
+	var messages []string
+	for _, own := range said {
 		messages = append(messages, own.Message)
 	}
 	sum.Message = strings.Join(messages, "; ")
 	return sum
 }
 
-func upgradeable(overrides []v1alpha1.ImageOverride) metav1.Condition {
-	if len(overrides) == 0 {
+// waitsForInstaller says whether what the version controller does is to wait.
+func waitsForInstaller(said metav1.Condition) bool {
+	return said.Reason == string(Version)+string(RollingOut) || said.Reason == string(Version)+string(RetiringRevisions)
+}
+
+// upgradeable is false while an upgrade would not give what the release brings, or would never end.
+func upgradeable(spec v1alpha1.ClusterAPISpec) metav1.Condition {
+	var reasons, messages []string
+	if names := overrideNames(spec.ImageOverrides); names != "" {
+		reasons = append(reasons, overridden)
+		messages = append(messages, "images are overridden: "+names+"; remove them from spec.imageOverrides before upgrading")
+	}
+	if spec.InstallerMode == v1alpha1.Paused {
+		reasons = append(reasons, installerPaused)
+		messages = append(messages, "the installer is paused; set spec.installerMode to Managed before upgrading")
+	}
+	if reasons == nil {
 		return metav1.Condition{Type: Upgradeable, Status: metav1.ConditionTrue, Reason: string(AsExpected)}
 	}
+	return metav1.Condition{Type: Upgradeable, Status: metav1.ConditionFalse, Reason: reasons[0], Message: strings.Join(messages, "; ")}
+}
+
+func overrideNames(overrides []v1alpha1.ImageOverride) string {
 	names := make([]string, len(overrides))
 	for i, override := range overrides {
 		names[i] = override.Name
 	}
 	slices.Sort(names)
-	return metav1.Condition{Type: Upgradeable, Status: metav1.ConditionFalse, Reason: "ImageOverrides",
-		Message: "images are overridden: " + strings.Join(names, ", ") + "; remove them from spec.imageOverrides before upgrading"}
+	return strings.Join(names, ", ")
 }
 
 // stamp gives each condition the time at which its status last changed.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,11 +100,75 @@ func TestAvailableStaysWhileAControllerCannotKnow(t *testing.T) {
 
 func TestTheSumNamesTheControllerAndBothMessages(t *testing.T) {
 	conditions := append(
-		Conditions(Version, Outcome{Reason: ComponentMissing, Message: "no provider for AWS"}, nil, 1, start),
+		Conditions(Version, Outcome{Reason: Incompatible, Message: "no provider for AWS"}, nil, 1, start),
 		Conditions(Installer, Outcome{Reason: Collision, Message: "Service x is not ours"}, nil, 1, start)...)
 	degraded := meta.FindStatusCondition(Aggregate(&v1alpha1.ClusterAPI{}, conditions, Outcome{}, start), Degraded)
-	if degraded.Reason != "VersionComponentMissing" || degraded.Message != "no provider for AWS; Service x is not ours" {
+	if degraded.Reason != "VersionIncompatible" || degraded.Message != "no provider for AWS; Service x is not ours" {
 		t.Errorf("Degraded is %s: %s", degraded.Reason, degraded.Message)
+	}
+}
+
+func TestARolloutIsDescribedByTheInstallerAlone(t *testing.T) {
+	conditions := append(
+		Conditions(Version, Outcome{Reason: RollingOut, Message: "waiting for version 4.22.0-1 to be installed"}, nil, 1, start),
+		Conditions(Installer, Outcome{Reason: RollingOut, Message: "installing 4.22.0-1: phase cluster-api 1/3"}, nil, 1, start)...)
+	progressing := meta.FindStatusCondition(Aggregate(&v1alpha1.ClusterAPI{}, conditions, Outcome{}, start), Progressing)
+	if progressing.Reason != "InstallerRollingOut" || progressing.Message != "installing 4.22.0-1: phase cluster-api 1/3" {
+		t.Errorf("Progressing is %s: %s", progressing.Reason, progressing.Message)
+	}
+}
+
+// Each reason's own conditions, whoever reports it: what Progressing and Degraded
+// are at once, and what is left of an error after five minutes.
+func TestEveryReasonHasItsConditionsAndTheirMessagesAreShortAndSayWhatToDo(t *testing.T) {
+	of := map[severity][2]string{
+		settled: {"False False", "False False"}, working: {"True False", "True False"},
+		retrying: {"True Unknown", "True True"}, terminal: {"False True", "False True"},
+	}
+	for reason, level := range severities {
+		outcome := Outcome{Reason: reason, Err: errors.New("reading image quay.io/x: no route to host")}
+		if level < retrying {
+			outcome = Outcome{Reason: reason}
+		}
+		first := Conditions(Installer, outcome, nil, 1, start)
+		later := Conditions(Installer, outcome, first, 1, start.Add(Inertia))
+		if got := [2]string{summary(Installer, first), summary(Installer, later)}; got != of[level] {
+			t.Errorf("%s: %q, want %q", reason, got, of[level])
+		}
+		progressing, degraded := first[0], first[1]
+		if words := len(strings.Fields(progressing.Message)); words > 10 {
+			t.Errorf("%s: Progressing has %d words: %s", reason, words, progressing.Message)
+		}
+		if level < retrying {
+			continue
+		}
+		cause, next, _ := strings.Cut(degraded.Message, "; ")
+		if cause != outcome.Err.Error() || (next == "") != saysItself[reason] {
+			t.Errorf("%s: Degraded does not say cause and next step: %s", reason, degraded.Message)
+		}
+	}
+}
+
+func TestAPausedInstallerBlocksUpgrades(t *testing.T) {
+	cluster := &v1alpha1.ClusterAPI{Spec: v1alpha1.ClusterAPISpec{InstallerMode: v1alpha1.Paused}}
+	upgradeable := meta.FindStatusCondition(Aggregate(cluster, nil, Outcome{}, start), Upgradeable)
+	if upgradeable.Status != metav1.ConditionFalse || upgradeable.Reason != "InstallerPaused" {
+		t.Errorf("Upgradeable is %s (%s): %s", upgradeable.Status, upgradeable.Reason, upgradeable.Message)
+	}
+	cluster.Spec.ImageOverrides = []v1alpha1.ImageOverride{{Name: "aws"}}
+	upgradeable = meta.FindStatusCondition(Aggregate(cluster, nil, Outcome{}, start), Upgradeable)
+	if !strings.Contains(upgradeable.Message, "aws") || !strings.Contains(upgradeable.Message, "paused") {
+		t.Errorf("Upgradeable does not name both reasons: %s", upgradeable.Message)
+	}
+}
+
+func TestWhatWasInstalledAndWorksNoMoreIsToldFromWhatNeverWas(t *testing.T) {
+	for current, want := range map[string]string{"": "NotInstalled", "4.22.0-1": "NotWorking"} {
+		cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: current}}
+		available := meta.FindStatusCondition(Aggregate(cluster, nil, Outcome{Installed: new(false)}, start), Available)
+		if available.Status != metav1.ConditionFalse || available.Reason != want {
+			t.Errorf("current %q: Available is %s (%s)", current, available.Status, available.Reason)
+		}
 	}
 }
 
@@ -129,15 +194,17 @@ func TestOnlyRetryableErrorsAreRetried(t *testing.T) {
 // the next one is being written.
 func TestTheReleaseIsReportedOnlyByWhoHasSeenItInstalled(t *testing.T) {
 	reporter := &Reporter{ReleaseVersion: "4.22.1"}
-	settled := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1", DesiredVersion: "4.22.0-1"}}
+	version := v1alpha1.Version{Name: "4.22.0-1", Components: []v1alpha1.Component{{Name: "cluster-api", Version: "v1.10.2"}}}
+	settled := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1", DesiredVersion: "4.22.0-1", Versions: []v1alpha1.Version{version}}}
 	operator := &configv1.ClusterOperator{}
 	reporter.setClusterOperator(operator, settled, Outcome{Reason: RollingOut})
 	if len(operator.Status.Versions) != 0 {
 		t.Errorf("it reports %v", operator.Status.Versions)
 	}
 	reporter.setClusterOperator(operator, settled, Outcome{Reason: AsExpected, ReleaseInstalled: true})
-	if len(operator.Status.Versions) != 1 || operator.Status.Versions[0].Version != "4.22.1" {
-		t.Errorf("it reports %v, want 4.22.1", operator.Status.Versions)
+	want := []configv1.OperandVersion{{Name: "operator", Version: "4.22.1"}, {Name: "cluster-api", Version: "v1.10.2"}}
+	if diff := cmp.Diff(want, operator.Status.Versions); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
 	}
 }
 
@@ -149,36 +216,66 @@ func TestWhatNoEventTellsOfIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestEveryReasonHasASeverityAndIsDocumented reads reason.go, so that a reason cannot be forgotten.
-func TestEveryReasonHasASeverityAndIsDocumented(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
+// constants are the values of the constants of a type in a file of this package,
+// read from its source, so that none can be forgotten.
+func constants(t *testing.T, name, kind string) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs, err := os.ReadFile("../../docs/conditions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := 0
+	var values []string
 	ast.Inspect(file, func(node ast.Node) bool {
 		spec, ok := node.(*ast.ValueSpec)
-		if !ok || spec.Type == nil {
+		if !ok {
 			return true
 		}
-		if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "Reason" {
-			return true
-		}
-		count++
-		value, _ := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-		if _, known := severities[Reason(value)]; !known {
-			t.Errorf("reason %s has no severity", value)
-		}
-		if !strings.Contains(string(docs), "| `"+value+"` |") {
-			t.Errorf("docs/conditions.md does not explain %s", value)
+		if named, ok := spec.Type.(*ast.Ident); ok && named.Name == kind {
+			value, _ := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			values = append(values, value)
 		}
 		return true
 	})
-	if count < 10 || count != len(severities) {
-		t.Errorf("reason.go declares %d reasons, severities has %d", count, len(severities))
+	return values
+}
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile("../../docs/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestEveryReasonHasASeverityAndIsDocumented(t *testing.T) {
+	docs, reasons := document(t, "conditions.md"), constants(t, "reason.go", "Reason")
+	for _, reason := range []string{notInstalled, notWorking, overridden, installerPaused} {
+		if !strings.Contains(docs, "| `"+reason+"` |") {
+			t.Errorf("docs/conditions.md does not explain %s", reason)
+		}
+	}
+	for _, reason := range reasons {
+		if _, known := severities[Reason(reason)]; !known {
+			t.Errorf("reason %s has no severity", reason)
+		}
+		if !strings.Contains(docs, "| `"+reason+"` |") {
+			t.Errorf("docs/conditions.md does not explain %s", reason)
+		}
+	}
+	if len(reasons) < 10 || len(reasons) != len(severities) {
+		t.Errorf("reason.go declares %d reasons, severities has %d", len(reasons), len(severities))
+	}
+}
+
+func TestEveryEventIsDocumented(t *testing.T) {
+	docs, reasons := document(t, "events.md"), constants(t, "event.go", "EventReason")
+	for _, reason := range reasons {
+		if !strings.Contains(docs, "| `"+reason+"` |") {
+			t.Errorf("docs/events.md does not explain %s", reason)
+		}
+	}
+	if len(reasons) < 6 {
+		t.Errorf("event.go declares %d reasons", len(reasons))
 	}
 }

@@ -151,11 +151,22 @@ func (h *harness) uninstall() {
 // release pushes images of providers and names them in images.json.
 func (h *harness) release(providers ...fixture.Synthetic) {
 	h.Helper()
-	images := map[string]string{}
+	var bundles []extractor.Bundle
 	for _, provider := range providers {
-		image, err := build.Pack(nil, provider.Bundle())
+		bundles = append(bundles, provider.Bundle())
+	}
+	h.releaseBundles(bundles...)
+}
+
+// releaseBundles pushes images of bundles and names them in images.json.
+func (h *harness) releaseBundles(bundles ...extractor.Bundle) {
+	h.Helper()
+	images := map[string]string{}
+	for _, bundle := range bundles {
+		image, err := build.Pack(nil, bundle)
 		h.must(err)
-		images[provider.Name] = h.registry.MustPush(h.T, "test/"+provider.Name, image)
+		name := bundle.Metadata.ProviderName
+		images[name] = h.registry.MustPush(h.T, "test/"+name, image)
 	}
 	content, err := json.Marshal(images)
 	h.must(err)

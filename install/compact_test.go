@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// verboseCRD is a CRD with as many described fields as asked for.
+func verboseCRD(t *testing.T, fields int) *unstructured.Unstructured {
+	t.Helper()
+	var properties strings.Builder
+	for i := range fields {
+		fmt.Fprintf(&properties, "            field%d: {type: integer, minimum: %d, description: 'what field %d is for, in a sentence'}\n", i, i, i)
+	}
+	crd := &unstructured.Unstructured{}
+	err := yaml.Unmarshal([]byte(`apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: machines.cluster.x-k8s.io
+  uid: 1-2-3
+  resourceVersion: "7"
+  generation: 3
+  labels: {app.kubernetes.io/managed-by: capi-operator.openshift.io}
+  managedFields: [{manager: other, operation: Update, fieldsV1: {"f:metadata": {}}}]
+spec:
+  group: cluster.x-k8s.io
+  versions:
+  - name: v1beta1
+    schema:
+      openAPIV3Schema:
+        properties:
+          spec:
+            properties:
+`+properties.String()), &crd.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+func TestACRDComesOutOfTheCacheAsItWentIn(t *testing.T) {
+	crd := verboseCRD(t, 200)
+	want := crd.DeepCopy()
+	kept, err := compact(crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.Object, crd.Object); diff != "" {
+		t.Errorf("the object that was given was changed:\n%s", diff)
+	}
+	small := kept.(*unstructured.Unstructured)
+	if again, err := compact(small); err != nil || again != kept {
+		t.Errorf("what is compact was compacted again (%v)", err)
+	}
+	if small.GetResourceVersion() != "7" || small.GetUID() != "1-2-3" || len(small.GetLabels()) != 1 {
+		t.Errorf("the cache cannot find it by its metadata: %v", small.Object["metadata"])
+	}
+	whole, _ := want.MarshalJSON()
+	if size := len(small.Object[compressed].(string)); size > len(whole)/4 {
+		t.Errorf("%d of %d bytes are kept", size, len(whole))
+	}
+	read := small.DeepCopy() // as a cache hands it out
+	if err := inflate(read); err != nil {
+		t.Fatal(err)
+	}
+	want.Object["spec"] = normal(t, want.Object["spec"])
+	if diff := cmp.Diff(want.Object["spec"], read.Object["spec"]); diff != "" {
+		t.Errorf("another spec came out:\n%s", diff)
+	}
+	if len(read.GetManagedFields()) != 1 {
+		t.Error("the managed fields of others are gone")
+	}
+}
+
+// normal is a value with its whole numbers as an object from the API server has them.
+func normal(t *testing.T, value any) any {
+	t.Helper()
+	wrapped := unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "X", "value": value}}
+	content, err := wrapped.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := unstructured.Unstructured{}
+	if err := out.UnmarshalJSON(content); err != nil {
+		t.Fatal(err)
+	}
+	return out.Object["value"]
+}
+
+func TestOtherObjectsAreCachedAsTheyAre(t *testing.T) {
+	configMap := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"compressed": "no"}}}
+	kept, err := compact(configMap)
+	if err != nil || kept != any(configMap) {
+		t.Errorf("it became %v (%v)", kept, err)
+	}
+	if err := inflate(configMap); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADamagedCRDIsAnErrorThatNamesIt(t *testing.T) {
+	crd := &unstructured.Unstructured{Object: map[string]any{compressed: "damaged"}}
+	crd.SetName("machines.cluster.x-k8s.io")
+	if err := inflate(crd); err == nil || !strings.Contains(err.Error(), "machines.cluster.x-k8s.io") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// events are the messages of the events with a reason about the ClusterAPI object as it is now.
+func (h *harness) events(reason string) []string {
+	h.Helper()
+	list := &corev1.EventList{}
+	h.must(h.List(context.Background(), list, client.InNamespace(metav1.NamespaceDefault)))
+	var messages []string
+	for _, event := range list.Items {
+		if event.InvolvedObject.UID == h.clusterAPI().UID && event.Reason == reason {
+			messages = append(messages, event.Message)
+		}
+	}
+	return messages
+}
+
+// tells waits until there is exactly one event with a reason, and its message holds every part.
+func (h *harness) tells(reason string, parts ...string) {
+	h.Helper()
+	h.eventually("there is one event "+reason, func() error {
+		messages := h.events(reason)
+		if len(messages) != 1 {
+			return fmt.Errorf("there are %d: %q", len(messages), messages)
+		}
+		for _, part := range parts {
+			if !strings.Contains(messages[0], part) {
+				return fmt.Errorf("%q does not name %q", messages[0], part)
+			}
+		}
+		return nil
+	})
+}
+
+func TestTheLifeOfAVersionIsToldInEvents(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(configMap("settings", "1")), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.tells("VersionStored", "4.22.0-1", "cluster-api v1.0.0", "cluster-api-provider-aws v1.0.0")
+	h.tells("VersionInstalled", "4.22.0-1")
+	h.tells("Available", "True")
+
+	h.edit("settings")
+	h.tells("DriftCorrected", "ConfigMap openshift-cluster-api/settings (was edited)")
+
+	h.stop()
+	h.release(core(configMap("settings", "3")), aws())
+	h.start("4.22.1")
+	h.settled("4.22.1-2")
+	h.tells("VersionRetired", "4.22.0-1")
+	h.tells("DriftCorrected", "settings") // that the next version brings other content is no drift
+	if stored := h.events("VersionStored"); len(stored) != 2 {
+		t.Errorf("versions were stored: %q", stored)
+	}
+}
+
+func TestTheStatusSaysHowFarEachPhaseIs(t *testing.T) {
+	h := newHarness(t)
+	stuck := strings.Replace(deployment("stuck", placeholder), "runAsNonRoot: true", "runAsUser: 0", 1) // its pods are refused
+	h.release(core(crd("waiters", "Waiter"), configMap("settings", "1")), aws(stuck))
+	h.start("4.22.0")
+	var seen []string
+	h.eventually("the phases are as they should be", func() error {
+		version := h.clusterAPI().Status.Version("4.22.0-1")
+		if version == nil {
+			return fmt.Errorf("there is no version")
+		}
+		seen = nil
+		for _, phase := range version.Phases {
+			seen = append(seen, fmt.Sprintf("%s %s %d/%d", phase.Name, phase.State, phase.Ready, phase.Objects))
+		}
+		want := []string{"cluster-api-crds Complete 1/1", "cluster-api Complete 2/2", "cluster-api-provider-aws Progressing 1/2"}
+		if !slices.Equal(seen, want) {
+			return fmt.Errorf("they are %q", seen)
+		}
+		return nil
+	})
+	aws := h.clusterAPI().Status.Versions[0].Phases[2]
+	if len(aws.WaitingFor) != 1 || aws.WaitingFor[0].Object != "Deployment openshift-cluster-api/stuck" || aws.WaitingFor[0].Message == "" {
+		t.Fatalf("it waits for %+v", aws.WaitingFor)
+	}
+	h.stop()
+	time.Sleep(1100 * time.Millisecond) // times have no fractions
+	h.start("4.22.0")
+	for range 2 { // when the second edit is undone, the run that undid the first one has reported
+		h.edit("settings")
+		h.eventually("the installer that was started anew has looked", func() error {
+			if value, _, _ := unstructured.NestedString(h.object("v1/ConfigMap", namespace, "settings").Object, "data", "value"); value != "1" {
+				return fmt.Errorf("value is %q", value)
+			}
+			return nil
+		})
+	}
+	if again := h.clusterAPI().Status.Versions[0].Phases[2]; !again.Since.Equal(&aws.Since) || !again.WaitingFor[0].Since.Equal(&aws.WaitingFor[0].Since) {
+		t.Errorf("after a restart it is %+v, before it was %+v", again, aws)
+	}
+}
+
+// edit changes the content of an installed ConfigMap.
+func (h *harness) edit(name string) {
+	h.Helper()
+	edited := h.object("v1/ConfigMap", namespace, name)
+	h.must(unstructured.SetNestedField(edited.Object, "edited", "data", "value"))
+	h.must(h.Update(context.Background(), edited))
+}

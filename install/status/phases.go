@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// maxWaiting is how many objects a phase names that it waits for.
+const maxWaiting = 5
+
+// stampPhases gives phases, as they were found just now, the times since when
+// they are so: those that were persisted before, as far as nothing has changed.
+// Of more than five objects that a phase waits for it keeps those that have been
+// waited for longest.
+func stampPhases(previous, found []v1alpha1.Phase, now time.Time) []v1alpha1.Phase {
+	at := metav1.NewTime(now.Truncate(time.Second))
+	stamped := slices.Clone(found)
+	for i := range stamped {
+		phase := &stamped[i]
+		before := phaseNamed(previous, phase.Name)
+		phase.Since = at
+		if before.State == phase.State {
+			phase.Since = before.Since
+		}
+		phase.WaitingFor = stampWaiting(before.WaitingFor, phase.WaitingFor, at)
+	}
+	return stamped
+}
+
+// phaseNamed returns the phase with a name, or the zero value.
+func phaseNamed(phases []v1alpha1.Phase, name string) v1alpha1.Phase {
+	for _, phase := range phases {
+		if phase.Name == name {
+			return phase
+		}
+	}
+	return v1alpha1.Phase{}
+}
+
+func stampWaiting(previous, found []v1alpha1.Waiting, at metav1.Time) []v1alpha1.Waiting {
+	if len(found) == 0 {
+		return nil
+	}
+	stamped := slices.Clone(found)
+	for i := range stamped {
+		waiting := &stamped[i]
+		waiting.Since, waiting.Message = at, cut(waiting.Message)
+		for _, before := range previous {
+			if before.Object == waiting.Object {
+				waiting.Since = before.Since
+			}
+		}
+	}
+	slices.SortStableFunc(stamped, func(a, b v1alpha1.Waiting) int { return a.Since.Compare(b.Since.Time) })
+	return stamped[:min(len(stamped), maxWaiting)]
+}

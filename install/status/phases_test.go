@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// lines shows phases with the minutes since start.
+func lines(phases []v1alpha1.Phase) []string {
+	var out []string
+	for _, phase := range phases {
+		line := fmt.Sprintf("%s %s@%v", phase.Name, phase.State, phase.Since.Sub(start).Minutes())
+		for _, waiting := range phase.WaitingFor {
+			line += fmt.Sprintf(" %s@%v", waiting.Object, waiting.Since.Sub(start).Minutes())
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func waitingFor(objects ...string) []v1alpha1.Waiting {
+	var out []v1alpha1.Waiting
+	for _, object := range objects {
+		out = append(out, v1alpha1.Waiting{Object: object})
+	}
+	return out
+}
+
+func TestPhasesSaySinceWhen(t *testing.T) {
+	var phases []v1alpha1.Phase
+	for minute, step := range []struct {
+		state   v1alpha1.PhaseState
+		waiting []string
+		want    string
+	}{
+		{v1alpha1.PhasePending, nil, "core Pending@0"},
+		{v1alpha1.PhaseProgressing, []string{"a", "b"}, "core Progressing@1 a@1 b@1"},
+		{v1alpha1.PhaseProgressing, []string{"b"}, "core Progressing@1 b@1"},
+		{v1alpha1.PhaseProgressing, []string{"a", "b"}, "core Progressing@1 b@1 a@3"},
+		{v1alpha1.PhaseProgressing, []string{"1", "2", "3", "4", "5", "a"}, "core Progressing@1 a@3 1@4 2@4 3@4 4@4"},
+		{v1alpha1.PhaseComplete, nil, "core Complete@5"},
+		{v1alpha1.PhaseComplete, nil, "core Complete@5"},
+		{v1alpha1.PhaseProgressing, []string{"a"}, "core Progressing@7 a@7"},
+	} {
+		found := []v1alpha1.Phase{{Name: "core", State: step.state, WaitingFor: waitingFor(step.waiting...)}}
+		phases = stampPhases(phases, found, start.Add(time.Duration(minute)*time.Minute))
+		if diff := cmp.Diff([]string{step.want}, lines(phases)); diff != "" {
+			t.Errorf("minute %d (-want +got):\n%s", minute, diff)
+		}
+	}
+}

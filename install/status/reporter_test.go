@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/manifests"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+func TestMain(m *testing.M) { controlplane.Main(m) }
+
+// world is a cluster with a ClusterAPI object, the clock, and what goes over the wire.
+type world struct {
+	*testing.T
+	client.Client
+	at       time.Time
+	writes   atomic.Int64 // requests that change something
+	noEvents atomic.Bool  // events do not reach the API server
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	cluster := controlplane.Shared(t)
+	crds, err := fixture.OpenShiftCRDs(t.Context())
+	w.must(err)
+	objects, err := manifests.Objects()
+	w.must(err)
+	for _, object := range objects {
+		if object.GetKind() == "CustomResourceDefinition" {
+			crds = append(crds, object)
+		}
+	}
+	w.must(fixture.InstallCRDs(t.Context(), cluster.Config, crds))
+	scheme := runtime.NewScheme()
+	builder := runtime.NewSchemeBuilder(corev1.AddToScheme, configv1.Install, v1alpha1.AddToScheme)
+	w.must(builder.AddToScheme(scheme))
+	config := rest.CopyConfig(cluster.Config)
+	config.Wrap(w.observe)
+	w.Client, err = client.New(config, client.Options{Scheme: scheme})
+	w.must(err)
+	w.must(w.Create(t.Context(), &v1alpha1.ClusterAPI{ObjectMeta: named(v1alpha1.ClusterAPIName)}))
+	t.Cleanup(w.clear)
+	return w
+}
+
+// clear removes what the next test must not find.
+func (w *world) clear() {
+	ctx := context.Background()
+	w.must(w.Delete(ctx, &v1alpha1.ClusterAPI{ObjectMeta: named(v1alpha1.ClusterAPIName)}))
+	w.must(client.IgnoreNotFound(w.Delete(ctx, &configv1.ClusterOperator{ObjectMeta: named(v1alpha1.ClusterOperatorName)})))
+	w.must(w.DeleteAllOf(ctx, &corev1.Event{}, client.InNamespace(metav1.NamespaceDefault)))
+}
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+var errUnreachable = errors.New("the API server is away")
+
+func (w *world) observe(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if request.Method != http.MethodGet {
+			w.writes.Add(1)
+			if w.noEvents.Load() && strings.HasSuffix(request.URL.Path, "/events") {
+				return nil, errUnreachable
+			}
+		}
+		return next.RoundTrip(request)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// reporter is one of a process that has just started, on the clock of the test.
+func (w *world) reporter() *status.Reporter {
+	return &status.Reporter{Client: w.Client, Live: w.Client, ReleaseVersion: "4.22.0", Now: func() time.Time { return w.at }}
+}
+
+// report reports an outcome of the installer controller and returns the object as the API server has it then.
+func (w *world) report(reporter *status.Reporter, outcome status.Outcome) *v1alpha1.ClusterAPI {
+	w.Helper()
+	_, err := reporter.Report(w.Context(), status.Installer, outcome, nil)
+	w.must(err)
+	cluster := &v1alpha1.ClusterAPI{}
+	w.must(w.Get(w.Context(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster))
+	return cluster
+}
+
+// events are the reasons of the events about the ClusterAPI object, sorted.
+func (w *world) events() []string {
+	w.Helper()
+	list := &corev1.EventList{}
+	w.must(w.List(w.Context(), list, client.InNamespace(metav1.NamespaceDefault)))
+	var reasons []string
+	for _, event := range list.Items {
+		if event.InvolvedObject.Kind == "ClusterAPI" {
+			reasons = append(reasons, event.Type+" "+event.Reason)
+		}
+	}
+	slices.Sort(reasons)
+	return reasons
+}
+
+func TestWhatIsToldIsToldOnceAlsoAfterARestart(t *testing.T) {
+	w := newWorld(t)
+	collision := status.Outcome{Reason: status.Collision, Message: "Service x is not ours", Installed: new(false)}
+	w.report(w.reporter(), collision)
+	want := []string{"Warning InstallerDegraded"}
+	if diff := cmp.Diff(want, w.events()); diff != "" {
+		t.Fatalf("events (-want +got):\n%s", diff)
+	}
+	before := w.writes.Load()
+	for range 3 { // each is a process that has just started
+		w.at = w.at.Add(time.Hour)
+		reporter := w.reporter()
+		w.report(reporter, collision)
+		w.report(reporter, collision)
+	}
+	if diff := cmp.Diff(want, w.events()); diff != "" {
+		t.Errorf("events after restarts (-want +got):\n%s", diff)
+	}
+	if written := w.writes.Load() - before; written != 0 {
+		t.Errorf("%d writes though nothing changed", written)
+	}
+}
+
+func TestEventsThatCannotBeWrittenAreWrittenWithTheNextReport(t *testing.T) {
+	w := newWorld(t)
+	w.noEvents.Store(true)
+	reporter := w.reporter()
+	done := status.Event{Reason: status.DriftCorrected, Message: "Deployment capa was edited"}
+	w.report(reporter, status.Outcome{Reason: status.AsExpected, Events: []status.Event{done}})
+	if got := w.events(); len(got) != 0 {
+		t.Fatalf("events reached the API server: %v", got)
+	}
+	w.noEvents.Store(false)
+	w.report(reporter, status.Outcome{Reason: status.AsExpected})
+	if diff := cmp.Diff([]string{"Normal DriftCorrected"}, w.events()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// degraded is the status of InstallerDegraded, and since when.
+func degraded(cluster *v1alpha1.ClusterAPI) (metav1.ConditionStatus, time.Time) {
+	condition := meta.FindStatusCondition(cluster.Status.Conditions, "InstallerDegraded")
+	return condition.Status, condition.LastTransitionTime.UTC()
+}
+
+func TestFiveMinutesOfAnErrorCountThroughRestartsAndChangesOfTheLeader(t *testing.T) {
+	w := newWorld(t)
+	outcome := status.Outcome{Reason: status.ApplyFailed, Err: errors.New("writing Deployment capa: the server is overloaded")}
+	begin := w.at
+	for _, step := range []struct {
+		after time.Duration
+		want  metav1.ConditionStatus
+	}{
+		{0, metav1.ConditionUnknown},
+		{2 * time.Minute, metav1.ConditionUnknown},
+		{4*time.Minute + 59*time.Second, metav1.ConditionUnknown},
+		{5 * time.Minute, metav1.ConditionTrue},
+		{30 * time.Minute, metav1.ConditionTrue},
+	} {
+		w.at = begin.Add(step.after)
+		got, _ := degraded(w.report(w.reporter(), outcome)) // each time another process reports
+		if got != step.want {
+			t.Errorf("after %s InstallerDegraded is %s, want %s", step.after, got, step.want)
+		}
+	}
+	w.at = begin.Add(31 * time.Minute)
+	got, since := degraded(w.report(w.reporter(), status.Outcome{Reason: status.AsExpected}))
+	if got != metav1.ConditionFalse || !since.Equal(w.at) {
+		t.Errorf("after it passed InstallerDegraded is %s since %s", got, since)
+	}
+	w.at = begin.Add(32 * time.Minute)
+	if got, _ := degraded(w.report(w.reporter(), outcome)); got != metav1.ConditionUnknown {
+		t.Errorf("the next error has its own five minutes, but InstallerDegraded is %s", got)
+	}
+}
+
+func TestThePhasesOfAVersionPersistSinceWhen(t *testing.T) {
+	w := newWorld(t)
+	id := v1alpha1.Digest("sha256:" + strings.Repeat("ab", 32))
+	version := v1alpha1.Version{
+		Name: "4.22.0-1", Revision: 1, ContentID: id, ManifestsDigest: id,
+		Components: []v1alpha1.Component{{Name: "cluster-api", Type: "core", ContentID: id, ConfigMaps: []string{"a"}}},
+	}
+	_, err := w.reporter().Update(t.Context(), func(s *v1alpha1.ClusterAPIStatus) {
+		s.Versions, s.DesiredVersion = []v1alpha1.Version{version}, version.Name
+	})
+	w.must(err)
+	begin := metav1.NewTime(w.at)
+	found := []v1alpha1.Phase{{
+		Name: "cluster-api", State: v1alpha1.PhaseProgressing, Objects: 3, Ready: 2,
+		WaitingFor: []v1alpha1.Waiting{{Object: "Deployment openshift-cluster-api/capi", Message: "0 of 1 replicas available"}},
+	}}
+	outcome := status.Outcome{Reason: status.RollingOut, Phases: map[string][]v1alpha1.Phase{version.Name: found, "unknown": found}}
+	w.report(w.reporter(), outcome)
+	w.at = w.at.Add(10 * time.Minute)
+	before := w.writes.Load()
+	got := w.report(w.reporter(), outcome).Status.Versions[0].Phases
+	found[0].Since, found[0].WaitingFor[0].Since = begin, begin
+	if diff := cmp.Diff(found, got, cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })); diff != "" {
+		t.Errorf("phases (-want +got):\n%s", diff)
+	}
+	if written := w.writes.Load() - before; written != 0 {
+		t.Errorf("%d writes though nothing changed", written)
+	}
+}
