@@ -77,7 +77,8 @@ func CacheOptions() cache.Options {
 // AddToManager adds both controllers to a manager.
 func AddToManager(mgr manager.Manager, options Options) error {
 	reporter := &status.Reporter{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ReleaseVersion: options.Release}
-	if err := addVersion(mgr, options, reporter); err != nil {
+	inputs := version.NewTrigger() // fired when an input of the fetcher changes
+	if err := addVersion(mgr, options, reporter, inputs); err != nil {
 		return fmt.Errorf("adding the version controller: %w", err)
 	}
 	if err := addInstaller(mgr, reporter); err != nil {
@@ -86,7 +87,7 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	return nil
 }
 
-func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter) error {
+func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter, inputs *version.Trigger) error {
 	images, err := version.WatchFile(options.ImagesJSON)
 	if err != nil {
 		return err
@@ -95,6 +96,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter)
 		Watches(&v1alpha1.ClusterAPI{}, always).
 		Watches(&corev1.ConfigMap{}, always).
 		WatchesRawSource(images).
+		WatchesRawSource(inputs.Source()).
 		WithOptions(controllerOptions())
 	if options.Platform == "" && served(mgr.GetRESTMapper(), configv1.GroupVersion.WithKind("Infrastructure")) {
 		builder = builder.Watches(&configv1.Infrastructure{}, always)
