@@ -42,10 +42,11 @@ func forward(ctx context.Context, watcher *fsnotify.Watcher, queue workqueue.Typ
 				return
 			}
 			enqueue(queue)
-		case _, open := <-watcher.Errors:
+		case _, open := <-watcher.Errors: // changes may have been lost
 			if !open {
 				return
 			}
+			enqueue(queue)
 		}
 	}
 }
