@@ -14,6 +14,7 @@
 // Packages, in the order in which they may import each other:
 //
 //   - api/v1alpha1: the ClusterAPI object and the names written on other objects.
+//   - manifests: what a release applies to run the installer; its policies guard what is installed.
 //   - imagesjson: images.json and its overrides.
 //   - extractor: what providers ship, and the names of the files they ship it in.
 //   - extractor/remote: bundles out of images in registries.
@@ -28,7 +29,6 @@
 //   - install: both of them in one manager.
 //   - build/contract: the rules that a provider's bundle must keep.
 //   - build: makes and packs the bundles that provider images hold.
-//   - manifests: what a release applies to run the installer.
 //   - cmd/capi-installer: the program in the cluster.
 //   - cmd/capi-manifests: the program of provider authors and release engineers.
 //

@@ -21,6 +21,7 @@ const module = "github.com/capi-installer/capi-installer"
 // importOrder is the order of doc.go: a package imports only what stands above it.
 var importOrder = []string{
 	"api/v1alpha1",
+	"manifests",
 	"imagesjson",
 	"extractor",
 	"extractor/remote",
@@ -35,7 +36,6 @@ var importOrder = []string{
 	"install",
 	"build/contract",
 	"build",
-	"manifests",
 	"cmd/capi-installer",
 	"cmd/capi-manifests",
 }

@@ -55,6 +55,8 @@ type Origin struct {
 	Name string
 	// Image is the payload reference, by digest.
 	Image string
+	// Overridden says that the image is that of spec.imageOverrides and not the release's.
+	Overridden bool
 	// ConfigMaps are the names of the transport ConfigMaps, in the order of their slices.
 	ConfigMaps []string
 }

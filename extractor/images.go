@@ -66,7 +66,7 @@ func (i Images) fetch(ctx context.Context) map[string]*Result {
 func (r Result) of(image imagesjson.Image) Result {
 	bundles := slices.Clone(r.Bundles)
 	for n := range bundles {
-		bundles[n].Origin.Name, bundles[n].Origin.Image = image.Name, image.Reference
+		bundles[n].Origin = Origin{Name: image.Name, Image: image.Reference, Overridden: image.Overridden}
 	}
 	return Result{Image: image, Bundles: bundles, Err: r.Err}
 }

@@ -59,6 +59,7 @@ func TestResultsAreInTheOrderOfTheImages(t *testing.T) {
 		want := []extractor.Result{
 			{Image: images[0], Bundles: of("a")}, {Image: images[1], Err: errDown}, {Image: images[2]}, {Image: images[3], Bundles: of("d")},
 		}
+		want[3].Bundles[0].Origin.Overridden = true
 		if diff := cmp.Diff(want, got, cmpopts.EquateErrors()); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}

@@ -14,11 +14,14 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -27,6 +30,7 @@ import (
 	"pkg.package-operator.run/boxcutter/managedcache"
 	"pkg.package-operator.run/boxcutter/ownerhandling"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -36,10 +40,14 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/configmap"
 	"github.com/capi-installer/capi-installer/install/installer"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/install/version"
 )
+
+// crdKind is the kind of CRDs.
+var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 // Options say what to install from where.
 type Options struct {
@@ -63,17 +71,26 @@ func Scheme() (*runtime.Scheme, error) {
 }
 
 // CacheOptions keep the manager's cache small: of the ConfigMaps of the cluster
-// it holds only those in the operator's namespace.
+// it holds only those in the operator's namespace and the transport ConfigMaps, of
+// the admission policies only the one that guards those.
 func CacheOptions() cache.Options {
+	transport, _ := labels.NewRequirement(configmap.BundleLabel, selection.Exists, nil) // the label is a valid one
+	guard := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", version.GuardName)}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{v1alpha1.OperatorNamespace: {}}},
+		&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
+			v1alpha1.OperatorNamespace: {},
+			v1alpha1.OperandNamespace:  {LabelSelector: labels.NewSelector().Add(*transport)},
+		}},
+		&admissionv1.ValidatingAdmissionPolicy{}:        guard,
+		&admissionv1.ValidatingAdmissionPolicyBinding{}: guard,
 	}}
 }
 
 // AddToManager adds both controllers to a manager.
 func AddToManager(mgr manager.Manager, options Options) error {
 	reporter := &status.Reporter{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ReleaseVersion: options.Release}
-	if err := addVersion(mgr, options, reporter); err != nil {
+	inputs := version.NewTrigger() // fired when an input of the fetcher changes
+	if err := addVersion(mgr, options, reporter, inputs); err != nil {
 		return fmt.Errorf("adding the version controller: %w", err)
 	}
 	if err := addInstaller(mgr, reporter); err != nil {
@@ -82,24 +99,28 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	return nil
 }
 
-func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter) error {
+func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter, inputs *version.Trigger) error {
 	images, err := version.WatchFile(options.ImagesJSON)
 	if err != nil {
 		return err
 	}
-	builder := ctrl.NewControllerManagedBy(mgr).Named("version").
-		Watches(&v1alpha1.ClusterAPI{}, always).
-		Watches(&corev1.ConfigMap{}, always).
-		WatchesRawSource(images).
-		WithOptions(controllerOptions())
-	if options.Platform == "" && served(mgr.GetRESTMapper(), configv1.GroupVersion.WithKind("Infrastructure")) {
-		builder = builder.Watches(&configv1.Infrastructure{}, always)
-	}
-	return builder.Complete(&version.Reconciler{
+	reconciler := &version.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
 		Platform: options.Platform, Variables: options.Variables,
-	})
+	}
+	late := &openShift{manager: mgr, missing: configKinds()}
+	late.controller, err = ctrl.NewControllerManagedBy(mgr).Named("version").
+		Watches(&v1alpha1.ClusterAPI{}, always).
+		Watches(&corev1.ConfigMap{}, always).
+		Watches(&admissionv1.ValidatingAdmissionPolicy{}, always).
+		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, always).
+		Watches(crdMetadata(), always, builder.WithPredicates(ofConfig)).
+		WatchesRawSource(images).
+		WatchesRawSource(inputs.Source()).
+		WithOptions(controllerOptions()).
+		Build(late.before(reconciler))
+	return err
 }
 
 func addInstaller(mgr manager.Manager, reporter *status.Reporter) error {

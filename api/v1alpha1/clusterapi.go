@@ -148,6 +148,7 @@ type ClusterAPIStatus struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.revision == oldSelf.revision && self.contentID == oldSelf.contentID && self.manifestsDigest == oldSelf.manifestsDigest && self.components == oldSelf.components",message="a version never changes; a new one is made instead"
 // +kubebuilder:validation:XValidation:rule="has(self.unmanagedCRDs) == has(oldSelf.unmanagedCRDs) && (!has(self.unmanagedCRDs) || self.unmanagedCRDs == oldSelf.unmanagedCRDs)",message="a version's unmanagedCRDs never change; a new version is made instead"
+// +kubebuilder:validation:XValidation:rule="has(self.installedAs) == has(oldSelf.installedAs) && (!has(self.installedAs) || self.installedAs == oldSelf.installedAs)",message="what a version is installed as never changes"
 // +kubebuilder:validation:XValidation:rule="self.name.matches('-[1-9][0-9]{0,17}$') && int(self.name.substring(self.name.lastIndexOf('-') + 1)) == self.revision",message="a version is named <release version>-<revision number>"
 type Version struct {
 	// name is <release version>-<revision number>. The revision ConfigMap has it too, as its name and as the value of a label.
@@ -161,6 +162,12 @@ type Version struct {
 	// +kubebuilder:validation:Minimum=1
 	// +required
 	Revision int64 `json:"revision"`
+
+	// installedAs is the version as which the objects are installed, where that is not this one: a version that was made from
+	// other inputs and has the same objects takes them over without a write.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	InstalledAs string `json:"installedAs,omitempty"`
 
 	// contentID identifies what the version was made from: providers, contents, images and variables.
 	// +required
@@ -287,6 +294,15 @@ type Component struct {
 	// contentID is the digest of the provider's manifests as it ships them.
 	// +required
 	ContentID Digest `json:"contentID"`
+
+	// source is the image's key in images.json, or the name of the bundle in the transport ConfigMaps.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Source string `json:"source,omitempty"`
+
+	// overridden says that the image is that of spec.imageOverrides and not the release's.
+	// +optional
+	Overridden bool `json:"overridden,omitempty"`
 
 	// image is the payload image that the manifests come from.
 	// +optional

@@ -36,6 +36,11 @@ const (
 	ManifestsDigestAnnotation = Prefix + "/manifests-digest"
 	// PartsAnnotation, on a revision ConfigMap, is the number of ConfigMaps that hold the set, itself included.
 	PartsAnnotation = Prefix + "/parts"
+	// InstalledAsAnnotation, on a revision ConfigMap, is the version as which its objects are installed, if that is another one.
+	InstalledAsAnnotation = Prefix + "/installed-as"
+	// ElsewhereAnnotation, on a revision ConfigMap, notes by digest of the release's images that hold nothing for the
+	// cluster's platform which platforms they are for.
+	ElsewhereAnnotation = Prefix + "/elsewhere"
 	// TeardownFinalizer keeps a revision ConfigMap until its objects are gone.
 	TeardownFinalizer = Prefix + "/teardown"
 	// AdoptAnnotation, with the value AdoptAlways, lets the installer take over an

@@ -78,7 +78,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Bundles returns one result for each bundle that a release's ConfigMaps are of,
 // in the order of the bundles' names. Its image has a name only, the bundle's.
-// ConfigMaps without the label, and those of other releases, are passed over.
+// ConfigMaps without the label are passed over, and so are bundles of which there
+// are only ConfigMaps of other releases: Others tells of those.
 //
 // What is wrong with a bundle is in its result, everything at once, each of type
 // *Error. It is an extractor.ErrInvalid, except where slices are not there: they
@@ -87,25 +88,79 @@ func Bundles(configMaps []corev1.ConfigMap, release string) ([]extractor.Result,
 	if release == "" {
 		return nil, errors.New("the release version is not known: transport ConfigMaps cannot be told from those of other releases")
 	}
-	parts := map[string][]part{}
-	for i := range configMaps {
-		p := part{ConfigMap: &configMaps[i]}
-		bundle, labelled := p.Labels[BundleLabel]
-		version := p.Annotations[ReleaseVersion]
-		if labelled && (version == release || version == "") {
-			parts[bundle] = append(parts[bundle], p)
-		}
-	}
+	parts, foreign := divide(configMaps, release)
 	var results []extractor.Result
 	for _, bundle := range slices.Sorted(maps.Keys(parts)) {
-		results = append(results, result(bundle, parts[bundle]))
+		results = append(results, result(bundle, parts[bundle], foreign[bundle]))
 	}
 	return results, nil
 }
 
-func result(bundle string, parts []part) extractor.Result {
+// divide puts together the ConfigMaps of each bundle, those of the release and
+// those of other ones. One that does not say its release counts as of this one.
+func divide(configMaps []corev1.ConfigMap, release string) (parts, foreign map[string][]part) {
+	parts, foreign = map[string][]part{}, map[string][]part{}
+	for i := range configMaps {
+		p := part{ConfigMap: &configMaps[i]}
+		bundle, labelled := p.Labels[BundleLabel]
+		version := p.Annotations[ReleaseVersion]
+		switch {
+		case !labelled:
+		case version == release || version == "":
+			parts[bundle] = append(parts[bundle], p)
+		default:
+			foreign[bundle] = append(foreign[bundle], p)
+		}
+	}
+	return parts, foreign
+}
+
+// OtherError says that all ConfigMaps of a bundle are of other releases. They may
+// be left from a release that had the bundle there, or about to be replaced.
+type OtherError struct {
+	// Bundle is the name of the bundle, Release the release that it is not of.
+	Bundle, Release string
+	// Provider and Type are what the ConfigMaps say that they bring.
+	Provider string
+	Type     extractor.ProviderType
+	// ConfigMaps names them, each with its release.
+	ConfigMaps []string
+}
+
+func (e *OtherError) Error() string {
+	return fmt.Sprintf("bundle %s (provider %s of type %s) is there only for other releases than %s: ConfigMap %s; the cluster version operator replaces them",
+		e.Bundle, e.Provider, e.Type, e.Release, strings.Join(e.ConfigMaps, ", "))
+}
+
+// Others returns an *OtherError for each bundle of which there are only
+// ConfigMaps of other releases, in the order of the bundles' names.
+func Others(configMaps []corev1.ConfigMap, release string) []*OtherError {
+	parts, foreign := divide(configMaps, release)
+	var others []*OtherError
+	for _, bundle := range slices.Sorted(maps.Keys(foreign)) {
+		if len(parts[bundle]) > 0 {
+			continue
+		}
+		metadata := foreign[bundle][0].metadata()
+		others = append(others, &OtherError{
+			Bundle: bundle, Release: release, Provider: metadata.ProviderName, Type: metadata.ProviderType, ConfigMaps: releases(foreign[bundle]),
+		})
+	}
+	return others
+}
+
+// releases names ConfigMaps with their releases.
+func releases(parts []part) (names []string) {
+	for _, p := range parts {
+		names = append(names, fmt.Sprintf("%s of release %s", p.name(), p.Annotations[ReleaseVersion]))
+	}
+	slices.Sort(names)
+	return names
+}
+
+func result(bundle string, parts, foreign []part) extractor.Result {
 	r := extractor.Result{Image: imagesjson.Image{Name: bundle}}
-	joined, errs := join(bundle, parts)
+	joined, errs := join(bundle, parts, foreign)
 	if len(errs) > 0 {
 		r.Err = errors.Join(errs...)
 		return r
@@ -130,7 +185,7 @@ func (p *part) invalid(format string, args ...any) error {
 func (p *part) name() string { return p.Namespace + "/" + p.Name }
 
 // join makes a bundle of its parts, each step only if those before found nothing wrong.
-func join(bundle string, parts []part) (extractor.Bundle, []error) {
+func join(bundle string, parts, foreign []part) (extractor.Bundle, []error) {
 	var errs []error
 	for i := range parts {
 		errs = append(errs, parts[i].read()...)
@@ -141,7 +196,7 @@ func join(bundle string, parts []part) (extractor.Bundle, []error) {
 	slices.SortStableFunc(parts, func(a, b part) int {
 		return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.name(), b.name()))
 	})
-	if errs = append(agree(parts), complete(parts)...); len(errs) > 0 {
+	if errs = append(agree(parts), complete(parts, foreign)...); len(errs) > 0 {
 		return extractor.Bundle{}, errs
 	}
 	manifests, err := joinManifests(parts)
@@ -222,8 +277,9 @@ func agree(parts []part) (errs []error) {
 	return errs
 }
 
-// complete says which slices come twice or not at all.
-func complete(parts []part) (errs []error) {
+// complete says which slices come twice or not at all, and which ConfigMaps of the
+// bundle do not count because they are of other releases.
+func complete(parts, foreign []part) (errs []error) {
 	there := map[int]part{}
 	for _, p := range parts {
 		if other, twice := there[p.index]; twice {
@@ -239,7 +295,11 @@ func complete(parts []part) (errs []error) {
 		}
 	}
 	if len(missing) > 0 {
-		errs = append(errs, &Error{names(parts), fmt.Errorf("of %d slices, these are not there: %s", parts[0].count, strings.Join(missing, ", "))})
+		err := fmt.Errorf("of %d slices, these are not there: %s", parts[0].count, strings.Join(missing, ", "))
+		if len(foreign) > 0 {
+			err = fmt.Errorf("%w; not counted: %s", err, strings.Join(releases(foreign), ", "))
+		}
+		errs = append(errs, &Error{names(parts), err})
 	}
 	return errs
 }

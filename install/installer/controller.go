@@ -201,9 +201,8 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 // teardown removes the objects of every version whose ConfigMap is being deleted.
 //
 // The desired and the current version are only torn down with everything, when the
-// ClusterAPI object goes. Otherwise the ConfigMap of the desired one is let go, and
-// the version controller writes it again. That of the current one stays while it is
-// current, deleted or not: nobody could write it again.
+// ClusterAPI object goes. Otherwise their ConfigMaps stay, deleted or not, until the
+// version controller has let them go and written them again.
 func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 	var waiting []string
 	var failed []error
@@ -212,9 +211,9 @@ func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 		switch name := configMap.Name; {
 		case world.uninstalling():
 			left, err = r.teardownVersion(ctx, world, name)
-		case name == world.cluster.Status.DesiredVersion:
-		case name == world.cluster.Status.CurrentVersion:
+		case name == world.cluster.Status.DesiredVersion, name == world.cluster.Status.CurrentVersion:
 			continue
+		case world.continued(name): // a newer version has all of its objects
 		default:
 			left, err = r.teardownVersion(ctx, world, name)
 		}
@@ -226,6 +225,9 @@ func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 		default:
 			failed = append(failed, r.release(ctx, configMap))
 		}
+	}
+	for _, part := range leftover(world.configMaps) {
+		failed = append(failed, r.release(ctx, part))
 	}
 	if err := errors.Join(failed...); err != nil {
 		return status.Outcome{Reason: status.ApplyFailed, Err: err}
@@ -273,7 +275,7 @@ func leaving(configMaps []corev1.ConfigMap) []*corev1.ConfigMap {
 	var out []*corev1.ConfigMap
 	for i := range configMaps {
 		c := &configMaps[i]
-		if !c.DeletionTimestamp.IsZero() && slices.Contains(c.Finalizers, v1alpha1.TeardownFinalizer) {
+		if !c.DeletionTimestamp.IsZero() && slices.Contains(c.Finalizers, v1alpha1.TeardownFinalizer) && c.Labels[v1alpha1.RevisionPartLabel] == "" {
 			out = append(out, c)
 		}
 	}

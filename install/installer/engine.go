@@ -99,7 +99,7 @@ func (e *Engine) prepare(ctx context.Context, rev *revisionObjects) error {
 	if err := e.plan(rev); err != nil {
 		return err
 	}
-	if err := e.Cache.Watch(ctx, identity(rev.name), rev.kinds()); err != nil {
+	if err := e.Cache.Watch(ctx, identity(rev.owner), rev.kinds()); err != nil {
 		return fmt.Errorf("watching the objects of version %s: %w", rev.name, err)
 	}
 	return nil
@@ -127,7 +127,7 @@ func (e *Engine) plan(rev *revisionObjects) error {
 // forget ends the watches that only this revision needed.
 func (e *Engine) forget(ctx context.Context, rev *revisionObjects) error {
 	delete(e.plans, rev.name)
-	if err := e.Cache.Free(ctx, identity(rev.name)); err != nil {
+	if err := e.Cache.Free(ctx, identity(rev.owner)); err != nil {
 		return fmt.Errorf("ending the watches of version %s: %w", rev.name, err)
 	}
 	return nil
@@ -139,7 +139,7 @@ func (e *Engine) revision(rev *revisionObjects, of []revision.Phase) boxcutter.R
 	for i, phase := range of {
 		phases[i] = boxcutter.NewPhase(phase.Name, objects(phase))
 	}
-	return boxcutter.NewRevisionWithOwner(rev.name, rev.number, phases, identity(rev.name), e.Owners).
+	return boxcutter.NewRevisionWithOwner(rev.owner, rev.number, phases, identity(rev.owner), e.Owners).
 		WithReconcileOptions(boxcutter.WithSiblingOwnerClassifier(sibling))
 }
 

@@ -103,7 +103,7 @@ func (e *Engine) controls(ctx context.Context, rev *revisionObjects, object *uns
 	if err != nil {
 		return false, fmt.Errorf("reading %s: %w", describe(object), err)
 	}
-	return e.Owners.IsController(identity(rev.name), actual), nil
+	return e.Owners.IsController(identity(rev.owner), actual), nil
 }
 
 // separate are the results of the phases of one revision that were taken each by itself.

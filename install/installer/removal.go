@@ -39,7 +39,7 @@ func (e *Engine) remove(ctx context.Context, rev *revisionObjects) (removal, err
 	if err := e.prepare(ctx, rev); err != nil {
 		return removal{}, err
 	}
-	ours := func(crd *unstructured.Unstructured) bool { return e.Owners.IsController(identity(rev.name), crd) }
+	ours := func(crd *unstructured.Unstructured) bool { return e.Owners.IsController(identity(rev.owner), crd) }
 	if err := e.release(ctx, rev.unmanaged, ours); err != nil {
 		return removal{}, err
 	}
@@ -159,7 +159,7 @@ func (e *Engine) keeps(ctx context.Context, rev *revisionObjects, obj *unstructu
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", describe(obj), err)
 	}
-	if !e.Owners.IsController(identity(rev.name), crd) {
+	if !e.Owners.IsController(identity(rev.owner), crd) {
 		return "", nil // boxcutter leaves it alone: a newer revision has it, or nobody of ours
 	}
 	why, err := e.needed(ctx, crd)

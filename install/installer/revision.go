@@ -9,12 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
 // revisionObjects is a version read back from its ConfigMaps.
 type revisionObjects struct {
-	name      string
+	name string
+	// owner is the version that the objects name as their owner, number its number.
+	// It is another one where a version has taken over the objects of one before as they are.
+	owner     string
 	number    int64
 	digest    string
 	unmanaged []string
@@ -36,11 +40,22 @@ func read(configMaps []corev1.ConfigMap, name string) (*revisionObjects, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading revision ConfigMap %s: %w", name, err)
 	}
-	number, err := revision.Number(name)
+	owner := installedAs(configMaps, name)
+	number, err := revision.Number(owner)
 	if err != nil {
 		return nil, err
 	}
-	return &revisionObjects{name: name, number: number, digest: stored.Digest.String(), stored: stored}, nil
+	return &revisionObjects{name: name, owner: owner, number: number, digest: stored.Digest.String(), stored: stored}, nil
+}
+
+// installedAs is the version that the objects of a version name as their owner.
+func installedAs(configMaps []corev1.ConfigMap, name string) string {
+	for i := range configMaps {
+		if as := configMaps[i].Annotations[v1alpha1.InstalledAsAnnotation]; as != "" && configMaps[i].Name == name {
+			return as
+		}
+	}
+	return name
 }
 
 // plan decodes the stored set and divides it into phases.

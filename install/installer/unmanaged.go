@@ -140,7 +140,7 @@ func (e *Engine) removeRequirements(ctx context.Context, rev *revisionObjects) e
 	}
 	failed := []error{err}
 	for i := range list.Items {
-		if requirement := &list.Items[i]; e.Owners.IsController(identity(rev.name), requirement) {
+		if requirement := &list.Items[i]; e.Owners.IsController(identity(rev.owner), requirement) {
 			failed = append(failed, client.IgnoreNotFound(e.Writer.Delete(ctx, requirement)))
 		}
 	}

@@ -29,10 +29,10 @@ type contentComponent struct {
 
 // ContentID identifies what is going to be installed by what it is made from:
 // per bundle, in order, the provider's name and type, the digest of its
-// manifests, and its payload image or ConfigMaps; and the variables. It does not
-// depend on how the objects are rendered.
+// manifests, and its payload image or ConfigMaps; and those of the variables that
+// the manifests ask for. It does not depend on how the objects are rendered.
 func ContentID(bundles []extractor.Bundle, variables map[string]string) digest.Digest {
-	input := contentInput{Components: make([]contentComponent, len(bundles)), Variables: variables}
+	input := contentInput{Components: make([]contentComponent, len(bundles)), Variables: used(bundles, variables)}
 	for i, bundle := range bundles {
 		input.Components[i] = contentComponent{
 			Name:       bundle.Metadata.ProviderName,

@@ -17,8 +17,9 @@ import (
 func inputs() []extractor.Bundle {
 	return []extractor.Bundle{
 		{
-			Origin:   extractor.Origin{Name: "cluster-capi-controllers", Image: testImage},
-			Metadata: extractor.Metadata{ProviderName: "cluster-api", ProviderType: extractor.Core, ProviderVersion: "v1.10.2", ContentID: digest.FromString("core")},
+			Origin:    extractor.Origin{Name: "cluster-capi-controllers", Image: testImage},
+			Metadata:  extractor.Metadata{ProviderName: "cluster-api", ProviderType: extractor.Core, ProviderVersion: "v1.10.2", ContentID: digest.FromString("core")},
+			Manifests: []byte("a: ${A}\nb: ${B:=c}\n"),
 		},
 		{
 			Origin:   extractor.Origin{Name: "aws", ConfigMaps: []string{"a-00", "a-01"}},
@@ -37,6 +38,7 @@ func ExampleContentID() {
 			ProviderName: "cluster-api", ProviderType: extractor.Core,
 			ContentID: "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
 		},
+		Manifests: []byte("value: ${EXP_MACHINE_POOL:=false}"),
 	}}
 	fmt.Println(ContentID(bundles, map[string]string{"EXP_MACHINE_POOL": "true"}))
 	// Output: sha256:95fbda522a46c88447249ac52326298b2861a67491fc99c222c3307a77a79179
@@ -89,10 +91,26 @@ func TestComponentsHaveAnImageOrConfigMaps(t *testing.T) {
 		set.Operands = append(set.Operands, operandOf(bundle, nil))
 	}
 	want := []v1alpha1.Component{
-		{Name: "cluster-api", Type: "core", Version: "v1.10.2", ContentID: v1alpha1.Digest(digest.FromString("core")), Image: testImage},
-		{Name: "cluster-api-provider-aws", Type: "infrastructure", ContentID: v1alpha1.Digest(digest.FromString("aws")), ConfigMaps: []string{"a-00", "a-01"}},
+		{Name: "cluster-api", Type: "core", Version: "v1.10.2", ContentID: v1alpha1.Digest(digest.FromString("core")), Source: "cluster-capi-controllers", Image: testImage},
+		{Name: "cluster-api-provider-aws", Type: "infrastructure", ContentID: v1alpha1.Digest(digest.FromString("aws")), Source: "aws", ConfigMaps: []string{"a-00", "a-01"}},
 	}
 	if diff := cmp.Diff(want, set.Components()); diff != "" {
 		t.Errorf("components (-want +got):\n%s", diff)
+	}
+}
+
+func TestOnlyVariablesThatAreAskedForBelongToASet(t *testing.T) {
+	bundles := inputs()
+	bundles[1].Manifests = []byte("nested: ${C:=${D:-${E}}} escaped: $${F} other: $(G) unclosed: ${H\nliteral: I\n")
+	values := map[string]string{}
+	for _, name := range []string{"A", "B", "C", "D", "E", "F", "G", "H", "I", "HTTP_PROXY"} {
+		values[name] = name
+	}
+	want := map[string]string{"A": "A", "B": "B", "C": "C", "D": "D", "E": "E"}
+	if diff := cmp.Diff(want, used(bundles, values)); diff != "" {
+		t.Errorf("used (-want +got):\n%s", diff)
+	}
+	if ContentID(bundles, values) != ContentID(bundles, want) {
+		t.Error("the content ID depends on variables that no manifest asks for")
 	}
 }

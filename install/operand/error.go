@@ -9,19 +9,28 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// ImageError says that an image of the release could not be read, so that it is
-// not known what it holds.
+// ImageError says that an image of the release, or a bundle in transport
+// ConfigMaps, could not be read, so that it is not known what it holds.
 type ImageError struct {
-	// Name is the image's key in images.json.
+	// Name is the image's key in images.json, or the bundle's name.
 	Name string
-	// Reference is the payload reference, by digest.
+	// Reference is the payload reference, by digest; empty if the bundle is one of transport ConfigMaps.
 	Reference string
+	// Overridden says that the image is that of spec.imageOverrides.
+	Overridden bool
 	// Err is what the extractor reports; it is, or joins, errors of type *extractor.Error.
 	Err error
 }
 
 func (e *ImageError) Error() string {
-	return fmt.Sprintf("image %s (%s): what it holds is not known: %v", e.Name, e.Reference, e.Err)
+	switch {
+	case e.Reference == "":
+		return fmt.Sprintf("bundle %s of transport ConfigMaps cannot be used: %v", e.Name, e.Err)
+	case e.Overridden:
+		return fmt.Sprintf("image %s (%s, from spec.imageOverrides): what it holds is not known: %v", e.Name, e.Reference, e.Err)
+	default:
+		return fmt.Sprintf("image %s (%s): what it holds is not known: %v", e.Name, e.Reference, e.Err)
+	}
 }
 
 func (e *ImageError) Unwrap() error { return e.Err }

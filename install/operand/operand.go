@@ -33,7 +33,7 @@ type Operand struct {
 type Set struct {
 	// ContentID identifies the inputs that the set was made from.
 	ContentID digest.Digest
-	// Variables are the values that were given for variables in the manifests.
+	// Variables are the given values of those variables that the manifests ask for.
 	Variables map[string]string
 	Operands  []Operand
 }
@@ -49,6 +49,8 @@ func (s Set) Components() []v1alpha1.Component {
 			Type:       string(operand.Type),
 			Version:    operand.Version,
 			ContentID:  v1alpha1.Digest(operand.ContentID),
+			Source:     operand.Origin.Name,
+			Overridden: operand.Origin.Overridden,
 			Image:      v1alpha1.ImageReference(operand.Origin.Image),
 			ConfigMaps: slices.Clone(operand.Origin.ConfigMaps),
 		}

@@ -5,7 +5,6 @@ package operand
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,7 +28,7 @@ import (
 func Render(bundles []extractor.Bundle, variables map[string]string) (Set, error) {
 	set := Set{
 		ContentID: ContentID(bundles, variables),
-		Variables: maps.Clone(variables),
+		Variables: used(bundles, variables),
 		Operands:  make([]Operand, len(bundles)),
 	}
 	var findings []error

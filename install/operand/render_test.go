@@ -149,7 +149,7 @@ func TestRenderSaysWhatTheSetIsMadeFrom(t *testing.T) {
 			ProviderName: "cluster-api-provider-aws", ProviderType: extractor.Infrastructure,
 			ProviderVersion: "v2.10.0", ContentID: digest.FromString("x"),
 		},
-		Manifests: []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"),
+		Manifests: []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: a${A}}\n"),
 	}
 	variables := map[string]string{"A": "b"}
 	set, err := Render([]extractor.Bundle{bundle}, variables)

@@ -36,7 +36,7 @@ func Select(platform string, results []extractor.Result) ([]extractor.Bundle, er
 	for _, result := range results {
 		here, elsewhere := divide(platform, result.Bundles)
 		if result.Err != nil && (len(here) > 0 || len(elsewhere) == 0) {
-			failed = append(failed, &ImageError{Name: result.Image.Name, Reference: result.Image.Reference, Err: result.Err})
+			failed = append(failed, &ImageError{Name: result.Image.Name, Reference: result.Image.Reference, Overridden: result.Image.Overridden, Err: result.Err})
 			continue
 		}
 		selected, others = append(selected, here...), append(others, elsewhere...)

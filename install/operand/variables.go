@@ -75,12 +75,9 @@ func beginsExpression(line []byte, start int) bool {
 	if start > 0 && line[start-1] == '$' {
 		return false // escaped
 	}
-	name := line[start+2:]
-	length := 0
-	for length < len(name) && isNameByte(name[length], length == 0) {
-		length++
-	}
-	return length > 0 && length < len(name) && bytes.IndexByte([]byte("}:=,^/#%"), name[length]) >= 0
+	after := line[start+2:]
+	length := len(leadingName(after))
+	return length > 0 && length < len(after) && bytes.IndexByte([]byte("}:=,^/#%"), after[length]) >= 0
 }
 
 func isNameByte(b byte, first bool) bool {

@@ -27,7 +27,8 @@ const (
 
 // ConfigMaps returns the ConfigMaps that hold a version: the revision ConfigMap,
 // which has the version's name, and, where the stored set does not fit into one,
-// the ConfigMaps that continue it, <name>.1 and so on. They are immutable. owner
+// the ConfigMaps that continue it, <name>.1 and so on. They are immutable, and stay
+// until the finalizer on each is removed: what they hold is needed to the end. owner
 // is the controller of the first one; when that one is created, SetOwner makes it the
 // owner of the others.
 func ConfigMaps(name string, owner metav1.OwnerReference, stored Stored) []*corev1.ConfigMap {
@@ -44,6 +45,7 @@ func ConfigMaps(name string, owner metav1.OwnerReference, stored Stored) []*core
 				Name:        partName(name, i),
 				Labels:      map[string]string{v1alpha1.RevisionPartLabel: name},
 				Annotations: map[string]string{v1alpha1.ManifestsDigestAnnotation: stored.Digest.String()},
+				Finalizers:  []string{v1alpha1.TeardownFinalizer},
 			},
 			Immutable:  new(true),
 			BinaryData: map[string][]byte{dataKey: bytes.Clone(chunk)},
@@ -52,7 +54,6 @@ func ConfigMaps(name string, owner metav1.OwnerReference, stored Stored) []*core
 	first := configMaps[0]
 	first.Labels = map[string]string{v1alpha1.RevisionLabel: name}
 	first.Annotations[v1alpha1.PartsAnnotation] = strconv.Itoa(len(chunks))
-	first.Finalizers = []string{v1alpha1.TeardownFinalizer}
 	first.OwnerReferences = []metav1.OwnerReference{owner}
 	return configMaps
 }

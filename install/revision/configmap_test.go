@@ -13,9 +13,12 @@ import (
 	"github.com/opencontainers/go-digest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/operand"
 )
 
 const testVersion = "4.22.3-6"
@@ -82,6 +85,7 @@ func TestALargerSetGoesOnInConfigMapsOfTheFirst(t *testing.T) {
 				Labels:          map[string]string{"capi-operator.openshift.io/revision-part": "4.22.3-6"},
 				Annotations:     map[string]string{"capi-operator.openshift.io/manifests-digest": stored.Digest.String()},
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "4.22.3-6", UID: "first", Controller: new(true)}},
+				Finalizers:      []string{"capi-operator.openshift.io/teardown"},
 			},
 			Immutable: new(true),
 		}
@@ -204,5 +208,35 @@ func TestWhatIsMissingOrChangedIsNamed(t *testing.T) {
 				t.Error("there is an error and data")
 			}
 		})
+	}
+}
+
+func TestSetsAreTheSameObjectsWhateverTheyAreMadeFrom(t *testing.T) {
+	set := func() operand.Set {
+		object := &unstructured.Unstructured{Object: map[string]any{"kind": "ConfigMap", "metadata": map[string]any{"name": "a"}, "data": map[string]any{"replicas": int64(2)}}}
+		return operand.Set{ContentID: "sha256:a", Operands: []operand.Operand{{
+			Name: "cluster-api", Type: "core", Version: "v1", ContentID: "sha256:b",
+			Origin: extractor.Origin{Image: "quay.io/x@sha256:c"}, Objects: []*unstructured.Unstructured{object},
+		}}}
+	}
+	moved := set()
+	moved.ContentID, moved.Operands[0].Version, moved.Operands[0].Origin = "sha256:other", "v2", extractor.Origin{ConfigMaps: []string{"a"}}
+	if stored, err := Encode(moved); err != nil {
+		t.Fatal(err)
+	} else if decoded, err := stored.Decode(); err != nil || !SameObjects(set(), decoded) {
+		t.Errorf("sets of the same objects differ (%v)", err)
+	}
+	for name, change := range map[string]func(*operand.Set){
+		"name":   func(s *operand.Set) { s.Operands[0].Name = "other" },
+		"type":   func(s *operand.Set) { s.Operands[0].Type = "addon" },
+		"field":  func(s *operand.Set) { s.Operands[0].Objects[0].Object["data"] = map[string]any{"replicas": int64(3)} },
+		"object": func(s *operand.Set) { s.Operands[0].Objects = nil },
+		"part":   func(s *operand.Set) { s.Operands = append(s.Operands, s.Operands[0]) },
+	} {
+		other := set()
+		change(&other)
+		if SameObjects(set(), other) {
+			t.Errorf("sets that differ in a %s are the same", name)
+		}
 	}
 }

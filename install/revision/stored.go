@@ -98,6 +98,24 @@ func storedForm(set operand.Set) storedSet {
 	return form
 }
 
+// SameObjects says whether two sets install the same: providers of the same names
+// and types, in one order, with the same objects. What they are made from may differ.
+func SameObjects(a, b operand.Set) bool {
+	encodedA, errA := installed(a)
+	encodedB, errB := installed(b)
+	return errA == nil && errB == nil && bytes.Equal(encodedA, encodedB)
+}
+
+// installed is what a set installs, as JSON.
+func installed(set operand.Set) ([]byte, error) {
+	form := storedForm(set)
+	for i := range form.Components {
+		component := &form.Components[i]
+		*component = storedComponent{Name: component.Name, Type: component.Type, Objects: component.Objects}
+	}
+	return json.Marshal(form.Components)
+}
+
 // Decode returns the set, after it has checked that Data is what Digest says.
 func (s Stored) Decode() (operand.Set, error) {
 	if err := s.verify(); err != nil {

@@ -19,8 +19,12 @@ import (
 // Same says whether a version has this content ID and was made with the same
 // unmanaged CRDs, in whatever order they are listed.
 func Same(version v1alpha1.Version, contentID digest.Digest, unmanaged []string) bool {
-	return string(version.ContentID) == contentID.String() &&
-		slices.Equal(sorted(version.UnmanagedCRDs), sorted(unmanaged))
+	return string(version.ContentID) == contentID.String() && SameUnmanaged(version, unmanaged)
+}
+
+// SameUnmanaged says whether a version was made with these unmanaged CRDs.
+func SameUnmanaged(version v1alpha1.Version, unmanaged []string) bool {
+	return slices.Equal(sorted(version.UnmanagedCRDs), sorted(unmanaged))
 }
 
 func sorted(names []string) []string {

@@ -16,6 +16,12 @@ const (
 	PlatformUnknown Reason = "PlatformUnknown"
 	// ImagesInvalid: images.json or spec.imageOverrides cannot be used.
 	ImagesInvalid Reason = "ImagesInvalid"
+	// ReleaseMismatch: images.json is of another release than the program.
+	ReleaseMismatch Reason = "ReleaseMismatch"
+	// TransportIncomplete: slices of transport ConfigMaps are not there, or only those of another release.
+	TransportIncomplete Reason = "TransportIncomplete"
+	// TransportUnguarded: transport ConfigMaps cannot be trusted, because their admission policy is missing or altered.
+	TransportUnguarded Reason = "TransportUnguarded"
 	// ImageUnreadable: the bundle of an image is not known because it cannot be pulled.
 	ImageUnreadable Reason = "ImageUnreadable"
 	// BundleInvalid: an image holds something that is not a valid bundle.
@@ -62,24 +68,27 @@ const (
 )
 
 var severities = map[Reason]severity{
-	AsExpected:         settled,
-	Paused:             settled,
-	PlatformUnknown:    working,
-	RetiringRevisions:  working,
-	NoRevision:         working,
-	RollingOut:         working,
-	TearingDown:        working,
-	CheckerAbsent:      working,
-	ImageUnreadable:    retrying,
-	TooManyRevisions:   retrying,
-	WriteFailed:        retrying,
-	ApplyFailed:        retrying,
-	ImagesInvalid:      terminal,
-	BundleInvalid:      terminal,
-	ComponentMissing:   terminal,
-	RenderFailed:       terminal,
-	RevisionUnreadable: retrying,
-	Incompatible:       terminal,
-	Collision:          terminal,
-	ObjectsRefused:     terminal,
+	AsExpected:          settled,
+	Paused:              settled,
+	PlatformUnknown:     working,
+	RetiringRevisions:   working,
+	NoRevision:          working,
+	RollingOut:          working,
+	TearingDown:         working,
+	CheckerAbsent:       working,
+	ReleaseMismatch:     retrying,
+	TransportIncomplete: retrying,
+	TransportUnguarded:  retrying,
+	ImageUnreadable:     retrying,
+	TooManyRevisions:    retrying,
+	WriteFailed:         retrying,
+	ApplyFailed:         retrying,
+	ImagesInvalid:       terminal,
+	BundleInvalid:       terminal,
+	ComponentMissing:    terminal,
+	RenderFailed:        terminal,
+	RevisionUnreadable:  retrying,
+	Incompatible:        terminal,
+	Collision:           terminal,
+	ObjectsRefused:      terminal,
 }

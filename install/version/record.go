@@ -9,36 +9,29 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// record makes a version of the bundles the desired one, if it is not, and
-// retires the versions that are no longer wanted once the desired one is installed.
+// record makes a decision the desired version, if it is not, and retires the
+// versions that are no longer wanted once the desired one is installed.
 //
 // Nothing is rendered while the desired version is what it should be and its
 // ConfigMaps are there. Where they are not, they are written again, if that gives
 // the same objects; a newer renderer may make others of the same inputs, and then
 // there is a new version.
-func (r *Reconciler) record(ctx context.Context, cluster *v1alpha1.ClusterAPI, bundles []extractor.Bundle) status.Outcome {
-	existing := &corev1.ConfigMapList{}
-	if err := r.Client.List(ctx, existing, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
-		return status.Outcome{Reason: status.WriteFailed, Err: fmt.Errorf("listing revision ConfigMaps: %w", err)}
-	}
+func (r *Reconciler) record(ctx context.Context, cluster *v1alpha1.ClusterAPI, decision decision, existing []corev1.ConfigMap) status.Outcome {
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
-	wanted := desired != nil && revision.Same(*desired, operand.ContentID(bundles, r.Variables), cluster.Spec.UnmanagedCRDs)
-	if wanted && intact(*desired, existing.Items) {
-		return r.retire(ctx, cluster, existing.Items)
+	wanted := desired != nil && revision.Same(*desired, operand.ContentID(decision.bundles, decision.variables), cluster.Spec.UnmanagedCRDs)
+	if wanted && intact(*desired, existing) {
+		return r.settle(ctx, cluster, decision, existing)
 	}
-	set, err := operand.Render(bundles, r.Variables)
+	set, err := operand.Render(decision.bundles, decision.variables)
 	if err != nil {
 		return status.Outcome{Reason: status.RenderFailed, Err: err}
 	}
@@ -47,12 +40,12 @@ func (r *Reconciler) record(ctx context.Context, cluster *v1alpha1.ClusterAPI, b
 		return status.Outcome{Reason: status.RenderFailed, Err: err}
 	}
 	if !wanted || string(desired.ManifestsDigest) != stored.Digest.String() {
-		return r.add(ctx, cluster, set, stored, existing.Items)
+		return r.add(ctx, cluster, set, stored, existing)
 	}
-	if err := r.store(ctx, cluster, desired.Name, stored); err != nil {
+	if err := r.store(ctx, cluster, *desired, stored, true); err != nil {
 		return status.Outcome{Reason: status.WriteFailed, Err: err}
 	}
-	return r.retire(ctx, cluster, existing.Items)
+	return r.retire(ctx, cluster, existing)
 }
 
 // intact says whether the ConfigMaps of a version are there and hold what they should.
@@ -69,27 +62,35 @@ func named(configMaps []corev1.ConfigMap, name string) *corev1.ConfigMap {
 	return &configMaps[at]
 }
 
+// settle is what is left to do when the desired version is what should be installed.
+func (r *Reconciler) settle(ctx context.Context, cluster *v1alpha1.ClusterAPI, decision decision, existing []corev1.ConfigMap) status.Outcome {
+	if err := r.note(ctx, named(existing, cluster.Status.DesiredVersion), decision.elsewhere); err != nil {
+		return status.Outcome{Reason: status.WriteFailed, Err: err}
+	}
+	return r.retire(ctx, cluster, existing)
+}
+
 // add writes a new version: the revision ConfigMap first, then the status, so
 // that whatever the status names can be read. A crash between the two leaves a
 // ConfigMap that the next run finds and uses.
 func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand.Set, stored revision.Stored, existing []corev1.ConfigMap) status.Outcome {
 	if len(cluster.Status.Versions) >= maxVersions {
-		return status.Outcome{Reason: status.TooManyRevisions, Err: fmt.Errorf(
-			"%d versions are kept, which is the most; version %s must be installed before another one can be made", maxVersions, cluster.Status.DesiredVersion)}
+		return r.makeRoom(ctx, cluster, existing)
 	}
 	name, number, err := r.number(cluster.Status.Versions, stored, existing)
 	if err != nil {
 		return status.Outcome{Reason: status.ImagesInvalid, Err: err}
 	}
-	if err := r.store(ctx, cluster, name, stored); err != nil {
-		return status.Outcome{Reason: status.WriteFailed, Err: err}
-	}
 	version := v1alpha1.Version{
 		Name: name, Revision: number,
+		InstalledAs:     installedAs(cluster, set, existing),
 		ContentID:       v1alpha1.Digest(set.ContentID),
 		ManifestsDigest: v1alpha1.Digest(stored.Digest),
 		UnmanagedCRDs:   slices.Clone(cluster.Spec.UnmanagedCRDs),
 		Components:      set.Components(),
+	}
+	if err := r.store(ctx, cluster, version, stored, false); err != nil {
+		return status.Outcome{Reason: status.WriteFailed, Err: err}
 	}
 	_, err = r.Reporter.Update(ctx, func(s *v1alpha1.ClusterAPIStatus) {
 		if s.Version(name) == nil {
@@ -100,8 +101,28 @@ func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set 
 	if err != nil {
 		return status.Outcome{Reason: status.WriteFailed, Err: err}
 	}
-	log.FromContext(ctx).Info("New desired version", "version", name, "contentID", set.ContentID, "components", len(set.Operands))
+	log.FromContext(ctx).Info("New desired version", "version", name, "installedAs", version.InstalledAs,
+		"contentID", set.ContentID, "components", len(set.Operands))
 	return rollingOut(name)
+}
+
+// installedAs is the version as which a set is installed already; empty if it is
+// not. That is so where the desired version has the very same objects, though they were made from
+// something else: an image, say, instead of ConfigMaps.
+func installedAs(cluster *v1alpha1.ClusterAPI, set operand.Set, existing []corev1.ConfigMap) string {
+	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
+	if desired == nil || !revision.SameUnmanaged(*desired, cluster.Spec.UnmanagedCRDs) {
+		return ""
+	}
+	stored, err := revision.FromConfigMaps(desired.Name, existing)
+	if err != nil || stored.Digest.String() != string(desired.ManifestsDigest) {
+		return ""
+	}
+	before, err := stored.Decode()
+	if err != nil || !revision.SameObjects(before, set) {
+		return ""
+	}
+	return cmp.Or(desired.InstalledAs, desired.Name)
 }
 
 // rollingOut is the outcome until the desired version is installed.
@@ -111,6 +132,20 @@ func rollingOut(version string) status.Outcome {
 
 // maxVersions is how many entries status.versions may have.
 const maxVersions = 16
+
+// makeRoom is what happens instead of a new version where there are too many:
+// once the desired one is installed, those before it go.
+func (r *Reconciler) makeRoom(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
+	if !cluster.Status.Settled() {
+		return status.Outcome{Reason: status.TooManyRevisions, Err: fmt.Errorf(
+			"%d versions are kept, which is the most; version %s must be installed before another one can be made", maxVersions, cluster.Status.DesiredVersion)}
+	}
+	outcome := r.retire(ctx, cluster, existing)
+	if outcome.Err == nil {
+		outcome = status.Outcome{Reason: status.RetiringRevisions, Message: "removing older versions, to make room for a new one"}
+	}
+	return outcome
+}
 
 // number gives the new version its name and number: those of a ConfigMap that
 // holds the same objects and that no version names yet, or else the next ones.
@@ -154,38 +189,6 @@ func newest(versions []v1alpha1.Version) *v1alpha1.Version {
 	}
 	last := slices.MaxFunc(versions, func(a, b v1alpha1.Version) int { return cmp.Compare(a.Revision, b.Revision) })
 	return &last
-}
-
-// store makes sure that the revision ConfigMap and its parts exist.
-func (r *Reconciler) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, name string, stored revision.Stored) error {
-	owner := *metav1.NewControllerRef(cluster, v1alpha1.GroupVersion.WithKind("ClusterAPI"))
-	configMaps := revision.ConfigMaps(name, owner, stored)
-	for i, configMap := range configMaps {
-		if i > 0 {
-			revision.SetOwner(configMap, configMaps[0])
-		}
-		if err := r.create(ctx, configMap); err != nil {
-			return fmt.Errorf("creating revision ConfigMap %s/%s: %w", configMap.Namespace, configMap.Name, err)
-		}
-	}
-	log.FromContext(ctx).Info("Stored a version", "version", name, "configMaps", len(configMaps), "digest", stored.Digest)
-	return nil
-}
-
-// create creates a ConfigMap, or takes the one that is there if it holds the same.
-func (r *Reconciler) create(ctx context.Context, configMap *corev1.ConfigMap) error {
-	wanted := configMap.DeepCopy()
-	err := r.Client.Create(ctx, configMap)
-	if !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(wanted), configMap); err != nil {
-		return err
-	}
-	if configMap.Annotations[v1alpha1.ManifestsDigestAnnotation] != wanted.Annotations[v1alpha1.ManifestsDigestAnnotation] {
-		return fmt.Errorf("it exists and holds something else; delete it if nobody needs it")
-	}
-	return nil
 }
 
 // retire deletes the revision ConfigMaps of versions that are no longer wanted,

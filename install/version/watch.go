@@ -9,11 +9,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 // WatchFile is a source that has the controller run when a file changes. It
@@ -44,11 +41,12 @@ func forward(ctx context.Context, watcher *fsnotify.Watcher, queue workqueue.Typ
 			if !open {
 				return
 			}
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.ClusterAPIName}})
-		case _, open := <-watcher.Errors:
+			enqueue(queue)
+		case _, open := <-watcher.Errors: // changes may have been lost
 			if !open {
 				return
 			}
+			enqueue(queue)
 		}
 	}
 }

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/faults"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// push pushes the image of a provider and returns its reference.
+func (h *harness) push(provider fixture.Synthetic) string {
+	h.Helper()
+	image, err := build.Pack(nil, provider.Bundle())
+	h.must(err)
+	return h.registry.MustPush(h.T, "test/"+provider.Name, image)
+}
+
+// imagesOf are the images of providers, by their keys in images.json.
+func (h *harness) imagesOf(providers ...fixture.Synthetic) map[string]string {
+	h.Helper()
+	images := map[string]string{}
+	for _, provider := range providers {
+		images[provider.Name] = h.push(provider)
+	}
+	return images
+}
+
+// writeImages puts images in the place of images.json at once.
+func (h *harness) writeImages(images map[string]string) {
+	h.Helper()
+	content, err := json.Marshal(images)
+	h.must(err)
+	h.write(string(content))
+}
+
+func (h *harness) write(content string) {
+	h.Helper()
+	h.must(os.WriteFile(h.images+".new", []byte(content), 0o600))
+	h.must(os.Rename(h.images+".new", h.images))
+}
+
+// reports waits until a condition has a reason and a message with every part.
+func (h *harness) reports(kind, reason string, parts ...string) {
+	h.Helper()
+	h.eventually(fmt.Sprintf("%s has the reason %s", kind, reason), func() error {
+		cluster, err := h.clusterAPI()
+		if err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(cluster.Status.Conditions, kind)
+		if c == nil || c.Reason != reason {
+			return fmt.Errorf("it is %v", c)
+		}
+		for _, part := range parts {
+			if !strings.Contains(c.Message, part) {
+				return fmt.Errorf("the message does not have %q: %s", part, c.Message)
+			}
+		}
+		return nil
+	})
+}
+
+// fingerprints tell whether installed objects were written: everything of each but its status.
+func (h *harness) fingerprints() map[string]string {
+	h.Helper()
+	found := map[string]string{}
+	for name, object := range h.installed() {
+		content, err := json.Marshal([]any{object.GetUID(), object.GetGeneration(), object.GetLabels(), object.GetAnnotations(), object.Object["spec"], object.Object["data"], object.Object["rules"]})
+		h.must(err)
+		found[name] = string(content)
+	}
+	return found
+}
+
+// untouched fails the test unless every installed object is what it was.
+func (h *harness) untouched(before map[string]string) {
+	h.Helper()
+	if diff := cmp.Diff(before, h.fingerprints()); diff != "" {
+		h.Errorf("what is installed has changed (-before +after):\n%s", diff)
+	}
+}
+
+// revisions are the names of the revision ConfigMaps.
+func (h *harness) revisions() (names []string) {
+	h.Helper()
+	list := &corev1.ConfigMapList{}
+	h.must(h.List(context.Background(), list, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
+	for _, configMap := range list.Items {
+		names = append(names, configMap.Name)
+	}
+	return names
+}
+
+// on has a subtest's failures be its own until the function that it returns is called.
+func (h *harness) on(t *testing.T) func() {
+	outer := h.T
+	h.T = t
+	return func() { h.T = outer }
+}
+
+// ipam is a provider that no cluster needs.
+func ipam(version string) fixture.Synthetic {
+	return fixture.Synthetic{Name: "cluster-api-provider-ipam", Type: extractor.IPAM, Version: version}
+}
+
+// emptyImage is an image without a bundle.
+func (h *harness) emptyImage() string {
+	h.Helper()
+	image, err := random.Image(1024, 2)
+	h.must(err)
+	return h.registry.MustPush(h.T, "test/empty", image)
+}
+
+// withDigest is a reference with another digest.
+func withDigest(reference, digit string) string {
+	name, _, _ := strings.Cut(reference, "@")
+	return name + "@sha256:" + strings.Repeat(digit, 64)
+}
+
+// badInputs are inputs of which no version may be made. Each names the condition's
+// reason and what its message must have.
+var badInputs = []struct {
+	name   string
+	spoil  func(h *harness, good map[string]string)
+	reason string
+	names  []string
+}{
+	{"images.json is an empty file", func(h *harness, _ map[string]string) { h.write("") }, "ImagesInvalid", []string{"images.json"}},
+	{"images.json is an empty object", func(h *harness, _ map[string]string) { h.write("{}") }, "ComponentMissing", []string{"core", "infrastructure"}},
+	{"images.json is cut off", func(h *harness, _ map[string]string) { h.write(`{"cluster-api": "quay`) }, "ImagesInvalid", []string{"images.json", "1:"}},
+	{"images.json is of another release", func(h *harness, _ map[string]string) {
+		h.writeRelease("4.21.9")
+		h.writeImages(h.imagesOf(core("v0.9.0"), aws("v0.9.0")))
+	}, "ReleaseMismatch", []string{"4.21.9", "4.22.0"}},
+	{"the core provider is not listed", func(h *harness, good map[string]string) {
+		delete(good, "cluster-api")
+		h.writeImages(good)
+	}, "ComponentMissing", []string{"type core"}},
+	{"the platform's provider is not listed", func(h *harness, good map[string]string) {
+		delete(good, "cluster-api-provider-aws")
+		h.writeImages(good)
+	}, "ComponentMissing", []string{"type infrastructure", "AWS"}},
+	{"a needed image has lost its bundle", func(h *harness, good map[string]string) {
+		good["cluster-api-provider-aws"] = h.emptyImage()
+		h.writeImages(good)
+	}, "ComponentMissing", []string{"type infrastructure"}},
+	{"an image that need not be there has lost its bundle", func(h *harness, good map[string]string) {
+		good["cluster-api-provider-ipam"] = h.emptyImage()
+		h.writeImages(good)
+	}, "ComponentMissing", []string{"cluster-api-provider-ipam", "now holds no provider"}},
+	{"an image is not in its registry", func(h *harness, good map[string]string) {
+		good["cluster-api-provider-ipam"] = withDigest(good["cluster-api-provider-ipam"], "1")
+		h.writeImages(good)
+	}, "ImageUnreadable", []string{"cluster-api-provider-ipam", strings.Repeat("1", 64), "127.0.0.1"}},
+	{"an image that is new cannot be pulled", func(h *harness, good map[string]string) {
+		good["brand-new"] = withDigest(good["cluster-api"], "2")
+		h.writeImages(good)
+	}, "ImageUnreadable", []string{"brand-new"}},
+	{"a provider comes twice", func(h *harness, good map[string]string) {
+		good["again"] = h.push(aws("v3.0.0"))
+		h.writeImages(good)
+	}, "ComponentMissing", []string{"cluster-api-provider-aws", "twice", "again"}},
+	{"the platform is not known any more", func(h *harness, _ map[string]string) { h.platform("") }, "PlatformUnknown", []string{"Infrastructure cluster"}},
+	{"the platform is External", func(h *harness, _ map[string]string) { h.platform(configv1.ExternalPlatformType) }, "ComponentMissing", []string{`"External"`, "for AWS"}},
+	{"an override by tag cannot be written, and one of an image that is not there is named", func(h *harness, good map[string]string) {
+		if err := h.override(v1alpha1.ImageOverride{Name: "cluster-api", Image: "quay.io/me/capi:latest"}); err == nil {
+			h.Error("the API server takes an override by tag")
+		}
+		h.must(h.override(v1alpha1.ImageOverride{Name: "cluster-api", Image: v1alpha1.ImageReference(withDigest(good["cluster-api"], "3"))}))
+	}, "ImageUnreadable", []string{"cluster-api", "spec.imageOverrides", strings.Repeat("3", 64)}},
+	{"an override with a provider of the wrong type", func(h *harness, good map[string]string) {
+		other := h.push(fixture.Synthetic{Name: "cluster-api-provider-other", Type: extractor.Addon})
+		h.must(h.override(v1alpha1.ImageOverride{Name: "cluster-api-provider-ipam", Image: v1alpha1.ImageReference(other)}))
+	}, "ComponentMissing", []string{"cluster-api-provider-ipam", "now holds cluster-api-provider-other of type addon", "spec.imageOverrides"}},
+	{"an override at a registry that is not there", func(h *harness, good map[string]string) {
+		away := "127.0.0.1:1/test/capi@sha256:" + strings.Repeat("4", 64)
+		h.must(h.override(v1alpha1.ImageOverride{Name: "cluster-api", Image: v1alpha1.ImageReference(away)}))
+	}, "ImageUnreadable", []string{"cluster-api", "127.0.0.1:1", "spec.imageOverrides"}},
+}
+
+func TestNoInputUninstallsAnythingOrMakesAVersionThatLacksAProvider(t *testing.T) {
+	h := newHarness(t)
+	good := h.imagesOf(core("v1.0.0"), aws("v1.0.0"), ipam("v1.0.0"))
+	h.writeImages(good)
+	p := h.start("4.22.0")
+	h.settled("4.22.0-1")
+	before := h.fingerprints()
+	for _, test := range badInputs {
+		t.Run(test.name, func(t *testing.T) {
+			defer h.on(t)()
+			test.spoil(h, maps.Clone(good))
+			kind := map[bool]string{true: "VersionProgressing", false: "VersionDegraded"}[test.reason == "PlatformUnknown"]
+			h.reports(kind, test.reason, test.names...)
+			h.untouched(before)
+			if names := h.revisions(); !slices.Equal(names, []string{"4.22.0-1"}) {
+				t.Errorf("the revision ConfigMaps are %v", names)
+			}
+			cluster, err := h.clusterAPI()
+			h.must(err)
+			if !meta.IsStatusConditionTrue(cluster.Status.Conditions, "Available") {
+				t.Error("Available is not True although everything is installed")
+			}
+			h.platform(configv1.AWSPlatformType)
+			h.must(h.override())
+			if err := os.Remove(filepath.Join(filepath.Dir(h.images), "release-version")); !errors.Is(err, fs.ErrNotExist) {
+				h.must(err)
+			}
+			h.writeImages(good)
+			h.settled("4.22.0-1")
+			h.untouched(before)
+		})
+	}
+	p.terminate()
+}
+
+// writeRelease says which release images.json is of.
+func (h *harness) writeRelease(release string) {
+	h.Helper()
+	h.must(os.WriteFile(filepath.Join(filepath.Dir(h.images), "release-version"), []byte(release+"\n"), 0o600))
+}
+
+// platform has the Infrastructure object tell a platform; empty is none.
+func (h *harness) platform(platform configv1.PlatformType) {
+	h.Helper()
+	h.eventually("the Infrastructure object is written", func() error {
+		infrastructure := &configv1.Infrastructure{}
+		if err := h.Get(context.Background(), client.ObjectKey{Name: "cluster"}, infrastructure); err != nil {
+			return err
+		}
+		infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{Type: platform}
+		if platform == "" {
+			infrastructure.Status.PlatformStatus = nil
+		}
+		return h.Status().Update(context.Background(), infrastructure)
+	})
+}
+
+// override puts overrides in the place of those that there are.
+func (h *harness) override(overrides ...v1alpha1.ImageOverride) error {
+	cluster, err := h.clusterAPI()
+	if err != nil {
+		return err
+	}
+	before := cluster.DeepCopy()
+	cluster.Spec.ImageOverrides = overrides
+	return h.Patch(context.Background(), cluster, client.MergeFrom(before))
+}
+
+func TestAnImageOfAnotherPlatformThatCannotBePulledAnyMoreHoldsNothingUp(t *testing.T) {
+	h := newHarness(t)
+	azure := fixture.Synthetic{Name: "cluster-api-provider-azure", Platform: "Azure"}
+	images := h.imagesOf(core("v1.0.0"), aws("v1.0.0"), azure)
+	images["empty"] = h.emptyImage()
+	h.writeImages(images)
+	h.start("4.22.0").settle("4.22.0-1", h).terminate()
+	h.must(os.RemoveAll(h.cache)) // the next pod runs on another node
+	for _, key := range []string{"cluster-api-provider-azure", "empty"} {
+		_, digest, _ := strings.Cut(images[key], "@")
+		images[key] = "127.0.0.1:1/mirror/without/it@" + digest
+	}
+	images["cluster-api-provider-aws"] = h.push(aws("v2.0.0"))
+	h.writeImages(images)
+	h.start("4.22.1").settle("4.22.1-2", h).terminate()
+	images["cluster-api-provider-azure"] = withDigest(images["cluster-api-provider-azure"], "5") // another image: nothing is known of it
+	images["cluster-api-provider-aws"] = h.push(aws("v3.0.0"))
+	h.writeImages(images)
+	before := h.fingerprints()
+	p := h.start("4.22.1")
+	h.reports("VersionDegraded", "ImageUnreadable", "cluster-api-provider-azure", strings.Repeat("5", 64))
+	h.untouched(before)
+	p.terminate()
+}
+
+// settle waits until a version is installed, and returns the process.
+func (p *process) settle(version string, h *harness) *process {
+	h.Helper()
+	h.settled(version)
+	return p
+}
+
+func TestAProcessThatIsRestartedInTheMiddleOfAReleaseChangeLeavesNothingHalf(t *testing.T) {
+	h := newHarness(t)
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	h.start("4.22.0").settle("4.22.0-1", h).terminate()
+	before := h.fingerprints()
+	next := h.imagesOf(core("v2.0.0"), aws("v2.0.0"))
+	h.writeImages(next)
+	h.proxy.Fail(faults.Fault{Verbs: []string{faults.Update}, Path: "/clusterapis/cluster/status", Status: http.StatusServiceUnavailable})
+	killed := h.start("4.22.1")
+	h.eventually("the version is stored, and not in the status", func() error {
+		if !killed.logged("Stored a version") {
+			return errors.New("it is not stored")
+		}
+		return nil
+	})
+	killed.kill()
+	h.proxy.Heal()
+	h.write("{}") // the mount is behind
+	p := h.start("4.22.1")
+	h.reports("VersionDegraded", "ComponentMissing", "core", "infrastructure")
+	cluster, err := h.clusterAPI()
+	h.must(err)
+	if s := cluster.Status; s.CurrentVersion != "4.22.0-1" || s.DesiredVersion != "4.22.0-1" {
+		t.Errorf("current %s, desired %s", s.CurrentVersion, s.DesiredVersion)
+	}
+	h.untouched(before)
+	h.writeImages(next)
+	h.settled("4.22.1-2")
+	h.owned("4.22.1-2")
+	p.terminate()
+}
+
+func TestAClusterWithoutInfrastructureToProvisionGetsNoProviderForIt(t *testing.T) {
+	h := newHarness(t)
+	h.platform(configv1.NonePlatformType)
+	t.Cleanup(func() { h.platform(configv1.AWSPlatformType) })
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	p := h.start("4.22.0").settle("4.22.0-1", h)
+	if diff := cmp.Diff(providerObjects("cluster-api", "apicluster"), h.names()); diff != "" {
+		t.Errorf("installed (-want +got):\n%s", diff)
+	}
+	p.terminate()
+}
+
+func TestAMountedConfigMapThatChangesIsReadAtOnce(t *testing.T) {
+	h := newHarness(t)
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	first, err := os.ReadFile(h.images)
+	h.must(err)
+	mount := filepath.Join(t.TempDir(), "mount")
+	h.images = filepath.Join(mount, "images.json")
+	h.must(os.MkdirAll(mount, 0o755))
+	swap(h, mount, "1", "4.22.0", string(first))
+	h.must(os.Symlink("..data/images.json", h.images))
+	h.must(os.Symlink("..data/release-version", filepath.Join(mount, "release-version")))
+	p := h.start("4.22.0").settle("4.22.0-1", h)
+	second, err := json.Marshal(h.imagesOf(core("v2.0.0"), aws("v2.0.0")))
+	h.must(err)
+	swap(h, mount, "2", "4.22.0", string(second))
+	h.settled("4.22.0-2")
+	swap(h, mount, "3", "4.23.0", string(first))
+	h.reports("VersionDegraded", "ReleaseMismatch", "4.23.0")
+	swap(h, mount, "4", "4.22.0", string(second))
+	h.settled("4.22.0-2")
+	h.images = filepath.Join(t.TempDir(), "images.json")
+	p.terminate()
+}
+
+// swap changes a mounted ConfigMap as the kubelet does: a new directory, and a
+// symbolic link that is renamed into the place of the one before.
+func swap(h *harness, mount, generation, release, images string) {
+	h.Helper()
+	dir := filepath.Join(mount, ".."+generation)
+	h.must(os.MkdirAll(dir, 0o755))
+	h.must(os.WriteFile(filepath.Join(dir, "images.json"), []byte(images), 0o600))
+	h.must(os.WriteFile(filepath.Join(dir, "release-version"), []byte(release), 0o600))
+	before, _ := os.Readlink(filepath.Join(mount, "..data")) // there is none at first
+	h.must(os.Symlink(".."+generation, filepath.Join(mount, "..data_tmp")))
+	h.must(os.Rename(filepath.Join(mount, "..data_tmp"), filepath.Join(mount, "..data")))
+	if before != "" {
+		h.must(os.RemoveAll(filepath.Join(mount, before)))
+	}
+}
+
+func TestAHundredRunsAfterConvergenceWriteNothing(t *testing.T) {
+	h := newHarness(t)
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	p := h.start("4.22.0").settle("4.22.0-1", h)
+	h.quiet()
+	runs := func() int {
+		body, err := get(p.metrics + "/metrics")
+		h.must(err)
+		return counted(h, body, `controller_runtime_reconcile_total{controller="version",`)
+	}
+	writes, events := h.proxy.Writes(), runs()
+	for i := 0; runs()-events < 100; i++ {
+		seen := runs()
+		cluster, err := h.clusterAPI()
+		h.must(err)
+		cluster.Labels = map[string]string{"touched": fmt.Sprint(i)}
+		h.must(h.Update(t.Context(), cluster))
+		h.eventually("the controller has run", func() error {
+			if runs() == seen {
+				return fmt.Errorf("it has not")
+			}
+			return nil
+		})
+	}
+	if written := h.proxy.Writes() - writes; written != 0 {
+		t.Errorf("%d writes in %d runs, want none", written, runs()-events)
+	}
+	p.terminate()
+}
+
+// counted adds up the samples of a metric whose lines begin so.
+func counted(h *harness, metrics, prefix string) (sum int) {
+	h.Helper()
+	for text := range strings.Lines(metrics) {
+		if strings.HasPrefix(text, prefix) {
+			var value float64
+			_, err := fmt.Sscan(text[strings.LastIndexByte(text, ' ')+1:], &value)
+			h.must(err)
+			sum += int(value)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// version reads the entry of the desired version.
+func (h *harness) version() v1alpha1.Version {
+	h.Helper()
+	cluster, err := h.clusterAPI()
+	h.must(err)
+	version := cluster.Status.Version(cluster.Status.DesiredVersion)
+	if version == nil {
+		h.Fatalf("there is no desired version:\n%s", h.conditions())
+	}
+	return *version
+}
+
+func TestGoingBackMakesANewVersionOfTheSameContent(t *testing.T) {
+	h := newHarness(t)
+	a, b := h.imagesOf(core("v1.0.0"), aws("v1.0.0")), h.imagesOf(core("v2.0.0"), aws("v2.0.0"))
+	h.writeImages(a)
+	p := h.start("4.22.0").settle("4.22.0-1", h)
+	first := h.version()
+	h.writeImages(b)
+	h.settled("4.22.0-2")
+	h.writeImages(a)
+	h.settled("4.22.0-3")
+	last := h.version()
+	if last.ContentID != first.ContentID || last.ManifestsDigest != first.ManifestsDigest || last.Revision != 3 || last.InstalledAs != "" {
+		t.Errorf("the first version was %+v, and the third one is %+v", first, last)
+	}
+	h.owned("4.22.0-3")
+	p.terminate()
+}
+
+func TestTheSameContentOfANewReleaseIsNotRolledOut(t *testing.T) {
+	h := newHarness(t)
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	h.start("4.22.0").settle("4.22.0-1", h).terminate()
+	before := h.fingerprints()
+	p := h.start("4.22.1")
+	h.eventually("ClusterOperator reports the release", func() error {
+		operator := &configv1.ClusterOperator{}
+		if err := h.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator); err != nil {
+			return err
+		}
+		if len(operator.Status.Versions) != 1 || operator.Status.Versions[0].Version != "4.22.1" {
+			return fmt.Errorf("it reports %v", operator.Status.Versions)
+		}
+		return nil
+	})
+	h.settled("4.22.0-1")
+	h.untouched(before)
+	p.terminate()
+}
+
+func TestAChangeOfTheUnmanagedCRDsMakesANewVersion(t *testing.T) {
+	h := newHarness(t)
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	p := h.start("4.22.0").settle("4.22.0-1", h)
+	unmanage := func(names ...string) {
+		cluster, err := h.clusterAPI()
+		h.must(err)
+		before := cluster.DeepCopy()
+		cluster.Spec.UnmanagedCRDs = names
+		h.must(h.Patch(t.Context(), cluster, client.MergeFrom(before)))
+	}
+	unmanage("somebodies.example.cluster.x-k8s.io", "others.example.cluster.x-k8s.io")
+	h.settled("4.22.0-2")
+	if got := h.version().UnmanagedCRDs; !slices.Equal(got, []string{"somebodies.example.cluster.x-k8s.io", "others.example.cluster.x-k8s.io"}) {
+		t.Errorf("version 2 has the unmanaged CRDs %v", got)
+	}
+	unmanage("others.example.cluster.x-k8s.io", "somebodies.example.cluster.x-k8s.io") // only in another order
+	unmanage()
+	h.settled("4.22.0-3")
+	if version := h.version(); len(version.UnmanagedCRDs) != 0 || version.InstalledAs != "" {
+		t.Errorf("version 3 is %+v", version)
+	}
+	p.terminate()
+}
+
+// unguard switches the admission policy over revision ConfigMaps off; the next test's harness applies it again.
+func (h *harness) unguard(name string) {
+	h.Helper()
+	binding := &unstructured.Unstructured{}
+	binding.SetAPIVersion("admissionregistration.k8s.io/v1")
+	binding.SetKind("ValidatingAdmissionPolicyBinding")
+	binding.SetName(name)
+	h.must(client.IgnoreNotFound(h.Delete(h.Context(), binding)))
+}
+
+// revisionConfigMap reads one of the ConfigMaps of a version.
+func (h *harness) revisionConfigMap(name string) (*corev1.ConfigMap, error) {
+	configMap := &corev1.ConfigMap{}
+	return configMap, h.Get(context.Background(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: name}, configMap)
+}
+
+// noise is text that does not become shorter by compression.
+func noise(seed, length int) string {
+	random := rand.New(rand.NewPCG(uint64(seed), 1))
+	letters := make([]byte, length)
+	for i := range letters {
+		letters[i] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"[random.IntN(62)]
+	}
+	return string(letters)
+}
+
+// large is a provider with many large ConfigMaps.
+func large(count, length int) fixture.Synthetic {
+	var extra []string
+	for i := range count {
+		extra = append(extra, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: large-%04d, namespace: %s}\ndata: {noise: %s}\n", i, namespace, noise(i, length)))
+	}
+	return core("v1.0.0", extra...)
+}
+
+// broken are the things that can happen to the ConfigMaps of a version, which lies in several.
+var broken = []struct {
+	name string
+	harm func(h *harness) error
+}{
+	{"the first one is deleted", func(h *harness) error { return h.deleteConfigMap("4.22.0-1") }},
+	{"the first one is deleted in the foreground", func(h *harness) error {
+		return h.deleteConfigMap("4.22.0-1", client.PropagationPolicy(metav1.DeletePropagationForeground))
+	}},
+	{"a further one is deleted", func(h *harness) error { return h.deleteConfigMap("4.22.0-1.1") }},
+	{"all are deleted", func(h *harness) error {
+		return errors.Join(h.deleteConfigMap("4.22.0-1"), h.deleteConfigMap("4.22.0-1.1"))
+	}},
+	{"labels and annotations are removed", func(h *harness) error {
+		return h.editConfigMap("4.22.0-1", `{"metadata": {"labels": null, "annotations": null}}`)
+	}},
+	{"a further one is not marked any more", func(h *harness) error {
+		return h.editConfigMap("4.22.0-1.1", `{"metadata": {"labels": null, "annotations": null}}`)
+	}},
+	{"the finalizer and the owner are removed", func(h *harness) error {
+		return h.editConfigMap("4.22.0-1", `{"metadata": {"finalizers": null, "ownerReferences": null}}`)
+	}},
+	{"a further one is removed for certain", func(h *harness) error {
+		return errors.Join(h.editConfigMap("4.22.0-1.1", `{"metadata": {"finalizers": null}}`), h.deleteConfigMap("4.22.0-1.1"))
+	}},
+	{"another one is put in the place of the first", func(h *harness) error {
+		first, err := h.revisionConfigMap("4.22.0-1")
+		if err != nil {
+			return err
+		}
+		forged := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: first.Name, Labels: first.Labels, Annotations: first.Annotations}}
+		forged.BinaryData = map[string][]byte{"manifests.json.zst": []byte("forged")}
+		err = errors.Join(h.editConfigMap("4.22.0-1", `{"metadata": {"finalizers": null}}`), h.deleteConfigMap("4.22.0-1"))
+		if err := h.Create(h.Context(), forged); err != nil && !apierrors.IsAlreadyExists(err) { // the installer may be quicker
+			return err
+		}
+		return err
+	}},
+}
+
+func (h *harness) deleteConfigMap(name string, options ...client.DeleteOption) error {
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: name}}
+	return client.IgnoreNotFound(h.Delete(h.Context(), configMap, options...))
+}
+
+func (h *harness) editConfigMap(name, patch string) error {
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: name}}
+	return client.IgnoreNotFound(h.Patch(h.Context(), configMap, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+// whole returns an error unless the ConfigMaps of the version are as they were created.
+func (h *harness) whole(version string, parts int) error {
+	for i := range parts {
+		name := version
+		if i > 0 {
+			name = fmt.Sprintf("%s.%d", version, i)
+		}
+		configMap, err := h.revisionConfigMap(name)
+		if err != nil {
+			return err
+		}
+		label := map[bool]string{true: v1alpha1.RevisionLabel, false: v1alpha1.RevisionPartLabel}[i == 0]
+		switch {
+		case !configMap.DeletionTimestamp.IsZero(), len(configMap.BinaryData["manifests.json.zst"]) < 1000,
+			configMap.Labels[label] != version, configMap.Annotations[v1alpha1.ManifestsDigestAnnotation] == "",
+			len(configMap.OwnerReferences) != 1, !slices.Contains(configMap.Finalizers, v1alpha1.TeardownFinalizer):
+			return fmt.Errorf("ConfigMap %s is not whole: %+v", name, configMap.ObjectMeta)
+		}
+	}
+	return nil
+}
+
+func TestTheConfigMapsOfAVersionAreMendedAndNothingIsUninstalled(t *testing.T) {
+	h := newHarness(t)
+	h.release(large(30, 60_000), aws("v1.0.0"))
+	p := h.start("4.22.0").settle("4.22.0-1", h)
+	h.must(h.whole("4.22.0-1", 2))
+	before := h.fingerprints()
+	h.unguard("openshift-capi-installer-revisions")
+	h.eventually("the policy over revision ConfigMaps is off", func() error {
+		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: "4.22.0-1"}}
+		return h.Delete(t.Context(), configMap, client.DryRunAll)
+	})
+	h.registry.Close() // nothing is needed but what the ConfigMaps hold
+	for _, test := range broken {
+		t.Run(test.name, func(t *testing.T) {
+			defer h.on(t)()
+			h.must(test.harm(h))
+			h.eventually("the ConfigMaps are whole", func() error { return h.whole("4.22.0-1", 2) })
+			h.settled("4.22.0-1")
+			h.untouched(before)
+		})
+	}
+	h.quiet()
+	p.terminate()
+}
+
+func TestTheConfigMapOfTheCurrentVersionIsMendedWhileAnotherOneIsDesired(t *testing.T) {
+	h := newHarness(t)
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	p := h.start("4.22.0").settle("4.22.0-1", h)
+	before := h.installed()
+	h.release(core("v1.0.0", stuck("stuck")), aws("v1.0.0"))
+	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "stuck")
+	h.unguard("openshift-capi-installer-revisions")
+	h.eventually("both ConfigMaps can be deleted", func() error {
+		return errors.Join(h.deleteConfigMap("4.22.0-1"), h.deleteConfigMap("4.22.0-2"))
+	})
+	h.eventually("both are whole", func() error { return errors.Join(h.whole("4.22.0-1", 1), h.whole("4.22.0-2", 1)) })
+	for name, object := range before {
+		if now := h.installed()[name]; now == nil || now.GetUID() != object.GetUID() {
+			t.Errorf("%s is not what it was", name)
+		}
+	}
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	h.settled("4.22.0-3")
+	p.terminate()
+}
+
+// stuck is the manifest of a Deployment that waits for a node.
+func stuck(name string) string {
+	return fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s, namespace: %[2]s}
+spec:
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec:
+      nodeSelector: {awaited: "yes"}
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: manager
+        image: registry.ci.openshift.org/openshift:cluster-api
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+`, name, namespace)
+}
+
+func TestSixteenVersionsAreTheMostAndThereIsRoomAgainOnceTheNewestIsInstalled(t *testing.T) {
+	h := newHarness(t)
+	p := h.start("4.22.0")
+	for i := 1; i <= 16; i++ {
+		h.release(core(fmt.Sprintf("v1.%d.0", i), stuck("stuck")), aws("v1.0.0"))
+		h.eventually(fmt.Sprintf("there are %d versions", i), func() error {
+			cluster, err := h.clusterAPI()
+			if err == nil && len(cluster.Status.Versions) != i {
+				err = fmt.Errorf("there are %d", len(cluster.Status.Versions))
+			}
+			return err
+		})
+	}
+	h.release(core("v1.17.0", stuck("stuck")), aws("v1.0.0"))
+	h.reports("VersionProgressing", "TooManyRevisions", "4.22.0-16")
+	node := &corev1.NodeList{}
+	h.must(h.List(t.Context(), node, client.Limit(1)))
+	label := func(value string) {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"awaited": `+value+`}}}`))
+		h.must(h.Patch(context.Background(), node.Items[0].DeepCopy(), patch))
+	}
+	label(`"yes"`)
+	t.Cleanup(func() { label("null") })
+	h.settled("4.22.0-17")
+	h.owned("4.22.0-17")
+	p.terminate()
+}
+
+func TestALargeReleaseIsInstalled(t *testing.T) {
+	h := newHarness(t)
+	const count = 2000
+	provider := large(count, 2_600)
+	if size := len(provider.Manifests()); size < 5_000_000 {
+		t.Fatalf("the manifests have %d bytes", size)
+	}
+	h.release(provider, aws("v1.0.0"))
+	started := time.Now()
+	p := h.start("4.22.0")
+	h.within(10*patience, "all is installed", func() error { return h.unsettled("4.22.0-1") })
+	h.must(h.whole("4.22.0-1", 4))
+	t.Logf("%d objects in %d bytes are installed after %s", len(h.installed()), len(provider.Manifests()), time.Since(started))
+	if got := len(slices.DeleteFunc(h.names(), func(name string) bool { return !strings.HasPrefix(name, "ConfigMap large-") })); got != count {
+		t.Errorf("%d of %d ConfigMaps are installed", got, count)
+	}
+	h.quiet()
+	p.terminate()
+}
