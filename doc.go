@@ -17,6 +17,10 @@
 //   - manifests: what a release applies to run the installer; its policies guard what is installed.
 //   - imagesjson: images.json and its overrides.
 //   - extractor: what providers ship, and the names of the files they ship it in.
+//   - extractor/remote/mirror: where an image may be pulled from.
+//   - extractor/remote/credential: as whom to ask a registry.
+//   - extractor/remote/network: certificates, proxies, and which addresses may be reached.
+//   - extractor/remote/pull: manifests and blobs by digest, with patience.
 //   - extractor/remote: bundles out of images in registries.
 //   - extractor/cache: bundles kept on disk by the image's digest.
 //   - extractor/configmap: bundles out of ConfigMaps, for the transition period.

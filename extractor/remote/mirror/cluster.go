@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirror
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
+)
+
+// Cluster is what the objects of an OpenShift cluster say about where to pull
+// images from. Its rules are those that the cluster's nodes have.
+type Cluster struct {
+	// DigestMirrors are all objects of this kind, as the API server has them; so with the next two.
+	DigestMirrors []configv1.ImageDigestMirrorSet
+	TagMirrors    []configv1.ImageTagMirrorSet
+	// ContentSources are the predecessors of DigestMirrors, and mean the same.
+	ContentSources []operatorv1alpha1.ImageContentSourcePolicy
+	// Sources is spec.registrySources of Image "cluster".
+	Sources configv1.RegistrySources
+}
+
+// Rules returns the rules, made with the parser of registries.conf; see Parse for dir and errors.
+//
+// The mirrors of all objects for one source become one list: each object's own
+// order holds in it wherever they do not contradict each other; what two objects order in two ways
+// is in the order of the objects' names. Mirrors of digest mirror sets and of content source policies serve
+// references by digest only, those of tag mirror sets references by tag only.
+// NeverContactSource in one object blocks the source, whatever the others say.
+func (c Cluster) Rules(dir string) (*Rules, error) {
+	conf, err := c.Conf()
+	if err != nil {
+		return nil, err
+	}
+	rules, err := Parse(dir, conf)
+	if err != nil {
+		return nil, fmt.Errorf("applying the mirror sets and Image \"cluster\": %w", err)
+	}
+	rules.allowed = c.allowed()
+	return rules, nil
+}
+
+// allowed are the scopes of allowedRegistries; nil if everything is allowed.
+// Mirrors need not be listed: the nodes' policy is about what an image is called.
+func (c Cluster) allowed() []string {
+	if len(c.Sources.AllowedRegistries) == 0 {
+		return nil
+	}
+	return slices.Clone(c.Sources.AllowedRegistries)
+}
+
+// Conf returns the rules as the text of a registries.conf, without allowedRegistries, which have no place there.
+func (c Cluster) Conf() ([]byte, error) {
+	conf := struct {
+		Registries []sysregistriesv2.Registry `toml:"registry"`
+	}{c.registries()}
+	var out bytes.Buffer
+	if err := toml.NewEncoder(&out).Encode(conf); err != nil {
+		return nil, fmt.Errorf("writing registries.conf: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// source is all that objects say of one source.
+type source struct {
+	never    bool
+	byDigest [][]string // a list per object
+	byTag    [][]string
+}
+
+func (c Cluster) registries() []sysregistriesv2.Registry {
+	sources := c.sources()
+	scopes := slices.Concat(c.Sources.BlockedRegistries, c.Sources.InsecureRegistries)
+	for scope := range sources {
+		scopes = append(scopes, scope)
+	}
+	slices.Sort(scopes)
+	var registries []sysregistriesv2.Registry
+	for _, scope := range slices.Compact(scopes) {
+		said := cmp.Or(sources[scope], &source{})
+		registry := sysregistriesv2.Registry{
+			Prefix: scope, Endpoint: c.endpoint(scope, ""),
+			Blocked: said.never || c.blocked(scope),
+		}
+		if strings.HasPrefix(scope, "*.") {
+			registry.Location = ""
+		}
+		for _, mirror := range merge(said.byDigest) {
+			registry.Mirrors = append(registry.Mirrors, c.endpoint(mirror, sysregistriesv2.MirrorByDigestOnly))
+		}
+		for _, mirror := range merge(said.byTag) {
+			registry.Mirrors = append(registry.Mirrors, c.endpoint(mirror, sysregistriesv2.MirrorByTagOnly))
+		}
+		registries = append(registries, registry)
+	}
+	return registries
+}
+
+func (c Cluster) endpoint(location, pull string) sysregistriesv2.Endpoint {
+	return sysregistriesv2.Endpoint{Location: location, PullFromMirror: pull, Insecure: within(location, c.Sources.InsecureRegistries)}
+}
+
+func (c Cluster) blocked(scope string) bool { return within(scope, c.Sources.BlockedRegistries) }
+
+// within says whether one scope lies in one of others.
+func within(scope string, others []string) bool {
+	return slices.ContainsFunc(others, func(other string) bool { return scope == other || matches(scope, other) })
+}
+
+// sources collects what the objects say by source. The objects are taken in the order of their names.
+func (c Cluster) sources() map[string]*source {
+	all := map[string]*source{}
+	at := func(scope string, policy configv1.MirrorSourcePolicy) *source {
+		if all[scope] == nil {
+			all[scope] = &source{}
+		}
+		all[scope].never = all[scope].never || policy == configv1.NeverContactSource
+		return all[scope]
+	}
+	for _, set := range byName(c.DigestMirrors, func(s configv1.ImageDigestMirrorSet) string { return s.Name }) {
+		for _, m := range set.Spec.ImageDigestMirrors {
+			s := at(m.Source, m.MirrorSourcePolicy)
+			s.byDigest = append(s.byDigest, texts(m.Mirrors))
+		}
+	}
+	for _, policy := range byName(c.ContentSources, func(p operatorv1alpha1.ImageContentSourcePolicy) string { return p.Name }) {
+		for _, m := range policy.Spec.RepositoryDigestMirrors {
+			s := at(m.Source, "")
+			s.byDigest = append(s.byDigest, m.Mirrors)
+		}
+	}
+	for _, set := range byName(c.TagMirrors, func(s configv1.ImageTagMirrorSet) string { return s.Name }) {
+		for _, m := range set.Spec.ImageTagMirrors {
+			s := at(m.Source, m.MirrorSourcePolicy)
+			s.byTag = append(s.byTag, texts(m.Mirrors))
+		}
+	}
+	return all
+}
+
+func byName[T any](objects []T, name func(T) string) []T {
+	return slices.SortedFunc(slices.Values(objects), func(a, b T) int { return strings.Compare(name(a), name(b)) })
+}
+
+func texts(mirrors []configv1.ImageMirror) []string {
+	out := make([]string, len(mirrors))
+	for i, m := range mirrors {
+		out[i] = string(m)
+	}
+	return out
+}
+
+// merge makes one list of several: the next is always the first, in the order of
+// the lists, that stands behind nothing that is still to come; if there is none,
+// because lists contradict each other, the first of all.
+func merge(lists [][]string) []string {
+	var left []string
+	behind := map[string][]string{}
+	for _, list := range lists {
+		for i, item := range list {
+			if !slices.Contains(left, item) {
+				left = append(left, item)
+			}
+			behind[item] = append(behind[item], list[:i]...)
+		}
+	}
+	var merged []string
+	for len(left) > 0 {
+		next := max(0, slices.IndexFunc(left, func(item string) bool {
+			return !slices.ContainsFunc(behind[item], func(before string) bool { return before != item && slices.Contains(left, before) })
+		}))
+		merged = append(merged, left[next])
+		left = slices.Delete(left, next, next+1)
+	}
+	return merged
+}

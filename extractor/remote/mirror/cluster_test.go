@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirror
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+)
+
+func digestMirrors(name string, mirrors ...configv1.ImageDigestMirrors) configv1.ImageDigestMirrorSet {
+	set := configv1.ImageDigestMirrorSet{}
+	set.Name, set.Spec.ImageDigestMirrors = name, mirrors
+	return set
+}
+
+func to(source string, mirrors ...configv1.ImageMirror) configv1.ImageDigestMirrors {
+	return configv1.ImageDigestMirrors{Source: source, Mirrors: mirrors}
+}
+
+func only(m configv1.ImageDigestMirrors) configv1.ImageDigestMirrors {
+	m.MirrorSourcePolicy = configv1.NeverContactSource
+	return m
+}
+
+func contentSource(name, source string, mirrors ...string) operatorv1alpha1.ImageContentSourcePolicy {
+	policy := operatorv1alpha1.ImageContentSourcePolicy{}
+	policy.Name = name
+	policy.Spec.RepositoryDigestMirrors = []operatorv1alpha1.RepositoryDigestMirrors{{Source: source, Mirrors: mirrors}}
+	return policy
+}
+
+func TestObjectsOfAClusterBecomeRules(t *testing.T) {
+	tags := configv1.ImageTagMirrorSet{}
+	tags.Spec.ImageTagMirrors = []configv1.ImageTagMirrors{{Source: "quay.io/release", Mirrors: []configv1.ImageMirror{"tags.example.com/r"}}}
+	for _, test := range []struct {
+		name    string
+		cluster Cluster
+		image   string
+		want    string // "" is blocked
+	}{
+		{"nothing", Cluster{}, "quay.io/release/a", "quay.io/release/a"},
+		{"mirrors in order", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io/release", "m1.example.com/r", "m2.example.com:5000/r"))}},
+			"quay.io/release/a", "m1.example.com/r/a m2.example.com:5000/r/a quay.io/release/a"},
+		{"the longest source wins", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io", "m1.example.com"), to("quay.io/release", "m2.example.com/r"))}},
+			"quay.io/release/a", "m2.example.com/r/a quay.io/release/a"},
+		{"never contact the source", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", only(to("quay.io/release", "m1.example.com/r")))}},
+			"quay.io/release/a", "m1.example.com/r/a"},
+		{"never, without a mirror", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", only(to("quay.io/release")))}}, "quay.io/release/a", ""},
+		{"never, in one of two", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io/release", "m1.example.com/r")), digestMirrors("b", only(to("quay.io/release", "m2.example.com/r")))}},
+			"quay.io/release/a", "m1.example.com/r/a m2.example.com/r/a"},
+		{"tag mirrors are for tags", Cluster{TagMirrors: []configv1.ImageTagMirrorSet{tags}}, "quay.io/release/a", "quay.io/release/a"},
+		{"beside digest mirrors", Cluster{TagMirrors: []configv1.ImageTagMirrorSet{tags}, DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io/release", "m1.example.com/r"))}},
+			"quay.io/release/a", "m1.example.com/r/a quay.io/release/a"},
+		{"a wildcard", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("*.quay.io", "m1.example.com/r"))}}, "eu.quay.io/release/a", "m1.example.com/r/release/a eu.quay.io/release/a"},
+		{"not of the domain itself", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("*.quay.io", "m1.example.com/r"))}}, "quay.io/release/a", "quay.io/release/a"},
+		{"a content source policy", Cluster{ContentSources: []operatorv1alpha1.ImageContentSourcePolicy{contentSource("a", "quay.io/release", "m1.example.com/r")}}, "quay.io/release/a", "m1.example.com/r/a quay.io/release/a"},
+		{"both kinds", Cluster{ContentSources: []operatorv1alpha1.ImageContentSourcePolicy{contentSource("a", "quay.io/release", "m1.example.com/r", "m3.example.com/r")}, DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("z", to("quay.io/release", "m2.example.com/r", "m1.example.com/r"))}},
+			"quay.io/release/a", "m2.example.com/r/a m1.example.com/r/a m3.example.com/r/a quay.io/release/a"},
+		{"an insecure mirror", Cluster{Sources: configv1.RegistrySources{InsecureRegistries: []string{"m1.example.com"}}, DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io/release", "m1.example.com/r"))}},
+			"quay.io/release/a", "m1.example.com/r/a! quay.io/release/a"},
+		{"an insecure domain", Cluster{Sources: configv1.RegistrySources{InsecureRegistries: []string{"*.example.com"}}}, "m1.example.com/a", "m1.example.com/a!"},
+		{"a blocked registry", Cluster{Sources: configv1.RegistrySources{BlockedRegistries: []string{"quay.io"}}}, "quay.io/release/a", ""},
+		{"a blocked registry with a mirror", Cluster{Sources: configv1.RegistrySources{BlockedRegistries: []string{"quay.io"}}, DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io/release", "m1.example.com/r"))}},
+			"quay.io/release/a", "m1.example.com/r/a"},
+		{"a blocked mirror", Cluster{Sources: configv1.RegistrySources{BlockedRegistries: []string{"*.example.com"}}, DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io/release", "m1.example.com/r"))}},
+			"quay.io/release/a", "quay.io/release/a"},
+		{"not allowed", Cluster{Sources: configv1.RegistrySources{AllowedRegistries: []string{"registry.example.com"}}}, "quay.io/release/a", ""},
+		{"allowed, from a mirror that is not listed", Cluster{Sources: configv1.RegistrySources{AllowedRegistries: []string{"quay.io/release"}}, DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io/release", "m1.example.com/r"))}},
+			"quay.io/release/a", "m1.example.com/r/a quay.io/release/a"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			rules, err := test.cluster.Rules(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			sources, err := rules.Sources(test.image + digest)
+			var blocked *BlockedError
+			if errors.As(err, &blocked) != (test.want == "") || err != nil && blocked == nil {
+				t.Fatalf("got %v", err)
+			}
+			if diff := cmp.Diff(test.want, strings.Join(places(sources), " ")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestListsOfMirrorsAreMergedInTheirOrder(t *testing.T) {
+	for _, test := range []struct{ lists, want string }{
+		{"", ""}, {"a b", "a b"}, {"a b|a b", "a b"}, {"b c|a b", "a b c"}, {"a c|b", "a c b"}, {"a b|b a", "a b"}, {"a a b", "a b"}, {"a b|b c|c a", "a b c"}, {"a b|b a|a d|d e", "a b d e"},
+	} {
+		var lists [][]string
+		for list := range strings.SplitSeq(test.lists, "|") {
+			lists = append(lists, strings.Fields(list))
+		}
+		if got := strings.Join(merge(lists), " "); got != test.want {
+			t.Errorf("%s: got %s, want %s", test.lists, got, test.want)
+		}
+	}
+}
+
+func TestObjectsThatMakeNoRulesAreAnError(t *testing.T) {
+	_, err := Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("https://quay.io", "m1.example.com"))}}.Rules(t.TempDir())
+	var wrong *ConfError
+	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "https://quay.io") {
+		t.Errorf("got %v", err)
+	}
+}

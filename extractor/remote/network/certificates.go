@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// CAs are the certificates of those whom registries are trusted by, besides the
+// system's, and the certificates that we show to registries. nil is none. CAs do not change.
+type CAs struct {
+	everywhere [][]byte // PEM
+	hosts      map[string][][]byte
+	clients    map[string]tls.Certificate
+}
+
+// CertificateError says what is wrong with a certificate or its key.
+type CertificateError struct {
+	// Origin is a file, or a host's key in a ConfigMap; "" is the bundle for all hosts.
+	Origin string
+	Err    error
+}
+
+// Error implements error.
+func (e *CertificateError) Error() string {
+	if e.Origin == "" {
+		return "reading the CA bundle for all hosts: " + e.Err.Error()
+	}
+	return fmt.Sprintf("reading the certificates of %s: %v", e.Origin, e.Err)
+}
+func (e *CertificateError) Unwrap() error { return e.Err }
+
+// ParseCAs parses PEM bundles: one for all hosts, such as the key "ca-bundle.crt" of the ConfigMap that Proxy
+// "cluster" names (nil is none), and those of single registries by host, as in the ConfigMap that
+// additionalTrustedCA of Image "cluster" names. There a port is written with two dots: "mirror.example.com..5000".
+//
+// A bundle that cannot be read is left out; the error joins a *CertificateError
+// for each, and the CAs beside it have the others.
+func ParseCAs(everywhere []byte, hosts map[string]string) (*CAs, error) {
+	c := &CAs{hosts: map[string][][]byte{}, clients: map[string]tls.Certificate{}}
+	var errs []error
+	if len(everywhere) > 0 {
+		if err := checkBundle(everywhere); err != nil {
+			errs = append(errs, &CertificateError{Err: err})
+		} else {
+			c.everywhere = append(c.everywhere, everywhere)
+		}
+	}
+	for _, host := range slices.Sorted(maps.Keys(hosts)) {
+		if err := checkBundle([]byte(hosts[host])); err != nil {
+			errs = append(errs, &CertificateError{Origin: host, Err: err})
+			continue
+		}
+		c.trust(strings.Replace(host, "..", ":", 1), []byte(hosts[host]))
+	}
+	return c, errors.Join(errs...)
+}
+
+func (c *CAs) trust(host string, bundle []byte) { c.hosts[host] = append(c.hosts[host], bundle) }
+
+// checkBundle says what keeps a bundle from being one.
+func checkBundle(bundle []byte) error {
+	count := 0
+	for rest := bundle; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return fmt.Errorf("certificate %d: %w", count+1, err)
+		}
+		count++
+	}
+	if count == 0 {
+		return errors.New("it holds no certificate in PEM")
+	}
+	return nil
+}
+
+// CertsDirs are where podman, skopeo and docker look for the certificates of
+// registries: <dir>/<host>[:<port>]/*.crt are CAs, and *.cert with *.key certificates that we show.
+var CertsDirs = []string{"/etc/containers/certs.d", "/etc/docker/certs.d"}
+
+// ReadCertsDirs reads such directories; one that is missing is none. A file that
+// cannot be read is left out; the error joins a *CertificateError for each, and the CAs beside it have the others.
+func ReadCertsDirs(dirs ...string) (*CAs, error) {
+	c := &CAs{hosts: map[string][][]byte{}, clients: map[string]tls.Certificate{}}
+	var errs []error
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, &CertificateError{Origin: dir, Err: err})
+		}
+		for _, entry := range entries {
+			errs = append(errs, c.read(filepath.Join(dir, entry.Name()), entry.Name()))
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+// read reads the directory of one host. What is no directory has no such files.
+func (c *CAs) read(dir, host string) error {
+	var errs []error
+	bundles, _ := filepath.Glob(filepath.Join(dir, "*.crt")) // the pattern is good
+	for _, file := range bundles {
+		bundle, err := os.ReadFile(file)
+		if err == nil {
+			err = checkBundle(bundle)
+		}
+		if err != nil {
+			errs = append(errs, &CertificateError{Origin: file, Err: err})
+			continue
+		}
+		c.trust(host, bundle)
+	}
+	shown, _ := filepath.Glob(filepath.Join(dir, "*.cert"))
+	for _, file := range shown {
+		certificate, err := tls.LoadX509KeyPair(file, strings.TrimSuffix(file, ".cert")+".key")
+		if err != nil {
+			errs = append(errs, &CertificateError{Origin: file, Err: err})
+			continue
+		}
+		c.clients[host] = certificate
+	}
+	return errors.Join(errs...)
+}
+
+// Merge returns the certificates of both.
+func (c *CAs) Merge(other *CAs) *CAs {
+	if c == nil {
+		return other
+	}
+	if other == nil {
+		return c
+	}
+	merged := &CAs{everywhere: slices.Concat(c.everywhere, other.everywhere), hosts: maps.Clone(c.hosts), clients: maps.Clone(c.clients)}
+	for host, bundles := range other.hosts {
+		merged.hosts[host] = slices.Concat(merged.hosts[host], bundles)
+	}
+	maps.Copy(merged.clients, other.clients)
+	return merged
+}
+
+// config is how to speak TLS to a host.
+func (c *CAs) config(host string, insecure bool) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: insecure} //nolint:gosec // only where registries.conf or Image "cluster" says so
+	if c == nil {
+		return config, nil
+	}
+	names := []string{host, strings.TrimSuffix(host, ":443")}
+	bundles := slices.Concat(c.everywhere, c.hosts[names[0]])
+	if names[1] != names[0] {
+		bundles = slices.Concat(bundles, c.hosts[names[1]])
+	}
+	for _, name := range names {
+		if certificate, found := c.clients[name]; found {
+			config.Certificates = []tls.Certificate{certificate}
+		}
+	}
+	if len(bundles) == 0 {
+		return config, nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("reading the system's certificates: %w", err)
+	}
+	for _, bundle := range bundles {
+		pool.AppendCertsFromPEM(bundle)
+	}
+	config.RootCAs = pool
+	return config, nil
+}
