@@ -381,6 +381,7 @@ func (r *modelRun) step(rt *rapid.T, rev *modelRevision) machinery.RevisionResul
 			rt.Logf("in a hurry: %v", err)
 		}
 		r.note(rev, result)
+		r.noteRewritten()
 		return result
 	}
 	return r.reconcileExactly(rev)
@@ -527,6 +528,19 @@ func (r *modelRun) note(rev *modelRevision, result machinery.RevisionResult) {
 			continue
 		}
 		r.secured[slot] = slot != modelInstance || r.secured[modelCRD]
+	}
+}
+
+// noteRewritten notes where, for all that could be told before, the engine has put
+// an edited revision annotation right: it holds it then.
+func (r *modelRun) noteRewritten() {
+	for slot := range r.edited {
+		obj := r.get(slot)
+		if obj == nil || slices.ContainsFunc(obj.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+			return entry.Manager == fieldOwner && entry.FieldsV1 != nil && strings.Contains(string(entry.FieldsV1.Raw), `"f:`+revisionMark+`"`)
+		}) {
+			delete(r.edited, slot)
+		}
 	}
 }
 
