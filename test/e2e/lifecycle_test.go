@@ -87,8 +87,8 @@ func TestRealProvidersAreInstalledUpgradedPutRightAndUninstalled(t *testing.T) {
 		t.Errorf("the upgrade adds %d objects, want one", added)
 	}
 
-	h.must(h.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "further"}}))
 	second := h.content()
+	h.must(h.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "further"}}))
 	h.spoil("ClusterRole", "capa-manager-role", `{"rules": []}`)
 	h.spoil("Deployment", "capi-controller-manager", `{"spec": {"replicas": 0}}`)
 	h.spoil("CustomResourceDefinition", "awsclusters.infrastructure.cluster.x-k8s.io", `{"spec": {"names": {"shortNames": ["spoilt"]}}}`)
