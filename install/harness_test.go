@@ -28,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -115,6 +116,22 @@ func newHarness(t *testing.T) *harness {
 	t.Cleanup(func() { h.registry.Close() })
 	t.Cleanup(h.uninstall)
 	return h
+}
+
+// reapply makes the ClusterAPI object again, as the release does.
+func (h *harness) reapply() {
+	h.Helper()
+	_, err := fixture.Preparation{}.Apply(h.Context(), controlplane.Shared(h.T).Config)
+	h.must(err)
+}
+
+// setNode has the cluster's node take pods, or none.
+func (h *harness) setNode(schedulable bool) {
+	h.Helper()
+	node := &corev1.Node{}
+	node.Name = "node"
+	patch := fmt.Appendf(nil, `{"spec": {"unschedulable": %t}}`, !schedulable)
+	h.must(h.Patch(context.Background(), node, client.RawPatch(types.MergePatchType, patch)))
 }
 
 // on has a subtest's failures be its own until the function it returns is called.
@@ -367,6 +384,7 @@ func parseKind(text string) schema.GroupVersionKind {
 var installedKinds = []string{
 	"v1/ConfigMap", "v1/ServiceAccount", "v1/Service", "apps/v1/Deployment",
 	"rbac.authorization.k8s.io/v1/ClusterRole", "apiextensions.k8s.io/v1/CustomResourceDefinition",
+	"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration",
 }
 
 // installed returns the UID and content of everything that is marked as installed,

@@ -156,16 +156,18 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the discovery client: %w", err)
 	}
+	reader := installer.Reader{Reader: whole, Live: mgr.GetAPIReader(), Namespace: v1alpha1.OperandNamespace}
+	live := installer.Reader{Reader: mgr.GetAPIReader(), Live: mgr.GetAPIReader(), Namespace: v1alpha1.OperandNamespace}
 	revisions, err := boxcutter.NewRevisionEngine(boxcutter.RevisionEngineOptions{
 		Scheme: mgr.GetScheme(), FieldOwner: v1alpha1.FieldOwner, SystemPrefix: v1alpha1.Prefix, ManagedBy: v1alpha1.Prefix,
 		DiscoveryClient: discovered, RestMapper: mgr.GetRESTMapper(),
-		Writer: mgr.GetClient(), Reader: whole, UnfilteredReader: mgr.GetAPIReader(),
+		Writer: mgr.GetClient(), Reader: reader, UnfilteredReader: live,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the revision engine: %w", err)
 	}
 	return &installer.Engine{
-		Revisions: revisions, Cache: whole, Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
+		Revisions: revisions, Cache: whole, Reader: reader, Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
 		Owners: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation),
 	}, nil
 }

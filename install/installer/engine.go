@@ -33,6 +33,8 @@ type Engine struct {
 	Owners *ownerhandling.OwnerStrategyAnnotation
 	// Cache watches the kinds of the objects that are installed.
 	Cache managedcache.TrackingCache
+	// Reader reads the objects that are installed.
+	Reader client.Reader
 	// Live reads past the cache; it tells whether a CRD has instances.
 	Live client.Reader
 	// Writer marks the CRDs that stay when their version goes.
@@ -163,22 +165,28 @@ func sibling(owner metav1.OwnerReference) bool {
 	return owner.Kind == "ConfigMap" && owner.UID == identity(owner.Name).UID
 }
 
-// objects are a phase's objects as they are applied: without the annotation
-// that speaks to the installer alone.
+// objects are a phase's objects as they are applied.
 func objects(phase revision.Phase) []client.Object {
 	out := make([]client.Object, len(phase.Objects))
 	for i, obj := range phase.Objects {
-		out[i] = obj
-		if _, agg := obj.Object["aggregationRule"]; agg {
-			obj = obj.DeepCopy()
-			delete(obj.Object, "rules")
-			out[i] = obj
-		}
-		if _, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]; adopt {
-			applied := obj.DeepCopy()
-			unstructured.RemoveNestedField(applied.Object, "metadata", "annotations", v1alpha1.AdoptAnnotation)
-			out[i] = applied
-		}
+		out[i] = applied(obj)
+	}
+	return out
+}
+
+// applied is an object without the annotation that speaks to the installer alone,
+// and without what a controller of the cluster writes: the rules of an aggregated
+// ClusterRole, even if a manifest says that there are none.
+func applied(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	_, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]
+	_, aggregated := obj.Object["aggregationRule"]
+	if !adopt && !aggregated {
+		return obj
+	}
+	out := obj.DeepCopy()
+	unstructured.RemoveNestedField(out.Object, "metadata", "annotations", v1alpha1.AdoptAnnotation)
+	if aggregated {
+		delete(out.Object, "rules")
 	}
 	return out
 }
@@ -189,17 +197,27 @@ func allowsAdoption(obj client.Object) bool {
 
 // offered are the objects in the way of which the cluster's own copy says that it
 // may be taken over: an administrator has written that, or this installer, when it
-// left a CRD behind.
+// left a CRD behind. So may be what nobody has made.
 func offered(result machinery.RevisionResult) sets.Set[string] {
 	found := sets.New[string]()
 	for _, phase := range result.GetPhases() {
 		for _, object := range phase.GetObjects() {
-			if object.Action() == machinery.ActionCollision && allowsAdoption(object.Object()) {
+			if object.Action() == machinery.ActionCollision && (allowsAdoption(object.Object()) || nobodys(object.Object())) {
 				found.Insert(describe(object.Object()))
 			}
 		}
 	}
 	return found
+}
+
+// nobodys says whether an object is there only because the controller that
+// aggregates ClusterRoles has applied its rules once more to a role that was just
+// deleted, and so has made it again.
+func nobodys(obj client.Object) bool {
+	managers := obj.GetManagedFields()
+	return len(managers) > 0 && !slices.ContainsFunc(managers, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager != "clusterrole-aggregation-controller"
+	})
 }
 
 // adoptions are the options that let objects be taken over: whoever controls

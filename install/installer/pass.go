@@ -96,7 +96,7 @@ func (e *Engine) hold(ctx context.Context, rev *revisionObjects) error {
 func (e *Engine) controls(ctx context.Context, rev *revisionObjects, object *unstructured.Unstructured) (bool, error) {
 	actual := &unstructured.Unstructured{}
 	actual.SetGroupVersionKind(object.GroupVersionKind())
-	err := e.Cache.Get(ctx, client.ObjectKeyFromObject(object), actual)
+	err := e.Reader.Get(ctx, client.ObjectKeyFromObject(object), actual)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return false, nil
 	}

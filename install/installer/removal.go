@@ -77,7 +77,7 @@ func (e *Engine) removalOf(ctx context.Context, result machinery.RevisionTeardow
 func (e *Engine) holding(ctx context.Context, ref types.ObjectRef) (string, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(ref.GroupVersionKind)
-	err := e.Cache.Get(ctx, ref.ObjectKey, object)
+	err := e.Reader.Get(ctx, ref.ObjectKey, object)
 	if apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() == nil {
 		return "", nil // gone by now, or the cache has not seen its deletion
 	}

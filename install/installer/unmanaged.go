@@ -37,7 +37,7 @@ func (e *Engine) release(ctx context.Context, names []string, ours func(*unstruc
 	for _, name := range names {
 		crd := &unstructured.Unstructured{}
 		crd.SetGroupVersionKind(crdVersionKind)
-		err := e.Cache.Get(ctx, client.ObjectKey{Name: name}, crd) // which has only what has our label
+		err := e.Reader.Get(ctx, client.ObjectKey{Name: name}, crd) // which has only what has our label
 		if err == nil {
 			err = e.Live.Get(ctx, client.ObjectKey{Name: name}, crd)
 		}

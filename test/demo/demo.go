@@ -23,6 +23,7 @@ type demo struct {
 	dir      string // for everything that is written
 	programs string // where the programs are
 	screen   *screen
+	keep     bool // what is installed, to be looked at
 
 	cluster  *controlplane.Cluster
 	client   client.Client
@@ -66,9 +67,18 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.check(compare(before, after)); err != nil {
 		return err
 	}
-	d.summary(after)
 	d.example = second.images[changedProvider]
-	return nil
+	if after, err = d.drift(ctx, after); err != nil {
+		return err
+	}
+	if err := d.holdBack(ctx, second, providers, after); err != nil {
+		return err
+	}
+	d.summary(after)
+	if d.keep {
+		return nil
+	}
+	return d.uninstall(ctx, after)
 }
 
 // startServers starts the control plane and the registry.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestTheDemonstrationShowsBothReleases runs it with the programs as they are now.
-func TestTheDemonstrationShowsBothReleases(t *testing.T) {
+// TestTheDemonstrationShowsReleasesAndTrouble runs it with the programs as they are now.
+func TestTheDemonstrationShowsReleasesAndTrouble(t *testing.T) {
 	programs := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs, "../../cmd/...")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -29,6 +29,8 @@ func TestTheDemonstrationShowsBothReleases(t *testing.T) {
 		"release 4.22.0 is installed", "release 4.22.1 is installed", "nothing was written",
 		"added " + addedObject, "removed " + removedObject, "changed " + changedObject, "untouched 78 objects",
 		"objects installed 80",
+		"put right after", "InstallerDegraded is True because of ObjectsRefused", "field is immutable", "all 80 objects are as they were",
+		"kept CRD " + instanceCRD + " (it has instances, such as " + instance + ")", "of 80 objects one is left: CustomResourceDefinition /" + instanceCRD,
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(shown.String()), " "), want) {
 			t.Errorf("it does not show %q:\n%s", want, &shown)

@@ -3,11 +3,12 @@
 // Command demo shows the whole path on this machine: it makes images of real
 // providers, pushes them to a registry, installs them with the real
 // capi-installer in a real Kubernetes control plane, and rolls out a second
-// release over the first.
+// release over the first. Then it lets somebody edit and delete what is installed,
+// rolls out a release that cannot be installed, and uninstalls everything.
 //
 // It needs the programs of `make build` and controlplane beside it in one
 // folder; `make demo` builds all of them. Everything listens on loopback and is
-// gone when it ends, unless --keep is given.
+// gone when it ends, unless --keep is given, which also leaves out the uninstall.
 package main
 
 import (
@@ -44,6 +45,7 @@ func run(ctx context.Context, keep bool) error {
 		return err
 	}
 	d := newDemo(filepath.Dir(self), dir, &screen{out: os.Stdout, start: time.Now()})
+	d.keep = keep
 	defer d.stop()
 	if err := d.run(ctx); err != nil {
 		return d.explain(err)

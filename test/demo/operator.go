@@ -85,6 +85,9 @@ type entry struct {
 	Reason   string  `json:"reason"`
 	Cause    string  `json:"cause"`
 	WaitsFor string  `json:"waitsFor"`
+	Object   string  `json:"object"`
+	Action   string  `json:"action"`
+	CRD      string  `json:"crd"`
 }
 
 // show reads the log to its end and shows one line per phase.
@@ -114,12 +117,28 @@ func (e entry) text() string {
 	case "Retiring a version":
 		return "retiring version " + e.Version
 	case "Removing a version":
-		return fmt.Sprintf("removing what only %s has; left: %s", e.Version, e.WaitsFor)
+		return fmt.Sprintf("removing what only %s has; left: %s", e.Version, brief(e.WaitsFor))
+	case "Kept a CRD":
+		return "kept CRD " + e.CRD
+	case "Object written":
+		if e.Action == "Recovered" {
+			return "put right: " + e.Object
+		}
+		return ""
 	case "Not installed", "Not deciding on a new version":
-		return fmt.Sprintf("%s: %s: %s", e.Message, e.Reason, e.Cause)
+		return fmt.Sprintf("%s: %s: %s", e.Message, e.Reason, brief(e.Cause))
 	default:
 		return ""
 	}
+}
+
+// brief is as much of a text as fits on a line.
+func brief(text string) string {
+	const most = 150
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "…"
 }
 
 // requests counts the requests that capi-installer has made to the API server,

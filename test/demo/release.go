@@ -58,6 +58,41 @@ spec:
     - {port: webhook-server}
 `
 
+// badPatch makes of the AWS provider one that no cluster takes over the one before:
+// the selector of a Deployment cannot be changed.
+const badPatch = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [%s]
+patches:
+- target: {kind: Deployment, name: capa-controller-manager}
+  patch: |
+    - {op: add, path: /spec/selector/matchLabels/release, value: bad}
+    - {op: add, path: /spec/template/metadata/labels/release, value: bad}
+`
+
+// badRelease is another one with an image of the AWS provider that cannot be installed.
+func (d *demo) badRelease(ctx context.Context, good release, providers []fixture.Provider) (release, error) {
+	images := maps.Clone(good.images)
+	for _, provider := range providers {
+		if provider.Name != changedProvider {
+			continue
+		}
+		dir := filepath.Join(d.dir, "providers", "bad")
+		base, err := filepath.Rel(dir, provider.Kustomization)
+		if err != nil {
+			return release{}, err
+		}
+		if err := writeFiles(dir, map[string]string{"kustomization.yaml": fmt.Sprintf(badPatch, base)}); err != nil {
+			return release{}, err
+		}
+		provider.Kustomization = dir
+		if images[provider.Name], err = d.publish(ctx, provider, "4.22.2"); err != nil {
+			return release{}, err
+		}
+	}
+	return d.write("4.22.2", images)
+}
+
 // firstRelease makes and pushes the images of the first release: the real
 // providers, one for another platform, and one that holds no provider.
 func (d *demo) firstRelease(ctx context.Context) (release, []fixture.Provider, error) {

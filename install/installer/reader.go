@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Reader reads installed objects from a cache that holds what is cluster-scoped
+// and what is in one namespace. Objects that a provider has anywhere else it reads
+// from the API server. What may not be read there is not there: an installer that
+// may not look into a namespace has made nothing in it.
+type Reader struct {
+	// Reader is the cache.
+	client.Reader
+	// Live reads past the cache.
+	Live client.Reader
+	// Namespace is the one that the cache holds.
+	Namespace string
+}
+
+// Get reads an object.
+func (r Reader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if key.Namespace == "" || key.Namespace == r.Namespace {
+		return r.Reader.Get(ctx, key, object, options...)
+	}
+	err := r.Live.Get(ctx, key, object, options...)
+	if apierrors.IsForbidden(err) {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: object.GetObjectKind().GroupVersionKind().Kind}, key.String())
+	}
+	return err
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// refusals are reasons for which the API server refuses an object of a release.
+// Beside it in the phase is a ConfigMap that it would take.
+var refusals = []struct {
+	name string
+	// arrange prepares the cluster, and returns what ends the reason again, if it
+	// does not lie in the release.
+	arrange func(h *harness) (mend func())
+	// denied is the name of a ConfigMap that nobody can create when the reason is in force.
+	denied  string
+	refused string
+	names   []string
+}{
+	{name: "a field that cannot be changed", refused: `apiVersion: v1
+kind: Service
+metadata: {name: fixed, namespace: openshift-cluster-api}
+spec: {clusterIP: None, selector: {app: x}, ports: [{port: 1}]}
+`, names: []string{"Service openshift-cluster-api/fixed", "clusterIP", "may not change once set"}},
+	{name: "a kind that nobody serves", refused: `apiVersion: example.com/v1
+kind: Unheard
+metadata: {name: of, namespace: openshift-cluster-api}
+`, names: []string{"Unheard openshift-cluster-api/of", "no matches for kind"}},
+	{name: "a namespace that is not there", refused: `apiVersion: v1
+kind: ServiceAccount
+metadata: {name: lost, namespace: kube-nowhere}
+`, names: []string{"ServiceAccount kube-nowhere/lost"}},
+	{name: "a value that is not valid", refused: `apiVersion: v1
+kind: Service
+metadata: {name: invalid, namespace: openshift-cluster-api}
+spec: {ports: [{port: 0}]}
+`, names: []string{"Service openshift-cluster-api/invalid", "spec.ports[0].port", "between 1 and 65535"}},
+	{name: "a right that is missing", refused: `apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: forbidden, namespace: openshift-cluster-api}
+spec: {minAvailable: 1, selector: {matchLabels: {app: x}}}
+`, arrange: func(h *harness) func() { return h.without("poddisruptionbudgets") },
+		names: []string{"PodDisruptionBudget openshift-cluster-api/forbidden", "forbidden", "poddisruptionbudgets"}},
+	{name: "a quota that is used up", refused: configMap("counted", ""), arrange: func(h *harness) func() {
+		remove := h.add(`apiVersion: v1
+kind: ResourceQuota
+metadata: {name: test, namespace: openshift-cluster-api}
+spec: {hard: {count/configmaps: "1"}}
+`)
+		counted := h.object("v1/ResourceQuota", namespace, "test") // as the controller of quotas does, which this cluster lacks
+		counted.Object["status"] = map[string]any{"hard": map[string]any{"count/configmaps": "1"}, "used": map[string]any{"count/configmaps": "1"}}
+		h.must(h.Status().Update(h.Context(), counted))
+		return remove
+	}, denied: "probe", names: []string{"ConfigMap openshift-cluster-api/counted", "exceeded quota: test"}},
+	{name: "an admission policy that denies", refused: configMap("denied", "by policy"), arrange: func(h *harness) func() {
+		mendBinding := h.add(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: test.example.com}
+spec: {policyName: test.example.com, validationActions: [Deny]}
+`)
+		mendPolicy := h.add(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: test.example.com}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]}
+  validations: [{expression: "object.metadata.name != 'denied'", message: "no ConfigMap of this name"}]
+`)
+		return func() { mendBinding(); mendPolicy() }
+	}, denied: "denied", names: []string{"ConfigMap openshift-cluster-api/denied", "test.example.com", "no ConfigMap of this name"}},
+}
+
+func TestWhatTheAPIServerRefusesIsNamedBeforeAnythingOfThePhaseIsWritten(t *testing.T) {
+	h := newHarness(t)
+	fixed := strings.Replace(refusals[0].refused, "clusterIP: None, ", "", 1)
+	good := func() { h.release(core(fixed), aws()) }
+	good()
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	for i, test := range refusals {
+		t.Run(test.name, func(t *testing.T) {
+			defer h.on(t)()
+			var mend func()
+			if test.arrange != nil {
+				mend = test.arrange(h)
+			}
+			if test.denied != "" {
+				h.awaitDenied(test.denied)
+			}
+			beside := fmt.Sprintf("beside-%d", i)
+			bad := []string{test.refused, configMap(beside, "")}
+			if i > 0 {
+				bad = append(bad, fixed)
+			}
+			h.release(core(bad...), aws())
+			h.reports("InstallerDegraded", "ObjectsRefused", append(test.names, "phase cluster-api")...)
+			if h.object("v1/ConfigMap", namespace, beside) != nil {
+				t.Error("an object of the phase was written")
+			}
+			if s := h.clusterAPI().Status; !meta.IsStatusConditionTrue(s.Conditions, "Available") || s.CurrentVersion == s.DesiredVersion {
+				t.Errorf("the version before is not kept:\n%s", h.conditions())
+			}
+			if mend != nil {
+				mend()
+			} else {
+				good()
+			}
+			h.eventually("it is installed when the reason is gone", func() error {
+				if s := h.clusterAPI().Status; !s.Settled() || len(s.Versions) != 1 {
+					return fmt.Errorf("current %q, desired %q", s.CurrentVersion, s.DesiredVersion)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// awaitDenied waits until nobody can create a ConfigMap of a name.
+func (h *harness) awaitDenied(name string) {
+	h.Helper()
+	object := &unstructured.Unstructured{}
+	h.must(decode(configMap(name, ""), object))
+	h.eventually("ConfigMap "+name+" is denied", func() error {
+		if err := h.Create(h.Context(), object.DeepCopy(), client.DryRunAll); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+			return fmt.Errorf("it would be created: %v", err)
+		}
+		return nil
+	})
+}
+
+// add creates an object, and returns what deletes it again.
+func (h *harness) add(manifest string) (remove func()) {
+	h.Helper()
+	object := &unstructured.Unstructured{}
+	h.must(decode(manifest, object))
+	h.must(h.Create(h.Context(), object))
+	remove = func() { h.must(client.IgnoreNotFound(h.Delete(context.Background(), object))) }
+	h.Cleanup(remove)
+	return remove
+}
+
+// without takes the right to write a resource, which has a rule of its own, in the
+// providers' namespace from the installer, and returns what gives it back.
+func (h *harness) without(resource string) (grant func()) {
+	h.Helper()
+	role := h.object("rbac.authorization.k8s.io/v1/Role", namespace, "capi-installer")
+	granted := role.DeepCopy()
+	rules, _, _ := unstructured.NestedSlice(role.Object, "rules")
+	for _, rule := range rules {
+		rule := rule.(map[string]any)
+		if resources := rule["resources"].([]any); len(resources) == 1 && resources[0] == resource {
+			rule["verbs"] = []any{"get", "list", "watch"}
+		}
+	}
+	h.must(unstructured.SetNestedSlice(role.Object, rules, "rules"))
+	h.must(h.Update(h.Context(), role))
+	grant = func() {
+		granted.SetResourceVersion("")
+		h.must(h.Update(context.Background(), granted))
+	}
+	h.Cleanup(grant)
+	return grant
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// editedObject is what somebody edits, and changedObject what they delete.
+const editedObject = "ClusterRole /capa-manager-role"
+
+// drift has somebody edit one installed object and delete another, and waits until
+// everything is as it was. It returns what is installed then.
+func (d *demo) drift(ctx context.Context, installed snapshot) (snapshot, error) {
+	d.screen.step("Somebody empties a ClusterRole and deletes a Deployment")
+	began := time.Now()
+	edited, deleted := installed[editedObject], installed[changedObject]
+	if edited == nil || deleted == nil {
+		return nil, fmt.Errorf("%s or %s is not installed", editedObject, changedObject)
+	}
+	empty := client.RawPatch(types.MergePatchType, []byte(`{"rules": []}`))
+	if err := errors.Join(d.client.Patch(ctx, edited.DeepCopy(), empty), d.client.Delete(ctx, deleted.DeepCopy())); err != nil {
+		return nil, err
+	}
+	var now snapshot
+	var found difference
+	err := d.await(ctx, func(ctx context.Context) (bool, error) {
+		var err error
+		if now, err = take(ctx, d.client); err != nil {
+			return false, err
+		}
+		found = compare(installed, now)
+		return len(found.changed)+len(found.removed)+len(found.added) == 0 && len(found.recreated) == 1, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for what was edited and deleted to be put right: %w; it differs in %+v", err, found)
+	}
+	d.screen.line("put right after %.1f s: %s has its rules, %s is there", time.Since(began).Seconds(), editedObject, found.recreated[0])
+	return now, nil
+}
+
+// holdBack rolls out a release that cannot be installed, shows why it is held back
+// and that the one before runs on, and then goes back to that one.
+func (d *demo) holdBack(ctx context.Context, good release, providers []fixture.Provider, installed snapshot) error {
+	d.screen.step("Making release 4.22.2: an image whose Deployment no API server takes over the one before")
+	bad, err := d.badRelease(ctx, good, providers)
+	if err != nil {
+		return err
+	}
+	d.screen.step("Installing release 4.22.2")
+	if err := d.replaceOperator(ctx, bad); err != nil {
+		return err
+	}
+	cluster := &v1alpha1.ClusterAPI{}
+	err = d.await(ctx, func(ctx context.Context) (bool, error) {
+		err := d.client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster)
+		return meta.IsStatusConditionTrue(cluster.Status.Conditions, "InstallerDegraded"), err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for release 4.22.2 to be held back: %w", err)
+	}
+	why := meta.FindStatusCondition(cluster.Status.Conditions, "InstallerDegraded")
+	d.screen.block("Release 4.22.2 is held back. InstallerDegraded is True because of "+why.Reason+":", why.Message)
+	now, err := take(ctx, d.client)
+	if err != nil {
+		return err
+	}
+	if found := compare(installed, now); found.untouched != len(now) || !meta.IsStatusConditionTrue(cluster.Status.Conditions, "Available") {
+		return fmt.Errorf("release 4.22.2 should leave everything as it was, and Available True: %+v", found)
+	}
+	d.screen.line("version %s runs on, Available is True, and all %d objects are as they were", cluster.Status.CurrentVersion, len(now))
+	if err := d.count(ctx); err != nil {
+		return err
+	}
+	_, err = d.install(ctx, good)
+	return err
+}
+
+// instance is an object of a CRD that no webhook looks after, because nothing serves webhooks here.
+const (
+	instance    = "AWSManagedCluster openshift-cluster-api/precious"
+	instanceCRD = "awsmanagedclusters.infrastructure.cluster.x-k8s.io"
+)
+
+// uninstall makes an object of one of the providers' kinds, deletes the ClusterAPI
+// object, and waits until nothing is installed but the CRD of that object.
+func (d *demo) uninstall(ctx context.Context, installed snapshot) error {
+	d.screen.step("Uninstalling: a user has %s, and the ClusterAPI object is deleted", instance)
+	precious := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSManagedCluster",
+		"metadata": map[string]any{"name": "precious", "namespace": v1alpha1.OperandNamespace},
+	}}
+	if err := d.client.Create(ctx, precious); err != nil {
+		return fmt.Errorf("creating %s: %w", instance, err)
+	}
+	if err := d.client.Delete(ctx, &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}); err != nil {
+		return fmt.Errorf("deleting the ClusterAPI object: %w", err)
+	}
+	var left []string
+	err := d.await(ctx, func(ctx context.Context) (bool, error) {
+		var err error
+		left, err = d.left(ctx, installed)
+		return len(left) == 1 && strings.HasSuffix(left[0], instanceCRD), err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for everything to be uninstalled: %w; left are %v", err, left)
+	}
+	if err := d.client.Get(ctx, client.ObjectKeyFromObject(precious), precious); err != nil {
+		return fmt.Errorf("the user's object is gone: %w", err)
+	}
+	d.screen.line("of %d objects one is left: %s", len(installed), left[0])
+	return d.kubectl(ctx, "get", "awsmanagedclusters", "-n", v1alpha1.OperandNamespace)
+}
+
+// left are the installed objects that are still there, and the versions.
+func (d *demo) left(ctx context.Context, installed snapshot) ([]string, error) {
+	var left []string
+	for name, object := range installed {
+		now := object.DeepCopy()
+		if err := d.client.Get(ctx, client.ObjectKeyFromObject(object), now); err == nil {
+			left = append(left, name)
+		} else if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+	}
+	revisions := &corev1.ConfigMapList{}
+	err := d.client.List(ctx, revisions, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel})
+	for _, revision := range revisions.Items {
+		left = append(left, "ConfigMap "+revision.Name)
+	}
+	return left, err
+}
+
+// await waits until done says so.
+func (d *demo) await(ctx context.Context, done wait.ConditionWithContextFunc) error {
+	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, done)
+}

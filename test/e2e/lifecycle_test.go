@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// used are the real providers that a cluster on AWS needs.
+var used = []string{"cluster-api", "cluster-api-provider-aws"}
+
+// realRelease pushes images of the real core and AWS providers and names them in
+// images.json. further are objects that the AWS provider brings besides.
+func (h *harness) realRelease(providers []fixture.Provider, further string) {
+	h.Helper()
+	images := map[string]string{}
+	for _, provider := range providers {
+		bundle, _, err := build.Generate(build.GenerateOptions{
+			Dir: h.overlay(provider, further), ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
+			OCPPlatform: provider.Platform, ImageName: provider.ImageName,
+		})
+		h.must(err)
+		image, err := build.Pack(nil, bundle)
+		h.must(err)
+		images[provider.Name] = h.registry.MustPush(h.T, "test/"+provider.Name, image)
+	}
+	content, err := json.Marshal(images)
+	h.must(err)
+	h.must(os.WriteFile(h.images+".new", content, 0o600))
+	h.must(os.Rename(h.images+".new", h.images))
+}
+
+// overlay is the kustomize directory of a provider, that of the AWS provider with
+// further objects.
+func (h *harness) overlay(provider fixture.Provider, further string) string {
+	h.Helper()
+	if further == "" || provider.Name != "cluster-api-provider-aws" {
+		return provider.Kustomization
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(provider.Kustomization), "further-")
+	h.must(err)
+	h.must(fixture.WriteKustomization(dir, []byte(further)))
+	h.must(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: [../default, manifests.yaml]\n"), 0o600))
+	return dir
+}
+
+const furtherConfigMap = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: further, namespace: capa-system}
+data: {value: "1"}
+`
+
+func TestRealProvidersAreInstalledUpgradedPutRightAndUninstalled(t *testing.T) {
+	h := newHarness(t)
+	all, err := fixture.Providers(t.Context(), t.TempDir())
+	h.must(err)
+	providers := slices.DeleteFunc(all, func(p fixture.Provider) bool { return !slices.Contains(used, p.Name) })
+	h.realRelease(providers, "")
+	p := h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.owned("4.22.0-1")
+	first := h.content()
+	h.quiet()
+
+	h.realRelease(providers, furtherConfigMap)
+	h.settled("4.22.0-2")
+	h.owned("4.22.0-2")
+	if added := len(h.content()) - len(first); added != 1 {
+		t.Errorf("the upgrade adds %d objects, want one", added)
+	}
+
+	second := h.content()
+	h.must(h.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "further"}}))
+	h.spoil("ClusterRole", "capa-manager-role", `{"rules": []}`)
+	h.spoil("Deployment", "capi-controller-manager", `{"spec": {"replicas": 0}}`)
+	h.spoil("CustomResourceDefinition", "awsclusters.infrastructure.cluster.x-k8s.io", `{"spec": {"names": {"shortNames": ["spoilt"]}}}`)
+	h.eventually("everything is put right", func() error { return notRight(second, h.content()) })
+	h.settled("4.22.0-2")
+	h.quiet()
+
+	precious := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSManagedCluster",
+		"metadata": map[string]any{"name": "precious", "namespace": namespace},
+	}}
+	h.must(h.Create(t.Context(), precious))
+	cluster := &v1alpha1.ClusterAPI{}
+	cluster.Name = v1alpha1.ClusterAPIName
+	h.must(h.Delete(t.Context(), cluster))
+	h.within(2*patience, "everything is uninstalled", func() error {
+		if names := h.names(); len(names) > 0 {
+			return fmt.Errorf("left: %d", len(names))
+		}
+		return nil
+	})
+	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(precious), precious))
+	crds := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinitionList"}}
+	h.must(h.List(t.Context(), crds, client.MatchingLabels{"cluster.x-k8s.io/provider": "infrastructure-aws"}))
+	if len(crds.Items) != 1 || crds.Items[0].GetName() != "awsmanagedclusters.infrastructure.cluster.x-k8s.io" {
+		t.Errorf("%d CRDs of the AWS provider are left, want the one that has an object", len(crds.Items))
+	}
+	h.eventually("the log says what is kept", func() error {
+		if !p.logged("Kept a CRD") {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	h.must(h.Delete(t.Context(), precious))
+	for i := range crds.Items {
+		h.must(h.Delete(context.Background(), &crds.Items[i]))
+	}
+	p.terminate()
+}
+
+// notRight says what of an earlier state is not there; addresses and what others own do not count.
+func notRight(before, now map[string]any) error {
+	var wrong []string
+	for name, object := range before {
+		wanted, _ := json.Marshal(object)
+		got, _ := json.Marshal(now[name])
+		if string(wanted) != string(got) {
+			wrong = append(wrong, name)
+		}
+	}
+	if wrong != nil {
+		return fmt.Errorf("these are not as before: %s", strings.Join(wrong, ", "))
+	}
+	return nil
+}
+
+// spoil edits an installed object as somebody else.
+func (h *harness) spoil(kind, name, patch string) {
+	h.Helper()
+	object := h.installed()[kind+" "+name]
+	if object == nil {
+		h.Fatalf("%s %s is not installed", kind, name)
+	}
+	h.must(h.Patch(h.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("somebody")))
+}
