@@ -164,21 +164,21 @@ func sibling(owner metav1.OwnerReference) bool {
 }
 
 // objects are a phase's objects as they are applied: without the annotation
-// that speaks to the installer alone.
+// that speaks to the installer alone, and without the rules of a ClusterRole that
+// is aggregated, which its controller writes, whatever the manifest says of them.
 func objects(phase revision.Phase) []client.Object {
 	out := make([]client.Object, len(phase.Objects))
 	for i, obj := range phase.Objects {
-		out[i] = obj
-		if _, agg := obj.Object["aggregationRule"]; agg {
+		_, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]
+		_, aggregated := obj.Object["aggregationRule"]
+		if adopt || aggregated {
 			obj = obj.DeepCopy()
-			delete(obj.Object, "rules")
-			out[i] = obj
+			unstructured.RemoveNestedField(obj.Object, "metadata", "annotations", v1alpha1.AdoptAnnotation)
 		}
-		if _, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]; adopt {
-			applied := obj.DeepCopy()
-			unstructured.RemoveNestedField(applied.Object, "metadata", "annotations", v1alpha1.AdoptAnnotation)
-			out[i] = applied
+		if aggregated {
+			unstructured.RemoveNestedField(obj.Object, "rules")
 		}
+		out[i] = obj
 	}
 	return out
 }
