@@ -96,6 +96,7 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	if err := addInstaller(mgr, reporter); err != nil {
 		return fmt.Errorf("adding the installer controller: %w", err)
 	}
+	registerMetrics(mgr.GetClient())
 	return nil
 }
 

@@ -143,5 +143,5 @@ func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
 // fetcher reads images from their registries, a few at a time, each once.
 func (f *flags) fetcher() extractor.Fetcher {
 	registry := &remote.Registry{Transport: remote.Instrument(metrics.Registry, nil), SpoolDir: f.cacheDir}
-	return &cache.Cached{Dir: f.cacheDir, Next: remote.Limit(registry, concurrentPulls)}
+	return &cache.Cached{Dir: f.cacheDir, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))}
 }

@@ -23,6 +23,7 @@ func driftEvents(cluster *v1alpha1.ClusterAPI, version string, result machinery.
 	for _, phase := range result.GetPhases() {
 		for _, object := range phase.GetObjects() {
 			if did := correction(object); did != "" {
+				countDrift(object.Object())
 				corrected = append(corrected, fmt.Sprintf("%s (%s)", describe(object.Object()), did))
 			}
 		}

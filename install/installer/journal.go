@@ -102,6 +102,7 @@ func written(ctx context.Context, actions map[string]int, phase machinery.PhaseR
 			continue
 		}
 		actions[strings.ToLower(string(action))]++
+		countOperation(object.Object(), action)
 		log.FromContext(ctx).Info("Object written", "phase", phase.GetName(), "object", describe(object.Object()), "action", action)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// applied is an object as a phase has it.
-func applied(apiVersion, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+// phased is an object as a phase has it.
+func phased(apiVersion, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "spec": spec}}
 	obj.SetNamespace(namespace)
 	obj.SetName(name)
@@ -26,15 +26,15 @@ func TestASupportArchiveHoldsEverythingThatBelongsToAVersion(t *testing.T) {
 		unmanaged: []string{"clusters.cluster.x-k8s.io"},
 		phases: []revision.Phase{
 			{Name: "preflight", Objects: []*unstructured.Unstructured{
-				applied("apiextensions.openshift.io/v1alpha1", "CompatibilityRequirement", "", "clusters.cluster.x-k8s.io-1", nil),
+				phased("apiextensions.openshift.io/v1alpha1", "CompatibilityRequirement", "", "clusters.cluster.x-k8s.io-1", nil),
 			}},
 			{Name: "cluster-api-crds", Objects: []*unstructured.Unstructured{
-				applied("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "machines.cluster.x-k8s.io", machines),
+				phased("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "machines.cluster.x-k8s.io", machines),
 			}},
 			{Name: "cluster-api", Objects: []*unstructured.Unstructured{
-				applied("apps/v1", "Deployment", "openshift-cluster-api", "capi", nil),
-				applied("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "capi", nil),
-				applied("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "", "capi", nil),
+				phased("apps/v1", "Deployment", "openshift-cluster-api", "capi", nil),
+				phased("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "capi", nil),
+				phased("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "", "capi", nil),
 			}},
 		},
 	}

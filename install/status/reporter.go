@@ -132,6 +132,7 @@ func (r *Reporter) update(ctx context.Context, done []Event, change func(*v1alph
 		return r.Client.Status().Update(ctx, cluster)
 	})
 	if err == nil {
+		observeDurations(before, cluster)
 		done = append(Transitions(before, cluster), done...)
 	}
 	r.Emit(ctx, cluster, done...)

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/installer"
+	"github.com/capi-installer/capi-installer/install/status"
+)
+
+// registerMetrics adds the metrics of the controllers to those that the manager
+// serves. Where there are several managers in a process, the last one is measured.
+func registerMetrics(reader client.Reader) {
+	collector := &status.Metrics{Reader: reader}
+	metrics.Registry.Unregister(collector)
+	for _, one := range append(installer.Collectors(), collector, pulls) {
+		_ = metrics.Registry.Register(one) // what is there already stays
+	}
+}
+
+// pulls is a histogram, so that it counts as well.
+var pulls = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	Name:    "capi_installer_image_pull_duration_seconds",
+	Help:    "Images that were read from a registry because nothing was kept of them, by result (success, error), and how long it took.",
+	Buckets: []float64{0.1, 0.3, 1, 3, 10, 30, 100, 300},
+}, []string{"result"})
+
+// MeasurePulls returns a Fetcher that measures what it hands to next. It belongs
+// between a cache and what the cache asks.
+func MeasurePulls(next extractor.Fetcher) extractor.Fetcher { return measured{next} }
+
+type measured struct{ next extractor.Fetcher }
+
+// Fetch returns the bundles of an image.
+func (m measured) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
+	began := time.Now()
+	bundles, err := m.next.Fetch(ctx, reference)
+	result := "success"
+	if err != nil {
+		result = "error"
+	}
+	pulls.WithLabelValues(result).Observe(time.Since(began).Seconds())
+	return bundles, err
+}

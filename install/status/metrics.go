@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// Most of what there is to measure stands in the ClusterAPI object. So it is read
+// from there when the metrics are asked for: the numbers are right after a restart,
+// the same from every replica, and what is gone is gone.
+var (
+	revisionInfo = describeMetric("revision_info",
+		"Versions in status.versions: 1 each. current is the one that is installed, desired the one that should be.",
+		"version", "revision", "content_id", "current", "desired")
+	componentInfo = describeMetric("component_info",
+		"Providers of the versions: 1 each.", "version", "component", "type", "component_version")
+	phaseState = describeMetric("phase_state",
+		"State of each phase of each version: 1 for the state that it is in, 0 for the others.", "version", "phase", "state")
+	phaseSince = describeMetric("phase_state_start_time_seconds",
+		"When the phase came into its state, in seconds since the epoch.", "version", "phase")
+	phaseObjects = describeMetric("phase_objects",
+		"Objects of the phase or, while they are being removed, how many are left.", "version", "phase")
+	phaseReady = describeMetric("phase_ready_objects",
+		"Objects of the phase that are as they should be.", "version", "phase")
+	conditionState = describeMetric("condition",
+		"Conditions of the ClusterAPI object: 1 for the status that each has, 0 for the others.", "condition", "status")
+	preflightIncompatible = describeMetric("preflight_incompatible_crds",
+		"Unmanaged CRDs that are not compatible with the version.", "version")
+	overrideInfo = describeMetric("image_override_info",
+		"Images of the release that spec.imageOverrides replaces: 1 each.", "name", "image")
+	paused = describeMetric("paused",
+		"1 while spec.installerMode is Paused, else 0.")
+	descriptions = []*prometheus.Desc{
+		revisionInfo, componentInfo, phaseState, phaseSince, phaseObjects, phaseReady,
+		conditionState, preflightIncompatible, overrideInfo, paused,
+	}
+)
+
+func describeMetric(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("capi_installer_"+name, help, labels, nil)
+}
+
+// phaseDuration is observed when a phase is complete that was under way.
+var phaseDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	Name:    "capi_installer_phase_duration_seconds",
+	Help:    "How long phases took from when they began until they were complete.",
+	Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600},
+}, []string{"phase"})
+
+// Metrics is a collector of what the ClusterAPI object says.
+type Metrics struct {
+	// Reader reads the object; it is asked at every scrape, so it should be a cache.
+	Reader client.Reader
+}
+
+// Describe sends the descriptions of all metrics.
+func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
+	for _, description := range descriptions {
+		out <- description
+	}
+	phaseDuration.Describe(out)
+}
+
+// Collect sends all metrics. There are none of an object that is not there, or
+// cannot be read within a second.
+func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+	phaseDuration.Collect(out)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	cluster := &v1alpha1.ClusterAPI{}
+	if err := m.Reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
+		return
+	}
+	gauges(out).cluster(cluster)
+}
+
+// gauges is where metrics go.
+type gauges chan<- prometheus.Metric
+
+func (g gauges) set(description *prometheus.Desc, value float64, labels ...string) {
+	g <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, labels...)
+}
+
+// oneOf sets 1 for the state that something is in and 0 for all others, with the state as the last label.
+func (g gauges) oneOf(description *prometheus.Desc, states []string, state string, labels ...string) {
+	for _, one := range states {
+		g.set(description, number(one == state), append(labels[:len(labels):len(labels)], one)...)
+	}
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+var (
+	phaseStates = []string{
+		string(v1alpha1.PhasePending), string(v1alpha1.PhaseProgressing), string(v1alpha1.PhaseBlocked),
+		string(v1alpha1.PhaseComplete), string(v1alpha1.PhaseRemoving),
+	}
+	conditionStates = []string{string(metav1.ConditionTrue), string(metav1.ConditionFalse), string(metav1.ConditionUnknown)}
+)
+
+func (g gauges) cluster(cluster *v1alpha1.ClusterAPI) {
+	g.set(paused, number(cluster.Spec.InstallerMode == v1alpha1.Paused))
+	for _, override := range cluster.Spec.ImageOverrides {
+		g.set(overrideInfo, 1, override.Name, string(override.Image))
+	}
+	for _, condition := range cluster.Status.Conditions {
+		g.oneOf(conditionState, conditionStates, string(condition.Status), condition.Type)
+	}
+	for i := range cluster.Status.Versions {
+		g.version(&cluster.Status, &cluster.Status.Versions[i])
+	}
+}
+
+func (g gauges) version(status *v1alpha1.ClusterAPIStatus, version *v1alpha1.Version) {
+	is := func(name string) string { return strconv.FormatBool(version.Name == name) }
+	g.set(revisionInfo, 1, version.Name, strconv.FormatInt(version.Revision, 10), string(version.ContentID),
+		is(status.CurrentVersion), is(status.DesiredVersion))
+	for _, component := range version.Components {
+		g.set(componentInfo, 1, version.Name, component.Name, component.Type, component.Version)
+	}
+	for _, phase := range version.Phases {
+		g.oneOf(phaseState, phaseStates, string(phase.State), version.Name, phase.Name)
+		g.set(phaseSince, float64(phase.Since.Unix()), version.Name, phase.Name)
+		g.set(phaseObjects, float64(phase.Objects), version.Name, phase.Name)
+		g.set(phaseReady, float64(phase.Ready), version.Name, phase.Name)
+		if phase.Name == preflight {
+			g.set(preflightIncompatible, incompatible(phase), version.Name)
+		}
+	}
+}
+
+// preflight is the name of the phase that checks unmanaged CRDs.
+const preflight = "preflight"
+
+// incompatible counts the unmanaged CRDs that are known not to be compatible; as
+// many as a phase names.
+func incompatible(phase v1alpha1.Phase) float64 {
+	if phase.State != v1alpha1.PhaseBlocked {
+		return 0
+	}
+	return float64(len(phase.WaitingFor))
+}
+
+// observeDurations notes how long the phases took that have just become complete.
+func observeDurations(before, after *v1alpha1.ClusterAPI) {
+	for _, version := range after.Status.Versions {
+		known := before.Status.Version(version.Name)
+		if known == nil {
+			continue
+		}
+		for _, phase := range version.Phases {
+			was := phaseNamed(known.Phases, phase.Name)
+			begun := was.State == v1alpha1.PhaseProgressing || was.State == v1alpha1.PhaseBlocked
+			if begun && phase.State == v1alpha1.PhaseComplete {
+				phaseDuration.WithLabelValues(phase.Name).Observe(phase.Since.Sub(was.Since.Time).Seconds())
+			}
+		}
+	}
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// serviceMonitor and prometheusRule are the fields of those kinds that are used
+// here, as the CRDs of monitoring.coreos.com/v1 have them. Others are refused.
+type serviceMonitor struct {
+	v1.TypeMeta `json:",inline"`
+	Metadata    v1.ObjectMeta `json:"metadata"`
+	Spec        struct {
+		Selector          v1.LabelSelector `json:"selector"`
+		NamespaceSelector struct {
+			MatchNames []string `json:"matchNames"`
+		} `json:"namespaceSelector"`
+		Endpoints []struct {
+			Port     string `json:"port"`
+			Interval string `json:"interval"`
+		} `json:"endpoints"`
+	} `json:"spec"`
+}
+
+type alert struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+type prometheusRule struct {
+	v1.TypeMeta `json:",inline"`
+	Metadata    v1.ObjectMeta `json:"metadata"`
+	Spec        struct {
+		Groups []struct {
+			Name  string  `json:"name"`
+			Rules []alert `json:"rules"`
+		} `json:"groups"`
+	} `json:"spec"`
+}
+
+func readStrictly(t *testing.T, name string, into any) {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(content, into); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	rule := prometheusRule{}
+	readStrictly(t, "0000_90_cluster-api_02_prometheusrule.yaml", &rule)
+	var all []alert
+	for _, group := range rule.Spec.Groups {
+		all = append(all, group.Rules...)
+	}
+	if rule.Kind != "PrometheusRule" || rule.APIVersion != "monitoring.coreos.com/v1" || len(all) < 5 {
+		t.Fatalf("it is a %s %s with %d alerts", rule.APIVersion, rule.Kind, len(all))
+	}
+	return all
+}
+
+func TestTheServiceMonitorFindsTheMetricsService(t *testing.T) {
+	monitor := serviceMonitor{}
+	readStrictly(t, "0000_90_cluster-api_01_servicemonitor.yaml", &monitor)
+	for _, object := range objects(t) {
+		if object.GetKind() != "Service" {
+			continue
+		}
+		service := &corev1.Service{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service); err != nil {
+			t.Fatal(err)
+		}
+		selector, err := v1.LabelSelectorAsSelector(&monitor.Spec.Selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !selector.Matches(labelSet(service.Labels)) || !slices.Contains(monitor.Spec.NamespaceSelector.MatchNames, service.Namespace) {
+			t.Errorf("it does not select Service %s/%s", service.Namespace, service.Name)
+		}
+		if monitor.Spec.Endpoints[0].Port != service.Spec.Ports[0].Name {
+			t.Errorf("it asks port %s of Service %s, which has %s", monitor.Spec.Endpoints[0].Port, service.Name, service.Spec.Ports[0].Name)
+		}
+		return
+	}
+	t.Error("there is no Service")
+}
+
+type labelSet map[string]string
+
+func (l labelSet) Has(key string) bool                        { _, has := l[key]; return has }
+func (l labelSet) Get(key string) string                      { return l[key] }
+func (l labelSet) Lookup(key string) (value string, has bool) { value, has = l[key]; return }
+
+func TestEveryAlertIsWholeAndHasItsRunbook(t *testing.T) {
+	documented := map[string]bool{}
+	for _, alert := range alerts(t) {
+		documented[alert.Alert] = true
+		if !slices.Contains([]string{"critical", "warning", "info"}, alert.Labels["severity"]) {
+			t.Errorf("%s has severity %q", alert.Alert, alert.Labels["severity"])
+		}
+		if !regexp.MustCompile(`^[0-9]+[mh]$`).MatchString(alert.For) || alert.Annotations["summary"] == "" || alert.Annotations["description"] == "" {
+			t.Errorf("%s lacks a duration, a summary or a description", alert.Alert)
+		}
+		if !strings.HasSuffix(alert.Annotations["runbook_url"], "/docs/runbooks/"+alert.Alert+".md") {
+			t.Errorf("%s has the runbook %s", alert.Alert, alert.Annotations["runbook_url"])
+		}
+	}
+	runbooks, err := filepath.Glob("../docs/runbooks/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range runbooks {
+		name := strings.TrimSuffix(filepath.Base(file), ".md")
+		if !documented[name] {
+			t.Errorf("%s is about no alert", file)
+		}
+		delete(documented, name)
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{"# " + name + "\n", "## Impact\n", "## Diagnosis\n", "## Mitigation\n"} {
+			if !strings.Contains(string(content), part) {
+				t.Errorf("%s has no %q", file, part)
+			}
+		}
+	}
+	for name := range documented {
+		t.Errorf("%s has no runbook", name)
+	}
+}
+
+// TestEveryMetricOfTheAlertsIsDocumented goes with the test of test/e2e that
+// compares docs/metrics.md with what the program serves.
+func TestEveryMetricOfTheAlertsIsDocumented(t *testing.T) {
+	docs, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := 0
+	for _, alert := range alerts(t) {
+		for _, name := range regexp.MustCompile(`\b[a-z_]+_[a-z_]+\b`).FindAllString(withoutStrings(alert.Expr), -1) {
+			name = strings.TrimSuffix(name, "_count")
+			if !strings.HasPrefix(name, "capi_installer_") {
+				continue
+			}
+			used++
+			if !strings.Contains(string(docs), "| `"+name+"` |") {
+				t.Errorf("%s uses %s, which docs/metrics.md does not have", alert.Alert, name)
+			}
+		}
+	}
+	if used < len(alerts(t))-1 {
+		t.Errorf("only %d metrics were found in %d alerts", used, len(alerts(t)))
+	}
+}
+
+// withoutStrings is an expression without what is in quotation marks.
+func withoutStrings(expression string) string {
+	return regexp.MustCompile(`"[^"]*"`).ReplaceAllString(expression, `""`)
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// ownMetrics are the names of the metrics in what /metrics serves that are the program's own.
+func ownMetrics(served string) []string {
+	var names []string
+	for _, match := range regexp.MustCompile(`(?m)^# TYPE (capi_installer_\w+) `).FindAllStringSubmatch(served, -1) {
+		names = append(names, match[1])
+	}
+	return names
+}
+
+// TestTheMetricsAreThoseOfTheDocument has the program do whatever has a metric, and
+// compares what it serves with docs/metrics.md, both ways.
+func TestTheMetricsAreThoseOfTheDocument(t *testing.T) {
+	h := newHarness(t)
+	h.release(core("v1.0.0"), aws("v1.0.0", configMap("settings")))
+	p := h.start("4.22.0")
+	h.settled("4.22.0-1")
+	settings := &corev1.ConfigMap{}
+	settings.Namespace, settings.Name = namespace, "settings"
+	h.must(h.Delete(t.Context(), settings))
+	h.eventually("what was deleted is back", func() error { return h.Get(t.Context(), client.ObjectKeyFromObject(settings), settings) })
+	cluster, err := h.clusterAPI()
+	h.must(err)
+	image := string(cluster.Status.Versions[0].Components[1].Image)
+	cluster.Spec.ImageOverrides = []v1alpha1.ImageOverride{{Name: "cluster-api-provider-aws", Image: v1alpha1.ImageReference(image)}}
+	cluster.Spec.UnmanagedCRDs = []string{"none.cluster.x-k8s.io"}
+	h.must(h.Update(t.Context(), cluster))
+
+	want := []string{
+		`capi_installer_paused 0`,
+		`capi_installer_image_override_info{image="` + image + `",name="cluster-api-provider-aws"} 1`,
+		`capi_installer_condition{condition="Available",status="True"} 1`,
+		`capi_installer_component_info{component="cluster-api",component_version="v1.0.0",type="core",version="4.22.0-1"} 1`,
+		`capi_installer_phase_state{phase="cluster-api",state="Complete",version="4.22.0-1"} 1`,
+		`capi_installer_drift_corrections_total{kind="ConfigMap"} 1`,
+		`capi_installer_image_pull_duration_seconds_count{result="success"} 2`,
+	}
+	served := ""
+	for _, line := range want {
+		h.eventually("there is "+line, func() error {
+			served, err = get(p.metrics + "/metrics")
+			if err == nil && !strings.Contains(served, "\n"+line+"\n") {
+				err = errors.New("it is not served")
+			}
+			return err
+		})
+	}
+	problems, err := promlint.New(strings.NewReader(served)).Lint()
+	h.must(err)
+	for _, problem := range problems {
+		if strings.HasPrefix(problem.Metric, "capi_installer_") {
+			t.Errorf("promlint: %s: %s", problem.Metric, problem.Text)
+		}
+	}
+	docs, err := os.ReadFile("../../docs/metrics.md")
+	h.must(err)
+	var documented []string
+	for _, match := range regexp.MustCompile("(?m)^\\| `(capi_installer_\\w+)` \\|").FindAllStringSubmatch(string(docs), -1) {
+		documented = append(documented, match[1])
+	}
+	for _, name := range ownMetrics(served) {
+		if !slices.Contains(documented, name) {
+			t.Errorf("docs/metrics.md does not have %s", name)
+		}
+	}
+	needsUnmanaged := "capi_installer_preflight_incompatible_crds" // and a provider that brings such a CRD
+	for _, name := range documented {
+		if !slices.Contains(ownMetrics(served), name) && name != needsUnmanaged {
+			t.Errorf("the program does not serve %s", name)
+		}
+	}
+}
