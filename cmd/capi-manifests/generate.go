@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,6 +37,10 @@ const generateExample = `  # The provider's own image is that of the container n
   # A sidecar's image has to be given by digest
   capi-manifests generate ./config ... --image gcr.io/kube-rbac-proxy:v0.16=quay.io/openshift/proxy@sha256:…
 
+  # ConfigMaps for a release that does not take manifests out of images yet
+  capi-manifests generate ./config ... --image-name quay.io/openshift/capa@sha256:… \
+    --transport configmap --release-version 4.22.3 --output-dir manifests
+
   # Keep the provider's own resource limits, and see which objects the others change
   capi-manifests generate ./config ... --skip-transform resource-requests --verbose`
 
@@ -48,6 +51,7 @@ type generateFlags struct {
 	images       []string
 	outputDir    string
 	verbose      bool
+	transport    transportFlags
 	format       output
 }
 
@@ -72,6 +76,7 @@ func newGenerate() *cobra.Command {
 	set.StringSliceVar(&f.SkipTransforms, "skip-transform", nil, "name of a transform that is not applied; can be repeated")
 	set.StringVar(&f.outputDir, "output-dir", "capi-manifests", "directory to write metadata.json and manifests.yaml to")
 	set.BoolVarP(&f.verbose, "verbose", "v", false, "name every object that a transform edits")
+	f.transport.register(cmd)
 	f.format.register(cmd)
 	f.complete(cmd)
 	return cmd
@@ -120,6 +125,9 @@ func (f *generateFlags) run(cmd *cobra.Command, dir string) error {
 	if err := required(cmd, "provider-name", "provider-type", "provider-version", "output-dir"); err != nil {
 		return err
 	}
+	if err := f.transport.check(cmd, f.ImageName); err != nil {
+		return err
+	}
 	images, err := pairs(cmd, "image", f.images)
 	if err != nil {
 		return err
@@ -129,13 +137,9 @@ func (f *generateFlags) run(cmd *cobra.Command, dir string) error {
 	if err != nil {
 		return generateError(err)
 	}
-	files, err := bundle.Files()
+	byName, err := f.transport.files(bundle)
 	if err != nil {
 		return err
-	}
-	byName := map[string][]byte{}
-	for file, content := range files {
-		byName[path.Base(file)] = content
 	}
 	if err := build.WriteFiles(f.outputDir, byName); err != nil {
 		return err

@@ -3,9 +3,11 @@
 package configmap_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -253,4 +255,92 @@ func TestAnyTextInAnyNumberOfSlicesIsJoined(t *testing.T) {
 			r.Errorf("got %q, not %q", got, text)
 		}
 	})
+}
+
+// bundleOf is a bundle with manifests of that length.
+func bundleOf(length int) extractor.Bundle {
+	text := make([]byte, length)
+	random := rand.NewChaCha8([32]byte{})
+	_, _ = random.Read(text) // never fails
+	for i := range text {
+		text[i] = 'a' + text[i]%26
+	}
+	return extractor.Bundle{
+		Metadata: extractor.Metadata{
+			ProviderName: "cluster-api-provider-aws", ProviderType: extractor.Infrastructure, ProviderVersion: "v2.10.0",
+			OCPPlatform: "AWS", ContentID: digest.FromBytes(text),
+		},
+		Manifests: text,
+	}
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	for name, test := range map[string]struct{ length, configMaps int }{
+		"one byte": {1, 1}, "what fits into one ConfigMap": {900 << 10, 1}, "a byte more, compressed": {900<<10 + 1, 1}, "5 MB": {5_000_000, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bundle := bundleOf(test.length)
+			written, err := configmap.ConfigMaps(bundle, release)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(written) != test.configMaps {
+				t.Errorf("%d ConfigMaps, want %d", len(written), test.configMaps)
+			}
+			var configMaps []corev1.ConfigMap
+			bundle.Origin.Name = bundle.Metadata.ProviderName
+			for _, configMap := range written {
+				if size := configMap.Size(); size > 1<<20 {
+					t.Errorf("ConfigMap %s has %d bytes", configMap.Name, size)
+				}
+				configMaps = append(configMaps, *configMap)
+				bundle.Origin.ConfigMaps = append(bundle.Origin.ConfigMaps, configMap.Name)
+			}
+			slices.Reverse(configMaps)
+			read, err := configmap.Bundles(configMaps, release)
+			if err != nil || len(read) != 1 || read[0].Err != nil {
+				t.Fatalf("%v, %v", read, err)
+			}
+			got := read[0].Bundles[0]
+			if !bytes.Equal(got.Manifests, bundle.Manifests) {
+				t.Error("the manifests are others")
+			}
+			got.Manifests, bundle.Manifests = nil, nil
+			if diff := cmp.Diff(bundle, got); diff != "" {
+				t.Errorf("(-written +read)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestABundleThatNobodyCouldUseIsNotWritten(t *testing.T) {
+	bundle := bundleOf(0)
+	bundle.Metadata.ImageName, bundle.Metadata.ProviderName = "example.com/placeholder", strings.Repeat("long", 20)
+	_, err := configmap.ConfigMaps(bundle, "")
+	for _, part := range []string{"release version", "example.com/placeholder", "0 bytes long", "must be no more than 63"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not have %q: %v", part, err)
+		}
+	}
+}
+
+func TestConfigMapsOfOtherReleasesAreNamed(t *testing.T) {
+	old := sliced(manifests, 2)
+	for i := range old {
+		old[i].Annotations[configmap.ReleaseVersion] = "4.22.2"
+	}
+	others := configmap.Others(old, release)
+	if len(others) != 1 || others[0].Provider != "cluster-api-provider-aws" || others[0].Type != extractor.Infrastructure ||
+		!strings.Contains(others[0].Error(), "openshift-cluster-api/aws-00 of release 4.22.2, openshift-cluster-api/aws-01 of release 4.22.2") {
+		t.Errorf("others: %v", others)
+	}
+	mixed := append(sliced(manifests, 2)[:1], old[1])
+	if others := configmap.Others(mixed, release); others != nil {
+		t.Errorf("others, though one slice is there: %v", others)
+	}
+	results, err := configmap.Bundles(mixed, release)
+	if err != nil || len(results) != 1 || results[0].Err == nil || errors.Is(results[0].Err, extractor.ErrInvalid) ||
+		!strings.Contains(results[0].Err.Error(), "these are not there: 1; not counted: openshift-cluster-api/aws-01 of release 4.22.2") {
+		t.Errorf("%v, %v", results, err)
+	}
 }

@@ -3,11 +3,13 @@
 package installer
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
 )
 
 // leftover are the further ConfigMaps of versions whose first one is gone. They
@@ -24,13 +26,13 @@ func leftover(configMaps []corev1.ConfigMap) (parts []*corev1.ConfigMap) {
 	return parts
 }
 
-// continued says whether the objects of a version are now those of a newer one,
-// which has taken them over as they are.
+// continued says whether the objects of a version are those of a newer one, which
+// has taken them over as they are: they have one owner. Only the newest of such
+// versions has them removed.
 func (w world) continued(name string) bool {
-	for _, version := range w.cluster.Status.Versions {
-		if version.InstalledAs == name && version.Name != name {
-			return true
-		}
-	}
-	return false
+	owner := installedAs(w.configMaps, name)
+	number, err := revision.Number(name)
+	return err == nil && slices.ContainsFunc(w.cluster.Status.Versions, func(v v1alpha1.Version) bool {
+		return v.Revision > number && cmp.Or(v.InstalledAs, v.Name) == owner
+	})
 }

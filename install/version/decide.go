@@ -5,6 +5,7 @@ package version
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -53,7 +54,7 @@ func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, e
 		return decision{}, status.Outcome{Reason: status.ImageUnreadable, Err: err}
 	}
 	results = append(elsewhere(existing).Recall(results), transported...)
-	bundles, err := choose(platform, results, others, former(cluster))
+	bundles, err := r.choose(platform, results, others, cluster)
 	if err != nil {
 		return decision{}, status.Outcome{Reason: selectReason(err), Err: err}
 	}
@@ -61,24 +62,21 @@ func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, e
 }
 
 // choose selects the bundles for a platform, unless that would uninstall a
-// provider because an input is not there.
-func choose(platform string, results []extractor.Result, others []*configmap.OtherError, former []v1alpha1.Component) ([]extractor.Bundle, error) {
+// provider of the desired version because an input is not there.
+func (r *Reconciler) choose(platform string, results []extractor.Result, others []*configmap.OtherError, cluster *v1alpha1.ClusterAPI) ([]extractor.Bundle, error) {
 	bundles, err := operand.Select(platform, results)
 	if errors.As(err, new(*operand.MissingError)) && len(others) > 0 {
 		return nil, errors.Join(err, joined(others))
 	}
-	if err != nil {
-		return nil, err
+	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
+	if err != nil || desired == nil {
+		return bundles, err
 	}
-	return bundles, errors.Join(operand.Lost(former, bundles, results), joined(awaited(former, bundles, others)))
-}
-
-// former are the components that the version before has: those of the desired one.
-func former(cluster *v1alpha1.ClusterAPI) []v1alpha1.Component {
-	if desired := cluster.Status.Version(cluster.Status.DesiredVersion); desired != nil {
-		return desired.Components
+	err = joined(awaited(desired.Components, bundles, others))
+	if err == nil && desired.Name == fmt.Sprintf("%s-%d", r.Release, desired.Revision) {
+		err = vanished(desired.Components, bundles, results)
 	}
-	return nil
+	return bundles, errors.Join(operand.Lost(desired.Components, bundles, results), err)
 }
 
 // selectReason names the gravest of what was found: what can be read by and by

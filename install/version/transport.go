@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,6 +55,25 @@ func awaited(former []v1alpha1.Component, bundles []extractor.Bundle, others []*
 		})
 		return !was || is
 	})
+}
+
+// vanished returns an error for each component that was installed from ConfigMaps
+// of this release, all of which are gone though the provider comes from nowhere else: one that
+// a release drops is dropped by the next release.
+func vanished(former []v1alpha1.Component, bundles []extractor.Bundle, results []extractor.Result) error {
+	var errs []error
+	for _, component := range former {
+		here := slices.ContainsFunc(results, func(r extractor.Result) bool { return r.Image.Reference == "" && r.Image.Name == component.Source })
+		elsewhere := slices.ContainsFunc(bundles, func(b extractor.Bundle) bool {
+			return b.Metadata.ProviderName == component.Name && string(b.Metadata.ProviderType) == component.Type
+		})
+		if len(component.ConfigMaps) == 0 || here || elsewhere {
+			continue
+		}
+		errs = append(errs, &configmap.Error{ConfigMap: strings.Join(component.ConfigMaps, ", "), Err: fmt.Errorf(
+			"gone, and with it the manifests of provider %s of type %s, which stays; the cluster version operator writes it again", component.Name, component.Type)})
+	}
+	return errors.Join(errs...)
 }
 
 func joined(others []*configmap.OtherError) error {

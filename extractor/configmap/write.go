@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package configmap
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/klauspost/compress/zstd"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// sliceSize is how many bytes of manifests one ConfigMap gets. It may hold 1 MiB.
+const sliceSize = 900 << 10
+
+// ConfigMaps returns the transport ConfigMaps of a bundle for a release, which
+// Bundles reads: text in one ConfigMap where it fits, or else compressed, in as
+// many slices as that takes. The bundle's name is the provider's, and the ConfigMaps
+// are named after it. One bundle always gives the same bytes.
+//
+// Nobody replaces a placeholder image in them, so a bundle with one is refused.
+func ConfigMaps(bundle extractor.Bundle, release string) ([]*corev1.ConfigMap, error) {
+	if err := writable(bundle, release); err != nil {
+		return nil, err
+	}
+	contents := []content{{text: string(bundle.Manifests)}}
+	if len(bundle.Manifests) > sliceSize {
+		encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
+		if err != nil {
+			return nil, fmt.Errorf("compressing the manifests: %w", err)
+		}
+		contents = nil
+		for chunk := range slices.Chunk(encoder.EncodeAll(bundle.Manifests, nil), sliceSize) {
+			contents = append(contents, content{packed: slices.Clone(chunk)})
+		}
+	}
+	if len(contents) > MaxSlices {
+		return nil, fmt.Errorf("the manifests need %d slices, and a bundle may have %d", len(contents), MaxSlices)
+	}
+	configMaps := make([]*corev1.ConfigMap, len(contents))
+	for i, content := range contents {
+		configMaps[i] = content.configMap(bundle.Metadata, release, i, len(contents))
+	}
+	return configMaps, nil
+}
+
+// writable says everything that keeps a bundle from being transported.
+func writable(bundle extractor.Bundle, release string) error {
+	errs := []error{bundle.Metadata.Validate()}
+	if release == "" {
+		errs = append(errs, errors.New("the release version is missing"))
+	}
+	if image := bundle.Metadata.ImageName; image != "" {
+		errs = append(errs, fmt.Errorf("the manifests hold the placeholder image %s; transport ConfigMaps name the image of the release, by digest", image))
+	}
+	if len(bundle.Manifests) == 0 || len(bundle.Manifests) > extractor.MaxManifests {
+		errs = append(errs, fmt.Errorf("the manifests are %d bytes long; 1 to %d are possible", len(bundle.Manifests), extractor.MaxManifests))
+	}
+	for _, problem := range validation.IsValidLabelValue(bundle.Metadata.ProviderName) {
+		errs = append(errs, fmt.Errorf("provider name %q as the value of a label: %s", bundle.Metadata.ProviderName, problem))
+	}
+	return errors.Join(errs...)
+}
+
+// content is what one ConfigMap holds: text, or a piece of compressed text.
+type content struct {
+	text   string
+	packed []byte
+}
+
+func (c content) configMap(m extractor.Metadata, release string, index, count int) *corev1.ConfigMap {
+	configMap := &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: v1alpha1.OperandNamespace,
+			Name:      fmt.Sprintf("%s-%02d", m.ProviderName, index),
+			Labels:    map[string]string{BundleLabel: m.ProviderName},
+			Annotations: map[string]string{
+				ReleaseVersion: release, ProviderName: m.ProviderName, ProviderType: string(m.ProviderType),
+				ContentID: m.ContentID.String(), Slice: strconv.Itoa(index), Slices: strconv.Itoa(count),
+			},
+		},
+	}
+	for key, value := range map[string]string{ProviderVersion: m.ProviderVersion, OCPPlatform: m.OCPPlatform} {
+		if value != "" {
+			configMap.Annotations[key] = value
+		}
+	}
+	if c.packed != nil {
+		configMap.BinaryData = map[string][]byte{CompressedManifests: c.packed}
+	} else {
+		configMap.Data = map[string]string{Manifests: c.text}
+	}
+	return configMap
+}

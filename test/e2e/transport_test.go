@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/extractor/configmap"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// versionOperator is a client with the identity of the cluster version operator,
+// which alone may write transport ConfigMaps. When the test ends, it removes them.
+func (h *harness) versionOperator() client.Client {
+	h.Helper()
+	config := rest.CopyConfig(controlplane.Shared(h.T).Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:openshift-cluster-version:default", Groups: []string{"system:masters", "system:authenticated"}}
+	operator, err := client.New(config, client.Options{})
+	h.must(err)
+	h.Cleanup(func() {
+		h.must(operator.DeleteAllOf(context.Background(), &corev1.ConfigMap{}, client.InNamespace(namespace), client.HasLabels{configmap.BundleLabel}))
+	})
+	return operator
+}
+
+// transported are the ConfigMaps of a provider whose image is in the release, cut
+// into so many slices.
+func (h *harness) transported(provider fixture.Synthetic, release string, slices int) []*corev1.ConfigMap {
+	h.Helper()
+	image := h.push(provider)
+	provider.ImageName = image
+	bundle := provider.Bundle()
+	bundle.Metadata.ImageName = ""
+	written, err := configmap.ConfigMaps(bundle, release)
+	h.must(err)
+	text := written[0].Data[configmap.Manifests]
+	var configMaps []*corev1.ConfigMap
+	for i := range slices {
+		part := written[0].DeepCopy()
+		part.Name = fmt.Sprintf("%s-%02d", provider.Name, i)
+		part.Data[configmap.Manifests] = text[len(text)*i/slices : len(text)*(i+1)/slices]
+		part.Annotations[configmap.Slice], part.Annotations[configmap.Slices] = fmt.Sprint(i), fmt.Sprint(slices)
+		configMaps = append(configMaps, part)
+	}
+	return configMaps
+}
+
+// write puts ConfigMaps in the place of those that are there.
+func put(h *harness, operator client.Client, configMaps ...*corev1.ConfigMap) {
+	h.Helper()
+	for _, configMap := range configMaps {
+		h.must(client.IgnoreNotFound(operator.Delete(h.Context(), configMap.DeepCopy())))
+		h.must(operator.Create(h.Context(), configMap.DeepCopy()))
+	}
+}
+
+func TestProvidersComeOutOfConfigMapsAndMoveIntoTheirImagesWithoutAWrite(t *testing.T) {
+	h := newHarness(t)
+	operator := h.versionOperator()
+	coreMaps, awsMaps := h.transported(core("v1.0.0"), "4.22.0", 1), h.transported(aws("v1.0.0"), "4.22.0", 3)
+	images := h.imagesOf(core("v1.0.0"))
+	h.writeImages(images)
+	p := h.start("4.22.0")
+	h.reports("VersionDegraded", "ComponentMissing", "type infrastructure")
+	put(h, operator, awsMaps[0], awsMaps[2])
+	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-aws-00", "these are not there: 1")
+	put(h, operator, awsMaps[1])
+	h.settled("4.22.0-1") // one provider out of an image, one out of ConfigMaps
+	version := h.version()
+	if version.Components[0].Image == "" || !slices.Equal(version.Components[1].ConfigMaps, []string{"cluster-api-provider-aws-00", "cluster-api-provider-aws-01", "cluster-api-provider-aws-02"}) {
+		t.Errorf("the components are %+v", version.Components)
+	}
+	h.installedOnce(append(providerObjects("cluster-api", "apicluster"), providerObjects("cluster-api-provider-aws", "awscluster")...))
+	p.terminate()
+
+	h.writeImages(map[string]string{}) // the other one out of ConfigMaps too, and both of the next release
+	for _, configMap := range append(coreMaps, awsMaps...) {
+		configMap.Annotations[configmap.ReleaseVersion] = "4.22.1"
+	}
+	before := h.fingerprints()
+	put(h, operator, append(coreMaps, awsMaps...)...)
+	p = h.start("4.22.1").settle("4.22.1-2", h)
+	h.untouched(before)
+	if version := h.version(); version.InstalledAs != "4.22.0-1" || len(version.Components[0].ConfigMaps) != 1 {
+		t.Errorf("version 2 is %+v", version)
+	}
+	p.terminate()
+
+	h.writeImages(h.imagesOf(core("v1.0.0"), aws("v1.0.0"))) // into images, while the ConfigMaps of the release before are still there
+	p = h.start("4.22.2").settle("4.22.2-3", h)
+	h.untouched(before)
+	version = h.version()
+	if version.InstalledAs != "4.22.0-1" || version.Components[0].Image == "" || version.Components[1].Image == "" {
+		t.Errorf("version 3 is %+v", version)
+	}
+	h.release(core("v2.0.0"), aws("v1.0.0", configMap("added")))
+	h.settled("4.22.2-4") // and from there on as ever
+	h.owned("4.22.2-4")
+	h.quiet()
+	p.terminate()
+}
+
+// badTransport is what can be wrong with transport ConfigMaps.
+var badTransport = []struct {
+	name   string
+	spoil  func(h *harness, operator client.Client, good []*corev1.ConfigMap)
+	reason string
+	names  []string
+}{
+	{"a slice is missing", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
+		h.must(operator.Delete(h.Context(), good[1].DeepCopy()))
+	}, "TransportIncomplete", []string{"cluster-api-provider-aws-00", "not there: 1"}},
+	{"a slice comes twice", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
+		again := good[1].DeepCopy()
+		again.Name = "again"
+		put(h, operator, again)
+	}, "BundleInvalid", []string{"openshift-cluster-api/again", "cluster-api-provider-aws-01", "it is slice 1"}},
+	{"a slice is of another release", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
+		foreign := good[1].DeepCopy()
+		foreign.Annotations[configmap.ReleaseVersion] = "4.21.9"
+		put(h, operator, foreign)
+	}, "TransportIncomplete", []string{"not there: 1", "cluster-api-provider-aws-01 of release 4.21.9"}},
+	{"all slices are of another release", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
+		for _, configMap := range good {
+			foreign := configMap.DeepCopy()
+			foreign.Annotations[configmap.ReleaseVersion] = "4.21.9"
+			put(h, operator, foreign)
+		}
+	}, "TransportIncomplete", []string{"type infrastructure", "cluster-api-provider-aws-00 of release 4.21.9"}},
+	{"a slice was tampered with", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
+		tampered := good[1].DeepCopy()
+		tampered.Data[configmap.Manifests] += "# more\n"
+		put(h, operator, tampered)
+	}, "BundleInvalid", []string{"cluster-api-provider-aws-00", "content-id"}},
+	{"all are gone", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
+		for _, configMap := range good {
+			h.must(operator.Delete(h.Context(), configMap.DeepCopy()))
+		}
+	}, "ComponentMissing", []string{"type infrastructure"}},
+	{"the policy's binding is missing", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) { h.unguard(transportGuard) },
+		"TransportUnguarded", []string{"ValidatingAdmissionPolicyBinding", transportGuard, "is missing"}},
+	{"the binding only warns", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
+		h.editGuard("ValidatingAdmissionPolicyBinding", `{"spec": {"validationActions": ["Warn"]}}`)
+	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicyBinding", "spec.validationActions"}},
+	{"the binding leaves ConfigMaps out", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
+		h.editGuard("ValidatingAdmissionPolicyBinding", `{"spec": {"matchResources": {"objectSelector": {"matchLabels": {"guarded": "yes"}}}}}`)
+	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicyBinding", "spec.matchResources"}},
+	{"the policy lets somebody else through", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
+		h.editGuard("ValidatingAdmissionPolicy", `{"spec": {"matchConditions": [{"name": "not-me", "expression": "request.userInfo.username != 'me'"}]}}`)
+	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicy ", "spec.matchConditions"}},
+	{"the policy leaves ConfigMaps out", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
+		h.editGuard("ValidatingAdmissionPolicy", `{"spec": {"matchConstraints": {"excludeResourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}]}}}`)
+	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicy ", "spec.matchConstraints"}},
+	{"the policy lets through what it cannot judge", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
+		h.editGuard("ValidatingAdmissionPolicy", `{"spec": {"failurePolicy": "Ignore"}}`)
+	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicy ", "spec.failurePolicy"}},
+}
+
+const transportGuard = "openshift-capi-installer-transport"
+
+// guards are the kinds of the objects that guard transport ConfigMaps.
+var guards = []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+
+func guard(kind string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion("admissionregistration.k8s.io/v1")
+	object.SetKind(kind)
+	object.SetName(transportGuard)
+	return object
+}
+
+func (h *harness) editGuard(kind, patch string) {
+	h.Helper()
+	h.must(h.Patch(h.Context(), guard(kind), client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+// guarded returns a function that puts the guards back as they are now.
+func (h *harness) guarded() (restore func()) {
+	h.Helper()
+	var saved []*unstructured.Unstructured
+	for _, kind := range guards {
+		object := guard(kind)
+		h.must(h.Get(h.Context(), client.ObjectKeyFromObject(object), object))
+		object.SetResourceVersion("")
+		object.SetUID("")
+		saved = append(saved, object)
+	}
+	return func() {
+		for _, object := range saved {
+			h.must(client.IgnoreNotFound(h.Delete(context.Background(), guard(object.GetKind()))))
+			h.must(h.Create(context.Background(), object.DeepCopy()))
+		}
+	}
+}
+
+func TestTransportConfigMapsThatAreNotWholeOrNotGuardedAreNotUsed(t *testing.T) {
+	h := newHarness(t)
+	operator := h.versionOperator()
+	restore := h.guarded()
+	t.Cleanup(restore)
+	good := h.transported(aws("v1.0.0"), "4.22.0", 2)
+	h.release(core("v1.0.0"))
+	put(h, operator, good...)
+	p := h.start("4.22.0").settle("4.22.0-1", h)
+	before := h.fingerprints()
+	for _, test := range badTransport {
+		t.Run(test.name, func(t *testing.T) {
+			defer h.on(t)()
+			test.spoil(h, operator, good)
+			h.reports("VersionDegraded", test.reason, test.names...)
+			h.untouched(before)
+			if test.reason == "TransportUnguarded" {
+				restore()
+			}
+			h.must(operator.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(namespace), client.HasLabels{configmap.BundleLabel}))
+			put(h, operator, good...)
+			h.settled("4.22.0-1")
+			h.untouched(before)
+		})
+	}
+	p.terminate()
+}
+
+func TestAProviderStaysUntilItsConfigMapsOfTheNextReleaseAreThere(t *testing.T) {
+	h := newHarness(t)
+	operator := h.versionOperator()
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	put(h, operator, h.transported(ipam("v1.0.0"), "4.22.0", 1)...)
+	h.start("4.22.0").settle("4.22.0-1", h).terminate()
+	before := h.fingerprints()
+	h.release(core("v2.0.0"), aws("v2.0.0"))
+	p := h.start("4.22.1")
+	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-ipam", "of release 4.22.0")
+	h.untouched(before)
+	next := h.transported(ipam("v1.0.0"), "4.22.1", 1)[0]
+	h.must(operator.Update(t.Context(), next.DeepCopy()))
+	h.settled("4.22.1-2")
+	h.must(operator.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(namespace), client.HasLabels{configmap.BundleLabel}))
+	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-ipam-00", "gone")
+	put(h, operator, h.transported(ipam("v1.0.0"), "4.22.1", 1)...)
+	h.settled("4.22.1-2")
+	if names := h.names(); !slices.Contains(names, "Deployment cluster-api-provider-ipam-controller-manager") {
+		t.Errorf("installed: %v", names)
+	}
+	p.terminate()
+}
+
+func TestAForgedTransportConfigMapIsRefusedByTheAPIServer(t *testing.T) {
+	h := newHarness(t)
+	forged := h.transported(aws("v6.6.6"), "4.22.0", 1)[0]
+	h.eventually("it is refused", func() error {
+		err := h.Create(t.Context(), forged.DeepCopy(), client.DryRunAll)
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the cluster version operator writes") {
+			return errors.Join(errors.New("it is not"), err)
+		}
+		return nil
+	})
+}
