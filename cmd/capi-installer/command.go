@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 	"github.com/capi-installer/capi-installer/install"
 )
 
@@ -142,6 +144,11 @@ func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
 
 // fetcher reads images from their registries, a few at a time, each once.
 func (f *flags) fetcher() extractor.Fetcher {
-	registry := &remote.Registry{Transport: remote.Instrument(metrics.Registry, nil), SpoolDir: f.cacheDir}
+	registry := &remote.Registry{Puller: &pull.Puller{Wrap: instrument}, SpoolDir: f.cacheDir}
 	return &cache.Cached{Dir: f.cacheDir, Next: remote.Limit(registry, concurrentPulls)}
+}
+
+// instrument counts what registries are asked.
+func instrument(next http.RoundTripper) http.RoundTripper {
+	return remote.Instrument(metrics.Registry, next)
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -22,6 +23,10 @@ import (
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/extractor/remote/credential"
+	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
+	"github.com/capi-installer/capi-installer/extractor/remote/network"
+	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 )
 
 // generateError finds out whose fault it is: a file that cannot be read is not an invalid provider.
@@ -68,8 +73,21 @@ func found(bundles []extractor.Bundle, source string, err error) ([]extractor.Bu
 	return bundles, source, err
 }
 
-// puller gets bundles with the user's credentials.
-func puller() *remote.Registry { return &remote.Registry{Keychain: authn.DefaultKeychain} }
+// puller gets bundles as podman, skopeo and oc would: from the user's mirrors, with the user's credentials.
+func puller() *remote.Registry {
+	access := sync.OnceValues(userAccess)
+	return &remote.Registry{Puller: &pull.Puller{Access: func(context.Context) (pull.Access, error) { return access() }}}
+}
+
+// userAccess reads how the user's container tools reach registries.
+func userAccess() (pull.Access, error) {
+	rules, err := mirror.System()
+	cas, certErr := network.ReadCertsDirs(network.CertsDirs...)
+	proxy := network.ProxyFromEnvironment()
+	return pull.Access{
+		Mirrors: rules, Logins: credential.System{}, Network: network.New(network.Options{CAs: cas, Proxy: proxy}),
+	}, errors.Join(err, certErr, proxy.Check())
+}
 
 // sourceKind is what an argument names.
 type sourceKind int
