@@ -167,7 +167,7 @@ func (r *Registry) Push(repository string, image remote.Taggable) (string, error
 		return "", fmt.Errorf("pushing to %s: %w", repository, err)
 	}
 	reference := r.Host() + "/" + repository + "@" + digest.String()
-	ref, err := name.NewDigest(reference)
+	ref, err := name.NewDigest(reference, name.Insecure) // it speaks TLS first
 	if err != nil {
 		return "", fmt.Errorf("pushing to %s: %w", repository, err)
 	}
