@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -37,14 +39,14 @@ func generateError(err error) error {
 	return &invalidError{err}
 }
 
-// bundlesAt returns the bundles of a directory, an OCI layout or an image, and where they
-// were found: the image by digest, or the path.
-func bundlesAt(ctx context.Context, source string) ([]extractor.Bundle, string, error) {
+// bundlesAt returns the bundles of a directory, an OCI layout, an archive or an image, and where they
+// were found: the image by digest, or the path. How it goes is told on stderr.
+func bundlesAt(ctx context.Context, stderr io.Writer, source string) ([]extractor.Bundle, string, error) {
 	switch kind, err := kindOf(source); {
 	case err != nil:
 		return nil, source, err
-	case kind == isLayout:
-		image, err := imageOfLayout(source)
+	case kind == isLayout, kind == isArchive:
+		image, err := imageAt(kind, source)
 		if err != nil {
 			return nil, source, err
 		}
@@ -58,7 +60,9 @@ func bundlesAt(ctx context.Context, source string) ([]extractor.Bundle, string, 
 	if err != nil {
 		return nil, source, err
 	}
-	bundles, err := puller().Fetch(ctx, reference)
+	progress := newProgress(stderr, 1)
+	bundles, err := progress.fetch(ctx, puller(), reference)
+	progress.end()
 	return found(bundles, reference, err)
 }
 
@@ -96,6 +100,7 @@ const (
 	isImage sourceKind = iota
 	isDirectory
 	isLayout
+	isArchive
 )
 
 // kindOf takes what exists for a path, and what looks like a path for one too.
@@ -103,7 +108,7 @@ func kindOf(source string) (sourceKind, error) {
 	info, err := os.Stat(source)
 	switch {
 	case err == nil && !info.IsDir():
-		return 0, fmt.Errorf("%s is a file; name a directory, an OCI layout or an image", source)
+		return isArchive, nil
 	case err == nil:
 		if _, err := os.Stat(filepath.Join(source, "oci-layout")); err == nil {
 			return isLayout, nil
@@ -129,6 +134,18 @@ func bundlesOfDirectory(dir string) ([]extractor.Bundle, error) {
 		return nil, err
 	}
 	return files.Bundles(extractor.Origin{})
+}
+
+// imageAt returns the only image of an OCI layout or an archive.
+func imageAt(kind sourceKind, path string) (v1.Image, error) {
+	if kind == isLayout {
+		return imageOfLayout(path)
+	}
+	image, err := tarball.ImageFromPath(path, nil)
+	if err != nil {
+		return nil, &invalidError{fmt.Errorf("%s is a file and no archive with a single image, as \"podman save\" or \"docker save\" writes one: %w", path, err)}
+	}
+	return image, nil
 }
 
 // imageOfLayout returns the only image of an OCI layout.

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -40,7 +41,7 @@ func (h *harness) unreadable(why string) {
 func (h *harness) during(object client.Object) {
 	h.Helper()
 	h.must(h.Create(h.Context(), object))
-	h.Cleanup(func() { _ = h.Delete(context(), object) })
+	h.Cleanup(func() { _ = h.Delete(context.Background(), object) })
 }
 
 func TestAMirrorSetHelpsWhileTheRegistryCannotBeReached(t *testing.T) {
@@ -79,7 +80,7 @@ func TestAMirrorSetHelpsWhileTheRegistryCannotBeReached(t *testing.T) {
 	cluster, err := h.clusterAPI()
 	h.must(err)
 	for _, component := range cluster.Status.Versions[0].Components {
-		if component.Image != "" && !strings.HasPrefix(component.Image, h.registry.Host()+"/") {
+		if component.Image != "" && !strings.HasPrefix(string(component.Image), h.registry.Host()+"/") {
 			t.Errorf("component %s is named %s, after its mirror", component.Name, component.Image)
 		}
 	}

@@ -141,7 +141,6 @@ func (s *stage) blobPath(repository string) string {
 	return "/v2/" + repository + "/blobs/" + s.layer.Digest.String()
 }
 
-
 func TestAMirrorThatFailsOrLiesIsPassedOverAndReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault registry.Fault
