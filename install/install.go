@@ -14,6 +14,7 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -66,7 +67,7 @@ type Options struct {
 // Scheme returns a scheme with every kind that the controllers read as a Go type.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, configv1.Install, v1alpha1.AddToScheme)
+	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, configv1.Install, operatorv1alpha1.Install, v1alpha1.AddToScheme)
 	return scheme, builder.AddToScheme(scheme)
 }
 

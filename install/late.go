@@ -30,9 +30,12 @@ type openShift struct {
 	missing []client.Object
 }
 
-// configKinds are the kinds that the version controller reads.
+// configKinds are the kinds that the version controller reads, or that Registries read for it.
 func configKinds() []client.Object {
-	return []client.Object{&configv1.Infrastructure{}, &configv1.APIServer{}, &configv1.Proxy{}}
+	return []client.Object{
+		&configv1.Infrastructure{}, &configv1.APIServer{}, &configv1.Proxy{},
+		&configv1.Image{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{},
+	}
 }
 
 // before returns a reconciler that looks for missing kinds before each run.

@@ -88,7 +88,7 @@ func TestTheAPIServerTakesEveryManifest(t *testing.T) {
 	}
 }
 
-func TestThePermissionsHaveNoWildcardOverEverythingAndNoSecrets(t *testing.T) {
+func TestThePermissionsHaveNoWildcardOverEverythingAndNoSecretsButThePullSecret(t *testing.T) {
 	for _, object := range objects(t) {
 		if object.GetKind() != "Role" && object.GetKind() != "ClusterRole" {
 			continue
@@ -101,18 +101,27 @@ func TestThePermissionsHaveNoWildcardOverEverythingAndNoSecrets(t *testing.T) {
 			if slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.Verbs, "*") {
 				t.Errorf("%s %s: a wildcard in %v", object.GetKind(), object.GetName(), rule)
 			}
-			if slices.Contains(rule.APIGroups, "") && (slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "*")) {
+			pullSecret := object.GetKind() == "Role" && object.GetNamespace() == "openshift-config" && slices.Equal(rule.ResourceNames, []string{"pull-secret"}) && slices.Equal(rule.Verbs, []string{"get"})
+			if !pullSecret && slices.Contains(rule.APIGroups, "") && (slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "*")) {
 				t.Errorf("%s %s: Secrets in %v", object.GetKind(), object.GetName(), rule)
 			}
 		}
 	}
 }
 
-func TestTheInstallerMayNotReadSecrets(t *testing.T) {
+func TestTheInstallerMayReadThePullSecretAndNoOtherOne(t *testing.T) {
 	_, installer := install(t)
+	secret := &unstructured.Unstructured{}
+	secret.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Secret"})
+	if err := installer.Get(t.Context(), client.ObjectKey{Namespace: "openshift-config", Name: "pull-secret"}, secret); !apierrors.IsNotFound(err) {
+		t.Errorf("the pull secret: %v, want that it is not there", err)
+	}
+	if err := installer.Get(t.Context(), client.ObjectKey{Namespace: "openshift-config", Name: "other"}, secret); !apierrors.IsForbidden(err) {
+		t.Errorf("another Secret: %v, want it forbidden", err)
+	}
 	secrets := &unstructured.UnstructuredList{}
 	secrets.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "SecretList"})
-	for _, namespace := range []string{"", v1alpha1.OperandNamespace, v1alpha1.OperatorNamespace} {
+	for _, namespace := range []string{"", v1alpha1.OperandNamespace, v1alpha1.OperatorNamespace, "openshift-config"} {
 		if err := installer.List(t.Context(), secrets, client.InNamespace(namespace)); !apierrors.IsForbidden(err) {
 			t.Errorf("listing the Secrets of namespace %q: %v, want it forbidden", namespace, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -24,6 +26,9 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
+	"github.com/capi-installer/capi-installer/extractor/remote/network"
+	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 	"github.com/capi-installer/capi-installer/install"
 )
 
@@ -40,6 +45,8 @@ type flags struct {
 	imagesJSON, release, platform, cacheDir, kubeconfig string
 	healthAddress, metricsAddress, pprofAddress         string
 	leaderElect                                         bool
+	registriesConf, authFile                            string
+	certsDirs                                           []string
 	leaseDuration, renewDeadline, retryPeriod           time.Duration
 }
 
@@ -70,6 +77,9 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.StringVar(&f.release, "release-version", os.Getenv("RELEASE_VERSION"), "version of the release; by default from RELEASE_VERSION")
 	set.StringVar(&f.platform, "platform", "", "platform of the cluster, such as AWS; by default from the Infrastructure object")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "directory for what was read from images, made if it is missing; by default it is kept in memory")
+	set.StringVar(&f.registriesConf, "registries-conf", "", "registries.conf with mirrors, besides those that the cluster's objects name; its drop-in files are in the directory of its name with \".d\" at its end")
+	set.StringVar(&f.authFile, "authfile", "", "file with credentials for registries (.dockerconfigjson), besides the cluster's pull secret")
+	set.StringArrayVar(&f.certsDirs, "certs-dir", network.CertsDirs, "directory with certificates of registries, in one directory for each host; can be repeated")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; by default the cluster that this runs in")
 	set.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
 	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
@@ -103,7 +113,7 @@ func run(ctx context.Context, f *flags) error {
 		return err
 	}
 	err = install.AddToManager(mgr, install.Options{
-		ImagesJSON: f.imagesJSON, Release: f.release, Platform: f.platform, Fetcher: f.fetcher(),
+		ImagesJSON: f.imagesJSON, Release: f.release, Platform: f.platform, Fetcher: f.fetcher(mgr.GetAPIReader()),
 	})
 	if err != nil {
 		return err
@@ -140,8 +150,17 @@ func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
 	return mgr, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping))
 }
 
-// fetcher reads images from their registries, a few at a time, each once.
-func (f *flags) fetcher() extractor.Fetcher {
-	registry := &remote.Registry{Transport: remote.Instrument(metrics.Registry, nil), SpoolDir: f.cacheDir}
+// fetcher reads images from where the cluster's nodes would pull them, a few at a time, each once.
+func (f *flags) fetcher(reader client.Reader) extractor.Fetcher {
+	registries := &install.Registries{Reader: reader, CertsDirs: f.certsDirs, AuthFile: f.authFile, TempDir: f.cacheDir}
+	if f.registriesConf != "" {
+		registries.Conf = &mirror.Files{Conf: f.registriesConf}
+	}
+	registry := &remote.Registry{Puller: &pull.Puller{Access: registries.Access, Wrap: instrument}, SpoolDir: f.cacheDir}
 	return &cache.Cached{Dir: f.cacheDir, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))}
+}
+
+// instrument counts what registries are asked.
+func instrument(next http.RoundTripper) http.RoundTripper {
+	return remote.Instrument(metrics.Registry, next)
 }

@@ -23,10 +23,12 @@ Cluster API providers. Such an image holds a bundle:
   validate   bundle, or image     ->  what is wrong with it
   explain    rule                 ->  why it is there, and how to keep it
   inspect    image                ->  what is in it
+  extract    image                ->  bundle
   plan       images.json          ->  what a cluster would install
 
-Registries are accessed with the credentials of "podman login" or "docker login",
-over HTTPS; over plain HTTP only on this machine. No container engine is needed.
+Images are read from where podman, skopeo and oc would pull them: with the mirrors of
+registries.conf, the credentials of "podman login" or "docker login", the certificates in
+certs.d and the proxies of the environment. No container engine is needed.
 
 Data goes to stdout, everything else to stderr. Exit codes:
 
@@ -72,7 +74,7 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd.CommandPath(), err} })
-	root.AddCommand(newGenerate(), newPack(), newInspect(), newValidate(), newExplain(), newPlan(), newVersion())
+	root.AddCommand(newGenerate(), newPack(), newInspect(), newExtract(), newValidate(), newExplain(), newPlan(), newVersion())
 	return root
 }
 

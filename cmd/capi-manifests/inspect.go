@@ -18,7 +18,7 @@ import (
 const inspectLong = `Inspect shows the bundles of an image: their metadata, their objects by kind, the
 images that they run, and the variables that a cluster can give values for.
 
-SOURCE is an image, an OCI layout, or a directory. Every digest is checked, that of
+SOURCE is an image, an OCI layout, an archive as of "podman save", or a directory. Every digest is checked, that of
 the manifests too: what inspect shows is what a cluster would read.`
 
 const inspectExample = `  # An image
@@ -77,7 +77,7 @@ func newInspect() *cobra.Command {
 			if manifests && format != asTable {
 				return &usageError{cmd.CommandPath(), errors.New("--manifests writes the manifests as they are; leave -o out")}
 			}
-			bundles, source, err := bundlesAt(cmd.Context(), args[0])
+			bundles, source, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), args[0])
 			if err != nil {
 				return err
 			}

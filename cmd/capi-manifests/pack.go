@@ -80,7 +80,7 @@ func (f *packFlags) run(cmd *cobra.Command, source string) error {
 	if err != nil {
 		return err
 	}
-	bundles, _, err := bundlesAt(cmd.Context(), source)
+	bundles, _, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), source)
 	if err != nil {
 		return err
 	}

@@ -171,15 +171,16 @@ func readFile(file string, stdin io.Reader) ([]byte, error) {
 
 // pull reads the bundles of all images.
 func (f *planFlags) pull(ctx context.Context, images imagesjson.Images, stderr io.Writer) ([]extractor.Result, error) {
-	progress := newProgress(stderr, images)
+	progress := newProgress(stderr, distinct(images))
 	pulled := extractor.Images{Images: images, Fetcher: &reporting{
 		Fetcher:  &cache.Cached{Dir: f.cacheDir, Next: remote.Limit(puller(), concurrentPulls)},
 		progress: progress,
 	}}
 	results, err := pulled.Results(ctx)
+	progress.end()
 	if err != nil {
 		return nil, fmt.Errorf("reading the images: %w", err)
 	}
-	progress.end(results)
+	progress.summary(results)
 	return results, nil
 }

@@ -10,17 +10,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 	"github.com/capi-installer/capi-installer/imagesjson"
 )
 
-// progress tells a person who waits which images were read: a line for each on a
-// terminal, and one at the end everywhere.
+// progress tells a person who waits what is fetched: on a terminal with a bar for
+// each image on its way, and everywhere with a line for each image that came.
 type progress struct {
 	w     io.Writer
-	live  bool
+	bars  *mpb.Progress // nil without a terminal
 	start time.Time
 	total int
 
@@ -28,30 +31,89 @@ type progress struct {
 	done int
 }
 
-func newProgress(w io.Writer, images imagesjson.Images) *progress {
+func newProgress(w io.Writer, total int) *progress {
+	p := &progress{w: w, start: time.Now(), total: total}
+	if file, isFile := w.(*os.File); isFile && term.IsTerminal(int(file.Fd())) {
+		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(20))
+	}
+	return p
+}
+
+// distinct is how many images there are, by reference.
+func distinct(images imagesjson.Images) int {
 	references := map[string]bool{}
 	for _, image := range images {
 		references[image.Reference] = true
 	}
-	file, isFile := w.(*os.File)
-	return &progress{w: w, live: isFile && term.IsTerminal(int(file.Fd())), start: time.Now(), total: len(references)}
+	return len(references)
 }
 
-func (p *progress) step(reference string, err error) {
+// fetch reads an image and shows how that goes.
+func (p *progress) fetch(ctx context.Context, next extractor.Fetcher, reference string) ([]extractor.Bundle, error) {
+	meter := &pull.Meter{}
+	hide := p.show(reference, meter)
+	bundles, err := next.Fetch(pull.WithMeter(ctx, meter), reference)
+	hide()
+	p.step(reference, meter, err)
+	return bundles, err
+}
+
+// show shows a bar until hide is called.
+func (p *progress) show(reference string, meter *pull.Meter) (hide func()) {
+	if p.bars == nil {
+		return func() {}
+	}
+	bar := p.bars.AddBar(0, mpb.BarRemoveOnComplete(),
+		mpb.PrependDecorators(decor.Name(reference+" ")),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + fetched(meter) })))
+	ended, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+				bar.SetTotal(max(meter.Size.Load(), meter.Received.Load()+1), false)
+				bar.SetCurrent(meter.Received.Load())
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		<-stopped
+		bar.Abort(true)
+		bar.Wait()
+	}
+}
+
+// step writes the line of an image that came, or did not.
+func (p *progress) step(reference string, meter *pull.Meter, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done++
-	if !p.live {
-		return
+	w := p.w
+	if p.bars != nil {
+		w = p.bars // above the bars
 	}
 	outcome := "read"
 	if err != nil {
 		outcome = "FAILED"
 	}
-	fmt.Fprintf(p.w, "[%d/%d] %s %s\n", p.done, p.total, outcome, reference)
+	fmt.Fprintf(w, "[%d/%d] %s %s: %s\n", p.done, p.total, outcome, reference, fetched(meter))
 }
 
-func (p *progress) end(results []extractor.Result) {
+// end waits until everything is shown.
+func (p *progress) end() {
+	if p.bars != nil {
+		p.bars.Wait()
+	}
+}
+
+// summary writes what came of all.
+func (p *progress) summary(results []extractor.Result) {
 	bundles, failed := 0, 0
 	for _, result := range results {
 		bundles += len(result.Bundles)
@@ -66,6 +128,37 @@ func (p *progress) end(results []extractor.Result) {
 	fmt.Fprintln(p.w, text)
 }
 
+// fetched says how much was fetched of how much, such as "412 KiB of 78 MiB, 3 requests".
+func fetched(meter *pull.Meter) string {
+	requests, size := meter.Requests.Load(), meter.Size.Load()
+	text := bytesText(meter.Received.Load())
+	switch {
+	case requests == 0:
+		return "nothing was fetched"
+	case size > 0:
+		text += " of " + bytesText(size)
+	}
+	if requests == 1 {
+		return text + ", 1 request"
+	}
+	return fmt.Sprintf("%s, %d requests", text, requests)
+}
+
+// bytesText is a size for people, such as "412 KiB".
+func bytesText(n int64) string {
+	size, unit := float64(n), "B"
+	for _, larger := range []string{"KiB", "MiB", "GiB"} {
+		if size < 1000 {
+			break
+		}
+		size, unit = size/1024, larger
+	}
+	if size < 10 && unit != "B" {
+		return fmt.Sprintf("%.1f %s", size, unit)
+	}
+	return fmt.Sprintf("%.0f %s", size, unit)
+}
+
 // reporting is a Fetcher that reports each image.
 type reporting struct {
 	extractor.Fetcher
@@ -74,7 +167,5 @@ type reporting struct {
 
 // Fetch implements extractor.Fetcher.
 func (r *reporting) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
-	bundles, err := r.Fetcher.Fetch(ctx, reference)
-	r.progress.step(reference, err)
-	return bundles, err
+	return r.progress.fetch(ctx, r.Fetcher, reference)
 }

@@ -20,9 +20,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/vbauerster/mpb/v8"
 
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -288,19 +290,58 @@ func TestExitCodesTellWhatToDo(t *testing.T) {
 	}
 }
 
-func TestProgressHasALineForEachImageOnATerminalOnly(t *testing.T) {
-	for _, live := range []bool{true, false} {
-		var out strings.Builder
-		p := &progress{w: &out, live: live, start: time.Now(), total: 2}
-		p.step("example.com/a", nil)
-		p.step("example.com/b", errors.New("gone"))
-		p.end([]extractor.Result{{Bundles: make([]extractor.Bundle, 2)}, {Err: errors.New("gone")}})
-		want := "read 2 images in 0s: 2 bundles, 1 images could not be read\n"
-		if live {
-			want = "[1/2] read example.com/a\n[2/2] FAILED example.com/b\n" + want
+func TestProgressHasALineForEachImage(t *testing.T) {
+	var out strings.Builder
+	p := newProgress(&out, 2)
+	meter := &pull.Meter{}
+	meter.Requests.Store(3)
+	meter.Received.Store(412 << 10)
+	meter.Size.Store(78 << 20)
+	p.step("example.com/a", meter, nil)
+	p.step("example.com/b", &pull.Meter{}, errors.New("gone"))
+	p.end()
+	p.summary([]extractor.Result{{Bundles: make([]extractor.Bundle, 2)}, {Err: errors.New("gone")}})
+	want := "[1/2] read example.com/a: 412 KiB of 78 MiB, 3 requests\n[2/2] FAILED example.com/b: nothing was fetched\nread 2 images in 0s: 2 bundles, 1 images could not be read\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestProgressShowsBarsOnATerminal(t *testing.T) {
+	var out strings.Builder
+	p := newProgress(&out, 1)
+	p.bars = mpb.New(mpb.WithOutput(&out), mpb.WithAutoRefresh(), mpb.WithRefreshRate(10*time.Millisecond))
+	shown := make(chan struct{})
+	_, err := p.fetch(t.Context(), fetching(func(ctx context.Context) {
+		meter := pull.MeterOf(ctx)
+		meter.Requests.Store(1)
+		meter.Received.Store(500)
+		meter.Size.Store(1000)
+		time.AfterFunc(300*time.Millisecond, func() { close(shown) })
+		<-shown
+	}), "example.com/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.end()
+	for _, want := range []string{"example.com/a [", "500 B of 1.0 KiB, 1 request", "[1/1] read example.com/a: 500 B of 1.0 KiB, 1 request\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in %q", want, out.String())
 		}
-		if diff := cmp.Diff(want, out.String()); diff != "" {
-			t.Errorf("live %t (-want +got):\n%s", live, diff)
+	}
+}
+
+type fetching func(context.Context)
+
+func (f fetching) Fetch(ctx context.Context, _ string) ([]extractor.Bundle, error) {
+	f(ctx)
+	return nil, nil
+}
+
+func TestSizesAreForPeople(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.0 KiB", 1536: "1.5 KiB", 421888: "412 KiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB", 1 << 42: "4096 GiB"} {
+		if got := bytesText(n); got != want {
+			t.Errorf("%d: got %q, want %q", n, got, want)
 		}
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -18,10 +20,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/extractor/remote/credential"
+	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
+	"github.com/capi-installer/capi-installer/extractor/remote/network"
+	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 )
 
 // generateError finds out whose fault it is: a file that cannot be read is not an invalid provider.
@@ -32,14 +39,14 @@ func generateError(err error) error {
 	return &invalidError{err}
 }
 
-// bundlesAt returns the bundles of a directory, an OCI layout or an image, and where they
-// were found: the image by digest, or the path.
-func bundlesAt(ctx context.Context, source string) ([]extractor.Bundle, string, error) {
+// bundlesAt returns the bundles of a directory, an OCI layout, an archive or an image, and where they
+// were found: the image by digest, or the path. How it goes is told on stderr.
+func bundlesAt(ctx context.Context, stderr io.Writer, source string) ([]extractor.Bundle, string, error) {
 	switch kind, err := kindOf(source); {
 	case err != nil:
 		return nil, source, err
-	case kind == isLayout:
-		image, err := imageOfLayout(source)
+	case kind == isLayout, kind == isArchive:
+		image, err := imageAt(kind, source)
 		if err != nil {
 			return nil, source, err
 		}
@@ -53,7 +60,9 @@ func bundlesAt(ctx context.Context, source string) ([]extractor.Bundle, string, 
 	if err != nil {
 		return nil, source, err
 	}
-	bundles, err := puller().Fetch(ctx, reference)
+	progress := newProgress(stderr, 1)
+	bundles, err := progress.fetch(ctx, puller(), reference)
+	progress.end()
 	return found(bundles, reference, err)
 }
 
@@ -68,8 +77,21 @@ func found(bundles []extractor.Bundle, source string, err error) ([]extractor.Bu
 	return bundles, source, err
 }
 
-// puller gets bundles with the user's credentials.
-func puller() *remote.Registry { return &remote.Registry{Keychain: authn.DefaultKeychain} }
+// puller gets bundles as podman, skopeo and oc would: from the user's mirrors, with the user's credentials.
+func puller() *remote.Registry {
+	access := sync.OnceValues(userAccess)
+	return &remote.Registry{Puller: &pull.Puller{Access: func(context.Context) (pull.Access, error) { return access() }}}
+}
+
+// userAccess reads how the user's container tools reach registries.
+func userAccess() (pull.Access, error) {
+	rules, err := mirror.System()
+	cas, certErr := network.ReadCertsDirs(network.CertsDirs...)
+	proxy := network.ProxyFromEnvironment()
+	return pull.Access{
+		Mirrors: rules, Logins: credential.System{}, Network: network.New(network.Options{CAs: cas, Proxy: proxy}),
+	}, errors.Join(err, certErr, proxy.Check())
+}
 
 // sourceKind is what an argument names.
 type sourceKind int
@@ -78,6 +100,7 @@ const (
 	isImage sourceKind = iota
 	isDirectory
 	isLayout
+	isArchive
 )
 
 // kindOf takes what exists for a path, and what looks like a path for one too.
@@ -85,7 +108,7 @@ func kindOf(source string) (sourceKind, error) {
 	info, err := os.Stat(source)
 	switch {
 	case err == nil && !info.IsDir():
-		return 0, fmt.Errorf("%s is a file; name a directory, an OCI layout or an image", source)
+		return isArchive, nil
 	case err == nil:
 		if _, err := os.Stat(filepath.Join(source, "oci-layout")); err == nil {
 			return isLayout, nil
@@ -111,6 +134,18 @@ func bundlesOfDirectory(dir string) ([]extractor.Bundle, error) {
 		return nil, err
 	}
 	return files.Bundles(extractor.Origin{})
+}
+
+// imageAt returns the only image of an OCI layout or an archive.
+func imageAt(kind sourceKind, path string) (v1.Image, error) {
+	if kind == isLayout {
+		return imageOfLayout(path)
+	}
+	image, err := tarball.ImageFromPath(path, nil)
+	if err != nil {
+		return nil, &invalidError{fmt.Errorf("%s is a file and no archive with a single image, as \"podman save\" or \"docker save\" writes one: %w", path, err)}
+	}
+	return image, nil
 }
 
 // imageOfLayout returns the only image of an OCI layout.

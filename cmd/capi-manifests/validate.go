@@ -82,7 +82,7 @@ func newValidate() *cobra.Command {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			bundles, source, err := bundlesAt(cmd.Context(), args[0])
+			bundles, source, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), args[0])
 			if err != nil {
 				return err
 			}

@@ -5,7 +5,6 @@ package remote
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -44,9 +43,7 @@ func BenchmarkFetch100MB(b *testing.B) {
 		b.Run(fmt.Sprintf("bundle-on-top=%t", above), func(b *testing.B) {
 			reg := registry.New(b, registry.Options{})
 			reference := reg.MustPush(b, "providers/aws", large(b, above))
-			transport := &http.Transport{DisableCompression: true}
-			defer transport.CloseIdleConnections()
-			c := &Registry{Transport: transport}
+			c := client(b)
 			b.SetBytes(100 << 20)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -6,9 +6,9 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"net/http"
 
 	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -38,9 +38,9 @@ metadata:
 		log.Fatal(err)
 	}
 
-	transport := &http.Transport{DisableCompression: true}
-	defer transport.CloseIdleConnections()
-	fetcher := remote.Limit(&remote.Registry{Transport: transport}, 4)
+	puller := &pull.Puller{}
+	defer puller.Close()
+	fetcher := remote.Limit(&remote.Registry{Puller: puller}, 4)
 	bundles, err := fetcher.Fetch(context.Background(), reference)
 	if err != nil {
 		log.Fatal(err)

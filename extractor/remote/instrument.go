@@ -13,8 +13,8 @@ import (
 )
 
 // Instrument returns a RoundTripper that counts the requests that it hands to
-// next (nil: the transport that a Registry has by default), for
-// Registry.Transport:
+// next, for
+// pull.Puller.Wrap:
 //
 //	capi_installer_registry_requests_total{host,code,kind}
 //	capi_installer_registry_received_bytes_total{host,kind}
@@ -26,9 +26,6 @@ import (
 //
 // Metrics that are registered with reg already are used.
 func Instrument(reg prometheus.Registerer, next http.RoundTripper) http.RoundTripper {
-	if next == nil {
-		next = defaultTransport
-	}
 	return &instrumented{
 		next: next,
 		requests: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{

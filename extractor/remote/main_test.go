@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"log"
-	"net/http"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -63,9 +63,9 @@ func shipped(t testing.TB, b extractor.Bundle) registry.Layer {
 
 // client is a Registry for tests: quick to retry, with connections of its own.
 func client(t testing.TB) *Registry {
-	transport := &http.Transport{DisableCompression: true}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &Registry{Transport: transport, Retry: Retry{Wait: time.Millisecond, Most: 50 * time.Millisecond}}
+	p := &pull.Puller{Retry: pull.Retry{Wait: time.Millisecond, Most: 50 * time.Millisecond}}
+	t.Cleanup(p.Close)
+	return &Registry{Puller: p}
 }
 
 // filesOf unpacks the layers of an image as far as bundles go.

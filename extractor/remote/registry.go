@@ -5,47 +5,30 @@ package remote
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"runtime"
 	"strings"
-	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 )
 
-// Registry gets bundles from the registry that a reference names. The zero
-// value is usable: it logs in nowhere and speaks HTTPS, but to this machine itself.
-// It is an extractor.Fetcher, safe for use by many goroutines at once. Each
-// Fetch logs in anew, so that credentials can change at any time.
+// Registry gets bundles from where an image may be pulled from. The zero value
+// is usable: it logs in nowhere, knows no mirrors, and speaks HTTPS, but to this machine itself.
+// It is an extractor.Fetcher, safe for use by many goroutines at once.
 type Registry struct {
-	// Transport does the requests; nil is one with the time limits of this
-	// package. It need not retry: Registry does.
-	Transport http.RoundTripper
-	// Keychain has the credentials of each repository; nil has none.
-	Keychain authn.Keychain
+	// Puller gets manifests and blobs: it knows the mirrors, the credentials, the
+	// certificates and the proxies. nil is one that knows none.
+	Puller *pull.Puller
 	// Platform is what is taken out of an index, and must be there. The zero
 	// value is linux on the architecture of this process or, where an index has
 	// no such image, its first one for linux: manifests are the same for all.
 	Platform v1.Platform
-	// PlainHTTP says whether a host, such as "mirror.example.com:5000", speaks
-	// HTTP without TLS; nil is that none does. Hosts that are this machine
-	// itself (localhost, 127.0.0.0/8, ::1) always do. No other host is ever asked without TLS,
-	// be it because of a redirect.
-	PlainHTTP func(host string) bool
-	// Retry says how often a request is repeated that failed for a reason that may pass.
-	Retry Retry
-	// Stall is how long a body may come without a byte; default 30 seconds.
-	Stall time.Duration
 	// Limits bound what one image may cost.
 	Limits Limits
 	// SpoolDir is where layers of more than 8 MiB wait for their verification, in
@@ -55,53 +38,46 @@ type Registry struct {
 
 var _ extractor.Fetcher = (*Registry)(nil)
 
+// anonymous is the Puller of a Registry that has none.
+var anonymous pull.Puller
+
 // Fetch implements extractor.Fetcher. An error is an extractor.ErrInvalid if
-// the image is verified and wrong. Otherwise it holds a *StatusError if the
-// registry refused, a *DigestError if it served other bytes than it was asked
-// for, or the error of the network.
+// the image is verified and wrong. Otherwise it holds a *pull.Error for each source that
+// failed, with the step, the host, the HTTP status, the cause and what may help.
 func (r *Registry) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
-	ref, hash, err := parse(reference)
+	bundles, err := r.fetch(ctx, reference)
 	if err != nil {
 		return nil, locate(err, reference, "")
-	}
-	bundles, err := r.fetch(ctx, ref.Context(), hash, reference)
-	if err != nil {
-		return nil, locate(err, reference, ref.RegistryStr())
 	}
 	return bundles, nil
 }
 
-// parse parses a reference, which must be by a SHA-256 digest.
-func parse(reference string) (name.Digest, v1.Hash, error) {
-	ref, err := name.NewDigest(reference, name.StrictValidation)
-	if err != nil {
-		return name.Digest{}, v1.Hash{}, fmt.Errorf("parsing the reference, which must be by digest: %w", err)
-	}
-	hash, err := v1.NewHash(ref.DigestStr())
-	if err != nil || hash.Algorithm != "sha256" {
-		return name.Digest{}, v1.Hash{}, fmt.Errorf("parsing the reference: %q is not a sha256 digest", ref.DigestStr())
-	}
-	return ref, hash, nil
-}
-
-func (r *Registry) fetch(ctx context.Context, repo name.Repository, hash v1.Hash, reference string) ([]extractor.Bundle, error) {
+func (r *Registry) fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
 	limits := r.Limits.orDefaults()
-	s, err := r.connect(ctx, repo)
+	image, err := r.puller().Open(ctx, reference)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.image(ctx, hash, r.Platform, limits)
+	raw, err := manifestOf(ctx, image, r.Platform, limits)
 	if err != nil {
 		return nil, err
 	}
-	u := &unpacking{limits: limits, spoolDir: r.SpoolDir, blob: s.blob}
+	pull.MeterOf(ctx).Size.Store(sizeOf(raw))
+	u := &unpacking{limits: limits, spoolDir: r.SpoolDir, blob: image.Blob}
 	return u.bundles(ctx, raw, extractor.Origin{Image: reference})
 }
 
-// image returns the verified manifest of the image that hash names: its own, or
-// that of the image for the platform if hash names an index.
-func (s *session) image(ctx context.Context, hash v1.Hash, platform v1.Platform, limits Limits) ([]byte, error) {
-	raw, err := s.manifest(ctx, v1.Descriptor{Digest: hash, Size: -1}, limits)
+func (r *Registry) puller() *pull.Puller {
+	if r.Puller == nil {
+		return &anonymous
+	}
+	return r.Puller
+}
+
+// manifestOf returns the verified manifest of an image: its own, or that of the
+// image for the platform if it is an index.
+func manifestOf(ctx context.Context, image *pull.Image, platform v1.Platform, limits Limits) ([]byte, error) {
+	raw, err := image.Manifest(ctx, "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, limits.Manifest)
 	if err != nil {
 		return nil, err
 	}
@@ -116,34 +92,18 @@ func (s *session) image(ctx context.Context, hash v1.Hash, platform v1.Platform,
 	if err != nil {
 		return nil, invalid(fmt.Errorf("reading the index: %w", err))
 	}
-	return s.manifest(ctx, child, limits)
+	return image.Manifest(ctx, "manifest for "+child.Platform.String(), child, limits.Manifest)
 }
 
-// manifest gets and verifies a manifest or an index.
-func (s *session) manifest(ctx context.Context, d v1.Descriptor, limits Limits) (raw []byte, err error) {
-	err = s.get(ctx, "manifests", d.Digest, func(body io.Reader) error {
-		raw, err = io.ReadAll(io.LimitReader(body, limits.Manifest+1))
-		if err != nil {
-			return err
+// sizeOf is the size of an image as its manifest says, with the manifest.
+func sizeOf(raw []byte) int64 {
+	size := int64(len(raw))
+	if m, err := parseManifest(raw); err == nil {
+		for _, blob := range append(m.Layers, m.Config) {
+			size += max(0, blob.Size)
 		}
-		if err := within("bytes of a manifest", int64(len(raw)), limits.Manifest); err != nil {
-			return err
-		}
-		sum := sha256.Sum256(raw)
-		return verify("manifest", d, sum[:], int64(len(raw)))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("getting the manifest %s: %w", d.Digest, err)
 	}
-	return raw, nil
-}
-
-// blob implements blobs.
-func (s *session) blob(ctx context.Context, what string, d v1.Descriptor, read func(io.Reader) error) error {
-	if err := s.get(ctx, "blobs", d.Digest, read); err != nil {
-		return fmt.Errorf("getting the %s: %w", what, err)
-	}
-	return nil
+	return size
 }
 
 // parseIndex parses an index, also called a manifest list. It returns nil if raw is none.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -119,7 +120,7 @@ func TestALayerThatOccursTwiceIsDownloadedOnce(t *testing.T) {
 			t.Errorf("%s was asked for %d times", path, n)
 		}
 	}
-	want := map[registry.Key]int{{Method: "GET", Kind: "ping"}: 1, {Method: "GET", Kind: "manifests"}: 1, {Method: "GET", Kind: "blobs"}: 3}
+	want := map[registry.Key]int{{Method: "GET", Kind: "manifests"}: 1, {Method: "GET", Kind: "blobs"}: 3}
 	if diff := cmp.Diff(want, reg.Requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -235,17 +236,16 @@ func TestRequestsAndBytesAreCounted(t *testing.T) {
 	reg.Fail(registry.Fault{Path: "/manifests/", Status: 503, Times: 1})
 	metrics := prometheus.NewPedanticRegistry()
 	c := client(t)
-	transport := c.Transport
-	c.Transport = Instrument(metrics, transport)
+	c.Puller.Wrap = func(next http.RoundTripper) http.RoundTripper { return Instrument(metrics, next) }
 	fetches(t, c, reference, from(aws(manifests), reference))
-	c.Transport = Instrument(metrics, transport) // the same metrics again
+	c = client(t)
+	c.Puller.Wrap = func(next http.RoundTripper) http.RoundTripper { return Instrument(metrics, next) } // the same metrics again
 	fetches(t, c, reference, from(aws(manifests), reference))
 	want := strings.ReplaceAll(`
 # HELP capi_installer_registry_requests_total Requests to registries and their token servers, by host, HTTP status ("error" if there was none) and kind.
 # TYPE capi_installer_registry_requests_total counter
 capi_installer_registry_requests_total{code="200",host="HOST",kind="blobs"} 4
 capi_installer_registry_requests_total{code="200",host="HOST",kind="manifests"} 2
-capi_installer_registry_requests_total{code="200",host="HOST",kind="ping"} 2
 capi_installer_registry_requests_total{code="503",host="HOST",kind="manifests"} 1
 `, "HOST", reg.Host())
 	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "capi_installer_registry_requests_total"); err != nil {

@@ -14,6 +14,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -41,6 +44,10 @@ type Options struct {
 	// Username and Password are asked for (HTTP basic authentication) if
 	// Username is not empty. Push has them.
 	Username, Password string
+	// CA, if there is one, signs the certificate with which the registry speaks TLS; without, it does not.
+	CA *CA
+	// Handler is the registry itself; nil is go-containerregistry's, with everything in memory.
+	Handler http.Handler
 	// Log gets one line for each request; nil discards them.
 	Log io.Writer
 }
@@ -82,14 +89,26 @@ func Start(options Options) (*Registry, error) {
 	r := &Registry{
 		options:  options,
 		listener: listener,
-		handler:  ggcr.New(ggcr.Logger(log.New(options.Log, "registry ", log.LstdFlags))),
+		handler:  options.Handler,
 		stopped:  make(chan struct{}),
+	}
+	if r.handler == nil {
+		r.handler = ggcr.New(ggcr.Logger(log.New(options.Log, "registry ", log.LstdFlags)))
 	}
 	r.server = &http.Server{Handler: http.HandlerFunc(r.serve), ErrorLog: log.New(io.Discard, "", 0)}
 	r.Reset()
+	serve := listener
+	if options.CA != nil {
+		host, _, _ := net.SplitHostPort(listener.Addr().String())
+		config, err := options.CA.serve(host, "localhost")
+		if err != nil {
+			return nil, errors.Join(err, listener.Close())
+		}
+		serve = tls.NewListener(listener, config)
+	}
 	go func() {
 		defer close(r.stopped)
-		_ = r.server.Serve(listener) // it ends with Close, and says so
+		_ = r.server.Serve(serve) // it ends with Close, and says so
 	}()
 	return r, nil
 }
@@ -148,7 +167,7 @@ func (r *Registry) Push(repository string, image remote.Taggable) (string, error
 		return "", fmt.Errorf("pushing to %s: %w", repository, err)
 	}
 	reference := r.Host() + "/" + repository + "@" + digest.String()
-	ref, err := name.NewDigest(reference)
+	ref, err := name.NewDigest(reference, name.Insecure) // it speaks TLS first
 	if err != nil {
 		return "", fmt.Errorf("pushing to %s: %w", repository, err)
 	}
@@ -172,6 +191,11 @@ func (r *Registry) PushTag(repository, tag string, image remote.Taggable) (strin
 
 func (r *Registry) push(ref name.Reference, image remote.Taggable) error {
 	transport := &http.Transport{}
+	if r.options.CA != nil {
+		pool := x509.NewCertPool()
+		pool.AddCert(r.options.CA.certificate)
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	}
 	defer transport.CloseIdleConnections()
 	options := []remote.Option{
 		remote.WithTransport(pushing{transport}),
@@ -298,6 +322,10 @@ type Fault struct {
 	// Pause is the time to wait after each Chunk of the body; of 1 KiB if Chunk is 0.
 	Pause time.Duration
 	Chunk int
+	// NoRange has the registry answer as if no part were asked for but all.
+	NoRange bool
+	// Serve, if there is one, answers instead of all this. next is the registry, without faults.
+	Serve func(w http.ResponseWriter, req *http.Request, next http.Handler)
 
 	met int
 }
@@ -335,6 +363,13 @@ func matches(pattern, p string) bool {
 }
 
 func (f *Fault) serve(w http.ResponseWriter, req *http.Request, handler http.Handler) {
+	if f.Serve != nil {
+		f.Serve(w, req, handler)
+		return
+	}
+	if f.NoRange {
+		req.Header.Del("Range")
+	}
 	if !sleep(req.Context(), f.Delay) {
 		return
 	}

@@ -217,9 +217,16 @@ func read(conf, dropIns string) (*Rules, error) {
 }
 
 // Parse parses the text of one registries.conf. The parser reads files only:
-// one is made in dir for as long as that takes; "" is os.TempDir.
+// one is made in dir, which is made if it is missing, for as long as that takes; "" is os.TempDir.
 func Parse(dir string, conf []byte) (*Rules, error) {
-	own, err := os.MkdirTemp(dir, "registries-*")
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	err := os.MkdirAll(dir, 0o700)
+	own := ""
+	if err == nil {
+		own, err = os.MkdirTemp(dir, "registries-*")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("making a directory to parse registries.conf in: %w", err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package remote
+package pull
 
 import (
 	"cmp"
@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/capi-installer/capi-installer/extractor/remote/network"
 )
 
 // Retry says how often a request is repeated that failed for a reason that may
@@ -35,10 +37,15 @@ func (r Retry) orDefaults() Retry {
 func (r Retry) wait(ctx context.Context, attempt int, asked time.Duration) error {
 	wait := r.Wait << min(attempt-1, 16)
 	wait = min(max(wait/2+rand.N(wait/2+1), asked), r.Most)
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+	return sleep(ctx, wait)
+}
+
+// sleep waits until the time is over or ctx is, if it is not clear before that ctx will be first.
+func sleep(ctx context.Context, d time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
 		return fmt.Errorf("no time is left for another attempt: %w", context.DeadlineExceeded)
 	}
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -48,47 +55,32 @@ func (r Retry) wait(ctx context.Context, attempt int, asked time.Duration) error
 	}
 }
 
-// retrying repeats requests. It sees those of the login too.
-type retrying struct {
-	next  http.RoundTripper
-	retry Retry
-}
-
-func (r *retrying) RoundTrip(req *http.Request) (*http.Response, error) {
-	for attempt := 1; ; attempt++ {
-		resp, err := r.next.RoundTrip(req)
-		if attempt >= r.retry.Attempts || req.Body != nil || !mayPass(req.Context(), resp, err) {
-			return resp, err
+// mayPass says whether what went wrong at a source may be gone the next time.
+func mayPass(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		switch status.Code {
+		case http.StatusRequestTimeout, http.StatusTooManyRequests,
+			http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return true
 		}
-		if waitErr := r.retry.wait(req.Context(), attempt, retryAfter(resp, time.Now())); waitErr != nil {
-			return resp, err
-		}
-		if resp != nil {
-			resp.Body.Close()
+		return false
+	}
+	for _, final := range []any{
+		new(*tls.CertificateVerificationError), new(tls.RecordHeaderError), new(*network.PlainError), new(*network.AddressError),
+		new(*network.ProxyError), new(*DigestError), new(*SizeError),
+	} {
+		if errors.As(err, final) {
+			return false
 		}
 	}
-}
-
-// mayPass says whether what went wrong may be gone the next time.
-func mayPass(ctx context.Context, resp *http.Response, err error) bool {
-	if err != nil {
-		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-		_, notTLS := errors.AsType[tls.RecordHeaderError](err)
-		return ctx.Err() == nil && !untrusted && !notTLS && !errors.Is(err, errPlain)
-	}
-	switch resp.StatusCode {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests,
-		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
+	return !errors.Is(err, errRedirects) && !errors.Is(err, errBudget) && !errors.Is(err, errNoRealm) && !errors.Is(err, errNoToken)
 }
 
 // retryAfter is how long a server asks to wait: 0 if it does not. now is for an answer that names a time.
 func retryAfter(resp *http.Response, now time.Time) time.Duration {
-	if resp == nil {
-		return 0
-	}
 	value := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(value); err == nil {
 		return time.Duration(min(max(seconds, 0), 24*3600)) * time.Second

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+const extractLong = `Extract writes the bundle of an image to a directory: metadata.json and
+manifests.yaml, as generate does. An image with several bundles has a directory for
+each, named as the profile is.
+
+SOURCE is an image, an OCI layout, an archive as of "podman save" or "docker save", or a
+directory. Images come from where podman, skopeo and oc would pull them: mirrors, credentials,
+certificates and proxies are those of registries.conf, auth.json, certs.d and the
+environment. Only the layers that are needed are read, and every byte that is used is verified.`
+
+const extractExample = `  # What would a cluster read from this image?
+  capi-manifests extract quay.io/me/capa@sha256:… --output-dir capa
+
+  # From an archive
+  podman save quay.io/me/capa:v2.10.0 -o capa.tar && capi-manifests extract capa.tar`
+
+func newExtract() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:     "extract SOURCE",
+		Short:   "Write the bundle of an image to a directory",
+		Long:    extractLong,
+		Example: extractExample,
+		Args:    oneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := required(cmd, "output-dir"); err != nil {
+				return err
+			}
+			bundles, _, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), args[0])
+			if err != nil {
+				return err
+			}
+			return extract(cmd.OutOrStdout(), cmd.ErrOrStderr(), dir, bundles)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "output-dir", "capi-manifests", "directory to write to; it is made if it is missing")
+	_ = cmd.MarkFlagDirname("output-dir") // the flag exists
+	return cmd
+}
+
+// extract writes bundles to a directory, and the names of the files to stdout.
+func extract(stdout, stderr io.Writer, dir string, bundles []extractor.Bundle) error {
+	for _, bundle := range bundles {
+		if bundle.Metadata.InstallOrder != 0 {
+			fmt.Fprintf(stderr, "note: the install order %d of %s has no place in metadata.json\n", bundle.Metadata.InstallOrder, bundle.Metadata.ProviderName)
+			bundle.Metadata.InstallOrder = 0
+		}
+		files, err := bundle.Files()
+		if err != nil {
+			return &invalidError{err}
+		}
+		own := dir
+		if len(bundles) > 1 {
+			own = filepath.Join(dir, filepath.Base(bundle.Profile))
+		}
+		based := map[string][]byte{}
+		for name, content := range files {
+			based[path.Base(name)] = content
+		}
+		if err := build.WriteFiles(own, based); err != nil {
+			return err
+		}
+		for _, name := range []string{"metadata.json", "manifests.yaml"} {
+			if _, err := fmt.Fprintln(stdout, filepath.Join(own, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

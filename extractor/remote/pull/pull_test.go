@@ -1,0 +1,664 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pull
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"go.uber.org/goleak"
+
+	"github.com/capi-installer/capi-installer/extractor/remote/credential"
+	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
+	"github.com/capi-installer/capi-installer/extractor/remote/network"
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stage is an image that is in several registries, under the same name, and a
+// puller whose rules make the second and later ones mirrors of the first.
+type stage struct {
+	*testing.T
+	own       *registry.Registry
+	mirrors   []*registry.Registry
+	reference string
+	layer     v1.Descriptor
+	content   []byte // of the layer
+	puller    *Puller
+	access    Access
+
+	mu     sync.Mutex
+	passed []*Error
+}
+
+// incompressible is a layer of about 300 KiB.
+func incompressible() string {
+	var out bytes.Buffer
+	sum := sha256.Sum256(nil)
+	for range 10_000 {
+		sum = sha256.Sum256(sum[:])
+		out.Write(sum[:])
+	}
+	return out.String()
+}
+
+func newStage(t *testing.T, mirrors int, options registry.Options) *stage {
+	t.Helper()
+	s := &stage{T: t, own: registry.New(t, options)}
+	image := registry.MustImage(t, registry.Layer{Entries: []registry.Entry{registry.File("data", incompressible())}, Compression: registry.None})
+	s.reference = s.own.MustPush(t, "release/aws", image)
+	manifest, err := image.Manifest()
+	must(t, err)
+	s.layer = manifest.Layers[0]
+	layers, err := image.Layers()
+	must(t, err)
+	body, err := layers[0].Compressed()
+	must(t, err)
+	s.content, err = io.ReadAll(body)
+	must(t, errors.Join(err, body.Close()))
+	for n := range mirrors {
+		s.mirrors = append(s.mirrors, registry.New(t, registry.Options{Address: fmt.Sprintf("127.0.0.%d:0", n+2)}))
+		s.mirrors[n].MustPush(t, "mirrored/aws", image)
+		s.mirrors[n].Reset()
+	}
+	s.own.Reset()
+	s.rules("")
+	s.puller = &Puller{
+		Access: func(context.Context) (Access, error) { return s.access, nil }, Retry: Retry{Wait: time.Millisecond, Most: 50 * time.Millisecond},
+		Passed: func(_ context.Context, err *Error) { s.mu.Lock(); s.passed = append(s.passed, err); s.mu.Unlock() },
+	}
+	s.network(network.Options{})
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rules makes the mirrors such, with more lines for the registry itself.
+func (s *stage) rules(more string) {
+	conf := "[[registry]]\nlocation = \"" + s.own.Host() + "/release\"\n" + more + "\n"
+	for _, m := range s.mirrors {
+		conf += "[[registry.mirror]]\nlocation = \"" + m.Host() + "/mirrored\"\n"
+	}
+	s.conf(conf)
+}
+
+func (s *stage) conf(conf string) {
+	s.Helper()
+	rules, err := mirror.Parse(s.TempDir(), []byte(conf))
+	must(s.T, err)
+	s.access.Mirrors = rules
+}
+
+func (s *stage) network(options network.Options) {
+	n := network.New(options)
+	s.Cleanup(n.Close)
+	s.access.Network = n
+}
+
+// pull gets the manifest and the layer, and checks that both are the right ones.
+func (s *stage) pull() error {
+	s.Helper()
+	image, err := s.puller.Open(s.Context(), s.reference)
+	if err != nil {
+		return err
+	}
+	if _, err := image.Manifest(s.Context(), "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, 4<<20); err != nil {
+		return err
+	}
+	var got []byte
+	err = image.Blob(s.Context(), "layer 1 of 1", s.layer, func(body io.Reader) (err error) {
+		got, err = io.ReadAll(body)
+		return err
+	})
+	if err == nil && !bytes.Equal(got, s.content) {
+		s.Error("the layer has other bytes than it should have")
+	}
+	return err
+}
+
+// blobPath is the path of the layer's blob in a repository.
+func (s *stage) blobPath(repository string) string {
+	return "/v2/" + repository + "/blobs/" + s.layer.Digest.String()
+}
+
+func TestAMirrorThatFailsOrLiesIsPassedOverAndReported(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault registry.Fault
+		says  string
+		step  string
+	}{
+		"it has not the manifest":      {registry.Fault{Path: "/manifests/", Status: 404}, "404 Not Found (MANIFEST_UNKNOWN)", "manifest"},
+		"it has not the layer":         {registry.Fault{Path: "/blobs/", Status: 404}, "404 Not Found", "layer 1 of 1"},
+		"it wants credentials":         {registry.Fault{Status: 401}, "401 Unauthorized", "manifest"},
+		"it forbids":                   {registry.Fault{Status: 403}, "403 Forbidden", "manifest"},
+		"it is out of order":           {registry.Fault{Status: 500}, "500 Internal Server Error", "manifest"},
+		"it has too much to do":        {registry.Fault{Status: 429, Header: http.Header{"Retry-After": {"3600"}}}, "429 Too Many Requests", "manifest"},
+		"it serves another manifest":   {registry.Fault{Path: "/manifests/", Body: []byte("{}")}, "it serves other bytes", "manifest"},
+		"it serves another layer":      {registry.Fault{Path: "/blobs/", Body: bytes.Repeat([]byte("x"), 1000)}, "it serves 1000 bytes or more", "layer 1 of 1"},
+		"it serves a login page":       {registry.Fault{Path: "/manifests/", Body: []byte("<html>log in</html>"), Header: http.Header{"Content-Type": {"text/html"}}}, "it serves other bytes", "manifest"},
+		"it serves a huge manifest":    {registry.Fault{Path: "/manifests/", Body: bytes.Repeat([]byte("x"), 5<<20)}, "more than the limit of 4194304 bytes", "manifest"},
+		"it redirects in circles":      {registry.Fault{Status: 307, Header: http.Header{"Location": {"/v2/again"}}}, "more than 5 redirects", "manifest"},
+		"it encodes what it serves":    {registry.Fault{Path: "/manifests/", Header: http.Header{"Content-Encoding": {"gzip"}}}, "it encodes the body", "manifest"},
+		"it wants tokens of nobody":    {registry.Fault{Status: 401, Header: http.Header{"Www-Authenticate": {`Bearer realm="x"`}}}, "names no token server", "token"},
+		"it leads to a plain page":     {registry.Fault{Path: "/blobs/", Status: 307, Header: http.Header{"Location": {"http://registry.example.com/x"}}}, "without TLS", "layer 1 of 1"},
+		"it leads to a private server": {registry.Fault{Path: "/blobs/", Status: 307, Header: http.Header{"Location": {"https://169.254.169.254/x"}}}, "link-local", "layer 1 of 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, 1, registry.Options{})
+			s.mirrors[0].Fail(test.fault)
+			must(t, s.pull())
+			if len(s.passed) == 0 {
+				t.Fatal("nothing was reported")
+			}
+			e := s.passed[0]
+			if e.Host != s.mirrors[0].Host() || e.Image != s.reference || e.Step != test.step || !strings.Contains(e.Error(), test.says) {
+				t.Errorf("got %v (%+v), want %q at the step %s", e, e, test.says, test.step)
+			}
+			s.mirrors[0].Heal()
+			s.mirrors[0].Reset()
+		})
+	}
+}
+
+func TestAMirrorThatIsDownIsAskedLastFromThenOn(t *testing.T) {
+	s := newStage(t, 1, registry.Options{})
+	must(t, s.mirrors[0].Close())
+	for range 3 {
+		must(t, s.pull())
+	}
+	if len(s.passed) != 1 || !strings.Contains(s.passed[0].Hint, "reached") {
+		t.Errorf("reported: %v, want one failure and what helps", s.passed)
+	}
+}
+
+func TestMirrorsAreAskedInTheirOrderAndTheRegistryLast(t *testing.T) {
+	s := newStage(t, 2, registry.Options{})
+	must(t, s.pull())
+	if len(s.mirrors[0].Paths()) != 2 || len(s.mirrors[1].Paths()) != 0 || len(s.own.Paths()) != 0 {
+		t.Errorf("asked: %v, %v, %v", s.mirrors[0].Paths(), s.mirrors[1].Paths(), s.own.Paths())
+	}
+	s.mirrors[0].Fail(registry.Fault{Path: "/blobs/", Status: 404}) // a mirror that holds a part
+	s.mirrors[1].Fail(registry.Fault{Status: 500})
+	must(t, s.pull())
+	if len(s.own.Paths()) != 1 {
+		t.Errorf("asked the registry for %v, want the layer only", s.own.Paths())
+	}
+}
+
+func TestABlockedRegistryIsNeverContacted(t *testing.T) {
+	s := newStage(t, 1, registry.Options{})
+	s.rules("blocked = true")
+	must(t, s.pull())
+	s.mirrors[0].Fail(registry.Fault{Status: 404})
+	err := s.pull()
+	if e, ok := errors.AsType[*Error](err); !ok || e.Host != s.mirrors[0].Host() || e.Status != 404 {
+		t.Errorf("got %v", err)
+	}
+	s.conf("[[registry]]\nlocation = \"" + s.own.Host() + "\"\nblocked = true\n")
+	if _, blocked := errors.AsType[*mirror.BlockedError](s.pull()); !blocked {
+		t.Error("it is not blocked")
+	}
+	if len(s.own.Requests()) > 0 {
+		t.Errorf("the blocked registry was asked: %v", s.own.Requests())
+	}
+}
+
+func TestEverySourcesErrorIsTold(t *testing.T) {
+	s := newStage(t, 2, registry.Options{})
+	s.mirrors[0].Fail(registry.Fault{Status: 403})
+	s.mirrors[1].Fail(registry.Fault{Path: "/manifests/", Body: []byte("x")})
+	s.own.Fail(registry.Fault{Status: 503})
+	err := s.pull()
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != 3 {
+		t.Fatalf("got %v, want three errors", err)
+	}
+	for n, want := range []string{s.mirrors[0].Host() + "/v2/mirrored/aws/manifests", "it serves other bytes", "503 Service Unavailable"} {
+		if !strings.Contains(lines[n], want) {
+			t.Errorf("got %s, want %q in it", lines[n], want)
+		}
+	}
+	if n := s.own.Requests()[registry.Key{Method: "GET", Kind: "manifests"}]; n != 4 {
+		t.Errorf("%d attempts at the one that may do better, want 4", n)
+	}
+	if n := s.mirrors[0].Requests()[registry.Key{Method: "GET", Kind: "manifests"}]; n != 1 {
+		t.Errorf("%d attempts at the one that forbids, want 1", n)
+	}
+}
+
+func TestABlobThatIsCutGoesOnWhereItWasCut(t *testing.T) {
+	for _, at := range []int{1, 511, 512, 65536, 100_000, 300_000} {
+		for _, ranges := range []bool{true, false} {
+			t.Run(fmt.Sprint(at, " ranges ", ranges), func(t *testing.T) {
+				s := newStage(t, 0, registry.Options{})
+				var asked []string
+				s.own.Fail(registry.Fault{Path: "/blobs/", CutAfter: at, Times: 1})
+				s.own.Fail(registry.Fault{Path: "/blobs/", Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+					asked = append(asked, req.Header.Get("Range"))
+					if !ranges {
+						req.Header.Del("Range")
+					}
+					next.ServeHTTP(w, req)
+				}})
+				meter := &Meter{}
+				image, err := s.puller.Open(t.Context(), s.reference)
+				must(t, err)
+				calls := 0
+				must(t, image.Blob(WithMeter(t.Context(), meter), "layer", s.layer, func(body io.Reader) error {
+					calls++
+					got, err := io.ReadAll(body)
+					if !bytes.Equal(got, s.content) {
+						t.Error("the layer has other bytes than it should have")
+					}
+					return err
+				}))
+				if want := []string{fmt.Sprintf("bytes=%d-%d", at, s.layer.Size-1)}; calls != 1 || !slices.Equal(asked, want) {
+					t.Errorf("read %d times, asked for %v, want %v", calls, asked, want)
+				}
+				want := s.layer.Size
+				if !ranges {
+					want += int64(at)
+				}
+				if got := meter.Received.Load(); got != want || meter.Requests.Load() != 2 {
+					t.Errorf("received %d bytes in %d requests, want %d in 2", got, meter.Requests.Load(), want)
+				}
+			})
+		}
+	}
+}
+
+func TestABlobThatIsCutAgainAndAgainArrives(t *testing.T) {
+	s := newStage(t, 0, registry.Options{})
+	s.own.Fail(registry.Fault{Path: "/blobs/", CutAfter: 70_000}) // enough progress each time
+	must(t, s.pull())
+	if n := s.own.Requests()[registry.Key{Method: "GET", Kind: "blobs"}]; n < 4 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestARestThatIsNotTheRestIsFoundOut(t *testing.T) {
+	for name, serve := range map[string]func(w http.ResponseWriter, req *http.Request, next http.Handler){
+		"all of another blob": func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			fmt.Fprint(w, strings.Repeat("x", 400_000))
+		},
+		"another part": func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			w.Header().Set("Content-Range", "bytes 7-9/10")
+			w.WriteHeader(http.StatusPartialContent)
+		},
+		"other bytes": func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
+			var from, to int
+			if _, err := fmt.Sscanf(req.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil {
+				panic(err)
+			}
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, to+1))
+			w.WriteHeader(http.StatusPartialContent)
+			fmt.Fprint(w, strings.Repeat("x", to-from+1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, 1, registry.Options{})
+			s.mirrors[0].Fail(registry.Fault{Path: "/blobs/", CutAfter: 1000, Times: 1})
+			s.mirrors[0].Fail(registry.Fault{Path: "/blobs/", Serve: serve})
+			must(t, s.pull()) // from the registry
+			if len(s.passed) != 1 || s.passed[0].Step != "layer 1 of 1" {
+				t.Errorf("reported: %v", s.passed)
+			}
+		})
+	}
+}
+
+func TestWhatReadSaysCountsOnlyOfTheRightBytes(t *testing.T) {
+	s := newStage(t, 1, registry.Options{})
+	s.mirrors[0].Fail(registry.Fault{Path: "/blobs/", Body: bytes.Repeat([]byte("x"), int(s.layer.Size))})
+	image, err := s.puller.Open(t.Context(), s.reference)
+	must(t, err)
+	wrong := errors.New("this is no archive")
+	read := func(reject byte) func(io.Reader) error {
+		return func(body io.Reader) error {
+			start := make([]byte, 1)
+			if _, err := io.ReadFull(body, start); err != nil {
+				return err
+			}
+			if start[0] == reject {
+				return wrong
+			}
+			return nil // it has seen enough
+		}
+	}
+	if err := image.Blob(t.Context(), "layer", s.layer, read('x')); err != nil || len(s.passed) != 1 {
+		t.Errorf("got %v, reported %v; want that the mirror lied", err, s.passed)
+	}
+	s.mirrors[0].Heal()
+	if err := image.Blob(t.Context(), "layer", s.layer, read(s.content[0])); !errors.Is(err, wrong) {
+		t.Errorf("got %v, want what is wrong with the right bytes", err)
+	}
+}
+
+func TestABodyThatTricklesIsGivenUp(t *testing.T) {
+	s := newStage(t, 1, registry.Options{})
+	s.puller.Stall, s.puller.Retry.Attempts = 200*time.Millisecond, 2
+	s.mirrors[0].Fail(registry.Fault{Path: "/blobs/", Pause: 10 * time.Millisecond, Chunk: 16})
+	must(t, s.pull())
+	if len(s.passed) != 1 || !strings.Contains(s.passed[0].Error(), "stalled") {
+		t.Errorf("reported: %v", s.passed)
+	}
+}
+
+func TestARegistryThatDoesNotAnswerIsGivenUp(t *testing.T) {
+	s := newStage(t, 1, registry.Options{})
+	s.puller.Answer = 100 * time.Millisecond
+	s.mirrors[0].Fail(registry.Fault{Delay: time.Minute})
+	must(t, s.pull())
+	if len(s.passed) != 1 || !strings.Contains(s.passed[0].Error(), "did not answer in time") {
+		t.Errorf("reported: %v", s.passed)
+	}
+}
+
+func TestAPauseThatARegistryAsksForIsAllImagesPause(t *testing.T) {
+	s := newStage(t, 0, registry.Options{})
+	s.puller.Retry.Most = 0 // the default
+	s.own.Fail(registry.Fault{Path: "/manifests/", Status: 429, Times: 1, Header: http.Header{"Retry-After": {"1"}}})
+	var first time.Time
+	s.own.Fail(registry.Fault{Path: "/manifests/", Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+		if first.IsZero() {
+			first = time.Now()
+		}
+		next.ServeHTTP(w, req)
+	}})
+	start := time.Now()
+	must(t, s.pull())
+	if d := first.Sub(start); d < 900*time.Millisecond {
+		t.Errorf("asked again after %s, want a second", d)
+	}
+}
+
+func TestRetryAfterIsRead(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"": 0, "3": 3 * time.Second, "-1": 0, "soon": 0, "99999999": 24 * time.Hour,
+		"Fri, 02 Jan 2026 03:04:15 GMT": 10 * time.Second, "Fri, 02 Jan 2026 03:04:00 GMT": 0,
+	} {
+		resp := &http.Response{Header: http.Header{"Retry-After": {value}}}
+		if got := retryAfter(resp, now); got != want {
+			t.Errorf("%q: got %s, want %s", value, got, want)
+		}
+	}
+}
+
+func TestARegistryIsNotAskedAgainWithoutEnd(t *testing.T) {
+	s := newStage(t, 0, registry.Options{})
+	s.own.Fail(registry.Fault{Status: 503})
+	s.puller.Retry = Retry{Attempts: 1000, Wait: time.Microsecond, Most: time.Microsecond}
+	err := s.pull()
+	if !errors.Is(err, errBudget) {
+		t.Errorf("got %v", err)
+	}
+	if n := s.own.Requests()[registry.Key{Method: "GET", Kind: "manifests"}]; n < 10 || n > retryBurst+20 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestARegistryGetsOnlySoManyRequestsAtOnce(t *testing.T) {
+	s := newStage(t, 0, registry.Options{})
+	s.puller.PerHost = 2
+	var mu sync.Mutex
+	now, most := 0, 0
+	s.own.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		time.Sleep(5 * time.Millisecond)
+		next.ServeHTTP(w, req)
+		mu.Lock()
+		now--
+		mu.Unlock()
+	}})
+	done := make(chan error)
+	for range 8 {
+		go func() { done <- s.pull() }()
+	}
+	for range 8 {
+		must(t, <-done)
+	}
+	if most > 2 {
+		t.Errorf("%d requests at once, want 2", most)
+	}
+}
+
+func TestACertificateIsTrustedByTheCAOfItsHost(t *testing.T) {
+	ca, err := registry.NewCA()
+	must(t, err)
+	other, err := registry.NewCA()
+	must(t, err)
+	s := newStage(t, 0, registry.Options{CA: ca})
+	key := strings.Replace(s.own.Host(), ":", "..", 1)
+	for name, test := range map[string]struct {
+		hosts map[string]string
+		good  bool
+	}{
+		"its CA": {map[string]string{key: string(ca.PEM())}, true}, "another CA": {map[string]string{key: string(other.PEM())}, false}, "none": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cas, err := network.ParseCAs(nil, test.hosts)
+			must(t, err)
+			s.network(network.Options{CAs: cas})
+			s.own.Reset()
+			switch err := s.pull(); {
+			case (err == nil) != test.good:
+				t.Errorf("got %v", err)
+			case err != nil && (!strings.Contains(err.Error(), "additionalTrustedCA") || len(s.own.Requests()) > 0):
+				t.Errorf("got %v after %v; want a hint, and nothing asked", err, s.own.Requests())
+			}
+		})
+	}
+	s.conf("[[registry]]\nlocation = \"" + s.own.Host() + "\"\ninsecure = true\n")
+	s.network(network.Options{})
+	must(t, s.pull())
+}
+
+// logins are credentials that a test changes.
+type logins map[string]credential.Login
+
+func (l logins) Find(_ context.Context, repository string) (credential.Login, error) {
+	host, _, _ := strings.Cut(repository, "/")
+	return l[host], nil
+}
+
+func TestPasswordsGoToTheirRegistryOnly(t *testing.T) {
+	s := newStage(t, 1, registry.Options{Username: "robot", Password: "s3cr3t"})
+	s.access.Logins = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t", Key: "own", Origin: "a test"}}
+	var sent []string
+	s.mirrors[0].Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
+		sent = append(sent, req.Header.Get("Authorization"))
+		w.Header().Set("WWW-Authenticate", `Basic realm="mirror"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}})
+	must(t, s.pull())
+	if !slices.Equal(slices.Compact(sent), []string{""}) {
+		t.Error("a mirror was sent credentials of another registry")
+	}
+	s.access.Logins = logins{s.own.Host(): {Username: "robot", Password: "old-s3cr3t", Key: "own", Origin: "a test"}}
+	err := s.pull()
+	if err == nil || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), `does not accept the credentials of "own" in a test`) {
+		t.Errorf("got %v, want which credentials are wrong, and not what they are", err)
+	}
+	s.access.Logins = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t"}} // rotated, without a restart
+	must(t, s.pull())
+}
+
+func TestARedirectToAnotherHostTakesNoCredentialsAlong(t *testing.T) {
+	s := newStage(t, 0, registry.Options{})
+	store := registry.New(t, registry.Options{Address: "127.0.0.9:0"})
+	var got http.Header
+	store.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
+		got = req.Header.Clone()
+		_, _ = w.Write(s.content)
+	}})
+	s.own.Fail(registry.Fault{Path: "/manifests/", Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+		if req.Header.Get("Authorization") == "" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="own"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, req)
+	}})
+	authorized := false
+	s.own.Fail(registry.Fault{Path: "/blobs/", Serve: func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
+		authorized = req.Header.Get("Authorization") != ""
+		http.Redirect(w, req, "http://"+store.Host()+"/signed?signature=s3cr3t", http.StatusTemporaryRedirect)
+	}})
+	s.access.Logins = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t"}}
+	must(t, s.pull())
+	if !authorized || got == nil || got.Get("Authorization") != "" || got.Get("Cookie") != "" {
+		t.Errorf("the registry was asked with credentials: %t; the other host got %v", authorized, got)
+	}
+	store.Heal()
+	store.Fail(registry.Fault{Status: 403})
+	if err := s.pull(); err == nil || strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("got %v, want an error without the query", err)
+	}
+}
+
+// elsewhere is a dialer that resolves every name to an address of its own, has that checked, and
+// connects to the registry of the test only, and only by its name.
+type elsewhere struct {
+	names   map[string]string // name to address
+	connect map[string]string // name with port to what is listening for it
+	refused []string
+}
+
+func (e *elsewhere) dial(ctx context.Context, control network.Control, kind, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if err := control(ctx, kind, net.JoinHostPort(e.names[host], port), nil); err != nil {
+		e.refused = append(e.refused, address)
+		return nil, err
+	}
+	if e.connect[address] == "" {
+		return nil, fmt.Errorf("this dialer does not connect to %s", address)
+	}
+	return (&net.Dialer{}).DialContext(ctx, kind, e.connect[address])
+}
+
+func TestARedirectToAPrivateAddressIsRefusedAtTheDialCheck(t *testing.T) {
+	s := newStage(t, 0, registry.Options{})
+	d := &elsewhere{names: map[string]string{"registry.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3", "mirror.example.com": "10.1.2.4"}, connect: map[string]string{"registry.example.com:5000": s.own.Host()}}
+	s.network(network.Options{Dial: d.dial})
+	s.reference = strings.Replace(s.reference, s.own.Host(), "registry.example.com:5000", 1)
+	insecure := "[[registry]]\nlocation = \"registry.example.com:5000\"\ninsecure = true\n"
+	s.conf(insecure)
+	for _, target := range []string{"https://inside.example.com:8443/x", "https://mirror.example.com/x"} {
+		s.own.Heal()
+		s.own.Fail(registry.Fault{Path: "/blobs/", Status: 307, Header: http.Header{"Location": {target}}})
+		err := s.pull()
+		if _, refused := errors.AsType[*network.AddressError](err); !refused {
+			t.Errorf("%s: got %v", target, err)
+		}
+	}
+	if len(d.refused) != 2 {
+		t.Errorf("refused at the dial: %v", d.refused)
+	}
+	s.conf(insecure + "[[registry]]\nlocation = \"mirror.example.com\"\n") // now somebody has named it
+	err := s.pull()
+	if _, refused := errors.AsType[*network.AddressError](err); refused || !strings.Contains(err.Error(), "does not connect") {
+		t.Errorf("got %v, want that it was let through", err)
+	}
+}
+
+func TestATokenServerAtAPrivateAddressIsNotAsked(t *testing.T) {
+	s := newStage(t, 0, registry.Options{})
+	d := &elsewhere{names: map[string]string{"registry.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3"}, connect: map[string]string{"registry.example.com:5000": s.own.Host()}}
+	s.network(network.Options{Dial: d.dial})
+	s.conf("[[registry]]\nlocation = \"registry.example.com:5000\"\ninsecure = true\n")
+	s.reference = strings.Replace(s.reference, s.own.Host(), "registry.example.com:5000", 1)
+	s.access.Logins = logins{"registry.example.com:5000": {Username: "robot", Password: "s3cr3t"}}
+	s.own.Fail(registry.Fault{Status: 401, Header: http.Header{"Www-Authenticate": {`Bearer realm="https://inside.example.com/token",service="x"`}}})
+	err := s.pull()
+	e, ok := errors.AsType[*Error](err)
+	if _, refused := errors.AsType[*network.AddressError](err); !refused || !ok || e.Step != "token" || e.Host != "inside.example.com" || len(d.refused) != 1 {
+		t.Errorf("got %v, refused %v", err, d.refused)
+	}
+}
+
+func TestChallengesAreParsed(t *testing.T) {
+	for text, want := range map[string]challenge{
+		`Basic realm="x"`: {scheme: "basic"},
+		`Bearer realm="https://a/b?c=d,e",service="s",scope="repository:a:pull,push"`: {"bearer", "https://a/b?c=d,e", "s"},
+		`bearer Realm = "a\"b" , service=plain`:                                       {"bearer", `a"b`, "plain"},
+		`Negotiate`:                                                                   {},
+		`Bearer realm="unclosed`:                                                      {"bearer", "unclosed", ""},
+		``:                                                                            {},
+		`Bearer`:                                                                      {scheme: "bearer"},
+	} {
+		if got := parseChallenge(http.Header{"Www-Authenticate": {text}}); got != want {
+			t.Errorf("%s: got %+v, want %+v", text, got, want)
+		}
+	}
+	both := http.Header{"Www-Authenticate": {`Basic realm="x"`, `Bearer realm="y"`}}
+	if got := parseChallenge(both); got.scheme != "bearer" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestTokensAreReadWithCare(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"token": "a"}`: "a 50s", `{"access_token": "b", "expires_in": 300}`: "b 4m50s", `{"token": "a", "access_token": "b"}`: "a 50s",
+		`{}`: "", `{"token": 7}`: "", `{"token": "a\nb"}`: "", `{"token": ""}`: "", `x`: "", `{"token": "a", "expires_in": 1}`: "a 500ms",
+		`{"token": "` + strings.Repeat("a", tokenBody) + `"}`: "",
+	} {
+		token, lasts, err := readToken(strings.NewReader(body))
+		if got := strings.TrimSuffix(token+" "+lasts.String(), " 0s"); got != want || (err == nil) != (want != "") {
+			t.Errorf("%.40s: got %q, %v, want %q", body, got, err, want)
+		}
+	}
+}
+
+func TestARefreshTokenIsPostedToTheTokenServer(t *testing.T) {
+	s := newStage(t, 0, registry.Options{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodPost || req.FormValue("refresh_token") != "r3fr3sh" || req.FormValue("scope") != "repository:release/aws:pull" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		fmt.Fprint(w, `{"access_token": "t0k3n"}`)
+	}))
+	defer server.Close()
+	s.own.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+		if req.Header.Get("Authorization") != "Bearer t0k3n" {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+server.URL+`/token",service="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, req)
+	}})
+	s.access.Logins = logins{s.own.Host(): {IdentityToken: "r3fr3sh"}}
+	must(t, s.pull())
+	s.access.Logins = logins{s.own.Host(): {RegistryToken: "t0k3n"}}
+	must(t, s.pull())
+	if diff := cmp.Diff(map[registry.Key]int{{Method: "GET", Kind: "manifests"}: 3, {Method: "GET", Kind: "blobs"}: 2}, s.own.Requests()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}

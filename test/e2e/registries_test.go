@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+// unreadable waits until the installer says that it cannot read an image, for a reason.
+func (h *harness) unreadable(why string) {
+	h.Helper()
+	h.eventually("the installer says "+why, func() error {
+		cluster, err := h.clusterAPI()
+		if err != nil {
+			return err
+		}
+		for _, kind := range []string{"VersionProgressing", "VersionDegraded"} {
+			if c := meta.FindStatusCondition(cluster.Status.Conditions, kind); c != nil && strings.Contains(c.Message, why) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s", h.conditions())
+	})
+}
+
+// during creates an object for as long as a test runs.
+func (h *harness) during(object client.Object) {
+	h.Helper()
+	h.must(h.Create(h.Context(), object))
+	h.Cleanup(func() { _ = h.Delete(context.Background(), object) })
+}
+
+func TestAMirrorSetHelpsWhileTheRegistryCannotBeReached(t *testing.T) {
+	h := newHarness(t)
+	providers := []fixture.Synthetic{core("v1.0.0"), aws("v1.0.0")}
+	h.release(providers...)
+	ca, err := registry.NewCA()
+	h.must(err)
+	mirror := registry.New(t, registry.Options{Address: "127.0.0.2:0", CA: ca})
+	for _, provider := range providers {
+		image, err := build.Pack(nil, provider.Bundle())
+		h.must(err)
+		mirror.MustPush(t, "mirrored/"+provider.Name, image)
+	}
+	mirror.Reset()
+	h.must(h.registry.Close())
+	p := h.start("4.22.0")
+	h.unreadable("connection refused")
+
+	trusted := &corev1.ConfigMap{Data: map[string]string{strings.Replace(mirror.Host(), ":", "..", 1): string(ca.PEM())}}
+	trusted.Namespace, trusted.Name = "openshift-config", "registry-cas"
+	h.during(trusted)
+	config := &configv1.Image{}
+	config.Name, config.Spec.AdditionalTrustedCA.Name = "cluster", trusted.Name
+	h.during(config)
+	set := &configv1.ImageDigestMirrorSet{}
+	set.Name = "release"
+	set.Spec.ImageDigestMirrors = []configv1.ImageDigestMirrors{{
+		Source: h.registry.Host() + "/test", Mirrors: []configv1.ImageMirror{configv1.ImageMirror(mirror.Host() + "/mirrored")}, MirrorSourcePolicy: configv1.NeverContactSource,
+	}}
+	h.during(set)
+	h.settled("4.22.0-1")
+	if len(mirror.Paths()) == 0 {
+		t.Error("the mirror was not asked")
+	}
+	cluster, err := h.clusterAPI()
+	h.must(err)
+	for _, component := range cluster.Status.Versions[0].Components {
+		if component.Image != "" && !strings.HasPrefix(string(component.Image), h.registry.Host()+"/") {
+			t.Errorf("component %s is named %s, after its mirror", component.Name, component.Image)
+		}
+	}
+	p.terminate()
+}
+
+// pullSecretOf is a pull secret for one registry.
+func pullSecretOf(host, user, password string) map[string][]byte {
+	auth := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	text, err := json.Marshal(map[string]any{"auths": map[string]any{host: map[string]string{"auth": auth}}})
+	if err != nil {
+		panic(err)
+	}
+	return map[string][]byte{corev1.DockerConfigJsonKey: text}
+}
+
+func TestAPullSecretIsRotated(t *testing.T) {
+	h := newHarness(t)
+	h.registry = registry.New(t, registry.Options{Username: "robot", Password: "n3w-s3cr3t"})
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: pullSecretOf(h.registry.Host(), "robot", "0ld-s3cr3t")}
+	secret.Namespace, secret.Name = "openshift-config", "pull-secret"
+	h.during(secret)
+	p := h.start("4.22.0")
+	h.unreadable("does not accept the credentials of")
+	secret.Data = pullSecretOf(h.registry.Host()+"/test", "robot", "n3w-s3cr3t")
+	h.must(h.Update(t.Context(), secret))
+	h.settled("4.22.0-1")
+	for _, text := range []string{h.conditions(), p.log()} {
+		if strings.Contains(text, "s3cr3t") || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte("robot:"))[:7]) {
+			t.Error("a password is shown")
+		}
+	}
+	p.terminate()
+}
