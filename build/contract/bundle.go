@@ -23,7 +23,8 @@ type Bundle struct {
 	// Required are the variables without default, where they stand.
 	Required []Variable
 
-	unreadable []Finding
+	unreadable  []Finding
+	definitions []*definition
 }
 
 // Variable is a variable in the manifests.
@@ -49,6 +50,7 @@ func readBundle(bundle extractor.Bundle) *Bundle {
 			b.unreadable = append(b.unreadable, Finding{File: ManifestsFile, Line: document.line, Message: err.Error()})
 		}
 	}
+	b.definitions = define(b)
 	return b
 }
 

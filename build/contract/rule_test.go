@@ -115,7 +115,7 @@ func TestEveryExampleBelongsToARule(t *testing.T) {
 }
 
 func TestEveryRuleSaysAllThatAReaderNeeds(t *testing.T) {
-	id, seen := regexp.MustCompile(`^[a-z]+/[a-z0-9-]+$`), map[string]bool{}
+	id, seen := regexp.MustCompile(`^[a-z][a-z0-9-]+/[a-z0-9-]+$`), map[string]bool{}
 	for _, rule := range Rules() {
 		if !id.MatchString(rule.ID) || seen[rule.ID] {
 			t.Errorf("the ID %q is wrong or is there twice", rule.ID)

@@ -10,6 +10,35 @@ func clusterctl(section string) Source {
 	return Source{Document: "clusterctl provider contract", Section: section, URL: book + "clusterctl"}
 }
 
+// contractPage is a page of the book about what a kind has to keep.
+func contractPage(kind, page, section string) Source {
+	return Source{Document: "Contract rules for " + kind, Section: section, URL: book + page}
+}
+
+func forInfraCluster(section string) Source {
+	return contractPage("InfraCluster", "infra-cluster", section)
+}
+func forInfraMachine(section string) Source {
+	return contractPage("InfraMachine", "infra-machine", section)
+}
+func forInfraMachinePool(section string) Source {
+	return contractPage("InfraMachinePool", "infra-machinepool", section)
+}
+func forControlPlane(section string) Source {
+	return contractPage("ControlPlane", "control-plane", section)
+}
+func forBootstrapConfig(section string) Source {
+	return contractPage("BootstrapConfig", "bootstrap-config", section)
+}
+func forIPAM(section string) Source { return contractPage("IPAM", "ipam", section) }
+
+// runtimeSDK is a page of the book about Runtime Extensions.
+func runtimeSDK(page, section string) Source {
+	return Source{Document: "Runtime SDK", Section: section, URL: "https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/" + page}
+}
+
+var contractOverview = Source{Document: "Provider contract", Section: "Overview", URL: book + "overview"}
+
 // resourceVersions is the section about all resources in the first of the contracts; the others say the same.
 var resourceVersions = Source{Document: "Contract rules for InfraCluster", Section: "All resources: version", URL: book + "infra-cluster"}
 

@@ -3,6 +3,7 @@
 package contract
 
 import (
+	"encoding/json"
 	"fmt"
 	"iter"
 	"strconv"
@@ -123,12 +124,26 @@ func (v Value) Items() iter.Seq2[int, Value] {
 		if v.node == nil || v.node.Kind != yaml.SequenceNode {
 			return
 		}
-		for i, item := range v.node.Content {
-			if !yield(i, v.child(item, v.Path+"["+strconv.Itoa(i)+"]")) {
+		for i := range v.node.Content {
+			if !yield(i, v.item(i)) {
 				return
 			}
 		}
 	}
+}
+
+// item is an element of a list.
+func (v Value) item(index int) Value {
+	return v.child(v.node.Content[index], v.Path+"["+strconv.Itoa(index)+"]")
+}
+
+// json is the value as JSON, as the API server is sent it.
+func (v Value) json() ([]byte, error) {
+	var data any
+	if err := v.node.Decode(&data); err != nil {
+		return nil, err
+	}
+	return json.Marshal(data)
 }
 
 // All are the value itself and all that is in it.

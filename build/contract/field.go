@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"slices"
+	"strings"
+)
+
+// fieldOf goes down a schema, as in "status.addresses[].type". What may be there
+// without being in the schema, because unknown fields are preserved, is hidden.
+func fieldOf(schema Value, path string) (field Value, hidden bool) {
+	for _, name := range strings.Split(path, ".") {
+		name, isList := strings.CutSuffix(name, "[]")
+		if open := schema.At("x-kubernetes-preserve-unknown-fields").Text() == "true"; open {
+			hidden = true
+		}
+		schema = schema.At("properties", name)
+		if isList {
+			schema = schema.At("items")
+		}
+	}
+	return schema, hidden && !schema.Exists()
+}
+
+// The types of fields in a schema.
+const (
+	aString   = "string"
+	aBoolean  = "boolean"
+	anInteger = "integer"
+	anArray   = "array"
+	anObject  = "object"
+)
+
+func typeOf(schema Value) string {
+	if schema.At("x-kubernetes-int-or-string").Text() == "true" {
+		return "integer or string"
+	}
+	return schema.At("type").Text()
+}
+
+// subject are the kinds that a rule about fields is for: those with a role, of a
+// contract if one is given.
+type subject struct {
+	role     role
+	contract string
+}
+
+// of are the kinds whose fields are known.
+func (s subject) of(b *Bundle) []*definition {
+	return filter(b.playing(s.role), func(d *definition) bool {
+		return d.Schema.Exists() && (s.contract == "" || s.contract == d.Contract)
+	})
+}
+
+// must asks for a field of a type.
+func (s subject) must(field string, types ...string) func(*Bundle) []Finding {
+	return eachDefinition(s.of, func(d *definition) []Finding {
+		return append(d.missing(field), d.mistyped(field, types...)...)
+	})
+}
+
+// should asks for fields of whatever type.
+func (s subject) should(fields ...string) func(*Bundle) []Finding {
+	return eachDefinition(s.of, func(d *definition) []Finding { return d.missing(fields...) })
+}
+
+// shape asks for types where the fields are there: pairs of a field and its type.
+func (s subject) shape(pairs ...string) func(*Bundle) []Finding {
+	return eachDefinition(s.of, func(d *definition) (findings []Finding) {
+		for pair := range slices.Chunk(pairs, 2) {
+			findings = append(findings, d.mistyped(pair[0], pair[1])...)
+		}
+		return findings
+	})
+}
+
+// optional asks that a field, which somebody fills in later, is not required.
+func (s subject) optional(field string) func(*Bundle) []Finding {
+	parent, name := field[:strings.LastIndex(field, ".")], field[strings.LastIndex(field, ".")+1:]
+	return eachDefinition(s.of, func(d *definition) (findings []Finding) {
+		object, _ := fieldOf(d.Schema, parent)
+		for _, required := range object.At("required").Items() {
+			if required.Text() == name {
+				findings = append(findings, required.finding("%s is required in version %s", field, d.Version))
+			}
+		}
+		return findings
+	})
+}
+
+// whenThere makes a rule about other fields hold only where a field is there.
+func (s subject) whenThere(field string, check func(*definition) []Finding) func(*Bundle) []Finding {
+	return eachDefinition(s.of, func(d *definition) []Finding {
+		if !d.has(field) {
+			return nil
+		}
+		return check(d)
+	})
+}
+
+func (d *definition) has(field string) bool {
+	found, _ := fieldOf(d.Schema, field)
+	return found.Exists()
+}
+
+// missing are the fields that the version which Cluster API uses does not have.
+func (d *definition) missing(fields ...string) (findings []Finding) {
+	for _, field := range fields {
+		if found, hidden := fieldOf(d.Schema, field); !found.Exists() && !hidden {
+			findings = append(findings, found.finding("%s is missing in version %s, which Cluster API uses", field, d.Version))
+		}
+	}
+	return findings
+}
+
+func (d *definition) mistyped(field string, types ...string) []Finding {
+	found, _ := fieldOf(d.Schema, field)
+	kind := typeOf(found)
+	if !found.Exists() || kind == "" || slices.Contains(types, kind) {
+		return nil
+	}
+	return []Finding{found.finding("%s is of type %s in version %s, not %s", field, kind, d.Version, strings.Join(types, " or "))}
+}
