@@ -6,11 +6,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/imagesjson"
@@ -33,8 +30,7 @@ func newProgress(w io.Writer, images imagesjson.Images) *progress {
 	for _, image := range images {
 		references[image.Reference] = true
 	}
-	file, isFile := w.(*os.File)
-	return &progress{w: w, live: isFile && term.IsTerminal(int(file.Fd())), start: time.Now(), total: len(references)}
+	return &progress{w: w, live: isTerminal(w), start: time.Now(), total: len(references)}
 }
 
 func (p *progress) step(reference string, err error) {
