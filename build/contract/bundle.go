@@ -23,8 +23,13 @@ type Bundle struct {
 	// Required are the variables without default, where they stand.
 	Required []Variable
 
+	// size of the manifests in bytes, and their lines.
+	size int
+	text []byte
+
 	unreadable  []Finding
 	definitions []*definition
+	grants      grants
 }
 
 // Variable is a variable in the manifests.
@@ -41,7 +46,7 @@ const maxUnreadable = 20
 // readBundle reads what can be read.
 func readBundle(bundle extractor.Bundle) *Bundle {
 	text, required := withDefaults(bundle.Manifests)
-	b := &Bundle{Metadata: bundle.Metadata, Required: required}
+	b := &Bundle{Metadata: bundle.Metadata, Required: required, size: len(bundle.Manifests), text: bundle.Manifests}
 	for _, document := range split(text) {
 		if len(b.unreadable) == maxUnreadable {
 			break
@@ -50,7 +55,7 @@ func readBundle(bundle extractor.Bundle) *Bundle {
 			b.unreadable = append(b.unreadable, Finding{File: ManifestsFile, Line: document.line, Message: err.Error()})
 		}
 	}
-	b.definitions = define(b)
+	b.definitions, b.grants = define(b), grantsOfPods(b)
 	return b
 }
 

@@ -2,6 +2,12 @@
 
 package contract
 
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
 const providerLabel = "cluster.x-k8s.io/provider"
 
 // clusterctlRules are those of the clusterctl provider contract that hold for a bundle too.
@@ -32,6 +38,52 @@ var clusterctlRules = []Rule{{
 	Why:      "The pod that runs the provider's controllers MUST have a container named manager; tools find the provider's image and flags by it.",
 	Fix:      "Name the container manager.",
 	Check:    checkManager,
+}, {
+	ID:       "clusterctl/provider-label-value",
+	Severity: Warning,
+	Source:   clusterctl("Labels"),
+	Why:      "clusterctl finds the objects of a provider by the value that it makes of the type and the name. Those with another one are not found.",
+	Fix:      "Use cluster-api for core, and infrastructure-, control-plane-, bootstrap-, ipam-, runtime-extension- or addon- with the name for others.",
+	Check: eachObject(func(o *Object) []Finding {
+		label := o.At("metadata", "labels", providerLabel)
+		if text := label.Text(); text == "" || text == "cluster-api" || slices.ContainsFunc(slices.Collect(maps.Values(labelPrefixes)), func(prefix string) bool { return strings.HasPrefix(text, prefix) }) {
+			return nil
+		}
+		return []Finding{label.finding("%s is no type with a name", label.Text())}
+	}),
+}, {
+	ID:       "clusterctl/provider-label-matches-name",
+	Severity: Info,
+	Source:   clusterctl("Labels"),
+	Why:      "People look for a provider by the name that its metadata has.",
+	Fix:      "Use the same name in providerName and in the label.",
+	Check: func(b *Bundle) []Finding {
+		for _, o := range b.Objects {
+			label := o.At("metadata", "labels", providerLabel)
+			if label.Text() == "" {
+				continue
+			}
+			if want := providerLabelOf(b.Metadata); label.Text() != want {
+				return []Finding{label.finding("the label is %s, the metadata say %s", label.Text(), want)}
+			}
+			return nil
+		}
+		return nil
+	},
+}, {
+	ID:       "clusterctl/move-labels",
+	Severity: Info,
+	Source:   clusterctl("Move"),
+	Why:      "\"clusterctl move\" moves what belongs to a Cluster. An identity belongs to none, and stays behind, unless its CRD says otherwise.",
+	Fix:      "Label the CRD with clusterctl.cluster.x-k8s.io/move or clusterctl.cluster.x-k8s.io/move-hierarchy, if its objects have to be moved.",
+	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
+		labels := d.At("metadata", "labels")
+		moves := labels.At("clusterctl.cluster.x-k8s.io/move").node != nil || labels.At("clusterctl.cluster.x-k8s.io/move-hierarchy").node != nil
+		if !strings.HasSuffix(d.Defines, "Identity") || moves {
+			return nil
+		}
+		return []Finding{labels.finding("objects of %s are not moved", d.Defines)}
+	}),
 }}
 
 func checkOneProvider(b *Bundle) (findings []Finding) {

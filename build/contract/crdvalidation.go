@@ -51,7 +51,7 @@ func checkValid(d *definition) (findings []Finding) {
 	}
 	for _, problem := range validation.ValidateCustomResourceDefinition(context.Background(), &internal) {
 		if !hasOtherRule(problem) {
-			findings = append(findings, d.at(problem.Field).finding("%s", problem.ErrorBody()))
+			findings = append(findings, d.at(problem.Field).finding("%s", explain(problem)))
 		}
 	}
 	return findings
@@ -60,6 +60,17 @@ func checkValid(d *definition) (findings []Finding) {
 // hasOtherRule says whether a problem is found by another rule too, or is for the server only.
 func hasOtherRule(problem *field.Error) bool {
 	return problem.Field == "metadata.name" || strings.HasPrefix(problem.Field, "status")
+}
+
+// explain says on one line what is wrong, without the value if that is an object, which the place shows.
+func explain(problem *field.Error) string {
+	text := problem.ErrorBody()
+	switch problem.BadValue.(type) {
+	case string, bool, int, int32, int64, nil:
+	default:
+		text = problem.Type.String() + ": " + problem.Detail
+	}
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // perVersion are the fields that the API server lifts out of the versions if all have the same.

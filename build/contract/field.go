@@ -122,3 +122,15 @@ func (d *definition) mistyped(field string, types ...string) []Finding {
 	}
 	return []Finding{found.finding("%s is of type %s in version %s, not %s", field, kind, d.Version, strings.Join(types, " or "))}
 }
+
+// deprecated tells of fields of an older contract that are still there.
+func (s subject) deprecated(fields ...string) func(*Bundle) []Finding {
+	return eachDefinition(s.of, func(d *definition) (findings []Finding) {
+		for _, field := range fields {
+			if found, _ := fieldOf(d.Schema, field); found.Exists() {
+				findings = append(findings, found.finding("%s is there in version %s", field, d.Version))
+			}
+		}
+		return findings
+	})
+}

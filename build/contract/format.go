@@ -3,7 +3,6 @@
 package contract
 
 import (
-	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -84,13 +83,12 @@ func duplicateKeys(v Value) (findings []Finding) {
 func checkIdentity(o *Object) (findings []Finding) {
 	for _, path := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}} {
 		value := o.At(path...)
-		isText := value.node != nil && value.node.Kind == yaml.ScalarNode && value.node.Tag == "!!str"
 		isNeeded := path[len(path)-1] != "namespace"
 		switch {
 		case !isNeeded && !value.Exists():
 		case !value.Exists():
 			findings = append(findings, value.finding("%s is missing", value.Path))
-		case !isText:
+		case !value.isString():
 			findings = append(findings, value.finding("%s is not a string", value.Path))
 		case isNeeded && value.Text() == "":
 			findings = append(findings, value.finding("%s is empty", value.Path))

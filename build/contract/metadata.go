@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/capi-installer/capi-installer/extractor"
@@ -62,6 +64,93 @@ var metadataRules = []Rule{{
 		}
 		return metadataFinding("ocpPlatform", "an infrastructure provider is for a platform")
 	},
+}, {
+	ID:       "metadata/provider-name-installable",
+	Severity: Error,
+	Source:   ours("Files"),
+	Why:      "The installer names the phases of a provider after it, <name> and <name>-crds, which must be DNS labels.",
+	Fix:      "Begin the name with a letter, and use at most 58 characters.",
+	Check: func(b *Bundle) []Finding {
+		if name := b.Metadata.ProviderName; len(name) > 58 || name != "" && (name[0] < 'a' || name[0] > 'z') {
+			return metadataFinding("providerName", "%q does not begin with a letter, or has more than 58 characters", name)
+		}
+		return nil
+	},
+}, {
+	ID:       "metadata/provider-name-label-length",
+	Severity: Warning,
+	Source:   clusterctl("Labels"),
+	Why:      "The value of the label cluster.x-k8s.io/provider is the type and the name, and may have 63 characters.",
+	Fix:      "Use a shorter name.",
+	Check: func(b *Bundle) []Finding {
+		if label := providerLabelOf(b.Metadata); len(label) > 63 {
+			return metadataFinding("providerName", "the label would be %s, which has %d characters", label, len(label))
+		}
+		return nil
+	},
+}, {
+	ID:       "metadata/provider-name-core",
+	Severity: Error,
+	Source:   clusterctl("Adding a provider to clusterctl"),
+	Why:      "cluster-api is the name of the core provider, and of no other. clusterctl refuses another type under this name, and core under another.",
+	Fix:      "Name core cluster-api, and others cluster-api-provider-<name>.",
+	Check: func(b *Bundle) []Finding {
+		isCore := b.Metadata.ProviderType == extractor.Core
+		if isCore == (b.Metadata.ProviderName == "cluster-api") || b.Metadata.ProviderType == "" {
+			return nil
+		}
+		return metadataFinding("providerName", "the provider %s is of type %s", b.Metadata.ProviderName, b.Metadata.ProviderType)
+	},
+}, {
+	ID:       "metadata/provider-type-matches-content",
+	Severity: Warning,
+	Source:   ours("Files"),
+	Why:      "Providers are installed in the order of their types, and a cluster needs core and infrastructure. A bundle of another type than it says comes at the wrong time.",
+	Fix:      "Correct providerType, or add what a provider of the type has.",
+	Check:    checkTypeMatches,
+}, {
+	ID:       "metadata/image-name-present",
+	Severity: Error,
+	Source:   ours("Images"),
+	Why:      "Without the placeholder imageName no container gets the image of the release.",
+	Fix:      "Name the placeholder in imageName, and use it as the image of the container that runs the provider.",
+	Check: func(b *Bundle) []Finding {
+		if b.Metadata.ImageName != "" {
+			return nil
+		}
+		for _, o := range b.Objects {
+			for range containers(o) {
+				return metadataFinding("imageName", "it is empty, but %s runs containers", o)
+			}
+		}
+		return nil
+	},
+}, {
+	ID:       "metadata/image-name-reference",
+	Severity: Error,
+	Source:   ours("Images"),
+	Why:      "The placeholder stands where an image does, so it has to be the name of one: with its registry, so that it is not taken for another.",
+	Fix:      "Write a name such as registry.ci.openshift.org/openshift:aws-cluster-api-controllers.",
+	Check:    checkImageName,
+}, {
+	ID:       "metadata/image-name-manager",
+	Severity: Warning,
+	Source:   ours("Images"),
+	Why:      "The image of the release is the provider's. If the container manager runs another one, its own is probably forgotten.",
+	Fix:      "Use imageName as the image of the container manager.",
+	Check:    checkManagerImage,
+}, {
+	ID:       "installer/size-configmap",
+	Severity: Warning,
+	Source:   ours("Files"),
+	Why:      "A ConfigMap holds 1 MiB. Manifests that are longer travel in the image only, or have to be compressed or divided for the transport in ConfigMaps.",
+	Fix:      "Nothing, if the bundle is in an image; \"capi-manifests generate --transport configmap\" divides it.",
+	Check: func(b *Bundle) []Finding {
+		if b.size <= maxConfigMap {
+			return nil
+		}
+		return []Finding{{File: ManifestsFile, Line: 1, Message: fmt.Sprintf("the manifests have %d bytes, more than a ConfigMap holds", b.size)}}
+	},
 }}
 
 var (
@@ -69,6 +158,73 @@ var (
 	// From https://semver.org, with a leading v.
 	semverPattern = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 )
+
+// maxConfigMap is how many bytes the data of a ConfigMap may have.
+const maxConfigMap = 1 << 20
+
+// labelPrefixes begin the value of the provider label, by type.
+var labelPrefixes = map[extractor.ProviderType]string{
+	extractor.Infrastructure: "infrastructure-", extractor.ControlPlane: "control-plane-", extractor.Bootstrap: "bootstrap-",
+	extractor.IPAM: "ipam-", extractor.RuntimeExtension: "runtime-extension-", extractor.Addon: "addon-",
+}
+
+// providerLabelOf is the value of the label that clusterctl would give the objects of a provider.
+func providerLabelOf(m extractor.Metadata) string {
+	if m.ProviderType == extractor.Core {
+		return "cluster-api"
+	}
+	name, prefix := m.ProviderName, labelPrefixes[m.ProviderType]
+	for _, usual := range []string{"cluster-api-provider-", "cluster-api-", prefix} {
+		name = strings.TrimPrefix(name, usual)
+	}
+	return prefix + name
+}
+
+// checkTypeMatches leaves to other rules what the types with contracts need.
+func checkTypeMatches(b *Bundle) []Finding {
+	switch b.Metadata.ProviderType {
+	case extractor.Core:
+		if len(b.definitions) > 0 && b.defined("cluster.x-k8s.io", "Cluster") == nil {
+			return metadataFinding("providerType", "core defines the kind Cluster, which this bundle does not")
+		}
+	case extractor.RuntimeExtension, extractor.Addon:
+		if kinds := b.withRole(); len(kinds) > 0 {
+			return metadataFinding("providerType", "the bundle has the %s %s, which a provider of type %s has not", kinds[0].Role, kinds[0].Defines, b.Metadata.ProviderType)
+		}
+	}
+	return nil
+}
+
+func checkImageName(b *Bundle) []Finding {
+	written := b.Metadata.ImageName
+	if written == "" {
+		return nil // another rule
+	}
+	_, err := name.ParseReference(written)
+	host, _, found := strings.Cut(written, "/")
+	switch {
+	case err != nil:
+		return metadataFinding("imageName", "%q is no image", written)
+	case !found || !strings.ContainsAny(host, ".:") && host != "localhost":
+		return metadataFinding("imageName", "%q names no registry", written)
+	}
+	return nil
+}
+
+func checkManagerImage(b *Bundle) (findings []Finding) {
+	if b.Metadata.ImageName == "" || len(checkImageNameOccurs(b)) > 0 {
+		return nil // another rule
+	}
+	for _, o := range b.ofKind(deploymentKind) {
+		for container := range containers(o) {
+			image := container.At("image")
+			if container.At("name").Text() == "manager" && image.Text() != b.Metadata.ImageName {
+				findings = append(findings, image.finding("the container manager runs %s", image.Text()))
+			}
+		}
+	}
+	return findings
+}
 
 // platforms are those that the Infrastructure object of a cluster may name.
 var platforms = []configv1.PlatformType{

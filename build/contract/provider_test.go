@@ -25,13 +25,28 @@ func TestRealProvidersKeepTheRules(t *testing.T) {
 			counts := map[string]int{}
 			for _, finding := range contract.Check(bundle(t)) {
 				counts[finding.Rule]++
-				if finding.Severity == contract.Error {
+				if finding.Severity == contract.Error && violations[name][finding.Rule] == "" {
 					t.Errorf("%s breaks %s: %s", finding.Object, finding.Rule, finding.Message)
+				}
+			}
+			for rule := range violations[name] {
+				if counts[rule] == 0 {
+					t.Errorf("%s keeps %s now; say so in this test", name, rule)
 				}
 			}
 			t.Logf("%s: findings by rule: %v", name, counts)
 		})
 	}
+}
+
+// violations are MUSTs that real providers break, with what it does to them.
+var violations = map[string]map[string]string{
+	"infrastructure-kubevirt": {
+		"infra-cluster/failure-domains-type": "status.failureDomains is a list under the contract v1beta1: core fails as soon as there is one",
+	},
+	"openshift-metal3": {
+		"webhook/service-port": "the webhooks of ipam.metal3.io have a Service, but no pod with the port: the bundle has no Deployment of the IP address manager",
+	},
 }
 
 // maker makes a bundle when it is needed.

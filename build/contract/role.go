@@ -5,6 +5,8 @@ package contract
 import (
 	"slices"
 	"strings"
+
+	"github.com/capi-installer/capi-installer/extractor"
 )
 
 // role is what a CRD is for Cluster API: which contract it has to keep.
@@ -169,3 +171,48 @@ func eachWithRole(check func(*definition) []Finding) func(*Bundle) []Finding {
 }
 
 func allDefinitions(b *Bundle) []*definition { return b.definitions }
+
+// The provider types whose bundles need a kind with a role.
+const (
+	infrastructureType = extractor.Infrastructure
+	bootstrapType      = extractor.Bootstrap
+	controlPlaneType   = extractor.ControlPlane
+	ipamType           = extractor.IPAM
+)
+
+// needs asks for a kind with a role in the bundles of a provider type.
+func needs(kind extractor.ProviderType, wanted role) func(*Bundle) []Finding {
+	return func(b *Bundle) []Finding {
+		if b.Metadata.ProviderType != kind || len(b.playing(wanted)) > 0 {
+			return nil
+		}
+		return metadataFinding("providerType", "a provider of type %s has a kind with the role %s, but this bundle defines none", kind, wanted)
+	}
+}
+
+// hasTemplate asks for a template of each kind with a role. Machines that a pool makes have none.
+func hasTemplate(of role) func(*Bundle) []Finding {
+	return func(b *Bundle) (findings []Finding) {
+		for _, d := range b.playing(of) {
+			if b.defined(d.Group, d.Defines+"Template") == nil && !strings.HasSuffix(d.Defines, "MachinePoolMachine") {
+				findings = append(findings, d.At("spec", "names", "kind").finding("there is no CRD of %sTemplate", d.Defines))
+			}
+		}
+		return findings
+	}
+}
+
+// oneHasTemplate asks for a template of at least one of the kinds with a role.
+func oneHasTemplate(of role) func(*Bundle) []Finding {
+	return func(b *Bundle) []Finding {
+		missing := hasTemplate(of)(b)
+		if len(missing) == 0 || len(missing) < len(b.playing(of)) {
+			return nil
+		}
+		return missing[:1]
+	}
+}
+
+func inGroup(d *definition, label string) bool {
+	return slices.Contains(strings.Split(d.Group, "."), label)
+}

@@ -10,6 +10,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -51,7 +52,9 @@ func bundleOf(manifests string) extractor.Bundle {
 		ProviderName: "cluster-api-provider-example", ProviderType: extractor.Infrastructure, ProviderVersion: "v1.0.0",
 		OCPPlatform: "AWS", ImageName: "registry.example.com/openshift:example",
 	}
+	providerType := string(metadata.ProviderType)
 	fields := map[string]*string{
+		"providerType": &providerType,
 		"providerName": &metadata.ProviderName, "providerVersion": &metadata.ProviderVersion,
 		"ocpPlatform": &metadata.OCPPlatform, "imageName": &metadata.ImageName,
 	}
@@ -60,8 +63,16 @@ func bundleOf(manifests string) extractor.Bundle {
 			*field = strings.TrimPrefix(match[2], "none")
 		}
 	}
-	return extractor.Bundle{Metadata: metadata, Manifests: []byte(manifests)}
+	metadata.ProviderType = extractor.ProviderType(providerType)
+	filled := long.ReplaceAllStringFunc(manifests, func(text string) string {
+		size, _ := strconv.Atoi(long.FindStringSubmatch(text)[1]) // a number that is too large makes a short text, which the test notices
+		return strings.Repeat("x", size)
+	})
+	return extractor.Bundle{Metadata: metadata, Manifests: []byte(filled)}
 }
+
+// long stands in an example for a text of so many bytes.
+var long = regexp.MustCompile(`\(and so on, (\d+) bytes\)`)
 
 func found(rule Rule, manifests string) (places []place) {
 	for _, finding := range rule.findings(readBundle(bundleOf(manifests))) {

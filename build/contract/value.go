@@ -19,6 +19,8 @@ type Object struct {
 	// Kind is the group and the kind; Name and Namespace are as in its metadata.
 	Kind            schema.GroupKind
 	Name, Namespace string
+	// asJSON is the object as the API server is sent it, once somebody asked.
+	asJSON []byte
 	// before is how many lines of the file stand before the document of the object.
 	before int
 }
@@ -52,6 +54,11 @@ func (v Value) Text() string {
 		return ""
 	}
 	return v.node.Value
+}
+
+// isString says whether the value is a text, and would be one for the API server too.
+func (v Value) isString() bool {
+	return v.node != nil && v.node.Kind == yaml.ScalarNode && v.node.Tag == "!!str"
 }
 
 // length is how many elements a list has.
@@ -132,12 +139,22 @@ func (v Value) Items() iter.Seq2[int, Value] {
 	}
 }
 
+// json is the whole object as JSON.
+func (o *Object) json() ([]byte, error) {
+	if o.asJSON != nil {
+		return o.asJSON, nil
+	}
+	data, err := o.Value.json()
+	o.asJSON = data
+	return data, err
+}
+
 // item is an element of a list.
 func (v Value) item(index int) Value {
 	return v.child(v.node.Content[index], v.Path+"["+strconv.Itoa(index)+"]")
 }
 
-// json is the value as JSON, as the API server is sent it.
+// json is the value as JSON.
 func (v Value) json() ([]byte, error) {
 	var data any
 	if err := v.node.Decode(&data); err != nil {

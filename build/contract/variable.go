@@ -5,6 +5,9 @@ package contract
 import (
 	"bytes"
 	"regexp"
+	"strings"
+
+	"github.com/fluxcd/pkg/envsubst"
 )
 
 var variableRules = []Rule{{
@@ -19,9 +22,66 @@ var variableRules = []Rule{{
 		}
 		return findings
 	},
+}, {
+	ID:       "clusterctl/variables-syntax",
+	Severity: Error,
+	Source:   clusterctl("Variables"),
+	Why:      "Variables are replaced in the text before it is YAML. An expression that cannot be read keeps the whole provider from being installed.",
+	Fix:      "Write ${NAME}, ${NAME:=default} or another expression that drone/envsubst knows; write $${ for a ${ that is no variable.",
+	Check: eachVariableLine(func(line string) string {
+		if _, err := envsubst.Eval(line, func(string) (string, bool) { return "", true }); err != nil {
+			return "the variable expression cannot be read: " + err.Error()
+		}
+		return ""
+	}),
+}, {
+	ID:       "clusterctl/variables-legacy-space",
+	Severity: Warning,
+	Source:   clusterctl("Variables"),
+	Why:      "Spaces in ${ NAME } are of an old version of clusterctl. The installer leaves such an expression as it is.",
+	Fix:      "Write ${NAME}.",
+	Check: eachVariableLine(func(line string) string {
+		if legacy := legacyVariable.FindString(line); legacy != "" {
+			return "there are spaces in " + legacy
+		}
+		return ""
+	}),
+}, {
+	ID:       "clusterctl/variables-prefix",
+	Severity: Info,
+	Source:   clusterctl("Variables"),
+	Why:      "All providers of a cluster take their values from the same place. A name that begins with the provider's is taken by no other.",
+	Fix:      "Begin the name with that of the provider, if the variable is not shared on purpose, as feature gates are.",
+	Check:    checkVariablePrefix,
+}, {
+	ID:       "clusterctl/variables-in-crd",
+	Severity: Warning,
+	Source:   clusterctl("Variables"),
+	Why:      "A ${…} in the description of a field is replaced like any other: the text is lost.",
+	Fix:      "Write $${, or say it in other words.",
+	Check: func(b *Bundle) []Finding {
+		findings := eachVariableLine(func(line string) string {
+			if anyVariable.MatchString(line) {
+				return "a variable stands in a CRD"
+			}
+			return ""
+		})(b)
+		inCRD := findings[:0]
+		for _, f := range findings {
+			if o := b.objectAt(f.Line); o != nil && o.Kind == crdKind {
+				f.Object = o.String()
+				inCRD = append(inCRD, f)
+			}
+		}
+		return inCRD
+	},
 }}
 
 var (
+	// legacyVariable has spaces within the braces.
+	legacyVariable = regexp.MustCompile(`\$\{(\s+[A-Za-z_][A-Za-z0-9_]*\s*|[A-Za-z_][A-Za-z0-9_]*\s+)\}`)
+	// anyVariable is an expression, of which the name is the only group.
+	anyVariable = regexp.MustCompile(`(?:^|[^$])\$\{([A-Za-z_][A-Za-z0-9_]*)`)
 	// withDefault is an expression whose default holds no expression: ${A=x}, ${A:=x} or ${A:-x}.
 	withDefault = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*(?:=|:=|:-)([^{}\n]*)\}`)
 	// withoutDefault is one that needs a value: ${A}, or with another operator, ${A^^}.
@@ -82,3 +142,58 @@ func requiredIn(line []byte) (names []string) {
 
 // escaped says whether the expression at start is none, as in $${A}.
 func escaped(line []byte, start int) bool { return start > 0 && line[start-1] == '$' }
+
+// eachVariableLine checks the lines with expressions as they are written; a text says what is wrong.
+func eachVariableLine(check func(line string) string) func(*Bundle) []Finding {
+	return func(b *Bundle) (findings []Finding) {
+		number := 0
+		for line := range strings.Lines(string(b.text)) {
+			number++
+			if !strings.Contains(line, "${") {
+				continue
+			}
+			if problem := check(line); problem != "" {
+				findings = append(findings, Finding{File: ManifestsFile, Line: number, Message: problem})
+			}
+		}
+		return findings
+	}
+}
+
+// shared are variables that providers have in common.
+var shared = regexp.MustCompile(`^(EXP_.*|CLUSTER_TOPOLOGY|.*_DIAGNOSTICS_.*|K8S_CP_LABEL|TLS_.*)$`)
+
+// checkVariablePrefix tells of each variable once.
+func checkVariablePrefix(b *Bundle) []Finding {
+	words := strings.Split(strings.TrimPrefix(b.Metadata.ProviderName, "cluster-api-provider-"), "-")
+	prefix, seen := strings.ToUpper(words[0]), map[string]bool{}
+	var findings []Finding
+	number := 0
+	for line := range strings.Lines(string(b.text)) {
+		number++
+		if !strings.Contains(line, "${") {
+			continue
+		}
+		for _, match := range anyVariable.FindAllStringSubmatch(line, -1) {
+			name := match[1]
+			if seen[name] || shared.MatchString(name) || strings.HasPrefix(name, prefix) || strings.HasPrefix(name, "CAP") {
+				continue
+			}
+			seen[name] = true
+			findings = append(findings, Finding{File: ManifestsFile, Line: number, Message: "variable " + name + " does not begin with " + prefix})
+		}
+	}
+	return findings
+}
+
+// objectAt is the object that stands on a line, nil before the first.
+func (b *Bundle) objectAt(line int) *Object {
+	var at *Object
+	for _, o := range b.Objects {
+		if o.line() > line {
+			break
+		}
+		at = o
+	}
+	return at
+}

@@ -66,6 +66,6 @@ func isA[E error](err error) bool {
 // report writes an error, one line for each that is joined in it.
 func report(w io.Writer, err error) {
 	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintf(w, "capi-manifests: %s\n", strings.TrimSuffix(line, "\n"))
+		fmt.Fprintf(w, "capi-manifests: %s\n", printable(strings.TrimSuffix(line, "\n")))
 	}
 }

@@ -92,7 +92,7 @@ func newInspect() *cobra.Command {
 		},
 	}
 	format.register(cmd)
-	cmd.Flags().BoolVar(&manifests, "manifests", false, "write the manifests, byte for byte, and nothing else")
+	cmd.Flags().BoolVar(&manifests, "manifests", false, "write the manifests, byte for byte unless to a terminal, and nothing else")
 	return cmd
 }
 
@@ -104,7 +104,11 @@ func writeManifests(w io.Writer, bundles []extractor.Bundle) error {
 				return err
 			}
 		}
-		if _, err := w.Write(bundle.Manifests); err != nil {
+		text := string(bundle.Manifests)
+		if isTerminal(w) {
+			text = printableLines(text)
+		}
+		if _, err := io.WriteString(w, text); err != nil {
 			return err
 		}
 	}

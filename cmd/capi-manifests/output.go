@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -58,11 +57,8 @@ func (o *output) write(w io.Writer, data any, table func(*bytes.Buffer)) error {
 	var out bytes.Buffer
 	switch *o {
 	case asJSON:
-		encoder := json.NewEncoder(&out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(data); err != nil {
-			return fmt.Errorf("writing JSON: %w", err)
+		if err := encodeJSON(&out, data); err != nil {
+			return err
 		}
 	case asYAML:
 		encoded, err := yaml.Marshal(data)
@@ -72,6 +68,8 @@ func (o *output) write(w io.Writer, data any, table func(*bytes.Buffer)) error {
 		out.Write(encoded)
 	default:
 		table(&out)
+		_, err := io.WriteString(w, printableLines(out.String()))
+		return err
 	}
 	_, err := w.Write(out.Bytes())
 	return err

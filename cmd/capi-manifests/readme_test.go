@@ -14,7 +14,7 @@ import (
 // preparation makes what the README's examples find: a kustomize directory and
 // the images.json of a release.
 const preparation = `mkdir config
-exec cp -r providers/aws config/default
+exec cp -r providers/example config/default
 publish core
 publish aws
 images-json images.json core=$core aws=$aws

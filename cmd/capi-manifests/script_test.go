@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the stories in testdata/script. Each has a registry of its own
 // ($REGISTRY), one that asks for a password ($PRIVATE), an address where none listens ($NOBODY), and the kustomize
-// directories of three small providers (providers/core, aws and azure). Besides
+// directories of small providers (providers/core, aws, azure and example, which keeps all rules). Besides
 // testscript's commands there are:
 //
 //	exits CODE ARG...          runs capi-manifests, which must exit with CODE

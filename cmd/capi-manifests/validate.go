@@ -3,17 +3,12 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +24,20 @@ lists the rules, and tells why each is there and how to keep it.
 SOURCE is an image, an OCI layout, or a directory. All findings are told at once,
 with the line and the field. Findings of severity error are exit code 1. A bundle that is
 invalid as such (its metadata, or the digest of its manifests) is exit code 4 and
-not checked further.`
+not checked further.
+
+A provider that has findings already can begin with a baseline of them, and is told
+of new ones only. A finding that is meant to be there is waived in the config file
+.capi-manifests.yaml, with a reason, until a day:
+
+  validate:
+    severity: warning
+    baseline: baseline.json
+    waivers:
+    - rule: installer/container-resources
+      object: Deployment openshift-cluster-api/manager   # all objects if left out
+      reason: the limit keeps a known leak from taking the node
+      expires: 2027-06-30`
 
 const validateExample = `  # What generate wrote
   capi-manifests validate capi-manifests
@@ -40,24 +48,16 @@ const validateExample = `  # What generate wrote
   # Findings beside the lines of a pull request on GitHub
   capi-manifests validate capi-manifests -o github
 
+  # For code scanning, and for the test reports of a CI system
+  capi-manifests validate capi-manifests -o sarif > findings.sarif
+  capi-manifests validate capi-manifests -o junit > findings.xml
+
+  # Accept what is there, and be told of what is new
+  capi-manifests validate capi-manifests --write-baseline baseline.json
+  capi-manifests validate capi-manifests --baseline baseline.json
+
   # How often is each rule broken?
   capi-manifests validate capi-manifests -o json | jq -r '.bundles[].findings[].rule' | sort | uniq -c`
-
-// validation is the data of validate.
-type validation struct {
-	// Source is the image by digest, or the path.
-	Source string `json:"source"`
-	// Counts are how many findings there are of each severity, those that are not shown too.
-	Counts  map[contract.Severity]int `json:"counts"`
-	Bundles []validatedBundle         `json:"bundles"`
-}
-
-type validatedBundle struct {
-	Profile  string   `json:"profile,omitempty"`
-	Metadata metadata `json:"metadata"`
-	// Findings have the path of the file; in an image it is that from the image's root.
-	Findings []contract.Finding `json:"findings"`
-}
 
 // findingsError says that there are findings of severity error.
 type findingsError struct {
@@ -69,9 +69,18 @@ func (e *findingsError) Error() string {
 	return fmt.Sprintf("%s: %s; \"capi-manifests explain RULE\" tells more of a rule", e.source, summaryOf(e.counts))
 }
 
+// validateOptions are the flags of validate.
+type validateOptions struct {
+	format     findingsFormat
+	least      contract.Severity
+	color      colorMode
+	configFile string
+	baseline   string
+	write      string
+}
+
 func newValidate() *cobra.Command {
-	var format findingsFormat
-	least := contract.Info
+	options := validateOptions{least: contract.Info}
 	cmd := &cobra.Command{
 		Use:     "validate SOURCE",
 		Short:   "Check a bundle against the rules for providers",
@@ -81,47 +90,62 @@ func newValidate() *cobra.Command {
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			bundles, source, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), args[0])
-			if err != nil {
-				return err
-			}
-			result := validate(source, bundles, least)
-			if _, err := cmd.OutOrStdout().Write(result.format(format)); err != nil {
-				return err
-			}
-			if result.Counts[contract.Error] > 0 {
-				return &findingsError{source, result.Counts}
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", printable(source), summaryOf(result.Counts))
-			return nil
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0]) },
 	}
-	cmd.Flags().VarP(&format, "output", "o", "format of the findings: text, json, or github for annotations of a workflow")
-	cmd.Flags().Var(&least, "severity", "show findings that are at least so bad: error, warning or info")
-	// The only error is that there is no such flag.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "github"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("severity", cobra.FixedCompletions([]string{"error", "warning", "info"}, cobra.ShellCompDirectiveNoFileComp))
+	flags := cmd.Flags()
+	flags.VarP(&options.format, "output", "o", "format of the findings: "+strings.Join(findingsFormats, ", "))
+	flags.Var(&options.least, "severity", "show findings that are at least so bad: error, warning or info")
+	flags.Var(&options.color, "color", "color the findings: auto (on a terminal, unless NO_COLOR is set), always or never")
+	flags.StringVar(&options.configFile, "config", "", "file with settings and waivers (default "+defaultConfig+", if there is one)")
+	flags.StringVar(&options.baseline, "baseline", "", "file with findings that are accepted for now")
+	flags.StringVar(&options.write, "write-baseline", "", "write the findings into this file, to be accepted with --baseline, and exit with 0")
+	for flag, values := range map[string][]string{"output": findingsFormats, "severity": {"error", "warning", "info"}, "color": {"auto", "always", "never"}} {
+		// The only error is that there is no such flag.
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
 	return cmd
 }
 
-// validate checks bundles and keeps the findings that are at least so bad.
-func validate(source string, bundles []extractor.Bundle, least contract.Severity) validation {
-	result := validation{Source: source, Counts: map[contract.Severity]int{}, Bundles: []validatedBundle{}}
-	for _, severity := range contract.Severities() {
-		result.Counts[severity] = 0
+func (o *validateOptions) run(cmd *cobra.Command, source string) error {
+	accepted, err := o.acceptances(cmd)
+	if err != nil {
+		return err
 	}
+	bundles, source, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), source)
+	if err != nil {
+		return err
+	}
+	result := validate(source, bundles)
+	if o.write != "" {
+		return writeBaseline(o.write, result)
+	}
+	result.accept(accepted)
+	for _, problem := range accepted.problems() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", printable(problem))
+	}
+	result.drop(o.least)
+	if _, err := cmd.OutOrStdout().Write(result.format(o.format, o.color.on(cmd.OutOrStdout()))); err != nil {
+		return err
+	}
+	if result.Counts[contract.Error] > 0 {
+		return &findingsError{source, result.Counts}
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", printable(source), summaryOf(result.Counts), acceptedNote(result.Accepted))
+	return nil
+}
+
+// validate checks bundles.
+func validate(source string, bundles []extractor.Bundle) validation {
+	result := validation{Schema: validationSchema, Source: source, Bundles: []validatedBundle{}}
 	for _, bundle := range bundles {
 		findings := []contract.Finding{}
 		for _, finding := range contract.Check(bundle) {
-			result.Counts[finding.Severity]++
-			if finding.Severity.AtLeast(least) {
-				finding.File = fileOf(source, bundle, finding.File)
-				findings = append(findings, finding)
-			}
+			finding.File = fileOf(source, bundle, finding.File)
+			findings = append(findings, finding)
 		}
-		result.Bundles = append(result.Bundles, validatedBundle{bundle.Profile, metadataOf(bundle.Metadata), findings})
+		result.Bundles = append(result.Bundles, validatedBundle{Profile: bundle.Profile, Metadata: metadataOf(bundle.Metadata), Findings: findings})
 	}
+	result.count()
 	return result
 }
 
@@ -165,116 +189,4 @@ func summaryOf(counts map[contract.Severity]int) string {
 		return fmt.Sprintf("no findings by %d rules", len(contract.Rules()))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// findingsFormat is the format of findings: a pflag.Value. The zero value is text.
-type findingsFormat string
-
-const (
-	asText     findingsFormat = ""
-	asGitHub   findingsFormat = "github"
-	asFindings findingsFormat = "json"
-)
-
-func (f *findingsFormat) String() string {
-	if *f == asText {
-		return "text"
-	}
-	return string(*f)
-}
-
-// Set implements pflag.Value.
-func (f *findingsFormat) Set(text string) error {
-	if text == "text" {
-		text = ""
-	}
-	if !slices.Contains([]findingsFormat{asText, asFindings, asGitHub}, findingsFormat(text)) {
-		return errors.New("the formats are text, json and github")
-	}
-	*f = findingsFormat(text)
-	return nil
-}
-
-// Type implements pflag.Value.
-func (f *findingsFormat) Type() string { return "format" }
-
-func (v validation) format(format findingsFormat) []byte {
-	var out bytes.Buffer
-	switch format {
-	case asFindings:
-		encoder := json.NewEncoder(&out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		_ = encoder.Encode(v) // texts and numbers into a buffer: it cannot fail
-	case asGitHub:
-		for _, finding := range v.all() {
-			out.WriteString(annotation(finding))
-		}
-	default:
-		v.text(&out)
-	}
-	return out.Bytes()
-}
-
-func (v validation) all() (findings []contract.Finding) {
-	for _, bundle := range v.Bundles {
-		findings = append(findings, bundle.Findings...)
-	}
-	return findings
-}
-
-// text writes a line for each finding, as compilers do, and then how to keep the rules that are broken.
-func (v validation) text(out *bytes.Buffer) {
-	fixes := map[string]string{}
-	var rules []string
-	for _, finding := range v.all() {
-		fmt.Fprintf(out, "%s: %s: %s [%s]\n", printable(place(finding)), finding.Severity, printable(sentence(finding)), finding.Rule)
-		if _, known := fixes[finding.Rule]; !known {
-			rules = append(rules, finding.Rule)
-		}
-		fixes[finding.Rule] = finding.Fix
-	}
-	for _, rule := range rules {
-		fmt.Fprintf(out, "\n%s\n    %s\n", rule, fixes[rule])
-	}
-}
-
-func place(finding contract.Finding) string {
-	if finding.Line == 0 {
-		return finding.File
-	}
-	return fmt.Sprintf("%s:%d", finding.File, finding.Line)
-}
-
-// sentence says what is wrong, with the object and the field.
-func sentence(finding contract.Finding) string {
-	where := strings.TrimSpace(finding.Object + " " + finding.Field)
-	if where == "" {
-		return finding.Message
-	}
-	return where + ": " + finding.Message
-}
-
-// annotation is a workflow command of GitHub Actions. A path that is not in the
-// checked out repository does no harm: the annotation is then without a place.
-func annotation(finding contract.Finding) string {
-	command := map[contract.Severity]string{contract.Error: "error", contract.Warning: "warning", contract.Info: "notice"}[finding.Severity]
-	value := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-	where := "file=" + property.Replace(filepath.ToSlash(finding.File))
-	if finding.Line > 0 {
-		where += fmt.Sprintf(",line=%d", finding.Line)
-	}
-	text := value.Replace(sentence(finding) + "\n" + finding.Fix)
-	return printable(fmt.Sprintf("::%s %s,title=%s::%s", command, where, property.Replace(finding.Rule), text)) + "\n"
-}
-
-// printable keeps what stands in an image from steering a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
 }

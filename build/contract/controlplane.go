@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+var (
+	aControlPlane   = subject{role: controlPlane}
+	oldControlPlane = subject{controlPlane, "v1beta1"}
+	newControlPlane = subject{controlPlane, "v1beta2"}
+)
+
+// controlPlaneRules are the contract of the kinds that run the API server of a cluster.
+//
+// Much of it holds for control planes that have replicas, or make machines: those
+// whose schema says so. Managed control planes have neither.
+var controlPlaneRules = []Rule{{
+	ID:       "control-plane/present",
+	Severity: Error,
+	Source:   forControlPlane("Rules (contract version v1beta2)"),
+	Why:      "A Cluster refers to an object that runs its control plane. A control plane provider without a kind for it does nothing.",
+	Fix:      "Add the CRD, such as ExampleControlPlane in controlplane.cluster.x-k8s.io; correct providerType if this is no control plane provider.",
+	Check:    needs(controlPlaneType, controlPlane),
+}, {
+	ID:       "control-plane/initialized",
+	Severity: Error,
+	Source:   forControlPlane("ControlPlane: initialization completed"),
+	Why:      "Under the contract v1beta1 nothing else of a Cluster is made until status.initialized is true.",
+	Fix:      "Add the boolean status.initialized, or keep the contract v1beta2.",
+	Check:    oldControlPlane.must("status.initialized", aBoolean),
+}, {
+	ID:       "control-plane/status-ready",
+	Severity: Info,
+	Source:   forControlPlane("ControlPlane: initialization completed"),
+	Why:      "Tools of the contract v1beta1 look at status.ready.",
+	Fix:      "Add the boolean status.ready, or keep the contract v1beta2, which has it no more.",
+	Check:    oldControlPlane.should("status.ready"),
+}, {
+	ID:       "control-plane/initialization",
+	Severity: Error,
+	Source:   forControlPlane("ControlPlane: initialization completed"),
+	Why:      "Under the contract v1beta2 nothing else of a Cluster is made until status.initialization.controlPlaneInitialized is true.",
+	Fix:      "Add the boolean status.initialization.controlPlaneInitialized.",
+	Check:    newControlPlane.must("status.initialization.controlPlaneInitialized", aBoolean),
+}, {
+	ID:       "control-plane/endpoint",
+	Severity: Error,
+	Source:   forControlPlane("ControlPlane: endpoint"),
+	Why:      "Cluster API reads a host that is a string and a port that is an integer. Of anything else it reads no address, and the Cluster never becomes available.",
+	Fix:      "Use the types of the contract: host string, port integer.",
+	Check: aControlPlane.shape("spec.controlPlaneEndpoint", anObject,
+		"spec.controlPlaneEndpoint.host", aString, "spec.controlPlaneEndpoint.port", anInteger),
+}, {
+	ID:       "control-plane/endpoint-optional",
+	Severity: Warning,
+	Source:   forControlPlane("ControlPlane: endpoint"),
+	Why:      "The object is made before anybody knows the address; the controller fills it in.",
+	Fix:      "Make the field optional: +optional in Go.",
+	Check:    aControlPlane.optional("spec.controlPlaneEndpoint"),
+}, {
+	ID:       "control-plane/spec-version",
+	Severity: Warning,
+	Source:   forControlPlane("ControlPlane: version"),
+	Why:      "A ClusterClass sets the Kubernetes version of a Cluster here, and upgrades by it.",
+	Fix:      "Add the string spec.version.",
+	Check:    aControlPlane.must("spec.version", aString),
+}, {
+	ID:       "control-plane/status-version",
+	Severity: Error,
+	Source:   forControlPlane("ControlPlane: version"),
+	Why:      "A control plane that takes a version tells which one it has. Until it does, machines are not upgraded after it.",
+	Fix:      "Add the string status.version.",
+	Check: aControlPlane.whenThere("spec.version", func(d *definition) []Finding {
+		if d.Contract == "v1beta2" && d.has("status.versions") {
+			return nil
+		}
+		return append(d.missing("status.version"), d.mistyped("status.version", aString)...)
+	}),
+}, {
+	ID:       "control-plane/replicas",
+	Severity: Error,
+	Source:   forControlPlane("ControlPlane: replicas"),
+	Why:      "A control plane that takes a number of replicas tells how many there are and how many are ready. Without, its Cluster counts as scaling for ever.",
+	Fix:      "Add the integers status.replicas and status.readyReplicas.",
+	Check:    withReplicas(aControlPlane, "status.replicas", "status.readyReplicas"),
+}, {
+	ID:       "control-plane/replica-counters-v1beta2",
+	Severity: Error,
+	Source:   forControlPlane("ControlPlane: replicas"),
+	Why:      "Under the contract v1beta2 Cluster API reads these counters to see whether the control plane is scaling. Without them it scales for ever, and no worker is upgraded.",
+	Fix:      "Add the integers status.availableReplicas and status.upToDateReplicas.",
+	Check:    withReplicas(newControlPlane, "status.availableReplicas", "status.upToDateReplicas"),
+}, {
+	ID:       "control-plane/replica-counters-v1beta1",
+	Severity: Warning,
+	Source:   forControlPlane("ControlPlane: replicas"),
+	Why:      "Under the contract v1beta1 Cluster API reads this counter to see whether the control plane is scaling. Without it it seems to scale for ever.",
+	Fix:      "Add the integer status.updatedReplicas.",
+	Check:    withReplicas(oldControlPlane, "status.updatedReplicas"),
+}, {
+	ID:       "control-plane/selector",
+	Severity: Warning,
+	Source:   forControlPlane("ControlPlane: replicas"),
+	Why:      "The autoscaler finds the machines of a control plane by the selector in its status.",
+	Fix:      "Add the string status.selector.",
+	Check: aControlPlane.whenThere("spec.replicas", func(d *definition) []Finding {
+		return append(d.missing("status.selector"), d.mistyped("status.selector", aString)...)
+	}),
+}, {
+	ID:       "control-plane/scale-subresource",
+	Severity: Warning,
+	Source:   forControlPlane("ControlPlane: replicas"),
+	Why:      "\"kubectl scale\" and autoscalers know a number of replicas by this subresource only.",
+	Fix:      "Add subresources.scale with .spec.replicas, .status.replicas and .status.selector.",
+	Check:    aControlPlane.whenThere("spec.replicas", checkScale),
+}, {
+	ID:       "control-plane/machine-template-infraref",
+	Severity: Warning,
+	Source:   forControlPlane("ControlPlane: machines"),
+	Why:      "Under the contract v1beta2 a ClusterClass sets the machines of a control plane here. Without the reference it cannot set them.",
+	Fix:      "Add spec.machineTemplate.spec.infrastructureRef with apiGroup, kind and name.",
+	Check: withMachines(newControlPlane, "spec.machineTemplate.spec.infrastructureRef.apiGroup",
+		"spec.machineTemplate.spec.infrastructureRef.kind", "spec.machineTemplate.spec.infrastructureRef.name"),
+}, {
+	ID:       "control-plane/machine-template-infraref-v1beta1",
+	Severity: Warning,
+	Source:   forControlPlane("ControlPlane: machines"),
+	Why:      "Under the contract v1beta1 a ClusterClass sets the machines of a control plane here. Without the reference it cannot set them.",
+	Fix:      "Add spec.machineTemplate.infrastructureRef, an ObjectReference.",
+	Check:    withMachines(oldControlPlane, "spec.machineTemplate.infrastructureRef"),
+}, {
+	ID:       "control-plane/machine-template-metadata",
+	Severity: Warning,
+	Source:   forControlPlane("ControlPlane: machines"),
+	Why:      "Labels and annotations of a Cluster's topology reach the machines of its control plane by this field.",
+	Fix:      "Add spec.machineTemplate.metadata with labels and annotations.",
+	Check:    withMachines(aControlPlane, "spec.machineTemplate.metadata"),
+}, {
+	ID:       "control-plane/machine-template-timeouts",
+	Severity: Info,
+	Source:   forControlPlane("ControlPlane: machines"),
+	Why:      "A ClusterClass sets here how long the machines of a control plane may take to go.",
+	Fix:      "Add nodeDrainTimeoutSeconds, nodeVolumeDetachTimeoutSeconds and nodeDeletionTimeoutSeconds to spec.machineTemplate.spec.deletion.",
+	Check: withMachines(newControlPlane, "spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds",
+		"spec.machineTemplate.spec.deletion.nodeVolumeDetachTimeoutSeconds", "spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds"),
+}, {
+	ID:       "control-plane/readiness-gates-taints",
+	Severity: Info,
+	Source:   forControlPlane("ControlPlane: machines"),
+	Why:      "A ClusterClass sets here what else has to be true of a control plane's machine before it is ready, and the taints of its node.",
+	Fix:      "Add the lists spec.machineTemplate.spec.readinessGates and spec.machineTemplate.spec.taints.",
+	Check:    withMachines(newControlPlane, "spec.machineTemplate.spec.readinessGates", "spec.machineTemplate.spec.taints"),
+}, {
+	ID:       "control-plane/rollout-after",
+	Severity: Error,
+	Source:   forControlPlane("ControlPlane: rollout"),
+	Why:      "\"clusterctl rollout restart\" writes a time here.",
+	Fix:      "Make spec.rollout.after a string of the format date-time.",
+	Check:    newControlPlane.shape("spec.rollout", anObject, "spec.rollout.after", aString),
+}, {
+	ID:       "control-plane/external-managed",
+	Severity: Error,
+	Source:   forControlPlane("ControlPlane: externally managed"),
+	Why:      "Cluster API reads a boolean here, to know that the control plane has no machines and no nodes.",
+	Fix:      "Make status.externalManagedControlPlane a boolean.",
+	Check:    aControlPlane.shape("status.externalManagedControlPlane", aBoolean),
+}, {
+	ID:       "control-plane/failure-fields-type",
+	Severity: Error,
+	Source:   forControlPlane("ControlPlane: terminal failures"),
+	Why:      "Cluster API reads these fields as strings, and fails at anything else.",
+	Fix:      "Make them strings, or remove them.",
+	Check:    aControlPlane.shape("status.failureReason", aString, "status.failureMessage", aString),
+}, {
+	ID:       "control-plane/conditions",
+	Severity: Warning,
+	Source:   forControlPlane("ControlPlane: conditions"),
+	Why:      "Conditions tell people, and the Cluster that sums them up, why something is not ready.",
+	Fix:      "Add status.conditions, a list of metav1.Condition, with Available among them.",
+	Check:    aControlPlane.should("status.conditions"),
+}, {
+	ID:       "control-plane/template",
+	Severity: Warning,
+	Source:   forControlPlane("ControlPlaneTemplate, ControlPlaneTemplateList resource definition"),
+	Why:      "A ClusterClass makes the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
+	Fix:      "Add the CRD <kind>Template to the same group.",
+	Check:    hasTemplate(controlPlane),
+}}
+
+// withReplicas asks for integers in control planes that have replicas.
+func withReplicas(of subject, counters ...string) func(*Bundle) []Finding {
+	return of.whenThere("spec.replicas", func(d *definition) (findings []Finding) {
+		for _, counter := range counters {
+			findings = append(append(findings, d.missing(counter)...), d.mistyped(counter, anInteger)...)
+		}
+		return findings
+	})
+}
+
+// withMachines asks for fields in control planes that make machines: those whose machineTemplate has fields.
+func withMachines(of subject, fields ...string) func(*Bundle) []Finding {
+	return of.whenThere("spec.machineTemplate", func(d *definition) []Finding {
+		if template, _ := fieldOf(d.Schema, "spec.machineTemplate"); template.At("properties").node == nil {
+			return nil
+		}
+		return d.missing(fields...)
+	})
+}
+
+func checkScale(d *definition) []Finding {
+	scale := versionOf(d.Object, d.Version).At("subresources", "scale")
+	for field, path := range map[string]string{
+		"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector",
+	} {
+		if scale.At(field).Text() != path {
+			return []Finding{scale.finding("version %s has spec.replicas, but no complete scale subresource", d.Version)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+var (
+	anInfraCluster  = subject{role: infraCluster}
+	oldInfraCluster = subject{infraCluster, "v1beta1"}
+	newInfraCluster = subject{infraCluster, "v1beta2"}
+)
+
+// infraClusterRules are the contract of the kinds that make what a cluster stands on.
+var infraClusterRules = []Rule{{
+	ID:       "infra-cluster/present",
+	Severity: Error,
+	Source:   forInfraCluster("Rules (contract version v1beta2)"),
+	Why:      "Every Cluster refers to an object that makes its infrastructure. A provider of infrastructure without a kind for it cannot make a cluster.",
+	Fix:      "Add the CRD, such as ExampleCluster in infrastructure.cluster.x-k8s.io; correct providerType if this is no infrastructure provider.",
+	Check:    needs(infrastructureType, infraCluster),
+}, {
+	ID:       "infra-cluster/name-convention",
+	Severity: Info,
+	Source:   forInfraCluster("InfraCluster, InfraClusterList resource definition"),
+	Why:      "People and tools know a kind of an infrastructure by its name: <environment>Cluster.",
+	Fix:      "Name the kind so that it ends in Cluster.",
+	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
+		if d.Role == infraCluster || !inGroup(d, "infrastructure") || !d.hasAny([]string{"spec.controlPlaneEndpoint"}) || d.Template || d.Role == controlPlane {
+			return nil
+		}
+		return []Finding{d.At("spec", "names", "kind").finding("the kind has a controlPlaneEndpoint, but its name does not end in Cluster")}
+	}),
+}, {
+	ID:       "infra-cluster/control-plane-endpoint",
+	Severity: Warning,
+	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
+	Why:      "Cluster API takes the address of the API server from here, unless the control plane provides it.",
+	Fix:      "Add spec.controlPlaneEndpoint with host and port, if nobody else provides the address.",
+	Check:    anInfraCluster.should("spec.controlPlaneEndpoint", "spec.controlPlaneEndpoint.host", "spec.controlPlaneEndpoint.port"),
+}, {
+	ID:       "infra-cluster/control-plane-endpoint-type",
+	Severity: Error,
+	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
+	Why:      "Cluster API reads a host that is a string and a port that is an integer. Of anything else it reads no address, and the Cluster never becomes available.",
+	Fix:      "Use the types of the contract: host string, port integer.",
+	Check: anInfraCluster.shape("spec.controlPlaneEndpoint", anObject,
+		"spec.controlPlaneEndpoint.host", aString, "spec.controlPlaneEndpoint.port", anInteger),
+}, {
+	ID:       "infra-cluster/control-plane-endpoint-optional",
+	Severity: Warning,
+	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
+	Why:      "Users and ClusterClasses make the object before anybody knows the address; the controller fills it in.",
+	Fix:      "Make the field optional: +optional in Go.",
+	Check:    anInfraCluster.optional("spec.controlPlaneEndpoint"),
+}, {
+	ID:       "infra-cluster/status-ready",
+	Severity: Error,
+	Source:   forInfraCluster("InfraCluster: initialization completed"),
+	Why:      "Under the contract v1beta1 the Cluster waits until status.ready is true.",
+	Fix:      "Add the boolean status.ready, or keep the contract v1beta2.",
+	Check:    oldInfraCluster.must("status.ready", aBoolean),
+}, {
+	ID:       "infra-cluster/initialization-provisioned",
+	Severity: Error,
+	Source:   forInfraCluster("InfraCluster: initialization completed"),
+	Why:      "Under the contract v1beta2 the Cluster waits until status.initialization.provisioned is true; status.ready is not read.",
+	Fix:      "Add the boolean status.initialization.provisioned.",
+	Check:    newInfraCluster.must("status.initialization.provisioned", aBoolean),
+}, {
+	ID:       "infra-cluster/failure-domains-type",
+	Severity: Error,
+	Source:   forInfraCluster("InfraCluster: failure domains"),
+	Why:      "Under the contract v1beta1 Cluster API reads the failure domains as a map, by name. It fails at a list, and the Cluster is not reconciled any further.",
+	Fix:      "Make status.failureDomains an object with additionalProperties, or keep the contract v1beta2, in which it is a list.",
+	Check:    oldInfraCluster.shape("status.failureDomains", anObject),
+}, {
+	ID:       "infra-cluster/failure-domains-list",
+	Severity: Error,
+	Source:   forInfraCluster("InfraCluster: failure domains"),
+	Why:      "Under the contract v1beta2 Cluster API reads the failure domains as a list of name, controlPlane and attributes.",
+	Fix:      "Make status.failureDomains a list of objects with these fields.",
+	Check: newInfraCluster.shape("status.failureDomains", anArray, "status.failureDomains[].name", aString,
+		"status.failureDomains[].controlPlane", aBoolean, "status.failureDomains[].attributes", anObject),
+}, {
+	ID:       "infra-cluster/failure-domains-key",
+	Severity: Warning,
+	Source:   forInfraCluster("InfraCluster: failure domains"),
+	Why:      "A list of failure domains without a key is replaced as a whole by everybody who writes one of them, and may name one twice.",
+	Fix:      "Set x-kubernetes-list-type: map and x-kubernetes-list-map-keys: [name].",
+	Check: newInfraCluster.whenThere("status.failureDomains", func(d *definition) []Finding {
+		list, _ := fieldOf(d.Schema, "status.failureDomains")
+		if typeOf(list) != anArray || contains(list.At("x-kubernetes-list-map-keys"), "name") {
+			return nil
+		}
+		return []Finding{list.finding("status.failureDomains is no list by name in version %s", d.Version)}
+	}),
+}, {
+	ID:       "infra-cluster/conditions",
+	Severity: Warning,
+	Source:   forInfraCluster("InfraCluster: conditions"),
+	Why:      "Conditions tell people, and the Cluster that sums them up, why something is not ready.",
+	Fix:      "Add status.conditions, a list of metav1.Condition.",
+	Check:    anInfraCluster.should("status.conditions"),
+}, {
+	ID:       "infra-cluster/failure-fields-type",
+	Severity: Error,
+	Source:   forInfraCluster("InfraCluster: terminal failures"),
+	Why:      "Cluster API reads these fields as strings, and fails at anything else.",
+	Fix:      "Make them strings, or remove them.",
+	Check:    anInfraCluster.shape("status.failureReason", aString, "status.failureMessage", aString),
+}, {
+	ID:       "infra-cluster/failure-fields-deprecated",
+	Severity: Info,
+	Source:   forInfraCluster("InfraCluster: terminal failures"),
+	Why:      "The fields are of the contract v1beta1. When its support ends, Cluster API reads them no more.",
+	Fix:      "Tell of failures by conditions.",
+	Check:    newInfraCluster.deprecated("status.failureReason", "status.failureMessage"),
+}, {
+	ID:       "infra-cluster/template",
+	Severity: Warning,
+	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
+	Why:      "A ClusterClass makes the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
+	Fix:      "Add the CRD <kind>Template to the same group.",
+	Check:    hasTemplate(infraCluster),
+}}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import "slices"
+
+var (
+	anInfraMachinePool  = subject{role: infraMachinePool}
+	newInfraMachinePool = subject{infraMachinePool, "v1beta2"}
+)
+
+// infraMachinePoolRules are the contract of the kinds that make machines in groups. A provider need not have any.
+var infraMachinePoolRules = []Rule{{
+	ID:       "infra-machinepool/provider-id-list",
+	Severity: Error,
+	Source:   forInfraMachinePool("InfraMachinePool: providerIDList"),
+	Why:      "Cluster API finds the Nodes of a pool by these IDs. Without them no replica is ever counted.",
+	Fix:      "Add spec.providerIDList, a list of strings.",
+	Check: func(b *Bundle) []Finding {
+		return append(anInfraMachinePool.must("spec.providerIDList", anArray)(b), anInfraMachinePool.shape("spec.providerIDList[]", aString)(b)...)
+	},
+}, {
+	ID:       "infra-machinepool/provider-id-list-optional",
+	Severity: Warning,
+	Source:   forInfraMachinePool("InfraMachinePool: providerIDList"),
+	Why:      "The object is made before its machines are there; the controller fills in the list.",
+	Fix:      "Make the field optional: +optional in Go.",
+	Check:    anInfraMachinePool.optional("spec.providerIDList"),
+}, {
+	ID:       "infra-machinepool/provider-id-list-limits",
+	Severity: Info,
+	Source:   forInfraMachinePool("InfraMachinePool: providerIDList"),
+	Why:      "Cluster API copies the list into the MachinePool, which takes at most 10000 IDs and treats the list as one value.",
+	Fix:      "Set maxItems: 10000 and x-kubernetes-list-type: atomic.",
+	Check: newInfraMachinePool.whenThere("spec.providerIDList", func(d *definition) []Finding {
+		list, _ := fieldOf(d.Schema, "spec.providerIDList")
+		if list.At("maxItems").Exists() && list.At("x-kubernetes-list-type").Text() == "atomic" {
+			return nil
+		}
+		return []Finding{list.finding("spec.providerIDList has no limits in version %s", d.Version)}
+	}),
+}, {
+	ID:       "infra-machinepool/replicas",
+	Severity: Error,
+	Source:   forInfraMachinePool("InfraMachinePool: replicas"),
+	Why:      "Cluster API waits until the pool tells how many machines it has.",
+	Fix:      "Add the integer status.replicas.",
+	Check:    anInfraMachinePool.must("status.replicas", anInteger),
+}, {
+	ID:       "infra-machinepool/status-ready",
+	Severity: Error,
+	Source:   forInfraMachinePool("InfraMachinePool: initialization completed"),
+	Why:      "Of pools Cluster API reads status.ready, under the contract v1beta2 too. Without it no MachinePool is ever provisioned.",
+	Fix:      "Add the boolean status.ready, beside status.initialization.provisioned.",
+	Check:    anInfraMachinePool.must("status.ready", aBoolean),
+}, {
+	ID:       "infra-machinepool/initialization-provisioned",
+	Severity: Warning,
+	Source:   forInfraMachinePool("InfraMachinePool: initialization completed"),
+	Why:      "The contract v1beta2 asks for the field. Cluster API reads status.ready still, but will not for ever.",
+	Fix:      "Add the boolean status.initialization.provisioned.",
+	Check:    newInfraMachinePool.must("status.initialization.provisioned", aBoolean),
+}, {
+	ID:       "infra-machinepool/instances",
+	Severity: Error,
+	Source:   forInfraMachinePool("InfraMachinePool: instances"),
+	Why:      "Where a pool tells of its instances, they are a list of objects.",
+	Fix:      "Make status.instances a list of objects.",
+	Check:    anInfraMachinePool.shape("status.instances", anArray, "status.instances[]", anObject),
+}, {
+	ID:       "infra-machinepool/machine-kind",
+	Severity: Error,
+	Source:   forInfraMachinePool("MachinePoolMachines support"),
+	Why:      "Cluster API makes a Machine for each object of the kind that is named here, as a string.",
+	Fix:      "Make status.infrastructureMachineKind a string.",
+	Check:    anInfraMachinePool.shape("status.infrastructureMachineKind", aString),
+}, {
+	ID:       "infra-machinepool/machine-kind-resolvable",
+	Severity: Error,
+	Source:   forInfraMachinePool("MachinePoolMachines support"),
+	Why:      "Cluster API lists the machines of a pool in the pool's own group and version. Without a kind of machines there it finds none.",
+	Fix:      "Serve the CRD of the machines in the version of the pool.",
+	Check: func(b *Bundle) []Finding {
+		return anInfraMachinePool.whenThere("status.infrastructureMachineKind", func(d *definition) []Finding {
+			if slices.ContainsFunc(b.playing(infraMachine), func(m *definition) bool { return m.Group == d.Group && served(m.Object, d.Version) }) {
+				return nil
+			}
+			kind, _ := fieldOf(d.Schema, "status.infrastructureMachineKind")
+			return []Finding{kind.finding("no kind of machines is served in %s/%s", d.Group, d.Version)}
+		})(b)
+	},
+}, {
+	ID:       "infra-machinepool/provider-id",
+	Severity: Error,
+	Source:   forInfraMachinePool("InfraMachinePool: providerID"),
+	Why:      "Where a pool has an ID of its own, it is a string.",
+	Fix:      "Make spec.providerID a string.",
+	Check:    anInfraMachinePool.shape("spec.providerID", aString),
+}, {
+	ID:       "infra-machinepool/conditions",
+	Severity: Warning,
+	Source:   forInfraMachinePool("InfraMachinePool: conditions"),
+	Why:      "Conditions tell people, and the MachinePool that sums them up, why something is not ready.",
+	Fix:      "Add status.conditions, a list of metav1.Condition.",
+	Check:    anInfraMachinePool.should("status.conditions"),
+}, {
+	ID:       "infra-machinepool/failure-fields",
+	Severity: Error,
+	Source:   forInfraMachinePool("InfraMachinePool: terminal failures"),
+	Why:      "Cluster API reads these fields as strings, and fails at anything else.",
+	Fix:      "Make them strings, or remove them.",
+	Check:    anInfraMachinePool.shape("status.failureReason", aString, "status.failureMessage", aString),
+}, {
+	ID:       "infra-machinepool/template",
+	Severity: Info,
+	Source:   forInfraMachinePool("InfraMachinePoolTemplate, InfraMachinePoolTemplateList resource definition"),
+	Why:      "A ClusterClass makes the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
+	Fix:      "Add the CRD <kind>Template to the same group.",
+	Check:    hasTemplate(infraMachinePool),
+}}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"strings"
+)
+
+// templateRules are about the kinds that a ClusterClass and a MachineSet make other objects from.
+var templateRules = []Rule{{
+	ID:       "template/named-after-resource",
+	Severity: Error,
+	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
+	Why:      "Cluster API makes the kind of an object out of that of its template, by taking Template away.",
+	Fix:      "Add the CRD of the kind, in the same group, or rename the template.",
+	Check: func(b *Bundle) (findings []Finding) {
+		for _, d := range b.templates() {
+			if kind := strings.TrimSuffix(d.Defines, "Template"); b.defined(d.Group, kind) == nil {
+				findings = append(findings, d.At("spec", "names", "kind").finding("there is no CRD of %s in %s", kind, d.Group))
+			}
+		}
+		return findings
+	},
+}, {
+	ID:       "template/spec-template-spec",
+	Severity: Error,
+	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
+	Why:      "Cluster API copies spec.template.spec to the spec of the objects that it makes, and fails if there is none.",
+	Fix:      "Put the spec of the objects into spec.template.spec.",
+	Check: eachTemplate(func(d *definition) []Finding {
+		return append(d.missing("spec.template.spec"), d.mistyped("spec.template.spec", anObject)...)
+	}),
+}, {
+	ID:       "template/spec-template-metadata",
+	Severity: Info,
+	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
+	Why:      "Labels and annotations for the objects that are made from a template stand in spec.template.metadata.",
+	Fix:      "Add spec.template.metadata, of the type ObjectMeta of Cluster API.",
+	Check:    eachTemplate(func(d *definition) []Finding { return d.missing("spec.template.metadata") }),
+}, {
+	ID:       "template/metadata-not-pruned",
+	Severity: Warning,
+	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
+	Why:      "A field without properties loses all that is written to it, without a word.",
+	Fix:      "Use the type ObjectMeta of Cluster API, which has labels and annotations, not that of Kubernetes.",
+	Check: eachTemplate(func(d *definition) []Finding {
+		metadata, _ := fieldOf(d.Schema, "spec.template.metadata")
+		keeps := metadata.At("properties").node != nil || metadata.At("x-kubernetes-preserve-unknown-fields").Text() == "true"
+		if !metadata.Exists() || keeps {
+			return nil
+		}
+		return []Finding{metadata.finding("spec.template.metadata keeps nothing in version %s", d.Version)}
+	}),
+}, {
+	ID:       "template/same-contract",
+	Severity: Error,
+	Source:   resourceVersions,
+	Why:      "Cluster API makes an object in the version of its template. It must be a version of the object too, under the same contract.",
+	Fix:      "Give both CRDs the same contract labels.",
+	Check: func(b *Bundle) (findings []Finding) {
+		for _, d := range b.templates() {
+			of := b.defined(d.Group, strings.TrimSuffix(d.Defines, "Template"))
+			if of != nil && d.Contract != "" && of.Contract != "" && (d.Contract != of.Contract || d.Version != of.Version) {
+				findings = append(findings, contractOf(d.Object, d.Contract).finding("the template keeps %s in version %s, %s keeps %s in version %s",
+					d.Contract, d.Version, of.Defines, of.Contract, of.Version))
+			}
+		}
+		return findings
+	},
+}, {
+	ID:       "template/ssa-dry-run-webhook",
+	Severity: Info,
+	Source:   forInfraMachine("InfraMachineTemplate: support for SSA dry run"),
+	Why:      "Cluster API compares templates by dry-run requests, which a webhook that keeps templates from being changed must let pass. Whether it does only a running one can tell.",
+	Fix:      "Let updates pass that are dry runs with the annotation topology.cluster.x-k8s.io/dry-run.",
+	Check:    checkImmutableByWebhook,
+}, {
+	ID:       "template/ssa-dry-run-cel",
+	Severity: Warning,
+	Source:   forInfraMachine("InfraMachineTemplate: support for SSA dry run"),
+	Why:      "Cluster API compares templates by dry-run requests. A CEL rule of the CRD sees neither that it is one nor the annotation, and refuses it: ClusterClasses cannot be used.",
+	Fix:      "Keep templates from being changed by a webhook that lets dry runs with the annotation topology.cluster.x-k8s.io/dry-run pass.",
+	Check:    eachTemplate(checkImmutableByCEL),
+}, {
+	ID:       "template/webhook-side-effects",
+	Severity: Error,
+	Source:   kubernetes("Side effects", webhooksPage),
+	Why:      "A request that is a dry run is refused if it meets a webhook with side effects, and Cluster API compares templates by dry runs.",
+	Fix:      "Set sideEffects to None or NoneOnDryRun.",
+	Check: eachWebhook(func(webhook Value) []Finding {
+		effects := webhook.At("sideEffects")
+		if text := effects.Text(); text == "None" || text == "NoneOnDryRun" {
+			return nil
+		}
+		return []Finding{effects.finding("the webhook may have side effects in a dry run")}
+	}),
+}}
+
+// eachTemplate checks the templates whose fields are known.
+func eachTemplate(check func(*definition) []Finding) func(*Bundle) []Finding {
+	return eachDefinition(func(b *Bundle) []*definition {
+		return filter(b.templates(), func(d *definition) bool { return d.Schema.Exists() })
+	}, check)
+}
+
+// isComparedByDryRun says whether Cluster API compares objects of a template by dry runs.
+func isComparedByDryRun(d *definition) bool {
+	return d.Template && (d.Role == infraMachine || d.Role == infraMachinePool || d.Role == bootstrapConfig)
+}
+
+func checkImmutableByWebhook(b *Bundle) (findings []Finding) {
+	for _, o := range b.ofKind(validatingKind) {
+		for _, webhook := range o.At("webhooks").Items() {
+			for _, rule := range webhook.At("rules").Items() {
+				if !contains(rule.At("operations"), "UPDATE") && !contains(rule.At("operations"), "*") {
+					continue
+				}
+				for _, d := range b.templates() {
+					if isComparedByDryRun(d) && contains(rule.At("apiGroups"), d.Group) && contains(rule.At("resources"), d.At("spec", "names", "plural").Text()) {
+						findings = append(findings, rule.At("resources").finding("the webhook decides on updates of %s", d.Defines))
+					}
+				}
+			}
+		}
+	}
+	return findings
+}
+
+func checkImmutableByCEL(d *definition) (findings []Finding) {
+	template, _ := fieldOf(d.Schema, "spec.template")
+	if !isComparedByDryRun(d) || !template.Exists() {
+		return nil
+	}
+	for value := range template.All() {
+		for _, rule := range value.At("x-kubernetes-validations").Items() {
+			if text := rule.At("rule"); strings.Contains(text.Text(), "oldSelf") {
+				findings = append(findings, text.finding("the CEL rule compares with the old value"))
+			}
+		}
+	}
+	return findings
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/xml"
+	"fmt"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+)
+
+// The part of JUnit's XML that CI systems read: a suite for each bundle, a case for
+// each rule, which fails if a finding of it is an error.
+type (
+	junitSuites struct {
+		XMLName  xml.Name     `xml:"testsuites"`
+		Tests    int          `xml:"tests,attr"`
+		Failures int          `xml:"failures,attr"`
+		Suites   []junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name     string      `xml:"name,attr"`
+		Tests    int         `xml:"tests,attr"`
+		Failures int         `xml:"failures,attr"`
+		Skipped  int         `xml:"skipped,attr"`
+		Cases    []junitCase `xml:"testcase"`
+	}
+	junitCase struct {
+		Name    string        `xml:"name,attr"`
+		Class   string        `xml:"classname,attr"`
+		Failure *junitFailure `xml:"failure,omitempty"`
+		Skipped *junitSkipped `xml:"skipped,omitempty"`
+		Output  string        `xml:"system-out,omitempty"`
+	}
+	junitFailure struct {
+		Message string `xml:"message,attr"`
+		Text    string `xml:",chardata"`
+	}
+	junitSkipped struct {
+		Message string `xml:"message,attr"`
+	}
+)
+
+func junitOf(v validation) string {
+	var all junitSuites
+	for _, bundle := range v.Bundles {
+		suite := bundle.junit(v.Source)
+		all.Suites = append(all.Suites, suite)
+		all.Tests += suite.Tests
+		all.Failures += suite.Failures
+	}
+	data, _ := xml.MarshalIndent(all, "", "  ") // texts and numbers: it cannot fail
+	return xml.Header + string(data) + "\n"
+}
+
+func (b validatedBundle) junit(source string) junitSuite {
+	suite := junitSuite{Name: printable(source + " " + b.Metadata.ProviderName)}
+	for _, rule := range contract.Rules() {
+		test := b.junitCase(rule)
+		suite.Cases = append(suite.Cases, test)
+		suite.Tests++
+		if test.Failure != nil {
+			suite.Failures++
+		}
+		if test.Skipped != nil {
+			suite.Skipped++
+		}
+	}
+	return suite
+}
+
+// junitCase is a rule: failed by errors, skipped if all that is wrong is accepted, with lesser findings as its output.
+func (b validatedBundle) junitCase(rule contract.Rule) junitCase {
+	test := junitCase{Name: rule.ID, Class: "capi-manifests." + b.Metadata.ProviderName}
+	var lines string
+	count := 0
+	for _, f := range b.Findings {
+		if f.Rule == rule.ID {
+			lines += printable(place(f)+": "+sentence(f)) + "\n"
+			count++
+		}
+	}
+	switch {
+	case count > 0 && rule.Severity == contract.Error:
+		test.Failure = &junitFailure{fmt.Sprintf("%d findings. %s", count, rule.Fix), lines}
+	case count > 0:
+		test.Output = lines
+	default:
+		for _, accepted := range b.Accepted {
+			if accepted.Rule == rule.ID {
+				test.Skipped = &junitSkipped{"accepted: " + printable(accepted.Reason)}
+			}
+		}
+	}
+	return test
+}
