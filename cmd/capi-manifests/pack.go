@@ -142,8 +142,8 @@ func (f *packFlags) baseImage(ctx context.Context, platform *v1.Platform) (v1.Im
 		return nil, "", fmt.Errorf("reading the base: %w", err)
 	case kind == isDirectory:
 		return nil, "", fmt.Errorf("reading the base: %s is not an OCI layout", f.base)
-	case kind == isLayout:
-		image, err := imageOfLayout(f.base)
+	case kind == isLayout, kind == isArchive:
+		image, err := imageAt(kind, f.base)
 		return image, f.base, err
 	}
 	reference, err := resolve(ctx, f.base)

@@ -28,7 +28,9 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/docker/go-events.(*Broadcaster).run")) // the distribution project's registry never stops it
+}
 
 // stage is an image that is in several registries, under the same name, and a
 // puller whose rules make the second and later ones mirrors of the first.

@@ -11,9 +11,12 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,10 +30,10 @@ import (
 	_ "github.com/distribution/distribution/v3/registry/auth/token" // a kind of login
 	"github.com/distribution/distribution/v3/registry/handlers"
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // a kind of storage
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/sirupsen/logrus"
 
 	"github.com/capi-installer/capi-installer/test/registry"
 )
@@ -49,7 +52,6 @@ type Registry struct {
 	key     *ecdsa.PrivateKey
 
 	mu     sync.Mutex
-	tokens int
 	scopes []string
 	lasts  time.Duration
 }
@@ -69,6 +71,7 @@ func New(t testing.TB, options Options) *Registry {
 	r := &Registry{options: options, key: key, lasts: time.Hour}
 	tokens := httptest.NewServer(http.HandlerFunc(r.serveToken))
 	t.Cleanup(tokens.Close)
+	logrus.SetOutput(io.Discard) // where the registry writes its log
 	app := handlers.NewApp(context.Background(), r.configuration(t, tokens.URL+"/token"))
 	t.Cleanup(func() { _ = app.Shutdown() })
 	r.Registry = registry.New(t, registry.Options{Handler: app, CA: options.CA})
@@ -113,7 +116,7 @@ func (r *Registry) Tokens() []string {
 	return append([]string(nil), r.scopes...)
 }
 
-// Push pushes an image, and returns the reference to it by digest. It forgets the tokens that that took.
+// Push pushes an image, and returns the reference to it by digest. Its requests are not counted.
 func (r *Registry) Push(t testing.TB, repository string, image v1.Image) string {
 	t.Helper()
 	digest, err := image.Digest()
@@ -124,17 +127,35 @@ func (r *Registry) Push(t testing.TB, repository string, image v1.Image) string 
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	err = remote.Write(ref, image, remote.WithTransport(transport), remote.WithAuth(&authn.Basic{Username: r.options.Username, Password: r.options.Password}))
+	token, err := r.token("pusher", []any{map[string]any{"type": "repository", "name": repository, "actions": []string{"pull", "push"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	transport := &http.Transport{}
+	if r.options.CA != nil {
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(r.options.CA.PEM())
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	}
+	defer transport.CloseIdleConnections()
+	if err := remote.Write(ref, image, remote.WithTransport(authorized{transport, "Bearer " + token})); err != nil {
+		t.Fatal(err)
+	}
 	r.Reset()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.scopes = nil
 	return ref.String()
+}
+
+// authorized logs in with a token that nobody asked for: the client that pushes
+// asks no token server on this machine.
+type authorized struct {
+	next   http.RoundTripper
+	header string
+}
+
+func (a authorized) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", a.header)
+	return a.next.RoundTrip(req)
 }
 
 // serveToken gives a token for one repository.
@@ -152,16 +173,21 @@ func (r *Registry) serveToken(w http.ResponseWriter, req *http.Request) {
 		parts := strings.Split(scope, ":")
 		access = append(access, map[string]any{"type": parts[0], "name": parts[1], "actions": strings.Split(parts[2], ",")})
 	}
-	r.tokens++
-	token, err := r.sign(map[string]any{
-		"iss": issuer, "sub": username, "aud": service, "jti": fmt.Sprint(r.tokens), "access": access,
-		"nbf": time.Now().Add(-time.Hour).Unix(), "iat": time.Now().Add(-time.Hour).Unix(), "exp": time.Now().Add(r.lasts - leeway).Unix(),
-	})
+	token, err := r.token(username, access)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	fmt.Fprintf(w, `{"token": %q, "expires_in": 3600}`, token)
+}
+
+// token makes a token for somebody.
+func (r *Registry) token(subject string, access []any) (string, error) {
+	now := time.Now()
+	return r.sign(map[string]any{
+		"iss": issuer, "sub": subject, "aud": service, "jti": rand.Text(), "access": access,
+		"nbf": now.Add(-time.Hour).Unix(), "iat": now.Add(-time.Hour).Unix(), "exp": now.Add(r.lasts - leeway).Unix(),
+	})
 }
 
 // sign makes a JSON Web Token (RFC 7519) with ES256.
