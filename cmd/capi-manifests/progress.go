@@ -62,8 +62,8 @@ func (p *progress) show(reference string, meter *pull.Meter) (hide func()) {
 		return func() {}
 	}
 	bar := p.bars.AddBar(0, mpb.BarRemoveOnComplete(),
-		mpb.PrependDecorators(decor.Name(reference+" ")),
-		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + fetched(meter) })))
+		mpb.PrependDecorators(decor.Name(reference)),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return fetched(meter) })))
 	ended, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)

@@ -324,7 +324,7 @@ func TestProgressShowsBarsOnATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.end()
-	for _, want := range []string{"example.com/a [", "500 B of 1.0 KiB, 1 request", "[1/1] read example.com/a: 500 B of 1.0 KiB, 1 request\n"} {
+	for _, want := range []string{"example.com/a [=", "500 B of 1.0 KiB, 1 request", "[1/1] read example.com/a: 500 B of 1.0 KiB, 1 request\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in %q", want, out.String())
 		}

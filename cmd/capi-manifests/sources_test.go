@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+// shipped is a layer with a bundle.
+func shipped(t *testing.T) registry.Layer {
+	t.Helper()
+	return registry.Layer{Txtar: `
+-- capi-operator-manifests/default/metadata.yaml --
+name: core
+attributes:
+  type: core
+  version: v1.13.0
+installOrder: 7
+-- capi-operator-manifests/default/manifests.yaml --
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: capi-system
+-- capi-operator-manifests/other/metadata.yaml --
+name: other
+attributes:
+  type: addon
+  version: v1.0.0
+-- capi-operator-manifests/other/manifests.yaml --
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: other-system
+`}
+}
+
+func TestAnArchiveIsASource(t *testing.T) {
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "image.tar")
+	image, err := registry.Format{Docker: true}.Image(shipped(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := name.NewTag("quay.io/example/core:v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tarball.WriteToFile(archive, tag, image); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "out")
+	var stdout, stderr strings.Builder
+	if code := run(t.Context(), []string{"extract", archive, "--output-dir", out}, strings.NewReader(""), &stdout, &stderr); code != exitGood {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	for profile, want := range map[string]string{"default": "capi-system", "other": "other-system"} {
+		manifests, err := os.ReadFile(filepath.Join(out, profile, "manifests.yaml"))
+		if err != nil || !strings.Contains(string(manifests), want) {
+			t.Errorf("profile %s: got %q, %v", profile, manifests, err)
+		}
+	}
+	if !strings.Contains(stderr.String(), "note: the install order 7 of core") || strings.Count(stdout.String(), "\n") != 4 {
+		t.Errorf("got %s and %s", &stdout, &stderr)
+	}
+}
+
+func TestTheMirrorsOfContainerToolsAreUsed(t *testing.T) {
+	reg := registry.New(t, registry.Options{})
+	reference := reg.MustPush(t, "mirrored/core", registry.MustImage(t, shipped(t)))
+	conf := filepath.Join(t.TempDir(), "registries.conf")
+	text := "[[registry]]\nlocation = \"registry.example.com/release\"\nblocked = true\n[[registry.mirror]]\nlocation = \"" + reg.Host() + "/mirrored\"\n"
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CONTAINERS_REGISTRIES_CONF", conf)
+	payload := strings.Replace(reference, reg.Host()+"/mirrored", "registry.example.com/release", 1)
+	var stderr strings.Builder
+	bundles, source, err := bundlesAt(t.Context(), &stderr, payload)
+	if err != nil || len(bundles) != 2 || source != payload || bundles[0].Origin.Image != payload {
+		t.Errorf("got %d bundles of %s, %v", len(bundles), source, err)
+	}
+	if !strings.HasPrefix(stderr.String(), "[1/1] read "+payload) {
+		t.Errorf("got %s", &stderr)
+	}
+}
