@@ -168,12 +168,16 @@ func (i *Image) Manifest(ctx context.Context, what string, d v1.Descriptor, limi
 // all of it were found to be those of d; until then its bytes may be anything. read is called
 // again, from the start, with the bytes of another source if one failed or served other bytes. If
 // read returns nil, that is the end, whether it has read everything or not. If it returns an error,
-// the rest of body is read and verified: the error counts only if the bytes are the right ones.
+// the rest of body is read and verified: the error counts only if the bytes are the right ones, unless it is Enough.
 //
 // The error is that of read, of ctx, or, or joins, a *Error for each source.
 func (i *Image) Blob(ctx context.Context, what string, d v1.Descriptor, read func(body io.Reader) error) error {
 	return i.get(ctx, wanted{what: what, kind: "blobs", descriptor: d, most: d.Size}, read)
 }
+
+// Enough, or an error that wraps it, is what the read of Blob may return to end
+// before the end of the body: what it has seen is bound by another digest, and the rest is not wanted.
+var Enough = errors.New("nothing more is wanted") //nolint:revive,staticcheck // it is no failure, as io.EOF is none
 
 // wanted is what is asked for.
 type wanted struct {
@@ -267,7 +271,7 @@ func (i *Image) from(ctx context.Context, s mirror.Source, w wanted, read func(i
 	}
 	defer body.close()
 	err = read(body)
-	if err != nil && body.err == nil {
+	if err != nil && body.err == nil && !errors.Is(err, Enough) {
 		_, _ = io.Copy(io.Discard, body) // what it finds is in body.err
 	}
 	if body.err != nil && body.err != io.EOF {

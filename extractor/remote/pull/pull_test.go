@@ -4,6 +4,7 @@ package pull
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -18,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"go.uber.org/goleak"
 
@@ -356,6 +357,22 @@ func TestWhatReadSaysCountsOnlyOfTheRightBytes(t *testing.T) {
 	}
 }
 
+func TestABlobIsReadNoFurtherThanIsWanted(t *testing.T) {
+	s := newStage(t, 0, registry.Options{})
+	s.own.Fail(registry.Fault{Path: "/blobs/", Pause: time.Millisecond, Chunk: 1000})
+	image, err := s.puller.Open(t.Context(), s.reference)
+	must(t, err)
+	meter := &Meter{}
+	enough := fmt.Errorf("seen all: %w", Enough)
+	err = image.Blob(WithMeter(t.Context(), meter), "layer", s.layer, func(body io.Reader) error {
+		_, err := io.CopyN(io.Discard, body, 100)
+		return cmp.Or(err, enough)
+	})
+	if got := meter.Received.Load(); !errors.Is(err, enough) || got > s.layer.Size/2 {
+		t.Errorf("got %v after %d bytes of %d", err, got, s.layer.Size)
+	}
+}
+
 func TestABodyThatTricklesIsGivenUp(t *testing.T) {
 	s := newStage(t, 1, registry.Options{})
 	s.puller.Stall, s.puller.Retry.Attempts = 200*time.Millisecond, 2
@@ -660,7 +677,7 @@ func TestARefreshTokenIsPostedToTheTokenServer(t *testing.T) {
 	must(t, s.pull())
 	s.access.Logins = logins{s.own.Host(): {RegistryToken: "t0k3n"}}
 	must(t, s.pull())
-	if diff := cmp.Diff(map[registry.Key]int{{Method: "GET", Kind: "manifests"}: 3, {Method: "GET", Kind: "blobs"}: 2}, s.own.Requests()); diff != "" {
+	if diff := gocmp.Diff(map[registry.Key]int{{Method: "GET", Kind: "manifests"}: 3, {Method: "GET", Kind: "blobs"}: 2}, s.own.Requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
