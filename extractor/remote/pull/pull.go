@@ -8,7 +8,7 @@
 //	p := &pull.Puller{Access: func(context.Context) (pull.Access, error) { return access, nil }}
 //	image, err := p.Open(ctx, "quay.io/example/provider@sha256:…")
 //	manifest, err := image.Manifest(ctx, "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, 4<<20)
-//	err = image.Blob(ctx, "layer 1 of 3", layer, func(body io.Reader) error { … })
+//	err = image.Blob(ctx, "layer", layer, func(body io.Reader) error { … })
 //
 // How registries are reached can change at any time: each Open asks for it.
 package pull
@@ -17,6 +17,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -84,6 +85,7 @@ type Image struct {
 
 	mu     sync.Mutex
 	passed map[string]bool
+	layers map[v1.Hash]string // "2 of 5", as the manifest lists them
 }
 
 // Open finds the sources of an image. It asks none of them. The reference is by
@@ -159,25 +161,47 @@ func (i *Image) Manifest(ctx context.Context, what string, d v1.Descriptor, limi
 	if err != nil {
 		return nil, err
 	}
+	i.number(raw)
 	return raw, nil
 }
 
-// Blob reads a blob of the image. what is for errors, such as "layer 2 of 5".
+// number takes note of the numbers of the layers in a manifest, for errors.
+func (i *Image) number(raw []byte) {
+	var manifest struct {
+		Layers []struct{ Digest v1.Hash }
+	}
+	if err := json.Unmarshal(raw, &manifest); err != nil {
+		return // whoever asked for it finds that out
+	}
+	numbers := map[v1.Hash]string{}
+	for n, layer := range manifest.Layers {
+		numbers[layer.Digest] = fmt.Sprintf(" %d of %d", n+1, len(manifest.Layers))
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.layers = numbers
+}
+
+// numbered is what a blob is, with the number that it has among the layers if it is one.
+func (i *Image) numbered(what string, blob v1.Hash) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return what + i.layers[blob]
+}
+
+// Blob reads a blob of the image. what is for errors, such as "layer"; they add which of
+// how many it is, counted from the bottom, if it is one of the layers of a manifest that was got before.
 //
 // body is the blob from its start. It returns io.EOF only after the size and the digest of
 // all of it were found to be those of d; until then its bytes may be anything. read is called
 // again, from the start, with the bytes of another source if one failed or served other bytes. If
 // read returns nil, that is the end, whether it has read everything or not. If it returns an error,
-// the rest of body is read and verified: the error counts only if the bytes are the right ones, unless it is Enough.
+// the rest of body is read and verified: the error counts only if the bytes are the right ones.
 //
 // The error is that of read, of ctx, or, or joins, a *Error for each source.
 func (i *Image) Blob(ctx context.Context, what string, d v1.Descriptor, read func(body io.Reader) error) error {
-	return i.get(ctx, wanted{what: what, kind: "blobs", descriptor: d, most: d.Size}, read)
+	return i.get(ctx, wanted{what: i.numbered(what, d.Digest), kind: "blobs", descriptor: d, most: d.Size}, read)
 }
-
-// Enough, or an error that wraps it, is what the read of Blob may return to end
-// before the end of the body: what it has seen is bound by another digest, and the rest is not wanted.
-var Enough = errors.New("nothing more is wanted") //nolint:revive,staticcheck // it is no failure, as io.EOF is none
 
 // wanted is what is asked for.
 type wanted struct {
@@ -271,7 +295,7 @@ func (i *Image) from(ctx context.Context, s mirror.Source, w wanted, read func(i
 	}
 	defer body.close()
 	err = read(body)
-	if err != nil && body.err == nil && !errors.Is(err, Enough) {
+	if err != nil && body.err == nil {
 		_, _ = io.Copy(io.Discard, body) // what it finds is in body.err
 	}
 	if body.err != nil && body.err != io.EOF {
