@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/conditions.md", "docs/events.md", "docs/metrics.md", "docs/registries.md", "boxcutter/README.md", "build/contract/FORMAT.md", "build/contract/RULES.md"}
+var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/conditions.md", "docs/events.md", "docs/metrics.md", "docs/registries.md", "docs/try-a-change.md", "boxcutter/README.md", "build/contract/FORMAT.md", "build/contract/RULES.md"}
 
 func read(t *testing.T, name string) string {
 	t.Helper()

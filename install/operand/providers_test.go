@@ -5,6 +5,7 @@
 package operand
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"strings"
@@ -86,6 +87,41 @@ func TestARealReleaseRendersForEachOfItsPlatforms(t *testing.T) {
 		if len(set.Operands) != 2 || set.Operands[0].Name != "cluster-api" || set.Operands[1].Name != provider {
 			t.Errorf("%s: %v, want cluster-api and %s", platform, set.Components(), provider)
 		}
+	}
+}
+
+// begins finds where an expression begins in a line, in another way than substitute does.
+var begins = regexp.MustCompile(`(?:^|[^$])(\$\{[A-Za-z_][A-Za-z0-9_]*[}:=,^/#%])`)
+
+func TestBytesThatAreNoVariablesAreUntouchedInRealManifests(t *testing.T) {
+	lines, changed, dollars := 0, 0, 0
+	for folder, provider := range realProviders(t) {
+		after := bytes.Split(substitute(provider.Components, valuesFor(provider), func(offset int, err error) {
+			t.Errorf("%s: byte %d: %v", folder, offset, err)
+		}), []byte("\n"))
+		before := bytes.Split(provider.Components, []byte("\n"))
+		if len(before) != len(after) {
+			t.Fatalf("%s has %d lines before and %d after", folder, len(before), len(after))
+		}
+		for i, line := range before {
+			lines++
+			at := begins.FindSubmatchIndex(line)
+			if at == nil {
+				dollars += bytes.Count(line, []byte("$"))
+				if !bytes.Equal(line, after[i]) {
+					t.Errorf("%s, line %d without a variable was\n%s\nand is\n%s", folder, i+1, line, after[i])
+				}
+				continue
+			}
+			changed++
+			if end := bytes.LastIndexByte(line, '}') + 1; !bytes.HasPrefix(after[i], line[:at[2]]) || !bytes.HasSuffix(after[i], line[end:]) {
+				t.Errorf("%s, line %d: around its variables it was\n%s\nand is\n%s", folder, i+1, line, after[i])
+			}
+		}
+	}
+	t.Logf("%d lines, %d with variables; %d dollar signs in the others", lines, changed, dollars)
+	if lines < 100_000 || changed < 100 || dollars < 100 {
+		t.Errorf("only %d lines, %d with variables and %d other dollar signs were compared", lines, changed, dollars)
 	}
 }
 
