@@ -110,15 +110,15 @@ func (j *journal) recordRemoval(ctx context.Context, version string, left remova
 		logger.Info("Kept a CRD", "crd", crd, "version", version)
 	}
 	record := j.of(version + "/")
-	waiting := strings.Join(left.waiting, ", ")
+	waiting, brief := strings.Join(left.waiting, ", "), list(left.waiting)
 	if left.done {
-		waiting = "nothing"
+		waiting, brief = "nothing", "nothing"
 	}
 	if waiting == record.waiting {
 		return
 	}
 	record.waiting = waiting
-	logger.Info("Removing a version", "version", version, "objects", len(left.waiting), "waitsFor", list(left.waiting),
+	logger.Info("Removing a version", "version", version, "objects", len(left.waiting), "waitsFor", brief,
 		"seconds", time.Since(record.began).Round(time.Millisecond).Seconds())
 }
 
