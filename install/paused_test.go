@@ -24,11 +24,11 @@ func (h *harness) mode(mode v1alpha1.InstallerMode) {
 	})
 }
 
-// wrotes are the writes of the installer besides those of its own status.
+// wrotes are the writes of the installer besides those of its own status and events.
 func (h *harness) wrotes() []string {
 	var found []string
 	h.wrote.Range(func(key, _ any) bool {
-		if !strings.HasSuffix(key.(string), "/status") {
+		if name := key.(string); !strings.HasSuffix(name, "/status") && !strings.HasSuffix(name, "/events") {
 			found = append(found, key.(string))
 		}
 		return true

@@ -53,6 +53,31 @@ func (h *harness) answer(crd string, revision int, admitted, compatible, message
 	})
 }
 
+// waits waits until a version's entry in the status says that it waits for something, in words
+// that hold every part.
+func (h *harness) waits(version string, parts ...string) {
+	h.Helper()
+	h.eventually(fmt.Sprintf("version %s waits for %q", version, parts), func() error {
+		var found []string
+		for _, v := range h.clusterAPI().Status.Versions {
+			for _, phase := range v.Phases {
+				for _, object := range phase.WaitingFor {
+					if v.Name == version {
+						found = append(found, object.Object+": "+object.Message)
+					}
+				}
+			}
+		}
+		all := strings.Join(found, "; ")
+		for _, part := range parts {
+			if !strings.Contains(all, part) {
+				return fmt.Errorf("it waits for %s", all)
+			}
+		}
+		return nil
+	})
+}
+
 // marks are what on an object says that it is the installer's.
 func marks(object *unstructured.Unstructured) []string {
 	var found []string
@@ -83,7 +108,8 @@ func TestACRDThatBecomesUnmanagedIsReleasedAndTakenBackOnlyWhileItIsCompatible(t
 	machine := h.machine()
 
 	h.unmanaged(machines)
-	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "phase preflight", machines+"-2", "compatibility checker")
+	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "phase preflight", machines+"-2")
+	h.waits("4.22.0-2", "CompatibilityRequirement "+machines+"-2", "not yet Admitted", "compatibility checker")
 	released := h.object(crdKind, "", machines)
 	if found := marks(released); found != nil || released.GetUID() != ours.GetUID() || released.GetGeneration() != ours.GetGeneration() {
 		t.Errorf("it is not released as it was: %v", found)
@@ -147,7 +173,7 @@ func TestAnIncompatibleReleaseIsHeldBackWhileTheRunningOneStaysProtected(t *test
 	h.settled("4.22.0-1")
 
 	h.release(core(configMap("settings", "2")), aws(crd("foreign", "Foreign"), configMap("new", "")))
-	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", foreignCRD+"-2", "not yet Admitted")
+	h.waits("4.22.0-2", foreignCRD+"-2", "not yet Admitted")
 	h.answer(foreignCRD, 2, "True", "False", "the field spec.x is missing")
 	h.reports("InstallerDegraded", "Incompatible", "CustomResourceDefinition "+foreignCRD, "Tested: the field spec.x is missing")
 	if s := h.clusterAPI().Status; s.CurrentVersion != "4.22.0-1" || !meta.IsStatusConditionTrue(s.Conditions, "Available") {

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
@@ -83,6 +87,15 @@ func TestUninstallingGoesBackwardsNeedsNoImagesAndTellsWhatItKeeps(t *testing.T)
 		t.Errorf("left as installed: %v", names)
 	}
 	h.logged("Kept a CRD", machines, "it has instances, such as Machine openshift-cluster-api/one")
+	h.logged("CRDsKept", "version 4.22.0-1 is being removed; these CRDs stay: "+machines)
+	h.eventually("an event tells what is kept", func() error {
+		events := &corev1.EventList{}
+		h.must(h.List(t.Context(), events, client.InNamespace(metav1.NamespaceDefault)))
+		if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return e.Reason == "CRDsKept" && strings.Contains(e.Message, machines) }) {
+			return fmt.Errorf("none of %d does", len(events.Items))
+		}
+		return nil
+	})
 	kept := h.object(crdKind, "", machines)
 	if kept == nil || kept.GetDeletionTimestamp() != nil {
 		t.Fatal("the CRD with an instance is gone")

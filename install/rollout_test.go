@@ -232,7 +232,7 @@ func TestALaterPhaseIsLookedAfterWhileAnEarlierOneDoesNotWork(t *testing.T) {
 	h.setNode(false)
 	t.Cleanup(func() { h.setNode(true) })
 	h.must(h.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace), client.MatchingLabels{"app": "capi"}, client.GracePeriodSeconds(0)))
-	h.reports("InstallerProgressing", "RollingOut", "Deployment openshift-cluster-api/capi", "0 available")
+	h.waits("4.22.0-1", "Deployment openshift-cluster-api/capi", "0 available")
 	h.eventually("the loss is reported", func() error {
 		if !meta.IsStatusConditionFalse(h.clusterAPI().Status.Conditions, "Available") {
 			return fmt.Errorf("Available is not False")

@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -61,13 +62,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	r.journal.say(ctx, "Paused", "")
 	outcome, current := r.install(ctx, world)
-	if left := r.teardown(ctx, world); outcome.Reason == status.AsExpected {
+	left := r.teardown(ctx, world)
+	if outcome.Reason == status.AsExpected {
 		outcome.Reason, outcome.Message, outcome.Err = left.Reason, left.Message, left.Err
 	}
+	outcome.Events = append(outcome.Events, left.Events...)
+	outcome.Phases = merged(outcome.Phases, left.Phases)
 	if err := r.report(ctx, cluster, outcome, current); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: outcome.LookAgain()}, outcome.Retry()
+}
+
+// merged are the phases of all versions; of one that is being removed, what is left.
+func merged(installed, removed map[string][]v1alpha1.Phase) map[string][]v1alpha1.Phase {
+	if installed == nil {
+		return removed
+	}
+	maps.Copy(installed, removed)
+	return installed
 }
 
 // world is what a run has read.
@@ -103,8 +116,9 @@ func (r *Reconciler) cluster(ctx context.Context, live bool) (*v1alpha1.ClusterA
 
 // report writes the outcome, and the current version if there is a new one.
 func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome status.Outcome, current string) error {
-	if cluster.Name == "" {
-		return nil // uninstalled: there is nothing left to report on
+	if cluster.Name == "" { // uninstalled: there is nothing left to report on
+		r.Reporter.Emit(ctx, cluster, outcome.Events...)
+		return nil
 	}
 	if outcome.Err != nil {
 		log.FromContext(ctx).Info("Not installed", "reason", outcome.Reason, "cause", outcome.Err.Error())
@@ -204,6 +218,7 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 // ClusterAPI object goes. Otherwise their ConfigMaps stay, deleted or not, until the
 // version controller has let them go and written them again.
 func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
+	outcome := status.Outcome{Reason: status.AsExpected, Phases: map[string][]v1alpha1.Phase{}}
 	var waiting []string
 	var failed []error
 	for _, configMap := range leaving(world.configMaps) {
@@ -217,11 +232,15 @@ func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 		default:
 			left, err = r.teardownVersion(ctx, world, name)
 		}
+		if left.kept != nil {
+			outcome.Events = append(outcome.Events, status.Event{Reason: status.CRDsKept, Message: "version " + configMap.Name + " is being removed; these CRDs stay: " + strings.Join(left.kept, ", ")})
+		}
 		switch {
 		case err != nil:
 			failed = append(failed, fmt.Errorf("removing version %s: %w", configMap.Name, err))
 		case !left.done:
 			waiting = append(waiting, describeRemoval(configMap.Name, left))
+			outcome.Phases[configMap.Name] = left.phases
 		default:
 			failed = append(failed, r.release(ctx, configMap))
 		}
@@ -230,12 +249,11 @@ func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 		failed = append(failed, r.release(ctx, part))
 	}
 	if err := errors.Join(failed...); err != nil {
-		return status.Outcome{Reason: status.ApplyFailed, Err: err}
+		outcome.Reason, outcome.Err = status.ApplyFailed, err
+	} else if len(waiting) > 0 {
+		outcome.Reason, outcome.Message = status.TearingDown, strings.Join(waiting, "; ")
 	}
-	if len(waiting) > 0 {
-		return status.Outcome{Reason: status.TearingDown, Message: strings.Join(waiting, "; ")}
-	}
-	return status.Outcome{Reason: status.AsExpected}
+	return outcome
 }
 
 // release removes our finalizer, so that the ConfigMap can go.

@@ -169,15 +169,15 @@ func sibling(owner metav1.OwnerReference) bool {
 func objects(phase revision.Phase) []client.Object {
 	out := make([]client.Object, len(phase.Objects))
 	for i, obj := range phase.Objects {
-		out[i] = applied(obj)
+		out[i] = asApplied(obj)
 	}
 	return out
 }
 
-// applied is an object without the annotation that speaks to the installer alone,
+// asApplied is an object without the annotation that speaks to the installer alone,
 // and without what a controller of the cluster writes: the rules of an aggregated
 // ClusterRole, even if a manifest says that there are none.
-func applied(obj *unstructured.Unstructured) *unstructured.Unstructured {
+func asApplied(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	_, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]
 	_, aggregated := obj.Object["aggregationRule"]
 	if !adopt && !aggregated {

@@ -29,6 +29,8 @@ type removal struct {
 	waiting []string
 	// kept are the CRDs that this pass has left in the cluster, and why.
 	kept []string
+	// phases say what is left of each phase.
+	phases []v1alpha1.Phase
 	// done says that nothing of the version is left.
 	done bool
 }
@@ -51,7 +53,9 @@ func (e *Engine) remove(ctx context.Context, rev *revisionObjects) (removal, err
 	if err != nil {
 		return removal{}, err
 	}
-	return e.removalOf(ctx, result, kept)
+	out, err := e.removalOf(ctx, result, kept)
+	out.phases = removedPhasesOf(rev, result)
+	return out, err
 }
 
 // removalOf looks at what is left after a pass. kept are the CRDs that were to
@@ -106,15 +110,15 @@ func (j *journal) recordRemoval(ctx context.Context, version string, left remova
 		logger.Info("Kept a CRD", "crd", crd, "version", version)
 	}
 	record := j.of(version + "/")
-	waiting := strings.Join(left.waiting, ", ")
+	waiting, brief := strings.Join(left.waiting, ", "), list(left.waiting)
 	if left.done {
-		waiting = "nothing"
+		waiting, brief = "nothing", "nothing"
 	}
 	if waiting == record.waiting {
 		return
 	}
 	record.waiting = waiting
-	logger.Info("Removing a version", "version", version, "objects", len(left.waiting), "waitsFor", list(left.waiting),
+	logger.Info("Removing a version", "version", version, "objects", len(left.waiting), "waitsFor", brief,
 		"seconds", time.Since(record.began).Round(time.Millisecond).Seconds())
 }
 

@@ -12,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -37,6 +39,7 @@ type demo struct {
 
 // newDemo makes a demonstration that runs the programs of one folder and writes into another.
 func newDemo(programs, dir string, screen *screen) *demo {
+	log.SetLogger(logr.Discard()) // the screen is for what is shown
 	return &demo{dir: dir, programs: programs, screen: screen, apiRequests: map[string]int{}, registryRequests: map[string]int{}}
 }
 

@@ -109,7 +109,7 @@ func (d *demo) awaitInstalled(ctx context.Context, release release) error {
 
 // atRest has the controllers run a few times more, and fails if they write anything.
 func (d *demo) atRest(ctx context.Context) error {
-	before, err := d.operator.requests(ctx)
+	before, err := d.quiet(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,6 +137,22 @@ func (d *demo) atRest(ctx context.Context) error {
 	}
 	d.screen.line("at rest: both controllers looked %d times more, and nothing was written", looks)
 	return nil
+}
+
+// quiet waits until what was under way when the release was reported has come to
+// its end, and returns the requests so far.
+func (d *demo) quiet(ctx context.Context) (map[string]int, error) {
+	last, err := d.operator.requests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 2*time.Second, patience, false, func(ctx context.Context) (bool, error) {
+		now, err := d.operator.requests(ctx)
+		still := now["POST"] == last["POST"] && now["PATCH"] == last["PATCH"] && now["DELETE"] == last["DELETE"]
+		last = now
+		return still, err
+	})
+	return last, err
 }
 
 // reports says whether the ClusterOperator reports a release as installed and at rest.
