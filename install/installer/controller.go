@@ -61,9 +61,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	r.journal.say(ctx, "Paused", "")
 	outcome, current := r.install(ctx, world)
-	if left := r.teardown(ctx, world); outcome.Reason == status.AsExpected {
+	left := r.teardown(ctx, world)
+	if outcome.Reason == status.AsExpected {
 		outcome.Reason, outcome.Message, outcome.Err = left.Reason, left.Message, left.Err
 	}
+	outcome.Events = append(outcome.Events, left.Events...)
+	outcome.Phases = merge(outcome.Phases, left.Phases)
 	if err := r.report(ctx, cluster, outcome, current); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -103,8 +106,9 @@ func (r *Reconciler) cluster(ctx context.Context, live bool) (*v1alpha1.ClusterA
 
 // report writes the outcome, and the current version if there is a new one.
 func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome status.Outcome, current string) error {
-	if cluster.Name == "" {
-		return nil // uninstalled: there is nothing left to report on
+	if cluster.Name == "" { // uninstalled: there is nothing left to report on
+		r.Reporter.Emit(ctx, cluster, outcome.Events...)
+		return nil
 	}
 	if outcome.Err != nil {
 		log.FromContext(ctx).Info("Not installed", "reason", outcome.Reason, "cause", outcome.Err.Error())
@@ -206,6 +210,7 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 	var waiting []string
 	var failed []error
+	outcome := status.Outcome{Reason: status.AsExpected, Phases: map[string][]v1alpha1.Phase{}}
 	for _, configMap := range leaving(world.configMaps) {
 		left, err := removal{done: true}, error(nil)
 		switch name := configMap.Name; {
@@ -216,6 +221,10 @@ func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 		case world.continued(name): // a newer version has all of its objects
 		default:
 			left, err = r.teardownVersion(ctx, world, name)
+		}
+		outcome.Events = append(outcome.Events, keptEvents(configMap.Name, left)...)
+		if left.phases != nil {
+			outcome.Phases[configMap.Name] = left.phases
 		}
 		switch {
 		case err != nil:
@@ -230,12 +239,11 @@ func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 		failed = append(failed, r.release(ctx, part))
 	}
 	if err := errors.Join(failed...); err != nil {
-		return status.Outcome{Reason: status.ApplyFailed, Err: err}
+		outcome.Reason, outcome.Err = status.ApplyFailed, err
+	} else if len(waiting) > 0 {
+		outcome.Reason, outcome.Message = status.TearingDown, strings.Join(waiting, "; ")
 	}
-	if len(waiting) > 0 {
-		return status.Outcome{Reason: status.TearingDown, Message: strings.Join(waiting, "; ")}
-	}
-	return status.Outcome{Reason: status.AsExpected}
+	return outcome
 }
 
 // release removes our finalizer, so that the ConfigMap can go.

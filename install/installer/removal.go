@@ -29,6 +29,8 @@ type removal struct {
 	waiting []string
 	// kept are the CRDs that this pass has left in the cluster, and why.
 	kept []string
+	// phases say what is left of each phase.
+	phases []v1alpha1.Phase
 	// done says that nothing of the version is left.
 	done bool
 }
@@ -51,7 +53,9 @@ func (e *Engine) remove(ctx context.Context, rev *revisionObjects) (removal, err
 	if err != nil {
 		return removal{}, err
 	}
-	return e.removalOf(ctx, result, kept)
+	out, err := e.removalOf(ctx, result, kept)
+	out.phases = removedPhasesOf(rev, result)
+	return out, err
 }
 
 // removalOf looks at what is left after a pass. kept are the CRDs that were to
