@@ -110,9 +110,7 @@ func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, o
 		r.Reporter.Emit(ctx, cluster, outcome.Events...)
 		return nil
 	}
-	if outcome.Err != nil {
-		log.FromContext(ctx).Info("Not installed", "reason", outcome.Reason, "cause", outcome.Err.Error())
-	}
+	r.journal.recordFailure(ctx, outcome)
 	_, err := r.Reporter.Report(ctx, status.Installer, outcome, func(s *v1alpha1.ClusterAPIStatus) {
 		if current != "" && s.Version(current) != nil {
 			s.CurrentVersion = current
