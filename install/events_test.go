@@ -119,3 +119,22 @@ func (h *harness) edit(name string) {
 	h.must(unstructured.SetNestedField(edited.Object, "edited", "data", "value"))
 	h.must(h.Update(context.Background(), edited))
 }
+
+func TestTheCRDsThatStayAreToldOnce(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws(crd("keepers", "Keeper")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	keeper := &unstructured.Unstructured{}
+	h.must(decode("apiVersion: infrastructure.cluster.x-k8s.io/v1beta1\nkind: Keeper\nmetadata: {name: one, namespace: default}\n", keeper))
+	h.must(h.Create(t.Context(), keeper))
+	t.Cleanup(func() { // before everything is uninstalled
+		h.must(h.Delete(context.Background(), keeper))
+		h.must(client.IgnoreNotFound(h.Delete(context.Background(), h.object("apiextensions.k8s.io/v1/CustomResourceDefinition", "", "keepers.infrastructure.cluster.x-k8s.io"))))
+	})
+	h.stop()
+	h.release(core(), aws())
+	h.start("4.22.1")
+	h.settled("4.22.1-2")
+	h.tells("CRDsKept", "4.22.0-1", "keepers.infrastructure.cluster.x-k8s.io")
+}

@@ -20,7 +20,7 @@ import (
 func registerMetrics(reader client.Reader) {
 	collector := &status.Metrics{Reader: reader}
 	metrics.Registry.Unregister(collector)
-	for _, one := range append(installer.Collectors(), collector, pulls) {
+	for _, one := range append(installer.Collectors(), collector, pulls, reads) {
 		_ = metrics.Registry.Register(one) // what is there already stays
 	}
 }
@@ -32,11 +32,27 @@ var pulls = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Buckets: []float64{0.1, 0.3, 1, 3, 10, 30, 100, 300},
 }, []string{"result"})
 
+var reads = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "capi_installer_image_reads_total",
+	Help: "Images whose bundles were asked for, by result (success, error). What was not pulled came from the cache.",
+}, []string{"result"})
+
+// MeasureReads returns a Fetcher that counts what it hands to next. It belongs
+// before a cache: the reads that are no pulls were answered by it.
+func MeasureReads(next extractor.Fetcher) extractor.Fetcher {
+	return measured{next, func(result string, _ time.Duration) { reads.WithLabelValues(result).Inc() }}
+}
+
 // MeasurePulls returns a Fetcher that measures what it hands to next. It belongs
 // between a cache and what the cache asks.
-func MeasurePulls(next extractor.Fetcher) extractor.Fetcher { return measured{next} }
+func MeasurePulls(next extractor.Fetcher) extractor.Fetcher {
+	return measured{next, func(result string, took time.Duration) { pulls.WithLabelValues(result).Observe(took.Seconds()) }}
+}
 
-type measured struct{ next extractor.Fetcher }
+type measured struct {
+	next extractor.Fetcher
+	note func(result string, took time.Duration)
+}
 
 // Fetch returns the bundles of an image.
 func (m measured) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
@@ -46,6 +62,6 @@ func (m measured) Fetch(ctx context.Context, reference string) ([]extractor.Bund
 	if err != nil {
 		result = "error"
 	}
-	pulls.WithLabelValues(result).Observe(time.Since(began).Seconds())
+	m.note(result, time.Since(began))
 	return bundles, err
 }

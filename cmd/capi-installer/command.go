@@ -157,7 +157,7 @@ func (f *flags) fetcher(reader client.Reader) extractor.Fetcher {
 		registries.Conf = &mirror.Files{Conf: f.registriesConf}
 	}
 	registry := &remote.Registry{Puller: &pull.Puller{Access: registries.Access, Wrap: instrument}, SpoolDir: f.cacheDir}
-	return &cache.Cached{Dir: f.cacheDir, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))}
+	return install.MeasureReads(&cache.Cached{Dir: f.cacheDir, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))})
 }
 
 // instrument counts what registries are asked.

@@ -18,7 +18,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -67,20 +66,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		outcome.Reason, outcome.Message, outcome.Err = left.Reason, left.Message, left.Err
 	}
 	outcome.Events = append(outcome.Events, left.Events...)
-	outcome.Phases = merged(outcome.Phases, left.Phases)
+	outcome.Phases = merge(outcome.Phases, left.Phases)
 	if err := r.report(ctx, cluster, outcome, current); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: outcome.LookAgain()}, outcome.Retry()
-}
-
-// merged are the phases of all versions; of one that is being removed, what is left.
-func merged(installed, removed map[string][]v1alpha1.Phase) map[string][]v1alpha1.Phase {
-	if installed == nil {
-		return removed
-	}
-	maps.Copy(installed, removed)
-	return installed
 }
 
 // world is what a run has read.
@@ -120,9 +110,7 @@ func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, o
 		r.Reporter.Emit(ctx, cluster, outcome.Events...)
 		return nil
 	}
-	if outcome.Err != nil {
-		log.FromContext(ctx).Info("Not installed", "reason", outcome.Reason, "cause", outcome.Err.Error())
-	}
+	r.journal.recordFailure(ctx, outcome)
 	_, err := r.Reporter.Report(ctx, status.Installer, outcome, func(s *v1alpha1.ClusterAPIStatus) {
 		if current != "" && s.Version(current) != nil {
 			s.CurrentVersion = current
@@ -232,15 +220,15 @@ func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 		default:
 			left, err = r.teardownVersion(ctx, world, name)
 		}
-		if left.kept != nil {
-			outcome.Events = append(outcome.Events, status.Event{Reason: status.CRDsKept, Message: "version " + configMap.Name + " is being removed; these CRDs stay: " + strings.Join(left.kept, ", ")})
+		outcome.Events = append(outcome.Events, keptEvents(configMap.Name, left)...)
+		if left.phases != nil {
+			outcome.Phases[configMap.Name] = left.phases
 		}
 		switch {
 		case err != nil:
 			failed = append(failed, fmt.Errorf("removing version %s: %w", configMap.Name, err))
 		case !left.done:
 			waiting = append(waiting, describeRemoval(configMap.Name, left))
-			outcome.Phases[configMap.Name] = left.phases
 		default:
 			failed = append(failed, r.release(ctx, configMap))
 		}

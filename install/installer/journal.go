@@ -12,6 +12,8 @@ import (
 
 	"pkg.package-operator.run/boxcutter/machinery"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-installer/capi-installer/install/status"
 )
 
 // journal writes a line to the log when a phase begins, waits for something
@@ -19,6 +21,8 @@ import (
 // ready. It belongs to one controller with one worker.
 type journal struct {
 	phases map[string]*phaseRecord
+	// failure is why nothing was installed the last time.
+	failure string
 	// said is the last line of each kind.
 	said map[string]string
 }
@@ -36,6 +40,18 @@ func (j *journal) say(ctx context.Context, line, what string) {
 	if what != "" {
 		log.FromContext(ctx).Info(line, "because", what)
 	}
+}
+
+// recordFailure logs why nothing is installed, once for each cause.
+func (j *journal) recordFailure(ctx context.Context, outcome status.Outcome) {
+	cause := ""
+	if outcome.Err != nil {
+		cause = outcome.Err.Error()
+	}
+	if cause != "" && cause != j.failure {
+		log.FromContext(ctx).Info("Not installed", "reason", outcome.Reason, "cause", cause)
+	}
+	j.failure = cause
 }
 
 // phaseRecord is what was last said about a phase.

@@ -14,7 +14,7 @@ import (
 var (
 	objectOperations = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capi_installer_object_operations_total",
-		Help: "Objects that were written, by kind and operation: created, updated, recovered from another's hands, removed.",
+		Help: "Objects that were written, by kind and operation: created, updated, or recovered from another's hands.",
 	}, []string{"kind", "operation"})
 	driftCorrections = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capi_installer_drift_corrections_total",

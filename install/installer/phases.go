@@ -4,6 +4,8 @@ package installer
 
 import (
 	"fmt"
+	"maps"
+	"strings"
 
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/validation"
@@ -11,6 +13,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/status"
 )
 
 // phasesOf says where each phase of a revision stands after one pass; nil if the
@@ -99,6 +102,26 @@ func removing(phase machinery.PhaseTeardownResult) v1alpha1.Phase {
 		out.WaitingFor = append(out.WaitingFor, v1alpha1.Waiting{Object: describeRef(ref), Message: "being removed"})
 	}
 	return out
+}
+
+// merge adds the phases of versions that are being removed to those of others.
+func merge(installed, removed map[string][]v1alpha1.Phase) map[string][]v1alpha1.Phase {
+	if installed == nil {
+		return removed
+	}
+	maps.Copy(installed, removed)
+	return installed
+}
+
+// keptEvents tells which CRDs stay in the cluster though their version goes.
+func keptEvents(version string, left removal) []status.Event {
+	if len(left.kept) == 0 {
+		return nil
+	}
+	return []status.Event{{
+		Reason: status.CRDsKept, Warning: true,
+		Message: "version " + version + " is being removed; these CRDs stay: " + strings.Join(left.kept, ", "),
+	}}
 }
 
 // count is a number of objects as the API has it.

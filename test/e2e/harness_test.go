@@ -130,7 +130,7 @@ func (h *harness) uninstall() {
 	}
 	p := h.start("0.0.0")
 	h.eventually("the program is ready", func() error { return answers(p.health + "/readyz") })
-	h.eventually("everything is uninstalled", func() error {
+	h.within(10*patience, "everything is uninstalled", func() error {
 		left := &corev1.ConfigMapList{}
 		if err := h.List(context.Background(), left, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}); err != nil {
 			return err
