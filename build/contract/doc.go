@@ -14,7 +14,7 @@
 // comment "# <- Kind name" stands on each line where the rule finds something ("#
 // <- metadata", on any line, is a finding in the metadata). A comment
 // "# ocpPlatform: AWS" says what is in the metadata; the imageName is
-// registry.example.com/openshift:example if none is said. A test runs the examples,
+// registry.example.com/openshift:example if none is said. "(and so on, 2000000 bytes)" stands for so long a text. A test runs the examples,
 // and "capi-manifests explain" shows them. Then run go generate.
 //
 // Severity follows the words of the source: only what breaks a MUST is an error.

@@ -191,6 +191,7 @@ func checkTypeMatches(b *Bundle) []Finding {
 		if kinds := b.withRole(); len(kinds) > 0 {
 			return metadataFinding("providerType", "the bundle has the %s %s, which a provider of type %s has not", kinds[0].Role, kinds[0].Defines, b.Metadata.ProviderType)
 		}
+	default: // rules of their contracts
 	}
 	return nil
 }

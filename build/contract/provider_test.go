@@ -50,10 +50,10 @@ var violations = map[string]map[string]string{
 }
 
 // maker makes a bundle when it is needed.
-type maker func(*testing.T) extractor.Bundle
+type maker func(testing.TB) extractor.Bundle
 
 // released are the bundles of the providers that there always are.
-func released(t *testing.T) map[string]maker {
+func released(t testing.TB) map[string]maker {
 	t.Helper()
 	providers, err := fixture.Providers(t.Context(), t.TempDir())
 	if err != nil {
@@ -61,7 +61,7 @@ func released(t *testing.T) map[string]maker {
 	}
 	makers := map[string]maker{}
 	for _, provider := range providers {
-		makers[provider.Name] = func(t *testing.T) extractor.Bundle {
+		makers[provider.Name] = func(t testing.TB) extractor.Bundle {
 			return generate(t, build.GenerateOptions{
 				Dir: provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type,
 				ProviderVersion: provider.Version, OCPPlatform: provider.Platform, ImageName: provider.ImageName,
@@ -71,7 +71,7 @@ func released(t *testing.T) map[string]maker {
 	return makers
 }
 
-func generate(t *testing.T, options build.GenerateOptions) extractor.Bundle {
+func generate(t testing.TB, options build.GenerateOptions) extractor.Bundle {
 	t.Helper()
 	bundle, _, err := build.Generate(options)
 	if err != nil {
@@ -81,7 +81,7 @@ func generate(t *testing.T, options build.GenerateOptions) extractor.Bundle {
 }
 
 // rendered are the bundles of the folder PROVIDERS; none if there is no such folder.
-func rendered(t *testing.T) map[string]maker {
+func rendered(t testing.TB) map[string]maker {
 	t.Helper()
 	providers, err := fixture.RenderedProviders()
 	if err != nil {
@@ -89,7 +89,7 @@ func rendered(t *testing.T) map[string]maker {
 	}
 	makers := map[string]maker{}
 	for _, provider := range providers {
-		makers[provider.Folder] = func(t *testing.T) extractor.Bundle {
+		makers[provider.Folder] = func(t testing.TB) extractor.Bundle {
 			if provider.Metadata != nil {
 				return shipped(t, provider)
 			}
@@ -105,7 +105,7 @@ func rendered(t *testing.T) map[string]maker {
 }
 
 // shipped is a bundle that OpenShift ships.
-func shipped(t *testing.T, provider fixture.Rendered) extractor.Bundle {
+func shipped(t testing.TB, provider fixture.Rendered) extractor.Bundle {
 	t.Helper()
 	files := extractor.Files{
 		"capi-operator-manifests/default/metadata.yaml":  provider.Metadata,
@@ -138,20 +138,30 @@ func TestThePlatformsAreThoseThatGenerateTakes(t *testing.T) {
 	}
 }
 
+// BenchmarkCheck checks each provider that there always is, and those of the folder
+// PROVIDERS all together: one takes less than a second, all take less than ten.
 func BenchmarkCheck(b *testing.B) {
-	providers, err := fixture.Providers(b.Context(), b.TempDir())
-	if err != nil {
-		b.Fatal(err)
+	for name, bundle := range released(b) {
+		b.Run(name, func(b *testing.B) { benchmark(b, bundle(b)) })
 	}
-	aws := providers[len(providers)-1]
-	bundle, _, err := build.Generate(build.GenerateOptions{
-		Dir: aws.Kustomization, ProviderName: aws.Name, ProviderType: aws.Type, ProviderVersion: aws.Version, ImageName: aws.ImageName,
-	})
-	if err != nil {
-		b.Fatal(err)
+	var all []extractor.Bundle
+	for _, bundle := range rendered(b) {
+		all = append(all, bundle(b))
 	}
-	b.SetBytes(int64(len(bundle.Manifests)))
+	if len(all) > 0 {
+		b.Run("all", func(b *testing.B) { benchmark(b, all...) })
+	}
+}
+
+func benchmark(b *testing.B, bundles ...extractor.Bundle) {
+	size := 0
+	for _, bundle := range bundles {
+		size += len(bundle.Manifests)
+	}
+	b.SetBytes(int64(size))
 	for b.Loop() {
-		contract.Check(bundle)
+		for _, bundle := range bundles {
+			contract.Check(bundle)
+		}
 	}
 }

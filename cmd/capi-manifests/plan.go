@@ -70,6 +70,13 @@ func newPlan() *cobra.Command {
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
+	f.registerRelease(cmd)
+	cmd.Flags().BoolVar(&f.objects, "objects", false, "write the rendered objects, as YAML documents with -o yaml or as a List with -o json")
+	return cmd
+}
+
+// registerRelease adds the flags that say what is installed where.
+func (f *planFlags) registerRelease(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringVar(&f.imagesJSON, "images-json", "", "`file` that names the operand images of the release; - is stdin")
 	set.StringVar(&f.platform, "platform", "", "OpenShift platform of the cluster, such as AWS")
@@ -77,38 +84,15 @@ func newPlan() *cobra.Command {
 	set.BoolVar(&f.allowTags, "allow-tags", false, "accept images by tag, and look up their digests; a cluster accepts none")
 	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; can be repeated")
 	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of a CRD that the cluster does not let the installer manage; can be repeated")
-	set.BoolVar(&f.objects, "objects", false, "write the rendered objects, as YAML documents with -o yaml or as a List with -o json")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "`directory` that keeps what was read from images for the next time")
 	f.format.register(cmd)
 	completePlatform(cmd)
 	_ = cmd.MarkFlagFilename("images-json", "json") // the flags exist
 	_ = cmd.MarkFlagDirname("cache-dir")
-	return cmd
 }
 
 func (f *planFlags) run(cmd *cobra.Command) error {
-	variables, err := f.check(cmd)
-	if err != nil {
-		return err
-	}
-	name, number, err := revision.Next(nil, f.release)
-	if err != nil {
-		return &usageError{cmd.CommandPath(), err}
-	}
-	ctx := logr.NewContext(cmd.Context(), funcr.New(func(_, text string) { fmt.Fprintln(cmd.ErrOrStderr(), "note:", text) }, funcr.Options{}))
-	images, err := f.images(ctx, cmd.InOrStdin(), cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	results, err := f.pull(ctx, images, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	bundles, err := operand.Select(f.platform, results)
-	if err != nil {
-		return err
-	}
-	set, err := operand.Render(bundles, variables)
+	name, number, set, results, err := f.render(cmd)
 	if err != nil {
 		return err
 	}
@@ -123,6 +107,33 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	return f.format.write(cmd.OutOrStdout(), p, p.table)
 }
 
+// render is what the cluster would install, under the name and number of its first version of the release.
+func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set operand.Set, results []extractor.Result, err error) {
+	variables, err := f.check(cmd)
+	if err != nil {
+		return "", 0, set, nil, err
+	}
+	name, number, err = revision.Next(nil, f.release)
+	if err != nil {
+		return "", 0, set, nil, &usageError{cmd.CommandPath(), err}
+	}
+	ctx := logr.NewContext(cmd.Context(), funcr.New(func(_, text string) { fmt.Fprintln(cmd.ErrOrStderr(), "note:", text) }, funcr.Options{}))
+	images, err := f.images(ctx, cmd.InOrStdin(), cmd.ErrOrStderr())
+	if err != nil {
+		return "", 0, set, nil, err
+	}
+	results, err = f.pull(ctx, images, cmd.ErrOrStderr())
+	if err != nil {
+		return "", 0, set, nil, err
+	}
+	bundles, err := operand.Select(f.platform, results)
+	if err != nil {
+		return "", 0, set, nil, err
+	}
+	set, err = operand.Render(bundles, variables)
+	return name, number, set, results, err
+}
+
 // check checks the flags, and returns the variables.
 func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
 	if err := required(cmd, "images-json", "platform", "release-version"); err != nil {
@@ -131,7 +142,7 @@ func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
 	if !slices.Contains(build.Platforms(), configv1.PlatformType(f.platform)) {
 		return nil, &usageError{cmd.CommandPath(), fmt.Errorf("--platform %q is none of %s (case matters)", f.platform, joined(build.Platforms()))}
 	}
-	if f.objects && f.format == asTable {
+	if f.objects && f.format == asTable { // only plan has the flag
 		return nil, &usageError{cmd.CommandPath(), errors.New("--objects needs -o yaml or -o json")}
 	}
 	return pairs(cmd, "var", f.variables)
