@@ -156,8 +156,9 @@ func (f *flags) fetcher(reader client.Reader) extractor.Fetcher {
 	if f.registriesConf != "" {
 		registries.Conf = &mirror.Files{Conf: f.registriesConf}
 	}
-	registry := &remote.Registry{Puller: &pull.Puller{Access: registries.Access, Wrap: instrument}, SpoolDir: f.cacheDir}
-	return &cache.Cached{Dir: f.cacheDir, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))}
+	store := &cache.Store{Dir: f.cacheDir}
+	registry := &remote.Registry{Puller: &pull.Puller{Access: registries.Access, Wrap: instrument}, Layers: store}
+	return &cache.Cached{Store: store, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))}
 }
 
 // instrument counts what registries are asked.

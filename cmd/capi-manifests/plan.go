@@ -172,8 +172,10 @@ func readFile(file string, stdin io.Reader) ([]byte, error) {
 // pull reads the bundles of all images.
 func (f *planFlags) pull(ctx context.Context, images imagesjson.Images, stderr io.Writer) ([]extractor.Result, error) {
 	progress := newProgress(stderr, distinct(images))
+	store, registry := &cache.Store{Dir: f.cacheDir}, puller()
+	registry.Layers = store
 	pulled := extractor.Images{Images: images, Fetcher: &reporting{
-		Fetcher:  &cache.Cached{Dir: f.cacheDir, Next: remote.Limit(puller(), concurrentPulls)},
+		Fetcher:  &cache.Cached{Store: store, Next: remote.Limit(registry, concurrentPulls)},
 		progress: progress,
 	}}
 	results, err := pulled.Results(ctx)

@@ -4,6 +4,7 @@ package remote
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"path"
 	"strings"
@@ -64,40 +65,21 @@ func checkFile(t *testing.T, file string, data []byte) {
 }
 
 // unpackBlobs unpacks blobs that are what their digests say, whatever they are.
-func unpackBlobs(t *testing.T, layers ...[]byte) (extractor.Files, error) {
+func unpackBlobs(t *testing.T, blobs ...[]byte) (extractor.Files, error) {
 	t.Helper()
-	s := &stack{unpacking: &unpacking{limits: tight.orDefaults()}, spools: map[v1.Hash]*spool{}, budget: budget{limits: tight.orDefaults()}}
-	tree := newTree(s.limits)
-	for n, data := range layers {
+	m := &v1.Manifest{}
+	held := map[v1.Hash][]byte{}
+	for _, data := range blobs {
 		digest, size, err := v1.SHA256(bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.layers = append(s.layers, v1.Descriptor{Digest: digest, Size: size, MediaType: types.OCILayer})
-		s.spools[digest] = &spool{bytes.NewReader(data), size, func() error { return nil }}
-		s.diffIDs = append(s.diffIDs, diffID(t, data))
-		if err := s.apply(t.Context(), tree, n); err != nil {
-			return nil, err
-		}
+		m.Layers = append(m.Layers, v1.Descriptor{Digest: digest, Size: size, MediaType: types.OCILayer})
+		held[digest] = data
 	}
-	nodes, err := tree.answer(s.layers)
-	if err != nil {
-		return nil, err
+	u := &unpacking{limits: tight.orDefaults(), layers: &layers{}}
+	u.blob = func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
+		return read(bytes.NewReader(held[d.Digest]))
 	}
-	return s.contents(t.Context(), nodes)
-}
-
-// diffID is the digest of a decompressed layer, or of nothing if it cannot be decompressed.
-func diffID(t *testing.T, data []byte) v1.Hash {
-	t.Helper()
-	plain, err := decompress(bytes.NewReader(data))
-	if err != nil {
-		return v1.Hash{}
-	}
-	defer plain.Close()
-	digest, _, err := v1.SHA256(io.LimitReader(plain, tight.Unpacked+1))
-	if err != nil {
-		return v1.Hash{}
-	}
-	return digest
+	return u.files(t.Context(), m)
 }
