@@ -37,8 +37,8 @@ import (
 // without looking up, and is not worth holding the lease for.
 const gracePeriod = 5 * time.Second
 
-// concurrentPulls bounds how many images are read at once.
-const concurrentPulls = 4
+// concurrentPulls bounds how many images are read at once; the large layers among them take turns.
+const concurrentPulls = 20
 
 // flags are the flags of the command.
 type flags struct {

@@ -24,8 +24,8 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// concurrentPulls bounds how many images are read at once.
-const concurrentPulls = 4
+// concurrentPulls bounds how many images are read at once; the large layers among them take turns.
+const concurrentPulls = 20
 
 const planLong = `Plan reads the images of a release and shows what capi-installer would install on a
 cluster: it is the same code, with the same checks. Nothing is written anywhere.

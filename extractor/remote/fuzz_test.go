@@ -77,7 +77,7 @@ func unpackBlobs(t *testing.T, blobs ...[]byte) (extractor.Files, error) {
 		m.Layers = append(m.Layers, v1.Descriptor{Digest: digest, Size: size, MediaType: types.OCILayer})
 		held[digest] = data
 	}
-	u := &unpacking{limits: tight.orDefaults(), layers: &layers{}}
+	u := &unpacking{limits: tight.orDefaults(), layers: (&layers{}).in(nil)}
 	u.blob = func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
 		return read(bytes.NewReader(held[d.Digest]))
 	}

@@ -376,7 +376,7 @@ func TestBombsStopAtTheLimits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u := unpacking{limits: test.limits.orDefaults(), blob: blobsOf(test.image), layers: &layers{}}
+			u := unpacking{limits: test.limits.orDefaults(), blob: blobsOf(test.image), layers: (&layers{}).in(nil)}
 			_, err = u.bundles(t.Context(), raw, extractor.Origin{})
 			limit, ok := errors.AsType[*LimitError](err)
 			if !ok || !errors.Is(err, extractor.ErrInvalid) || !strings.Contains(err.Error(), test.says) {

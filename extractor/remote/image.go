@@ -27,7 +27,7 @@ func FromImage(ctx context.Context, image v1.Image, origin extractor.Origin) ([]
 	if err != nil {
 		return nil, locate(fmt.Errorf("reading the manifest: %w", err), origin.Image, "")
 	}
-	u := unpacking{limits: Limits{}.orDefaults(), blob: blobsOf(image), layers: &layers{}}
+	u := unpacking{limits: Limits{}.orDefaults(), blob: blobsOf(image), layers: (&layers{}).in(nil)}
 	bundles, err := u.bundles(ctx, raw, origin)
 	return bundles, locate(err, origin.Image, "")
 }
@@ -64,6 +64,7 @@ type unpacking struct {
 	limits Limits
 	blob   blobs
 	layers *layers
+	held   int64 // bytes that layers count
 }
 
 // bundles reads the bundles of the image that a verified manifest describes.
@@ -76,6 +77,7 @@ func (u *unpacking) bundles(ctx context.Context, raw []byte, origin extractor.Or
 		return nil, err
 	}
 	files, err := u.files(ctx, manifest)
+	defer func() { _ = u.layers.hold(-u.held) }()
 	if err != nil {
 		return nil, err
 	}
@@ -106,13 +108,18 @@ func (u *unpacking) files(ctx context.Context, m *v1.Manifest) (extractor.Files,
 
 // show adds the next lower layer to what shows.
 func (u *unpacking) show(ctx context.Context, v *view, d v1.Descriptor) error {
+	before := v.kept
 	p, err := u.layer(ctx, d, nil)
 	if err == nil {
 		err = invalid(v.add(d.Digest, p, u.limits))
 	}
+	if err == nil {
+		err = u.layers.hold(v.kept - before)
+	}
 	if err != nil {
 		return &extractor.Error{Layer: d.Digest.String(), Err: err}
 	}
+	u.held += v.kept - before
 	return nil
 }
 

@@ -91,10 +91,9 @@ var errEnough = errors.New("everything needed was seen and verified")
 // returned before the last one is verified, unless enough says that what was seen
 // is bound by a digest of its own; then the error is errEnough. Whatever is wrong
 // with verified bytes is in the projection.
-func readLayer(ctx context.Context, d v1.Descriptor, body io.Reader, limits Limits, enough func(*projection) bool) (*projection, error) {
+func readLayer(ctx context.Context, d v1.Descriptor, body io.Reader, j *projector, enough func(*projection) bool) (*projection, error) {
 	raw := newTap(body, d)
-	j := newProjector(limits)
-	err := scan(ctx, raw, d.Size, limits, func(h *tar.Header, content io.Reader) error {
+	err := scan(ctx, raw, d.Size, j.limits, func(h *tar.Header, content io.Reader) error {
 		if err := j.entry(h, content); err != nil {
 			return err
 		}
@@ -103,8 +102,11 @@ func readLayer(ctx context.Context, d v1.Descriptor, body io.Reader, limits Limi
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
+	switch {
+	case errors.Is(err, errEnough):
 		return j.projection, errEnough
+	case errors.Is(err, errCrowded):
+		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

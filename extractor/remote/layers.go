@@ -5,13 +5,16 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/opencontainers/go-digest"
 
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/flight"
 )
 
@@ -31,12 +34,46 @@ type layers struct {
 	memory  memory
 	once    sync.Once
 	store   LayerStore
+	large   chan struct{} // has one element for each large layer that is being read
+	held    atomic.Int64  // bytes of bundles that are being read
 }
 
 // in returns the layers with the store that they are kept in; nil is memory. Only the first call counts.
 func (l *layers) in(store LayerStore) *layers {
-	l.once.Do(func() { l.store = store })
+	l.once.Do(func() { l.store, l.large = store, make(chan struct{}, maxLarge) })
 	return l
+}
+
+// A layer is large if reading it takes longer than asking for it. maxLarge is
+// how many of them are read at once: more would only share the processors.
+const isLarge, maxLarge = mib, 4
+
+// wait waits for its turn to read a layer, and returns what ends it.
+func (l *layers) wait(ctx context.Context, d v1.Descriptor) (done func(), err error) {
+	if d.Size < isLarge {
+		return func() {}, nil
+	}
+	select {
+	case l.large <- struct{}{}:
+		return func() { <-l.large }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// maxHeld is how many bytes of bundles are in memory while images are read. A whole release has less.
+const maxHeld = extractor.MaxRelease
+
+// errCrowded says that an image must wait until others are read.
+var errCrowded = fmt.Errorf("the images that are read at once have more than %d bytes of manifests: they are read again later", maxHeld)
+
+// hold counts bytes that come into memory, or leave it if n is negative.
+func (l *layers) hold(n int64) error {
+	if l.held.Add(n) > maxHeld && n > 0 {
+		l.held.Add(-n)
+		return errCrowded
+	}
+	return nil
 }
 
 // load returns what is kept of a layer; nil if it is nothing.
@@ -103,8 +140,16 @@ func (u *unpacking) layer(ctx context.Context, d v1.Descriptor, enough func(*pro
 
 // read gets a layer from where the image comes from.
 func (u *unpacking) read(ctx context.Context, d v1.Descriptor, enough func(*projection) bool) (p *projection, err error) {
+	done, err := u.layers.wait(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	err = u.blob(ctx, "layer", d, func(body io.Reader) (err error) {
-		p, err = readLayer(ctx, d, body, u.limits, enough)
+		j := newProjector(u.limits)
+		j.hold = u.layers.hold
+		defer func() { _ = j.hold(-j.kept) }()
+		p, err = readLayer(ctx, d, body, j, enough)
 		return err
 	})
 	switch {

@@ -156,7 +156,7 @@ func TestAProjectionIsKeptAsItIs(t *testing.T) {
 		d := m.Layers[0]
 		var p *projection
 		err = blobsOf(image)(context.Background(), "layer", d, func(body io.Reader) (err error) {
-			p, err = readLayer(context.Background(), d, body, limits, nil)
+			p, err = readLayer(context.Background(), d, body, newProjector(limits), nil)
 			return err
 		})
 		if err != nil {

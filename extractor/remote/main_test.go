@@ -73,7 +73,7 @@ func filesOf(ctx context.Context, image v1.Image, limits Limits) (extractor.File
 	if err != nil {
 		return nil, err
 	}
-	u := unpacking{limits: limits.orDefaults(), blob: blobsOf(image), layers: &layers{}}
+	u := unpacking{limits: limits.orDefaults(), blob: blobsOf(image), layers: (&layers{}).in(nil)}
 	manifest, err := parseManifest(raw)
 	if err != nil {
 		return nil, err

@@ -40,10 +40,11 @@ type projector struct {
 	text   int64             // about how much memory they take
 	count  int               // names that were ever made below roots
 	kept   int64             // bytes of contents that were ever kept
+	hold   func(int64) error // is told of each of them before it is
 }
 
 func newProjector(limits Limits) *projector {
-	return &projector{projection: newProjection(), limits: limits, links: map[string]string{}}
+	return &projector{projection: newProjection(), limits: limits, links: map[string]string{}, hold: func(int64) error { return nil }}
 }
 
 // maxLinks is how many symlinks a path may lead through: what Linux allows.
@@ -300,10 +301,13 @@ func (j *projector) file(parts []string, h *tar.Header, content io.Reader) (*nod
 	case h.Size > limit:
 		return refusedNode(&LimitError{What: "bytes of the file", Limit: limit}), nil
 	}
-	j.kept += h.Size
-	if err := within("bytes of files of bundles", j.kept, j.limits.Total); err != nil {
+	if err := within("bytes of files of bundles", j.kept+h.Size, j.limits.Total); err != nil {
 		return nil, err
 	}
+	if err := j.hold(h.Size); err != nil {
+		return nil, err
+	}
+	j.kept += h.Size
 	n.data = make([]byte, h.Size)
 	_, err := io.ReadFull(content, n.data)
 	return n, err
