@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -66,8 +67,11 @@ func (m *meter) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func metered(c *Registry) *meter {
-	m := &meter{next: c.Transport}
-	c.Transport = m
+	m := &meter{}
+	c.Puller.Wrap = func(next http.RoundTripper) http.RoundTripper {
+		m.next = next
+		return m
+	}
 	return m
 }
 
@@ -193,7 +197,7 @@ func TestARegistryCannotUseAHintToLie(t *testing.T) {
 	}
 	reg.Fail(registry.Fault{Path: layerOf(t, image, 0).Digest.String(), Body: data})
 	_, err = client(t).Fetch(t.Context(), reference)
-	if _, ok := errors.AsType[*DigestError](err); !ok || errors.Is(err, extractor.ErrInvalid) {
+	if _, ok := errors.AsType[*pull.DigestError](err); !ok || errors.Is(err, extractor.ErrInvalid) {
 		t.Errorf("got %v, want a DigestError", err)
 	}
 }

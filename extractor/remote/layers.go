@@ -145,21 +145,27 @@ func (u *unpacking) read(ctx context.Context, d v1.Descriptor, enough func(*proj
 		return nil, err
 	}
 	defer done()
+	var ended error // why the body was not read to its end
 	err = u.blob(ctx, "layer", d, func(body io.Reader) (err error) {
 		j := newProjector(u.limits)
 		j.hold = u.layers.hold
 		defer func() { _ = j.hold(-j.kept) }()
 		p, err = readLayer(ctx, d, body, j, enough)
+		ended = nil
+		if errors.Is(err, errEnough) || errors.Is(err, errCrowded) {
+			ended, err = err, nil // the rest of the body does not matter
+		}
 		return err
 	})
 	switch {
-	case err == nil:
+	case err != nil:
+		return nil, err
+	case ended == nil:
 		u.layers.save(ctx, d.Digest, p, u.limits)
-		return p, nil
-	case errors.Is(err, errEnough):
-		return p, nil
+	case errors.Is(ended, errCrowded):
+		return nil, ended
 	}
-	return nil, err
+	return p, nil
 }
 
 // memory keeps the projections that were used last, as far as they are small.

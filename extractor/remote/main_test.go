@@ -6,6 +6,8 @@ import (
 	"context"
 	"io"
 	"log"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +20,12 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if references := os.Getenv(inOwnProcess); references != "" {
+		os.Exit(peakOf(strings.Fields(references)))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // aws is a bundle for tests.
 func aws(manifests string) extractor.Bundle {

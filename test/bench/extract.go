@@ -14,6 +14,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 )
 
 // extractCommand makes this program the extractor's process.
@@ -30,11 +31,10 @@ const atOnce = 20
 
 // extract reads the bundles of images as the program in the cluster does, and returns the exit code.
 func extract(dir string, references []string) int {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = atOnce
-	counting := &counter{next: transport}
+	var read atomic.Int64
+	puller := &pull.Puller{Wrap: func(next http.RoundTripper) http.RoundTripper { return &counter{next, &read} }}
 	store := &cache.Store{Dir: dir}
-	fetcher := &cache.Cached{Store: store, Next: remote.Limit(&remote.Registry{Transport: counting, Layers: store}, atOnce)}
+	fetcher := &cache.Cached{Store: store, Next: remote.Limit(&remote.Registry{Puller: puller, Layers: store}, atOnce)}
 	var group sync.WaitGroup
 	var found atomic.Int64
 	var failed atomic.Bool
@@ -49,7 +49,7 @@ func extract(dir string, references []string) int {
 		})
 	}
 	group.Wait()
-	if err := json.NewEncoder(os.Stdout).Encode(report{int(found.Load()), counting.read.Load()}); err != nil || failed.Load() {
+	if err := json.NewEncoder(os.Stdout).Encode(report{int(found.Load()), read.Load()}); err != nil || failed.Load() {
 		return 1
 	}
 	return 0
@@ -58,13 +58,13 @@ func extract(dir string, references []string) int {
 // counter counts the bytes of bodies that are read.
 type counter struct {
 	next http.RoundTripper
-	read atomic.Int64
+	read *atomic.Int64
 }
 
 func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := c.next.RoundTrip(req)
 	if err == nil {
-		resp.Body = &countedBody{resp.Body, &c.read}
+		resp.Body = &countedBody{resp.Body, c.read}
 	}
 	return resp, err
 }

@@ -20,7 +20,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 )
 
@@ -44,7 +43,6 @@ const exportsAtOnce = 4
 type bench struct {
 	dir, crane string
 	registry   *server
-	out        *tabwriter.Writer
 }
 
 func run(images, scale int) (err error) {
@@ -53,7 +51,7 @@ func run(images, scale int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b := &bench{dir: dir, crane: filepath.Join(dir, "crane"), out: tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)}
+	b := &bench{dir: dir, crane: filepath.Join(dir, "crane")}
 	build := exec.Command("go", "build", "-o", b.crane, "github.com/google/go-containerregistry/cmd/crane")
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building crane: %w: %s", err, output)
@@ -66,20 +64,20 @@ func run(images, scale int) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d images, %s in all, %s of them unique; crane %d at once; %d CPUs.\n", images, size(release.total), size(b.registry.unique()), exportsAtOnce, runtime.NumCPU())
+	fmt.Printf("%d images of %s in all; %d runs of crane at once; %d CPUs.\n", images, size(release.total), exportsAtOnce, runtime.NumCPU())
 	fmt.Println("sent: bytes of bodies the registry sent; read: those that were taken, the rest was on its way when the reader left.")
-	fmt.Fprintln(b.out, "RTT\timages\treader\tsent\tread\trequests\twall\tCPU\tpeak memory\t")
+	fmt.Printf(row, "RTT", "images", "reader", "sent", "read", "requests", "wall", "CPU", "peak memory")
 	for _, roundTrip := range []time.Duration{0, 20 * time.Millisecond} {
 		b.registry.roundTrip = roundTrip
 		if err := b.measure(release); err != nil {
 			return err
 		}
-		if err := b.out.Flush(); err != nil {
-			return err
-		}
 	}
 	return nil
 }
+
+// row is the format of a row of the table.
+const row = "%5s  %-22s  %-20s  %10s  %10s  %8v  %9s  %9s  %11s\n"
 
 // measure runs all cases at the registry's round trip time.
 func (b *bench) measure(r *release) error {
@@ -105,8 +103,8 @@ func (b *bench) measure(r *release) error {
 			return fmt.Errorf("%s, %s: %w", c.images, c.reader, err)
 		}
 		sent, requests := b.registry.reset()
-		fmt.Fprintf(b.out, "%s\t%s\t%s\t%s\t%s\t%d\t%.2f s\t%.2f s\t%s\t\n", b.registry.roundTrip, c.images, c.reader,
-			size(sent), size(min(used.read, sent)), requests, used.wall.Seconds(), used.cpu.Seconds(), size(used.peak))
+		fmt.Printf(row, b.registry.roundTrip, c.images, c.reader, size(sent), size(min(used.read, sent)), requests,
+			fmt.Sprintf("%.2f s", used.wall.Seconds()), fmt.Sprintf("%.2f s", used.cpu.Seconds()), size(used.peak))
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ func newBlock() (*block, error) {
 // member is a member of a gzip stream, which is as many of them as one likes.
 func member(data []byte) ([]byte, error) {
 	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	w, err := gzip.NewWriterLevel(&out, gzip.DefaultCompression)
 	if err != nil {
 		return nil, err
 	}

@@ -41,10 +41,10 @@ func serve() (*server, error) {
 		return nil, err
 	}
 	s := &server{listener: listener, stopped: make(chan struct{}), manifests: map[string]manifest{}, blobs: map[string][][]byte{}}
-	s.http = &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0), ConnState: s.connected}
+	s.http = &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() {
 		defer close(s.stopped)
-		_ = s.http.Serve(listener) // it ends with close, and says so
+		_ = s.http.Serve(distant{listener, s}) // it ends with close, and says so
 	}()
 	return s, nil
 }
@@ -55,11 +55,29 @@ func (s *server) close() error {
 	return err
 }
 
-// connected waits for as long as it takes to make a connection.
-func (s *server) connected(_ net.Conn, state http.ConnState) {
-	if state == http.StateNew {
-		time.Sleep(s.roundTrip)
+// distant is a listener whose connections take a round trip to be made.
+type distant struct {
+	net.Listener
+	server *server
+}
+
+func (d distant) Accept() (net.Conn, error) {
+	conn, err := d.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	return &distantConn{Conn: conn, wait: d.server.roundTrip}, nil
+}
+
+type distantConn struct {
+	net.Conn
+	wait time.Duration // of the first Read
+}
+
+func (c *distantConn) Read(p []byte) (int, error) {
+	time.Sleep(c.wait)
+	c.wait = 0
+	return c.Conn.Read(p)
 }
 
 // ServeHTTP serves what clients of a registry read.
@@ -109,14 +127,6 @@ func sizeOf(parts [][]byte) (total int64) {
 
 // reset returns the counts, and begins anew.
 func (s *server) reset() (sent, requests int64) { return s.sent.Swap(0), s.requests.Swap(0) }
-
-// unique is the size of all blobs.
-func (s *server) unique() (total int64) {
-	for _, parts := range s.blobs {
-		total += sizeOf(parts)
-	}
-	return total
-}
 
 // bundles is how many bundles are in the images.
 func (s *server) bundles(references []string) (total int) {
