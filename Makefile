@@ -59,7 +59,8 @@ e2e: controlplane ## Run whole what make test only samples: random sequences, an
 	E2E=full go test -timeout 60m ./test/e2e
 
 .PHONY: bench
-bench: controlplane ## Run the benchmarks, those of boxcutter beside kubectl
+bench: controlplane ## Run the benchmarks: the extractor beside crane, boxcutter beside kubectl
+	go run ./test/bench
 	go test $(TAGS) -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /test/)
 	cd boxcutter && go test -run '^$$' -bench BesideKubectl -benchtime 1x -timeout 30m ./blackbox
 

@@ -219,3 +219,32 @@ func TestTwoProcessesMayUseADirectoryAtOnce(t *testing.T) {
 	}
 	sound(t, dir)
 }
+
+// FuzzEntry reads entries as they could be on a disk: what is accepted is what its digests say.
+func FuzzEntry(f *testing.F) {
+	f.Add([]byte("[]\n"))
+	f.Add([]byte(`[{"metadata":{"ContentID":"` + digest.FromString("x").String() + `"},"size":1}]` + "\nx"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		bundles, err := cache.Decode(data)
+		if err != nil {
+			return
+		}
+		for _, b := range bundles {
+			if digest.FromBytes(b.Manifests) != b.Metadata.ContentID {
+				t.Errorf("%+v", b)
+			}
+		}
+	})
+}
+
+// FuzzReference reads references: what is accepted names a digest, which can name a file.
+func FuzzReference(f *testing.F) {
+	f.Add(full)
+	f.Add("quay.io/example/capa@sha256:../../x")
+	f.Fuzz(func(t *testing.T, reference string) {
+		image, err := cache.DigestIn(reference)
+		if err == nil && (image.Validate() != nil || strings.ContainsAny(image.Encoded(), "/.")) {
+			t.Errorf("%q was accepted as the digest of %q", image, reference)
+		}
+	})
+}

@@ -83,3 +83,62 @@ func unpackBlobs(t *testing.T, blobs ...[]byte) (extractor.Files, error) {
 	}
 	return u.files(t.Context(), m)
 }
+
+// FuzzProjection reads what is kept of a layer: whatever is accepted is written the same again.
+func FuzzProjection(f *testing.F) {
+	limits := tight.orDefaults()
+	j := newProjector(limits)
+	for _, e := range append(filesIn(f, root, aws(manifests)), registry.Opaque(root), registry.Whiteout("capi-manifests/a"), registry.File("../capi-manifests/b", "")) {
+		e.Size = int64(len(e.Body))
+		if err := j.entry(&e.Header, strings.NewReader(e.Body)); err != nil {
+			f.Fatal(err)
+		}
+	}
+	kept, err := j.encode(limits)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(kept)
+	f.Add(kept[:len(kept)-1])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := decodeProjection(data, limits)
+		if err != nil {
+			return
+		}
+		again, err := p.encode(limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decodeProjection(again, limits); err != nil {
+			t.Errorf("what was written again cannot be read: %v", err)
+		}
+	})
+}
+
+// FuzzManifest reads manifests and indexes, which are verified but may say anything.
+func FuzzManifest(f *testing.F) {
+	raw, err := registry.MustImage(f, registry.Layer{Txtar: "-- a --\n"}).RawManifest()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add([]byte(`{"schemaVersion":2,"manifests":[{"size":1,"platform":{"os":"linux","architecture":"amd64"}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		index, err := parseIndex(data)
+		if err == nil && index != nil {
+			_, _ = pick(index.Manifests, v1.Platform{})
+			return
+		}
+		m, err := parseManifest(data)
+		if err != nil {
+			return
+		}
+		u := &unpacking{limits: tight.orDefaults()}
+		if u.check(m) == nil && (len(m.Layers) == 0 || m.Layers[0].Size <= 0) {
+			t.Errorf("accepted %s", data)
+		}
+		if h, err := parseClaim(m.Annotations, m); err == nil && m.Layers[h.index].Digest != h.layer {
+			t.Errorf("the hint names another layer than %s", h.layer)
+		}
+	})
+}
