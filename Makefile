@@ -59,7 +59,8 @@ e2e: controlplane ## Run whole what make test only samples: random sequences, an
 	E2E=full go test -timeout 60m ./test/e2e
 
 .PHONY: bench
-bench: controlplane ## Run the benchmarks; what an installation takes, in memory and beside kubectl
+bench: controlplane ## Run the benchmarks: extraction beside crane, installation beside kubectl
+	go run ./test/bench
 	go test $(TAGS) -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /test/)
 	$(if $(PROVIDERS),go test $(TAGS) -run SixteenRealProviders -v -count 1 -timeout 30m ./test/e2e | grep -v '^ *{')
 	cd boxcutter && go test -run '^$$' -bench BesideKubectl -benchtime 1x -timeout 30m ./blackbox

@@ -21,6 +21,7 @@
 //   - extractor/remote/credential: as whom to ask a registry.
 //   - extractor/remote/network: certificates, proxies, and which addresses may be reached.
 //   - extractor/remote/pull: manifests and blobs by digest, with patience.
+//   - extractor/flight: work under way, shared.
 //   - extractor/remote: bundles out of images in registries.
 //   - extractor/cache: bundles kept on disk by the image's digest.
 //   - extractor/configmap: bundles out of ConfigMaps, for the transition period.

@@ -28,6 +28,7 @@ var importOrder = []string{
 	"extractor/remote/credential",
 	"extractor/remote/network",
 	"extractor/remote/pull",
+	"extractor/flight",
 	"extractor/remote",
 	"extractor/cache",
 	"extractor/configmap",

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"strings"
 
@@ -19,6 +20,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote"
 )
 
 // createdBy is what the history of a packed image says about the layer.
@@ -36,7 +38,9 @@ func (e *PackError) Unwrap() error { return e.Err }
 // of type *PackError.
 //
 // The layer hides what base has in the bundle's directory, so that packing again
-// replaces what was packed before.
+// replaces what was packed before. The image says which layer that is and what
+// its bundle's digest is (remote.HintLayer, remote.HintListing), as annotations
+// or, for Docker's images, as labels: a reader needs no other layer.
 func Pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	image, err := pack(base, bundle)
 	if err != nil {
@@ -58,10 +62,20 @@ func pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if base == nil {
-		return scratch(layer, annotations(bundle.Metadata))
+	digest, err := layer.Digest()
+	if err != nil {
+		return nil, fmt.Errorf("reading the layer: %w", err)
 	}
-	return appendLayer(base, layer, annotations(bundle.Metadata))
+	hints, texts := remote.Hints(digest, files), annotations(bundle.Metadata)
+	switch {
+	case base == nil:
+		maps.Copy(texts, hints)
+		return scratch(layer, texts)
+	case mediaType == types.DockerLayer:
+		return appendLabelled(base, layer, hints)
+	}
+	maps.Copy(texts, hints)
+	return appendAnnotated(base, layer, texts)
 }
 
 // layerType is OCI's media type of a layer, or Docker's if base is Docker's: some
@@ -153,15 +167,47 @@ func annotations(m extractor.Metadata) map[string]string {
 	}
 }
 
-// appendLayer puts layer on base. Docker's manifests have no annotations.
-func appendLayer(base v1.Image, layer v1.Layer, texts map[string]string) (v1.Image, error) {
-	config, err := base.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("reading the base image's config: %w", err)
-	}
+// appendAnnotated puts layer on base and annotations on the manifest.
+func appendAnnotated(base v1.Image, layer v1.Layer, texts map[string]string) (v1.Image, error) {
 	digest, err := base.Digest()
 	if err != nil {
 		return nil, fmt.Errorf("reading the base image's manifest: %w", err)
+	}
+	image, err := appendLayer(base, layer)
+	if err != nil {
+		return nil, err
+	}
+	texts[ocispec.AnnotationBaseImageDigest] = digest.String()
+	return mutate.Annotations(image, texts).(v1.Image), nil
+}
+
+// appendLabelled puts layer on base and labels in the config: Docker's manifests have no annotations.
+func appendLabelled(base v1.Image, layer v1.Layer, labels map[string]string) (v1.Image, error) {
+	image, err := appendLayer(base, layer)
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("reading the image's config: %w", err)
+	}
+	config = config.DeepCopy()
+	if config.Config.Labels == nil {
+		config.Config.Labels = map[string]string{}
+	}
+	maps.Copy(config.Config.Labels, labels)
+	image, err = mutate.ConfigFile(image, config)
+	if err != nil {
+		return nil, fmt.Errorf("writing the image's labels: %w", err)
+	}
+	return image, nil
+}
+
+// appendLayer puts layer on base.
+func appendLayer(base v1.Image, layer v1.Layer) (v1.Image, error) {
+	config, err := base.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("reading the base image's config: %w", err)
 	}
 	mediaType, err := layer.MediaType()
 	if err != nil {
@@ -173,9 +219,5 @@ func appendLayer(base v1.Image, layer v1.Layer, texts map[string]string) (v1.Ima
 	if err != nil {
 		return nil, fmt.Errorf("appending the layer: %w", err)
 	}
-	if mediaType == types.DockerLayer {
-		return image, nil
-	}
-	texts[ocispec.AnnotationBaseImageDigest] = digest.String()
-	return mutate.Annotations(image, texts).(v1.Image), nil
+	return image, nil
 }

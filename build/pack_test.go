@@ -121,7 +121,7 @@ func TestPackGivesTheSameDigestForTheSameBundle(t *testing.T) {
 		t.Errorf("got %s, then %s", digestOf(t, first), digestOf(t, second))
 	}
 	// Known from a first run: a change means that every image changes at the next release.
-	const known = "sha256:a56d52cd9dc43f4eda65258f0e14b9c6c290e75aff536286b19c1bf0f849d178"
+	const known = "sha256:47246d245f5693b7e9c36cfe6b0f7778e3a75d70a7bb5708215f2c8b5839a354"
 	if got := digestOf(t, first).String(); got != known {
 		t.Errorf("got %s, it was %s", got, known)
 	}
@@ -156,6 +156,8 @@ func TestPackWithoutABaseMakesAnOCIImageOfOneLayer(t *testing.T) {
 		"org.opencontainers.image.title":       "cluster-api-provider-demo",
 		"org.opencontainers.image.version":     "v1.2.3",
 		"org.opencontainers.image.description": "Cluster API manifests of cluster-api-provider-demo, type infrastructure, for AWS",
+		remote.HintLayer:                       manifest.Layers[0].Digest.String(),
+		remote.HintListing:                     digest.FromBytes(files["capi-manifests/metadata.json"]).String(),
 	}
 	if diff := cmp.Diff(wantTexts, manifest.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
@@ -215,9 +217,21 @@ func TestWhatIsPackedIsWhatAClusterReads(t *testing.T) {
 }
 
 func TestPackKeepsADockerImageDockers(t *testing.T) {
-	manifest, err := packed(t, empty.Image, bundleOf(configMap)).Manifest() // empty.Image is Docker's
+	image := packed(t, empty.Image, bundleOf(configMap)) // empty.Image is Docker's
+	manifest, err := image.Manifest()
 	if err != nil {
 		t.Fatal(err)
+	}
+	config, err := packed(t, image, bundleOf("kind: Newer\n")).ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listing, err := bundleOf("kind: Newer\n").Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := config.Config.Labels[remote.HintListing]; len(config.Config.Labels) != 2 || got != listing.Listing().String() {
+		t.Errorf("the labels are %v", config.Config.Labels)
 	}
 	if manifest.MediaType != types.DockerManifestSchema2 || manifest.Layers[0].MediaType != types.DockerLayer || manifest.Annotations != nil {
 		t.Errorf("manifest: %+v", manifest)

@@ -89,6 +89,38 @@ func (f Files) Bundles(origin Origin) ([]Bundle, error) {
 	return r.bundles, nil
 }
 
+// Complete returns the files that alone are the bundle, under the names that
+// Bundle.Files gives them, if f has them: in the first layout the metadata names the manifests by their digest, so that nothing
+// else in the image can change the bundle once both are seen. It is false for
+// every other layout, and for files that are wrong.
+func (f Files) Complete() (Files, bool) {
+	metadataFile := path.Join(bundleRoot, metadataJSON)
+	data := f[metadataFile]
+	if len(data) == 0 || len(data) > MaxMetadata {
+		return nil, false
+	}
+	metadata, errs := decodeJSON(data)
+	if len(errs) > 0 {
+		return nil, false
+	}
+	for _, name := range []string{manifestsYAML, manifestsBare} {
+		if manifests := f[path.Join(bundleRoot, name)]; len(manifests) > 0 && len(manifests) <= MaxManifests && digest.FromBytes(manifests) == metadata.ContentID {
+			return Files{metadataFile: data, path.Join(bundleRoot, manifestsYAML): manifests}, true
+		}
+	}
+	return nil, false
+}
+
+// Listing is the digest of the file that names the digests of all others of a
+// bundle: of metadata.json. It is empty if there is none.
+func (f Files) Listing() digest.Digest {
+	data, ok := f[path.Join(bundleRoot, metadataJSON)]
+	if !ok {
+		return ""
+	}
+	return digest.FromBytes(data)
+}
+
 // holds says whether there is anything at dir.
 func (f Files) holds(dir string) bool {
 	for file := range f {

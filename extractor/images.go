@@ -4,7 +4,9 @@ package extractor
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,6 +29,9 @@ type Images struct {
 	Fetcher Fetcher
 }
 
+// MaxRelease is how many bytes the manifests of all bundles of a release may have.
+const MaxRelease = 64 << 20
+
 // Results fetches all images at once (a Fetcher limits itself) and returns one
 // result for each, in the order of the images. Images with one reference are
 // fetched once. What is wrong with an image is in its result; the error is only
@@ -47,6 +52,7 @@ func (i Images) Results(ctx context.Context) ([]Result, error) {
 func (i Images) fetch(ctx context.Context) map[string]*Result {
 	fetched := map[string]*Result{}
 	var group errgroup.Group
+	var total atomic.Int64
 	for _, image := range i.Images {
 		if fetched[image.Reference] != nil {
 			continue
@@ -55,11 +61,24 @@ func (i Images) fetch(ctx context.Context) map[string]*Result {
 		fetched[image.Reference] = result
 		group.Go(func() error {
 			result.Bundles, result.Err = i.Fetcher.Fetch(ctx, image.Reference)
+			if total.Add(weight(result.Bundles)) > MaxRelease {
+				result.Bundles, result.Err = nil, &Error{Image: image.Reference, Err: &InvalidError{errTooMuch}}
+			}
 			return nil
 		})
 	}
 	_ = group.Wait() // no function of the group returns an error
 	return fetched
+}
+
+var errTooMuch = fmt.Errorf("with this image, the release has more than %d bytes of manifests", MaxRelease)
+
+// weight is the size of the manifests of bundles.
+func weight(bundles []Bundle) (total int64) {
+	for _, b := range bundles {
+		total += int64(len(b.Manifests))
+	}
+	return total
 }
 
 // of is the result as the one of image: fetchers know references, not names.

@@ -72,6 +72,31 @@ func TestResultsAreInTheOrderOfTheImages(t *testing.T) {
 	})
 }
 
+// endless is a Fetcher whose images are ever as large as one may be.
+type endless struct{}
+
+func (endless) Fetch(context.Context, string) ([]extractor.Bundle, error) {
+	return []extractor.Bundle{{Manifests: make([]byte, extractor.MaxManifests)}}, nil
+}
+
+func TestAReleaseThatIsTooLargeIsNotKeptInMemory(t *testing.T) {
+	images := imagesjson.Images{{Name: "a", Reference: "1"}, {Name: "b", Reference: "2"}, {Name: "c", Reference: "3"}}
+	results, err := extractor.Images{Images: images, Fetcher: endless{}}.Results(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept, refused int
+	for _, result := range results {
+		if errors.Is(result.Err, extractor.ErrInvalid) {
+			refused++
+		}
+		kept += len(result.Bundles)
+	}
+	if kept != 2 || refused != 1 {
+		t.Errorf("%d kept and %d refused", kept, refused)
+	}
+}
+
 func TestNoImagesAreNoResults(t *testing.T) {
 	got, err := extractor.Images{}.Results(t.Context())
 	if err != nil || len(got) > 0 {

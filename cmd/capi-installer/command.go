@@ -37,8 +37,8 @@ import (
 // without looking up, and is not worth holding the lease for.
 const gracePeriod = 5 * time.Second
 
-// concurrentPulls bounds how many images are read at once.
-const concurrentPulls = 4
+// concurrentPulls bounds how many images are read at once; the large layers among them take turns.
+const concurrentPulls = 20
 
 // flags are the flags of the command.
 type flags struct {
@@ -156,8 +156,9 @@ func (f *flags) fetcher(reader client.Reader) extractor.Fetcher {
 	if f.registriesConf != "" {
 		registries.Conf = &mirror.Files{Conf: f.registriesConf}
 	}
-	registry := &remote.Registry{Puller: &pull.Puller{Access: registries.Access, Wrap: instrument}, SpoolDir: f.cacheDir}
-	return install.MeasureReads(&cache.Cached{Dir: f.cacheDir, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))})
+	store := &cache.Store{Dir: f.cacheDir}
+	registry := &remote.Registry{Puller: &pull.Puller{Access: registries.Access, Wrap: instrument}, Layers: store}
+	return install.MeasureReads(&cache.Cached{Store: store, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))})
 }
 
 // instrument counts what registries are asked.

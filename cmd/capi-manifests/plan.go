@@ -24,8 +24,8 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// concurrentPulls bounds how many images are read at once.
-const concurrentPulls = 4
+// concurrentPulls bounds how many images are read at once; the large layers among them take turns.
+const concurrentPulls = 20
 
 const planLong = `Plan reads the images of a release and shows what capi-installer would install on a
 cluster: it is the same code, with the same checks. Nothing is written anywhere.
@@ -183,8 +183,10 @@ func readFile(file string, stdin io.Reader) ([]byte, error) {
 // pull reads the bundles of all images.
 func (f *planFlags) pull(ctx context.Context, images imagesjson.Images, stderr io.Writer) ([]extractor.Result, error) {
 	progress := newProgress(stderr, distinct(images))
+	store, registry := &cache.Store{Dir: f.cacheDir}, puller()
+	registry.Layers = store
 	pulled := extractor.Images{Images: images, Fetcher: &reporting{
-		Fetcher:  &cache.Cached{Dir: f.cacheDir, Next: remote.Limit(puller(), concurrentPulls)},
+		Fetcher:  &cache.Cached{Store: store, Next: remote.Limit(registry, concurrentPulls)},
 		progress: progress,
 	}}
 	results, err := pulled.Results(ctx)

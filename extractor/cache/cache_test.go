@@ -27,7 +27,12 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/cache"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if task := os.Getenv("CACHE_TEST_TASK"); task != "" {
+		os.Exit(work(task))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var (
 	full  = "quay.io/example/capa@sha256:" + strings.Repeat("a", 64)
@@ -89,7 +94,7 @@ func TestAnImageIsFetchedOnce(t *testing.T) {
 	for name, dir := range map[string]string{"in memory": "", "on disk": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
 			next := &shelf{}
-			cached := &cache.Cached{Next: next, Dir: dir}
+			cached := &cache.Cached{Next: next, Store: &cache.Store{Dir: dir}}
 			for range 3 {
 				fetch(t, t.Context(), cached, full)
 				fetch(t, t.Context(), cached, empty)
@@ -103,7 +108,7 @@ func TestARestartNeedsNoFetch(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "made", "yet")
 	next := &shelf{}
 	for range 3 {
-		cached := &cache.Cached{Next: next, Dir: dir}
+		cached := &cache.Cached{Next: next, Store: &cache.Store{Dir: dir}}
 		fetch(t, t.Context(), cached, full)
 		fetch(t, t.Context(), cached, empty)
 	}
@@ -112,7 +117,7 @@ func TestARestartNeedsNoFetch(t *testing.T) {
 
 func TestTheOriginIsTheReferenceThatWasAskedFor(t *testing.T) {
 	next := &shelf{}
-	cached := &cache.Cached{Next: next, Dir: t.TempDir()}
+	cached := &cache.Cached{Next: next, Store: &cache.Store{Dir: t.TempDir()}}
 	fetch(t, t.Context(), cached, full)
 	fetch(t, t.Context(), cached, strings.Replace(full, "quay.io/example", "registry.example.com:5000/copies", 1))
 	next.expect(t, 1)
@@ -155,7 +160,7 @@ func (f *failing) Fetch(ctx context.Context, reference string) ([]extractor.Bund
 
 func TestErrorsAreNotKept(t *testing.T) {
 	next := &failing{}
-	cached := &cache.Cached{Next: next, Dir: t.TempDir()}
+	cached := &cache.Cached{Next: next, Store: &cache.Store{Dir: t.TempDir()}}
 	if _, err := cached.Fetch(t.Context(), full); !errors.Is(err, errDown) {
 		t.Errorf("got %v", err)
 	}
@@ -186,28 +191,30 @@ func TestADamagedEntryIsDroppedAndFetchedAnew(t *testing.T) {
 		damage func(entry string) error
 		logged string // part of what is logged; empty if nothing is
 	}{
-		"a changed entry":      {change("entry", "default", "changed"), "entry: its digest is"},
-		"a cut entry":          {cut("entry"), "entry: its digest is"},
-		"an empty entry":       {overwrite("entry", ""), "entry: its digest is"},
-		"an endless entry":     {overwrite("entry", strings.Repeat("x", 17<<20)), "longer than 16777216 bytes"},
-		"an entry of no kind":  {overwrite("entry", digest.FromString("x").String()+"\nx"), "invalid character"},
-		"a version of later":   {overwrite("entry", signed(`{"version": 99}`)), ""},
-		"an entry moved here":  {overwrite("entry", signed(`{"version": 1, "image": "sha256:`+other+`"}`)), "it is the entry of sha256:" + other},
-		"a path as content ID": {overwrite("entry", signed(`{"version": 1, "image": "sha256:`+strings.Repeat("a", 64)+`", "bundles": [{"metadata": {"ContentID": "../../x"}}]}`)), "content ID"},
-		"changed manifests":    {overwrite(digest.FromString("kind: Namespace\n").Encoded(), "kind: Role\n"), "its digest is"},
-		"missing manifests":    {remove(digest.FromString("kind: Namespace\n").Encoded()), ""},
-		"a missing entry":      {remove("entry"), ""},
+		"a changed entry":             {change("default", "changed"), "its digest is"},
+		"changed manifests":           {change("kind: Namespace", "kind: Nicespace"), "its digest is"},
+		"a cut entry":                 {cut, "its digest is"},
+		"an empty entry":              {overwrite(""), "its digest is"},
+		"an entry of no kind":         {overwrite(digest.FromString("x").String() + "\nx"), ""},
+		"a version of later":          {overwrite(sealed("a", 99, "[]\n")), ""},
+		"an entry moved here":         {overwrite(sealed("c", 2, "[]\n")), "it is the entry \\\"images sha256:" + other},
+		"an entry that is no JSON":    {overwrite(sealed("a", 2, "no\n")), "parsing a cache entry"},
+		"a size below nothing":        {overwrite(sealed("a", 2, `[{"size": -1}]`+"\n")), "are cut"},
+		"a size of too much":          {overwrite(sealed("a", 2, `[{"size": 10}]`+"\nshort")), "are cut"},
+		"manifests of another bundle": {overwrite(sealed("a", 2, `[{"size": 1}]`+"\nx")), "the digest of the manifests"},
+		"a missing entry":             {os.Remove, ""},
+		"a directory":                 {func(entry string) error { return errors.Join(os.Remove(entry), os.Mkdir(entry, 0o755)) }, "it is no file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, lines := logged(t)
 			dir, next := t.TempDir(), &shelf{}
-			fetch(t, ctx, &cache.Cached{Next: next, Dir: dir}, full)
-			if err := test.damage(filepath.Join(dir, "sha256", strings.Repeat("a", 64))); err != nil {
+			fetch(t, ctx, &cache.Cached{Next: next, Store: &cache.Store{Dir: dir}}, full)
+			if err := test.damage(entryOf(dir, full)); err != nil {
 				t.Fatal(err)
 			}
-			fetch(t, ctx, &cache.Cached{Next: next, Dir: dir}, full)
+			fetch(t, ctx, &cache.Cached{Next: next, Store: &cache.Store{Dir: dir}}, full)
 			next.expect(t, 2)
-			fetch(t, ctx, &cache.Cached{Next: next, Dir: dir}, full)
+			fetch(t, ctx, &cache.Cached{Next: next, Store: &cache.Store{Dir: dir}}, full)
 			next.expect(t, 2)
 			if got := lines(); !strings.Contains(got, test.logged) || (test.logged == "") != (got == "") {
 				t.Errorf("logged %q, which has no %q", got, test.logged)
@@ -216,13 +223,38 @@ func TestADamagedEntryIsDroppedAndFetchedAnew(t *testing.T) {
 	}
 }
 
-func TestADamagedEntryIsDroppedEvenIfItCannotBeFetched(t *testing.T) {
-	dir := t.TempDir()
-	fetch(t, t.Context(), &cache.Cached{Next: &shelf{}, Dir: dir}, full)
-	if err := cut("entry")(filepath.Join(dir, "sha256", strings.Repeat("a", 64))); err != nil {
+// entryOf is the file of an image's entry.
+func entryOf(dir, reference string) string {
+	_, hex, _ := strings.Cut(reference, "@sha256:")
+	return filepath.Join(dir, "images", "sha256-"+hex)
+}
+
+func TestEveryFlippedBitIsSeen(t *testing.T) {
+	dir, next := t.TempDir(), &shelf{}
+	fetch(t, t.Context(), &cache.Cached{Next: next, Store: &cache.Store{Dir: dir}}, full)
+	entry := entryOf(dir, full)
+	sound, err := os.ReadFile(entry)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&cache.Cached{Next: &failing{}, Dir: dir}).Fetch(t.Context(), full); !errors.Is(err, errDown) {
+	for at := range sound {
+		broken := bytes.Clone(sound)
+		broken[at] ^= 1 << (at % 8)
+		if err := os.WriteFile(entry, broken, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		fetch(t, t.Context(), &cache.Cached{Next: next, Store: &cache.Store{Dir: dir}}, full)
+		next.expect(t, int32(at)+2)
+	}
+}
+
+func TestADamagedEntryIsDroppedEvenIfItCannotBeFetched(t *testing.T) {
+	dir := t.TempDir()
+	fetch(t, t.Context(), &cache.Cached{Next: &shelf{}, Store: &cache.Store{Dir: dir}}, full)
+	if err := cut(entryOf(dir, full)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&cache.Cached{Next: &failing{}, Store: &cache.Store{Dir: dir}}).Fetch(t.Context(), full); !errors.Is(err, errDown) {
 		t.Errorf("got %v", err)
 	}
 	if found := files(t, dir); len(found) > 0 {
@@ -230,42 +262,42 @@ func TestADamagedEntryIsDroppedEvenIfItCannotBeFetched(t *testing.T) {
 	}
 }
 
-func signed(body string) string { return digest.FromString(body).String() + "\n" + body }
-
-func overwrite(name, data string) func(string) error {
-	return func(entry string) error { return os.WriteFile(filepath.Join(entry, name), []byte(data), 0o644) }
+// sealed is an entry of the image whose digest is hex repeated.
+func sealed(hex string, version int, body string) string {
+	rest := fmt.Sprintf("images sha256:%s version %d\n%s", strings.Repeat(hex, 64), version, body)
+	return digest.FromString(rest).String() + "\n" + rest
 }
 
-func remove(name string) func(string) error {
-	return func(entry string) error { return os.Remove(filepath.Join(entry, name)) }
+func overwrite(data string) func(string) error {
+	return func(entry string) error { return os.WriteFile(entry, []byte(data), 0o644) }
 }
 
-func cut(name string) func(string) error {
-	return func(entry string) error { return os.Truncate(filepath.Join(entry, name), 100) }
-}
+func cut(entry string) error { return os.Truncate(entry, 100) }
 
-func change(name, from, to string) func(string) error {
+func change(from, to string) func(string) error {
 	return func(entry string) error {
-		data, err := os.ReadFile(filepath.Join(entry, name))
+		data, err := os.ReadFile(entry)
 		if err == nil && !bytes.Contains(data, []byte(from)) {
 			return fmt.Errorf("no %q in %s", from, data)
 		}
-		return errors.Join(err, os.WriteFile(filepath.Join(entry, name), bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o644))
+		return errors.Join(err, os.WriteFile(entry, bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o644))
 	}
 }
 
-func TestADirectoryThatCannotBeWrittenCostsFetchesOnly(t *testing.T) {
+func TestADirectoryThatCannotBeWrittenCostsMemoryOnly(t *testing.T) {
 	ctx, lines := logged(t)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	next := &shelf{}
-	cached := &cache.Cached{Next: next, Dir: file}
+	cached := &cache.Cached{Next: next, Store: &cache.Store{Dir: file}}
 	fetch(t, ctx, cached, full)
 	fetch(t, ctx, cached, full)
+	next.expect(t, 1) // memory takes the place of the disk
+	fetch(t, ctx, &cache.Cached{Next: next, Store: &cache.Store{Dir: file}}, full)
 	next.expect(t, 2)
-	if !strings.Contains(lines(), "could not be kept") {
+	if !strings.Contains(lines(), "could not be kept on disk") {
 		t.Errorf("logged %q", lines())
 	}
 }
@@ -275,7 +307,7 @@ func TestBundlesThatAreNotWhatTheySayAreNotKept(t *testing.T) {
 	wrong.Metadata.ContentID = "no digest"
 	next := fetcher(func(context.Context, string) ([]extractor.Bundle, error) { return []extractor.Bundle{wrong}, nil })
 	dir := t.TempDir()
-	if _, err := (&cache.Cached{Next: next, Dir: dir}).Fetch(t.Context(), full); err != nil {
+	if _, err := (&cache.Cached{Next: next, Store: &cache.Store{Dir: dir}}).Fetch(t.Context(), full); err != nil {
 		t.Error(err)
 	}
 	if found := files(t, dir); len(found) > 0 {
@@ -308,7 +340,7 @@ func TestProcessesMayShareADirectory(t *testing.T) {
 	ctx, lines := logged(t)
 	var group sync.WaitGroup
 	for range 8 {
-		process := &cache.Cached{Next: &shelf{}, Dir: dir}
+		process := &cache.Cached{Next: &shelf{}, Store: &cache.Store{Dir: dir}}
 		for range 4 {
 			group.Go(func() { fetch(t, ctx, process, full) })
 			group.Go(func() { fetch(t, ctx, process, empty) })
@@ -316,8 +348,8 @@ func TestProcessesMayShareADirectory(t *testing.T) {
 	}
 	group.Wait()
 	next := &shelf{}
-	fetch(t, ctx, &cache.Cached{Next: next, Dir: dir}, full)
-	fetch(t, ctx, &cache.Cached{Next: next, Dir: dir}, empty)
+	fetch(t, ctx, &cache.Cached{Next: next, Store: &cache.Store{Dir: dir}}, full)
+	fetch(t, ctx, &cache.Cached{Next: next, Store: &cache.Store{Dir: dir}}, empty)
 	next.expect(t, 0)
 	if got := lines(); got != "" {
 		t.Errorf("logged %s", got)
@@ -329,26 +361,115 @@ func TestProcessesMayShareADirectory(t *testing.T) {
 	}
 }
 
-func TestEntriesThatNobodyUsesAreRemoved(t *testing.T) {
-	for name, dir := range map[string]string{"in memory": "", "on disk": t.TempDir()} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				next := &shelf{}
-				cached := &cache.Cached{Next: next, Dir: dir, Keep: 24 * time.Hour}
-				fetch(t, t.Context(), cached, full)
-				fetch(t, t.Context(), cached, empty)
-				for range 2 {
-					time.Sleep(20 * time.Hour)
-					fetch(t, t.Context(), cached, full)
-				}
-				next.expect(t, 2)
-				fetch(t, t.Context(), cached, "quay.io/example/new@sha256:"+strings.Repeat("d", 64))
-				fetch(t, t.Context(), cached, full)
-				next.expect(t, 3)
-				fetch(t, t.Context(), cached, empty)
-				next.expect(t, 4)
-			})
-		})
+// numbered is the reference of the n-th of many images without a bundle.
+func numbered(n int) string { return fmt.Sprintf("quay.io/example/n@sha256:%064x", n+1) }
+
+// age makes an entry one that was used so many minutes ago.
+func age(t *testing.T, dir, reference string, minutes int) {
+	t.Helper()
+	then := time.Now().Add(-time.Duration(minutes) * time.Minute)
+	if err := os.Chtimes(entryOf(dir, reference), then, then); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheEntriesUsedLeastRecentlyMakeRoom(t *testing.T) {
+	dir, next := t.TempDir(), &shelf{}
+	store := &cache.Store{Dir: dir, MaxBytes: 5 << 12} // five of the smallest entries
+	cached := &cache.Cached{Next: next, Store: store}
+	store.SaveLayer(t.Context(), digest.FromString("a layer"), []byte("nothing"))
+	for n := range 4 {
+		fetch(t, t.Context(), cached, numbered(n))
+		age(t, dir, numbered(n), 100-n)
+	}
+	fetch(t, t.Context(), cached, numbered(0)) // is now in use
+	for n := range 2 {
+		fetch(t, t.Context(), cached, numbered(10+n))
+	}
+	next.expect(t, 6)
+	for n, there := range []bool{true, false, false, true} {
+		if _, err := os.Stat(entryOf(dir, numbered(n))); (err == nil) != there {
+			t.Errorf("image %d: %v", n, err)
+		}
+	}
+	if _, found := store.LoadLayer(t.Context(), digest.FromString("a layer")); !found {
+		t.Error("the layer went before what was used less recently")
+	}
+}
+
+func TestWhatIsPinnedStaysEvenAfterARestart(t *testing.T) {
+	dir, next := t.TempDir(), &shelf{}
+	cached := &cache.Cached{Next: next, Store: &cache.Store{Dir: dir, MaxBytes: 3 << 12}}
+	fetch(t, t.Context(), cached, full)
+	if err := cached.Store.Pin(digest.Digest("sha256:" + strings.Repeat("a", 64))); err != nil {
+		t.Fatal(err)
+	}
+	age(t, dir, full, 10_000)
+	restarted := &cache.Cached{Next: next, Store: &cache.Store{Dir: dir, MaxBytes: 3 << 12}}
+	for n := range 10 {
+		fetch(t, t.Context(), restarted, numbered(n))
+		age(t, dir, numbered(n), 100-n)
+	}
+	next.expect(t, 11)
+	fetch(t, t.Context(), restarted, full)
+	next.expect(t, 11)
+	if found := files(t, filepath.Join(dir, "images")); len(found) != 3 {
+		t.Errorf("there are %v", found)
+	}
+	if err := restarted.Store.Pin(); err != nil {
+		t.Fatal(err)
+	}
+	age(t, dir, full, 10_000)
+	fetch(t, t.Context(), restarted, numbered(20))
+	if _, err := os.Stat(entryOf(dir, full)); err == nil {
+		t.Error("what is no longer pinned stays for ever")
+	}
+}
+
+func TestNothingIsRemovedWhileItIsNotKnownWhatIsPinned(t *testing.T) {
+	ctx, lines := logged(t)
+	dir, next := t.TempDir(), &shelf{}
+	cached := &cache.Cached{Next: next, Store: &cache.Store{Dir: dir, MaxBytes: 1}}
+	if err := cached.Store.Pin(digest.FromString("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := overwrite("damaged")(filepath.Join(dir, "pinned")); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		fetch(t, ctx, cached, numbered(n))
+	}
+	if found := files(t, filepath.Join(dir, "images")); len(found) != 3 || !strings.Contains(lines(), "reading what is pinned") {
+		t.Errorf("there are %v, logged %s", found, lines())
+	}
+	if err := cached.Store.Pin(); err != nil {
+		t.Fatal(err)
+	}
+	fetch(t, ctx, cached, numbered(4))
+	if found := files(t, filepath.Join(dir, "images")); len(found) != 1 {
+		t.Errorf("there are %v", found)
+	}
+}
+
+func TestWhatKilledProcessesLeaveAsideIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	cached := &cache.Cached{Next: &shelf{}, Store: &cache.Store{Dir: dir}}
+	fetch(t, t.Context(), cached, full)
+	left := filepath.Join(dir, "images", ".aside-1")
+	if err := os.WriteFile(left, []byte("half"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	fetch(t, t.Context(), cached, numbered(1))
+	if _, err := os.Stat(left); err != nil {
+		t.Error("what another process may be writing is gone")
+	}
+	long := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(left, long, long); err != nil {
+		t.Fatal(err)
+	}
+	fetch(t, t.Context(), cached, numbered(2))
+	if _, err := os.Stat(left); err == nil {
+		t.Error("it is still there")
 	}
 }
 
@@ -439,7 +560,7 @@ func ExampleCached() {
 	defer os.RemoveAll(dir)
 	registry := &shelf{}
 	for range 2 { // starts of the program
-		cached := &cache.Cached{Next: registry, Dir: dir}
+		cached := &cache.Cached{Next: registry, Store: &cache.Store{Dir: dir}}
 		bundles, err := cached.Fetch(context.Background(), full)
 		fmt.Println(len(bundles), err)
 	}

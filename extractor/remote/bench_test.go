@@ -55,16 +55,16 @@ func BenchmarkFetch100MB(b *testing.B) {
 	}
 }
 
-func BenchmarkApply(b *testing.B) {
+func BenchmarkProject(b *testing.B) {
 	var entries []registry.Entry
 	for n := range 50_000 {
 		entries = append(entries, registry.File(fmt.Sprintf("usr/share/%d/%d/file", n%600, n), ""))
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		t := newTree(Limits{}.orDefaults())
-		for n, e := range entries {
-			if err := t.apply(&e.Header, place{entry: n}, nil); err != nil {
+		j := newProjector(Limits{}.orDefaults())
+		for _, e := range entries {
+			if err := j.entry(&e.Header, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -234,6 +234,7 @@ func TestCredentialsAreSentAndNeverShown(t *testing.T) {
 	c.Puller.Access = as("robot", secret+"-wrong")
 	hidden(t, fails(t, c, reference))
 	reg.Fail(registry.Fault{Path: "/blobs/", Status: 500})
+	forget(c)
 	c.Puller.Access = as("robot", secret)
 	hidden(t, fails(t, c, reference))
 }
@@ -300,6 +301,7 @@ func TestTokensAreFetchedAndNeverShown(t *testing.T) {
 		t.Errorf("%d tokens were asked for, want 1", asked)
 	}
 	reg.Fail(registry.Fault{Path: layer.String(), Status: 403})
+	forget(c)
 	hidden(t, fails(t, c, reference)) // the query of the redirect is a secret too
 	c.Puller.Access = as("robot", "wrong")
 	hidden(t, fails(t, c, reference))

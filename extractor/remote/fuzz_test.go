@@ -4,6 +4,7 @@ package remote
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"path"
 	"strings"
@@ -64,40 +65,80 @@ func checkFile(t *testing.T, file string, data []byte) {
 }
 
 // unpackBlobs unpacks blobs that are what their digests say, whatever they are.
-func unpackBlobs(t *testing.T, layers ...[]byte) (extractor.Files, error) {
+func unpackBlobs(t *testing.T, blobs ...[]byte) (extractor.Files, error) {
 	t.Helper()
-	s := &stack{unpacking: &unpacking{limits: tight.orDefaults()}, spools: map[v1.Hash]*spool{}, budget: budget{limits: tight.orDefaults()}}
-	tree := newTree(s.limits)
-	for n, data := range layers {
+	m := &v1.Manifest{}
+	held := map[v1.Hash][]byte{}
+	for _, data := range blobs {
 		digest, size, err := v1.SHA256(bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.layers = append(s.layers, v1.Descriptor{Digest: digest, Size: size, MediaType: types.OCILayer})
-		s.spools[digest] = &spool{bytes.NewReader(data), size, func() error { return nil }}
-		s.diffIDs = append(s.diffIDs, diffID(t, data))
-		if err := s.apply(t.Context(), tree, n); err != nil {
-			return nil, err
-		}
+		m.Layers = append(m.Layers, v1.Descriptor{Digest: digest, Size: size, MediaType: types.OCILayer})
+		held[digest] = data
 	}
-	nodes, err := tree.answer(s.layers)
-	if err != nil {
-		return nil, err
+	u := &unpacking{limits: tight.orDefaults(), layers: (&layers{}).in(nil)}
+	u.blob = func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
+		return read(bytes.NewReader(held[d.Digest]))
 	}
-	return s.contents(t.Context(), nodes)
+	return u.files(t.Context(), m)
 }
 
-// diffID is the digest of a decompressed layer, or of nothing if it cannot be decompressed.
-func diffID(t *testing.T, data []byte) v1.Hash {
-	t.Helper()
-	plain, err := decompress(bytes.NewReader(data))
-	if err != nil {
-		return v1.Hash{}
+// FuzzProjection reads what is kept of a layer: whatever is accepted is written the same again.
+func FuzzProjection(f *testing.F) {
+	limits := tight.orDefaults()
+	j := newProjector(limits)
+	for _, e := range append(filesIn(f, root, aws(manifests)), registry.Opaque(root), registry.Whiteout("capi-manifests/a"), registry.File("../capi-manifests/b", "")) {
+		e.Size = int64(len(e.Body))
+		if err := j.entry(&e.Header, strings.NewReader(e.Body)); err != nil {
+			f.Fatal(err)
+		}
 	}
-	defer plain.Close()
-	digest, _, err := v1.SHA256(io.LimitReader(plain, tight.Unpacked+1))
+	kept, err := j.encode(limits)
 	if err != nil {
-		return v1.Hash{}
+		f.Fatal(err)
 	}
-	return digest
+	f.Add(kept)
+	f.Add(kept[:len(kept)-1])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := decodeProjection(data, limits)
+		if err != nil {
+			return
+		}
+		again, err := p.encode(limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decodeProjection(again, limits); err != nil {
+			t.Errorf("what was written again cannot be read: %v", err)
+		}
+	})
+}
+
+// FuzzManifest reads manifests and indexes, which are verified but may say anything.
+func FuzzManifest(f *testing.F) {
+	raw, err := registry.MustImage(f, registry.Layer{Txtar: "-- a --\n"}).RawManifest()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add([]byte(`{"schemaVersion":2,"manifests":[{"size":1,"platform":{"os":"linux","architecture":"amd64"}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		index, err := parseIndex(data)
+		if err == nil && index != nil {
+			_, _ = pick(index.Manifests, v1.Platform{})
+			return
+		}
+		m, err := parseManifest(data)
+		if err != nil {
+			return
+		}
+		u := &unpacking{limits: tight.orDefaults()}
+		if u.check(m) == nil && (len(m.Layers) == 0 || m.Layers[0].Size <= 0) {
+			t.Errorf("accepted %s", data)
+		}
+		if h, err := parseClaim(m.Annotations, m); err == nil && m.Layers[h.index].Digest != h.layer {
+			t.Errorf("the hint names another layer than %s", h.layer)
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -26,8 +27,8 @@ func FromImage(ctx context.Context, image v1.Image, origin extractor.Origin) ([]
 	if err != nil {
 		return nil, locate(fmt.Errorf("reading the manifest: %w", err), origin.Image, "")
 	}
-	i := unpacking{limits: Limits{}.orDefaults(), blob: blobsOf(image)}
-	bundles, err := i.bundles(ctx, raw, origin)
+	u := unpacking{limits: Limits{}.orDefaults(), blob: blobsOf(image), layers: (&layers{}).in(nil)}
+	bundles, err := u.bundles(ctx, raw, origin)
 	return bundles, locate(err, origin.Image, "")
 }
 
@@ -60,9 +61,10 @@ type blobs func(ctx context.Context, what string, d v1.Descriptor, read func(io.
 
 // unpacking is how the bundles of one image are read.
 type unpacking struct {
-	limits   Limits
-	spoolDir string
-	blob     blobs
+	limits Limits
+	blob   blobs
+	layers *layers
+	held   int64 // bytes that layers count
 }
 
 // bundles reads the bundles of the image that a verified manifest describes.
@@ -74,15 +76,51 @@ func (u *unpacking) bundles(ctx context.Context, raw []byte, origin extractor.Or
 	if err := u.check(manifest); err != nil {
 		return nil, err
 	}
-	diffIDs, err := u.diffIDs(ctx, manifest)
-	if err != nil {
-		return nil, err
-	}
-	files, err := u.files(ctx, manifest.Layers, diffIDs)
+	files, err := u.files(ctx, manifest)
+	defer func() { _ = u.layers.hold(-u.held) }()
 	if err != nil {
 		return nil, err
 	}
 	return files.Bundles(origin)
+}
+
+// files returns what the image shows at the roots of bundles: what its hint
+// names, or else what its layers show from the top down to where the answer is decided.
+func (u *unpacking) files(ctx context.Context, m *v1.Manifest) (extractor.Files, error) {
+	h, err := u.claim(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if h != nil {
+		return u.hinted(ctx, m, h)
+	}
+	v := newView()
+	for _, layer := range slices.Backward(m.Layers) {
+		if err := u.show(ctx, v, layer); err != nil {
+			return nil, err
+		}
+		if v.decided() {
+			break
+		}
+	}
+	return v.answer()
+}
+
+// show adds the next lower layer to what shows.
+func (u *unpacking) show(ctx context.Context, v *view, d v1.Descriptor) error {
+	before := v.kept
+	p, err := u.layer(ctx, d, nil)
+	if err == nil {
+		err = invalid(v.add(d.Digest, p, u.limits))
+	}
+	if err == nil {
+		err = u.layers.hold(v.kept - before)
+	}
+	if err != nil {
+		return &extractor.Error{Layer: d.Digest.String(), Err: err}
+	}
+	u.held += v.kept - before
+	return nil
 }
 
 // invalid marks an error as one of the image itself.
@@ -181,29 +219,4 @@ func checkMediaType(t types.MediaType) error {
 		return fmt.Errorf("the media type %q is not that of an image layer", t)
 	}
 	return nil
-}
-
-// diffIDs reads the digests of the decompressed layers from the image's config.
-func (u *unpacking) diffIDs(ctx context.Context, m *v1.Manifest) ([]v1.Hash, error) {
-	var raw []byte
-	err := u.blob(ctx, "config", m.Config, func(body io.Reader) error {
-		s, err := fill(u.spoolDir, "config", m.Config, body)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = s.close() }()
-		raw, err = io.ReadAll(io.NewSectionReader(s, 0, s.size))
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the config %s: %w", m.Config.Digest, err)
-	}
-	config, err := v1.ParseConfigFile(bytes.NewReader(raw))
-	if err != nil {
-		return nil, invalid(fmt.Errorf("parsing the config %s: %w", m.Config.Digest, err))
-	}
-	if got := len(config.RootFS.DiffIDs); got != len(m.Layers) {
-		return nil, invalid(fmt.Errorf("the config %s names %d layers, the manifest %d", m.Config.Digest, got, len(m.Layers)))
-	}
-	return config.RootFS.DiffIDs, nil
 }

@@ -10,26 +10,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
-	"os"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/capi-installer/capi-installer/extractor"
 )
-
-// inMemory is the size up to which a layer waits in memory for its
-// verification; a larger one waits in a temporary file without a name.
-const inMemory = 8 * mib
-
-// spool is a layer as the registry holds it, verified.
-type spool struct {
-	io.ReaderAt
-	size  int64
-	close func() error
-}
 
 // DigestError says that bytes are not those that were asked for: a registry or
 // a mirror that serves the wrong ones, or a transfer that lost some.
@@ -59,109 +46,133 @@ func verify(what string, want v1.Descriptor, sum []byte, size int64) error {
 	return &DigestError{What: what, Want: want.Digest.String(), Got: got.String(), WantSize: want.Size, GotSize: size}
 }
 
-// fill reads a blob to its end and verifies it. dir is where temporary files go.
-func fill(dir, what string, d v1.Descriptor, body io.Reader) (*spool, error) {
-	hash := sha256.New()
-	body = io.TeeReader(io.LimitReader(body, d.Size+1), hash)
-	s, size, err := hold(dir, d.Size, body)
-	if err != nil {
+// tap hashes what is read through it, reads no more than one byte too many, and
+// remembers the error of what it reads from.
+type tap struct {
+	next io.Reader
+	hash hash.Hash
+	size int64
+	most int64
+	err  error // other than io.EOF
+}
+
+func newTap(body io.Reader, d v1.Descriptor) *tap {
+	return &tap{next: body, hash: sha256.New(), most: d.Size + 1}
+}
+
+func (t *tap) Read(p []byte) (int, error) {
+	if t.size >= t.most {
+		return 0, io.EOF
+	}
+	n, err := t.next.Read(p[:min(int64(len(p)), t.most-t.size)])
+	t.hash.Write(p[:n])
+	t.size += int64(n)
+	if err != nil && err != io.EOF {
+		t.err = err
+	}
+	return n, err
+}
+
+// finish reads what is left and verifies the whole.
+func (t *tap) finish(what string, d v1.Descriptor) error {
+	if t.err == nil {
+		_, _ = io.Copy(io.Discard, t) // its error is in t
+	}
+	if t.err != nil {
+		return t.err
+	}
+	return verify(what, d, t.hash.Sum(nil), t.size)
+}
+
+// errEnough ends the reading of a layer before its end: what was read is bound by another digest.
+var errEnough = errors.New("everything needed was seen and verified")
+
+// readLayer projects a layer from its compressed bytes. Nothing of them is
+// returned before the last one is verified, unless enough says that what was seen
+// is bound by a digest of its own; then the error is errEnough. Whatever is wrong
+// with verified bytes is in the projection.
+func readLayer(ctx context.Context, d v1.Descriptor, body io.Reader, j *projector, enough func(*projection) bool) (*projection, error) {
+	raw := newTap(body, d)
+	err := scan(ctx, raw, d.Size, j.limits, func(h *tar.Header, content io.Reader) error {
+		if err := j.entry(h, content); err != nil {
+			return err
+		}
+		if enough != nil && d.Size-raw.size > lookahead && enough(j.projection) {
+			return errEnough
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errEnough):
+		return j.projection, errEnough
+	case errors.Is(err, errCrowded):
 		return nil, err
 	}
-	if err := verify(what, d, hash.Sum(nil), size); err != nil {
-		return nil, errors.Join(err, s.close())
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
-	return s, nil
-}
-
-// hold copies body, of which size bytes are expected, to memory or to a file.
-func hold(dir string, size int64, body io.Reader) (*spool, int64, error) {
-	if size <= inMemory {
-		data, err := io.ReadAll(body)
-		return &spool{bytes.NewReader(data), int64(len(data)), func() error { return nil }}, int64(len(data)), err
-	}
-	file, err := os.CreateTemp(dir, "layer-*")
-	if err != nil {
-		return nil, 0, fmt.Errorf("making a temporary file for a layer of %d bytes: %w", size, err)
-	}
-	// Without a name nobody else opens it, and nothing stays behind when the process is killed.
-	err = os.Remove(file.Name())
-	var n int64
-	if err == nil {
-		n, err = io.Copy(file, body)
+	if err := raw.finish("layer", d); err != nil {
+		return nil, err
 	}
 	if err != nil {
-		return nil, 0, errors.Join(err, file.Close())
+		return &projection{broken: newBroken(err)}, nil
 	}
-	return &spool{file, n, file.Close}, n, nil
+	return j.projection, nil
 }
 
-// budget is what is left of the limits while an image is read.
-type budget struct {
-	limits   Limits
-	unpacked int64
-	entries  int
-	kept     int64
-}
+// lookahead is how much of a layer is worth reading to its end: less than what a new connection costs.
+const lookahead = 64 * kib
 
-// visit is called with the entries of a layer in their order, counted from 0.
-// content is to be read before it returns, if at all.
-type visit func(entry int, h *tar.Header, content io.Reader) error
-
-// scan decompresses a layer, compares it with its diff ID if there is one, and visits its entries.
-func (s *spool) scan(ctx context.Context, b *budget, diffID v1.Hash, see visit) error {
-	plain, err := decompress(io.NewSectionReader(s, 0, s.size))
+// scan decompresses a layer and visits its entries, and reads it to its end.
+func scan(ctx context.Context, raw io.Reader, size int64, limits Limits, see func(*tar.Header, io.Reader) error) error {
+	plain, err := decompress(ctx, raw)
 	if err != nil {
 		return err
 	}
 	defer plain.Close()
-	hash := sha256.New()
 	read := int64(0)
-	most := max(ratioFloor, s.size*b.limits.Ratio)
-	stream := io.TeeReader(readFunc(func(p []byte) (int, error) {
+	most := max(ratioFloor, size*limits.Ratio)
+	stream := readFunc(func(p []byte) (int, error) {
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
 		n, err := plain.Read(p)
 		read += int64(n)
-		if over := errors.Join(b.unpack(n), within("decompressed bytes of a layer for its size", read, most)); over != nil {
+		over := errors.Join(
+			within("decompressed bytes of a layer", read, limits.Unpacked),
+			within("decompressed bytes of a layer for its size", read, most))
+		if over != nil {
 			return 0, over
 		}
 		return n, err
-	}), hash)
-	if err := entries(stream, b, see); err != nil {
+	})
+	if err := entries(stream, limits, see); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, stream); err != nil {
 		return fmt.Errorf("reading what follows the archive: %w", err)
 	}
-	return verify("decompressed layer", v1.Descriptor{Digest: diffID, Size: -1}, hash.Sum(nil), read)
+	return nil
 }
 
-// entries visits the entries of an archive.
-func entries(stream io.Reader, b *budget, see visit) error {
+// entries visits the entries of an archive. content is to be read before see returns, if at all.
+func entries(stream io.Reader, limits Limits, see func(h *tar.Header, content io.Reader) error) error {
 	archive := tar.NewReader(stream)
-	for n := 0; ; n++ {
+	for n := 1; ; n++ {
 		h, err := archive.Next()
 		switch {
 		case err == io.EOF:
 			return nil
 		case err != nil && !errors.Is(err, tar.ErrInsecurePath):
-			return fmt.Errorf("reading entry %d of the archive: %w", n+1, err)
+			return fmt.Errorf("reading entry %d of the archive: %w", n, err)
 		}
-		b.entries++
-		if err := within("archive entries", b.entries, b.limits.Entries); err != nil {
+		if err := within("archive entries", n, limits.Entries); err != nil {
 			return err
 		}
-		if err := see(n, h, archive); err != nil {
+		if err := see(h, archive); err != nil {
 			return err
 		}
 	}
-}
-
-// unpack counts decompressed bytes.
-func (b *budget) unpack(n int) error {
-	b.unpacked += int64(n)
-	return within("decompressed bytes of an image", b.unpacked, b.limits.Unpacked)
 }
 
 // readFunc is a function that is an io.Reader.
@@ -180,12 +191,16 @@ var magic = []struct {
 	{[]byte{0xfd, '7', 'z', 'X', 'Z', 0}, "xz"},
 }
 
-// zstdWindow is the largest window of a zstd stream, and so the memory that reading one takes.
-const zstdWindow = 128 << 20
+// zstdWindow is the largest window of a zstd stream, and so the memory that
+// reading one takes: what the widest used encoder needs at its slowest. zstdAtOnce is
+// how many streams are read at once, in the whole process.
+const zstdWindow, zstdAtOnce = 32 << 20, 2
+
+var zstdSlots = make(chan struct{}, zstdAtOnce)
 
 // decompress returns the archive in a layer. What compressed it is seen from
 // its first bytes: media types lie now and then, and every unpacker looks at the bytes.
-func decompress(layer io.Reader) (io.ReadCloser, error) {
+func decompress(ctx context.Context, layer io.Reader) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(layer, 64<<10)
 	switch name := compression(r); name {
 	case "":
@@ -193,14 +208,35 @@ func decompress(layer io.Reader) (io.ReadCloser, error) {
 	case "gzip":
 		return gzip.NewReader(r)
 	case "zstd":
-		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderLowmem(true))
-		if err != nil {
-			return nil, err
-		}
-		return d.IOReadCloser(), nil
+		return unzstd(ctx, r)
 	default:
-		return nil, &extractor.InvalidError{Err: fmt.Errorf("it is compressed with %s, which images do not use", name)}
+		return nil, fmt.Errorf("it is compressed with %s, which images do not use", name)
 	}
+}
+
+// unzstd decompresses a zstd stream when it is its turn.
+func unzstd(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
+	select {
+	case zstdSlots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		<-zstdSlots
+		return nil, err
+	}
+	return &zstdStream{d}, nil
+}
+
+// zstdStream is a decoder that makes room for the next one.
+type zstdStream struct{ *zstd.Decoder }
+
+// Close must be called once.
+func (z *zstdStream) Close() error {
+	z.Decoder.Close()
+	<-zstdSlots
+	return nil
 }
 
 // skippable is how a zstd stream starts, after one byte, if its first frame is to be skipped.

@@ -20,20 +20,20 @@ type Limits struct {
 	Layer int64
 	// Image is the size of all layers as the registry holds them; default 8 GiB.
 	Image int64
-	// Unpacked is the size of all layers decompressed; default 32 GiB.
+	// Unpacked is the size of the largest layer decompressed; default 16 GiB.
 	Unpacked int64
 	// Ratio is how many times its own size a layer may become by decompression.
 	// It is looked at only in layers that become larger than 64 MiB; default 200.
 	Ratio int64
-	// Entries is the number of archive entries in all layers, and that of the names they make; default 250,000.
+	// Entries is the number of archive entries in a layer; default 2,000,000.
 	Entries int
-	// Names is the size of all these names and of the targets of symlinks; default 64 MiB.
-	Names int64
+	// Links is how much memory the symlinks of a layer may take; default 16 MiB.
+	Links int64
 	// Depth is the number of components of the longest path; default 128.
 	Depth int
 	// Files is the number of files and directories below the roots; default 1000.
 	Files int
-	// Total is the size of all files that are parts of bundles; default 128 MiB.
+	// Total is the size of all files that are parts of bundles, in a layer and in an image; default 40 MiB.
 	// How long one may be is extractor.Limit.
 	Total int64
 }
@@ -55,13 +55,13 @@ func (l Limits) orDefaults() Limits {
 		Layers:   cmp.Or(l.Layers, 512),
 		Layer:    cmp.Or(l.Layer, 4*gib),
 		Image:    cmp.Or(l.Image, 8*gib),
-		Unpacked: cmp.Or(l.Unpacked, 32*gib),
+		Unpacked: cmp.Or(l.Unpacked, 16*gib),
 		Ratio:    cmp.Or(l.Ratio, 200),
-		Entries:  cmp.Or(l.Entries, 250_000),
-		Names:    cmp.Or(l.Names, 64*mib),
+		Entries:  cmp.Or(l.Entries, 2_000_000),
+		Links:    cmp.Or(l.Links, 16*mib),
 		Depth:    cmp.Or(l.Depth, 128),
 		Files:    cmp.Or(l.Files, 1000),
-		Total:    cmp.Or(l.Total, 128*mib),
+		Total:    cmp.Or(l.Total, 40*mib),
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"io"
 	"log"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +20,12 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if references := os.Getenv(inOwnProcess); references != "" {
+		os.Exit(peakOf(strings.Fields(references)))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // aws is a bundle for tests.
 func aws(manifests string) extractor.Bundle {
@@ -45,7 +52,6 @@ func from(b extractor.Bundle, reference string) []extractor.Bundle {
 
 // filesIn are the files of a bundle as archive entries in dir.
 func filesIn(t testing.TB, dir string, b extractor.Bundle) []registry.Entry {
-	t.Helper()
 	files, err := b.Files()
 	if err != nil {
 		t.Fatal(err)
@@ -74,16 +80,19 @@ func filesOf(ctx context.Context, image v1.Image, limits Limits) (extractor.File
 	if err != nil {
 		return nil, err
 	}
-	u := unpacking{limits: limits.orDefaults(), blob: blobsOf(image)}
+	u := unpacking{limits: limits.orDefaults(), blob: blobsOf(image), layers: (&layers{}).in(nil)}
 	manifest, err := parseManifest(raw)
 	if err != nil {
 		return nil, err
 	}
-	diffIDs, err := u.diffIDs(ctx, manifest)
-	if err != nil {
-		return nil, err
-	}
-	return u.files(ctx, manifest.Layers, diffIDs)
+	return u.files(ctx, manifest)
 }
 
 var discardLog = log.New(io.Discard, "", 0)
+
+// forget makes a Registry forget the layers that it has read.
+func forget(c *Registry) {
+	c.layers.memory.mu.Lock()
+	defer c.layers.memory.mu.Unlock()
+	c.layers.memory.kept = nil
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,54 +19,77 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/opencontainers/go-digest"
 	"pgregory.net/rapid"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// disk is the straightforward way: unpack everything, one layer upon the other,
-// into a directory, with the real links of a real file system. What cannot
-// be created becomes a named pipe, which nothing else makes.
-type disk struct {
-	root    string
-	touched map[string]bool // by the layer that is being unpacked
+// unpacked is a layer in a directory of its own, as container runtimes unpack
+// it, with the real links of a real file system. What is there and no part of a
+// bundle becomes a socket, which nothing else makes.
+type unpacked struct {
+	root      string
+	whiteouts []string
+	opaques   []string
+	refused   map[string]bool // where no unpacker should let an entry go
 }
 
-func (d *disk) unpack(layers []registry.Layer) error {
-	for _, layer := range layers {
-		d.touched = map[string]bool{}
-		for _, e := range layer.Entries {
-			if err := d.entry(e); err != nil {
-				return fmt.Errorf("%c %s -> %s: %w", e.Typeflag, e.Name, e.Linkname, err)
-			}
+// unpack unpacks the layer.
+func (u *unpacked) unpack(layer registry.Layer) error {
+	for _, e := range layer.Entries {
+		if err := u.entry(e); err != nil {
+			return fmt.Errorf("%c %s -> %s: %w", e.Typeflag, e.Name, e.Linkname, err)
 		}
 	}
 	return nil
 }
 
-func (d *disk) entry(e registry.Entry) error {
+func (u *unpacked) entry(e registry.Entry) error {
 	clean := path.Clean("/" + e.Name)
-	base := path.Base(clean)
-	if hidden, ok := strings.CutPrefix(base, ".wh."); ok {
-		return d.whiteout(path.Dir(clean), hidden)
-	}
-	dir, err := d.mkdirs(path.Dir(clean))
+	dir, err := u.resolve(path.Dir(clean))
 	if err != nil {
+		return nil // it leads nowhere
+	}
+	if dir != path.Dir(clean) || slices.Contains(strings.Split(e.Name, "/"), "..") {
+		u.refuse(path.Join(dir, path.Base(clean)))
+		return nil
+	}
+	if ok, err := u.mkdirs(dir); !ok || err != nil {
 		return err
 	}
-	at := filepath.Join(dir, base)
-	d.touched[at] = true
-	if info, err := os.Lstat(at); err == nil && info.IsDir() && e.Typeflag == tar.TypeDir {
+	at := filepath.Join(u.root, clean)
+	if hidden, ok := strings.CutPrefix(path.Base(clean), ".wh."); ok {
+		if hidden == ".wh..opq" {
+			u.opaques = append(u.opaques, dir)
+			return nil
+		}
+		u.whiteouts = append(u.whiteouts, path.Join(dir, hidden))
 		return nil
+	}
+	info, err := os.Lstat(at)
+	if err == nil && info.IsDir() && e.Typeflag == tar.TypeDir {
+		return nil
+	}
+	if e.Typeflag == tar.TypeLink {
+		return u.hardlink(at, clean, path.Clean("/"+e.Linkname))
 	}
 	if err := os.RemoveAll(at); err != nil {
 		return err
 	}
-	return d.create(at, e)
+	return create(at, e)
 }
 
-func (d *disk) create(at string, e registry.Entry) error {
+// refuse notes where an entry would do harm: at a root of bundles, or below one.
+func (u *unpacked) refuse(clean string) {
+	first, _, _ := strings.Cut(strings.TrimPrefix(clean, "/"), "/")
+	if slices.Contains(extractor.Roots(), first) {
+		u.refused[clean] = true
+	}
+}
+
+func create(at string, e registry.Entry) error {
 	switch e.Typeflag {
 	case tar.TypeDir:
 		return os.Mkdir(at, 0o755)
@@ -73,172 +97,303 @@ func (d *disk) create(at string, e registry.Entry) error {
 		return os.WriteFile(at, []byte(e.Body), 0o644)
 	case tar.TypeSymlink:
 		return os.Symlink(e.Linkname, at)
-	case tar.TypeLink:
-		target := path.Clean("/" + e.Linkname)
-		dir, err := d.resolve(path.Dir(target))
-		if err == nil {
-			err = os.Link(filepath.Join(dir, path.Base(target)), at)
-		}
-		if err == nil {
-			return nil
-		}
 	}
-	return syscall.Mkfifo(at, 0o600)
+	return syscall.Mknod(at, syscall.S_IFSOCK|0o600, 0)
 }
 
-func (d *disk) whiteout(dir, hidden string) error {
-	at, err := d.resolve(dir)
-	if err != nil {
-		return nil
-	}
-	if info, err := os.Lstat(at); err != nil || !info.IsDir() {
-		return nil
-	}
-	if hidden != ".wh..opq" {
-		return d.remove(filepath.Join(at, hidden))
-	}
-	return d.empty(at)
-}
-
-// remove removes what the layer did not touch at and below a path.
-func (d *disk) remove(at string) error {
-	info, err := os.Lstat(at)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		if err := d.empty(at); err != nil {
+// hardlink links to a file of a bundle, or of no bundle if nobody reads it there.
+func (u *unpacked) hardlink(at, clean, target string) error {
+	to := filepath.Join(u.root, target)
+	info, err := os.Lstat(to)
+	link := err == nil && info.Mode().IsRegular() && clean != target && isIn(target) &&
+		(extractor.Limit(clean[1:]) == 0 || extractor.Limit(target[1:]) > 0)
+	if link {
+		if err := os.Link(to, to+".kept"); err != nil {
 			return err
 		}
+		defer os.Remove(to + ".kept")
 	}
-	if d.touched[at] {
-		return nil
-	}
-	if err := os.Remove(at); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
+	if err := os.RemoveAll(at); err != nil {
 		return err
 	}
-	return nil
-}
-
-func (d *disk) empty(dir string) error {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		err = errors.Join(err, d.remove(filepath.Join(dir, e.Name())))
+	if link {
+		return os.Rename(to+".kept", at)
 	}
-	return err
+	return syscall.Mknod(at, syscall.S_IFSOCK|0o600, 0)
 }
 
-// mkdirs makes a directory of the image and returns where it is on the disk.
-func (d *disk) mkdirs(dir string) (string, error) {
-	at, seen := d.root, "/"
+func isIn(clean string) bool {
+	first, _, _ := strings.Cut(clean[1:], "/")
+	return slices.Contains(extractor.Roots(), first)
+}
+
+// mkdirs makes a directory, unless something else is in its way.
+func (u *unpacked) mkdirs(dir string) (bool, error) {
+	at := "/"
 	for _, name := range strings.FieldsFunc(dir, func(r rune) bool { return r == '/' }) {
-		seen = path.Join(seen, name)
-		next, err := d.resolve(seen)
-		if info, statErr := os.Lstat(next); err == nil && statErr == nil && info.IsDir() {
-			at = next
-			continue
-		}
-		at = filepath.Join(at, name)
-		d.touched[at] = true
-		if err := errors.Join(os.RemoveAll(at), os.Mkdir(at, 0o755)); err != nil {
-			return "", err
+		at = path.Join(at, name)
+		info, err := os.Lstat(filepath.Join(u.root, at))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			if err := os.Mkdir(filepath.Join(u.root, at), 0o755); err != nil {
+				return false, err
+			}
+		case err != nil:
+			return false, err
+		case info.Mode().IsRegular() && isIn(at):
+			u.refuse(at)
+			return false, nil
+		case info.Mode().IsRegular():
+			// Who unpacks this gives up or replaces the file. Bundles lie elsewhere.
+			if err := errors.Join(os.Remove(filepath.Join(u.root, at)), os.Mkdir(filepath.Join(u.root, at), 0o755)); err != nil {
+				return false, err
+			}
+		case !info.IsDir():
+			return false, nil
 		}
 	}
-	return at, nil
+	return true, nil
 }
 
-// resolve returns where a path of the image is on the disk, with all symlinks followed inside the image.
-func (d *disk) resolve(name string) (string, error) {
+// resolve returns the path of a directory without symlinks of this layer; what does not exist is taken as it is.
+func (u *unpacked) resolve(name string) (string, error) {
 	real, rest := "/", name
 	for links := 0; rest != ""; {
-		if info, err := os.Lstat(filepath.Join(d.root, real)); err != nil || !info.IsDir() {
-			return "", fmt.Errorf("%s is no directory", real)
-		}
 		var part string
 		part, rest, _ = strings.Cut(rest, "/")
 		next := path.Join(real, part)
-		info, err := os.Lstat(filepath.Join(d.root, next))
+		target, err := os.Readlink(filepath.Join(u.root, next))
 		if err != nil {
-			return "", err
-		}
-		if info.Mode()&fs.ModeSymlink == 0 {
 			real = next
 			continue
 		}
 		if links++; links > 40 {
 			return "", errors.New("too many symlinks")
 		}
-		target, err := os.Readlink(filepath.Join(d.root, next))
-		if err != nil {
-			return "", err
-		}
 		if path.IsAbs(target) {
 			real = "/"
 		}
-		rest = target + "/" + rest
-		rest = strings.TrimSuffix(rest, "/")
+		rest = strings.TrimSuffix(target+"/"+rest, "/")
 	}
-	return filepath.Join(d.root, real), nil
+	return real, nil
 }
 
-// answer is what the disk shows at the roots of bundles.
-func (d *disk) answer() (extractor.Files, error) {
-	files := extractor.Files{}
-	for _, root := range extractor.Roots() {
-		if _, err := os.Lstat(filepath.Join(d.root, root)); err != nil {
-			continue
-		}
-		if err := d.walk(files, root, nil); err != nil {
-			return nil, err
-		}
-	}
-	return files, nil
+// disk is layers laid one upon the other, from the bottom to the top.
+type disk struct {
+	root    string
+	refused map[string]bool
 }
 
-func (d *disk) walk(files extractor.Files, name string, above []string) error {
-	real, err := d.resolve(name)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+// lay lays a layer upon what there is.
+func (d *disk) lay(u *unpacked) error {
+	for _, dir := range u.opaques {
+		if err := d.empty(dir); err != nil {
+			return err
+		}
 	}
-	info, err := os.Lstat(real)
-	switch {
-	case err != nil:
+	for _, hidden := range u.whiteouts {
+		if err := d.remove(hidden); err != nil {
+			return err
+		}
+	}
+	if err := d.merge(u, "/"); err != nil {
 		return err
-	case info.Mode().IsRegular():
-		return d.read(files, name, real)
-	case !info.IsDir():
-		return fmt.Errorf("%s: %s", name, info.Mode())
-	case slices.Contains(above, real):
-		return fmt.Errorf("%s: endless", name)
 	}
-	files[name+"/"] = nil
-	entries, err := os.ReadDir(real)
-	for _, e := range entries {
-		err = errors.Join(err, d.walk(files, name+"/"+e.Name(), append(slices.Clone(above), real)))
-	}
-	return err
+	maps.Copy(d.refused, u.refused)
+	return nil
 }
 
-func (d *disk) read(files extractor.Files, name, real string) error {
-	if extractor.Limit(name) == 0 {
-		files[name] = []byte{}
+func (d *disk) remove(at string) error {
+	maps.DeleteFunc(d.refused, func(file string, _ bool) bool { return file == at || strings.HasPrefix(file, at+"/") })
+	if !d.isDir(path.Dir(at)) {
 		return nil
 	}
-	file, err := os.Open(real)
+	return os.RemoveAll(filepath.Join(d.root, at))
+}
+
+// isDir says whether there is a directory, without any symlink on the way.
+func (d *disk) isDir(dir string) bool {
+	if dir != "/" && !d.isDir(path.Dir(dir)) {
+		return false
+	}
+	info, err := os.Lstat(filepath.Join(d.root, dir))
+	return err == nil && info.IsDir()
+}
+
+func (d *disk) empty(dir string) error {
+	maps.DeleteFunc(d.refused, func(file string, _ bool) bool {
+		return strings.HasPrefix(file, strings.TrimSuffix(dir, "/")+"/")
+	})
+	if !d.isDir(dir) {
+		return nil // it has no content
+	}
+	entries, err := os.ReadDir(filepath.Join(d.root, dir))
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	files[name], err = io.ReadAll(io.LimitReader(file, extractor.Limit(name)+1))
-	return err
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(d.root, dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// layerStacks draws layers that are full of coincidences.
+// merge lays a directory of a layer upon that of the same path.
+func (d *disk) merge(u *unpacked, dir string) error {
+	entries, err := os.ReadDir(filepath.Join(u.root, dir))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		at := path.Join(dir, e.Name())
+		over := filepath.Join(d.root, at)
+		if e.IsDir() {
+			err = d.mkdir(at)
+			if err == nil {
+				err = d.merge(u, at)
+			}
+		} else {
+			err = d.remove(at)
+			if err == nil {
+				err = os.Link(filepath.Join(u.root, at), over) // of symlinks too
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mkdir makes at a directory if it is none.
+func (d *disk) mkdir(at string) error {
+	delete(d.refused, at)
+	over := filepath.Join(d.root, at)
+	if info, err := os.Lstat(over); err == nil && info.IsDir() {
+		return nil
+	}
+	return errors.Join(os.RemoveAll(over), os.Mkdir(over, 0o755))
+}
+
+// answer is what the disk shows at the roots of bundles, of which the first that is there counts.
+func (d *disk) answer() (files extractor.Files, wrong error, err error) {
+	files = extractor.Files{}
+	counts := ""
+	for _, root := range extractor.Roots() {
+		_, statErr := os.Lstat(filepath.Join(d.root, root))
+		there := statErr == nil
+		for file := range d.refused {
+			if isBelow := file == "/"+root || strings.HasPrefix(file, "/"+root+"/"); isBelow {
+				there = true
+				if counts == "" || counts == root {
+					wrong = fmt.Errorf("%s is refused", file)
+				}
+			}
+		}
+		if there && counts == "" {
+			counts = root
+		}
+		if statErr == nil {
+			walkErr, readErr := d.walk(files, root)
+			if err = errors.Join(err, readErr); counts == root {
+				wrong = errors.Join(wrong, walkErr)
+			}
+		}
+	}
+	maps.DeleteFunc(files, func(file string, _ []byte) bool { return file != counts && !strings.HasPrefix(file, counts+"/") })
+	return files, wrong, err
+}
+
+func (d *disk) walk(files extractor.Files, root string) (wrong, err error) {
+	err = filepath.WalkDir(filepath.Join(d.root, root), func(file string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(d.root, file)
+		if err != nil {
+			return err
+		}
+		switch {
+		case e.IsDir():
+			files[name+"/"] = nil
+		case e.Type().IsRegular():
+			files[name], err = read(file, extractor.Limit(name))
+		default:
+			wrong = errors.Join(wrong, fmt.Errorf("%s is %s", name, e.Type()))
+		}
+		return err
+	})
+	return wrong, err
+}
+
+func read(file string, limit int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// oracle is what layers show when all of them are unpacked and laid upon each
+// other. Where something in them is refused, a bundle that says itself that
+// nothing else is part of it is looked for from the top: what lies below the
+// layers that show it does not matter.
+func oracle(scratch string, layers []registry.Layer) (files extractor.Files, wrong error, err error) {
+	var stack []*unpacked
+	for _, layer := range layers {
+		u := &unpacked{root: "", refused: map[string]bool{}}
+		if u.root, err = os.MkdirTemp(scratch, "layer"); err != nil {
+			return nil, nil, err
+		}
+		if err := u.unpack(layer); err != nil {
+			return nil, nil, err
+		}
+		stack = append(stack, u)
+	}
+	files, wrong, clean, err := laid(scratch, stack)
+	for lowest := 1; err == nil && !clean && lowest < len(stack); lowest++ {
+		var some extractor.Files
+		some, _, clean, err = laid(scratch, stack[lowest:])
+		if complete, ok := some.Complete(); ok && clean {
+			return complete, nil, err
+		}
+		clean = false
+	}
+	if complete, ok := files.Complete(); ok && clean {
+		return complete, nil, err
+	}
+	return files, wrong, err
+}
+
+// laid is what a stack shows. clean says that no entry of it is refused.
+func laid(scratch string, stack []*unpacked) (files extractor.Files, wrong error, clean bool, err error) {
+	d := &disk{refused: map[string]bool{}}
+	if d.root, err = os.MkdirTemp(scratch, "image"); err != nil {
+		return nil, nil, false, err
+	}
+	for _, u := range stack {
+		if err := d.lay(u); err != nil {
+			return nil, nil, false, err
+		}
+	}
+	files, wrong, err = d.answer()
+	return files, wrong, len(d.refused) == 0, err
+}
+
+// inMemory is a directory whose files need no disk, if there is one.
+func inMemory() string {
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		return "/dev/shm"
+	}
+	return ""
+}
+
+// layerStacks draws layers that are full of coincidences. Symlinks outside the
+// roots have names of their own, so that it is certain which of them an entry goes through.
 func layerStacks() *rapid.Generator[[]registry.Layer] {
-	part := rapid.SampledFrom([]string{"capi-manifests", "capi-operator-manifests", "a", "b", "metadata.json", "manifests.yaml", "metadata.yaml"})
+	part := rapid.SampledFrom([]string{"capi-manifests", "capi-operator-manifests", "a", "b", "x", "y", "metadata.json", "manifests.yaml", "metadata.yaml"})
 	name := rapid.Custom(func(t *rapid.T) string {
 		return strings.Join(rapid.SliceOfN(part, 1, 4).Draw(t, "parts"), "/")
 	})
@@ -251,6 +406,7 @@ func layerStacks() *rapid.Generator[[]registry.Layer] {
 		case "dir":
 			return registry.Dir(at)
 		case "symlink":
+			at = rapid.SampledFrom([]string{"x", "y", "capi-manifests", "capi-operator-manifests", "capi-manifests/x", "capi-operator-manifests/a"}).Draw(t, "symlink")
 			return registry.Symlink(at, target.Draw(t, "target"))
 		case "hardlink":
 			return registry.Hardlink(at, name.Draw(t, "target"))
@@ -261,41 +417,74 @@ func layerStacks() *rapid.Generator[[]registry.Layer] {
 		case "pipe":
 			return registry.Entry{Header: tar.Header{Typeflag: tar.TypeFifo, Name: at}}
 		}
-		return registry.File(rapid.SampledFrom([]string{"", "/", "./"}).Draw(t, "root")+at, rapid.StringN(0, 8, -1).Draw(t, "body"))
+		return registry.File(rapid.SampledFrom([]string{"", "", "", "", "", "", "/", "/", "./", "./", "a/../"}).Draw(t, "root")+at, rapid.SampledFrom(bodies(at)).Draw(t, "body"))
 	})
 	layer := rapid.Custom(func(t *rapid.T) registry.Layer {
+		entries := rapid.SliceOfN(entry, 0, 6).Draw(t, "entries")
+		if rapid.IntRange(0, 3).Draw(t, "bundle") == 0 {
+			bundle := []registry.Entry{
+				registry.File("capi-manifests/metadata.json", bodies("metadata.json")[0]),
+				registry.File("capi-manifests/"+rapid.SampledFrom([]string{"manifests.yaml", "manifests"}).Draw(t, "manifests"), bodies("")[0]),
+			}
+			entries = slices.Insert(entries, rapid.IntRange(0, len(entries)).Draw(t, "place"), bundle...)
+		}
 		return registry.Layer{
-			Entries:     rapid.SliceOfN(entry, 0, 8).Draw(t, "entries"),
+			Entries:     entries,
 			Compression: rapid.SampledFrom([]registry.Compression{registry.Gzip, registry.Zstd, registry.None}).Draw(t, "compression"),
 		}
 	})
 	return rapid.SliceOfN(layer, 1, 5)
 }
 
+// bodies are what a file may hold: often what makes a bundle complete.
+func bodies(name string) []string {
+	one, two := "kind: One\n", "kind: Two\n"
+	if path.Base(name) != "metadata.json" {
+		return []string{one, two, "", "other"}
+	}
+	metadata := func(manifests string) string {
+		return fmt.Sprintf(`{"providerName": "a", "providerType": "core", "providerVersion": "v1", "contentID": %q}`, digest.FromString(manifests))
+	}
+	return []string{metadata(one), metadata(two), metadata(one), "{}"}
+}
+
+// show lists the entries of layers, from the bottom to the top.
+func show(layers []registry.Layer) string {
+	var out strings.Builder
+	for n, layer := range layers {
+		for _, e := range layer.Entries {
+			fmt.Fprintf(&out, "layer %d: %c %s -> %s %.20q\n", n, e.Typeflag, e.Name, e.Linkname, e.Body)
+		}
+	}
+	return out.String()
+}
+
 func TestTheAnswerIsWhatAFullUnpackShows(t *testing.T) {
-	stacks, refused, found := 0, 0, 0
-	scratch := t.TempDir()
+	stacks, refused, found, complete := 0, 0, 0, 0
 	compare := func(t *rapid.T) {
 		layers := layerStacks().Draw(t, "layers")
-		root, err := os.MkdirTemp(scratch, "")
+		scratch, err := os.MkdirTemp(inMemory(), "unpacked")
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &disk{root: root}
-		if err := d.unpack(layers); err != nil {
+		defer os.RemoveAll(scratch)
+		image, err := registry.Format{Docker: rapid.Bool().Draw(t, "docker")}.Image(layers...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, wrong, err := oracle(scratch, layers)
+		if err != nil {
 			t.Fatalf("the oracle cannot unpack: %v", err)
 		}
-		image, err := registry.Image(layers...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, wantErr := d.answer()
 		got, gotErr := filesOf(t.Context(), image, Limits{})
 		stacks++
-		if (wantErr == nil) != (gotErr == nil) {
-			t.Fatalf("got the error %v, want %v", gotErr, wantErr)
+		if (wrong == nil) != (gotErr == nil) {
+			t.Fatalf("got the error %v, want %v, for\n%s", gotErr, wrong, show(layers))
 		}
-		if wantErr != nil {
+		if _, ok := want.Complete(); ok {
+			complete++
+		}
+		if wrong != nil {
 			refused++
 			return
 		}
@@ -303,14 +492,14 @@ func TestTheAnswerIsWhatAFullUnpackShows(t *testing.T) {
 			found++
 		}
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("(-unpacked +got):\n%s", diff)
+			t.Fatalf("(-unpacked +got):\n%s\nfor %s", diff, show(layers))
 		}
 	}
-	for range 5 {
+	for range 15 {
 		rapid.Check(t, compare)
 	}
-	t.Logf("%d stacks of layers: %d with files, %d refused by both, %d empty", stacks, found, refused, stacks-found-refused)
-	if stacks < 300 || found < stacks/10 || refused < stacks/20 {
+	t.Logf("%d stacks of layers: %d with files, %d of them complete bundles, %d refused by both, %d empty", stacks, found, complete, refused, stacks-found-refused)
+	if stacks < 1000 || found < stacks/10 || refused < stacks/20 || complete < stacks/50 {
 		t.Error("the stacks do not tell enough")
 	}
 }

@@ -20,7 +20,8 @@ import (
 
 // Registry gets bundles from where an image may be pulled from. The zero value
 // is usable: it logs in nowhere, knows no mirrors, and speaks HTTPS, but to this machine itself.
-// It is an extractor.Fetcher, safe for use by many goroutines at once.
+// It is an extractor.Fetcher, safe for use by many goroutines at once; it must
+// not be copied once it is used.
 type Registry struct {
 	// Puller gets manifests and blobs: it knows the mirrors, the credentials, the
 	// certificates and the proxies. nil is one that knows none.
@@ -31,9 +32,11 @@ type Registry struct {
 	Platform v1.Platform
 	// Limits bound what one image may cost.
 	Limits Limits
-	// SpoolDir is where layers of more than 8 MiB wait for their verification, in
-	// files without a name; "" is os.TempDir.
-	SpoolDir string
+	// Layers keeps what was found in layers, so that no layer is read twice; nil
+	// keeps it in memory, as far as a few MiB go.
+	Layers LayerStore
+
+	layers layers
 }
 
 var _ extractor.Fetcher = (*Registry)(nil)
@@ -63,7 +66,7 @@ func (r *Registry) fetch(ctx context.Context, reference string) ([]extractor.Bun
 		return nil, err
 	}
 	pull.MeterOf(ctx).Size.Store(sizeOf(raw))
-	u := &unpacking{limits: limits, spoolDir: r.SpoolDir, blob: image.Blob}
+	u := &unpacking{limits: limits, blob: image.Blob, layers: r.layers.in(r.Layers)}
 	return u.bundles(ctx, raw, extractor.Origin{Image: reference})
 }
 

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+// mostMemory is what reading images may take at its peak, whatever they are.
+const mostMemory = 256 << 20
+
+// inOwnProcess is the environment variable with the references that a process is started for.
+const inOwnProcess = "REMOTE_TEST_REFERENCES"
+
+// peakOf fetches images as one release, and prints the peak of this process's
+// memory and how many were refused as wrong.
+func peakOf(references []string) int {
+	c := &Registry{}
+	fetcher := Limit(c, 20)
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	wrong := 0
+	for _, reference := range references {
+		group.Go(func() {
+			bundles, err := fetcher.Fetch(context.Background(), reference)
+			mu.Lock()
+			defer mu.Unlock()
+			if errors.Is(err, extractor.ErrInvalid) {
+				wrong++
+			} else if err != nil || len(bundles) > 0 {
+				fmt.Fprintf(os.Stderr, "%d bundles, %v\n", len(bundles), err)
+			}
+		})
+	}
+	group.Wait()
+	status, err := os.ReadFile("/proc/self/status")
+	_, after, found := strings.Cut(string(status), "VmHWM:")
+	var kib int
+	if _, scanErr := fmt.Sscan(after, &kib); err != nil || !found || scanErr != nil {
+		fmt.Fprintln(os.Stderr, "the peak of the memory is not known:", err, scanErr)
+		return 1
+	}
+	fmt.Println(kib<<10, wrong)
+	return 0
+}
+
+// repeated is an archive of n entries like e, each with another name if numbered.
+func repeated(t testing.TB, n int, numbered bool, e registry.Entry) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	name := e.Name
+	for i := range n {
+		if numbered {
+			e.Name = fmt.Sprintf("%s%d", name, i)
+		}
+		if err := w.WriteHeader(&e.Header); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// hostile are layers that cost as much as their makers could make them.
+func hostile(t testing.TB) map[string]registry.Layer {
+	zeros := registry.File("usr/zeros", strings.Repeat("\x00", 128<<20))
+	text := make([]byte, extractor.MaxManifests)
+	random := rand.New(rand.NewPCG(3, 4))
+	for i := range text {
+		text[i] = byte(' ' + random.IntN(64))
+	}
+	large := func(n int) registry.Layer {
+		copy(text, fmt.Sprint(n))
+		entry := registry.File("capi-manifests/manifests.yaml", string(text))
+		return registry.Layer{Entries: []registry.Entry{registry.File("capi-manifests/metadata.json", "{}"), entry}, Compression: registry.Zstd}
+	}
+	member := gzipped(t, repeated(t, 10_000, false, registry.File("etc/x", "")))
+	found := map[string]registry.Layer{
+		"a gzip bomb":                 {Entries: []registry.Entry{zeros}},
+		"a zstd bomb":                 {Entries: []registry.Entry{zeros}, Compression: registry.Zstd},
+		"a zstd window of 2 GiB":      {Archive: []byte("x"), Blob: []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0xa8, 1, 0, 0}},
+		"a million entries":           {Archive: []byte("x"), Blob: bytes.Repeat(member, 100)},
+		"100,000 entries below":       {Archive: repeated(t, 100_000, true, registry.File("capi-manifests/", ""))},
+		"100,000 whiteouts":           {Archive: repeated(t, 100_000, true, registry.File("capi-manifests/.wh.", ""))},
+		"200,000 symlinks":            {Archive: repeated(t, 200_000, true, registry.Symlink("usr/lib/x", strings.Repeat("y", 90)))},
+		"100,000 empty gzip members":  {Archive: []byte("x"), Blob: append(bytes.Repeat(gzipped(t, nil), 100_000), "no more"...)},
+		"a sparse file of one TiB":    {Archive: sparse("capi-manifests/metadata.json", "1099511627776")},
+		"a name of 900 KiB":           {Entries: []registry.Entry{registry.File("capi-manifests/"+strings.Repeat("n", 900<<10), "")}},
+		"a path of 300,000 parts":     {Entries: []registry.Entry{registry.File("capi-manifests/"+strings.Repeat("n/", 300_000)+"n", "")}},
+		"metadata of aliases":         {Txtar: "-- capi-operator-manifests/a/metadata.yaml --\n" + aliases() + "-- capi-operator-manifests/a/manifests.yaml --\na: b\n"},
+		"metadata of brackets":        {Txtar: "-- capi-manifests/metadata.json --\n" + strings.Repeat("[", 60<<10) + "\n-- capi-manifests/manifests.yaml --\na: b\n"},
+		"metadata of yaml's brackets": {Txtar: "-- capi-operator-manifests/a/metadata.yaml --\n" + strings.Repeat("[", 60<<10) + "\n-- capi-operator-manifests/a/manifests.yaml --\na: b\n"},
+	}
+	for n := range 4 {
+		found[fmt.Sprintf("manifests of 32 MiB, %d", n)] = large(n)
+	}
+	return found
+}
+
+// aliases are lines of YAML each of which is ten times the one before.
+func aliases() string {
+	var out strings.Builder
+	out.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
+	for n := range 50 {
+		fmt.Fprintf(&out, "a%d: &a%d [%s]\n", n+1, n+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", n), 10), ","))
+	}
+	return out.String()
+}
+
+func TestTheMemoryForHostileImagesIsBounded(t *testing.T) {
+	reg := registry.New(t, registry.Options{})
+	var references []string
+	want := 0
+	for name, layer := range hostile(t) {
+		reference := reg.MustPush(t, "hostile/image", registry.MustImage(t, layer))
+		references = append(references, reference)
+		if name != "a million entries" { // which is much, and allowed
+			want++
+		}
+	}
+	for name, body := range map[string]string{
+		"an index of 25,000 images": `{"schemaVersion":2,"manifests":[` + strings.TrimSuffix(strings.Repeat(`{"size":1,"digest":"sha256:`+strings.Repeat("a", 64)+`"},`, 25_000), ",") + `]}`,
+		"a manifest of 25,000 layers": `{"schemaVersion":2,"config":{"size":1,"digest":"sha256:` + strings.Repeat("a", 64) + `"},"layers":[` +
+			strings.TrimSuffix(strings.Repeat(`{"mediaType":"`+string(types.OCILayer)+`","size":1,"digest":"sha256:`+strings.Repeat("a", 64)+`"},`, 25_000), ",") + `]}`,
+	} {
+		digest, _, err := v1.SHA256(strings.NewReader(body))
+		if err != nil || len(body) > 4<<20 {
+			t.Fatal(name, len(body), err)
+		}
+		reg.Fail(registry.Fault{Path: digest.String(), Status: 200, Body: []byte(body)})
+		references = append(references, reg.Host()+"/hostile/image@"+digest.String())
+		want++
+	}
+	runtime.GC()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), inOwnProcess+"="+strings.Join(references, " "))
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	var peak, wrong int
+	if _, scanErr := fmt.Sscan(string(out), &peak, &wrong); err != nil || scanErr != nil {
+		t.Fatalf("%v, %v\n%s", err, scanErr, complaints.String())
+	}
+	crowded := strings.Count(complaints.String(), "they are read again later")
+	t.Logf("%d hostile images took %d MiB at the peak; %d were refused, %d had to wait", len(references), peak>>20, wrong, crowded)
+	if peak > mostMemory {
+		t.Errorf("the peak is more than %d MiB", mostMemory>>20)
+	}
+	if wrong+crowded != want || strings.Count(complaints.String(), "\n") != crowded {
+		t.Errorf("%d were refused and %d had to wait, of %d\n%.3000s", wrong, crowded, want, complaints.String())
+	}
+}
