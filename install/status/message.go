@@ -7,16 +7,19 @@ import "strings"
 // nextSteps end the messages of Degraded: what to do about it. They are missing
 // for errors that say so themselves, because it depends on the object.
 var nextSteps = map[Reason]string{
-	ImageUnreadable:    "check the registry, its mirrors and the pull secret; it is tried again",
-	TooManyRevisions:   "find out why the desired version does not come up",
-	WriteFailed:        "check the API server and the permissions of service account capi-installer; it is tried again",
-	ApplyFailed:        "check the API server and the objects named; it is tried again",
-	RevisionUnreadable: "delete the ConfigMap if it is damaged, so that it is written again",
-	ImagesInvalid:      "correct images.json or spec.imageOverrides",
-	BundleInvalid:      "build the image anew with capi-manifests, or override it in spec.imageOverrides",
-	ComponentMissing:   "add the provider's image to images.json or to spec.imageOverrides",
-	RenderFailed:       "correct the provider's manifests and build its image anew",
-	ObjectsRefused:     "correct the objects named or what refuses them; nothing of their phase was written",
+	ReleaseMismatch:     "wait until the mount of ConfigMap capi-installer-images has followed; it is tried again",
+	TransportIncomplete: "wait for the cluster version operator; it is tried again",
+	TransportUnguarded:  "apply the object named again from the release; it is tried again",
+	ImageUnreadable:     "check the registry, its mirrors and the pull secret; it is tried again",
+	TooManyRevisions:    "find out why the desired version does not come up",
+	WriteFailed:         "check the API server and the permissions of service account capi-installer; it is tried again",
+	ApplyFailed:         "check the API server and the objects named; it is tried again",
+	RevisionUnreadable:  "delete the ConfigMap if it is damaged, so that it is written again",
+	ImagesInvalid:       "correct images.json or spec.imageOverrides",
+	BundleInvalid:       "build the image anew with capi-manifests, or override it in spec.imageOverrides",
+	ComponentMissing:    "add the provider's image to images.json or to spec.imageOverrides",
+	RenderFailed:        "correct the provider's manifests and build its image anew",
+	ObjectsRefused:      "correct the objects named or what refuses them; nothing of their phase was written",
 }
 
 // saysItself are the reasons whose messages end in what to do.
