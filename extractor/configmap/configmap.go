@@ -128,7 +128,7 @@ type OtherError struct {
 }
 
 func (e *OtherError) Error() string {
-	return fmt.Sprintf("bundle %s (provider %s of type %s) is there only for other releases than %s: ConfigMap %s; the cluster version operator replaces them",
+	return fmt.Sprintf("bundle %s (provider %s of type %s) is there only for other releases than %s: ConfigMap %s",
 		e.Bundle, e.Provider, e.Type, e.Release, strings.Join(e.ConfigMaps, ", "))
 }
 

@@ -41,7 +41,7 @@ func (e *GuardError) Error() string {
 	if len(e.Differs) > 0 {
 		what = "is not that of the release, in " + strings.Join(e.Differs, ", ")
 	}
-	return fmt.Sprintf("transport ConfigMaps are not used, because %s %s, which lets only the cluster version operator write them in %s, %s; apply it again from the release",
+	return fmt.Sprintf("transport ConfigMaps are not used, because %s %s, which lets only the cluster version operator write them in %s, %s",
 		e.Kind, e.Name, v1alpha1.OperandNamespace, what)
 }
 

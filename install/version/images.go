@@ -28,7 +28,7 @@ type StaleError struct {
 }
 
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("%s is of release %s, as %s beside it says, and this is the installer of release %s; waiting for the file of that release", e.Path, e.Is, releaseFile, e.Want)
+	return fmt.Sprintf("%s is of release %s, as %s beside it says, and this is the installer of release %s", e.Path, e.Is, releaseFile, e.Want)
 }
 
 func imagesReason(err error) status.Reason {

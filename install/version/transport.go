@@ -71,7 +71,7 @@ func vanished(former []v1alpha1.Component, bundles []extractor.Bundle, results [
 			continue
 		}
 		errs = append(errs, &configmap.Error{ConfigMap: strings.Join(component.ConfigMaps, ", "), Err: fmt.Errorf(
-			"gone, and with it the manifests of provider %s of type %s, which stays; the cluster version operator writes it again", component.Name, component.Type)})
+			"gone, and with it the manifests of provider %s of type %s, which stays", component.Name, component.Type)})
 	}
 	return errors.Join(errs...)
 }
