@@ -271,7 +271,7 @@ func (r *Reconciler) teardownVersion(ctx context.Context, world world, name stri
 	}
 	r.journal.recordRemoval(ctx, name, left)
 	if left.done {
-		err = errors.Join(r.Engine.removeRequirements(ctx, rev), r.Engine.forget(ctx, rev))
+		err = errors.Join(r.Engine.removeRequirements(ctx, rev), r.Engine.sweep(ctx, rev), r.Engine.forget(ctx, rev))
 	}
 	return left, err
 }

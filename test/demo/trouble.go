@@ -113,9 +113,11 @@ func (d *demo) uninstall(ctx context.Context, installed snapshot) error {
 	}
 	var left []string
 	err := d.await(ctx, func(ctx context.Context) (bool, error) {
-		var err error
-		left, err = d.left(ctx, installed)
-		return len(left) == 1 && strings.HasSuffix(left[0], instanceCRD), err
+		found, err := d.left(ctx, installed)
+		if err == nil {
+			left = found
+		}
+		return len(found) == 1 && strings.HasSuffix(found[0], instanceCRD), err
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for everything to be uninstalled: %w; left are %v", err, left)
