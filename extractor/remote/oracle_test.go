@@ -105,7 +105,7 @@ func create(at string, e registry.Entry) error {
 func (u *unpacked) hardlink(at, clean, target string) error {
 	to := filepath.Join(u.root, target)
 	info, err := os.Lstat(to)
-	link := err == nil && info.Mode().IsRegular() && clean != target && isIn(target) &&
+	link := err == nil && info.Mode().IsRegular() && clean != target && !strings.HasPrefix(target, clean+"/") && isIn(target) &&
 		(extractor.Limit(clean[1:]) == 0 || extractor.Limit(target[1:]) > 0)
 	if link {
 		if err := os.Link(to, to+".kept"); err != nil {

@@ -333,7 +333,7 @@ func (j *projector) link(parts []string, target string) *node {
 	file := strings.Join(parts, "/")
 	n := j.nodes[strings.Join(to, "/")]
 	switch {
-	case n == nil, n.kind != regular, slices.Equal(parts, to):
+	case n == nil, n.kind != regular, below(file)(strings.Join(to, "/")):
 		return refusedNode(errFarTarget)
 	case n.data == nil && extractor.Limit(file) > 0:
 		return refusedNode(errFarTarget)

@@ -206,7 +206,7 @@ func TestRequestsAndBytesAreCounted(t *testing.T) {
 	want := strings.ReplaceAll(`
 # HELP capi_installer_registry_requests_total Requests to registries and their token servers, by host, HTTP status ("error" if there was none) and kind.
 # TYPE capi_installer_registry_requests_total counter
-capi_installer_registry_requests_total{code="200",host="HOST",kind="blobs"} 1
+capi_installer_registry_requests_total{code="200",host="HOST",kind="blobs"} 2
 capi_installer_registry_requests_total{code="200",host="HOST",kind="manifests"} 2
 capi_installer_registry_requests_total{code="503",host="HOST",kind="manifests"} 1
 `, "HOST", reg.Host())
