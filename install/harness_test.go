@@ -177,7 +177,8 @@ func (h *harness) start(release string) {
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	h.must(err)
-	var fetcher extractor.Fetcher = &cache.Cached{Dir: h.cache, Next: remote.Limit(&remote.Registry{}, 4)}
+	store := &cache.Store{Dir: h.cache}
+	var fetcher extractor.Fetcher = &cache.Cached{Store: store, Next: remote.Limit(&remote.Registry{Layers: store}, 4)}
 	h.must(install.AddToManager(mgr, install.Options{ImagesJSON: h.path, Release: release, Fetcher: fetcher}))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
