@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -60,6 +61,11 @@ type Options struct {
 	Platform string
 	// Fetcher gets the bundles of an image.
 	Fetcher extractor.Fetcher
+	// Registries are how Fetcher reaches registries, if it does that: they forget what
+	// they know when the cluster says something else, and a new try is made at once.
+	Registries *Registries
+	// Pin is told which images the versions name; nil is not. Their bundles are to be kept at hand.
+	Pin func(images ...digest.Digest) error
 	// Variables are values for variables in the manifests.
 	Variables map[string]string
 }
@@ -94,6 +100,11 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	if err := addVersion(mgr, options, reporter, inputs); err != nil {
 		return fmt.Errorf("adding the version controller: %w", err)
 	}
+	if options.Registries != nil {
+		if err := watchConfigNamespace(mgr, func() { options.Registries.Forget(); inputs.Fire() }); err != nil {
+			return err
+		}
+	}
 	if err := addInstaller(mgr, reporter); err != nil {
 		return fmt.Errorf("adding the installer controller: %w", err)
 	}
@@ -109,7 +120,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 	reconciler := &version.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
-		Platform: options.Platform, Variables: options.Variables,
+		Platform: options.Platform, Variables: options.Variables, Pin: options.Pin,
 	}
 	late := &openShift{manager: mgr, missing: configKinds()}
 	late.controller, err = ctrl.NewControllerManagedBy(mgr).Named("version").

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -34,7 +35,7 @@ type openShift struct {
 func configKinds() []client.Object {
 	return []client.Object{
 		&configv1.Infrastructure{}, &configv1.APIServer{}, &configv1.Proxy{},
-		&configv1.Image{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{},
+		&configv1.Image{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{}, &operatorv1alpha1.ImageContentSourcePolicy{},
 	}
 }
 
@@ -80,5 +81,5 @@ func crdMetadata() client.Object {
 
 // ofConfig are CRDs of OpenShift's configuration.
 var ofConfig = predicate.NewPredicateFuncs(func(object client.Object) bool {
-	return strings.HasSuffix(object.GetName(), "."+configv1.GroupName)
+	return strings.HasSuffix(object.GetName(), "."+configv1.GroupName) || strings.HasSuffix(object.GetName(), "."+operatorv1alpha1.GroupName)
 })

@@ -98,6 +98,13 @@ func (r *Registries) Access(ctx context.Context) (pull.Access, error) {
 	return r.access, nil
 }
 
+// Forget has everything read again when it is needed next.
+func (r *Registries) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at = time.Time{}
+}
+
 // use makes an Access of what was said.
 func (r *Registries) use(ctx context.Context, now said) error {
 	rules, err := now.cluster.Rules(r.TempDir)

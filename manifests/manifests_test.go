@@ -101,7 +101,7 @@ func TestThePermissionsHaveNoWildcardOverEverythingAndNoSecretsButThePullSecret(
 			if slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.Verbs, "*") {
 				t.Errorf("%s %s: a wildcard in %v", object.GetKind(), object.GetName(), rule)
 			}
-			pullSecret := object.GetKind() == "Role" && object.GetNamespace() == "openshift-config" && slices.Equal(rule.ResourceNames, []string{"pull-secret"}) && slices.Equal(rule.Verbs, []string{"get"})
+			pullSecret := object.GetKind() == "Role" && object.GetNamespace() == "openshift-config" && slices.Equal(rule.ResourceNames, []string{"pull-secret"}) && slices.Equal(rule.Verbs, []string{"get", "list", "watch"})
 			if !pullSecret && slices.Contains(rule.APIGroups, "") && (slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "*")) {
 				t.Errorf("%s %s: Secrets in %v", object.GetKind(), object.GetName(), rule)
 			}
@@ -125,6 +125,9 @@ func TestTheInstallerMayReadThePullSecretAndNoOtherOne(t *testing.T) {
 		if err := installer.List(t.Context(), secrets, client.InNamespace(namespace)); !apierrors.IsForbidden(err) {
 			t.Errorf("listing the Secrets of namespace %q: %v, want it forbidden", namespace, err)
 		}
+	}
+	if err := installer.List(t.Context(), secrets, client.InNamespace("openshift-config"), client.MatchingFields{"metadata.name": "pull-secret"}); err != nil {
+		t.Errorf("listing the pull secret alone: %v", err)
 	}
 }
 

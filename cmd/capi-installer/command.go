@@ -112,8 +112,10 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
+	registries, store := f.registries(mgr.GetAPIReader()), &cache.Store{Dir: f.cacheDir}
 	err = install.AddToManager(mgr, install.Options{
-		ImagesJSON: f.imagesJSON, Release: f.release, Platform: f.platform, Fetcher: f.fetcher(mgr.GetAPIReader()),
+		ImagesJSON: f.imagesJSON, Release: f.release, Platform: f.platform,
+		Fetcher: fetcher(registries, store), Registries: registries, Pin: store.Pin,
 	})
 	if err != nil {
 		return err
@@ -150,13 +152,17 @@ func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
 	return mgr, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping))
 }
 
-// fetcher reads images from where the cluster's nodes would pull them, a few at a time, each once.
-func (f *flags) fetcher(reader client.Reader) extractor.Fetcher {
+// registries are those that the cluster's nodes would pull from.
+func (f *flags) registries(reader client.Reader) *install.Registries {
 	registries := &install.Registries{Reader: reader, CertsDirs: f.certsDirs, AuthFile: f.authFile, TempDir: f.cacheDir}
 	if f.registriesConf != "" {
 		registries.Conf = &mirror.Files{Conf: f.registriesConf}
 	}
-	store := &cache.Store{Dir: f.cacheDir}
+	return registries
+}
+
+// fetcher reads images, a few at a time, each once.
+func fetcher(registries *install.Registries, store *cache.Store) extractor.Fetcher {
 	registry := &remote.Registry{Puller: &pull.Puller{Access: registries.Access, Wrap: instrument}, Layers: store}
 	return install.MeasureReads(&cache.Cached{Store: store, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))})
 }

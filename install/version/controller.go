@@ -13,7 +13,9 @@ package version
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"github.com/opencontainers/go-digest"
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,6 +47,9 @@ type Reconciler struct {
 	// Variables are values for variables in the manifests; they go before those of the cluster.
 	Variables map[string]string
 
+	// Pin is told which images the versions name, after each run; nil is not.
+	Pin func(images ...digest.Digest) error
+
 	// rescued are versions whose ConfigMaps are being written again.
 	rescued map[string]revision.Stored
 }
@@ -60,10 +65,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if outcome.Err != nil {
 		log.FromContext(ctx).Info("Not deciding on a new version", "reason", outcome.Reason, "cause", outcome.Err.Error())
 	}
-	if _, err := r.Reporter.Report(ctx, status.Version, outcome, nil); err != nil {
+	reported, err := r.Reporter.Report(ctx, status.Version, outcome, nil)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
+	r.pin(ctx, reported)
 	return reconcile.Result{}, outcome.Retry()
+}
+
+// pin has the images that the versions name kept at hand. If that fails, they are
+// read again when they are needed.
+func (r *Reconciler) pin(ctx context.Context, cluster *v1alpha1.ClusterAPI) {
+	if r.Pin == nil {
+		return
+	}
+	var images []digest.Digest
+	for _, version := range cluster.Status.Versions {
+		for _, component := range version.Components {
+			if _, of, byDigest := strings.Cut(string(component.Image), "@"); byDigest {
+				images = append(images, digest.Digest(of))
+			}
+		}
+	}
+	if err := r.Pin(images...); err != nil {
+		log.FromContext(ctx).Error(err, "The images of the versions could not be pinned; they may be read again.")
+	}
 }
 
 // outcome decides, and records the decision. Whatever fails on the way leaves

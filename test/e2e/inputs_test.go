@@ -390,29 +390,38 @@ func TestAHundredRunsAfterConvergenceWriteNothing(t *testing.T) {
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	p := h.start("4.22.0").settle("4.22.0-1", h)
 	h.quiet()
-	runs := func() int {
-		body, err := get(p.metrics + "/metrics")
-		h.must(err)
-		return counted(h, body, `controller_runtime_reconcile_total{controller="version",`)
-	}
-	writes, events := h.proxy.Writes(), runs()
-	for i := 0; runs()-events < 100; i++ {
-		seen := runs()
+	writes, events := h.proxy.Writes(), h.runs(p)
+	for i := 0; h.runs(p)-events < 100; i++ {
+		seen := h.runs(p)
 		cluster, err := h.clusterAPI()
 		h.must(err)
 		cluster.Labels = map[string]string{"touched": fmt.Sprint(i)}
 		h.must(h.Update(t.Context(), cluster))
-		h.eventually("the controller has run", func() error {
-			if runs() == seen {
-				return fmt.Errorf("it has not")
-			}
-			return nil
-		})
+		h.ran(p, seen)
 	}
 	if written := h.proxy.Writes() - writes; written != 0 {
-		t.Errorf("%d writes in %d runs, want none", written, runs()-events)
+		t.Errorf("%d writes in %d runs, want none", written, h.runs(p)-events)
 	}
 	p.terminate()
+}
+
+// runs is how often the version controller has run.
+func (h *harness) runs(p *process) int {
+	h.Helper()
+	body, err := get(p.metrics + "/metrics")
+	h.must(err)
+	return counted(h, body, `controller_runtime_reconcile_total{controller="version",`)
+}
+
+// ran waits until the version controller has run more often than before.
+func (h *harness) ran(p *process, before int) {
+	h.Helper()
+	h.eventually("the version controller has run", func() error {
+		if h.runs(p) == before {
+			return errors.New("it has not")
+		}
+		return nil
+	})
 }
 
 // counted adds up the samples of a metric whose lines begin so.

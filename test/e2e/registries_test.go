@@ -109,6 +109,11 @@ func TestAPullSecretIsRotated(t *testing.T) {
 	secret.Data = pullSecretOf(h.registry.Host()+"/test", "robot", "n3w-s3cr3t")
 	h.must(h.Update(t.Context(), secret))
 	h.settled("4.22.0-1")
+	h.quiet()
+	before := h.runs(p)
+	secret.Labels = map[string]string{"touched": "true"}
+	h.must(h.Update(t.Context(), secret))
+	h.ran(p, before)
 	for _, text := range []string{h.conditions(), p.log()} {
 		if strings.Contains(text, "s3cr3t") || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte("robot:"))[:7]) {
 			t.Error("a password is shown")

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// watchConfigNamespace calls changed for every change of the pull secret and of
+// the ConfigMaps beside it, of which some hold certificates. Only their metadata is
+// watched, and nothing waits for it: on a cluster without them, or without the right
+// to watch them, they are read when an image is to be read, and not before.
+func watchConfigNamespace(mgr manager.Manager, changed func()) error {
+	near, err := cache.New(mgr.GetConfig(), cache.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		DefaultNamespaces: map[string]cache.Config{configNamespace: {}},
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Field: fields.OneTermEqualSelector("metadata.name", pullSecret)},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("making the cache of namespace %s: %w", configNamespace, err)
+	}
+	for _, kind := range []string{"Secret", "ConfigMap"} {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+		informer, err := near.GetInformer(context.Background(), object, cache.BlockUntilSynced(false))
+		if err == nil {
+			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+				AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("watching the %ss of namespace %s: %w", kind, configNamespace, err)
+		}
+	}
+	return mgr.Add(near)
+}
