@@ -30,18 +30,26 @@ func watchConfigNamespace(mgr manager.Manager, changed func()) error {
 	if err != nil {
 		return fmt.Errorf("making the cache of namespace %s: %w", configNamespace, err)
 	}
-	for _, kind := range []string{"Secret", "ConfigMap"} {
-		object := &metav1.PartialObjectMetadata{}
-		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
-		informer, err := near.GetInformer(context.Background(), object, cache.BlockUntilSynced(false))
-		if err == nil {
-			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-				AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
-			})
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		for _, kind := range []string{"Secret", "ConfigMap"} {
+			if err := notice(ctx, near, kind, changed); err != nil {
+				return fmt.Errorf("watching the %ss of namespace %s: %w", kind, configNamespace, err)
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("watching the %ss of namespace %s: %w", kind, configNamespace, err)
-		}
+		return near.Start(ctx)
+	}))
+}
+
+// notice calls changed for every change of an object of a kind.
+func notice(ctx context.Context, in cache.Cache, kind string, changed func()) error {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	informer, err := in.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
 	}
-	return mgr.Add(near)
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
+	})
+	return err
 }

@@ -9,8 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -231,7 +231,7 @@ func problemsOfName(o *Object) []string {
 	case o.Name == "":
 		return nil // another rule
 	case o.Kind.Group == rbacGroup:
-		return path.IsValidPathSegmentName(o.Name)
+		return content.IsPathSegmentName(o.Name)
 	case o.Kind == serviceKind:
 		return validation.IsDNS1035Label(o.Name)
 	}

@@ -4,8 +4,6 @@ package remote
 
 import (
 	"context"
-	"io"
-	"log"
 	"os"
 	"strings"
 	"testing"
@@ -87,8 +85,6 @@ func filesOf(ctx context.Context, image v1.Image, limits Limits) (extractor.File
 	}
 	return u.files(ctx, manifest)
 }
-
-var discardLog = log.New(io.Discard, "", 0)
 
 // forget makes a Registry forget the layers that it has read.
 func forget(c *Registry) {

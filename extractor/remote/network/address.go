@@ -88,9 +88,8 @@ func checkAddress(a netip.Addr, route Route) error {
 // checkLiteral is checkAddress for a host that is an address itself: a proxy
 // would connect to it, and its connections are not checked here.
 func checkLiteral(host string, route Route) error {
-	a, err := netip.ParseAddr(host)
-	if err != nil {
-		return nil
+	if a, err := netip.ParseAddr(host); err == nil {
+		return checkAddress(a, route)
 	}
-	return checkAddress(a, route)
+	return nil
 }

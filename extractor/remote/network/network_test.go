@@ -104,7 +104,7 @@ func TestAServerLeadsToNoAddressThatNobodyConfigured(t *testing.T) {
 			r := &resolver{names: names}
 			n := New(Options{Dial: r.dial})
 			defer n.Close()
-			_, err := n.RoundTrip(request(t, test.url, test.route)) //nolint:bodyclose // it connects to nothing
+			_, err := n.RoundTrip(request(t, test.url, test.route))
 			var refused *AddressError
 			if errors.As(err, &refused) == test.let || errors.Is(err, errNotConnected) != test.let || (len(r.let) == 1) != test.let {
 				t.Errorf("got %v, let through: %v, want %t", err, r.let, test.let)
@@ -141,7 +141,7 @@ func TestRequestsGoThroughTheirProxy(t *testing.T) {
 			return nil, errNotConnected
 		}})
 		req := request(t, url, Route{Insecure: true})
-		_, err := n.RoundTrip(req) //nolint:bodyclose // it connects to nothing
+		_, err := n.RoundTrip(req)
 		if !slices.Equal(dialed, []string{want}) || strings.Contains(fmt.Sprint(err), "s3cr3t") {
 			t.Errorf("%s: dialed %v, want %s; %v", url, dialed, want, err)
 		}
@@ -156,11 +156,11 @@ func TestAProxyInAPrivateNetworkCarriesWhatAServerLedTo(t *testing.T) {
 	r := &resolver{names: map[string]string{"proxy.example.com": "10.0.0.1", "other.example.com": "10.0.0.1"}}
 	n := New(Options{Proxy: Proxy{HTTPSProxy: "http://proxy.example.com:3128", NoProxy: "other.example.com"}, Dial: r.dial})
 	defer n.Close()
-	if _, err := n.RoundTrip(request(t, "https://cdn.example.com", Route{Led: true})); !errors.Is(err, errNotConnected) { //nolint:bodyclose // it connects to nothing
+	if _, err := n.RoundTrip(request(t, "https://cdn.example.com", Route{Led: true})); !errors.Is(err, errNotConnected) {
 		t.Errorf("got %v", err)
 	}
 	for _, url := range []string{"https://169.254.169.254", "https://10.0.0.9", "https://other.example.com"} {
-		_, err := n.RoundTrip(request(t, url, Route{Led: true})) //nolint:bodyclose // it connects to nothing
+		_, err := n.RoundTrip(request(t, url, Route{Led: true}))
 		var refused *AddressError
 		if !errors.As(err, &refused) {
 			t.Errorf("%s: got %v", url, err)
@@ -274,7 +274,7 @@ func TestOtherHostsAreAskedWithTLSOnly(t *testing.T) {
 	n := New(Options{Dial: r.dial})
 	defer n.Close()
 	for _, url := range []string{"http://registry.example.com", "http://10.0.0.1:5000", "http://registry.local"} {
-		_, err := n.RoundTrip(request(t, url, Route{})) //nolint:bodyclose // it connects to nothing
+		_, err := n.RoundTrip(request(t, url, Route{}))
 		var plain *PlainError
 		if !errors.As(err, &plain) || len(r.let) > 0 {
 			t.Errorf("%s: got %v, dialed %v", url, err, r.let)
@@ -290,7 +290,7 @@ func TestAnInsecureHostWithoutTLSPortIsAskedWithoutTLS(t *testing.T) {
 	}})
 	defer n.Close()
 	for range 2 {
-		_, _ = n.RoundTrip(request(t, "https://registry.example.com", Route{Insecure: true})) //nolint:bodyclose // it connects to nothing
+		_, _ = n.RoundTrip(request(t, "https://registry.example.com", Route{Insecure: true}))
 	}
 	if want := []string{"registry.example.com:443", "registry.example.com:80", "registry.example.com:80"}; !slices.Equal(dialed, want) {
 		t.Errorf("dialed %v, want %v", dialed, want)

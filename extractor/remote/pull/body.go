@@ -82,7 +82,7 @@ func (b *body) Read(p []byte) (int, error) {
 		case err != nil:
 			b.err = b.resume(err)
 		}
-		if b.err != nil && b.err != io.EOF {
+		if b.err != nil && b.err != io.EOF { //nolint:errorlint // the end of a stream is this very error
 			return 0, b.err // what came with it is not worth anything
 		}
 		if n > 0 {

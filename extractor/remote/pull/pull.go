@@ -298,7 +298,7 @@ func (i *Image) from(ctx context.Context, s mirror.Source, w wanted, read func(i
 	if err != nil && body.err == nil {
 		_, _ = io.Copy(io.Discard, body) // what it finds is in body.err
 	}
-	if body.err != nil && body.err != io.EOF {
+	if body.err != nil && !errors.Is(body.err, io.EOF) {
 		return a.judge(ctx, body.err)
 	}
 	return err

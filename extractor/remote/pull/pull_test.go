@@ -138,11 +138,6 @@ func (s *stage) pull() error {
 	return err
 }
 
-// blobPath is the path of the layer's blob in a repository.
-func (s *stage) blobPath(repository string) string {
-	return "/v2/" + repository + "/blobs/" + s.layer.Digest.String()
-}
-
 func TestAMirrorThatFailsOrLiesIsPassedOverAndReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault registry.Fault

@@ -145,7 +145,7 @@ func (a *asking) do(req *http.Request, route network.Route) (*answer, error) {
 		}
 	}})
 	out.timer = time.AfterFunc(orDefault(a.puller.Answer, 30*time.Second), func() { cancel(errNoAnswer) })
-	resp, err := a.trip.RoundTrip(req.WithContext(ctx))
+	resp, err := a.trip.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // answer.Response is closed by whoever is given it
 	if err != nil {
 		out.timer.Stop()
 		if cause := context.Cause(ctx); cause != nil {
