@@ -122,7 +122,8 @@ func (e *Engine) plan(rev *revisionObjects) error {
 	if e.plans == nil {
 		e.plans = map[string]plan{}
 	}
-	e.plans[rev.name] = plan{of: of, phases: weak.Make(&rev.phases)}
+	whole := new(rev.phases) // a pass may leave some of rev's phases out
+	e.plans[rev.name] = plan{of: of, phases: weak.Make(whole)}
 	return nil
 }
 

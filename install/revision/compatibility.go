@@ -7,11 +7,11 @@ import (
 	"fmt"
 
 	apiextensionsv1alpha1 "github.com/openshift/api/apiextensions/v1alpha1"
+	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
 )
 
 // maxCRDData is how many characters the API allows for the CRD in a CompatibilityRequirement.
@@ -23,7 +23,7 @@ const maxCRDData = 1572864
 // the component may use, and changes that would break that are denied. Its name ends
 // in the revision's number, because each revision has its own demands.
 func compatibilityRequirement(crd *unstructured.Unstructured, number int64) (*unstructured.Unstructured, error) {
-	data, err := yaml.Marshal(crd.Object)
+	data, err := yaml.Marshal(crd.Object) // which escapes what YAML does not take as it is
 	if err != nil {
 		return nil, fmt.Errorf("CustomResourceDefinition %s: writing it as YAML: %w", crd.GetName(), err)
 	}

@@ -115,7 +115,7 @@ func TestPhases(t *testing.T) {
 
 func TestACompatibilityRequirementHoldsTheWholeCRD(t *testing.T) {
 	wanted := object(crd, "", "clusters.cluster.x-k8s.io")
-	wanted.Object["spec"] = map[string]any{"group": "cluster.x-k8s.io", "scope": "Namespaced"}
+	wanted.Object["spec"] = map[string]any{"group": "cluster.x-k8s.io", "scope": "Namespaced", "description": "next\u0085line, \x7f, \t"}
 	set := operand.Set{Operands: []operand.Operand{operandOf("core", extractor.Core, wanted)}}
 	phases, err := Phases("4.22.3-6", 6, set, []string{wanted.GetName()})
 	if err != nil {
