@@ -537,7 +537,7 @@ func (r *modelRun) noteRewritten() {
 	for slot := range r.edited {
 		obj := r.get(slot)
 		if obj == nil || slices.ContainsFunc(obj.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
-			return entry.Manager == fieldOwner && entry.FieldsV1 != nil && strings.Contains(string(entry.FieldsV1.Raw), `"f:`+revisionMark+`"`)
+			return entry.Manager == fieldOwner && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+revisionMark+`"`)
 		}) {
 			delete(r.edited, slot)
 		}
