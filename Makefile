@@ -32,7 +32,7 @@ demo: ## Install real providers in a real control plane on this machine (KEEP=1 
 .PHONY: test
 test: controlplane ## Run all tests
 	@echo "Further rendered providers: $(or $(PROVIDERS),none; set PROVIDERS to a folder of them to have them tested)"
-	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go vet $(TAGS) ./... && go test $(TAGS) ./...) || exit 1; done
+	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go vet $(TAGS) ./... && go test -timeout 30m $(TAGS) ./...) || exit 1; done
 
 .PHONY: controlplane
 controlplane: # Build the control plane that tests use, once
