@@ -209,7 +209,7 @@ func TestNoInputUninstallsAnythingOrMakesAVersionThatLacksAProvider(t *testing.T
 	h.settled("4.22.0-1")
 	before := h.fingerprints()
 	for _, test := range badInputs {
-		t.Run(test.name, func(t *testing.T) {
+		if !t.Run(test.name, func(t *testing.T) {
 			defer h.on(t)()
 			test.spoil(h, maps.Clone(good))
 			kind := map[bool]string{true: "VersionProgressing", false: "VersionDegraded"}[test.reason == "PlatformUnknown"]
@@ -225,13 +225,15 @@ func TestNoInputUninstallsAnythingOrMakesAVersionThatLacksAProvider(t *testing.T
 			}
 			h.platform(configv1.AWSPlatformType)
 			h.must(h.override())
+			h.writeImages(good) // before its release is right, or what was bad counts for a moment
 			if err := os.Remove(filepath.Join(filepath.Dir(h.images), "release-version")); !errors.Is(err, fs.ErrNotExist) {
 				h.must(err)
 			}
-			h.writeImages(good)
 			h.settled("4.22.0-1")
 			h.untouched(before)
-		})
+		}) {
+			break // the cluster is not as the next one needs it
+		}
 	}
 	p.terminate()
 }

@@ -220,13 +220,15 @@ func TestTheConfigMapsOfAVersionAreMendedAndNothingIsUninstalled(t *testing.T) {
 	})
 	h.registry.Close() // nothing is needed but what the ConfigMaps hold
 	for _, test := range broken {
-		t.Run(test.name, func(t *testing.T) {
+		if !t.Run(test.name, func(t *testing.T) {
 			defer h.on(t)()
 			h.must(test.harm(h))
 			h.eventually("the ConfigMaps are whole", func() error { return h.whole("4.22.0-1", 2) })
 			h.settled("4.22.0-1")
 			h.untouched(before)
-		})
+		}) {
+			break // the cluster is not as the next one needs it
+		}
 	}
 	h.quiet()
 	p.terminate()

@@ -217,7 +217,7 @@ func TestTransportConfigMapsThatAreNotWholeOrNotGuardedAreNotUsed(t *testing.T) 
 	p := h.start("4.22.0").settle("4.22.0-1", h)
 	before := h.fingerprints()
 	for _, test := range badTransport {
-		t.Run(test.name, func(t *testing.T) {
+		if !t.Run(test.name, func(t *testing.T) {
 			defer h.on(t)()
 			test.spoil(h, operator, good)
 			h.reports("VersionDegraded", test.reason, test.names...)
@@ -229,7 +229,9 @@ func TestTransportConfigMapsThatAreNotWholeOrNotGuardedAreNotUsed(t *testing.T) 
 			put(h, operator, good...)
 			h.settled("4.22.0-1")
 			h.untouched(before)
-		})
+		}) {
+			break // the cluster is not as the next one needs it
+		}
 	}
 	p.terminate()
 }
