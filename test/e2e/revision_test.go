@@ -289,7 +289,7 @@ func TestSixteenVersionsAreTheMostAndThereIsRoomAgainOnceTheNewestIsInstalled(t 
 		})
 	}
 	h.release(core("v1.17.0", stuck("stuck")), aws("v1.0.0"))
-	h.reports("VersionProgressing", "TooManyRevisions", "4.22.0-16")
+	h.reports("VersionDegraded", "TooManyRevisions", "4.22.0-16")
 	node := &corev1.NodeList{}
 	h.must(h.List(t.Context(), node, client.Limit(1)))
 	label := func(value string) {
