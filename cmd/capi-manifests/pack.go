@@ -150,15 +150,40 @@ func (f *packFlags) baseImage(ctx context.Context, platform *v1.Platform) (v1.Im
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the base: %w", err)
 	}
-	ref, err := name.NewDigest(reference)
+	image, err := pulledBase(ctx, reference, platform)
 	if err != nil {
-		return nil, "", err
-	}
-	image, err := ggcr.Image(ref, append(registryOptions(ctx), ggcr.WithPlatform(*platform))...)
-	if err != nil {
-		return nil, "", fmt.Errorf("reading the base %s for %s: %w", reference, platform, withAdvice(err, ref.Context()))
+		return nil, "", fmt.Errorf("reading the base %s for %s: %w", reference, platform, err)
 	}
 	return image, reference, nil
+}
+
+// pulledBase returns the image of a reference by digest, from the first of its sources that has it.
+func pulledBase(ctx context.Context, reference string, platform *v1.Platform) (v1.Image, error) {
+	access, err := userAccess()
+	if err != nil {
+		return nil, err
+	}
+	sources, err := access.Mirrors.Sources(reference)
+	if err != nil {
+		return nil, err
+	}
+	return firstOf(ctx, access, sources, func(ref name.Reference, options ...ggcr.Option) (v1.Image, error) {
+		return ggcr.Image(ref, append(options, ggcr.WithPlatform(*platform))...)
+	})
+}
+
+// push writes an image to its registry, which no mirror stands for.
+func push(ctx context.Context, target name.Tag, image v1.Image) error {
+	access, err := userAccess()
+	if err != nil {
+		return err
+	}
+	defer access.Network.Close()
+	at, err := access.Mirrors.Target(target)
+	if err != nil {
+		return err
+	}
+	return withAdvice(ggcr.Write(target, image, registryOptions(ctx, access, at)...), target.Context())
 }
 
 // deliver writes the layout and pushes the image.
@@ -177,8 +202,8 @@ func (f *packFlags) deliver(cmd *cobra.Command, image v1.Image, target *name.Tag
 	if target == nil {
 		return nil
 	}
-	if err := ggcr.Write(*target, image, registryOptions(cmd.Context())...); err != nil {
-		return fmt.Errorf("pushing to %s: %w", target.Name(), withAdvice(err, target.Context()))
+	if err := push(cmd.Context(), *target, image); err != nil {
+		return fmt.Errorf("pushing to %s: %w", target.Name(), err)
 	}
 	packed.Reference = target.Context().Digest(digest.String()).Name()
 	fmt.Fprintf(cmd.ErrOrStderr(), "pushed %s\n", target.Name())

@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the stories in testdata/script. Each has a registry of its own
-// ($REGISTRY), one that asks for a password ($PRIVATE), an address where none listens ($NOBODY), and the kustomize
+// ($REGISTRY), one that asks for a password ($PRIVATE), one
+// that does so with a certificate of the CA in ca.crt ($SECURE), an address where none listens ($NOBODY), and the kustomize
 // directories of small providers (providers/core, aws, azure and example, which keeps all rules). Besides
 // testscript's commands there are:
 //
@@ -45,6 +46,7 @@ func TestMain(m *testing.M) {
 //	images-json FILE KEY=REF…  writes images.json
 //	setenv NAME FILE           sets a variable to the text of a file
 //	login HOST PASSWORD        writes credentials for the user "me" where container tools look for them
+//	expand FILE                replaces the variables in a file
 //	stop-registry              stops the registry
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -54,7 +56,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE") != "",
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "publish": publish, "image": image, "images-json": writeImagesJSON, "setenv": setenv, "login": login,
+			"exits": exits, "publish": publish, "image": image, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand,
 			"stop-registry": func(ts *testscript.TestScript, _ bool, _ []string) {
 				ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
 			},
@@ -81,6 +83,19 @@ func setup(env *testscript.Env) error {
 	}
 	env.Defer(func() { _ = private.Close() })
 	env.Setenv("PRIVATE", private.Host())
+	ca, err := registry.NewCA()
+	if err != nil {
+		return err
+	}
+	secure, err := registry.Start(registry.Options{Username: "me", Password: "open-sesame", CA: ca})
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { _ = secure.Close() })
+	env.Setenv("SECURE", secure.Host())
+	if err := os.WriteFile(filepath.Join(env.WorkDir, "ca.crt"), ca.PEM(), 0o600); err != nil {
+		return err
+	}
 	env.Values[registryKey{}] = reg
 	env.Setenv("REGISTRY", reg.Host())
 	env.Setenv("NOBODY", nobody)
@@ -182,6 +197,13 @@ func login(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.MkdirAll(ts.MkAbs("docker"), 0o700))
 	ts.Check(os.WriteFile(ts.MkAbs("docker/config.json"), []byte(`{"auths": {"`+args[0]+`": {"auth": "`+auth+`"}}}`), 0o600))
 	ts.Setenv("DOCKER_CONFIG", ts.MkAbs("docker"))
+}
+
+func expand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: expand FILE")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o600))
 }
 
 func setenv(ts *testscript.TestScript, neg bool, args []string) {

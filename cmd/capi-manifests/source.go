@@ -8,26 +8,20 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
-	"github.com/capi-installer/capi-installer/extractor/remote/credential"
-	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
-	"github.com/capi-installer/capi-installer/extractor/remote/network"
 	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 )
 
@@ -83,16 +77,6 @@ func puller() *remote.Registry {
 	return &remote.Registry{Puller: &pull.Puller{Access: func(context.Context) (pull.Access, error) { return access() }}}
 }
 
-// userAccess reads how the user's container tools reach registries.
-func userAccess() (pull.Access, error) {
-	rules, err := mirror.System()
-	cas, certErr := network.ReadCertsDirs(network.CertsDirs...)
-	proxy := network.ProxyFromEnvironment()
-	return pull.Access{
-		Mirrors: rules, Logins: credential.System{}, Network: network.New(network.Options{CAs: cas, Proxy: proxy}),
-	}, errors.Join(err, certErr, proxy.Check())
-}
-
 // sourceKind is what an argument names.
 type sourceKind int
 
@@ -141,6 +125,17 @@ func imageAt(kind sourceKind, path string) (v1.Image, error) {
 	if kind == isLayout {
 		return imageOfLayout(path)
 	}
+	archive, err := openOCIArchive(path)
+	if err == nil {
+		image, err := archive.image()
+		if err != nil {
+			err = &invalidError{fmt.Errorf("reading the OCI archive %s: %w", path, err)}
+		}
+		return image, err
+	}
+	if !errors.Is(err, errNoOCIArchive) {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
 	image, err := tarball.ImageFromPath(path, nil)
 	if err != nil {
 		return nil, &invalidError{fmt.Errorf("%s is a file and no archive with a single image, as \"podman save\" or \"docker save\" writes one: %w", path, err)}
@@ -168,7 +163,8 @@ func imageOfLayout(dir string) (v1.Image, error) {
 	return image, nil
 }
 
-// resolve returns a reference by digest; a tag is looked up in its registry.
+// resolve returns a reference by digest; a tag is looked up
+// in its sources. The name stays the image's own.
 func resolve(ctx context.Context, reference string) (string, error) {
 	ref, err := name.ParseReference(reference)
 	if err != nil {
@@ -177,23 +173,18 @@ func resolve(ctx context.Context, reference string) (string, error) {
 	if _, byDigest := ref.(name.Digest); byDigest {
 		return reference, nil
 	}
-	descriptor, err := ggcr.Get(ref, registryOptions(ctx)...)
+	access, err := userAccess()
 	if err != nil {
-		return "", fmt.Errorf("looking up the tag %s: %w", ref.Name(), withAdvice(err, ref.Context()))
+		return "", fmt.Errorf("finding out how to reach registries: %w", err)
+	}
+	defer access.Network.Close()
+	sources, err := access.Mirrors.TagSources(ref.(name.Tag))
+	if err != nil {
+		return "", fmt.Errorf("looking up the tag %s: %w", ref.Name(), err)
+	}
+	descriptor, err := firstOf(ctx, access, sources, ggcr.Get)
+	if err != nil {
+		return "", fmt.Errorf("looking up the tag %s: %w", ref.Name(), err)
 	}
 	return ref.Context().Digest(descriptor.Digest.String()).Name(), nil
-}
-
-// registryOptions give the requests of go-containerregistry the user's credentials.
-func registryOptions(ctx context.Context) []ggcr.Option {
-	return []ggcr.Option{ggcr.WithContext(ctx), ggcr.WithAuthFromKeychain(authn.DefaultKeychain), ggcr.WithUserAgent("capi-manifests")}
-}
-
-// withAdvice says what to do where a registry lets nobody in.
-func withAdvice(err error, repository name.Repository) error {
-	refused, ok := errors.AsType[*transport.Error](err)
-	if !ok || (refused.StatusCode != http.StatusUnauthorized && refused.StatusCode != http.StatusForbidden) {
-		return err
-	}
-	return fmt.Errorf("%w; log in with \"podman login %s\" as somebody who may use %s", err, repository.RegistryStr(), repository.RepositoryStr())
 }

@@ -30,8 +30,8 @@ import (
 
 // Source is one place to pull an image from.
 type Source struct {
-	// Image is the reference to ask for, with the digest of the image.
-	Image name.Digest
+	// Image is the reference to ask for, with the digest or the tag of the image.
+	Image name.Reference
 	// Mirror says that this is not the registry that the image's own reference names.
 	Mirror bool
 	// Insecure lets the registry speak HTTP without TLS, and have a certificate that nobody signed.
@@ -42,7 +42,7 @@ type Source struct {
 }
 
 // Host is the source's registry with its port if it has one, such as "mirror.example.com:5000".
-func (s Source) Host() string { return s.Image.RegistryStr() }
+func (s Source) Host() string { return s.Image.Context().RegistryStr() }
 
 // Rules say where images may be pulled from. The zero value has every image
 // pulled from where its reference says. Rules do not change; they are safe for
@@ -75,10 +75,32 @@ func (r *Rules) Sources(image string) ([]Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parsing the reference, which must be by digest: %w", err)
 	}
+	return r.sources(image, own)
+}
+
+// TagSources returns the places to ask what a tag names, as Sources does for a
+// digest. Mirrors for digests only are not among them, those for tags only are.
+func (r *Rules) TagSources(tag name.Tag) ([]Source, error) { return r.sources(tag.Name(), tag) }
+
+// Target returns where an image is pushed to: to no mirror, and to nothing that
+// is blocked, for which the error is a *BlockedError.
+func (r *Rules) Target(image name.Reference) (Source, error) {
+	repository := canonical(image.Context())
+	if r == nil {
+		return Source{Image: image}, nil
+	}
+	rule := r.find(repository)
+	if rule != nil && rule.Blocked {
+		return Source{}, &BlockedError{Image: image.Name(), Passed: []string{repository}}
+	}
+	return Source{Image: image, Insecure: rule != nil && rule.Insecure}, nil
+}
+
+func (r *Rules) sources(image string, own name.Reference) ([]Source, error) {
 	if r == nil {
 		return []Source{{Image: own}}, nil
 	}
-	named, err := reference.ParseNamed(canonical(own))
+	named, err := reference.ParseNamed(canonical(own.Context()) + identifier(own))
 	if err != nil {
 		return nil, fmt.Errorf("parsing the reference: %w", err)
 	}
@@ -104,7 +126,7 @@ func (r *Rules) usable(image string, pulls []sysregistriesv2.PullSource) ([]Sour
 			passed = append(passed, pull.Reference.Name())
 			continue
 		}
-		at, err := name.NewDigest(strings.Replace(pull.Reference.String(), "docker.io/", "index.docker.io/", 1), name.StrictValidation)
+		at, err := name.ParseReference(strings.Replace(pull.Reference.String(), "docker.io/", "index.docker.io/", 1), name.StrictValidation)
 		if err != nil {
 			return nil, fmt.Errorf("applying the rules of registries.conf: %w", err)
 		}
@@ -119,13 +141,21 @@ func (r *Rules) usable(image string, pulls []sysregistriesv2.PullSource) ([]Sour
 	return sources, nil
 }
 
-// canonical is a reference as podman's code writes it.
-func canonical(image name.Digest) string {
-	host := image.RegistryStr()
+// canonical is a repository as podman's code writes it.
+func canonical(repository name.Repository) string {
+	host := repository.RegistryStr()
 	if host == name.DefaultRegistry {
 		host = "docker.io"
 	}
-	return host + "/" + image.RepositoryStr() + "@" + image.DigestStr()
+	return host + "/" + repository.RepositoryStr()
+}
+
+// identifier is the tag or the digest of a reference, as it follows the repository.
+func identifier(image name.Reference) string {
+	if _, byTag := image.(name.Tag); byTag {
+		return ":" + image.Identifier()
+	}
+	return "@" + image.Identifier()
 }
 
 // Hosts are the registries that the rules name, without wildcards. They are

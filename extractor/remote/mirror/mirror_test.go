@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
@@ -229,4 +230,55 @@ func FuzzRules(f *testing.F) {
 			t.Errorf("%s (-podman +ours):\n%s", image, diff)
 		}
 	})
+}
+
+func TestTagsHaveTheMirrorsForTags(t *testing.T) {
+	rules := parsed(t, conf)
+	for image, want := range map[string][]string{
+		"quay.io/release/aws":       {"first.example.com:5000/release/aws", "second.example.com/r/aws!", "tags.example.com/r/aws", "quay.io/release/aws"},
+		"quay.io/release/deep/a":    {"elsewhere.example.com/deep/a"},
+		"plain.example.com:5000/a":  {"plain.example.com:5000/a!"},
+		"docker.io/library/busybox": {"hub.example.com/cache/busybox?docker.io", "index.docker.io/library/busybox"},
+		"unknown.example.com/a":     {"unknown.example.com/a"},
+	} {
+		sources, err := rules.TagSources(tagged(t, image+":v1"))
+		if diff := cmp.Diff(want, places(sources)); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", image, err, diff)
+		}
+		for _, s := range sources {
+			if s.Image.Identifier() != "v1" {
+				t.Errorf("%s: got the source %s", image, s.Image)
+			}
+		}
+	}
+	for _, image := range []string{"mirrored-only.example.com/a:v1", "a.blocked.example.com/a:v1"} {
+		sources, err := rules.TagSources(tagged(t, image))
+		var blocked *BlockedError
+		if !errors.As(err, &blocked) || blocked.Image != image {
+			t.Errorf("%s: got %v, %v", image, places(sources), err)
+		}
+	}
+}
+
+func TestWhatIsPushedGoesToNoMirror(t *testing.T) {
+	rules := parsed(t, conf)
+	for image, want := range map[string]string{"quay.io/release/aws:v1": "quay.io/release/aws", "plain.example.com:5000/a:v1": "plain.example.com:5000/a!"} {
+		target, err := rules.Target(tagged(t, image))
+		if got := places([]Source{target}); err != nil || got[0] != want {
+			t.Errorf("%s: got %v, %v", image, got, err)
+		}
+	}
+	var blocked *BlockedError
+	if _, err := rules.Target(tagged(t, "a.blocked.example.com/a:v1")); !errors.As(err, &blocked) {
+		t.Errorf("a blocked registry: got %v", err)
+	}
+}
+
+func tagged(t *testing.T, image string) name.Tag {
+	t.Helper()
+	tag, err := name.NewTag(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tag
 }

@@ -105,9 +105,9 @@ func (p *Puller) Open(ctx context.Context, reference string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	digest, err := v1.NewHash(sources[0].Image.DigestStr())
+	digest, err := v1.NewHash(sources[0].Image.Identifier())
 	if err != nil || digest.Algorithm != "sha256" {
-		return nil, fmt.Errorf("parsing the reference: %q is not a sha256 digest", sources[0].Image.DigestStr())
+		return nil, fmt.Errorf("parsing the reference: %q is not a sha256 digest", sources[0].Image.Identifier())
 	}
 	image := &Image{puller: p, reference: reference, digest: digest, access: access, trip: access.Network, sources: sources, passed: map[string]bool{}}
 	if p.Wrap != nil {

@@ -34,7 +34,7 @@ const maxRedirects = 5
 
 // url is what to ask the source for.
 func (a *asking) url() *url.URL {
-	u := &url.URL{Scheme: "https", Host: a.source.Host(), Path: "/v2/" + a.source.Image.RepositoryStr() + "/" + a.wanted.kind + "/" + a.wanted.descriptor.Digest.String()}
+	u := &url.URL{Scheme: "https", Host: a.source.Host(), Path: "/v2/" + a.source.Image.Context().RepositoryStr() + "/" + a.wanted.kind + "/" + a.wanted.descriptor.Digest.String()}
 	if a.source.Namespace != "" {
 		u.RawQuery = url.Values{"ns": {a.source.Namespace}}.Encode()
 	}

@@ -56,7 +56,7 @@ func (a *asking) session() *session {
 	if p.sessions == nil {
 		p.sessions = map[sessionKey]*session{}
 	}
-	key := sessionKey{a.source.Host(), a.source.Image.RepositoryStr()}
+	key := sessionKey{a.source.Host(), a.source.Image.Context().RepositoryStr()}
 	if p.sessions[key] == nil {
 		p.sessions[key] = &session{turn: newTurn()}
 	}
@@ -198,7 +198,7 @@ func (a *asking) token(ctx context.Context, c challenge) (token string, lasts ti
 
 // tokenRequest is a request for a token: as somebody with a password, with a refresh token, or as nobody.
 func (a *asking) tokenRequest(ctx context.Context, realm url.URL, c challenge) (*http.Request, error) {
-	values := url.Values{"service": {c.service}, "scope": {"repository:" + a.source.Image.RepositoryStr() + ":pull"}}
+	values := url.Values{"service": {c.service}, "scope": {"repository:" + a.source.Image.Context().RepositoryStr() + ":pull"}}
 	if a.login.IdentityToken != "" {
 		values.Set("grant_type", "refresh_token")
 		values.Set("refresh_token", a.login.IdentityToken)
