@@ -187,7 +187,7 @@ type archivedLayer struct {
 func (l *archivedLayer) Digest() (v1.Hash, error)            { return l.descriptor.Digest, nil }
 func (l *archivedLayer) Size() (int64, error)                { return l.descriptor.Size, nil }
 func (l *archivedLayer) MediaType() (types.MediaType, error) { return l.descriptor.MediaType, nil }
-func (l *archivedLayer) Descriptor() (*v1.Descriptor, error) { return &l.descriptor, nil }
+func (l *archivedLayer) Descriptor() (*v1.Descriptor, error) { return &l.descriptor, nil } //nolint:unparam // what go-containerregistry looks for returns an error
 
 // Compressed returns the layer as it is in the archive, after all of it was verified.
 func (l *archivedLayer) Compressed() (io.ReadCloser, error) {
