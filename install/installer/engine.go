@@ -211,16 +211,6 @@ func offered(result machinery.RevisionResult) sets.Set[string] {
 	return found
 }
 
-// nobodys says whether an object is there only because the controller that
-// aggregates ClusterRoles has applied its rules once more to a role that was just
-// deleted, and so has made it again.
-func nobodys(obj client.Object) bool {
-	managers := obj.GetManagedFields()
-	return len(managers) > 0 && !slices.ContainsFunc(managers, func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager != "clusterrole-aggregation-controller"
-	})
-}
-
 // adoptions are the options that let objects be taken over: whoever controls
 // them, if the manifest says so, and if nobody does, if they are offered.
 func adoptions(phases []revision.Phase, offered sets.Set[string]) []boxcutter.RevisionReconcileOption {

@@ -28,7 +28,7 @@ func phasesOf(rev *revisionObjects, result machinery.RevisionResult) []v1alpha1.
 	}
 	phases := make([]v1alpha1.Phase, len(rev.phases))
 	for i, planned := range rev.phases {
-		phases[i] = v1alpha1.Phase{Name: planned.Name, State: v1alpha1.PhasePending, Objects: count(len(planned.Objects))}
+		phases[i] = untouched(planned)
 		if phase, found := reached[planned.Name]; found {
 			describePhase(&phases[i], phase)
 		}
@@ -91,7 +91,8 @@ func removedPhasesOf(rev *revisionObjects, result machinery.RevisionTeardownResu
 	return phases
 }
 
-// untouched is a phase whose objects are removed after those of the phases behind it.
+// untouched is a phase whose turn has not come: the others before it are to be
+// installed first, or, when the revision is removed, those behind it to go.
 func untouched(planned revision.Phase) v1alpha1.Phase {
 	return v1alpha1.Phase{Name: planned.Name, State: v1alpha1.PhasePending, Objects: count(len(planned.Objects))}
 }

@@ -4,7 +4,6 @@ package installer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -74,28 +73,6 @@ func (e *Engine) removalOf(ctx context.Context, result machinery.RevisionTeardow
 		}
 	}
 	return out, nil
-}
-
-// sweep deletes the aggregated ClusterRoles of a revision that nobody has made: the
-// controller that aggregates them makes one again when it is deleted together with
-// the roles that it is made of.
-func (e *Engine) sweep(ctx context.Context, rev *revisionObjects) error {
-	var failed []error
-	for _, phase := range rev.phases {
-		for _, object := range phase.Objects {
-			if _, aggregated := object.Object["aggregationRule"]; !aggregated {
-				continue
-			}
-			actual := &unstructured.Unstructured{}
-			actual.SetGroupVersionKind(object.GroupVersionKind())
-			err := e.Live.Get(ctx, client.ObjectKeyFromObject(object), actual)
-			if err == nil && nobodys(actual) {
-				err = e.Writer.Delete(ctx, actual, client.Preconditions{UID: new(actual.GetUID())})
-			}
-			failed = append(failed, client.IgnoreNotFound(err))
-		}
-	}
-	return errors.Join(failed...)
 }
 
 // holding says since when an object is being deleted, and which finalizers it
