@@ -83,9 +83,12 @@ func uninstalled(t *testing.T, policy metav1.DeletionPropagation) {
 	h.reapply()
 	h.settled("4.22.0-1")
 	h.operatorSays(configv1.ConditionTrue, configv1.ConditionFalse, configv1.ConditionFalse, "AsExpected")
-	if len(h.clusterOperator().Status.Versions) == 0 {
-		t.Error("it has no versions")
-	}
+	h.eventually("the ClusterOperator names the versions again", func() error {
+		if len(h.clusterOperator().Status.Versions) == 0 {
+			return fmt.Errorf("it names none")
+		}
+		return nil
+	})
 }
 
 // runAgain creates a ConfigMap, which has the installer run, and returns when it has.
