@@ -144,6 +144,7 @@ func addInstaller(mgr manager.Manager, reporter *status.Reporter) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always).
 		Watches(&corev1.ConfigMap{}, always).
+		Watches(crdMetadata(), always, builder.WithPredicates(keptAndDeleted)).
 		WatchesRawSource(engine.Cache.Source(always)).
 		WithOptions(controllerOptions()).
 		Complete(&installer.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Engine: engine})

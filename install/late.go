@@ -13,11 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 // openShift has a controller watch kinds of OpenShift's configuration as soon as
@@ -83,3 +86,14 @@ func crdMetadata() client.Object {
 var ofConfig = predicate.NewPredicateFuncs(func(object client.Object) bool {
 	return strings.HasSuffix(object.GetName(), "."+configv1.GroupName) || strings.HasSuffix(object.GetName(), "."+operatorv1alpha1.GroupName)
 })
+
+// keptAndDeleted are CRDs that an uninstall has kept, when they go after all.
+var keptAndDeleted = predicate.And[client.Object](
+	predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	},
+	predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return object.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways
+	}),
+)

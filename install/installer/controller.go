@@ -60,12 +60,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, r.report(ctx, cluster, r.review(ctx, world), "")
 	}
 	r.journal.say(ctx, "Paused", "")
+	if world.uninstalling() {
+		return r.uninstall(ctx, world)
+	}
 	outcome, current := r.install(ctx, world)
 	left := r.teardown(ctx, world)
 	if outcome.Reason == status.AsExpected {
 		outcome.Reason, outcome.Message, outcome.Err = left.Reason, left.Message, left.Err
 	}
-	outcome.Events = append(outcome.Events, left.Events...)
+	outcome.Events, outcome.Again = append(outcome.Events, left.Events...), left.Again
 	outcome.Phases = merge(outcome.Phases, left.Phases)
 	if err := r.report(ctx, cluster, outcome, current); err != nil {
 		return reconcile.Result{}, err
@@ -106,11 +109,10 @@ func (r *Reconciler) cluster(ctx context.Context, live bool) (*v1alpha1.ClusterA
 
 // report writes the outcome, and the current version if there is a new one.
 func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome status.Outcome, current string) error {
-	if cluster.Name == "" { // uninstalled: there is nothing left to report on
-		r.Reporter.Emit(ctx, cluster, outcome.Events...)
-		return nil
-	}
 	r.journal.recordFailure(ctx, outcome)
+	if cluster.Name == "" {
+		return r.Reporter.ReportWithout(ctx, outcome)
+	}
 	_, err := r.Reporter.Report(ctx, status.Installer, outcome, func(s *v1alpha1.ClusterAPIStatus) {
 		if current != "" && s.Version(current) != nil {
 			s.CurrentVersion = current
@@ -123,7 +125,7 @@ func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, o
 // returns the outcome of the newest one, and its name if it is complete.
 func (r *Reconciler) install(ctx context.Context, world world) (outcome status.Outcome, current string) {
 	versions := slices.Clone(world.cluster.Status.Versions)
-	if len(versions) == 0 || world.uninstalling() {
+	if len(versions) == 0 {
 		return status.Outcome{Reason: status.NoRevision, Message: "waiting for the first version to be decided"}, ""
 	}
 	slices.SortFunc(versions, func(a, b v1alpha1.Version) int { return cmp.Compare(b.Revision, a.Revision) })
@@ -221,6 +223,7 @@ func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 			left, err = r.teardownVersion(ctx, world, name)
 		}
 		outcome.Events = append(outcome.Events, keptEvents(configMap.Name, left)...)
+		outcome.Again = sooner(outcome.Again, left.again)
 		if left.phases != nil {
 			outcome.Phases[configMap.Name] = left.phases
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"weak"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,8 @@ type Engine struct {
 	Live client.Reader
 	// Writer marks the CRDs that stay when their version goes.
 	Writer client.Writer
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
 
 	plans map[string]plan
 }

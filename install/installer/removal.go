@@ -31,6 +31,8 @@ type removal struct {
 	kept []string
 	// phases say what is left of each phase.
 	phases []v1alpha1.Phase
+	// again is how long until what is waited for is told in other words; 0 means never.
+	again time.Duration
 	// done says that nothing of the version is left.
 	done bool
 }
@@ -65,10 +67,11 @@ func (e *Engine) removalOf(ctx context.Context, result machinery.RevisionTeardow
 	for _, phase := range result.GetPhases() {
 		out.kept = append(out.kept, kept[phase.GetName()]...)
 		for _, ref := range phase.Waiting() {
-			held, err := e.holding(ctx, ref)
+			held, again, err := e.holding(ctx, ref)
 			if err != nil {
 				return out, err
 			}
+			out.again = sooner(out.again, again)
 			out.waiting = append(out.waiting, describeRef(ref)+held)
 		}
 	}
@@ -76,23 +79,26 @@ func (e *Engine) removalOf(ctx context.Context, result machinery.RevisionTeardow
 }
 
 // holding says since when an object is being deleted, and which finalizers it
-// waits for. It names the time and not the age, so that the same state is told in
-// the same words.
-func (e *Engine) holding(ctx context.Context, ref types.ObjectRef) (string, error) {
+// waits for, and how long until that is told in other words.
+func (e *Engine) holding(ctx context.Context, ref types.ObjectRef) (string, time.Duration, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(ref.GroupVersionKind)
 	err := e.Reader.Get(ctx, ref.ObjectKey, object)
 	if apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() == nil {
-		return "", nil // gone by now, or the cache has not seen its deletion
+		return "", 0, nil // gone by now, or the cache has not seen its deletion
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", describeRef(ref), err)
+		return "", 0, fmt.Errorf("reading %s: %w", describeRef(ref), err)
 	}
-	since := object.GetDeletionTimestamp().UTC().Format(time.RFC3339)
-	if len(object.GetFinalizers()) == 0 {
-		return " (deleted at " + since + ")", nil
+	text, again := deletedSince(object, e.now())
+	return text, again, nil
+}
+
+func (e *Engine) now() time.Time {
+	if e.Now != nil {
+		return e.Now()
 	}
-	return " (deleted at " + since + ", held by finalizer " + strings.Join(object.GetFinalizers(), " and ") + ")", nil
+	return time.Now()
 }
 
 // describeRemoval says what a version that is being removed waits for.

@@ -27,8 +27,9 @@ var saysItself = map[Reason]bool{Incompatible: true, Collision: true}
 
 // defaultMessages are for outcomes that say nothing themselves.
 var defaultMessages = map[Reason]string{
-	AsExpected: "nothing is left to do",
-	Paused:     "spec.installerMode is Paused",
+	AsExpected:  "nothing is left to do",
+	Paused:      "spec.installerMode is Paused",
+	Uninstalled: "there is no ClusterAPI object",
 }
 
 // progressMessage is what Progressing says, in a few words. What went wrong is for

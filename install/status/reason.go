@@ -55,6 +55,10 @@ const (
 	ApplyFailed Reason = "ApplyFailed"
 	// TearingDown: objects of an older version are being removed.
 	TearingDown Reason = "TearingDown"
+	// Uninstalling: the ClusterAPI object is deleted, and everything is being removed.
+	Uninstalling Reason = "Uninstalling"
+	// Uninstalled: there is no ClusterAPI object, and nothing is installed.
+	Uninstalled Reason = "Uninstalled"
 )
 
 // severity says what a reason means for the conditions.
@@ -70,11 +74,13 @@ const (
 var severities = map[Reason]severity{
 	AsExpected:          settled,
 	Paused:              settled,
+	Uninstalled:         settled,
 	PlatformUnknown:     working,
 	RetiringRevisions:   working,
 	NoRevision:          working,
 	RollingOut:          working,
 	TearingDown:         working,
+	Uninstalling:        working,
 	CheckerAbsent:       working,
 	ReleaseMismatch:     retrying,
 	TransportIncomplete: retrying,

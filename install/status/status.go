@@ -60,6 +60,8 @@ type Outcome struct {
 	// Phases say for versions, by name, where each of their phases stands now; the
 	// reporter adds since when. Versions that are not in it keep what they had.
 	Phases map[string][]v1alpha1.Phase
+	// Again is how long until the same is told in other words, such as another age; 0 means never.
+	Again time.Duration
 	// Related are the objects to list on the ClusterOperator; nil where the controller cannot know.
 	Related []configv1.ObjectReference
 }
@@ -82,13 +84,16 @@ func (o Outcome) Retry() error {
 
 // LookAgain is how long until the next look at what no event tells of: an object
 // that is somebody else's, what has the API server refuse one of ours, or an API
-// that is not there. 0 means that an event will.
+// that is not there, or until the same is told in other words. 0 means that an event will.
 func (o Outcome) LookAgain() time.Duration {
 	switch o.Reason {
 	case Collision, ObjectsRefused, CheckerAbsent:
+		if o.Again > 0 {
+			return min(o.Again, lookAgain)
+		}
 		return lookAgain
 	default:
-		return 0
+		return o.Again
 	}
 }
 
@@ -128,7 +133,7 @@ func degradedStatus(controller Controller, level severity, previous []metav1.Con
 // its controllers and the last outcome.
 func Aggregate(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outcome Outcome, now time.Time) []metav1.Condition {
 	return stamp([]metav1.Condition{
-		available(cluster, conditions, outcome.Installed),
+		available(cluster, conditions, outcome),
 		anyOf(Progressing, conditions),
 		anyOf(Degraded, conditions),
 		upgradeable(cluster.Spec),
@@ -147,10 +152,13 @@ const (
 	installerPaused = "InstallerPaused"
 )
 
-func available(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, installed *bool) metav1.Condition {
+func available(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outcome Outcome) metav1.Condition {
+	installed := outcome.Installed
 	before := meta.FindStatusCondition(conditions, Available)
 	current := cluster.Status.CurrentVersion
 	switch {
+	case outcome.Reason == Uninstalling, outcome.Reason == Uninstalled:
+		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: string(outcome.Reason), Message: outcome.text()}
 	case installed != nil && *installed:
 		return metav1.Condition{Type: Available, Status: metav1.ConditionTrue, Reason: string(AsExpected), Message: "Cluster API is installed"}
 	case installed == nil && before != nil:

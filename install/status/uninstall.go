@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"fmt"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// ReportWithout writes an outcome of the installer controller where there is no
+// ClusterAPI object (any more): to the ClusterOperator alone, if that is there. It
+// is not created, because nothing asks for Cluster API then.
+func (r *Reporter) ReportWithout(ctx context.Context, outcome Outcome) error {
+	r.Emit(ctx, &v1alpha1.ClusterAPI{}, outcome.Events...)
+	reader := client.Reader(r.Client)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		operator := &configv1.ClusterOperator{}
+		err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator)
+		if err != nil {
+			return err
+		}
+		reader = r.Live
+		before := operator.DeepCopy()
+		r.setUninstalled(operator, outcome)
+		if equality.Semantic.DeepEqual(before.Status, operator.Status) {
+			return nil
+		}
+		return r.Client.Status().Update(ctx, operator)
+	})
+	if client.IgnoreNotFound(err) == nil || meta.IsNoMatchError(err) {
+		return nil
+	}
+	return fmt.Errorf("writing the status of ClusterOperator %q: %w", v1alpha1.ClusterOperatorName, err)
+}
+
+// setUninstalled writes an outcome into the ClusterOperator. Since when each
+// condition is so stands in the ClusterOperator itself.
+func (r *Reporter) setUninstalled(operator *configv1.ClusterOperator, outcome Outcome) {
+	conditions, at := conditionsOf(operator), r.now()
+	for _, own := range [][]metav1.Condition{
+		Conditions(Version, Outcome{Reason: Uninstalled}, conditions, 0, at),
+		Conditions(Installer, outcome, conditions, 0, at),
+	} {
+		for _, condition := range own {
+			replace(&conditions, condition)
+		}
+	}
+	for _, condition := range Aggregate(&v1alpha1.ClusterAPI{}, conditions, outcome, at) {
+		replace(&conditions, condition)
+	}
+	operator.Status.Conditions = clusterOperatorConditions(conditions)
+	if outcome.Related != nil {
+		operator.Status.RelatedObjects = outcome.Related
+	}
+	if outcome.Reason == Uninstalled {
+		operator.Status.Versions = nil
+	}
+}
+
+// conditionsOf are the conditions of a ClusterOperator.
+func conditionsOf(operator *configv1.ClusterOperator) []metav1.Condition {
+	out := make([]metav1.Condition, len(operator.Status.Conditions))
+	for i, condition := range operator.Status.Conditions {
+		out[i] = metav1.Condition{
+			Type:               string(condition.Type),
+			Status:             metav1.ConditionStatus(condition.Status),
+			LastTransitionTime: condition.LastTransitionTime,
+			Reason:             condition.Reason,
+			Message:            condition.Message,
+		}
+	}
+	return out
+}

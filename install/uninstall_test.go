@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+func (h *harness) clusterOperator() *configv1.ClusterOperator {
+	h.Helper()
+	operator := &configv1.ClusterOperator{}
+	h.must(h.Get(context.Background(), client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator))
+	return operator
+}
+
+// operatorSays waits until the ClusterOperator has conditions of the given
+// statuses, and Available has a reason and a message that holds every part.
+func (h *harness) operatorSays(available, progressing, degraded configv1.ConditionStatus, reason string, parts ...string) {
+	h.Helper()
+	h.eventually(fmt.Sprintf("the ClusterOperator says %s %q", reason, parts), func() error {
+		found := map[configv1.ClusterStatusConditionType]configv1.ClusterOperatorStatusCondition{}
+		for _, condition := range h.clusterOperator().Status.Conditions {
+			found[condition.Type] = condition
+		}
+		a := found[configv1.OperatorAvailable]
+		if a.Status != available || found[configv1.OperatorProgressing].Status != progressing || found[configv1.OperatorDegraded].Status != degraded || a.Reason != reason {
+			return fmt.Errorf("it says %v", found)
+		}
+		for _, part := range parts {
+			if !strings.Contains(a.Message, part) {
+				return fmt.Errorf("Available does not name %q: %s", part, a.Message)
+			}
+		}
+		return nil
+	})
+}
+
+func TestTheClusterOperatorSaysThatEverythingIsUninstalledAndWhatWasKept(t *testing.T) {
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+		t.Run(string(policy), func(t *testing.T) { uninstalled(t, policy) })
+	}
+}
+
+func uninstalled(t *testing.T, policy metav1.DeletionPropagation) {
+	h := newHarness(t)
+	h.release(core(), aws(configMap("last", ""), crd("machines", "Machine")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.operatorSays(configv1.ConditionTrue, configv1.ConditionFalse, configv1.ConditionFalse, "AsExpected")
+	h.machine()
+	let := h.hold("v1/ConfigMap", namespace, "last")
+	h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(policy)))
+	h.operatorSays(configv1.ConditionFalse, configv1.ConditionTrue, configv1.ConditionFalse, "Uninstalling",
+		"ConfigMap openshift-cluster-api/last", "test.example.com/hold")
+	let()
+	h.operatorSays(configv1.ConditionFalse, configv1.ConditionFalse, configv1.ConditionFalse, "Uninstalled", "nothing is installed", machines)
+	operator := h.clusterOperator()
+	if len(operator.Status.Versions) != 0 {
+		t.Errorf("it has versions: %v", operator.Status.Versions)
+	}
+	if related := fmt.Sprint(operator.Status.RelatedObjects); !strings.Contains(related, machines) || strings.Contains(related, "clusterapis") {
+		t.Errorf("its relatedObjects are %s", related)
+	}
+	before := operator.ResourceVersion
+	for range 2 { // two more processes, each woken by an event
+		h.stop()
+		h.start("4.22.0")
+		h.runAgain()
+	}
+	if now := h.clusterOperator(); now.ResourceVersion != before {
+		t.Errorf("it was written again: %+v", now.Status)
+	}
+	h.reapply()
+	h.settled("4.22.0-1")
+	h.operatorSays(configv1.ConditionTrue, configv1.ConditionFalse, configv1.ConditionFalse, "AsExpected")
+	h.eventually("the ClusterOperator names the versions again", func() error {
+		if len(h.clusterOperator().Status.Versions) == 0 {
+			return fmt.Errorf("it names none")
+		}
+		return nil
+	})
+}
+
+// runAgain creates a ConfigMap, which has the installer run, and returns when it has.
+func (h *harness) runAgain() {
+	h.Helper()
+	before := h.runs()
+	trigger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, GenerateName: "trigger-"}}
+	h.must(h.Create(h.Context(), trigger))
+	h.must(h.Delete(h.Context(), trigger))
+	h.eventually("the installer has run", func() error {
+		if h.runs() < before+1 {
+			return fmt.Errorf("it has not")
+		}
+		return nil
+	})
+}
