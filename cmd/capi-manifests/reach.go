@@ -7,14 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptrace"
-	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -66,7 +61,7 @@ func registryOptions(ctx context.Context, access pull.Access, source mirror.Sour
 	return []ggcr.Option{
 		ggcr.WithContext(ctx), ggcr.WithUserAgent("capi-manifests"),
 		ggcr.WithAuth(&authenticator{finder: access.Logins, repository: source.Image.Context().Name()}),
-		ggcr.WithTransport(&trip{access: access, source: source}),
+		ggcr.WithTransport(access.Transport(source)),
 	}
 }
 
@@ -86,53 +81,6 @@ func (l *authenticator) Authorization() (*authn.AuthConfig, error) {
 		Username: found.Username, Password: found.Password,
 		IdentityToken: found.IdentityToken, RegistryToken: found.RegistryToken,
 	}, nil
-}
-
-// trip does the requests to a source, and to where its registry leads.
-type trip struct {
-	access pull.Access
-	source mirror.Source
-
-	mu   sync.Mutex
-	from netip.Addr // where the registry was reached
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *trip) RoundTrip(req *http.Request) (*http.Response, error) {
-	own := req.URL.Host == t.source.Host()
-	ctx := network.NewContext(req.Context(), network.Route{Insecure: t.source.Insecure, Led: !own && !t.configured(req.URL), From: t.reachedAt()})
-	if own && !t.access.Network.Proxied(req.URL) {
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: t.reached})
-	}
-	req = req.Clone(ctx)
-	if own && t.source.Namespace != "" && strings.HasPrefix(req.URL.Path, "/v2/") {
-		query := req.URL.Query()
-		query.Set("ns", t.source.Namespace)
-		req.URL.RawQuery = query.Encode()
-	}
-	return t.access.Network.RoundTrip(req)
-}
-
-// configured says whether the user named a host in the rules for mirrors.
-func (t *trip) configured(u *url.URL) bool {
-	own := url.URL{Host: t.source.Host()}
-	return own.Hostname() == u.Hostname() || slices.ContainsFunc(t.access.Mirrors.Hosts(), func(h string) bool { return h == u.Host || h == u.Hostname() })
-}
-
-func (t *trip) reached(got httptrace.GotConnInfo) {
-	at, err := netip.ParseAddrPort(got.Conn.RemoteAddr().String())
-	if err != nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.from = at.Addr()
-}
-
-func (t *trip) reachedAt() netip.Addr {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.from
 }
 
 // withAdvice says what to do where a registry lets nobody in.

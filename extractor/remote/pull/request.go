@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -95,18 +93,8 @@ func (a *asking) follow(req *http.Request, route network.Route) (*answer, error)
 
 // led is the route to where an answer leads.
 func (a *asking) led(to *url.URL, by *answer) network.Route {
-	return network.Route{Insecure: a.source.Insecure, Led: !a.configured(to), From: by.from}
+	return network.Route{Insecure: a.source.Insecure, Led: !a.access.named(to, a.sources), From: by.from}
 }
-
-// configured says whether somebody named a host: in the reference, or in the rules for mirrors.
-func (a *asking) configured(u *url.URL) bool {
-	if slices.ContainsFunc(a.sources, func(s mirror.Source) bool { return s.Host() == u.Host || hostname(s.Host()) == u.Hostname() }) {
-		return true
-	}
-	return slices.ContainsFunc(a.access.Mirrors.Hosts(), func(h string) bool { return h == u.Host || h == u.Hostname() })
-}
-
-func hostname(host string) string { return (&url.URL{Host: host}).Hostname() }
 
 // answer is an answer of a server, whose body counts what is read and ends when it stalls.
 type answer struct {
@@ -139,11 +127,7 @@ func (a *asking) do(req *http.Request, route network.Route) (*answer, error) {
 	}
 	ctx, cancel := context.WithCancelCause(network.NewContext(req.Context(), route))
 	out := &answer{cancel: cancel, leave: h.leave, led: req.Response != nil}
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
-		if at, err := netip.ParseAddrPort(got.Conn.RemoteAddr().String()); err == nil && !a.access.Network.Proxied(req.URL) {
-			out.from = at.Addr()
-		}
-	}})
+	ctx = a.access.tellReached(ctx, req.URL, func(at netip.Addr) { out.from = at })
 	out.timer = time.AfterFunc(orDefault(a.puller.Answer, 30*time.Second), func() { cancel(errNoAnswer) })
 	resp, err := a.trip.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // answer.Response is closed by whoever is given it
 	if err != nil {

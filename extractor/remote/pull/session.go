@@ -181,7 +181,7 @@ func (a *asking) token(ctx context.Context, c challenge) (token string, lasts ti
 	if err != nil {
 		return "", 0, at(err)
 	}
-	resp, err := a.follow(req, network.Route{Insecure: a.source.Insecure, Led: !a.configured(realm), From: a.host.address()})
+	resp, err := a.follow(req, network.Route{Insecure: a.source.Insecure, Led: !a.access.named(realm, a.sources), From: a.host.address()})
 	if err != nil {
 		return "", 0, at(err)
 	}
