@@ -27,6 +27,11 @@ const (
 // errNoOCIArchive says that a file is another kind of archive, or none.
 var errNoOCIArchive = errors.New("it has no index.json of an OCI layout")
 
+// damaged is an error about what an archive holds.
+func damaged(format string, arguments ...any) error {
+	return &invalidError{fmt.Errorf(format, arguments...)}
+}
+
 // ociArchive is a tar archive of an OCI layout
 // (https://github.com/opencontainers/image-spec/blob/main/image-layout.md). Nothing of it is unpacked: it says
 // where in the file each entry is.
@@ -55,9 +60,9 @@ func openOCIArchive(file string) (*ociArchive, error) {
 		case err != nil && n == 0:
 			return nil, errNoOCIArchive
 		case err != nil:
-			return nil, fmt.Errorf("reading the archive: %w", err)
+			return nil, damaged("reading the archive: %w", err)
 		case n >= archiveEntries:
-			return nil, fmt.Errorf("the archive has more than %d entries", archiveEntries)
+			return nil, damaged("the archive has more than %d entries", archiveEntries)
 		case header.Typeflag != tar.TypeReg:
 			continue
 		}
@@ -67,7 +72,7 @@ func openOCIArchive(file string) (*ociArchive, error) {
 		}
 		entry := path.Clean(header.Name)
 		if _, twice := a.entries[entry]; twice {
-			return nil, fmt.Errorf("the archive has two entries %q", entry)
+			return nil, damaged("the archive has two entries %q", entry)
 		}
 		a.entries[entry] = extent{offset, header.Size}
 	}
@@ -88,10 +93,10 @@ func (a *ociArchive) image() (v1.Image, error) {
 	}
 	var index v1.IndexManifest
 	if err := json.Unmarshal(raw, &index); err != nil {
-		return nil, fmt.Errorf("parsing index.json: %w", err)
+		return nil, damaged("parsing index.json: %w", err)
 	}
 	if len(index.Manifests) != 1 || !index.Manifests[0].MediaType.IsImage() {
-		return nil, fmt.Errorf("it has %d entries in index.json; one with a single image is wanted", len(index.Manifests))
+		return nil, damaged("it has %d entries in index.json; one with a single image is wanted", len(index.Manifests))
 	}
 	if _, err := a.verified(index.Manifests[0].Digest); err != nil {
 		return nil, err
@@ -103,7 +108,7 @@ func (a *ociArchive) image() (v1.Image, error) {
 func (a *ociArchive) open(entry string) (io.ReadCloser, error) {
 	at, found := a.entries[entry]
 	if !found {
-		return nil, fmt.Errorf("the archive has no %s", entry)
+		return nil, damaged("the archive has no %s", entry)
 	}
 	f, err := os.Open(a.file)
 	if err != nil {
@@ -118,7 +123,7 @@ func (a *ociArchive) open(entry string) (io.ReadCloser, error) {
 // small reads an entry that is not large.
 func (a *ociArchive) small(entry string) ([]byte, error) {
 	if size := a.entries[entry].size; size > archiveMetadata {
-		return nil, fmt.Errorf("%s has %d bytes, more than %d", entry, size, archiveMetadata)
+		return nil, damaged("%s has %d bytes, more than %d", entry, size, archiveMetadata)
 	}
 	body, err := a.open(entry)
 	if err != nil {
@@ -142,7 +147,7 @@ func (a *ociArchive) verified(digest v1.Hash) ([]byte, error) {
 func sameDigest(want v1.Hash, content io.Reader) error {
 	got, _, err := v1.SHA256(content)
 	if err == nil && got != want {
-		err = fmt.Errorf("the archive's %s has the digest %s", blobEntry(want), got)
+		err = damaged("the archive's %s has the digest %s", blobEntry(want), got)
 	}
 	return err
 }
@@ -175,7 +180,7 @@ func (i *archivedImage) LayerByDigest(digest v1.Hash) (partial.CompressedLayer, 
 			return &archivedLayer{i.archive, layer}, nil
 		}
 	}
-	return nil, fmt.Errorf("the image has no layer %s", digest)
+	return nil, damaged("the image has no layer %s", digest)
 }
 
 // archivedLayer implements partial.CompressedLayer.
