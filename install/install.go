@@ -9,7 +9,6 @@
 package install
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -36,7 +35,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -93,6 +91,13 @@ func CacheOptions() cache.Options {
 	}}
 }
 
+// forget has what is known of registries read again.
+func (o Options) forget() {
+	if o.Registries != nil {
+		o.Registries.Forget()
+	}
+}
+
 // AddToManager adds both controllers to a manager.
 func AddToManager(mgr manager.Manager, options Options) error {
 	reporter := &status.Reporter{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ReleaseVersion: options.Release}
@@ -101,7 +106,7 @@ func AddToManager(mgr manager.Manager, options Options) error {
 		return fmt.Errorf("adding the version controller: %w", err)
 	}
 	if options.Registries != nil {
-		if err := watchConfigNamespace(mgr, func() { options.Registries.Forget(); inputs.Fire() }); err != nil {
+		if err := watchConfigNamespace(mgr, func() { options.forget(); inputs.Fire() }); err != nil {
 			return err
 		}
 	}
@@ -122,7 +127,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
 		Platform: options.Platform, Variables: options.Variables, Pin: options.Pin,
 	}
-	late := &openShift{manager: mgr, missing: configKinds()}
+	late := &openShift{manager: mgr, missing: configKinds(), changed: options.forget}
 	late.controller, err = ctrl.NewControllerManagedBy(mgr).Named("version").
 		Watches(&v1alpha1.ClusterAPI{}, always).
 		Watches(&corev1.ConfigMap{}, always).
@@ -187,9 +192,9 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 }
 
 // always has any event start the controller's one run: a run looks at everything.
-var always = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: v1alpha1.ClusterAPIName}}}
-})
+var always = after(func() {})
+
+var theRun = []reconcile.Request{{NamespacedName: client.ObjectKey{Name: v1alpha1.ClusterAPIName}}}
 
 // controllerOptions: one worker, and at most half a minute between tries, so that
 // what passes by itself is noticed soon. What is watched is waited for all day: an

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -29,6 +30,8 @@ import (
 type openShift struct {
 	manager    manager.Manager
 	controller controller.Controller
+	// changed is called before the run that an object of these kinds starts.
+	changed func()
 
 	mu      sync.Mutex
 	missing []client.Object
@@ -67,12 +70,20 @@ func (o *openShift) watch(ctx context.Context) error {
 			continue
 		}
 		log.FromContext(ctx).Info("Watching a kind of OpenShift's configuration", "kind", kind.Kind)
-		if err := o.controller.Watch(source.Kind(o.manager.GetCache(), object, always)); err != nil {
+		if err := o.controller.Watch(source.Kind(o.manager.GetCache(), object, after(o.changed))); err != nil {
 			return err
 		}
 	}
 	o.missing = missing
 	return nil
+}
+
+// after has any event start the controller's one run, as always does, after something else is done.
+func after(first func()) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		first()
+		return theRun
+	})
 }
 
 // crdMetadata stands for CRDs of which only the metadata is read.

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"testing"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func TestWhatIsKnownOfRegistriesIsForgottenBeforeTheRunThatAMirrorSetStarts(t *testing.T) {
+	registries := &Registries{}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	handler := after(Options{Registries: registries}.forget)
+	set, request := &configv1.ImageDigestMirrorSet{}, reconcile.Request{}
+	for name, happen := range map[string]func(){
+		"created": func() { handler.Create(t.Context(), event.CreateEvent{Object: set}, queue) },
+		"changed": func() { handler.Update(t.Context(), event.UpdateEvent{ObjectOld: set, ObjectNew: set}, queue) },
+		"deleted": func() { handler.Delete(t.Context(), event.DeleteEvent{Object: set}, queue) },
+	} {
+		registries.at = time.Now()
+		happen()
+		request, _ = queue.Get()
+		queue.Done(request)
+		if request != theRun[0] || !registries.at.IsZero() {
+			t.Errorf("%s: the run %v is started with what was read at %v", name, request, registries.at)
+		}
+	}
+}
