@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,12 +73,24 @@ func newRoot() *cobra.Command {
 		Example:       rootExample,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])},
 		Args:          knownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd.CommandPath(), err} })
 	root.AddCommand(newGenerate(), newPack(), newInspect(), newExtract(), newValidate(), newExplain(), newPlan(), newTree(), newVersion())
 	return root
+}
+
+// pluginName is the name by which kubectl and oc find the program, and run it as "kubectl capi-manifests".
+const pluginName = "kubectl-capi_manifests"
+
+// calledAs is what users call the program.
+func calledAs(program string) string {
+	if filepath.Base(program) == pluginName {
+		return "kubectl capi-manifests"
+	}
+	return "capi-manifests"
 }
 
 // knownCommand refuses words that are no command, and suggests one.

@@ -32,11 +32,12 @@ const extractExample = `  # What would a cluster read from this image?
 func newExtract() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use:     "extract SOURCE",
-		Short:   "Write the bundle of an image to a directory",
-		Long:    extractLong,
-		Example: extractExample,
-		Args:    oneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
+		Use:               "extract SOURCE",
+		Short:             "Write the bundle of an image to a directory",
+		Long:              extractLong,
+		Example:           extractExample,
+		Args:              oneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
+		ValidArgsFunction: completeSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := required(cmd, "output-dir"); err != nil {
 				return err

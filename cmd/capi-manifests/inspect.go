@@ -68,11 +68,12 @@ func newInspect() *cobra.Command {
 	var format output
 	var manifests bool
 	cmd := &cobra.Command{
-		Use:     "inspect SOURCE",
-		Short:   "Show what is in an image, an OCI layout or a directory",
-		Long:    inspectLong,
-		Example: inspectExample,
-		Args:    oneArg("SOURCE, an image, an OCI layout or a directory"),
+		Use:               "inspect SOURCE",
+		Short:             "Show what is in an image, an OCI layout or a directory",
+		Long:              inspectLong,
+		Example:           inspectExample,
+		Args:              oneArg("SOURCE, an image, an OCI layout or a directory"),
+		ValidArgsFunction: completeSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if manifests && format != asTable {
 				return &usageError{cmd.CommandPath(), errors.New("--manifests writes the manifests as they are; leave -o out")}

@@ -31,7 +31,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"capi-manifests": main})
+	testscript.Main(m, map[string]func(){"capi-manifests": main, pluginName: main})
 }
 
 // TestScripts runs the stories in testdata/script. Each has a registry of its own

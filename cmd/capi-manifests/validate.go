@@ -82,15 +82,13 @@ type validateOptions struct {
 func newValidate() *cobra.Command {
 	options := validateOptions{least: contract.Info}
 	cmd := &cobra.Command{
-		Use:     "validate SOURCE",
-		Short:   "Check a bundle against the rules for providers",
-		Long:    validateLong,
-		Example: validateExample,
-		Args:    oneArg("SOURCE, an image, an OCI layout or a directory"),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return nil, cobra.ShellCompDirectiveFilterDirs
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0]) },
+		Use:               "validate SOURCE",
+		Short:             "Check a bundle against the rules for providers",
+		Long:              validateLong,
+		Example:           validateExample,
+		Args:              oneArg("SOURCE, an image, an OCI layout or a directory"),
+		ValidArgsFunction: completeSource,
+		RunE:              func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
 	flags.VarP(&options.format, "output", "o", "format of the findings: "+strings.Join(findingsFormats, ", "))

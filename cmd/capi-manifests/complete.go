@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/imagesjson"
+)
+
+// completeSource completes a SOURCE: files and directories, and the images that
+// images.json in the working directory names.
+func completeSource(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return sources(begun)
+}
+
+// completeSources is completeSource for a command that takes several.
+func completeSources(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return sources(begun)
+}
+
+func sources(begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	images := imagesNamed(begun)
+	if len(images) == 0 {
+		return nil, cobra.ShellCompDirectiveDefault // which is files
+	}
+	all, directive := append(images, files(begun)...), cobra.ShellCompDirectiveNoFileComp
+	if len(all) == 1 && strings.HasSuffix(all[0], "/") {
+		directive |= cobra.ShellCompDirectiveNoSpace // more of the path may follow
+	}
+	return all, directive
+}
+
+// imagesNamed are the references in images.json that begin so, or whose key does.
+func imagesNamed(begun string) []cobra.Completion {
+	content, err := os.ReadFile("images.json")
+	if err != nil {
+		return nil
+	}
+	images, err := imagesjson.Parser{AllowTags: true}.Parse(content)
+	if err != nil {
+		return nil
+	}
+	var found []cobra.Completion
+	for _, image := range images {
+		if strings.HasPrefix(image.Reference, begun) {
+			found = append(found, cobra.CompletionWithDesc(image.Reference, image.Name))
+		}
+	}
+	return found
+}
+
+// files are those whose path begins so; a directory ends with a slash.
+func files(begun string) []cobra.Completion {
+	found, _ := filepath.Glob(escapeGlob(begun) + "*") // the pattern is well-formed
+	for i, path := range found {
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			found[i] += "/"
+		}
+	}
+	return found
+}
+
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}

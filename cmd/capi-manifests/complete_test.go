@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capi-installer/capi-installer/test/controlplane"
+)
+
+// completions are what a shell is told for a command line.
+func completions(t *testing.T, words ...string) []string {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	if code := run(t.Context(), append([]string{"__complete"}, words...), strings.NewReader(""), &stdout, &stderr); code != exitGood {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	var found []string
+	for line := range strings.Lines(stdout.String()) {
+		word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		found = append(found, word)
+	}
+	return found
+}
+
+func TestSourcesAreCompletedFromImagesJSONAndFiles(t *testing.T) {
+	t.Chdir(t.TempDir())
+	aws, core := "quay.io/example/aws@sha256:"+strings.Repeat("a", 64), "quay.io/example/core@sha256:"+strings.Repeat("c", 64)
+	if got := completions(t, "inspect", ""); !slices.Equal(got, []string{":0"}) {
+		t.Errorf("without images.json the shell is told %q, want nothing, so that it completes files", got)
+	}
+	if err := os.WriteFile("images.json", []byte(`{"aws": "`+aws+`", "core": "`+core+`"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll("quay.io/mine", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for begun, want := range map[string][]string{
+		"":                  {aws, core, "images.json", "quay.io/", ":4"},
+		"quay.io/example/c": {core, ":4"},
+		"quay.io/m":         {":0"},
+	} {
+		if got := completions(t, "inspect", begun); !slices.Equal(got, want) {
+			t.Errorf("%q is completed to %q, want %q", begun, got, want)
+		}
+	}
+	if got := completions(t, "inspect", "quay.io/x", ""); !slices.Equal(got, []string{":4"}) {
+		t.Errorf("a second source is completed to %q", got)
+	}
+}
+
+func TestRulesAreCompletedByTheirIDs(t *testing.T) {
+	if got := completions(t, "explain", "installer/no-s"); !slices.Contains(got, "installer/no-secret") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestThereAreCompletionsForFourShells(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		var stdout, stderr strings.Builder
+		if code := run(t.Context(), []string{"completion", shell}, strings.NewReader(""), &stdout, &stderr); code != exitGood || !strings.Contains(stdout.String(), "capi-manifests") {
+			t.Errorf("%s: exit code %d, %d bytes", shell, code, stdout.Len())
+		}
+	}
+}
+
+// TestKubectlRunsThePlugin has the real kubectl find the program by its name.
+func TestKubectlRunsThePlugin(t *testing.T) {
+	programs, err := controlplane.Build(t.Context(), t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	kubectl := filepath.Join(dir, "kubectl")
+	for from, to := range map[string]string{programs: kubectl, self: filepath.Join(dir, pluginName)} {
+		if err := os.Symlink(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), kubectl, "capi-manifests", "explain", "--help")
+	cmd.Env = append(os.Environ(), "PATH="+dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "kubectl capi-manifests explain [RULE]") {
+		t.Errorf("got %s, %v", out, err)
+	}
+}
