@@ -11,6 +11,7 @@ import (
 	"maps"
 	"path"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -32,24 +33,36 @@ type PackError struct{ Err error }
 func (e *PackError) Error() string { return "packing: " + e.Err.Error() }
 func (e *PackError) Unwrap() error { return e.Err }
 
-// Pack returns base with one more layer that holds the bundle, or, if base is nil,
+// Packer puts bundles into images. The zero value makes images that say nothing of a time.
+type Packer struct {
+	// Created is when the images say that they were created, in seconds since 1970;
+	// nil leaves what the base says, and says nothing without one. The layer is the same whatever it is.
+	Created *time.Time
+}
+
+// Pack packs with the zero Packer.
+func Pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
+	return Packer{}.Image(base, bundle)
+}
+
+// Image returns base with one more layer that holds the bundle, or, if base is nil,
 // an image for linux/amd64 with nothing but that layer. The image is a function of
-// the arguments: the same bundle on the same base gives the same digest. Errors are
+// the Packer and the arguments: the same bundle on the same base gives the same digest. Errors are
 // of type *PackError.
 //
 // The layer hides what base has in the bundle's directory, so that packing again
 // replaces what was packed before. The image says which layer that is and what
 // its bundle's digest is (remote.HintLayer, remote.HintListing), as annotations
 // or, for Docker's images, as labels: a reader needs no other layer.
-func Pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
-	image, err := pack(base, bundle)
+func (p Packer) Image(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
+	image, err := p.pack(base, bundle)
 	if err != nil {
 		return nil, &PackError{err}
 	}
 	return image, nil
 }
 
-func pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
+func (p Packer) pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	files, err := bundle.Files()
 	if err != nil {
 		return nil, &extractor.InvalidError{Err: err}
@@ -66,16 +79,16 @@ func pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the layer: %w", err)
 	}
-	hints, texts := remote.Hints(digest, files), annotations(bundle.Metadata)
+	hints, texts := remote.Hints(digest, files), p.annotations(bundle.Metadata)
 	switch {
 	case base == nil:
 		maps.Copy(texts, hints)
-		return scratch(layer, texts)
+		return p.scratch(layer, texts)
 	case mediaType == types.DockerLayer:
-		return appendLabelled(base, layer, hints)
+		return p.appendLabelled(base, layer, hints)
 	}
 	maps.Copy(texts, hints)
-	return appendAnnotated(base, layer, texts)
+	return p.appendAnnotated(base, layer, texts)
 }
 
 // layerType is OCI's media type of a layer, or Docker's if base is Docker's: some
@@ -159,21 +172,25 @@ func tarOf(files extractor.Files, opaque bool) ([]byte, error) {
 
 // annotations are what registries and their users show of an image
 // (https://github.com/opencontainers/image-spec/blob/main/annotations.md).
-func annotations(m extractor.Metadata) map[string]string {
-	return map[string]string{
+func (p Packer) annotations(m extractor.Metadata) map[string]string {
+	texts := map[string]string{
 		ocispec.AnnotationTitle:       m.ProviderName,
 		ocispec.AnnotationVersion:     m.ProviderVersion,
 		ocispec.AnnotationDescription: fmt.Sprintf("Cluster API manifests of %s, type %s, for %s", m.ProviderName, m.ProviderType, cmp.Or(m.OCPPlatform, "every platform")),
 	}
+	if p.Created != nil {
+		texts[ocispec.AnnotationCreated] = p.Created.UTC().Format(time.RFC3339)
+	}
+	return texts
 }
 
 // appendAnnotated puts layer on base and annotations on the manifest.
-func appendAnnotated(base v1.Image, layer v1.Layer, texts map[string]string) (v1.Image, error) {
+func (p Packer) appendAnnotated(base v1.Image, layer v1.Layer, texts map[string]string) (v1.Image, error) {
 	digest, err := base.Digest()
 	if err != nil {
 		return nil, fmt.Errorf("reading the base image's manifest: %w", err)
 	}
-	image, err := appendLayer(base, layer)
+	image, err := p.appendLayer(base, layer)
 	if err != nil {
 		return nil, err
 	}
@@ -182,8 +199,8 @@ func appendAnnotated(base v1.Image, layer v1.Layer, texts map[string]string) (v1
 }
 
 // appendLabelled puts layer on base and labels in the config: Docker's manifests have no annotations.
-func appendLabelled(base v1.Image, layer v1.Layer, labels map[string]string) (v1.Image, error) {
-	image, err := appendLayer(base, layer)
+func (p Packer) appendLabelled(base v1.Image, layer v1.Layer, labels map[string]string) (v1.Image, error) {
+	image, err := p.appendLayer(base, layer)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +221,7 @@ func appendLabelled(base v1.Image, layer v1.Layer, labels map[string]string) (v1
 }
 
 // appendLayer puts layer on base.
-func appendLayer(base v1.Image, layer v1.Layer) (v1.Image, error) {
+func (p Packer) appendLayer(base v1.Image, layer v1.Layer) (v1.Image, error) {
 	config, err := base.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("reading the base image's config: %w", err)
@@ -213,9 +230,16 @@ func appendLayer(base v1.Image, layer v1.Layer) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	created := config.Created
+	if p.Created != nil {
+		created = v1.Time{Time: p.Created.UTC()}
+	}
 	image, err := mutate.Append(base, mutate.Addendum{
-		Layer: layer, MediaType: mediaType, History: v1.History{Created: config.Created, CreatedBy: createdBy},
+		Layer: layer, MediaType: mediaType, History: v1.History{Created: created, CreatedBy: createdBy},
 	})
+	if err == nil && p.Created != nil {
+		image, err = mutate.CreatedAt(image, created)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("appending the layer: %w", err)
 	}

@@ -47,7 +47,7 @@ func packed(t *testing.T, base v1.Image, bundle extractor.Bundle) v1.Image {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "layout")
-	if err := build.WriteLayout(dir, image, ""); err != nil {
+	if err := build.WriteLayout(t.Context(), dir, image, ""); err != nil {
 		t.Fatal(err)
 	}
 	validateLayout(t, dir)
@@ -252,7 +252,7 @@ func TestWriteLayoutReplacesALayoutAndNothingElse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "layout")
 	for _, manifests := range []string{configMap, configMap + "data: {}\n"} {
 		image := packed(t, nil, bundleOf(manifests))
-		if err := build.WriteLayout(dir, image, "example.com/demo:v1"); err != nil {
+		if err := build.WriteLayout(t.Context(), dir, image, "example.com/demo:v1"); err != nil {
 			t.Fatal(err)
 		}
 		manifest := validateLayout(t, dir)
@@ -273,7 +273,7 @@ func TestWriteLayoutRefusesADirectoryWithSomethingElse(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "thesis.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	err := build.WriteLayout(dir, empty.Image, "")
+	err := build.WriteLayout(t.Context(), dir, empty.Image, "")
 	var writeError *build.WriteError
 	if !errors.As(err, &writeError) || writeError.Path != dir {
 		t.Errorf("got %v", err)

@@ -22,7 +22,7 @@ type scratchImage struct {
 }
 
 // scratch returns an image for linux/amd64 that holds only layer.
-func scratch(layer v1.Layer, texts map[string]string) (v1.Image, error) {
+func (p Packer) scratch(layer v1.Layer, texts map[string]string) (v1.Image, error) {
 	diffID, err := layer.DiffID()
 	if err != nil {
 		return nil, fmt.Errorf("reading the layer: %w", err)
@@ -32,9 +32,10 @@ func scratch(layer v1.Layer, texts map[string]string) (v1.Image, error) {
 		return nil, fmt.Errorf("reading the layer: %w", err)
 	}
 	config, err := json.Marshal(ocispec.Image{
+		Created:  p.Created,
 		Platform: ocispec.Platform{OS: "linux", Architecture: "amd64"},
 		RootFS:   ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.Digest(diffID.String())}},
-		History:  []ocispec.History{{CreatedBy: createdBy}},
+		History:  []ocispec.History{{Created: p.Created, CreatedBy: createdBy}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("writing the image's config: %w", err)

@@ -3,8 +3,11 @@
 package build
 
 import (
+	"archive/tar"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
@@ -24,41 +28,51 @@ type WriteError struct {
 func (e *WriteError) Error() string { return fmt.Sprintf("writing %s: %v", e.Path, e.Err) }
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// WriteLayout writes image as an OCI image layout (oci-layout, index.json, blobs/)
-// to dir. The layout is written beside dir and renamed, so dir is never half of it.
+// WriteLayout writes image, a v1.Image or a v1.ImageIndex, as an OCI image layout (oci-layout, index.json, blobs/)
+// to dir. The layout is written beside dir and renamed, so dir is never half of it,
+// and when ctx ends before it is whole, nothing has changed.
 // A layout that is there is replaced; anything else that is not an empty directory
 // is refused. reference, if not empty, becomes the image's name in the index
 // (org.opencontainers.image.ref.name). Errors are of type *WriteError.
-func WriteLayout(dir string, image v1.Image, reference string) error {
-	if err := writeLayout(dir, image, reference); err != nil {
+func WriteLayout(ctx context.Context, dir string, image mutate.Appendable, reference string) error {
+	if err := writeLayout(ctx, dir, image, reference); err != nil {
 		return &WriteError{dir, err}
 	}
 	return nil
 }
 
-func writeLayout(dir string, image v1.Image, reference string) error {
+func writeLayout(ctx context.Context, dir string, image mutate.Appendable, reference string) error {
 	if err := replaceable(dir); err != nil {
 		return err
 	}
-	dir, err := filepath.Abs(dir)
+	return beside(dir, func(aside string) error {
+		fresh := filepath.Join(aside, "new")
+		if err := errors.Join(fillLayout(fresh, image, reference), ctx.Err()); err != nil {
+			return err
+		}
+		return swap(dir, fresh, filepath.Join(aside, "old"))
+	})
+}
+
+// beside calls write with a new directory in the directory of path, so that what
+// is made there can be renamed to path, and removes it afterwards.
+func beside(path string, write func(aside string) error) error {
+	path, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	aside, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-*")
+	aside, err := os.MkdirTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(aside)
-	if err := fillLayout(filepath.Join(aside, "new"), image, reference); err != nil {
-		return err
-	}
-	return swap(dir, filepath.Join(aside, "new"), filepath.Join(aside, "old"))
+	return write(aside)
 }
 
-func fillLayout(dir string, image v1.Image, reference string) error {
+func fillLayout(dir string, image mutate.Appendable, reference string) error {
 	path, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err
@@ -67,7 +81,75 @@ func fillLayout(dir string, image v1.Image, reference string) error {
 	if reference != "" {
 		options = append(options, layout.WithAnnotations(map[string]string{ocispec.AnnotationRefName: reference}))
 	}
-	return path.AppendImage(image, options...)
+	if index, is := image.(v1.ImageIndex); is {
+		return path.AppendIndex(index, options...)
+	}
+	if image, is := image.(v1.Image); is {
+		return path.AppendImage(image, options...)
+	}
+	return fmt.Errorf("%T is neither an image nor an index", image)
+}
+
+// WriteArchive writes image as a tar archive of the OCI image layout that WriteLayout writes, which
+// podman, skopeo and docker load. The archive has the same bytes each time. A file that is there is replaced, when the
+// archive is whole and unless ctx has ended. Errors are of type *WriteError.
+func WriteArchive(ctx context.Context, file string, image mutate.Appendable, reference string) error {
+	err := beside(file, func(aside string) error {
+		dir, archive := filepath.Join(aside, "layout"), filepath.Join(aside, "archive")
+		err := fillLayout(dir, image, reference)
+		if err == nil {
+			err = archiveDir(archive, dir)
+		}
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		return os.Rename(archive, file)
+	})
+	if err != nil {
+		return &WriteError{file, err}
+	}
+	return nil
+}
+
+// archiveDir writes the files below dir into a tar archive: sorted, owned by root, without a time.
+func archiveDir(file, dir string) error {
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	w := tar.NewWriter(out)
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		return archiveEntry(w, dir, path, entry)
+	})
+	return errors.Join(err, w.Close(), out.Close())
+}
+
+func archiveEntry(w *tar.Writer, dir, path string, entry fs.DirEntry) error {
+	name, err := filepath.Rel(dir, path)
+	if err != nil {
+		return err
+	}
+	if entry.IsDir() {
+		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: filepath.ToSlash(name) + "/", Mode: 0o755})
+	}
+	content, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	info, err := content.Stat()
+	if err != nil {
+		return err
+	}
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: filepath.ToSlash(name), Mode: 0o644, Size: info.Size()}); err != nil {
+		return err
+	}
+	_, err = io.Copy(w, content)
+	return err
 }
 
 // replaceable refuses what WriteLayout must not replace.

@@ -5,7 +5,6 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -83,25 +82,6 @@ func (a *ociArchive) check() error {
 		return errNoOCIArchive
 	}
 	return nil
-}
-
-// image returns the only image of the archive.
-func (a *ociArchive) image() (v1.Image, error) {
-	raw, err := a.small("index.json")
-	if err != nil {
-		return nil, err
-	}
-	var index v1.IndexManifest
-	if err := json.Unmarshal(raw, &index); err != nil {
-		return nil, damaged("parsing index.json: %w", err)
-	}
-	if len(index.Manifests) != 1 || !index.Manifests[0].MediaType.IsImage() {
-		return nil, damaged("it has %d entries in index.json; one with a single image is wanted", len(index.Manifests))
-	}
-	if _, err := a.verified(index.Manifests[0].Digest); err != nil {
-		return nil, err
-	}
-	return partial.CompressedToImage(&archivedImage{archive: a, descriptor: index.Manifests[0]})
 }
 
 // open opens an entry.

@@ -7,9 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/spf13/cobra"
 
@@ -18,29 +23,44 @@ import (
 )
 
 const packLong = `Pack appends one layer with the bundle to a base image, or makes an image of
-nothing but the bundle, and pushes it, or writes an OCI layout, or both.
+nothing but the bundle, and pushes it, or writes an OCI layout or an OCI archive.
 No container engine is needed.
 
+Of a base for several platforms every image gets the layer, and the result is for the
+same platforms; --base-platform takes one of them. Attestations of the base (provenance,
+SBOM) are left out, and named on stderr: they are about images that are not in the result.
+
 The image is reproducible: the same bundle on the same base has the same digest,
-everywhere and always. What is printed is the reference by digest, as images.json
-wants it.
+everywhere and always. It says no time but the base's, or that of SOURCE_DATE_EPOCH.
+What is printed is the reference by digest, as images.json wants it, or the digest if
+nothing is pushed; with --quiet only the digest.
 
-SOURCE is a directory with metadata.json and manifests.yaml (what "generate"
-writes, or the root of an image with capi-manifests/ in it), an OCI layout, or an image.`
+SOURCE is a directory with metadata.json and manifests.yaml (what "generate" writes, or
+the root of an image with capi-manifests/ in it), an OCI layout, an archive (of "pack
+--output-archive", "podman save" or "docker save"), or an image. So is the base, but for
+the directory.`
 
-const packExample = `  # Into the provider's own image
+const packExample = `  # Into the provider's own image, for each of its platforms
   capi-manifests pack capi-manifests --base quay.io/me/capa:v2.10.0 --push quay.io/me/capa:v2.10.0-bundled
 
   # An image of nothing but the bundle, as an OCI layout
   capi-manifests pack capi-manifests --output-layout capa.oci
+
+  # Onto what another step of the pipeline has built, for a later one
+  capi-manifests pack capi-manifests --base built.tar --output-archive bundled.tar
+
+  # With the time of the last commit, and the digest for a script
+  SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) capi-manifests pack capi-manifests --push quay.io/me/capa:v2.10.0 --quiet
 
   # The line for images.json
   capi-manifests pack capi-manifests --push quay.io/me/capa:v2.10.0 -o json | jq '{"aws-cluster-api-controllers": .reference}'`
 
 // packFlags are the flags of pack.
 type packFlags struct {
-	base, basePlatform, push, outputLayout string
-	format                                 output
+	base, basePlatform, push    string
+	outputLayout, outputArchive string
+	quiet                       bool
+	format                      output
 }
 
 // packedImage is the data of pack.
@@ -48,17 +68,25 @@ type packedImage struct {
 	// Reference is the pushed image by digest; empty if it was not pushed.
 	Reference string `json:"reference,omitempty"`
 	Digest    string `json:"digest"`
-	// Layout is the directory of the OCI layout; empty if none was written.
-	Layout string `json:"layout,omitempty"`
-	// Base is the base image by digest; empty if there is none.
-	Base     string   `json:"base,omitempty"`
-	Metadata metadata `json:"metadata"`
+	// Layout is the directory of the OCI layout and Archive the file of the OCI archive; empty if none was written.
+	Layout  string `json:"layout,omitempty"`
+	Archive string `json:"archive,omitempty"`
+	// Base is the base image by digest, or its path; empty if there is none.
+	Base string `json:"base,omitempty"`
+	// Platforms are those of the images that were packed.
+	Platforms []string `json:"platforms,omitempty"`
+	// LeftOut is what the base index has and the packed one has not.
+	LeftOut  []build.LeftOut `json:"leftOut,omitempty"`
+	Metadata metadata        `json:"metadata"`
+
+	// image is a v1.Image or a v1.ImageIndex.
+	image mutate.Appendable
 }
 
 func newPack() *cobra.Command {
 	f := &packFlags{}
 	cmd := &cobra.Command{
-		Use:     "pack SOURCE (--push IMAGE | --output-layout DIR)",
+		Use:     "pack SOURCE (--push IMAGE | --output-layout DIR | --output-archive FILE)",
 		Short:   "Put a bundle into an image",
 		Long:    packLong,
 		Example: packExample,
@@ -66,21 +94,32 @@ func newPack() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	set := cmd.Flags()
-	set.StringVar(&f.base, "base", "", "image or OCI layout to append to; without it the image holds only the bundle")
-	set.StringVar(&f.basePlatform, "base-platform", "linux/amd64", "which image of a base for several platforms to take")
+	set.StringVar(&f.base, "base", "", "image, OCI layout or archive to append to; without it the image holds only the bundle")
+	set.StringVar(&f.basePlatform, "base-platform", "", "of a base for several platforms pack only the image for this one, such as linux/amd64")
 	set.StringVar(&f.push, "push", "", "`image`, by tag, to push to")
 	set.StringVar(&f.outputLayout, "output-layout", "", "`directory` to write an OCI layout to; a layout that is there is replaced")
+	set.StringVar(&f.outputArchive, "output-archive", "", "`file` to write an OCI archive to (a tar of an OCI layout), for \"podman load\" and \"skopeo copy oci-archive:\"")
+	set.BoolVarP(&f.quiet, "quiet", "q", false, "print the digest and nothing else")
 	f.format.register(cmd)
-	_ = cmd.MarkFlagDirname("output-layout") // the flag exists
+	_ = cmd.MarkFlagDirname("output-layout") // both flags exist
+	_ = cmd.MarkFlagFilename("output-archive", "tar")
 	return cmd
 }
 
 func (f *packFlags) run(cmd *cobra.Command, source string) error {
+	stderr := cmd.ErrOrStderr()
+	if f.quiet {
+		stderr = io.Discard
+	}
 	target, platform, err := f.parse(cmd)
 	if err != nil {
 		return err
 	}
-	bundles, _, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), source)
+	packer, err := packerFromEnvironment(cmd)
+	if err != nil {
+		return err
+	}
+	bundles, _, err := bundlesAt(cmd.Context(), stderr, source)
 	if err != nil {
 		return err
 	}
@@ -91,16 +130,18 @@ func (f *packFlags) run(cmd *cobra.Command, source string) error {
 	if err != nil {
 		return err
 	}
-	image, err := build.Pack(base, bundles[0])
-	if err != nil {
+	packed := packedImage{Base: baseName, Layout: f.outputLayout, Archive: f.outputArchive, Metadata: metadataOf(bundles[0].Metadata)}
+	if err := packed.pack(packer, base, bundles[0]); err != nil {
 		return err
 	}
-	packed := packedImage{Base: baseName, Layout: f.outputLayout, Metadata: metadataOf(bundles[0].Metadata)}
-	if err := f.deliver(cmd, image, target, &packed); err != nil {
+	for _, left := range packed.LeftOut {
+		fmt.Fprintf(stderr, "left out %s: %s\n", printable(left.Digest), printable(left.Reason))
+	}
+	if err := f.deliver(cmd.Context(), stderr, target, &packed); err != nil {
 		return err
 	}
 	return f.format.write(cmd.OutOrStdout(), packed, func(w *bytes.Buffer) {
-		if packed.Reference != "" {
+		if packed.Reference != "" && !f.quiet {
 			fmt.Fprintln(w, packed.Reference)
 		} else {
 			fmt.Fprintln(w, packed.Digest)
@@ -108,11 +149,32 @@ func (f *packFlags) run(cmd *cobra.Command, source string) error {
 	})
 }
 
-// parse reads the flags that name images. target is nil without --push.
+// sourceDateEpoch is the variable by which a build is told its time
+// (https://reproducible-builds.org/specs/source-date-epoch/).
+const sourceDateEpoch = "SOURCE_DATE_EPOCH"
+
+// packerFromEnvironment has images say the time that SOURCE_DATE_EPOCH gives.
+func packerFromEnvironment(cmd *cobra.Command) (build.Packer, error) {
+	text := os.Getenv(sourceDateEpoch)
+	if text == "" {
+		return build.Packer{}, nil
+	}
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || seconds < 0 || seconds > maxEpoch {
+		return build.Packer{}, &usageError{cmd.CommandPath(), fmt.Errorf("%s=%q is not a number of seconds since 1970; unset it, or set it with \"git log -1 --format=%%ct\"", sourceDateEpoch, text)}
+	}
+	created := time.Unix(seconds, 0).UTC()
+	return build.Packer{Created: &created}, nil
+}
+
+// maxEpoch is the end of the year 9999, the last that the format of times can say.
+const maxEpoch = 253402300799
+
+// parse reads the flags that name images. target is nil without --push, platform without --base-platform.
 func (f *packFlags) parse(cmd *cobra.Command) (target *name.Tag, platform *v1.Platform, err error) {
 	var errs []error
-	if f.push == "" && f.outputLayout == "" {
-		errs = append(errs, errors.New("nothing would come of it; add --push IMAGE, --output-layout DIR, or both"))
+	if f.push == "" && f.outputLayout == "" && f.outputArchive == "" {
+		errs = append(errs, errors.New("nothing would come of it; add --push IMAGE, --output-layout DIR, --output-archive FILE, or several of them"))
 	}
 	if f.push != "" {
 		tag, err := name.NewTag(f.push)
@@ -121,9 +183,14 @@ func (f *packFlags) parse(cmd *cobra.Command) (target *name.Tag, platform *v1.Pl
 		}
 		target = &tag
 	}
-	platform, err = v1.ParsePlatform(f.basePlatform)
-	if err != nil || platform.Architecture == "" {
-		errs = append(errs, fmt.Errorf("--base-platform %q is not a platform such as linux/amd64", f.basePlatform))
+	if f.basePlatform != "" {
+		platform, err = v1.ParsePlatform(f.basePlatform)
+		if err != nil || platform.Architecture == "" {
+			errs = append(errs, fmt.Errorf("--base-platform %q is not a platform such as linux/amd64", f.basePlatform))
+		}
+	}
+	if f.quiet && f.format != asTable {
+		errs = append(errs, fmt.Errorf("--quiet prints the digest and nothing else; leave out -o %s", &f.format))
 	}
 	if len(errs) > 0 {
 		return nil, nil, &usageError{cmd.CommandPath(), errors.Join(errs...)}
@@ -131,49 +198,52 @@ func (f *packFlags) parse(cmd *cobra.Command) (target *name.Tag, platform *v1.Pl
 	return target, platform, nil
 }
 
-// baseImage returns the base and its name by digest; none without --base.
-func (f *packFlags) baseImage(ctx context.Context, platform *v1.Platform) (v1.Image, string, error) {
-	if f.base == "" {
-		return nil, "", nil
+// pack packs the bundle onto base, which is nil, a v1.Image or a v1.ImageIndex.
+func (p *packedImage) pack(packer build.Packer, base mutate.Appendable, bundle extractor.Bundle) (err error) {
+	if index, is := base.(v1.ImageIndex); is {
+		p.image, p.LeftOut, err = packer.Index(index, bundle)
+	} else {
+		image, _ := base.(v1.Image)
+		p.image, err = packer.Image(image, bundle)
 	}
-	kind, err := kindOf(f.base)
-	switch {
-	case err != nil:
-		return nil, "", fmt.Errorf("reading the base: %w", err)
-	case kind == isDirectory:
-		return nil, "", fmt.Errorf("reading the base: %s is not an OCI layout", f.base)
-	case kind == isLayout, kind == isArchive:
-		image, err := imageAt(kind, f.base)
-		return image, f.base, err
-	}
-	reference, err := resolve(ctx, f.base)
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the base: %w", err)
+		return err
 	}
-	image, err := pulledBase(ctx, reference, platform)
+	digest, err := p.image.Digest()
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the base %s for %s: %w", reference, platform, err)
+		return fmt.Errorf("computing the image's digest: %w", err)
 	}
-	return image, reference, nil
+	p.Digest = digest.String()
+	if p.Platforms, err = platformsOf(p.image); err != nil {
+		return fmt.Errorf("reading the image's platforms: %w", err)
+	}
+	return nil
 }
 
-// pulledBase returns the image of a reference by digest, from the first of its sources that has it.
-func pulledBase(ctx context.Context, reference string, platform *v1.Platform) (v1.Image, error) {
-	access, err := userAccess()
+func platformsOf(image mutate.Appendable) ([]string, error) {
+	index, is := image.(v1.ImageIndex)
+	if !is {
+		config, err := image.(v1.Image).ConfigFile()
+		if err != nil {
+			return nil, err
+		}
+		return []string{config.Platform().String()}, nil
+	}
+	manifest, err := index.IndexManifest()
 	if err != nil {
 		return nil, err
 	}
-	sources, err := access.Mirrors.Sources(reference)
-	if err != nil {
-		return nil, err
+	var platforms []string
+	for _, entry := range manifest.Manifests {
+		if entry.Platform != nil {
+			platforms = append(platforms, entry.Platform.String())
+		}
 	}
-	return firstOf(ctx, access, sources, func(ref name.Reference, options ...ggcr.Option) (v1.Image, error) {
-		return ggcr.Image(ref, append(options, ggcr.WithPlatform(*platform))...)
-	})
+	return platforms, nil
 }
 
-// push writes an image to its registry, which no mirror stands for.
-func push(ctx context.Context, target name.Tag, image v1.Image) error {
+// push writes an image or an index to its registry, which no mirror stands for.
+func push(ctx context.Context, target name.Tag, image mutate.Appendable) error {
 	access, err := userAccess()
 	if err != nil {
 		return err
@@ -183,30 +253,35 @@ func push(ctx context.Context, target name.Tag, image v1.Image) error {
 	if err != nil {
 		return err
 	}
-	return withAdvice(ggcr.Write(target, image, registryOptions(ctx, access, at)...), target.Context())
+	options := registryOptions(ctx, access, at)
+	if index, is := image.(v1.ImageIndex); is {
+		return withAdvice(ggcr.WriteIndex(target, index, options...), target.Context())
+	}
+	return withAdvice(ggcr.Write(target, image.(v1.Image), options...), target.Context())
 }
 
-// deliver writes the layout and pushes the image.
-func (f *packFlags) deliver(cmd *cobra.Command, image v1.Image, target *name.Tag, packed *packedImage) error {
-	digest, err := image.Digest()
-	if err != nil {
-		return fmt.Errorf("computing the image's digest: %w", err)
-	}
-	packed.Digest = digest.String()
+// deliver writes the layout and the archive, and pushes the image.
+func (f *packFlags) deliver(ctx context.Context, stderr io.Writer, target *name.Tag, packed *packedImage) error {
 	if f.outputLayout != "" {
-		if err := build.WriteLayout(f.outputLayout, image, f.push); err != nil {
+		if err := build.WriteLayout(ctx, f.outputLayout, packed.image, f.push); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "wrote the OCI layout %s\n", f.outputLayout)
+		fmt.Fprintf(stderr, "wrote the OCI layout %s\n", f.outputLayout)
+	}
+	if f.outputArchive != "" {
+		if err := build.WriteArchive(ctx, f.outputArchive, packed.image, f.push); err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "wrote the OCI archive %s\n", f.outputArchive)
 	}
 	if target == nil {
 		return nil
 	}
-	if err := push(cmd.Context(), *target, image); err != nil {
+	if err := push(ctx, *target, packed.image); err != nil {
 		return fmt.Errorf("pushing to %s: %w", target.Name(), err)
 	}
-	packed.Reference = target.Context().Digest(digest.String()).Name()
-	fmt.Fprintf(cmd.ErrOrStderr(), "pushed %s\n", target.Name())
+	packed.Reference = target.Context().Digest(packed.Digest).Name()
+	fmt.Fprintf(stderr, "pushed %s\n", target.Name())
 	return nil
 }
 

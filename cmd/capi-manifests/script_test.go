@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 //	exits CODE ARG...          runs capi-manifests, which must exit with CODE
 //	publish NAME               generates, packs and pushes providers/NAME; $NAME is the reference
 //	image NAME DIR             pushes an image of one layer with the files of DIR; $NAME is the reference
+//	index NAME DIR             pushes an index of such an image for linux/amd64 and linux/arm64, and an attestation; $NAME is the reference
 //	images-json FILE KEY=REF…  writes images.json
 //	setenv NAME FILE           sets a variable to the text of a file
 //	login HOST PASSWORD        writes credentials for the user "me" where container tools look for them
@@ -56,7 +57,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE") != "",
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "publish": publish, "image": image, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand,
+			"exits": exits, "publish": publish, "image": image, "index": index, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand,
 			"stop-registry": func(ts *testscript.TestScript, _ bool, _ []string) {
 				ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
 			},
@@ -154,8 +155,18 @@ func image(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: image NAME DIR")
 	}
+	layer := layerOf(ts, args[1])
+	packed, err := registry.Image(layer)
+	ts.Check(err)
+	reference, err := ts.Value(registryKey{}).(*registry.Registry).Push("images/"+args[0], packed)
+	ts.Check(err)
+	ts.Setenv(args[0], reference)
+}
+
+// layerOf is a layer with the files of a directory.
+func layerOf(ts *testscript.TestScript, dir string) registry.Layer {
 	var layer registry.Layer
-	root := ts.MkAbs(args[1])
+	root := ts.MkAbs(dir)
 	ts.Check(filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -168,11 +179,7 @@ func image(ts *testscript.TestScript, neg bool, args []string) {
 		layer.Entries = append(layer.Entries, registry.File(filepath.ToSlash(name), string(content)))
 		return err
 	}))
-	packed, err := registry.Image(layer)
-	ts.Check(err)
-	reference, err := ts.Value(registryKey{}).(*registry.Registry).Push("images/"+args[0], packed)
-	ts.Check(err)
-	ts.Setenv(args[0], reference)
+	return layer
 }
 
 func writeImagesJSON(ts *testscript.TestScript, neg bool, args []string) {
@@ -259,7 +266,7 @@ func TestPackTakesTheImageOfABaseForItsPlatform(t *testing.T) {
 	for _, architecture := range []string{"amd64", "arm64"} {
 		out := filepath.Join(dir, architecture)
 		runGood(t, "pack", bundle, "--base", base, "--base-platform=linux/"+architecture, "--output-layout", out)
-		packed, err := imageOfLayout(out)
+		packed, err := imageAt(isLayout, out)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
@@ -120,18 +121,30 @@ func bundlesOfDirectory(dir string) ([]extractor.Bundle, error) {
 	return files.Bundles(extractor.Origin{})
 }
 
-// imageAt returns the only image of an OCI layout or an archive.
+// imageAt returns the only image of an OCI layout or an archive; of an index the one that the installer would read.
 func imageAt(kind sourceKind, path string) (v1.Image, error) {
+	entry, err := entryAt(kind, path)
+	if err != nil {
+		return nil, err
+	}
+	if index, is := entry.(v1.ImageIndex); is {
+		return remote.ImageOf(index, v1.Platform{})
+	}
+	return entry.(v1.Image), nil
+}
+
+// entryAt returns the only entry of an OCI layout or an archive: a v1.Image or a v1.ImageIndex.
+func entryAt(kind sourceKind, path string) (mutate.Appendable, error) {
 	if kind == isLayout {
-		return imageOfLayout(path)
+		return entryOfLayout(path)
 	}
 	archive, err := openOCIArchive(path)
 	if err == nil {
-		image, err := archive.image()
+		entry, err := archive.entry()
 		if err != nil {
 			err = &invalidError{fmt.Errorf("reading the OCI archive %s: %w", path, err)}
 		}
-		return image, err
+		return entry, err
 	}
 	if !errors.Is(err, errNoOCIArchive) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
@@ -143,24 +156,33 @@ func imageAt(kind sourceKind, path string) (v1.Image, error) {
 	return image, nil
 }
 
-// imageOfLayout returns the only image of an OCI layout.
-func imageOfLayout(dir string) (v1.Image, error) {
+// entryOfLayout returns the only entry of an OCI layout.
+func entryOfLayout(dir string) (mutate.Appendable, error) {
+	failed := func(err error) (mutate.Appendable, error) {
+		return nil, fmt.Errorf("reading the OCI layout %s: %w", dir, err)
+	}
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading the OCI layout %s: %w", dir, err)
+		return failed(err)
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil {
-		return nil, fmt.Errorf("reading the OCI layout %s: %w", dir, err)
+		return failed(err)
 	}
-	if len(manifest.Manifests) != 1 || !manifest.Manifests[0].MediaType.IsImage() {
-		return nil, &invalidError{fmt.Errorf("the OCI layout %s has %d entries; one with a single image is wanted", dir, len(manifest.Manifests))}
-	}
-	image, err := index.Image(manifest.Manifests[0].Digest)
+	only, err := onlyEntry(manifest)
 	if err != nil {
-		return nil, fmt.Errorf("reading the OCI layout %s: %w", dir, err)
+		return failed(&invalidError{err})
 	}
-	return image, nil
+	var entry mutate.Appendable
+	if only.MediaType.IsIndex() {
+		entry, err = index.ImageIndex(only.Digest)
+	} else {
+		entry, err = index.Image(only.Digest)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return entry, nil
 }
 
 // resolve returns a reference by digest; a tag is looked up
