@@ -5,6 +5,7 @@ package build_test
 import (
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -48,9 +48,11 @@ func packedIndex(t *testing.T, packer build.Packer, base v1.ImageIndex) (*v1.Ind
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := validate.Index(index); err != nil {
-		t.Fatalf("the index is not valid: %v", err)
+	dir := filepath.Join(t.TempDir(), "layout")
+	if err := build.WriteLayout(t.Context(), dir, index, ""); err != nil {
+		t.Fatal(err)
 	}
+	validateLayout(t, dir)
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
