@@ -5,6 +5,7 @@ package build_test
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -286,7 +287,7 @@ func TestWriteLayoutRefusesADirectoryWithSomethingElse(t *testing.T) {
 func TestWriteFilesReplacesFilesAndLeavesNothingElse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "capi-manifests")
 	for _, text := range []string{"one", "two"} {
-		if err := build.WriteFiles(dir, map[string][]byte{"a": []byte(text), "b": []byte(text)}); err != nil {
+		if err := build.WriteFiles(t.Context(), dir, map[string][]byte{"a": []byte(text), "b": []byte(text)}); err != nil {
 			t.Fatal(err)
 		}
 		for _, file := range []string{"a", "b"} {
@@ -305,9 +306,48 @@ func TestWriteFilesNamesTheDirectoryThatCannotBe(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	err := build.WriteFiles(filepath.Join(file, "below"), map[string][]byte{"a": nil})
+	err := build.WriteFiles(t.Context(), filepath.Join(file, "below"), map[string][]byte{"a": nil})
 	var writeError *build.WriteError
 	if !errors.As(err, &writeError) || !errors.As(err, new(*fs.PathError)) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestNothingIsWrittenOnceTheContextHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := t.TempDir()
+	image := packed(t, nil, bundleOf(configMap))
+	for _, err := range []error{
+		build.WriteFiles(ctx, filepath.Join(dir, "files"), map[string][]byte{"a": nil}),
+		build.WriteLayout(ctx, filepath.Join(dir, "layout"), image, ""),
+		build.WriteArchive(ctx, filepath.Join(dir, "archive.tar"), image, ""),
+	} {
+		var writeError *build.WriteError
+		if !errors.As(err, &writeError) || !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("there is %v, %v", entries, err)
+	}
+}
+
+func TestWriteArchiveReplacesAFileByTheSameBytes(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "image.tar")
+	var first []byte
+	for range 2 {
+		if err := build.WriteArchive(t.Context(), file, packed(t, nil, bundleOf(configMap)), "example.com/demo:v1"); err != nil {
+			t.Fatal(err)
+		}
+		content := readFile(t, file)
+		if first != nil && !bytes.Equal(first, content) {
+			t.Error("the second archive differs")
+		}
+		first = content
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("something is left beside the archive: %v, %v", entries, err)
 	}
 }

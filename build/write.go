@@ -185,15 +185,18 @@ func swap(dir, fresh, old string) error {
 
 // WriteFiles writes files to dir, which it makes. Each file is written beside its
 // place first, and no file takes its place before all are written. Names are base
-// names. Errors are of type *WriteError.
-func WriteFiles(dir string, files map[string][]byte) error {
-	if err := writeFiles(dir, files); err != nil {
+// names. When ctx has ended by then, nothing has changed. Errors are of type *WriteError.
+func WriteFiles(ctx context.Context, dir string, files map[string][]byte) error {
+	if err := writeFiles(ctx, dir, files); err != nil {
 		return &WriteError{dir, err}
 	}
 	return nil
 }
 
-func writeFiles(dir string, files map[string][]byte) error {
+func writeFiles(ctx context.Context, dir string, files map[string][]byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

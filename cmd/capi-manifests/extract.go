@@ -73,7 +73,7 @@ func extract(stdout, stderr io.Writer, dir string, bundles []extractor.Bundle) e
 		for name, content := range files {
 			based[path.Base(name)] = content
 		}
-		if err := build.WriteFiles(own, based); err != nil {
+		if err := build.WriteFiles(cmd.Context(), own, based); err != nil {
 			return err
 		}
 		for _, name := range []string{"metadata.json", "manifests.yaml"} {

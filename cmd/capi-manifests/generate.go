@@ -141,7 +141,7 @@ func (f *generateFlags) run(cmd *cobra.Command, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := build.WriteFiles(f.outputDir, byName); err != nil {
+	if err := build.WriteFiles(cmd.Context(), f.outputDir, byName); err != nil {
 		return err
 	}
 	f.summarize(cmd.ErrOrStderr(), bundle, summary, byName)

@@ -3,8 +3,13 @@
 package main
 
 import (
+	"net/http"
+	"time"
+
+	registryname "github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -44,4 +49,33 @@ func attest(index v1.ImageIndex, image v1.Image) (v1.ImageIndex, error) {
 			"vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": digest.String(),
 		},
 	}}), err
+}
+
+// slow is a command of scripts; see TestScripts.
+func slow(ts *testscript.TestScript, neg bool, args []string) {
+	image(ts, neg, args)
+	reg := ts.Value(registryKey{}).(*registry.Registry)
+	reference, err := registryname.NewDigest(ts.Getenv(args[0]))
+	ts.Check(err)
+	pushed, err := ggcr.Image(reference)
+	ts.Check(err)
+	layers, err := pushed.Layers()
+	ts.Check(err)
+	digest, err := layers[0].Digest()
+	ts.Check(err)
+	ts.Setenv(args[0]+"_layer", "/v2/"+reference.RepositoryStr()+"/blobs/"+digest.String())
+	reg.Fail(registry.Fault{Path: digest.String(), Method: http.MethodGet, Chunk: 1, Pause: time.Hour})
+}
+
+// await is a command of scripts; see TestScripts.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await PATH")
+	}
+	reg := ts.Value(registryKey{}).(*registry.Registry)
+	for patience := time.Now().Add(time.Minute); reg.Paths()[args[0]] == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(patience) {
+			ts.Fatalf("nobody asks for %s", args[0])
+		}
+	}
 }

@@ -44,6 +44,8 @@ func TestMain(m *testing.M) {
 //	publish NAME               generates, packs and pushes providers/NAME; $NAME is the reference
 //	image NAME DIR             pushes an image of one layer with the files of DIR; $NAME is the reference
 //	index NAME DIR             pushes an index of such an image for linux/amd64 and linux/arm64, and an attestation; $NAME is the reference
+//	slow NAME DIR              pushes an image whose layer takes for ever to pull; $NAME is the reference, $NAME_layer the layer's path
+//	await PATH                 waits until a path of the registry is asked for
 //	images-json FILE KEY=REF…  writes images.json
 //	setenv NAME FILE           sets a variable to the text of a file
 //	login HOST PASSWORD        writes credentials for the user "me" where container tools look for them
@@ -57,7 +59,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE") != "",
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "publish": publish, "image": image, "index": index, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand,
+			"exits": exits, "publish": publish, "image": image, "index": index, "slow": slow, "await": await, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand,
 			"stop-registry": func(ts *testscript.TestScript, _ bool, _ []string) {
 				ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
 			},
