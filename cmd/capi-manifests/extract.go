@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"path"
 	"path/filepath"
 
@@ -46,7 +45,7 @@ func newExtract() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return extract(cmd.OutOrStdout(), cmd.ErrOrStderr(), dir, bundles)
+			return extract(cmd, dir, bundles)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "output-dir", "capi-manifests", "directory to write to; it is made if it is missing")
@@ -55,7 +54,8 @@ func newExtract() *cobra.Command {
 }
 
 // extract writes bundles to a directory, and the names of the files to stdout.
-func extract(stdout, stderr io.Writer, dir string, bundles []extractor.Bundle) error {
+func extract(cmd *cobra.Command, dir string, bundles []extractor.Bundle) error {
+	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	for _, bundle := range bundles {
 		if bundle.Metadata.InstallOrder != 0 {
 			fmt.Fprintf(stderr, "note: the install order %d of %s has no place in metadata.json\n", bundle.Metadata.InstallOrder, bundle.Metadata.ProviderName)
