@@ -10,7 +10,8 @@ import (
 
 var dropNamespaceAndSecret = Transform{
 	Name: "drop-namespace-and-secret",
-	Does: "Drops Namespaces, because the installer's namespace is there already, and Secrets, because credentials do not belong into an image.",
+	Does: "Drops Namespaces and Secrets.",
+	Why:  "The installer's namespace is there already and is not the provider's to change. Credentials do not belong into an image that everybody can pull.",
 	Apply: func(objects []*unstructured.Unstructured, _ GenerateOptions) ([]*unstructured.Unstructured, error) {
 		return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
 			return groupKind(o) == namespaceKind || groupKind(o) == secretKind

@@ -45,6 +45,7 @@ func ExampleTransforms() {
 	// drop-namespace-and-secret
 	// cert-manager-to-service-ca
 	// namespace
+	// infra-cluster-protection
 	// variable-keys
 	// workload-annotations
 	// priority-class

@@ -40,6 +40,13 @@ type GenerateOptions struct {
 	Images map[string]string
 	// Namespace is where the provider is installed; empty means openshift-cluster-api.
 	Namespace string
+	// InstallOrder orders providers of one type; 0 gives none. Not every layout can say it.
+	InstallOrder int
+	// ProtectClusters are the singular names of the resources, such as "awscluster", of
+	// which the cluster's own object is protected from being deleted; empty means those of all InfraClusters.
+	ProtectClusters []string
+	// OnlyTransforms names the transforms that are applied; empty means all of them.
+	OnlyTransforms []string
 	// SkipTransforms names the transforms that are not applied.
 	SkipTransforms []string
 }
@@ -109,6 +116,7 @@ func (o GenerateOptions) metadata(manifests []byte) extractor.Metadata {
 		OCPPlatform:     o.OCPPlatform,
 		ContentID:       digest.FromBytes(manifests),
 		ImageName:       o.ImageName,
+		InstallOrder:    o.InstallOrder,
 	}
 }
 
@@ -156,7 +164,7 @@ func (o GenerateOptions) check() error {
 			errs = append(errs, fmt.Errorf("image %s: its replacement %q is neither by digest (<repository>@sha256:<digest>) nor the image name %q", old, o.Images[old], o.ImageName))
 		}
 	}
-	return errors.Join(append(errs, checkSkips(o.SkipTransforms)...)...)
+	return errors.Join(append(errs, o.checkTransforms()...)...)
 }
 
 // substitute says whether a container of the bundle may have an image.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,12 +18,6 @@ import (
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
 )
-
-// scenario is what options.json of a scenario says: GenerateOptions, and the transforms to apply (all if empty).
-type scenario struct {
-	build.GenerateOptions
-	Only []string
-}
 
 // TestGenerateMakesTheBundleOfEachScenario runs Generate on the files below in/ of
 // each archive, and compares with manifests.yaml and summary, or with error.
@@ -58,52 +53,91 @@ func TestGenerateMakesTheBundleOfEachScenario(t *testing.T) {
 	}
 }
 
-func TestEveryTransformHasAScenarioInWhichItDoesSomething(t *testing.T) {
+func TestEveryTransformHasAScenarioInWhichItAloneDoesSomething(t *testing.T) {
 	files, err := filepath.Glob("testdata/generate/*.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all strings.Builder
+	alone := map[string]string{} // what the summaries say
 	for _, file := range files {
-		all.Write(readFile(t, file))
+		archive := txtar.Parse(readFile(t, file))
+		if only := optionsIn(t, archive).OnlyTransforms; len(only) == 1 {
+			for _, f := range archive.Files {
+				if f.Name == "summary" {
+					alone[only[0]] += "\n" + string(f.Data)
+				}
+			}
+		}
 	}
 	for _, transform := range build.Transforms() {
-		changed, dropped := "\n"+transform.Name+" changed: ", "\n"+transform.Name+" dropped: "
-		if !strings.Contains(all.String(), changed) && !strings.Contains(all.String(), dropped) {
-			t.Errorf("no scenario shows what %s does", transform.Name)
+		if !regexp.MustCompile(`\n` + transform.Name + ` (changed|dropped|added): `).MatchString(alone[transform.Name]) {
+			t.Errorf("no scenario shows what %s does alone", transform.Name)
 		}
-		if transform.Does == "" {
-			t.Errorf("%s does not say what it does", transform.Name)
+		if transform.Does == "" || transform.Why == "" {
+			t.Errorf("%s does not say what it does and why", transform.Name)
 		}
 	}
+}
+
+func TestATransformIsSwitchedOffByItsNameAndByThatOfOthers(t *testing.T) {
+	dir := kustomization(t, []byte(configMap))
+	for _, c := range []struct {
+		name    string
+		options build.GenerateOptions
+		want    bool // that the namespace is changed
+	}{
+		{"nothing is said", build.GenerateOptions{}, true},
+		{"it is the only one", build.GenerateOptions{OnlyTransforms: []string{"namespace"}}, true},
+		{"another is the only one", build.GenerateOptions{OnlyTransforms: []string{"pull-policy"}}, false},
+		{"it is skipped", build.GenerateOptions{SkipTransforms: []string{"namespace"}}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := c.options
+			o.Dir, o.ProviderName, o.ProviderType, o.ProviderVersion = dir, "demo", extractor.Core, "v1.0.0"
+			bundle, summary, err := build.Generate(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(string(bundle.Manifests), "openshift-cluster-api"); got != c.want {
+				t.Errorf("the object moved: %v\n%s", got, bundle.Manifests)
+			}
+			for _, result := range summary.Results {
+				if result.Transform == "namespace" && result.Skipped == c.want {
+					t.Errorf("the summary says: %+v", result)
+				}
+			}
+		})
+	}
+}
+
+// optionsIn reads options.json of a scenario: GenerateOptions.
+func optionsIn(t *testing.T, archive *txtar.Archive) build.GenerateOptions {
+	t.Helper()
+	options := build.GenerateOptions{
+		ProviderName: "cluster-api-provider-demo", ProviderType: extractor.Infrastructure, ProviderVersion: "v1.2.3",
+		ImageName: "registry.example.com/openshift:demo",
+	}
+	for _, f := range archive.Files {
+		if f.Name == "options.json" {
+			if err := json.Unmarshal(f.Data, &options); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return options
 }
 
 func run(t *testing.T, archive *txtar.Archive) []txtar.File {
 	t.Helper()
 	dir := t.TempDir()
-	s := scenario{GenerateOptions: build.GenerateOptions{
-		ProviderName: "cluster-api-provider-demo", ProviderType: extractor.Infrastructure, ProviderVersion: "v1.2.3",
-		ImageName: "registry.example.com/openshift:demo",
-	}}
-	for _, f := range archive.Files {
-		if f.Name == "options.json" {
-			if err := json.Unmarshal(f.Data, &s); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	options := optionsIn(t, archive)
 	writeArchive(t, dir, archive)
-	s.Dir = filepath.Join(dir, "in")
-	for _, transform := range build.Transforms() {
-		if len(s.Only) > 0 && !slices.Contains(s.Only, transform.Name) {
-			s.SkipTransforms = append(s.SkipTransforms, transform.Name)
-		}
-	}
-	bundle, summary, err := build.Generate(s.GenerateOptions)
+	options.Dir = filepath.Join(dir, "in")
+	bundle, summary, err := build.Generate(options)
 	if err != nil {
 		return []txtar.File{{Name: "error", Data: []byte(strings.ReplaceAll(err.Error(), dir, "DIR") + "\n")}}
 	}
-	checkBundle(t, s.GenerateOptions, bundle)
+	checkBundle(t, options, bundle)
 	return []txtar.File{{Name: "manifests.yaml", Data: bundle.Manifests}, {Name: "summary", Data: []byte(describe(summary))}}
 }
 

@@ -18,6 +18,7 @@ const managerContainer = "manager"
 var imagePlaceholder = Transform{
 	Name: "image-placeholder",
 	Does: "Puts the placeholder in the place of the provider's own image, the one of the container named manager, and other images where --image says so.",
+	Why:  "Which image a cluster runs is said by its release: the installer puts in the image that the bundle came from. Any other must be named by digest, so that a release is complete and can be mirrored.",
 	Apply: func(objects []*unstructured.Unstructured, o GenerateOptions) ([]*unstructured.Unstructured, error) {
 		errs := replaceImages(objects, o.Images)
 		own, err := ownImage(objects, o.ImageName)

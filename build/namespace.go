@@ -21,6 +21,7 @@ const namespaceNameLabel = "kubernetes.io/metadata.name"
 var moveToNamespace = Transform{
 	Name: "namespace",
 	Does: "Moves every namespaced object, and everything that refers to one, into the installer's namespace.",
+	Why:  "The installer and what it installs have rights in that one namespace, and network and admission policies guard it.",
 	Apply: func(objects []*unstructured.Unstructured, o GenerateOptions) ([]*unstructured.Unstructured, error) {
 		scopes := crdScopes(objects)
 		move := newRelocation(ownNamespaces(objects, scopes), o.Namespace)

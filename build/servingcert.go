@@ -29,6 +29,7 @@ var injectCAAnnotations = []string{"cert-manager.io/inject-ca-from", "cert-manag
 var certManagerToServiceCA = Transform{
 	Name: "cert-manager-to-service-ca",
 	Does: "Drops cert-manager's objects and has OpenShift's service-ca operator make the serving certificates and inject their CA.",
+	Why:  "OpenShift has no cert-manager: nobody would make the certificates that webhooks serve with, and their pods would wait for the Secret for ever.",
 	Apply: func(objects []*unstructured.Unstructured, _ GenerateOptions) ([]*unstructured.Unstructured, error) {
 		var errs []error
 		for _, o := range objects {

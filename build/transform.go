@@ -16,8 +16,10 @@ import (
 type Transform struct {
 	// Name is how a user lists it and switches it off.
 	Name string
-	// Does says what it does and why, in one sentence.
+	// Does says what it does, in one sentence.
 	Does string
+	// Why says what goes wrong without it, in one or two sentences.
+	Why string
 	// Apply edits objects in place and returns those that remain, with those that
 	// it adds. It depends on nothing but its arguments. The objects are its own.
 	Apply func(objects []*unstructured.Unstructured, o GenerateOptions) ([]*unstructured.Unstructured, error)
@@ -29,6 +31,7 @@ func Transforms() []Transform {
 		dropNamespaceAndSecret,
 		certManagerToServiceCA,
 		moveToNamespace,
+		protectInfraCluster,
 		variableKeys,
 		workloadAnnotations,
 		priorityClass,
@@ -68,7 +71,7 @@ type Summary struct {
 func apply(transforms []Transform, objects []*unstructured.Unstructured, o GenerateOptions) ([]*unstructured.Unstructured, []Result, error) {
 	results := make([]Result, 0, len(transforms))
 	for _, t := range transforms {
-		if slices.Contains(o.SkipTransforms, t.Name) {
+		if !o.applies(t.Name) {
 			results = append(results, Result{Transform: t.Name, Skipped: true})
 			continue
 		}
@@ -111,16 +114,26 @@ func deepCopy(objects []*unstructured.Unstructured) []*unstructured.Unstructured
 	return copies
 }
 
-// checkSkips returns an error for every name that no transform has.
-func checkSkips(names []string) []error {
+// applies says whether a transform is switched on.
+func (o GenerateOptions) applies(name string) bool {
+	return (len(o.OnlyTransforms) == 0 || slices.Contains(o.OnlyTransforms, name)) && !slices.Contains(o.SkipTransforms, name)
+}
+
+// checkTransforms returns an error for every name that no transform has, or that is switched on and off.
+func (o GenerateOptions) checkTransforms() []error {
 	var known []string
 	for _, t := range Transforms() {
 		known = append(known, t.Name)
 	}
 	var errs []error
-	for _, name := range names {
+	for _, name := range append(slices.Clone(o.OnlyTransforms), o.SkipTransforms...) {
 		if !slices.Contains(known, name) {
 			errs = append(errs, fmt.Errorf("there is no transform %q; there are %s", name, strings.Join(known, ", ")))
+		}
+	}
+	for _, name := range o.OnlyTransforms {
+		if slices.Contains(o.SkipTransforms, name) {
+			errs = append(errs, fmt.Errorf("transform %s is to be applied and to be skipped", name))
 		}
 	}
 	return errs

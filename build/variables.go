@@ -10,7 +10,8 @@ import (
 
 var variableKeys = Transform{
 	Name: "variable-keys",
-	Does: "Drops annotations and labels whose key is a variable expression, because the installer substitutes variables in values and a key that is left over is invalid.",
+	Does: "Drops annotations and labels whose key is a variable expression.",
+	Why:  "The installer puts in values, not keys, and the API server refuses the object for a key that is left over.",
 	Apply: eachObject(func(o *unstructured.Unstructured) {
 		dropVariableKeys(mapAt(o.Object, "metadata"))
 		dropVariableKeys(mapAt(podTemplate(o), "metadata"))

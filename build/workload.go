@@ -13,6 +13,7 @@ import (
 var workloadAnnotations = Transform{
 	Name: "workload-annotations",
 	Does: "Marks pods as management workload for CPU partitioning, and has them admitted under the restricted-v2 security context constraints.",
+	Why:  "Without the mark a node with partitioned CPUs runs the provider on the CPUs of the user's workload. Without the named constraints a pod can be admitted under others that somebody adds to the cluster, and then fail at its next start.",
 	Apply: eachObject(func(o *unstructured.Unstructured) {
 		if template := podTemplate(o); template != nil {
 			annotations := ensureMap(template, "metadata", "annotations")
@@ -25,6 +26,7 @@ var workloadAnnotations = Transform{
 var priorityClass = Transform{
 	Name: "priority-class",
 	Does: "Gives pods without a priority class system-cluster-critical.",
+	Why:  "A full node evicts pods without a priority first, and a cluster that is short of nodes needs its providers most.",
 	Apply: eachObject(func(o *unstructured.Unstructured) {
 		if template := podTemplate(o); template != nil {
 			setDefault(ensureMap(template, "spec"), "priorityClassName", "system-cluster-critical")
@@ -35,6 +37,7 @@ var priorityClass = Transform{
 var terminationMessagePolicy = Transform{
 	Name: "termination-message-policy",
 	Does: "Has containers end with the last of their log as message (FallbackToLogsOnError).",
+	Why:  "The reason for a crash then stands in the pod's status and in what support collects, also when the log is gone.",
 	Apply: eachContainer(func(container map[string]any) {
 		container["terminationMessagePolicy"] = "FallbackToLogsOnError"
 	}),
@@ -43,6 +46,7 @@ var terminationMessagePolicy = Transform{
 var resourceRequests = Transform{
 	Name: "resource-requests",
 	Does: "Has every container request CPU and memory (10m and 50Mi where nothing is said) and removes limits.",
+	Why:  "The scheduler must know what the platform itself needs. A limit has the kernel stop or slow down a platform component although the node has room.",
 	Apply: eachContainer(func(container map[string]any) {
 		resources := ensureMap(container, "resources")
 		delete(resources, "limits")
@@ -54,7 +58,8 @@ var resourceRequests = Transform{
 
 var pullPolicy = Transform{
 	Name: "pull-policy",
-	Does: "Pulls images only where they are missing (IfNotPresent), because they are named by digest and a node must restart without a registry.",
+	Does: "Pulls images only where they are missing (IfNotPresent).",
+	Why:  "An image that is named by digest never changes, and a node must be able to restart without a registry.",
 	Apply: eachContainer(func(container map[string]any) {
 		container["imagePullPolicy"] = "IfNotPresent"
 	}),

@@ -21,7 +21,8 @@ Cluster API providers. Such an image holds a bundle:
   /capi-manifests/manifests.yaml    the provider's objects
 
   generate   kustomize directory  ->  bundle
-  pack       bundle               ->  image, in a registry or an OCI layout
+  transforms transform            ->  how generate edits the objects for OpenShift, and why
+  pack       bundle               ->  image, in a registry, an OCI layout or an archive
   validate   bundle, or image     ->  what is wrong with it
   explain    rule                 ->  why it is there, and how to keep it
   inspect    image                ->  what is in it
@@ -77,8 +78,8 @@ func newRoot() *cobra.Command {
 		Args:          knownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd.CommandPath(), err} })
-	root.AddCommand(newGenerate(), newPack(), newInspect(), newExtract(), newValidate(), newExplain(), newPlan(), newTree(), newVersion())
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(newGenerate(), newTransforms(), newPack(), newInspect(), newExtract(), newValidate(), newExplain(), newPlan(), newTree(), newVersion())
 	return root
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,7 +25,8 @@ Variables such as ${LOGLEVEL:=0} stay for the cluster. Images have to be named b
 digest, but for the provider's own, in whose place the placeholder --image-name is
 put; a cluster puts the image that the bundle comes from there.
 
-The transforms, in the order in which they are applied:
+The transforms, in the order in which they are applied ("capi-manifests transforms"
+tells why each is there; --transform and --skip-transform choose):
 
 `
 
@@ -46,13 +48,12 @@ const generateExample = `  # The provider's own image is that of the container n
 
 // generateFlags are the flags of generate.
 type generateFlags struct {
-	build.GenerateOptions
-	providerType string
-	images       []string
-	outputDir    string
-	verbose      bool
-	transport    transportFlags
-	format       output
+	provider  providerFlags
+	old       manifestsGenFlags
+	outputDir string
+	verbose   bool
+	transport transportFlags
+	format    output
 }
 
 func newGenerate() *cobra.Command {
@@ -60,11 +61,30 @@ func newGenerate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "generate DIR",
 		Short:   "Make a bundle of a provider's kustomize directory",
-		Long:    generateLong + transformHelp(),
+		Long:    generateLong + transformHelp() + manifestsGenHelp,
 		Example: generateExample,
-		Args:    oneArg("DIR, the directory that holds the kustomization.yaml"),
-		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+		Args:    f.old.args,
+		RunE:    f.run,
 	}
+	f.provider.register(cmd)
+	set := cmd.Flags()
+	set.StringVar(&f.outputDir, "output-dir", "capi-manifests", "directory to write metadata.json and manifests.yaml to")
+	set.BoolVarP(&f.verbose, "verbose", "v", false, "name every object that a transform edits")
+	f.transport.register(cmd)
+	f.old.register(cmd, &f.provider)
+	f.format.register(cmd)
+	_ = cmd.MarkFlagDirname("output-dir") // the flag exists
+	return cmd
+}
+
+// providerFlags say which provider a kustomize directory is of, and how it is edited.
+type providerFlags struct {
+	build.GenerateOptions
+	providerType string
+	images       []string
+}
+
+func (f *providerFlags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringVar(&f.ProviderName, "provider-name", "", "name of the provider, such as cluster-api-provider-aws")
 	set.StringVar(&f.providerType, "provider-type", "", "what the provider is for: "+joined(extractor.ProviderTypes()))
@@ -73,28 +93,34 @@ func newGenerate() *cobra.Command {
 	set.StringVar(&f.ImageName, "image-name", "", "placeholder for the provider's own image; needed if anything runs")
 	set.StringArrayVar(&f.images, "image", nil, "`old=new`: put the image new, by digest or the image name, in the place of old; can be repeated")
 	set.StringVar(&f.Namespace, "namespace", v1alpha1.OperandNamespace, "namespace that the provider is installed in")
-	set.StringSliceVar(&f.SkipTransforms, "skip-transform", nil, "name of a transform that is not applied; can be repeated")
-	set.StringVar(&f.outputDir, "output-dir", "capi-manifests", "directory to write metadata.json and manifests.yaml to")
-	set.BoolVarP(&f.verbose, "verbose", "v", false, "name every object that a transform edits")
-	f.transport.register(cmd)
-	f.format.register(cmd)
+	set.StringSliceVar(&f.ProtectClusters, "protect-cluster-resource", nil, "singular `name` of the resource, such as awscluster, of which the cluster's own object is protected; without it every InfraCluster; can be repeated")
+	set.StringSliceVar(&f.OnlyTransforms, "transform", nil, "`name` of a transform that is applied; without it all of them; can be repeated")
+	set.StringSliceVar(&f.SkipTransforms, "skip-transform", nil, "`name` of a transform that is not applied; can be repeated")
 	f.complete(cmd)
-	return cmd
 }
 
 // complete has the shell complete the values that are known. Errors could only say that a flag does not exist.
-func (f *generateFlags) complete(cmd *cobra.Command) {
-	var types, names []string
+func (f *providerFlags) complete(cmd *cobra.Command) {
+	var types []string
 	for _, providerType := range extractor.ProviderTypes() {
 		types = append(types, string(providerType))
 	}
-	for _, transform := range build.Transforms() {
-		names = append(names, transform.Name)
-	}
+	transforms := cobra.FixedCompletions(transformNames(), cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("provider-type", cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("skip-transform", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.MarkFlagDirname("output-dir")
+	_ = cmd.RegisterFlagCompletionFunc("transform", transforms)
+	_ = cmd.RegisterFlagCompletionFunc("skip-transform", transforms)
 	completePlatform(cmd)
+}
+
+// options are those for a kustomize directory.
+func (f *providerFlags) options(cmd *cobra.Command, dir string) (build.GenerateOptions, error) {
+	images, err := pairs(cmd, "image", f.images)
+	if err != nil {
+		return build.GenerateOptions{}, err
+	}
+	options := f.GenerateOptions
+	options.Dir, options.ProviderType, options.Images = dir, extractor.ProviderType(f.providerType), images
+	return options, nil
 }
 
 func completePlatform(cmd *cobra.Command) {
@@ -105,14 +131,6 @@ func completePlatform(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("platform", cobra.FixedCompletions(platforms, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
-func transformHelp() string {
-	var text strings.Builder
-	for _, transform := range build.Transforms() {
-		fmt.Fprintf(&text, "  %s\n      %s\n", transform.Name, transform.Does)
-	}
-	return strings.TrimSuffix(text.String(), "\n")
-}
-
 func joined[T ~string](values []T) string {
 	texts := make([]string, len(values))
 	for i, value := range values {
@@ -121,34 +139,61 @@ func joined[T ~string](values []T) string {
 	return strings.Join(texts, ", ")
 }
 
-func (f *generateFlags) run(cmd *cobra.Command, dir string) error {
+func (f *generateFlags) run(cmd *cobra.Command, args []string) error {
+	if err := f.old.apply(cmd, &f.provider); err != nil {
+		return err
+	}
 	if err := required(cmd, "provider-name", "provider-type", "provider-version", "output-dir"); err != nil {
 		return err
 	}
-	if err := f.transport.check(cmd, f.ImageName); err != nil {
+	if err := f.transport.check(cmd, f.provider.ImageName); err != nil {
 		return err
 	}
-	images, err := pairs(cmd, "image", f.images)
+	options, err := f.provider.options(cmd, f.old.dir(args))
 	if err != nil {
 		return err
 	}
-	f.Dir, f.ProviderType, f.Images = dir, extractor.ProviderType(f.providerType), images
-	bundle, summary, err := build.Generate(f.GenerateOptions)
+	bundle, summary, err := build.Generate(options)
 	if err != nil {
 		return generateError(err)
 	}
-	byName, err := f.transport.files(bundle)
+	written, err := f.write(cmd, bundle)
 	if err != nil {
 		return err
 	}
-	if err := build.WriteFiles(cmd.Context(), f.outputDir, byName); err != nil {
-		return err
-	}
-	f.summarize(cmd.ErrOrStderr(), bundle, summary, byName)
+	f.summarize(cmd.ErrOrStderr(), bundle, summary, written)
 	if f.format == asTable {
 		return nil
 	}
 	return f.format.write(cmd.OutOrStdout(), generated{metadataOf(bundle.Metadata), summary}, nil)
+}
+
+// write writes the bundle in the layouts that are asked for, and returns the files, sorted.
+func (f *generateFlags) write(cmd *cobra.Command, bundle extractor.Bundle) ([]string, error) {
+	dirs := map[string]map[string][]byte{}
+	var err error
+	if f.old.manifestsPath != "" {
+		dir := filepath.Join(f.old.manifestsPath, f.old.profile)
+		if dirs[dir], err = f.old.files(bundle); err != nil {
+			return nil, err
+		}
+	}
+	if f.old.manifestsPath == "" || cmd.Flag("output-dir").Changed {
+		if dirs[f.outputDir], err = f.transport.files(bundle); err != nil {
+			return nil, err
+		}
+	}
+	var written []string
+	for dir, files := range dirs {
+		if err := build.WriteFiles(cmd.Context(), dir, files); err != nil {
+			return nil, err
+		}
+		for name := range files {
+			written = append(written, filepath.Join(dir, name))
+		}
+	}
+	slices.Sort(written)
+	return written, nil
 }
 
 // generated is the data of generate.
@@ -158,50 +203,67 @@ type generated struct {
 }
 
 // summarize says what was done.
-func (f *generateFlags) summarize(w io.Writer, bundle extractor.Bundle, summary build.Summary, files map[string][]byte) {
+func (f *generateFlags) summarize(w io.Writer, bundle extractor.Bundle, summary build.Summary, written []string) {
 	for _, result := range summary.Results {
-		fmt.Fprintf(w, "%-26s  %s\n", result.Transform, counts(result))
+		fmt.Fprintf(w, "%-26s  %s\n", result.Transform, outcome(result))
 		if !f.verbose {
 			continue
 		}
-		for _, part := range []struct {
-			does    string
-			objects []string
-		}{{"changes", result.Changed}, {"drops", result.Dropped}, {"adds", result.Added}} {
+		for _, part := range partsOf(result) {
 			for _, object := range part.objects {
-				fmt.Fprintf(w, "  %s %s\n", part.does, object)
+				fmt.Fprintf(w, "  %s %s\n", part.does, printable(object))
 			}
 		}
 	}
 	for _, missing := range summary.Missing {
-		fmt.Fprintf(w, "note: %s\n", missing)
+		fmt.Fprintf(w, "note: %s\n", printable(missing))
 	}
-	var written []string
-	for name := range files {
-		written = append(written, filepath.Join(f.outputDir, name))
-	}
-	slices.Sort(written)
-	fmt.Fprintf(w, "wrote %s: %d of %d objects, content ID %s\n",
+	fmt.Fprintf(w, "wrote %s: %d objects from %d, content ID %s\n",
 		strings.Join(written, " and "), summary.Written, summary.Read, bundle.Metadata.ContentID)
 }
 
-func counts(result build.Result) string {
-	var parts []string
-	for _, part := range []struct {
-		count int
-		done  string
-	}{{len(result.Changed), "changed"}, {len(result.Dropped), "dropped"}, {len(result.Added), "added"}} {
-		if part.count > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", part.count, part.done))
+// part is one of the things that a transform does.
+type part struct {
+	does, done string
+	objects    []string
+}
+
+func partsOf(result build.Result) []part {
+	return []part{{"changes", "changed", result.Changed}, {"drops", "dropped", result.Dropped}, {"adds", "added", result.Added}}
+}
+
+// outcome is one line about a transform: "2 changed (CustomResourceDefinition, Service), 1 dropped (Namespace)".
+func outcome(result build.Result) string {
+	var texts []string
+	for _, part := range partsOf(result) {
+		if len(part.objects) > 0 {
+			texts = append(texts, fmt.Sprintf("%d %s (%s)", len(part.objects), part.done, printable(kindsOf(part.objects))))
 		}
 	}
 	switch {
 	case result.Skipped:
 		return "skipped"
-	case len(parts) == 0:
+	case len(texts) == 0:
 		return "nothing to do"
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(texts, ", ")
+}
+
+// kindsOf are the kinds of objects such as "Service capi-system/webhook", with their numbers: "2 Service, Role".
+func kindsOf(objects []string) string {
+	counts := map[string]int{}
+	for _, object := range objects {
+		kind, _, _ := strings.Cut(object, " ")
+		counts[kind]++
+	}
+	var kinds []string
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		if counts[kind] > 1 {
+			kind = fmt.Sprintf("%d %s", counts[kind], kind)
+		}
+		kinds = append(kinds, kind)
+	}
+	return strings.Join(kinds, ", ")
 }
 
 // pairs reads the values of a flag that are key=value.

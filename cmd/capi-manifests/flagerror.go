@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagError says of a flag that there is not which one may be meant.
+func flagError(cmd *cobra.Command, err error) error {
+	if unknown, is := errors.AsType[*pflag.NotExistError](err); is {
+		name := unknown.GetSpecifiedName()
+		if shorthands := unknown.GetSpecifiedShortnames(); shorthands != "" { // -name is a flag name to other tools
+			name = shorthands
+		}
+		name, _, _ = strings.Cut(name, "=")
+		if like := flagsLike(cmd, name); len(like) > 0 {
+			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(like, " or "))
+		}
+	}
+	return &usageError{cmd.CommandPath(), err}
+}
+
+// flagsLike are the flags with a name that holds name, or that is held in it or differs in two letters, best first.
+func flagsLike(cmd *cobra.Command, name string) []string {
+	const most = 3
+	type match struct {
+		flag     string
+		distance int
+	}
+	var matches []match
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		distance := editDistance(name, flag.Name)
+		part := len(name) > 2 && (strings.Contains(flag.Name, name) || strings.Contains(name, flag.Name))
+		if distance <= 2 || part {
+			matches = append(matches, match{"--" + flag.Name, distance})
+		}
+	})
+	slices.SortStableFunc(matches, func(a, b match) int { return cmp.Compare(a.distance, b.distance) })
+	var like []string
+	for _, m := range matches[:min(len(matches), most)] {
+		like = append(like, m.flag)
+	}
+	return like
+}
+
+// editDistance is how many letters must be put in, taken out or replaced to make b of a.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

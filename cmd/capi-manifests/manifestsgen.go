@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+const manifestsGenHelp = `
+The flags of OpenShift's manifests-gen are accepted too, so that a Makefile needs only
+another command. With --manifests-path the bundle is written as manifests-gen writes
+it: metadata.yaml and manifests.yaml in a directory for the profile.
+
+  --kustomize-dir DIR                         DIR
+  --base-path DIR                             the directory that --kustomize-dir begins at (config/default without one)
+  --manifests-path DIR                        --output-dir, in the other layout
+  --profile-name NAME                         the directory below --manifests-path (default)
+  --name NAME                                 --provider-name
+  --attribute type=TYPE                       --provider-type
+  --attribute version=VERSION                 --provider-version; other attributes are written with --manifests-path
+  --self-image-ref, --provider-image-ref,
+  --manifest-image-name IMAGE                 --image-name
+  --infracluster-resource NAME                --protect-cluster-resource
+  --install-order NUMBER                      only with --manifests-path; metadata.json has no order
+  --platform, --provider-name, --provider-type,
+  --provider-version                          the same here`
+
+// manifestsGenFlags are the flags of OpenShift's manifests-gen that this command names otherwise
+// (https://github.com/openshift/cluster-capi-operator, docs/provider-contract.md).
+type manifestsGenFlags struct {
+	basePath, kustomizeDir, manifestsPath, profile string
+	attributes                                     []string
+	further                                        map[string]string // attributes
+}
+
+// register adds the flags, hidden because the help explains them all at once. Those that
+// only have another name here set what that one sets.
+func (f *manifestsGenFlags) register(cmd *cobra.Command, provider *providerFlags) {
+	set := cmd.Flags()
+	set.StringVar(&f.basePath, "base-path", "", "directory that --kustomize-dir begins at")
+	set.StringVar(&f.kustomizeDir, "kustomize-dir", "", "the kustomize directory")
+	set.StringVar(&f.manifestsPath, "manifests-path", "", "directory to write a directory for the profile to")
+	set.StringVar(&f.profile, "profile-name", "default", "directory below --manifests-path")
+	set.StringVar(&provider.ProviderName, "name", "", "the same as --provider-name")
+	set.StringArrayVar(&f.attributes, "attribute", nil, "key=value; type and version are --provider-type and --provider-version")
+	for _, name := range []string{"self-image-ref", "provider-image-ref", "manifest-image-name"} {
+		set.StringVar(&provider.ImageName, name, "", "the same as --image-name")
+	}
+	set.StringSliceVar(&provider.ProtectClusters, "infracluster-resource", nil, "the same as --protect-cluster-resource")
+	set.IntVar(&provider.InstallOrder, "install-order", 0, "order among providers of one type; only with --manifests-path")
+	for _, name := range []string{
+		"base-path", "kustomize-dir", "manifests-path", "profile-name", "name", "attribute", "self-image-ref",
+		"provider-image-ref", "manifest-image-name", "infracluster-resource", "install-order",
+	} {
+		_ = set.MarkHidden(name) // the flag exists
+	}
+}
+
+// args asks for one argument, or for flags that stand for it.
+func (f *manifestsGenFlags) args(cmd *cobra.Command, args []string) error {
+	if f.kustomizeDir == "" && f.basePath == "" {
+		return oneArg("DIR, the directory that holds the kustomization.yaml")(cmd, args)
+	}
+	return noArgs(cmd, args)
+}
+
+// dir is the kustomize directory.
+func (f *manifestsGenFlags) dir(args []string) string {
+	if len(args) > 0 {
+		return args[0]
+	}
+	return filepath.Join(f.basePath, cmp.Or(f.kustomizeDir, filepath.Join("config", "default")))
+}
+
+// apply reads the attributes, and says everything that is wrong with the flags.
+func (f *manifestsGenFlags) apply(cmd *cobra.Command, provider *providerFlags) error {
+	attributes, err := pairs(cmd, "attribute", f.attributes)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, known := range []struct {
+		key  string
+		flag *string
+	}{{"type", &provider.providerType}, {"version", &provider.ProviderVersion}} {
+		if value := attributes[known.key]; value != "" && *known.flag != "" && *known.flag != value {
+			errs = append(errs, fmt.Errorf("--attribute %s=%s contradicts --provider-%[1]s %[3]s", known.key, value, *known.flag))
+		}
+		*known.flag = cmp.Or(*known.flag, attributes[known.key])
+		delete(attributes, known.key)
+	}
+	f.further = attributes
+	if provider.InstallOrder != 0 && (f.manifestsPath == "" || cmd.Flag("output-dir").Changed) {
+		errs = append(errs, errors.New("--install-order has no place in metadata.json: providers are installed by their type, and then by name; leave it out, or use --manifests-path"))
+	}
+	if len(attributes) > 0 && f.manifestsPath == "" {
+		errs = append(errs, fmt.Errorf("--attribute %s=… has no place in metadata.json; leave it out, or use --manifests-path", slices.Sorted(maps.Keys(attributes))[0]))
+	}
+	if f.profile == "" || f.profile != path.Base(f.profile) || f.profile == ".." || f.profile == "." {
+		errs = append(errs, fmt.Errorf("--profile-name %q is not the name of a directory", f.profile))
+	}
+	if len(errs) > 0 {
+		return &usageError{cmd.CommandPath(), errors.Join(errs...)}
+	}
+	return nil
+}
+
+// files are those of the profile's directory, by name.
+func (f *manifestsGenFlags) files(bundle extractor.Bundle) (map[string][]byte, error) {
+	bundle.Profile = f.profile
+	content, err := bundle.ProfileFiles(f.further)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	for file, data := range content {
+		files[path.Base(file)] = data
+	}
+	return files, nil
+}

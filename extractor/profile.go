@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package extractor
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"path"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ProfileFiles writes the bundle in the second layout, in the directory of its
+// Profile; Bundles reads it. attributes are further attributes, which mean nothing
+// to the installer. It is an error if Bundles would refuse the files.
+func (b Bundle) ProfileFiles(attributes map[string]string) (Files, error) {
+	metadata, err := encodeYAML(b.Metadata, attributes)
+	if err != nil {
+		return nil, fmt.Errorf("writing %s: %w", metadataYAML, err)
+	}
+	dir := path.Join(profilesRoot, b.Profile)
+	files := Files{
+		path.Join(dir, metadataYAML):  metadata,
+		path.Join(dir, manifestsYAML): b.Manifests,
+	}
+	if _, err := files.Bundles(b.Origin); err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+// encodeYAML writes metadata.yaml.
+func encodeYAML(m Metadata, attributes map[string]string) ([]byte, error) {
+	all := map[string]string{}
+	maps.Copy(all, attributes)
+	all["type"] = string(m.ProviderType)
+	if m.ProviderVersion != "" {
+		all["version"] = m.ProviderVersion
+	}
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	err := encoder.Encode(struct {
+		Name         string            `yaml:"name"`
+		Attributes   map[string]string `yaml:"attributes"`
+		OCPPlatform  string            `yaml:"ocpPlatform,omitempty"`
+		SelfImageRef string            `yaml:"selfImageRef,omitempty"`
+		InstallOrder int               `yaml:"installOrder,omitempty"`
+	}{m.ProviderName, all, m.OCPPlatform, m.ImageName, m.InstallOrder})
+	return out.Bytes(), err
+}

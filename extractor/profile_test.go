@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package extractor_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+func TestABundleInALayoutWithProfilesReadsBackAsItself(t *testing.T) {
+	manifests := "kind: A\n"
+	bundle := extractor.Bundle{
+		Metadata: extractor.Metadata{
+			ProviderName: "cluster-api-provider-aws", ProviderType: extractor.Infrastructure, ProviderVersion: "v2.10.0", OCPPlatform: "AWS",
+			ContentID: digest.FromString(manifests), ImageName: "registry.example.com/openshift:aws", InstallOrder: 20,
+		},
+		Profile: "featuregate-foo", Manifests: []byte(manifests),
+	}
+	files, err := bundle.ProfileFiles(map[string]string{"team": "cloud", "type": "ignored"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := files.Bundles(extractor.Origin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]extractor.Bundle{bundle}, read); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	metadata := string(files["capi-operator-manifests/featuregate-foo/metadata.yaml"])
+	if !strings.Contains(metadata, "  team: cloud\n  type: infrastructure\n  version: v2.10.0\n") {
+		t.Errorf("metadata.yaml:\n%s", metadata)
+	}
+}
+
+func TestABundleThatNobodyCouldReadIsNotWrittenIntoAProfile(t *testing.T) {
+	if _, err := (extractor.Bundle{Profile: "default", Manifests: []byte("kind: A\n")}).ProfileFiles(nil); err == nil {
+		t.Error("there is no error")
+	}
+}
