@@ -4,7 +4,7 @@
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 
-MODULES := . boxcutter test/controlplane
+MODULES := . boxcutter test/controlplane test/clusterctl
 CONTROLPLANE := github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane
 # A folder of further rendered providers. The tests that take them are built only with it.
 export PROVIDERS ?= $(abspath $(wildcard ../shared/providers))

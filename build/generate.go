@@ -71,7 +71,7 @@ func (e *GenerateError) Unwrap() error { return e.Err }
 // cluster. Errors are of type *OptionsError or *GenerateError and name everything
 // that is wrong.
 func Generate(o GenerateOptions) (extractor.Bundle, Summary, error) {
-	o.Namespace = cmp.Or(o.Namespace, v1alpha1.OperandNamespace)
+	o = o.normalized()
 	if err := o.check(); err != nil {
 		return extractor.Bundle{}, Summary{}, &OptionsError{err}
 	}
@@ -80,6 +80,12 @@ func Generate(o GenerateOptions) (extractor.Bundle, Summary, error) {
 		return extractor.Bundle{}, Summary{}, &GenerateError{o.Dir, err}
 	}
 	return bundle, summary, nil
+}
+
+// normalized puts in defaults.
+func (o GenerateOptions) normalized() GenerateOptions {
+	o.Namespace = cmp.Or(o.Namespace, v1alpha1.OperandNamespace)
+	return o
 }
 
 func generate(o GenerateOptions) (extractor.Bundle, Summary, error) {

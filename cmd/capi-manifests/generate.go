@@ -43,17 +43,21 @@ const generateExample = `  # The provider's own image is that of the container n
   capi-manifests generate ./config ... --image-name quay.io/openshift/capa@sha256:… \
     --transport configmap --release-version 4.22.3 --output-dir manifests
 
+  # The same provider for clusterctl, as "infrastructure-aws/v2.10.0" in a local repository
+  capi-manifests generate ./config/default ... --clusterctl-dir repository --clusterctl-metadata metadata.yaml
+
   # Keep the provider's own resource limits, and see which objects the others change
   capi-manifests generate ./config ... --skip-transform resource-requests --verbose`
 
 // generateFlags are the flags of generate.
 type generateFlags struct {
-	provider  providerFlags
-	old       manifestsGenFlags
-	outputDir string
-	verbose   bool
-	transport transportFlags
-	format    output
+	provider   providerFlags
+	old        manifestsGenFlags
+	clusterctl clusterctlFlags
+	outputDir  string
+	verbose    bool
+	transport  transportFlags
+	format     output
 }
 
 func newGenerate() *cobra.Command {
@@ -72,6 +76,7 @@ func newGenerate() *cobra.Command {
 	set.BoolVarP(&f.verbose, "verbose", "v", false, "name every object that a transform edits")
 	f.transport.register(cmd)
 	f.old.register(cmd, &f.provider)
+	f.clusterctl.register(cmd)
 	f.format.register(cmd)
 	_ = cmd.MarkFlagDirname("output-dir") // the flag exists
 	return cmd
@@ -157,20 +162,27 @@ func (f *generateFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return generateError(err)
 	}
-	written, err := f.write(cmd, bundle)
+	release, err := f.clusterctl.release(options)
+	if err != nil {
+		return generateError(err)
+	}
+	written, err := f.write(cmd, bundle, release)
 	if err != nil {
 		return err
 	}
-	f.summarize(cmd.ErrOrStderr(), bundle, summary, written)
+	f.summarize(cmd.ErrOrStderr(), bundle, summary, release.Notes, written)
 	if f.format == asTable {
 		return nil
 	}
-	return f.format.write(cmd.OutOrStdout(), generated{metadataOf(bundle.Metadata), summary}, nil)
+	return f.format.write(cmd.OutOrStdout(), generated{metadataOf(bundle.Metadata), summary, release.Dir, release.Notes}, nil)
 }
 
 // write writes the bundle in the layouts that are asked for, and returns the files, sorted.
-func (f *generateFlags) write(cmd *cobra.Command, bundle extractor.Bundle) ([]string, error) {
+func (f *generateFlags) write(cmd *cobra.Command, bundle extractor.Bundle, release build.ClusterctlRelease) ([]string, error) {
 	dirs := map[string]map[string][]byte{}
+	if f.clusterctl.repository != "" {
+		dirs[filepath.Join(f.clusterctl.repository, release.Dir)] = release.Files
+	}
 	var err error
 	if f.old.manifestsPath != "" {
 		dir := filepath.Join(f.old.manifestsPath, f.old.profile)
@@ -200,10 +212,13 @@ func (f *generateFlags) write(cmd *cobra.Command, bundle extractor.Bundle) ([]st
 type generated struct {
 	Metadata metadata      `json:"metadata"`
 	Summary  build.Summary `json:"summary"`
+	// Clusterctl is where the release for clusterctl is in its repository, and ClusterctlNotes what is noted about it.
+	Clusterctl      string   `json:"clusterctl,omitempty"`
+	ClusterctlNotes []string `json:"clusterctlNotes,omitempty"`
 }
 
 // summarize says what was done.
-func (f *generateFlags) summarize(w io.Writer, bundle extractor.Bundle, summary build.Summary, written []string) {
+func (f *generateFlags) summarize(w io.Writer, bundle extractor.Bundle, summary build.Summary, notes, written []string) {
 	for _, result := range summary.Results {
 		fmt.Fprintf(w, "%-26s  %s\n", result.Transform, outcome(result))
 		if !f.verbose {
@@ -215,11 +230,20 @@ func (f *generateFlags) summarize(w io.Writer, bundle extractor.Bundle, summary 
 			}
 		}
 	}
-	for _, missing := range summary.Missing {
-		fmt.Fprintf(w, "note: %s\n", printable(missing))
+	for _, note := range slices.Concat(summary.Missing, notes) {
+		fmt.Fprintf(w, "note: %s\n", printable(note))
 	}
 	fmt.Fprintf(w, "wrote %s: %d objects from %d, content ID %s\n",
-		strings.Join(written, " and "), summary.Written, summary.Read, bundle.Metadata.ContentID)
+		listed(written), summary.Written, summary.Read, bundle.Metadata.ContentID)
+}
+
+// listed is "a", "a and b" or "a, b and c".
+func listed(texts []string) string {
+	if len(texts) < 2 {
+		return strings.Join(texts, "")
+	}
+	last := len(texts) - 1
+	return strings.Join(texts[:last], ", ") + " and " + texts[last]
 }
 
 // part is one of the things that a transform does.

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// ClusterctlRelease is a version of a provider as clusterctl reads it from a local
+// repository (https://cluster-api.sigs.k8s.io/clusterctl/provider-contract): the provider as its
+// kustomize directory says, without the edits for OpenShift.
+type ClusterctlRelease struct {
+	// Dir is where the files belong in the repository: "<provider label>/<version>".
+	Dir string
+	// Files are the components, metadata.yaml and README.md, by name.
+	Files map[string][]byte
+	// Notes are sentences about what clusterctl accepts and is probably not meant.
+	Notes []string
+}
+
+// clusterctlType is how clusterctl speaks of a type of provider.
+type clusterctlType struct {
+	// kind is the type in clusterctl's config file, prefix begins provider labels and the name of the components.
+	kind, prefix string
+}
+
+var clusterctlTypes = map[extractor.ProviderType]clusterctlType{
+	extractor.Core:             {"CoreProvider", "core"},
+	extractor.Bootstrap:        {"BootstrapProvider", "bootstrap"},
+	extractor.ControlPlane:     {"ControlPlaneProvider", "control-plane"},
+	extractor.Infrastructure:   {"InfrastructureProvider", "infrastructure"},
+	extractor.IPAM:             {"IPAMProvider", "ipam"},
+	extractor.RuntimeExtension: {"RuntimeExtensionProvider", "runtime-extension"},
+	extractor.Addon:            {"AddonProvider", "addon"},
+}
+
+// Clusterctl makes the release of a kustomize directory for a clusterctl repository.
+// metadata is the provider's own metadata.yaml; without one a release series is made for
+// the version, of the contract that the CRDs are labelled with. Of the options those about
+// OpenShift mean nothing here, and images are replaced by what can be pulled, so not by the placeholder.
+// Errors are of type *OptionsError or *GenerateError and name everything that is wrong.
+func Clusterctl(o GenerateOptions, metadata []byte) (ClusterctlRelease, error) {
+	if err := o.normalized().check(); err != nil {
+		return ClusterctlRelease{}, &OptionsError{err}
+	}
+	release, err := clusterctl(o, metadata)
+	if err != nil {
+		return ClusterctlRelease{}, &GenerateError{o.Dir, err}
+	}
+	return release, nil
+}
+
+func clusterctl(o GenerateOptions, metadata []byte) (ClusterctlRelease, error) {
+	objects, quoted, err := renderKustomize(o.Dir)
+	if err != nil {
+		return ClusterctlRelease{}, err
+	}
+	label, of := clusterctlLabel(o, objects), clusterctlTypes[o.ProviderType]
+	series, contracts := seriesOf(o.ProviderVersion), contractsOf(objects)
+	release := ClusterctlRelease{Dir: path.Join(label, o.ProviderVersion)}
+	var errs []error
+	if metadata == nil {
+		metadata, err = newMetadata(series, contracts)
+	} else {
+		release.Notes, err = checkMetadata(metadata, series, contracts)
+	}
+	errs = append(errs, err)
+	errs = append(errs, replaceImages(objects, pullable(o))...)
+	errs = append(errs, checkNamespaces(objects)...)
+	errs = append(errs, checkUnique(objects)...)
+	if err := errors.Join(errs...); err != nil {
+		return ClusterctlRelease{}, err
+	}
+	for _, object := range objects {
+		ensureMap(object.Object, "metadata", "labels")[providerLabel] = label
+	}
+	sortObjects(objects)
+	components, err := encode(objects, quoted)
+	if err != nil {
+		return ClusterctlRelease{}, err
+	}
+	file := of.prefix + "-components.yaml"
+	release.Files = map[string][]byte{
+		file: components, "metadata.yaml": metadata,
+		"README.md": clusterctlReadme(o, strings.TrimPrefix(label, of.prefix+"-"), path.Join(release.Dir, file), components),
+	}
+	return release, nil
+}
+
+// pullable are the images to replace by others that a cluster can pull.
+func pullable(o GenerateOptions) map[string]string {
+	images := map[string]string{}
+	for old, replacement := range o.Images {
+		if replacement != o.ImageName {
+			images[old] = replacement
+		}
+	}
+	return images
+}
+
+// clusterctlLabel is the provider label: the one that the objects have if clusterctl would make it
+// of a name and this type, and otherwise the one that it would make of the provider's name.
+func clusterctlLabel(o GenerateOptions, objects []*unstructured.Unstructured) string {
+	if o.ProviderType == extractor.Core {
+		return "cluster-api"
+	}
+	prefix := clusterctlTypes[o.ProviderType].prefix + "-"
+	for _, object := range objects {
+		if label := object.GetLabels()[providerLabel]; strings.HasPrefix(label, prefix) && label != prefix {
+			return label
+		}
+	}
+	name := o.ProviderName
+	for _, part := range []string{"cluster-api-", prefix, "provider-"} {
+		name = strings.TrimPrefix(name, part)
+	}
+	return prefix + name
+}
+
+func checkNamespaces(objects []*unstructured.Unstructured) []error {
+	var names []string
+	for _, object := range objects {
+		if groupKind(object) == namespaceKind {
+			names = append(names, object.GetName())
+		}
+	}
+	if len(names) > 1 {
+		return []error{fmt.Errorf("there are the Namespaces %s; clusterctl installs a provider in one", strings.Join(names, ", "))}
+	}
+	return nil
+}
+
+// clusterctlReadme says how to use the release, and what its variables are.
+func clusterctlReadme(o GenerateOptions, name, components string, manifests []byte) []byte {
+	if o.ProviderType == extractor.Core {
+		name = "cluster-api"
+	}
+	of := clusterctlTypes[o.ProviderType]
+	var out bytes.Buffer
+	fmt.Fprintf(&out, `# %s %s for clusterctl
+
+Name the provider in clusterctl's config file, with the absolute path of this repository, and install it:
+
+`+"```yaml"+`
+providers:
+- name: %s
+  type: %s
+  url: file://<path of the repository>/%s
+`+"```"+`
+
+`+"```sh"+`
+clusterctl init --config <config file> --%s %[3]s
+`+"```"+`
+`, o.ProviderName, o.ProviderVersion, name, of.kind, components, of.prefix)
+	variables := variablesOf(manifests)
+	if len(variables) == 0 {
+		out.WriteString("\nThe manifests have no variables.\n")
+		return out.Bytes()
+	}
+	out.WriteString("\nclusterctl takes the values of variables from the environment or from its config file:\n\n| variable | default |\n|---|---|\n")
+	for _, variable := range variables {
+		fallback := "required" // unless there is a default anywhere that is not empty, clusterctl asks for a value
+		switch {
+		case variable.Default != nil && *variable.Default == "":
+			fallback = "required, may be empty"
+		case variable.Default != nil:
+			fallback = "`" + *variable.Default + "`"
+		}
+		fmt.Fprintf(&out, "| `%s` | %s |\n", variable.Name, strings.ReplaceAll(fallback, "|", `\|`))
+	}
+	return out.Bytes()
+}
