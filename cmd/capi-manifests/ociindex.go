@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -29,7 +28,11 @@ func (i *archivedIndex) IndexManifest() (*v1.IndexManifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v1.ParseIndexManifest(bytes.NewReader(raw))
+	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
+	if err != nil {
+		return nil, damaged("parsing the index %s: %w", i.descriptor.Digest, err)
+	}
+	return index, nil
 }
 
 // Image returns an image that the index lists.
@@ -43,19 +46,19 @@ func (i *archivedIndex) Image(digest v1.Hash) (v1.Image, error) {
 			return partial.CompressedToImage(&archivedImage{archive: i.archive, descriptor: entry})
 		}
 	}
-	return nil, fmt.Errorf("the index has no image %s", digest)
+	return nil, damaged("the index has no image %s", digest)
 }
 
 // ImageIndex returns no index: nobody asks for one inside another.
 func (i *archivedIndex) ImageIndex(digest v1.Hash) (v1.ImageIndex, error) {
-	return nil, fmt.Errorf("the index has no index %s", digest)
+	return nil, damaged("the index has no index %s", digest)
 }
 
 // onlyEntry returns the entry of an index.json: an image, or an index.
 func onlyEntry(index *v1.IndexManifest) (v1.Descriptor, error) {
 	entries := index.Manifests
 	if len(entries) != 1 || !entries[0].MediaType.IsImage() && !entries[0].MediaType.IsIndex() {
-		return v1.Descriptor{}, fmt.Errorf("it has %d entries in index.json; one, an image or an index, is wanted", len(entries))
+		return v1.Descriptor{}, damaged("it has %d entries in index.json; one, an image or an index, is wanted", len(entries))
 	}
 	return entries[0], nil
 }
@@ -68,7 +71,7 @@ func (a *ociArchive) entry() (mutate.Appendable, error) {
 	}
 	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
 	if err != nil {
-		return nil, fmt.Errorf("parsing index.json: %w", err)
+		return nil, damaged("parsing index.json: %w", err)
 	}
 	entry, err := onlyEntry(index)
 	if err != nil {

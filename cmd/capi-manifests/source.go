@@ -142,7 +142,7 @@ func entryAt(kind sourceKind, path string) (mutate.Appendable, error) {
 	if err == nil {
 		entry, err := archive.entry()
 		if err != nil {
-			err = &invalidError{fmt.Errorf("reading the OCI archive %s: %w", path, err)}
+			err = fmt.Errorf("reading the OCI archive %s: %w", path, err)
 		}
 		return entry, err
 	}
@@ -171,7 +171,7 @@ func entryOfLayout(dir string) (mutate.Appendable, error) {
 	}
 	only, err := onlyEntry(manifest)
 	if err != nil {
-		return failed(&invalidError{err})
+		return failed(err)
 	}
 	var entry mutate.Appendable
 	if only.MediaType.IsIndex() {
