@@ -31,9 +31,7 @@ func TestAnAggregatedClusterRoleThatItsControllerHasMadeAgainIsTakenOver(t *test
 
 func TestAClusterRoleOfSomebodyElseIsNotTakenOver(t *testing.T) {
 	h := newHarness(t)
-	role := &unstructured.Unstructured{}
-	h.must(decode(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: shared-aggregate}, rules: []}`, role))
-	h.must(h.Create(t.Context(), role, client.FieldOwner("somebody")))
+	h.add("{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: shared-aggregate}, rules: []}")
 	h.release(core(shared...), aws())
 	h.start("4.22.0")
 	h.reports("InstallerDegraded", "Collision", "ClusterRole shared-aggregate")

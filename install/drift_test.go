@@ -97,6 +97,14 @@ func TestWhatOthersWriteIntoInstalledObjectsStaysAndHundredRunsWriteNothing(t *t
 	h.must(h.SubResource("scale").Update(t.Context(), scale, client.WithSubResourceBody(replicas), client.FieldOwner("horizontal-pod-autoscaler")))
 	h.patch("v1/ServiceAccount", namespace, "shared", "token-controller", `{"metadata": {"annotations": {"example.com/note": "theirs"}}, "imagePullSecrets": [{"name": "theirs"}]}`)
 	h.patch(crdKind, "", machines, "storage-migrator", `{"metadata": {"labels": {"example.com/note": "theirs"}}}`)
+	h.eventually("the replicas that somebody else asked for work, and the status has it", func() error {
+		before := h.writes.Load()
+		h.run(3)
+		if available := field(h.object(deploymentKind, namespace, "scaled"), "status", "availableReplicas"); available != int64(3) || h.writes.Load() != before {
+			return fmt.Errorf("%v replicas are available, and 3 runs made %d writes", available, h.writes.Load()-before)
+		}
+		return nil
+	})
 	h.settled("4.22.0-1")
 
 	before := h.writes.Load()
