@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
@@ -65,8 +66,8 @@ func typeOf(kind string) metav1.TypeMeta {
 }
 
 // Objects are the roles and bindings in the order in which they are applied.
-func (r Roles) Objects() []runtime.Object {
-	var objects []runtime.Object
+func (r Roles) Objects() []client.Object {
+	var objects []client.Object
 	if r.ClusterRole != nil {
 		objects = append(objects, r.ClusterRole)
 	}
