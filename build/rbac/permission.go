@@ -65,11 +65,11 @@ func (p permission) coversResource(resource string) bool {
 	return found && p.resource == "*/"+subresource
 }
 
-// needs are permissions, each with the reason that was told first.
+// needs are permissions, each with the reason that is listed first.
 type needs map[permission]reason
 
 func (n needs) add(why reason, permission permission) {
-	if _, known := n[permission]; !known {
+	if known, found := n[permission]; !found || slices.Index(reasons, why) < slices.Index(reasons, known) {
 		n[permission] = why
 	}
 }

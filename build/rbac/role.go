@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
@@ -65,9 +64,15 @@ func typeOf(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
+// Object is a role or a binding.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
 // Objects are the roles and bindings in the order in which they are applied.
-func (r Roles) Objects() []client.Object {
-	var objects []client.Object
+func (r Roles) Objects() []Object {
+	var objects []Object
 	if r.ClusterRole != nil {
 		objects = append(objects, r.ClusterRole)
 	}
