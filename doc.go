@@ -33,6 +33,7 @@
 //   - install/installer: the controller that acts.
 //   - install: both of them in one manager.
 //   - build/contract: the rules that a provider's bundle must keep.
+//   - build/rbac: what the installer must be allowed to do for a set of bundles.
 //   - build: makes and packs the bundles that provider images hold.
 //   - cmd/capi-installer: the program in the cluster.
 //   - cmd/capi-manifests: the program of provider authors and release engineers.

@@ -151,7 +151,7 @@ func (h *harness) add(manifest string) (remove func()) {
 // providers' namespace from the installer, and returns what gives it back.
 func (h *harness) without(resource string) (grant func()) {
 	h.Helper()
-	role := h.object("rbac.authorization.k8s.io/v1/Role", namespace, "capi-installer")
+	role := h.object("rbac.authorization.k8s.io/v1/Role", namespace, "openshift-capi-installer-providers")
 	granted := role.DeepCopy()
 	rules, _, _ := unstructured.NestedSlice(role.Object, "rules")
 	for _, rule := range rules {

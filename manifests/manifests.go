@@ -20,6 +20,10 @@ import (
 //go:generate go tool -modfile=../tools/go.mod controller-gen object:headerFile=../tools/header.go.txt paths=../api/...
 //go:generate sh -c "{ echo '# SPDX-License-Identifier: Apache-2.0'; go tool -modfile=../tools/go.mod controller-gen crd paths=../api/... output:crd:stdout; } > 0000_30_cluster-api_01_clusterapis.crd.yaml"
 
+// ProvidersRole is the name of the ClusterRole, of the Role in the providers' namespace,
+// and of their bindings, that let the installer install whatever providers there are.
+const ProvidersRole = "openshift-capi-installer-providers"
+
 //go:embed 0000_30_*.yaml
 var files embed.FS
 

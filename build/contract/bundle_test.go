@@ -161,7 +161,7 @@ func TestTheKindsAreThoseOfTheInstallersRoles(t *testing.T) {
 
 func writable(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob("../../manifests/*_rbac.yaml")
+	files, err := filepath.Glob("../../manifests/*_providers-rbac.yaml")
 	if err != nil || len(files) != 1 {
 		t.Fatalf("the installer's roles are in %v (%v)", files, err)
 	}

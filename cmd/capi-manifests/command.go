@@ -29,6 +29,7 @@ Cluster API providers. Such an image holds a bundle:
   extract    image                ->  bundle
   plan       images.json          ->  what a cluster would install
   tree       images.json          ->  the same, image by image down to each object
+  rbac       bundles              ->  the least role with which they can be installed
 
 Images are read from where podman, skopeo and oc would pull them: with the mirrors of
 registries.conf, the credentials of "podman login" or "docker login", the certificates in
@@ -79,7 +80,7 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newGenerate(), newTransforms(), newPack(), newInspect(), newExtract(), newValidate(), newExplain(), newPlan(), newTree(), newVersion())
+	root.AddCommand(newGenerate(), newTransforms(), newPack(), newInspect(), newExtract(), newValidate(), newExplain(), newPlan(), newTree(), newRBAC(), newVersion())
 	return root
 }
 

@@ -77,10 +77,15 @@ func newPlan() *cobra.Command {
 
 // registerRelease adds the flags that say what is installed where.
 func (f *planFlags) registerRelease(cmd *cobra.Command) {
+	f.registerImages(cmd)
+	cmd.Flags().StringVar(&f.release, "release-version", "", "version of the release, such as 4.22.0")
+}
+
+// registerImages is registerRelease for what is the same in every version.
+func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringVar(&f.imagesJSON, "images-json", "", "`file` that names the operand images of the release; - is stdin")
 	set.StringVar(&f.platform, "platform", "", "OpenShift platform of the cluster, such as AWS")
-	set.StringVar(&f.release, "release-version", "", "version of the release, such as 4.22.0")
 	set.BoolVar(&f.allowTags, "allow-tags", false, "accept images by tag, and look up their digests; a cluster accepts none")
 	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; can be repeated")
 	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of a CRD that the cluster does not let the installer manage; can be repeated")

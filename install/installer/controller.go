@@ -65,7 +65,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	outcome, current := r.install(ctx, world)
 	left := r.teardown(ctx, world)
-	if outcome.Reason == status.AsExpected {
+	if outcome.Reason == status.AsExpected || world.uninstalling() && left.Reason != status.AsExpected {
 		outcome.Reason, outcome.Message, outcome.Err = left.Reason, left.Message, left.Err
 	}
 	outcome.Events, outcome.Again = append(outcome.Events, left.Events...), left.Again

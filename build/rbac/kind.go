@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbac
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	crdKind                = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	clusterRoleKind        = schema.GroupKind{Group: rbacv1.GroupName, Kind: "ClusterRole"}
+	roleKind               = schema.GroupKind{Group: rbacv1.GroupName, Kind: "Role"}
+	clusterRoleBindingKind = schema.GroupKind{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}
+	roleBindingKind        = schema.GroupKind{Group: rbacv1.GroupName, Kind: "RoleBinding"}
+
+	clusterRoles  = schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterroles"}
+	rolesResource = schema.GroupResource{Group: rbacv1.GroupName, Resource: "roles"}
+	requirements  = schema.GroupResource{Group: "apiextensions.openshift.io", Resource: "compatibilityrequirements"}
+)
+
+// irregular are the kinds whose resource is not the plural that English makes of
+// the kind, as far as providers bring them.
+var irregular = map[schema.GroupKind]string{
+	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: "securitycontextconstraints",
+	{Group: "gateway.networking.k8s.io", Kind: "Gateway"}:                "gateways",
+}
+
+// resources tells the resource of a kind.
+type resources map[schema.GroupKind]string
+
+// resourcesOf knows the kinds that the CRDs among objects define.
+func resourcesOf(objects []*unstructured.Unstructured) resources {
+	known := resources{}
+	for _, crd := range objects {
+		if kindOf(crd) == crdKind {
+			defined := defines(crd)
+			kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+			known[schema.GroupKind{Group: defined.Group, Kind: kind}] = defined.Resource
+		}
+	}
+	return known
+}
+
+// defines is the resource that a CRD defines.
+func defines(crd *unstructured.Unstructured) schema.GroupResource {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
+	return schema.GroupResource{Group: group, Resource: plural}
+}
+
+// of is the resource of an object. Where no CRD tells, it is named as Kubernetes
+// names its own.
+func (r resources) of(object *unstructured.Unstructured) schema.GroupResource {
+	kind := kindOf(object)
+	for _, known := range []map[schema.GroupKind]string{r, irregular} {
+		if resource, found := known[kind]; found {
+			return schema.GroupResource{Group: kind.Group, Resource: resource}
+		}
+	}
+	guessed, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+	return guessed.GroupResource()
+}
+
+func kindOf(object *unstructured.Unstructured) schema.GroupKind {
+	return object.GroupVersionKind().GroupKind()
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbac
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// permission is one thing that may be done: one verb on one resource.
+type permission struct {
+	// namespace is where it may be done; empty means everywhere.
+	namespace             string
+	group, resource, verb string
+	// name of the object; empty means each.
+	name string
+	// url is set in the place of group, resource and name.
+	url string
+}
+
+// permissionsOf takes a rule apart.
+func permissionsOf(namespace string, rule rbacv1.PolicyRule) (all []permission) {
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, verb := range rule.Verbs {
+		for _, url := range rule.NonResourceURLs {
+			all = append(all, permission{url: url, verb: verb})
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					all = append(all, permission{namespace: namespace, group: group, resource: resource, verb: verb, name: name})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// covers says whether whoever has p has other too, by the rules of Kubernetes'
+// authorizer and of its check for escalation.
+func (p permission) covers(other permission) bool {
+	switch {
+	case p.verb != other.verb && p.verb != rbacv1.VerbAll,
+		p.namespace != "" && p.namespace != other.namespace,
+		(p.url == "") != (other.url == ""):
+		return false
+	case p.url != "":
+		prefix, open := strings.CutSuffix(p.url, "*")
+		return p.url == other.url || open && strings.HasPrefix(other.url, prefix)
+	}
+	return (p.group == other.group || p.group == rbacv1.APIGroupAll) && p.coversResource(other.resource) && (p.name == "" || p.name == other.name)
+}
+
+func (p permission) coversResource(resource string) bool {
+	if p.resource == resource || p.resource == rbacv1.ResourceAll {
+		return true
+	}
+	_, subresource, found := strings.Cut(resource, "/")
+	return found && p.resource == "*/"+subresource
+}
+
+// needs are permissions, each with the reason that is listed first.
+type needs map[permission]reason
+
+func (n needs) add(why reason, permission permission) {
+	if known, found := n[permission]; !found || slices.Index(reasons, why) < slices.Index(reasons, known) {
+		n[permission] = why
+	}
+}
+
+// without returns what neither held nor the rest of the needs covers. Of two that
+// cover each other, which only happens to equals, none can be among the needs.
+func (n needs) without(held []permission) needs {
+	left := needs{}
+	for wanted, why := range n {
+		covered := slices.ContainsFunc(held, func(p permission) bool { return p.covers(wanted) })
+		for other := range n {
+			covered = covered || other != wanted && other.covers(wanted)
+		}
+		if !covered {
+			left[wanted] = why
+		}
+	}
+	return left
+}
+
+// Rule is a rule of the role, and why it is there.
+type Rule struct {
+	// Namespace is where it holds; empty means everywhere.
+	Namespace string `json:"namespace,omitempty"`
+	rbacv1.PolicyRule
+	// Why says what the installer does with it.
+	Why string `json:"why"`
+}
+
+// rules puts permissions together: first verbs, then names, then resources, each
+// where all the rest is the same. The order is always the same.
+func (n needs) rules() []Rule {
+	var rules []Rule
+	for p, why := range n {
+		rule := Rule{Namespace: p.namespace, Why: string(why), PolicyRule: rbacv1.PolicyRule{Verbs: []string{p.verb}}}
+		switch {
+		case p.url != "":
+			rule.NonResourceURLs = []string{p.url}
+		case p.name != "":
+			rule.ResourceNames = []string{p.name}
+			fallthrough
+		default:
+			rule.APIGroups, rule.Resources = []string{p.group}, []string{p.resource}
+		}
+		rules = append(rules, rule)
+	}
+	for _, field := range []func(*Rule) *[]string{
+		func(r *Rule) *[]string { return &r.Verbs },
+		func(r *Rule) *[]string { return &r.ResourceNames },
+		func(r *Rule) *[]string { return &r.NonResourceURLs },
+		func(r *Rule) *[]string { return &r.Resources },
+	} {
+		rules = merge(rules, field)
+	}
+	slices.SortFunc(rules, func(a, b Rule) int { return slices.Compare(a.order(), b.order()) })
+	return rules
+}
+
+// order is what rules are sorted by: what holds everywhere before what holds in a
+// namespace, by reason as they are listed, and then by content.
+func (r Rule) order() []string {
+	place := string(rune('a' + slices.Index(reasons, reason(r.Why))))
+	return []string{r.Namespace, place, r.key(nil)}
+}
+
+// key is all of a rule but for one field.
+func (r Rule) key(without func(*Rule) *[]string) string {
+	if without != nil {
+		*without(&r) = nil
+	}
+	var parts []string
+	for _, list := range [][]string{{r.Namespace, r.Why}, r.APIGroups, r.Resources, r.NonResourceURLs, r.ResourceNames, r.Verbs} {
+		parts = append(parts, strings.Join(list, ","))
+	}
+	return strings.Join(parts, ";")
+}
+
+// merge unites the rules that differ in one field alone, if they have it.
+func merge(rules []Rule, field func(*Rule) *[]string) []Rule {
+	slices.SortFunc(rules, func(a, b Rule) int { return cmp.Compare(a.key(nil), b.key(nil)) })
+	at := map[string]int{}
+	var merged []Rule
+	for _, rule := range rules {
+		key := rule.key(field)
+		i, found := at[key]
+		if !found || len(*field(&rule)) == 0 || len(*field(&merged[i])) == 0 {
+			at[key] = len(merged)
+			merged = append(merged, rule)
+			continue
+		}
+		into := field(&merged[i])
+		*into = append(slices.Clone(*into), *field(&rule)...)
+		slices.Sort(*into)
+	}
+	return merged
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbac_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/build/rbac"
+	"github.com/capi-installer/capi-installer/manifests"
+)
+
+// objectsOf reads YAML documents.
+func objectsOf(t *testing.T, documents string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	for document := range strings.SplitSeq(documents, "---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// brief are rules as "where: verbs of resources (names)".
+func brief(rules []rbac.Rule) (lines []string) {
+	for _, rule := range rules {
+		of := strings.Join(rule.Resources, ",") + strings.Join(rule.NonResourceURLs, ",")
+		if group := strings.Join(rule.APIGroups, ","); group != "" {
+			of += "." + group
+		}
+		line := fmt.Sprintf("%s: %s %s", rule.Namespace, strings.Join(rule.Verbs, ","), of)
+		if len(rule.ResourceNames) > 0 {
+			line += " (" + strings.Join(rule.ResourceNames, ",") + ")"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+const (
+	configMapsAB = `{apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: openshift-cluster-api}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-cluster-api}}
+`
+	crdOfThings = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: thingies.example.com}, spec: {group: example.com, names: {plural: thingies, kind: Thing}}}
+`
+	knownRole = `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: known}, rules: [{apiGroups: [""], resources: [secrets], verbs: [get, list]}, {nonResourceURLs: [/metrics], verbs: [get]}]}
+`
+	gatheringRole = `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: gathers}, aggregationRule: {clusterRoleSelectors: []}}
+`
+)
+
+func TestTheLeastRules(t *testing.T) {
+	for _, c := range []struct {
+		name, objects string
+		options       rbac.Options
+		want          []string
+	}{
+		{name: "objects of one kind share rules", objects: configMapsAB, want: []string{
+			"openshift-cluster-api: create,list,watch configmaps",
+			"openshift-cluster-api: delete,get,patch configmaps (a,b)",
+		}},
+		{name: "what the installer holds is left out", objects: configMapsAB,
+			options: rbac.Options{Held: []rbac.Rule{{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}}},
+			want:    []string{"openshift-cluster-api: create configmaps", "openshift-cluster-api: delete,patch configmaps (a,b)"}},
+		{name: "what it holds in another namespace is not", objects: configMapsAB,
+			options: rbac.Options{Held: []rbac.Rule{{Namespace: "other", PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}},
+			want:    []string{"openshift-cluster-api: create,list,watch configmaps", "openshift-cluster-api: delete,get,patch configmaps (a,b)"}},
+		{name: "an object elsewhere is created there, and its kind watched where the cache is",
+			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: reader, namespace: kube-system}, roleRef: {kind: Role, name: extension-apiserver-authentication-reader}}`,
+			want: []string{
+				"kube-system: create rolebindings.rbac.authorization.k8s.io",
+				"kube-system: delete,get,patch rolebindings.rbac.authorization.k8s.io (reader)",
+				"kube-system: bind roles.rbac.authorization.k8s.io (extension-apiserver-authentication-reader)",
+				"openshift-cluster-api: list,watch rolebindings.rbac.authorization.k8s.io",
+			}},
+		{name: "of a CRD the instances are looked for, and an object of its kind has the CRD's plural",
+			objects: crdOfThings + "---\n{apiVersion: example.com/v1, kind: Thing, metadata: {name: one}}\n",
+			want: []string{
+				": create,list,watch customresourcedefinitions.apiextensions.k8s.io",
+				": create,list,watch thingies.example.com",
+				": delete,get,patch customresourcedefinitions.apiextensions.k8s.io (thingies.example.com)",
+				": delete,get,patch thingies.example.com (one)",
+			}},
+		{name: "an unmanaged CRD is checked and let go", objects: crdOfThings, options: rbac.Options{UnmanagedCRDs: []string{"thingies.example.com"}}, want: []string{
+			": list,watch customresourcedefinitions.apiextensions.k8s.io",
+			": get,patch customresourcedefinitions.apiextensions.k8s.io (thingies.example.com)",
+			": create,delete,get,list,patch,watch compatibilityrequirements.apiextensions.openshift.io",
+		}},
+		{name: "what a role grants is held, which needs no escalate", objects: knownRole, want: []string{
+			": create,list,watch clusterroles.rbac.authorization.k8s.io",
+			": delete,get,patch clusterroles.rbac.authorization.k8s.io (known)",
+			": get /metrics",
+			": get,list secrets",
+		}},
+		{name: "a role that gathers others is escalated, and so are all", objects: knownRole + "---\n" + gatheringRole, want: []string{
+			": create,list,watch clusterroles.rbac.authorization.k8s.io",
+			": delete,get,patch clusterroles.rbac.authorization.k8s.io (gathers,known)",
+			": escalate clusterroles.rbac.authorization.k8s.io",
+		}},
+		{name: "a binding binds by name, a RoleBinding in its namespace",
+			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: b, namespace: openshift-cluster-api}, roleRef: {kind: ClusterRole, name: known}}`,
+			want: []string{
+				"openshift-cluster-api: create,list,watch rolebindings.rbac.authorization.k8s.io",
+				"openshift-cluster-api: delete,get,patch rolebindings.rbac.authorization.k8s.io (b)",
+				"openshift-cluster-api: bind clusterroles.rbac.authorization.k8s.io (known)",
+			}},
+		{name: "kinds with a plural of their own", objects: `{apiVersion: security.openshift.io/v1, kind: SecurityContextConstraints, metadata: {name: a}}`, want: []string{
+			": create,list,watch securitycontextconstraints.security.openshift.io",
+			": delete,get,patch securitycontextconstraints.security.openshift.io (a)",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects := objectsOf(t, c.objects)
+			rules := rbac.Least(objects, c.options)
+			if diff := cmp.Diff(c.want, brief(rules)); diff != "" {
+				t.Errorf("rules (-want +got):\n%s", diff)
+			}
+			slices.Reverse(objects)
+			if diff := cmp.Diff(rules, rbac.Least(append(objects, objects...), c.options)); diff != "" {
+				t.Errorf("in another order, and twice, the objects give others (-first +second):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestARuleWithManyVerbsAndResourcesIsHeldAsItIs(t *testing.T) {
+	role := objectsOf(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r, namespace: ns}, rules: [
+  {apiGroups: [a, b], resources: [x, y/status], verbs: [get, "*"]}, {apiGroups: [a], resources: ["*"], verbs: [get]}, {apiGroups: [c], resources: ["*/status"], verbs: [get]},
+  {apiGroups: [c], resources: [z/status], resourceNames: [one], verbs: [get]}]}`)
+	want := []string{
+		"ns: create roles.rbac.authorization.k8s.io",
+		"ns: delete,get,patch roles.rbac.authorization.k8s.io (r)",
+		"ns: get *.a", "ns: * x,y/status.a", "ns: * x,y/status.b", "ns: get */status.c",
+		"openshift-cluster-api: list,watch roles.rbac.authorization.k8s.io",
+	}
+	got := brief(rbac.Least(role, rbac.Options{}))
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+}
+
+func TestRolesAreBoundWhereTheyAreAndTheClusterRoleIsGathered(t *testing.T) {
+	rules := rbac.Least(objectsOf(t, crdOfThings+"---\n"+configMapsAB), rbac.Options{})
+	roles := rbac.RolesOf(rules, "least", map[string]string{"app": "addon"})
+	if diff := cmp.Diff(map[string]string{rbac.AggregateLabel: "true", "app": "addon"}, roles.ClusterRole.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	var got []string
+	for _, object := range roles.Objects() {
+		got = append(got, object.GetObjectKind().GroupVersionKind().Kind+" "+object.GetNamespace()+"/"+object.GetName())
+	}
+	if diff := cmp.Diff([]string{"ClusterRole /least", "Role openshift-cluster-api/least", "RoleBinding openshift-cluster-api/least"}, got); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	own, err := manifests.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range own {
+		selectors, _, _ := unstructured.NestedSlice(object.Object, "aggregationRule", "clusterRoleSelectors")
+		for _, selector := range selectors {
+			if labels := selector.(map[string]any)["matchLabels"].(map[string]any); labels[rbac.AggregateLabel] == "true" {
+				return
+			}
+		}
+	}
+	t.Errorf("no ClusterRole of the manifests gathers those with %s", rbac.AggregateLabel)
+}
+
+// TestTheReleasesRolesHoldTheLeastOfAnyProvider keeps the two from drifting apart: what
+// a provider of ordinary kinds needs, the installer has by its manifests.
+func TestTheReleasesRolesHoldTheLeastOfAnyProvider(t *testing.T) {
+	own, err := manifests.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := rbac.HeldBy(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := strings.ReplaceAll(crdOfThings, "example.com", "infrastructure.cluster.x-k8s.io")
+	objects := objectsOf(t, crd+"---\n"+configMapsAB+"---\n"+gatheringRole+"---\n"+
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: b}, roleRef: {kind: ClusterRole, name: gathers}}`)
+	if rules := rbac.Least(objects, rbac.Options{Held: held}); len(rules) > 0 {
+		t.Errorf("they lack %v", brief(rules))
+	}
+}

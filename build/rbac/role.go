@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbac
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// AggregateLabel has a ClusterRole's rules be the installer's too, when it is "true":
+// ClusterRole openshift-capi-installer-aggregated of the installer's manifests gathers them.
+const AggregateLabel = v1alpha1.Prefix + "/aggregate-to-installer"
+
+// Installer is the service account that the installer runs as.
+var Installer = types.NamespacedName{Namespace: v1alpha1.OperatorNamespace, Name: v1alpha1.ServiceAccountName}
+
+// Roles are the objects that grant rules to the installer.
+type Roles struct {
+	// ClusterRole has the rules that hold everywhere. By its labels it is gathered;
+	// it has no binding. Nil if there are none.
+	ClusterRole *rbacv1.ClusterRole
+	// Roles have those that hold in a namespace, sorted by it. Kubernetes gathers no
+	// Roles, so each has a binding, in the same place of Bindings.
+	Roles    []rbacv1.Role
+	Bindings []rbacv1.RoleBinding
+}
+
+// RolesOf makes roles of rules, which must be those that Least returns, or in their
+// order. The ClusterRole has AggregateLabel beside the labels.
+func RolesOf(rules []Rule, name string, labels map[string]string) Roles {
+	byNamespace := map[string][]rbacv1.PolicyRule{}
+	for _, rule := range rules {
+		byNamespace[rule.Namespace] = append(byNamespace[rule.Namespace], rule.PolicyRule)
+	}
+	var roles Roles
+	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
+		object := metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: maps.Clone(labels)}
+		if namespace == "" {
+			object.Labels = map[string]string{AggregateLabel: "true"}
+			maps.Copy(object.Labels, labels)
+			roles.ClusterRole = &rbacv1.ClusterRole{TypeMeta: typeOf(clusterRoleKind.Kind), ObjectMeta: object, Rules: byNamespace[namespace]}
+			continue
+		}
+		roles.Roles = append(roles.Roles, rbacv1.Role{TypeMeta: typeOf(roleKind.Kind), ObjectMeta: object, Rules: byNamespace[namespace]})
+		roles.Bindings = append(roles.Bindings, rbacv1.RoleBinding{
+			TypeMeta: typeOf(roleBindingKind.Kind), ObjectMeta: object,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: roleKind.Kind, Name: name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Installer.Namespace, Name: Installer.Name}},
+		})
+	}
+	return roles
+}
+
+func typeOf(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
+// Object is a role or a binding.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Objects are the roles and bindings in the order in which they are applied.
+func (r Roles) Objects() []Object {
+	var objects []Object
+	if r.ClusterRole != nil {
+		objects = append(objects, r.ClusterRole)
+	}
+	for i := range r.Roles {
+		objects = append(objects, &r.Roles[i], &r.Bindings[i])
+	}
+	return objects
+}
+
+// HeldBy returns the rules that objects, such as the installer's own manifests,
+// give to the installer's service account with the roles among them. Those of the
+// ClusterRoles that others make of parts are not among them.
+func HeldBy(objects []*unstructured.Unstructured) ([]Rule, error) {
+	granted := map[ref][]rbacv1.PolicyRule{}
+	for _, object := range objects {
+		if kind := kindOf(object); kind == clusterRoleKind || kind == roleKind {
+			granted[ref{kind.Kind, object.GetNamespace(), object.GetName()}] = rulesOf(object)
+		}
+	}
+	var held []Rule
+	for _, object := range objects {
+		if kind := kindOf(object); kind != clusterRoleBindingKind && kind != roleBindingKind {
+			continue
+		}
+		var binding rbacv1.RoleBinding // which has the fields of a ClusterRoleBinding too
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &binding); err != nil {
+			return nil, fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		if !slices.ContainsFunc(binding.Subjects, isInstaller) {
+			continue
+		}
+		from := ref{binding.RoleRef.Kind, binding.Namespace, binding.RoleRef.Name}
+		if from.kind == clusterRoleKind.Kind {
+			from.namespace = ""
+		}
+		for _, rule := range granted[from] {
+			held = append(held, Rule{Namespace: binding.Namespace, PolicyRule: rule})
+		}
+	}
+	return held, nil
+}
+
+// ref names a role.
+type ref struct{ kind, namespace, name string }
+
+func isInstaller(subject rbacv1.Subject) bool {
+	return subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == Installer.Namespace && subject.Name == Installer.Name
+}

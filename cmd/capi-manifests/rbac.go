@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	names "k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/rbac"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/manifests"
+)
+
+const rbacLong = `Rbac writes the least role that the installer needs to install, keep and remove a set
+of bundles: a ClusterRole, and for what lies in a namespace a Role there with its
+binding. Each rule says why it is there.
+
+A SOURCE is a directory, an OCI layout, an archive or an image, as for "validate"; or
+give the images.json of a release with the platform. Several of them are put
+together: with those of two releases, the role is enough for the way from one to the other.
+
+What can be narrowed to names is: reading, changing and removing an object. Kubernetes knows
+no name when something is created or watched, so that is allowed for the kind. To
+write a role, the installer must hold what it grants; "escalate" is in the role only where
+a ClusterRole gathers the rules of others, as that of Cluster API's core does.
+
+The role comes beside what the installer may do for itself. The ClusterRole has the
+label ` + rbac.AggregateLabel + `: "true", by which
+ClusterRole openshift-capi-installer-aggregated of the installer's manifests gathers it: it
+needs no binding. Apply it to add providers with kinds that the installer does not know
+(rule installer/kind-allowed), or in the place of the manifests' file
+0000_30_cluster-api_03_providers-rbac.yaml, to allow nothing but this set.`
+
+const rbacExample = `  # What does the installer need for this provider?
+  capi-manifests rbac capi-manifests
+
+  # For all providers that a release installs on AWS, to be applied
+  capi-manifests rbac --images-json images.json --platform AWS -o yaml > rbac.yaml
+
+  # For an addon beside the release, under a name and a label of one's own
+  capi-manifests rbac quay.io/me/addon:bundled -o yaml --name capi-installer-addon --label app=addon
+
+  # Which rules let the installer write roles?
+  capi-manifests rbac capi-manifests -o json | jq '.items[].rules[]? | select(.apiGroups[]? | startswith("rbac."))'`
+
+// rbacFlags are the flags of rbac.
+type rbacFlags struct {
+	planFlags
+	name   string
+	labels []string
+}
+
+func newRBAC() *cobra.Command {
+	f := &rbacFlags{}
+	cmd := &cobra.Command{
+		Use:     "rbac [SOURCE...]",
+		Short:   "Write the least role with which bundles can be installed, kept and removed",
+		Long:    rbacLong,
+		Example: rbacExample,
+		Args:    cobra.ArbitraryArgs,
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.registerImages(cmd)
+	set := cmd.Flags()
+	set.StringVar(&f.name, "name", "openshift-capi-installer-bundles", "`name` of the roles and bindings")
+	set.StringArrayVar(&f.labels, "label", nil, "`name=value` of a further label of the roles and bindings; can be repeated")
+	return cmd
+}
+
+func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
+	labels, variables, err := f.check(cmd, sources)
+	if err != nil {
+		return err
+	}
+	objects, err := f.objects(cmd, sources, variables)
+	if err != nil {
+		return err
+	}
+	held, err := heldByInstaller()
+	if err != nil {
+		return err
+	}
+	rules := rbac.Least(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, Held: held})
+	roles := rbac.RolesOf(rules, f.name, labels)
+	switch f.format {
+	case asYAML:
+		return writeRoles(cmd.OutOrStdout(), rules, roles)
+	case asJSON:
+		return f.format.write(cmd.OutOrStdout(), map[string]any{"apiVersion": "v1", "kind": "List", "items": roles.Objects()}, nil)
+	default:
+		return f.format.write(cmd.OutOrStdout(), nil, func(w *bytes.Buffer) { tableOfRules(w, rules) })
+	}
+}
+
+// check checks the flags, and returns the labels and the variables.
+func (f *rbacFlags) check(cmd *cobra.Command, sources []string) (labels, variables map[string]string, err error) {
+	var errs []error
+	if len(sources) == 0 && f.imagesJSON == "" {
+		errs = append(errs, errors.New("SOURCE is missing, an image, an OCI layout, an archive or a directory; or --images-json with --platform"))
+	}
+	if f.imagesJSON != "" && !slices.Contains(build.Platforms(), configv1.PlatformType(f.platform)) {
+		errs = append(errs, fmt.Errorf("--platform %q is none of %s (case matters)", f.platform, joined(build.Platforms())))
+	}
+	for _, wrong := range names.IsDNS1123Subdomain(f.name) {
+		errs = append(errs, fmt.Errorf("--name %q: %s", f.name, wrong))
+	}
+	labels, labelErr := pairs(cmd, "label", f.labels)
+	for name, value := range labels {
+		for _, wrong := range slices.Concat(names.IsQualifiedName(name), names.IsValidLabelValue(value)) {
+			errs = append(errs, fmt.Errorf("--label %s=%s: %s", name, value, wrong))
+		}
+	}
+	variables, varErr := pairs(cmd, "var", f.variables)
+	if err := errors.Join(append(errs, labelErr, varErr)...); err != nil {
+		return nil, nil, &usageError{cmd.CommandPath(), err}
+	}
+	return labels, variables, nil
+}
+
+// objects are those of all sources, as a cluster gets them.
+func (f *rbacFlags) objects(cmd *cobra.Command, sources []string, variables map[string]string) ([]*unstructured.Unstructured, error) {
+	var sets []operand.Set
+	var errs []error
+	if f.imagesJSON != "" {
+		set, err := f.ofRelease(cmd, variables)
+		sets, errs = append(sets, set), append(errs, err)
+	}
+	for _, source := range sources {
+		set, err := renderSource(cmd.Context(), cmd.ErrOrStderr(), source, variables)
+		sets, errs = append(sets, set), append(errs, err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, set := range sets {
+		for _, component := range set.Operands {
+			objects = append(objects, component.Objects...)
+		}
+	}
+	return objects, errors.Join(errs...)
+}
+
+// ofRelease is what a release installs.
+func (f *rbacFlags) ofRelease(cmd *cobra.Command, variables map[string]string) (operand.Set, error) {
+	images, err := f.images(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
+	if err != nil {
+		return operand.Set{}, err
+	}
+	results, err := f.pull(cmd.Context(), images, cmd.ErrOrStderr())
+	if err != nil {
+		return operand.Set{}, err
+	}
+	bundles, err := operand.Select(f.platform, results)
+	if err != nil {
+		return operand.Set{}, err
+	}
+	return operand.Render(bundles, variables)
+}
+
+// renderSource is what the bundles of a source come to in a cluster.
+func renderSource(ctx context.Context, stderr io.Writer, source string, variables map[string]string) (operand.Set, error) {
+	bundles, source, err := bundlesAt(ctx, stderr, source)
+	if err != nil {
+		return operand.Set{}, err
+	}
+	for i := range bundles {
+		if bundles[i].Origin.Image == "" { // a bundle that is in no image yet
+			bundles[i].Origin.Image = "localhost/" + bundles[i].Metadata.ProviderName + "@" + digest.FromString(source).String()
+		}
+	}
+	return operand.Render(bundles, variables)
+}
+
+// heldByInstaller is what the installer may do for itself, by its own manifests
+// without those about providers.
+func heldByInstaller() ([]rbac.Rule, error) {
+	objects, err := manifests.Objects()
+	if err != nil {
+		return nil, err
+	}
+	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == manifests.ProvidersRole })
+	return rbac.HeldBy(objects)
+}
+
+// tableOfRules writes the rules for people, those with the same reason together.
+func tableOfRules(w *bytes.Buffer, rules []rbac.Rule) {
+	for len(rules) > 0 {
+		end := slices.IndexFunc(rules, func(r rbac.Rule) bool { return r.Why != rules[0].Why || r.Namespace != rules[0].Namespace })
+		if end < 0 {
+			end = len(rules)
+		}
+		if w.Len() > 0 {
+			w.WriteByte('\n')
+		}
+		fmt.Fprintf(w, "%s: %s\n", placeOf(rules[0].Namespace), rules[0].Why)
+		aligned(w, rowsOf(rules[:end], func(r rbac.Rule) []string {
+			return []string{"  " + strings.Join(r.Verbs, ","), resourcesText(r), firstFew(r.ResourceNames)}
+		}))
+		rules = rules[end:]
+	}
+}
+
+// placeOf says where a rule holds.
+func placeOf(namespace string) string {
+	if namespace == "" {
+		return "everywhere"
+	}
+	return "in " + namespace
+}
+
+// resourcesText names what a rule is about: "deployments.apps", or paths.
+func resourcesText(rule rbac.Rule) string {
+	all := slices.Clone(rule.NonResourceURLs)
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			all = append(all, schema.GroupResource{Group: group, Resource: resource}.String())
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// firstFew names a few, and counts the rest.
+func firstFew(names []string) string {
+	const few = 3
+	if len(names) > few+1 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ","), len(names)-few)
+	}
+	return strings.Join(names, ",")
+}
+
+// writeRoles writes YAML documents, in which the rules have their reason in a comment.
+func writeRoles(w io.Writer, rules []rbac.Rule, roles rbac.Roles) error {
+	var out bytes.Buffer
+	for _, object := range roles.Objects() {
+		document, err := yaml.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("writing the roles as YAML: %w", err)
+		}
+		out.WriteString("---\n")
+		inRules, before := false, ""
+		for line := range strings.Lines(string(document)) {
+			switch {
+			case line == "rules:\n":
+				inRules = true
+			case inRules && strings.HasPrefix(line, "- "):
+				if rules[0].Why != before {
+					before = rules[0].Why
+					out.WriteString("# " + before + "\n")
+				}
+				rules = rules[1:]
+			}
+			out.WriteString(line)
+		}
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
