@@ -34,6 +34,7 @@
 //   - install: both of them in one manager.
 //   - build/contract: the rules that a provider's bundle must keep.
 //   - build: makes and packs the bundles that provider images hold.
+//   - build/diff: what changed between two sets of providers, and what follows from it.
 //   - cmd/capi-installer: the program in the cluster.
 //   - cmd/capi-manifests: the program of provider authors and release engineers.
 //

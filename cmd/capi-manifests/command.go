@@ -26,6 +26,7 @@ Cluster API providers. Such an image holds a bundle:
   extract    image                ->  bundle
   plan       images.json          ->  what a cluster would install
   tree       images.json          ->  the same, image by image down to each object
+  diff       two of any of these  ->  what changed, and whom it hurts
 
 Images are read from where podman, skopeo and oc would pull them: with the mirrors of
 registries.conf, the credentials of "podman login" or "docker login", the certificates in
@@ -75,7 +76,7 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd.CommandPath(), err} })
-	root.AddCommand(newGenerate(), newPack(), newInspect(), newExtract(), newValidate(), newExplain(), newPlan(), newTree(), newVersion())
+	root.AddCommand(newGenerate(), newPack(), newInspect(), newExtract(), newValidate(), newExplain(), newPlan(), newTree(), newDiff(), newVersion())
 	return root
 }
 
