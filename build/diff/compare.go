@@ -163,7 +163,7 @@ func (p *pair) compare(access accessReport) ProviderChange {
 }
 
 func compareEntries(a, b Entry) int {
-	return cmp.Or(cmp.Compare(slices.Index(Areas(), a.Area), slices.Index(Areas(), b.Area)), a.Object.compare(b.Object))
+	return cmp.Or(cmp.Compare(slices.Index(Areas(), a.Area), slices.Index(Areas(), b.Area)), compareLevels(a.Level, b.Level), a.Object.compare(b.Object))
 }
 
 // compare tells how an object differs, by what its kind means.
@@ -232,11 +232,22 @@ func removed(ref Ref) Change {
 
 // settle gives an entry the level of what is not folded, or of all if everything is.
 func (e *Entry) settle() {
-	e.Folded = len(e.Changes) > 0
 	for _, change := range e.Changes {
-		e.Level = worse(e.Level, change.Level)
-		e.Folded = e.Folded && change.Fold != ""
+		if change.Fold == "" {
+			e.Level = worse(e.Level, change.Level)
+		}
 	}
+	if e.Level == None {
+		e.Folded, e.Level = true, e.worst()
+	}
+}
+
+// worst is the worst level of all changes, those that are folded too.
+func (e *Entry) worst() (level Level) {
+	for _, change := range e.Changes {
+		level = worse(level, change.Level)
+	}
+	return level
 }
 
 func cellsOf(p ProviderChange) map[Area]Cell {
@@ -246,7 +257,7 @@ func cellsOf(p ProviderChange) map[Area]Cell {
 	}
 	for _, entry := range p.Entries {
 		cell := cells[entry.Area]
-		cell.count(entry.Is, entry.Folded, entry.Level)
+		cell.count(entry.Is, entry.Folded, entry.worst())
 		cells[entry.Area] = cell
 	}
 	for _, image := range p.ImageChanges {

@@ -109,7 +109,7 @@ func (f *Fold) add(change Change, object Ref) {
 // compareFolds puts the worst first, and then what is there most often.
 func compareFolds(a, b Fold) int {
 	return cmp.Or(
-		cmp.Compare(slices.Index(Levels(), a.Change.Level), slices.Index(Levels(), b.Change.Level)), -cmp.Compare(a.Count, b.Count), cmp.Compare(a.Reason, b.Reason),
+		compareLevels(a.Change.Level, b.Change.Level), -cmp.Compare(a.Count, b.Count), cmp.Compare(a.Reason, b.Reason),
 		cmp.Compare(a.Change.Version, b.Change.Version), cmp.Compare(a.Change.Path, b.Change.Path), cmp.Compare(a.Change.Says, b.Change.Says),
 		cmp.Compare(compact(a.Change.From), compact(b.Change.From)), cmp.Compare(compact(a.Change.To), compact(b.Change.To)))
 }

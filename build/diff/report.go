@@ -45,11 +45,14 @@ const (
 // Levels are all levels of changes, from the worst.
 func Levels() []Level { return []Level{Breaking, Widening, Review, Plain, Noise} }
 
-// worse is the worse of two levels.
-func worse(a, b Level) Level {
+// compareLevels puts the worse level first.
+func compareLevels(a, b Level) int {
 	levels := append(Levels(), None)
-	return slices.MinFunc([]Level{a, b}, func(x, y Level) int { return cmp.Compare(slices.Index(levels, x), slices.Index(levels, y)) })
+	return cmp.Compare(slices.Index(levels, a), slices.Index(levels, b))
 }
+
+// worse is the worse of two levels.
+func worse(a, b Level) Level { return slices.MinFunc([]Level{a, b}, compareLevels) }
 
 // Area is a column of the matrix: what kind of thing changed.
 type Area string
@@ -111,7 +114,7 @@ type ProviderChange struct {
 	Images   [2]string `json:"images"`
 	// Cells are the provider's row of the matrix.
 	Cells map[Area]Cell `json:"cells"`
-	// Entries are the objects that differ, by area, kind, namespace and name.
+	// Entries are the objects that differ, by area, the worst first, then by kind, namespace and name.
 	Entries []Entry `json:"entries"`
 	// ImageChanges are the images of workloads that differ.
 	ImageChanges []ImageChange `json:"imageChanges"`

@@ -75,7 +75,7 @@ const (
 	reportHTML     reportFormat = "html"
 )
 
-var reportFormats = []string{"text", "json"}
+var reportFormats = []string{"text", "json", "markdown", "html"}
 
 func (f *reportFormat) String() string {
 	if *f == reportText {
@@ -198,6 +198,10 @@ func (d differences) write(out *bytes.Buffer, format reportFormat, full, color b
 	switch format {
 	case reportJSON:
 		return encodeJSON(out, d)
+	case reportMarkdown:
+		return d.markdown(out, full)
+	case reportHTML:
+		return d.html(out, full)
 	default:
 		d.text(out, full, color)
 		return nil

@@ -176,16 +176,8 @@ func valuesText(c diff.Change) string {
 }
 
 func (w *textReport) fold(f diff.Fold) {
-	w.line("  %s", w.level(f.Change.Level, fmt.Sprintf("%d × %s%s", f.Count, headline(f.Change), foldValues(f, " -> ", widest))))
+	w.line("  %s", w.level(f.Change.Level, fmt.Sprintf("%s: %s%s", foldCount(f), headline(f.Change), valuesText(f.Change))))
 	if f.Change.Means != "" {
 		w.line("      %s", f.Change.Means)
 	}
-}
-
-// foldValues are the values that folded changes have in common, if any.
-func foldValues(f diff.Fold, arrow string, limit int) string {
-	if f.Change.From == nil && f.Change.To == nil {
-		return ""
-	}
-	return ": " + valueText(f.Change.From, limit) + arrow + valueText(f.Change.To, limit)
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -26,25 +27,41 @@ var levelWords = map[diff.Level]string{
 // areaWords are the headings of the matrix.
 var areaWords = map[diff.Area]string{diff.CRDs: "CRDs", diff.RBAC: "RBAC", diff.Webhooks: "Webhooks", diff.Images: "Images", diff.Objects: "Objects"}
 
-// countsOf is a verdict in numbers: "2 breaking changes, 1 permission gained".
-func countsOf(v diff.Verdict) string {
-	var parts []string
+// count is a part of a verdict: "2 breaking changes".
+type count struct {
+	Count int
+	Text  string
+	Level diff.Level
+}
+
+// countList is a verdict in numbers, without those that are zero.
+func countList(v diff.Verdict) (counts []count) {
 	for _, part := range []struct {
+		level     diff.Level
 		count     int
 		one, more string
 	}{
-		{v.Breaking, "breaking change", "breaking changes"}, {v.Widening, "permission gained", "permissions gained"},
-		{v.Review, "change to review", "changes to review"}, {v.Plain, "other change", "other changes"}, {v.Folded, "folded", "folded"},
+		{diff.Breaking, v.Breaking, "breaking change", "breaking changes"}, {diff.Widening, v.Widening, "permission gained", "permissions gained"},
+		{diff.Review, v.Review, "change to review", "changes to review"}, {diff.Plain, v.Plain, "other change", "other changes"}, {diff.Noise, v.Folded, "folded", "folded"},
 	} {
 		switch {
 		case part.count == 1:
-			parts = append(parts, "1 "+part.one)
+			counts = append(counts, count{1, part.one, part.level})
 		case part.count > 1:
-			parts = append(parts, fmt.Sprintf("%d %s", part.count, part.more))
+			counts = append(counts, count{part.count, part.more, part.level})
 		}
 	}
+	return counts
+}
+
+// countsOf is a verdict in numbers: "2 breaking changes, 1 permission gained".
+func countsOf(v diff.Verdict) string {
+	var parts []string
+	for _, c := range countList(v) {
+		parts = append(parts, fmt.Sprintf("%d %s", c.Count, c.Text))
+	}
 	if len(parts) == 0 {
-		return "no change of an object"
+		return "no object differs"
 	}
 	return strings.Join(parts, ", ")
 }
@@ -79,9 +96,6 @@ func versionsText(p diff.ProviderChange, arrow string) string {
 
 // valueText is a value in one line, shortened to a number of characters.
 func valueText(value any, limit int) string {
-	if value == nil {
-		return "none"
-	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -100,9 +114,12 @@ func shortened(text string, limit int) string {
 
 // headline is a change in one line, without its values: "v1beta2 spec.region: field is gone".
 func headline(c diff.Change) string {
-	where := strings.TrimSpace(c.Version + " " + c.Path)
+	where := c.Path
+	if inVersion(c) {
+		where = strings.TrimSpace(c.Version + " " + c.Path)
+	}
 	switch {
-	case where == "" || c.Path == "" && strings.Contains(c.Says, c.Version):
+	case where == "":
 		return c.Says
 	case c.Rule == "field" && c.Says == "changed":
 		return where
@@ -112,9 +129,21 @@ func headline(c diff.Change) string {
 	return where + ": " + c.Says
 }
 
+// inVersion says whether a change is of the schema of a version, not of the version itself.
+func inVersion(c diff.Change) bool { return c.Version != "" && !strings.Contains(c.Says, c.Version) }
+
+// foldCount says how often a change is there: "12 objects", or "21 times in 2 objects".
+func foldCount(f diff.Fold) string {
+	objects := plural(len(f.Objects), "object", "objects")
+	if f.Count == len(f.Objects) {
+		return objects
+	}
+	return plural(f.Count, "time", "times") + " in " + objects
+}
+
 // hasValues says whether a change is told better with its values.
 func hasValues(c diff.Change) bool {
-	return c.Path != "" && (c.From != nil || c.To != nil) && !strings.HasPrefix(c.Rule, "rbac/") && c.Rule != "webhook/rules"
+	return (c.Path != "" || c.Fold == diff.FoldImage) && (c.From != nil || c.To != nil) && !strings.HasPrefix(c.Rule, "rbac/") && c.Rule != "webhook/rules"
 }
 
 // shown are the entries that are not folded, or all with full.
@@ -140,4 +169,39 @@ func accessWhere(a diff.Access) string {
 		return "in all namespaces"
 	}
 	return "in namespace " + a.Namespace
+}
+
+// viewFuncs are what the templates of all formats ask.
+func viewFuncs(full bool) map[string]any {
+	return map[string]any{
+		"verdict":      func(level diff.Level) string { return verdictWords[level] },
+		"word":         func(level diff.Level) string { return levelWords[level] },
+		"areas":        diff.Areas,
+		"areaName":     func(area diff.Area) string { return areaWords[area] },
+		"versions":     func(p diff.ProviderChange) string { return versionsText(p, " → ") },
+		"quiet":        quiet,
+		"accessWhere":  accessWhere,
+		"imageDiffers": func(p diff.ProviderChange) bool { return p.Images[0] != p.Images[1] },
+		"entriesOf": func(p diff.ProviderChange, area diff.Area) []diff.Entry {
+			return slices.DeleteFunc(shown(p.Entries, full), func(e diff.Entry) bool { return e.Area != area })
+		},
+		"changesOf":   func(e diff.Entry) []diff.Change { return unfolded(e.Changes, full) },
+		"changeCount": func(e diff.Entry) string { return plural(len(unfolded(e.Changes, full)), "change", "changes") },
+		"objectName":  func(r diff.Ref) string { return strings.TrimPrefix(r.Namespace+"/"+r.Name, "/") },
+		"imageName":   func(c diff.ImageChange) string { return cmp.Or(c.To, c.From) },
+		"hasValues":   hasValues,
+		"plural":      plural,
+		"inVersion":   inVersion,
+		"foldCount":   foldCount,
+		"foldsOf": func(p diff.ProviderChange, repeated bool) []diff.Fold {
+			return slices.DeleteFunc(slices.Clone(p.Folds), func(f diff.Fold) bool { return (f.Reason == diff.FoldRepeated) != repeated })
+		},
+	}
+}
+
+func plural(count int, one, more string) string {
+	if count == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", count, more)
 }
