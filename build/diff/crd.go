@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,12 +20,12 @@ import (
 // crdChanges compares CRDs: what follows for the objects that exist and for
 // clients. What has no such consequence is compared by field.
 func crdChanges(a, b *unstructured.Unstructured) []Change {
-	changes := objectChanges(refOf(a), withoutSchemas(a.Object), withoutSchemas(b.Object))
 	old, errOld := decoded(a)
 	now, errNow := decoded(b)
 	if errOld != nil || errNow != nil {
-		return append(changes, undecoded(a.Object, b.Object)...)
+		return undecoded(a, b)
 	}
+	changes := objectChanges(refOf(a), withoutSchemas(a.Object), withoutSchemas(b.Object))
 	changes = slices.DeleteFunc(changes, toldByMeaning)
 	changes = append(changes, identityChanges(old, now)...)
 	changes = append(changes, versionChanges(old, now)...)
@@ -58,10 +59,12 @@ func decoded(o *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefin
 }
 
 // undecoded compares CRDs field by field that cannot be read as what they should be.
-func undecoded(a, b map[string]any) []Change {
-	changes := fields("spec", a["spec"], b["spec"])
+func undecoded(a, b *unstructured.Unstructured) []Change {
+	changes := objectChanges(refOf(a), a.Object, b.Object)
 	for i := range changes {
-		changes[i].Level = Review
+		if strings.HasPrefix(changes[i].Path, "spec") || changes[i].Path == "apiVersion" {
+			changes[i].Level = Review
+		}
 	}
 	return changes
 }

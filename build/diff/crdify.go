@@ -17,13 +17,16 @@ type validation interface {
 	validations.Comparator[schema]
 }
 
-// constraints are what is compared of a property: what crdify validates, and what
+// constraints are what is compared of a property. Nothing changes them.
+var constraints = newConstraints()
+
+// newConstraints returns what is compared of a property: what crdify validates, and what
 // it has no validation for.
 //
 // crdify is asked property by property, with paths of our own: its own walk gives a
 // property and the alternatives in its anyOf the same path, so that the last one hides
 // the others, and its texts list names in no order.
-func constraints() []constraint {
+func newConstraints() []constraint {
 	return append([]constraint{
 		{"type", func(s *schema) any { return textOrNil(s.Type) }, judgeBy(&property.Type{}, "type changed", "type changed", refusesOthers)},
 		{"enum", enumOf, judgeBy(&property.Enum{EnumConfig: property.EnumConfig{AdditionPolicy: property.AdditionPolicyAllow}}, "fewer values are allowed", "more values are allowed", refusesOthers)},
@@ -41,14 +44,20 @@ func constraints() []constraint {
 	}, ownConstraints()...)
 }
 
+// enforced makes what a validation finds incompatible an error.
+func enforced(v validation) validation {
+	v.SetEnforcement(config.EnforcementPolicyError)
+	return v
+}
+
 // incompatible says whether a validation finds a change incompatible.
 func incompatible(v validation, was, is *schema) bool {
-	v.SetEnforcement(config.EnforcementPolicyError)
 	return len(v.Compare(was.DeepCopy(), is.DeepCopy()).Errors) > 0 // it empties what it is given
 }
 
 // judgeBy has crdify judge: what it finds incompatible breaks.
 func judgeBy(v validation, worse, better, means string) func(was, is *schema) (Level, string, string) {
+	v = enforced(v)
 	return func(was, is *schema) (Level, string, string) {
 		if incompatible(v, was, is) {
 			return Breaking, worse, means
@@ -83,7 +92,7 @@ func sliceOrNil(values []string) any {
 
 // judgeRequired has crdify judge. A field that gets a default when it is left out is never missing.
 func judgeRequired(was, is *schema) (Level, string, string) {
-	if !incompatible(&property.Required{}, was, is) {
+	if !incompatible(enforced(&property.Required{}), was, is) {
 		return Plain, "fewer fields are required", ""
 	}
 	names := slices.DeleteFunc(slices.Clone(is.Required), func(name string) bool { return slices.Contains(was.Required, name) })
@@ -99,7 +108,7 @@ func judgeRequired(was, is *schema) (Level, string, string) {
 func judgeDefault(was, is *schema) (Level, string, string) {
 	const means = "Objects that leave the field out have another value at the next read."
 	switch {
-	case !incompatible(&property.Default{}, was, is):
+	case !incompatible(enforced(&property.Default{}), was, is):
 		return Plain, "written otherwise", ""
 	case was.Default == nil:
 		return Review, "a default is new", means

@@ -76,7 +76,7 @@ func foldsOf(entries []Entry) []Fold {
 	found := map[string]*Fold{}
 	for _, entry := range entries {
 		for _, change := range entry.Changes {
-			if change.Fold == "" {
+			if change.Fold == "" || change.Fold == FoldImage && fromElsewhere(change) {
 				continue
 			}
 			common := commonOf(change)
@@ -93,6 +93,11 @@ func foldsOf(entries []Entry) []Fold {
 	}
 	slices.SortFunc(folds, compareFolds)
 	return folds
+}
+
+// fromElsewhere says whether an image comes from another repository, which is told with the images.
+func fromElsewhere(change Change) bool {
+	return repository(compact(change.From)) != repository(compact(change.To))
 }
 
 func (f *Fold) add(change Change, object Ref) {

@@ -182,7 +182,7 @@ func (p Permission) String() string {
 	text := strings.Join(p.Verbs, ", ") + " "
 	switch {
 	case len(p.URLs) > 0:
-		return text + strings.Join(p.URLs, ", ")
+		return text + "paths " + strings.Join(p.URLs, ", ")
 	case p.Group == "":
 		text += strings.Join(p.Resources, ", ") + " (core)"
 	default:

@@ -123,7 +123,7 @@ func constraintChanges(was, is *schema) (changes []Change) {
 	if reflect.DeepEqual(was, is) {
 		return nil
 	}
-	for _, c := range constraints() {
+	for _, c := range constraints {
 		from, to := c.value(was), c.value(is)
 		if reflect.DeepEqual(from, to) {
 			continue
@@ -196,8 +196,8 @@ func ownConstraints() []constraint {
 		{"list-map-keys", func(s *schema) any { return valueOrNil(s.XListMapKeys) }, reviewOf("the keys of the list", "Items are told apart otherwise; those with equal keys are refused.")},
 		{"map-type", func(s *schema) any { return valueOrNil(s.XMapType) }, reviewOf("the map type", "Who owns which fields is decided otherwise in server-side apply.")},
 		{"embedded-resource", func(s *schema) any { return trueOrNil(s.XEmbeddedResource) }, reviewOf("embedded resource", "")},
-		{"rules", rulesOfSchema, judgeRules},
-		{"text", func(s *schema) any { return []any{s.Title, s.ExternalDocs, s.Example, messagesOf(s)} }, judgeText},
+		{"rules", validationsOf, judgeRules},
+		{"text", func(s *schema) any { return []any{s.Title, s.ExternalDocs, s.Example} }, judgeText},
 	}
 }
 
@@ -234,34 +234,31 @@ func closed(s *schema) any {
 	return s.AdditionalProperties.Allows
 }
 
-// rulesOfSchema are the CEL rules of a property.
-func rulesOfSchema(s *schema) any {
-	rules := []string{}
-	for _, rule := range s.XValidations {
-		rules = append(rules, rule.Rule)
-	}
-	slices.Sort(rules)
-	return rules
-}
-
-func messagesOf(s *schema) []apiextensionsv1.ValidationRule {
-	rules := slices.Clone(s.XValidations)
-	slices.SortFunc(rules, func(a, b apiextensionsv1.ValidationRule) int { return strings.Compare(a.Rule, b.Rule) })
-	if !reflect.DeepEqual(rulesOfSchema(s), rulesOfSchema(&schema{XValidations: rules})) {
-		return nil
-	}
-	return rules
+// validationsOf are the CEL rules of a property, with their messages.
+func validationsOf(s *schema) any {
+	sorted := slices.SortedFunc(slices.Values(s.XValidations), func(a, b apiextensionsv1.ValidationRule) int { return strings.Compare(a.Rule, b.Rule) })
+	return valueOrNil(sorted)
 }
 
 func judgeRules(was, is *schema) (Level, string, string) {
-	before, _ := rulesOfSchema(was).([]string)
-	after, _ := rulesOfSchema(is).([]string)
-	for _, rule := range after {
-		if !slices.Contains(before, rule) {
-			return Review, "a rule is new or changed", "Objects that break it stay readable; a write that changes what the rule looks at is refused."
+	gone, come := rulesNotIn(was, is), rulesNotIn(is, was)
+	switch {
+	case come > 0:
+		return Review, "a rule is new or changed", "Objects that break it stay readable; a write that changes what the rule looks at is refused."
+	case gone > 0:
+		return Plain, "a rule is gone", ""
+	}
+	return judgeText(was, is) // of a rule
+}
+
+// rulesNotIn counts the rules of one that another has not.
+func rulesNotIn(one, other *schema) (count int) {
+	for _, rule := range one.XValidations {
+		if !slices.ContainsFunc(other.XValidations, func(o apiextensionsv1.ValidationRule) bool { return o.Rule == rule.Rule }) {
+			count++
 		}
 	}
-	return Plain, "a rule is gone", ""
+	return count
 }
 
 func textOrNil(text string) any {
