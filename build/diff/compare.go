@@ -297,7 +297,9 @@ func verdict(report Report) (v Verdict) {
 			}
 		}
 		for _, image := range provider.ImageChanges {
-			v.count(Change{Level: image.Level})
+			if image.Level != Noise { // which the fields have
+				v.count(Change{Level: image.Level})
+			}
 		}
 	}
 	for _, access := range report.Access {

@@ -3,9 +3,11 @@
 package diff
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/crdify/pkg/config"
 	"sigs.k8s.io/crdify/pkg/validations"
 	"sigs.k8s.io/crdify/pkg/validations/property"
@@ -71,24 +73,11 @@ func bound(name string, v validation, value func(*schema) any) constraint {
 }
 
 func enumOf(s *schema) any {
-	values := []string{}
-	for _, value := range s.Enum {
-		values = append(values, string(value.Raw))
-	}
-	slices.Sort(values)
-	return sliceOrNil(values)
+	sorted := slices.SortedFunc(slices.Values(s.Enum), func(a, b apiextensionsv1.JSON) int { return bytes.Compare(a.Raw, b.Raw) })
+	return valueOrNil(sorted)
 }
 
-func requiredOf(s *schema) any {
-	return sliceOrNil(slices.Sorted(slices.Values(s.Required)))
-}
-
-func sliceOrNil(values []string) any {
-	if len(values) == 0 {
-		return nil
-	}
-	return values
-}
+func requiredOf(s *schema) any { return valueOrNil(slices.Sorted(slices.Values(s.Required))) }
 
 // judgeRequired has crdify judge. A field that gets a default when it is left out is never missing.
 func judgeRequired(was, is *schema) (Level, string, string) {

@@ -137,13 +137,10 @@ func (g grants) permissions() []Permission {
 		}
 		merged[key].put(on.resource, on.name, on.url)
 	}
-	permissions := slices.Collect(func(yield func(Permission) bool) {
-		for _, key := range slices.Sorted(maps.Keys(merged)) {
-			if !yield(*merged[key]) {
-				return
-			}
-		}
-	})
+	permissions := []Permission{}
+	for _, key := range slices.Sorted(maps.Keys(merged)) {
+		permissions = append(permissions, *merged[key])
+	}
 	slices.SortStableFunc(permissions, comparePermissions)
 	return permissions
 }
@@ -174,24 +171,36 @@ func verbRank(verb string) int {
 	return len(verbs)
 }
 
-// String is as in "get, list secrets; of leader only".
+// String is as in "get, list secrets (core) named leader".
 func (p Permission) String() string {
 	if p.Role != "" {
 		return "all that " + p.Role + " allows"
 	}
-	text := strings.Join(p.Verbs, ", ") + " "
-	switch {
-	case len(p.URLs) > 0:
-		return text + "paths " + strings.Join(p.URLs, ", ")
-	case p.Group == "":
-		text += strings.Join(p.Resources, ", ") + " (core)"
+	text := inWords(p.Verbs, "all verbs on") + " "
+	if len(p.URLs) > 0 {
+		return text + inWords(p.URLs, "all paths")
+	}
+	text += inWords(p.Resources, "all resources")
+	switch p.Group {
+	case "":
+		text += " (core)"
+	case everything:
+		text += " (all groups)"
 	default:
-		text += strings.Join(p.Resources, ", ") + " (" + p.Group + ")"
+		text += " (" + p.Group + ")"
 	}
 	if len(p.Names) > 0 {
 		text += " named " + strings.Join(p.Names, ", ")
 	}
 	return text
+}
+
+// inWords joins texts; the wildcard is told in words.
+func inWords(texts []string, wildcard string) string {
+	if slices.Contains(texts, everything) {
+		return wildcard
+	}
+	return strings.Join(texts, ", ")
 }
 
 // danger is what somebody could make of verbs on a resource. See Kubernetes, "Role Based

@@ -37,17 +37,17 @@ func TestRulesAreComparedAsWhatTheyAllow(t *testing.T) {
 	}{
 		{"one rule in two", `[{apiGroups: [a], resources: [x, y], verbs: [get]}]`, `[{apiGroups: [a], resources: [x], verbs: [get]}, {apiGroups: [a], resources: [y], verbs: [get]}]`, nil, nil},
 		{"a verb more", `[{apiGroups: [a], resources: [x], verbs: [get]}]`, `[{apiGroups: [a], resources: [x], verbs: [get, list]}]`, []string{"list x (a)"}, nil},
-		{"every verb", `[{apiGroups: [a], resources: [x], verbs: [get]}]`, `[{apiGroups: [a], resources: [x], verbs: ["*"]}]`, []string{"* x (a)"}, nil},
-		{"from every verb to one", `[{apiGroups: [a], resources: [x], verbs: ["*"]}]`, `[{apiGroups: [a], resources: [x], verbs: [get]}]`, nil, []string{"* x (a)"}},
-		{"from every resource to one and its status", `[{apiGroups: [a], resources: ["*"], verbs: [get]}]`, `[{apiGroups: [a], resources: [x, x/status], verbs: [get]}]`, nil, []string{"get * (a)"}},
+		{"every verb", `[{apiGroups: [a], resources: [x], verbs: [get]}]`, `[{apiGroups: [a], resources: [x], verbs: ["*"]}]`, []string{"all verbs on x (a)"}, nil},
+		{"from every verb to one", `[{apiGroups: [a], resources: [x], verbs: ["*"]}]`, `[{apiGroups: [a], resources: [x], verbs: [get]}]`, nil, []string{"all verbs on x (a)"}},
+		{"from every resource to one and its status", `[{apiGroups: [a], resources: ["*"], verbs: [get]}]`, `[{apiGroups: [a], resources: [x, x/status], verbs: [get]}]`, nil, []string{"get all resources (a)"}},
 		{"a subresource is not its resource", `[{apiGroups: [a], resources: [x], verbs: [get]}]`, `[{apiGroups: [a], resources: [x/status], verbs: [get]}]`, []string{"get x/status (a)"}, []string{"get x (a)"}},
 		{"a subresource of every resource", `[{apiGroups: [a], resources: ["*/scale"], verbs: [get]}]`, `[{apiGroups: [a], resources: [x/scale], verbs: [get]}]`, nil, []string{"get */scale (a)"}},
-		{"every group", `[{apiGroups: [a], resources: [x], verbs: [get]}]`, `[{apiGroups: ["*"], resources: [x], verbs: [get]}]`, []string{"get x (*)"}, nil},
+		{"every group", `[{apiGroups: [a], resources: [x], verbs: [get]}]`, `[{apiGroups: ["*"], resources: [x], verbs: [get]}]`, []string{"get x (all groups)"}, nil},
 		{"some objects instead of all", `[{apiGroups: [a], resources: [x], verbs: [get]}]`, `[{apiGroups: [a], resources: [x], verbs: [get], resourceNames: [one]}]`, nil, []string{"get x (a)"}},
 		{"all objects instead of some", `[{apiGroups: [a], resources: [x], verbs: [get], resourceNames: [one, two]}]`, `[{apiGroups: [a], resources: [x], verbs: [get]}]`, []string{"get x (a)"}, []string{}},
 		{"another object", `[{apiGroups: [a], resources: [x], verbs: [get], resourceNames: [one]}]`, `[{apiGroups: [a], resources: [x], verbs: [get], resourceNames: [one, two]}]`, []string{"get x (a) named two"}, nil},
-		{"paths below another", `[{nonResourceURLs: ["/a/*"], verbs: [get]}]`, `[{nonResourceURLs: [/a/b, /c], verbs: [get]}]`, []string{"get paths /c"}, []string{"get paths /a/*"}},
-		{"a path is no resource", `[{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]`, `[{nonResourceURLs: [/a], verbs: [get]}]`, []string{"get paths /a"}, []string{"* * (*)"}},
+		{"paths below another", `[{nonResourceURLs: ["/a/*"], verbs: [get]}]`, `[{nonResourceURLs: [/a/b, /c], verbs: [get]}]`, []string{"get /c"}, []string{"get /a/*"}},
+		{"a path is no resource", `[{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]`, `[{nonResourceURLs: [/a], verbs: [get]}]`, []string{"get /a"}, []string{"all verbs on all resources (all groups)"}},
 		{"the core group", `[]`, `[{apiGroups: [""], resources: [secrets], verbs: [watch, get, list]}]`, []string{"get, list, watch secrets (core)"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -66,11 +66,11 @@ func markWebhook(change *Change) {
 	case wholeWebhook.MatchString(change.Path):
 		change.Level, change.Rule = Review, "webhook/"+change.Says
 		if webhook, isNew := change.To.(map[string]any); isNew {
-			change.Means = "Asked about " + strings.Join(requestsOf(webhook, false), ", ") + downMeans(policyOf(webhook))
+			change.Means = "Asked about " + strings.Join(requestsOf(webhook, false), ", ") + ". " + downMeans(policyOf(webhook))
 		}
 	case strings.HasSuffix(change.Path, ".failurePolicy"):
 		change.Level, change.Rule = Review, "webhook/failure-policy"
-		change.Means = strings.TrimPrefix(downMeans(compact(change.To)), "; ")
+		change.Means = downMeans(compact(change.To))
 	case webhookReaches.MatchString(change.Path):
 		change.Level, change.Rule = Review, "webhook/reach"
 	}
@@ -86,9 +86,9 @@ func policyOf(webhook map[string]any) string {
 
 func downMeans(policy string) string {
 	if policy == "Ignore" {
-		return "; while the provider does not answer, requests pass unchecked."
+		return "While the provider does not answer, requests pass unchecked."
 	}
-	return "; while the provider does not answer, requests are refused."
+	return "While the provider does not answer, requests are refused."
 }
 
 // ruleChanges tells about which requests a webhook is asked, and was not, and the

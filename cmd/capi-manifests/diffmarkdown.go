@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html"
 	"maps"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -52,14 +53,15 @@ func (d differences) markdown(out *bytes.Buffer, full bool) error {
 
 func markdownFuncs(full bool) template.FuncMap {
 	funcs := template.FuncMap{
-		"icon":   func(level diff.Level) string { return levelIcons[level] },
-		"code":   markdownCode,
-		"text":   markdownText,
-		"html":   func(value any) string { return html.EscapeString(printable(fmt.Sprint(value))) },
-		"counts": countsOf,
-		"notNil": func(value any) bool { return value != nil },
-		"short":  func(value any) string { return valueText(value, widest) },
-		"open":   func(e diff.Entry) bool { return e.Level == diff.Breaking },
+		"icon":     func(level diff.Level) string { return levelIcons[level] },
+		"code":     markdownCode,
+		"text":     markdownText,
+		"cellCode": func(text string) string { return strings.ReplaceAll(markdownCode(text), "|", "\\|") },
+		"html":     func(value any) string { return html.EscapeString(printable(fmt.Sprint(value))) },
+		"counts":   countsOf,
+		"notNil":   func(value any) bool { return value != nil },
+		"short":    func(value any) string { return valueText(value, widest) },
+		"open":     func(e diff.Entry) bool { return e.Level == diff.Breaking },
 		"mdCell": func(c diff.Cell) string {
 			text := markdownText(cellText(c))
 			if c.Level == diff.Breaking || c.Level == diff.Widening || c.Level == diff.Review {
@@ -67,13 +69,8 @@ func markdownFuncs(full bool) template.FuncMap {
 			}
 			return text
 		},
-		"noteworthyImages": func(changes []diff.ImageChange) (noteworthy []diff.ImageChange) {
-			for _, change := range changes {
-				if full || change.Level != diff.Noise {
-					noteworthy = append(noteworthy, change)
-				}
-			}
-			return noteworthy
+		"noteworthyImages": func(changes []diff.ImageChange) []diff.ImageChange {
+			return slices.DeleteFunc(slices.Clone(changes), func(c diff.ImageChange) bool { return c.Level == diff.Noise })
 		},
 		"folded": func(folds []diff.Fold) (count int) {
 			for _, fold := range folds {
@@ -89,8 +86,8 @@ func markdownFuncs(full bool) template.FuncMap {
 // markdownText is text of which nothing is taken for Markdown or HTML.
 func markdownText(text string) string {
 	var out strings.Builder
-	for _, r := range printable(text) {
-		if strings.ContainsRune("\\`*_{}[]<>()#+-!|~@&:", r) {
+	for i, r := range printable(text) {
+		if strings.ContainsRune("\\`*_{}[]<>#!|~@&:", r) || i == 0 && strings.ContainsRune("+-", r) {
 			out.WriteByte('\\')
 		}
 		out.WriteRune(r)
@@ -98,9 +95,9 @@ func markdownText(text string) string {
 	return out.String()
 }
 
-// markdownCode is text in a code span, which may be in a table.
+// markdownCode is text in a code span.
 func markdownCode(text string) string {
-	text = strings.ReplaceAll(printable(text), "|", "\\|")
+	text = printable(text)
 	fence := "`"
 	for strings.Contains(text, fence) {
 		fence += "`"

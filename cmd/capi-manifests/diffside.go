@@ -58,7 +58,10 @@ func (o *sideOptions) open(cmd *cobra.Command, a, b string) (before, after side,
 	if err := errors.Join(err, errB); err != nil {
 		return side{}, side{}, err
 	}
-	if isA != isB {
+	switch {
+	case a == "-" && b == "-":
+		return side{}, side{}, &usageError{cmd.CommandPath(), errors.New("standard input can be one side only")}
+	case isA != isB:
 		return side{}, side{}, &usageError{cmd.CommandPath(), fmt.Errorf("%s and %s cannot be compared: one is a release (images.json), the other is not", a, b)}
 	}
 	open := func(source string) (side, error) { return o.bundles(cmd, source) }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -136,17 +137,20 @@ func sensitiveNote(p diff.Permission) string {
 func (w *textReport) provider(p diff.ProviderChange) {
 	w.heading(p.Name + " " + versionsText(p, " -> "))
 	if p.Images[0] != p.Images[1] {
-		w.line("  image  %s -> %s", orNone(p.Images[0]), orNone(p.Images[1]))
+		w.line("  image  %s -> %s", cmp.Or(p.Images[0], "none"), cmp.Or(p.Images[1], "none"))
 	}
 	for _, image := range p.ImageChanges {
-		if image.Level != diff.Noise || w.full {
-			w.line("  %s  %s -> %s: %s (%s)", w.level(image.Level, levelWords[image.Level]), orNone(image.From), orNone(image.To), image.Says, strings.Join(image.Containers, ", "))
+		if image.Level != diff.Noise {
+			w.line("  %s  %s -> %s: %s (%s)", w.level(image.Level, levelWords[image.Level]), cmp.Or(image.From, "none"), cmp.Or(image.To, "none"), image.Says, strings.Join(image.Containers, ", "))
 		}
 	}
 	for _, entry := range shown(p.Entries, w.full) {
 		w.entry(entry)
 	}
-	for _, fold := range p.Folds {
+	for i, fold := range p.Folds {
+		if i == 0 {
+			w.line("  The same in many objects, or of no consequence:")
+		}
 		w.fold(fold)
 	}
 }
@@ -176,8 +180,8 @@ func valuesText(c diff.Change) string {
 }
 
 func (w *textReport) fold(f diff.Fold) {
-	w.line("  %s", w.level(f.Change.Level, fmt.Sprintf("%s: %s%s", foldCount(f), headline(f.Change), valuesText(f.Change))))
+	w.line("    %s", w.level(f.Change.Level, fmt.Sprintf("%s: %s%s", foldCount(f), headline(f.Change), valuesText(f.Change))))
 	if f.Change.Means != "" {
-		w.line("      %s", f.Change.Means)
+		w.line("        %s", f.Change.Means)
 	}
 }

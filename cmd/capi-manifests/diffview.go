@@ -121,9 +121,9 @@ func headline(c diff.Change) string {
 	switch {
 	case where == "":
 		return c.Says
-	case c.Rule == "field" && c.Says == "changed":
+	case c.Says == "changed":
 		return where
-	case c.Rule == "field":
+	case c.Says == "added", c.Says == "removed":
 		return where + " " + c.Says
 	}
 	return where + ": " + c.Says

@@ -27,6 +27,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -44,6 +45,7 @@ func TestMain(m *testing.M) {
 //	publish NAME               generates, packs and pushes providers/NAME; $NAME is the reference
 //	image NAME DIR             pushes an image of one layer with the files of DIR; $NAME is the reference
 //	images-json FILE KEY=REF…  writes images.json
+//	real-providers DIR         writes the kustomize directories of real providers into DIR
 //	setenv NAME FILE           sets a variable to the text of a file
 //	login HOST PASSWORD        writes credentials for the user "me" where container tools look for them
 //	expand FILE                replaces the variables in a file
@@ -56,7 +58,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE") != "",
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "publish": publish, "image": image, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand,
+			"exits": exits, "publish": publish, "image": image, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand, "real-providers": realProviders,
 			"stop-registry": func(ts *testscript.TestScript, _ bool, _ []string) {
 				ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
 			},
@@ -204,6 +206,14 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: expand FILE")
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o600))
+}
+
+func realProviders(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: real-providers DIR")
+	}
+	_, err := fixture.Providers(context.Background(), ts.MkAbs(args[0]))
+	ts.Check(err)
 }
 
 func setenv(ts *testscript.TestScript, neg bool, args []string) {
