@@ -35,6 +35,7 @@
 //   - build/contract: the rules that a provider's bundle must keep.
 //   - build/rbac: what the installer must be allowed to do for a set of bundles.
 //   - build: makes and packs the bundles that provider images hold.
+//   - build/diff: what changed between two sets of providers, and what follows from it.
 //   - cmd/capi-installer: the program in the cluster.
 //   - cmd/capi-manifests: the program of provider authors and release engineers.
 //

@@ -42,6 +42,7 @@ var importOrder = []string{
 	"build/contract",
 	"build/rbac",
 	"build",
+	"build/diff",
 	"cmd/capi-installer",
 	"cmd/capi-manifests",
 }
@@ -49,7 +50,7 @@ var importOrder = []string{
 // pure are the packages that take values and return values. What they may not
 // import is what would let them do otherwise.
 var (
-	pure        = []string{"install/operand", "install/revision", "build/rbac"}
+	pure        = []string{"install/operand", "install/revision", "build/rbac", "build/diff"}
 	notForPure  = []string{"context", "net/http", "os", "sigs.k8s.io/controller-runtime/pkg/client", "k8s.io/client-go/kubernetes"}
 	nestedTrees = []string{"boxcutter", "test", "tools", "hack", ".git", "bin", "_output"}
 )

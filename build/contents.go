@@ -51,9 +51,9 @@ type Variable struct {
 // ContentsOf reads a bundle's manifests as they are, before a cluster puts in
 // values for variables. An error is an extractor.ErrInvalid.
 func ContentsOf(bundle extractor.Bundle) (Contents, error) {
-	objects, err := parse(bundle.Manifests)
+	objects, err := Objects(bundle)
 	if err != nil {
-		return Contents{}, &extractor.InvalidError{Err: fmt.Errorf("reading the manifests of %s: %w", bundle.Metadata.ProviderName, err)}
+		return Contents{}, err
 	}
 	return Contents{Objects: len(objects), Kinds: countKinds(objects), Images: imagesOf(objects), Variables: variablesOf(bundle.Manifests)}, nil
 }

@@ -29,6 +29,7 @@ Cluster API providers. Such an image holds a bundle:
   extract    image                ->  bundle
   plan       images.json          ->  what a cluster would install
   tree       images.json          ->  the same, image by image down to each object
+  diff       two of any of these  ->  what changed, and whom it hurts
   rbac       bundles              ->  the least role with which they can be installed
 
 Images are read from where podman, skopeo and oc would pull them: with the mirrors of
@@ -80,7 +81,7 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newGenerate(), newTransforms(), newPack(), newInspect(), newExtract(), newValidate(), newExplain(), newPlan(), newTree(), newRBAC(), newVersion())
+	root.AddCommand(newGenerate(), newTransforms(), newPack(), newInspect(), newExtract(), newValidate(), newExplain(), newPlan(), newTree(), newDiff(), newRBAC(), newVersion())
 	return root
 }
 

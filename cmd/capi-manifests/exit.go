@@ -52,7 +52,7 @@ func exitCode(err error) int {
 		return exitInvalid
 	case isA[*operand.ImageError](err), isA[*extractor.Error](err):
 		return exitIO
-	case isA[*operand.MissingError](err), isA[*operand.DuplicateError](err), isA[*findingsError](err):
+	case isA[*operand.MissingError](err), isA[*operand.DuplicateError](err), isA[*findingsError](err), isA[*differencesError](err):
 		return exitFindings
 	}
 	return exitIO

@@ -122,7 +122,7 @@ func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set o
 	if err != nil {
 		return "", 0, set, nil, &usageError{cmd.CommandPath(), err}
 	}
-	ctx := logr.NewContext(cmd.Context(), funcr.New(func(_, text string) { fmt.Fprintln(cmd.ErrOrStderr(), "note:", text) }, funcr.Options{}))
+	ctx := notesTo(cmd.Context(), cmd.ErrOrStderr())
 	images, err := f.images(ctx, cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
 		return "", 0, set, nil, err
@@ -137,6 +137,11 @@ func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set o
 	}
 	set, err = operand.Render(bundles, variables)
 	return name, number, set, results, err
+}
+
+// notesTo returns a context in which what is logged is written as notes.
+func notesTo(ctx context.Context, w io.Writer) context.Context {
+	return logr.NewContext(ctx, funcr.New(func(_, text string) { fmt.Fprintln(w, "note:", text) }, funcr.Options{}))
 }
 
 // check checks the flags, and returns the variables.

@@ -12,10 +12,14 @@ import (
 )
 
 // preparation makes what the README's examples find: a kustomize directory and
-// the images.json of a release.
+// the images.json of a release and of the one before.
 const preparation = `mkdir config
 exec cp -r providers/example config/default
 publish core
+publish aws
+mkdir old
+images-json old/images.json core=$core aws=$aws
+exec sed -i s/--v=/--verbosity=/ providers/aws/aws.yaml
 publish aws
 images-json images.json core=$core aws=$aws
 `

@@ -27,6 +27,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/pull"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -47,6 +48,7 @@ func TestMain(m *testing.M) {
 //	slow NAME DIR              pushes an image whose layer takes for ever to pull; $NAME is the reference, $NAME_layer the layer's path
 //	await PATH                 waits until a path of the registry is asked for
 //	images-json FILE KEY=REF…  writes images.json
+//	real-providers DIR         writes the kustomize directories of real providers into DIR
 //	setenv NAME FILE           sets a variable to the text of a file
 //	login HOST PASSWORD        writes credentials for the user "me" where container tools look for them
 //	expand FILE                replaces the variables in a file
@@ -60,6 +62,7 @@ func TestScripts(t *testing.T) {
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "publish": publish, "image": image, "index": index, "slow": slow, "await": await, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand,
+			"real-providers": realProviders,
 			"stop-registry": func(ts *testscript.TestScript, _ bool, _ []string) {
 				ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
 			},
@@ -213,6 +216,14 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: expand FILE")
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o600))
+}
+
+func realProviders(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: real-providers DIR")
+	}
+	_, err := fixture.Providers(context.Background(), ts.MkAbs(args[0]))
+	ts.Check(err)
 }
 
 func setenv(ts *testscript.TestScript, neg bool, args []string) {

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diff_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/capi-installer/capi-installer/build/diff"
+)
+
+// TestCompareTellsWhatChangedInEachScenario compares the files below a/ and b/ of
+// each archive, one for a provider, and then reads what is told from the file want.
+// UPDATE=1 rewrites it.
+func TestCompareTellsWhatChangedInEachScenario(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, b := providersIn(t, archive, "a/"), providersIn(t, archive, "b/")
+			got := listing(diff.Compare(a, b))
+			checkOrderDoesNotMatter(t, a, b)
+			checkMirrored(t, a, b)
+			at := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" })
+			if os.Getenv("UPDATE") != "" {
+				archive.Files[at].Data = []byte(got)
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(archive.Files[at].Data), got); diff != "" {
+				t.Errorf("(-want +got; UPDATE=1 rewrites):\n%s", diff)
+			}
+		})
+	}
+}
+
+// providersIn makes a provider of each file in a folder; its name is that of the file.
+func providersIn(t *testing.T, archive *txtar.Archive, folder string) (providers []diff.Provider) {
+	t.Helper()
+	for _, file := range archive.Files {
+		name, inside := strings.CutPrefix(file.Name, folder)
+		if !inside {
+			continue
+		}
+		p := diff.Provider{Name: strings.TrimSuffix(name, ".yaml"), Type: "infrastructure", Version: "v1.0.0"}
+		first, _, _ := bytes.Cut(file.Data, []byte("\n"))
+		if version, has := bytes.CutPrefix(first, []byte("# ")); has {
+			p.Version = string(version)
+		}
+		p.Objects = objectsOf(t, file.Data)
+		providers = append(providers, p)
+	}
+	return providers
+}
+
+func objectsOf(t *testing.T, manifests []byte) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
+		}
+	}
+}
+
+// checkOrderDoesNotMatter turns the objects of both sides round.
+func checkOrderDoesNotMatter(t *testing.T, a, b []diff.Provider) {
+	t.Helper()
+	turned := func(side []diff.Provider) (all []diff.Provider) {
+		for _, p := range side {
+			p.Objects = slices.Clone(p.Objects)
+			slices.Reverse(p.Objects)
+			all = append(all, p)
+		}
+		return all
+	}
+	if diff := cmp.Diff(diff.Compare(a, b), diff.Compare(turned(a), turned(b))); diff != "" {
+		t.Errorf("with the objects in another order (-want +got):\n%s", diff)
+	}
+}
+
+// checkMirrored compares the other way round: what was gained is lost, and what was new is gone.
+func checkMirrored(t *testing.T, a, b []diff.Provider) {
+	t.Helper()
+	there, back := diff.Compare(a, b), diff.Compare(b, a)
+	if len(there.Access) != len(back.Access) || (there.Verdict.Level == diff.None) != (back.Verdict.Level == diff.None) {
+		t.Errorf("there: %+v\nback: %+v", there.Verdict, back.Verdict)
+	}
+	for i, access := range there.Access {
+		other := back.Access[i]
+		if diff := cmp.Diff([][]diff.Permission{access.Gained, access.Lost}, [][]diff.Permission{other.Lost, other.Gained}); diff != "" {
+			t.Errorf("%s (-there +back):\n%s", access.Subject, diff)
+		}
+	}
+	is := func(r diff.Report, mirror map[diff.Is]diff.Is) (all []string) {
+		for _, p := range r.Providers {
+			for _, e := range p.Entries {
+				all = append(all, e.Object.String()+" "+string(mirror[e.Is]))
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	straight := map[diff.Is]diff.Is{diff.Added: diff.Added, diff.Removed: diff.Removed, diff.Changed: diff.Changed}
+	mirrored := map[diff.Is]diff.Is{diff.Added: diff.Removed, diff.Removed: diff.Added, diff.Changed: diff.Changed}
+	if diff := cmp.Diff(is(there, straight), is(back, mirrored)); diff != "" {
+		t.Errorf("(-there +back):\n%s", diff)
+	}
+}
+
+// listing is a report as lines, everything that a reader of one sees.
+func listing(r diff.Report) string {
+	var out strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
+	line("%s: %d breaking, %d wider, %d to review, %d other, %d folded", or(r.Verdict.Level, "same"), r.Verdict.Breaking, r.Verdict.Widening, r.Verdict.Review, r.Verdict.Plain, r.Verdict.Folded)
+	for _, a := range r.Access {
+		line("%s in %s, by %s", a.Subject, or(a.Namespace, "all namespaces"), strings.Join(a.Providers, " and "))
+		for _, p := range a.Gained {
+			line("  + %s%s", p, note(p.Sensitive))
+		}
+		for _, p := range a.Lost {
+			line("  - %s", p)
+		}
+	}
+	for _, p := range r.Providers {
+		line("%s %s -> %s is %s: %s", p.Name, or(p.Versions[0], "none"), or(p.Versions[1], "none"), p.Is, or(p.Level, "same"))
+		for _, area := range diff.Areas() {
+			if c := p.Cells[area]; c != (diff.Cell{}) {
+				line("  [%s] +%d -%d ~%d (%d) %s", area, c.Added, c.Removed, c.Changed, c.Folded, c.Level)
+			}
+		}
+		for _, i := range p.ImageChanges {
+			line("  %s image %s -> %s: %s: %s", i.Level, or(i.From, "none"), or(i.To, "none"), i.Says, strings.Join(i.Containers, ", "))
+		}
+		for _, e := range p.Entries {
+			line("  %s %s %s%s", e.Level, e.Object, e.Is, note(strings.TrimSpace(map[bool]string{true: "folded"}[e.Folded]+" "+e.From)))
+			for _, c := range e.Changes {
+				line("    %s %s %s", c.Level, c.Rule, changeText(c)+note(string(c.Fold)))
+			}
+		}
+		for _, f := range p.Folds {
+			line("  %s: %d in %d: %s", f.Reason, f.Count, len(f.Objects), changeText(f.Change))
+		}
+	}
+	return out.String()
+}
+
+func changeText(c diff.Change) string {
+	text := strings.TrimSpace(strings.TrimSpace(c.Version+" "+c.Path) + ": " + c.Says)
+	if c.From != nil || c.To != nil {
+		text += " " + compact(c.From) + " -> " + compact(c.To)
+	}
+	return text
+}
+
+func compact(value any) string {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return err.Error()
+	}
+	return string(encoded)
+}
+
+func or[T ~string](text T, other string) string {
+	if text == "" {
+		return other
+	}
+	return string(text)
+}
+
+func note(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diff
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// listKeys are the fields by which the items of lists are told apart, by the
+// name of the list: those of the types of Kubernetes.
+var listKeys = map[string][]string{
+	"containers":                {"name"},
+	"initContainers":            {"name"},
+	"ephemeralContainers":       {"name"},
+	"env":                       {"name"},
+	"ports":                     {"containerPort", "port", "protocol"},
+	"volumes":                   {"name"},
+	"volumeMounts":              {"mountPath"},
+	"volumeDevices":             {"devicePath"},
+	"imagePullSecrets":          {"name"},
+	"hostAliases":               {"ip"},
+	"topologySpreadConstraints": {"topologyKey", "whenUnsatisfiable"},
+	"webhooks":                  {"name"},
+	"matchConditions":           {"name"},
+	"validations":               {"expression"},
+	"variables":                 {"name"},
+	"auditAnnotations":          {"key"},
+	"versions":                  {"name"},
+	"additionalPrinterColumns":  {"name"},
+	"selectableFields":          {"jsonPath"},
+	"conditions":                {"type"},
+	"subjects":                  {"kind", "namespace", "name"},
+	"secrets":                   {"name"},
+	"items":                     {"key"},
+	"ownerReferences":           {"uid"},
+	"volumeClaimTemplates":      {"name"},
+}
+
+// fields returns the fields that differ below path. A value that is there on one
+// side only is one change, however much is below it.
+func fields(path string, a, b any) []Change {
+	mapA, isA := a.(map[string]any)
+	mapB, isB := b.(map[string]any)
+	if isA && isB {
+		return fieldsOfMaps(path, mapA, mapB)
+	}
+	listA, isA := a.([]any)
+	listB, isB := b.([]any)
+	if isA && isB {
+		return fieldsOfLists(path, listA, listB)
+	}
+	if reflect.DeepEqual(a, b) {
+		return nil
+	}
+	return []Change{fieldChange(path, a, b)}
+}
+
+// fieldChange is a field with another value; nil is none.
+func fieldChange(path string, a, b any) Change {
+	says := "changed"
+	switch {
+	case a == nil:
+		says = "added"
+	case b == nil:
+		says = "removed"
+	}
+	return Change{Rule: "field", Level: Plain, Path: path, Says: says, From: a, To: b}
+}
+
+func fieldsOfMaps(path string, a, b map[string]any) (changes []Change) {
+	for _, name := range unionOfKeys(a, b) {
+		changes = append(changes, fields(below(path, name), a[name], b[name])...)
+	}
+	return changes
+}
+
+func unionOfKeys[V any](a, b map[string]V) []string {
+	all := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// fieldsOfLists compares items by their keys; flags by their names; others by what they are.
+func fieldsOfLists(path string, a, b []any) []Change {
+	for _, key := range []func([]any) (map[string]any, bool){byKeys(path), byFlag(path)} {
+		itemsA, keyedA := key(a)
+		itemsB, keyedB := key(b)
+		if keyedA && keyedB {
+			if changes := fieldsOfItems(path, itemsA, itemsB); len(changes) > 0 || reflect.DeepEqual(a, b) {
+				return changes
+			}
+			return []Change{{Rule: "field", Level: Plain, Path: path, Says: "in another order", From: a, To: b}}
+		}
+	}
+	return unkeyed(path, a, b)
+}
+
+func fieldsOfItems(path string, a, b map[string]any) (changes []Change) {
+	for _, key := range unionOfKeys(a, b) {
+		changes = append(changes, fields(path+"["+key+"]", a[key], b[key])...)
+	}
+	return changes
+}
+
+// byKeys returns the items of a list by the values of their keys, if each has its own.
+func byKeys(path string) func([]any) (map[string]any, bool) {
+	names := listKeys[lastName(path)]
+	return func(list []any) (map[string]any, bool) {
+		items := map[string]any{}
+		for _, element := range list {
+			item, isMap := element.(map[string]any)
+			var parts []string
+			for _, name := range names {
+				if value, there := item[name]; there {
+					parts = append(parts, compact(value))
+				}
+			}
+			key := strings.Join(parts, "/")
+			if _, twice := items[key]; !isMap || twice || key == "" {
+				return nil, false
+			}
+			items[key] = item
+		}
+		return items, len(names) > 0
+	}
+}
+
+// byFlag returns arguments by their names: {"--v": "2"} for --v=2, and
+// {"--feature-gates": {"A": "true", "B": "false"}} for --feature-gates=A=true,B=false.
+func byFlag(path string) func([]any) (map[string]any, bool) {
+	name := lastName(path)
+	return func(list []any) (map[string]any, bool) {
+		items := map[string]any{}
+		for _, element := range list {
+			text, isText := element.(string)
+			flag, value, hasValue := strings.Cut(text, "=")
+			if _, twice := items[flag]; !isText || twice || !strings.HasPrefix(flag, "-") {
+				return nil, false
+			}
+			items[flag] = ""
+			if hasValue {
+				items[flag] = settings(value)
+			}
+		}
+		return items, name == "args" || name == "command"
+	}
+}
+
+// settings are the settings in a flag's value that has several; or else the value.
+func settings(value string) any {
+	parts := strings.Split(value, ",")
+	found := map[string]any{}
+	for _, part := range parts {
+		name, setting, isSetting := strings.Cut(part, "=")
+		if !isSetting || !plainName.MatchString(name) {
+			return value
+		}
+		found[name] = setting
+	}
+	return found
+}
+
+// unkeyed compares lists whose items have no keys: an item that changed went, and another came.
+func unkeyed(path string, a, b []any) []Change {
+	gone, come := without(a, b), without(b, a)
+	if len(gone)+len(come) == 0 {
+		if reflect.DeepEqual(a, b) {
+			return nil
+		}
+		return []Change{{Rule: "field", Level: Plain, Path: path, Says: "in another order", From: a, To: b}}
+	}
+	var changes []Change
+	for _, item := range gone {
+		changes = append(changes, fieldChange(path+"[]", item, nil))
+	}
+	for _, item := range come {
+		changes = append(changes, fieldChange(path+"[]", nil, item))
+	}
+	return changes
+}
+
+// without are the items of a that b has not, each as often as it has it more often.
+func without(a, b []any) (rest []any) {
+	left := slices.Clone(b)
+	for _, item := range a {
+		at := slices.IndexFunc(left, func(other any) bool { return reflect.DeepEqual(item, other) })
+		if at < 0 {
+			rest = append(rest, item)
+			continue
+		}
+		left = slices.Delete(left, at, at+1)
+	}
+	return rest
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_$-]+$`)
+
+// below is the path of a field: a.b, or a["b.c"] where the name would not be told from a path.
+func below(path, name string) string {
+	switch {
+	case !plainName.MatchString(name):
+		return path + "[" + strconv.Quote(name) + "]"
+	case path == "":
+		return name
+	}
+	return path + "." + name
+}
+
+// lastName is the name of the field at the end of a path.
+func lastName(path string) string {
+	if strings.HasSuffix(path, "]") {
+		return ""
+	}
+	return path[strings.LastIndexAny(path, ".]")+1:]
+}
+
+// compact is a value in one line: a text as it is, everything else as JSON.
+func compact(value any) string {
+	if text, isText := value.(string); isText {
+		return text
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return "?" // values of YAML can be encoded
+	}
+	return string(encoded)
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diff
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+)
+
+// jsonNames are the names of a type's fields in JSON.
+func jsonNames(of any) (names []string) {
+	for i := range reflect.TypeOf(of).NumField() {
+		name, _, _ := strings.Cut(reflect.TypeOf(of).Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+func rulesFrom(t *testing.T, rules string) grants {
+	t.Helper()
+	role := map[string]any{}
+	if err := yaml.Unmarshal([]byte("rules: "+rules), &role); err != nil {
+		t.Fatal(err)
+	}
+	return rulesOf(role)
+}
+
+func TestRulesAreComparedAsWhatTheyAllow(t *testing.T) {
+	for _, c := range []struct {
+		name, before, after string
+		gained, lost        []string
+	}{
+		{"one rule in two", `[{apiGroups: [a], resources: [x, y], verbs: [get]}]`, `[{apiGroups: [a], resources: [x], verbs: [get]}, {apiGroups: [a], resources: [y], verbs: [get]}]`, nil, nil},
+		{"a verb more", `[{apiGroups: [a], resources: [x], verbs: [get]}]`, `[{apiGroups: [a], resources: [x], verbs: [get, list]}]`, []string{"list x (a)"}, nil},
+		{"every verb", `[{apiGroups: [a], resources: [x], verbs: [get]}]`, `[{apiGroups: [a], resources: [x], verbs: ["*"]}]`, []string{"all verbs on x (a)"}, nil},
+		{"from every verb to one", `[{apiGroups: [a], resources: [x], verbs: ["*"]}]`, `[{apiGroups: [a], resources: [x], verbs: [get]}]`, nil, []string{"all verbs on x (a)"}},
+		{"from every resource to one and its status", `[{apiGroups: [a], resources: ["*"], verbs: [get]}]`, `[{apiGroups: [a], resources: [x, x/status], verbs: [get]}]`, nil, []string{"get all resources (a)"}},
+		{"a subresource is not its resource", `[{apiGroups: [a], resources: [x], verbs: [get]}]`, `[{apiGroups: [a], resources: [x/status], verbs: [get]}]`, []string{"get x/status (a)"}, []string{"get x (a)"}},
+		{"a subresource of every resource", `[{apiGroups: [a], resources: ["*/scale"], verbs: [get]}]`, `[{apiGroups: [a], resources: [x/scale], verbs: [get]}]`, nil, []string{"get */scale (a)"}},
+		{"every group", `[{apiGroups: [a], resources: [x], verbs: [get]}]`, `[{apiGroups: ["*"], resources: [x], verbs: [get]}]`, []string{"get x (all groups)"}, nil},
+		{"some objects instead of all", `[{apiGroups: [a], resources: [x], verbs: [get]}]`, `[{apiGroups: [a], resources: [x], verbs: [get], resourceNames: [one]}]`, nil, []string{"get x (a)"}},
+		{"all objects instead of some", `[{apiGroups: [a], resources: [x], verbs: [get], resourceNames: [one, two]}]`, `[{apiGroups: [a], resources: [x], verbs: [get]}]`, []string{"get x (a)"}, []string{}},
+		{"another object", `[{apiGroups: [a], resources: [x], verbs: [get], resourceNames: [one]}]`, `[{apiGroups: [a], resources: [x], verbs: [get], resourceNames: [one, two]}]`, []string{"get x (a) named two"}, nil},
+		{"paths below another", `[{nonResourceURLs: ["/a/*"], verbs: [get]}]`, `[{nonResourceURLs: [/a/b, /c], verbs: [get]}]`, []string{"get /c"}, []string{"get /a/*"}},
+		{"a path is no resource", `[{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]`, `[{nonResourceURLs: [/a], verbs: [get]}]`, []string{"get /a"}, []string{"all verbs on all resources (all groups)"}},
+		{"the core group", `[]`, `[{apiGroups: [""], resources: [secrets], verbs: [watch, get, list]}]`, []string{"get, list, watch secrets (core)"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before, after := rulesFrom(t, c.before), rulesFrom(t, c.after)
+			check := func(what string, want []string, got grants) {
+				texts := []string{}
+				for _, p := range got.permissions() {
+					texts = append(texts, p.String())
+				}
+				if diff := cmp.Diff(append([]string{}, want...), texts); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", what, diff)
+				}
+			}
+			check("gained", c.gained, after.without(before))
+			check("lost", c.lost, before.without(after))
+		})
+	}
+}
+
+func TestWhatSomebodyCouldMakeOfAPermissionIsTold(t *testing.T) {
+	for _, c := range []struct{ group, resource, verbs, want string }{
+		{"*", "*", "*", "is cluster-admin by another name"},
+		{"", "secrets", "get", "reads secrets"},
+		{"", "secrets", "delete", ""},
+		{"", "configmaps", "get", ""},
+		{"rbac.authorization.k8s.io", "clusterroles", "escalate", "can make more of its permissions than it was given"},
+		{"rbac.authorization.k8s.io", "clusterrolebindings", "create", "grants permissions"},
+		{"apps", "deployments", "patch", "runs pods, with any service account of the namespace"},
+		{"apps", "deployments", "get", ""},
+		{"", "pods/exec", "create", "gets into pods"},
+		{"admissionregistration.k8s.io", "mutatingwebhookconfigurations", "update", "sees and changes what others send to the API server"},
+	} {
+		if got := sensitive(c.group, c.resource, []string{c.verbs}); got != c.want {
+			t.Errorf("%s %s (%s): got %q, want %q", c.verbs, c.resource, c.group, got, c.want)
+		}
+	}
+}
+
+// TestWhatARuleCoversIsWhatTheAPIServerAllows asks request by request, of all that there could be.
+func TestWhatARuleCoversIsWhatTheAPIServerAllows(t *testing.T) {
+	one := func(values ...string) *rapid.Generator[string] { return rapid.SampledFrom(values) }
+	draw := func(t *rapid.T, label string) grant {
+		return grant{
+			verb: one("get", "list", "*").Draw(t, label+" verb"), group: one("", "a", "*").Draw(t, label+" group"),
+			resource: one("x", "x/s", "y", "*/s", "*").Draw(t, label+" resource"), name: one("", "n", "m").Draw(t, label+" name"),
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		g, asked := draw(t, "rule"), draw(t, "asked")
+		covers := true
+		for _, verb := range []string{"get", "list", "watch"} {
+			for _, group := range []string{"", "a", "b"} {
+				for _, resource := range []string{"x", "x/s", "y", "y/s", "z", "z/t"} {
+					for _, name := range []string{"n", "m", "o"} {
+						if allows(asked, verb, group, resource, name) && !allows(g, verb, group, resource, name) {
+							covers = false
+						}
+					}
+				}
+			}
+		}
+		if got := g.covers(asked); got != covers {
+			t.Errorf("%+v covers %+v: %v, but request by request %v", g, asked, got, covers)
+		}
+	})
+}
+
+// allows is how a request is matched against a rule of one verb, group, resource and name.
+func allows(rule grant, verb, group, resource, name string) bool {
+	_, sub, isSub := strings.Cut(resource, "/")
+	return (rule.verb == "*" || rule.verb == verb) && (rule.group == "*" || rule.group == group) &&
+		(rule.resource == "*" || rule.resource == resource || isSub && rule.resource == "*/"+sub) && (rule.name == "" || rule.name == name)
+}
+
+// TestFieldsDifferExactlyWhereValuesDo makes values of all shapes.
+func TestFieldsDifferExactlyWhereValuesDo(t *testing.T) {
+	var value func(depth int) *rapid.Generator[any]
+	value = func(depth int) *rapid.Generator[any] {
+		scalar := rapid.OneOf(rapid.Just[any](true), rapid.Map(rapid.Int64Range(0, 2), func(n int64) any { return n }), rapid.Map(rapid.SampledFrom([]string{"", "a", "--b=c", "--b"}), func(s string) any { return s }))
+		if depth == 0 {
+			return scalar
+		}
+		inner := value(depth - 1)
+		return rapid.OneOf(scalar,
+			rapid.Map(rapid.SliceOfN(inner, 0, 3), func(list []any) any { return list }),
+			rapid.Map(rapid.MapOfN(rapid.SampledFrom([]string{"name", "args", "containers", "a.b"}), inner, 0, 3), func(m map[string]any) any { return m }))
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := value(4).Draw(t, "a"), value(4).Draw(t, "b")
+		if changes := fields("", a, a); len(changes) > 0 {
+			t.Errorf("a value differs from itself: %+v", changes)
+		}
+		if changes := fields("", a, b); (len(changes) == 0) != reflect.DeepEqual(a, b) {
+			t.Errorf("%v and %v: %+v", a, b, changes)
+		}
+	})
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diff_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
+
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// generated makes the bundles of the real providers once.
+var generated struct {
+	once      sync.Once
+	providers []diff.Provider
+}
+
+// real are the real providers, as they are in their bundles. Nobody changes them.
+func real(t testing.TB) []diff.Provider {
+	t.Helper()
+	generated.once.Do(func() { generated.providers = generate(t) })
+	if generated.providers == nil {
+		t.Fatal("the bundles of real providers could not be made")
+	}
+	return generated.providers
+}
+
+func generate(t testing.TB) (providers []diff.Provider) {
+	t.Helper()
+	sources, err := fixture.Providers(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range sources {
+		bundle, _, err := build.Generate(build.GenerateOptions{Dir: p.Kustomization, ProviderName: p.Name, ProviderType: p.Type, ProviderVersion: p.Version, OCPPlatform: p.Platform, ImageName: p.ImageName})
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := build.Objects(bundle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		providers = append(providers, diff.Provider{Name: p.Name, Type: string(p.Type), Version: p.Version, Objects: objects})
+	}
+	return providers
+}
+
+func copied(providers []diff.Provider) []diff.Provider {
+	all := slices.Clone(providers)
+	for i := range all {
+		all[i].Objects = slices.Clone(all[i].Objects)
+		for j := range all[i].Objects {
+			all[i].Objects[j] = all[i].Objects[j].DeepCopy()
+		}
+	}
+	return all
+}
+
+// place is a property of a schema with properties of its own, in a CRD of a provider.
+type place struct {
+	provider, object int
+	version          int
+	path             []string
+}
+
+// places are all of them, and how to find them again in a copy.
+func places(providers []diff.Provider) (found []place) {
+	for i, p := range providers {
+		for j, o := range p.Objects {
+			versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+			for k := range versions {
+				if o.GetKind() == "CustomResourceDefinition" {
+					at := place{i, j, k, nil}
+					walk(at.schema(providers), nil, func(path []string) { found = append(found, place{i, j, k, path}) })
+				}
+			}
+		}
+	}
+	return found
+}
+
+func walk(schema map[string]any, path []string, found func([]string)) {
+	properties, _ := schema["properties"].(map[string]any)
+	for _, name := range sorted(properties) {
+		property, _ := properties[name].(map[string]any)
+		at := append(slices.Clone(path), name)
+		if property["type"] == "object" && property["properties"] != nil {
+			found(at)
+			walk(property, at, found)
+		}
+	}
+}
+
+func sorted(m map[string]any) (names []string) {
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// schema is the schema at the place.
+func (p place) schema(providers []diff.Provider) map[string]any {
+	spec, _ := providers[p.provider].Objects[p.object].Object["spec"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	version, _ := versions[p.version].(map[string]any)
+	schema, _ := version["schema"].(map[string]any)
+	at, _ := schema["openAPIV3Schema"].(map[string]any)
+	for _, name := range p.path {
+		properties, _ := at["properties"].(map[string]any)
+		at, _ = properties[name].(map[string]any)
+	}
+	return at
+}
+
+// TestWhatBreaksInARealCRDIsFoundWhereverItIs breaks the schemas of real CRDs in any place.
+func TestWhatBreaksInARealCRDIsFoundWhereverItIs(t *testing.T) {
+	before := real(t)
+	all := places(before)
+	if len(all) < 100 {
+		t.Fatalf("only %d objects with fields in the CRDs of real providers", len(all))
+	}
+	breaks := map[string]func(parent map[string]any, name string){
+		"crd/field-removed": func(parent map[string]any, name string) { delete(parent["properties"].(map[string]any), name) },
+		"crd/type": func(parent map[string]any, name string) {
+			property := parent["properties"].(map[string]any)[name].(map[string]any)
+			property["type"] = "other-" + text(property["type"])
+		},
+		"crd/enum": func(parent map[string]any, name string) {
+			parent["properties"].(map[string]any)[name].(map[string]any)["enum"] = []any{"only"}
+		},
+		"crd/required": func(parent map[string]any, name string) {
+			required, _ := parent["required"].([]any)
+			parent["required"] = append(required, name)
+			property := parent["properties"].(map[string]any)[name].(map[string]any)
+			delete(property, "default")
+		},
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		at := rapid.SampledFrom(all).Draw(t, "place")
+		properties := at.schema(before)["properties"].(map[string]any)
+		name := rapid.SampledFrom(sorted(properties)).Draw(t, "property")
+		rule := rapid.SampledFrom([]string{"crd/field-removed", "crd/type", "crd/enum", "crd/required"}).Draw(t, "rule")
+		property := properties[name].(map[string]any)
+		if required, _ := at.schema(before)["required"].([]any); rule == "crd/required" && slices.Contains(required, any(name)) || rule == "crd/enum" && len(property) > 0 && property["enum"] != nil && len(property["enum"].([]any)) == 0 {
+			t.Skip("it is so already")
+		}
+		one := before[at.provider]
+		one.Objects = one.Objects[at.object : at.object+1]
+		after := copied([]diff.Provider{one})
+		at.provider, at.object = 0, 0
+		breaks[rule](at.schema(after), name)
+		path := strings.Join(at.path, ".")
+		if rule != "crd/required" {
+			path += "." + name
+		}
+		if report := diff.Compare([]diff.Provider{one}, after); report.Verdict.Level != diff.Breaking || !has(report, rule, path) {
+			t.Errorf("%s of %s in %s is not found: %+v", rule, path, one.Objects[0].GetName(), report.Verdict)
+		}
+	})
+}
+
+func text(value any) string {
+	s, _ := value.(string)
+	return s
+}
+
+func has(r diff.Report, rule, path string) bool {
+	for _, p := range r.Providers {
+		for _, e := range p.Entries {
+			for _, c := range e.Changes {
+				if c.Rule == rule && c.Path == path && c.Level == diff.Breaking {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func TestARealProviderIsTheSameAsItself(t *testing.T) {
+	providers := real(t)
+	if report := diff.Compare(providers, copied(providers)); report.Verdict != (diff.Verdict{}) {
+		t.Errorf("%+v", report.Verdict)
+	}
+}
+
+func TestAnotherVersionOfARealImageIsNoise(t *testing.T) {
+	before := real(t)
+	after := copied(before)
+	images := 0
+	for _, p := range after {
+		for _, o := range p.Objects {
+			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+			for _, container := range containers {
+				c := container.(map[string]any)
+				c["image"] = text(c["image"]) + "-next"
+				images++
+			}
+			if len(containers) > 0 {
+				if err := unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			labels := o.GetLabels()
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels["app.kubernetes.io/version"] = "next"
+			o.SetLabels(labels)
+		}
+	}
+	report := diff.Compare(before, after)
+	if images < 4 || report.Verdict.Level != diff.Noise {
+		t.Errorf("%d images: %+v", images, report.Verdict)
+	}
+	for _, p := range report.Providers {
+		if p.Cells[diff.Images] != (diff.Cell{Changed: p.Cells[diff.Images].Changed, Level: diff.Noise}) || p.Cells[diff.Images].Changed == 0 {
+			t.Errorf("%s: %+v", p.Name, p.Cells[diff.Images])
+		}
+	}
+}
+
+// BenchmarkCompare compares all real providers, in all of whose CRDs a description changed.
+func BenchmarkCompare(b *testing.B) {
+	before := real(b)
+	after := copied(before)
+	for _, at := range places(after) {
+		at.schema(after)["description"] = "other"
+	}
+	for b.Loop() {
+		diff.Compare(before, after)
+	}
+}

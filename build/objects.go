@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// Objects returns the objects of a bundle as they are, with their variables and the
+// placeholder of the image. An error is an extractor.ErrInvalid.
+func Objects(bundle extractor.Bundle) ([]*unstructured.Unstructured, error) {
+	objects, err := parse(bundle.Manifests)
+	if err != nil {
+		return nil, &extractor.InvalidError{Err: fmt.Errorf("reading the manifests of %s: %w", bundle.Metadata.ProviderName, err)}
+	}
+	return objects, nil
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/capi-installer/capi-installer/build/diff"
+)
+
+// levelColors are the colors of levels on a terminal.
+var levelColors = map[diff.Level]string{diff.Breaking: "1;31", diff.Widening: "1;35", diff.Review: "33", diff.Plain: "", diff.Noise: faint, diff.None: faint}
+
+// levelMarks tell the level of a cell without a color.
+var levelMarks = map[diff.Level]string{diff.Breaking: " !", diff.Widening: " ^", diff.Review: " ?"}
+
+// widest is how much of a value is shown in a line.
+const widest = 120
+
+// text writes the report for a terminal: the verdict, the matrix, and then each provider.
+func (d differences) text(out *bytes.Buffer, full, color bool) {
+	w := &textReport{out: out, paint: painter(color), full: full}
+	w.line("%s  %s -> %s", w.level(d.Verdict.Level, strings.ToUpper(verdictWords[d.Verdict.Level])), d.A, d.B)
+	if d.Verdict.Level == diff.None {
+		return
+	}
+	w.line("%s", countsOf(d.Verdict))
+	w.matrix(d.Providers)
+	w.access(d.Access)
+	for _, p := range d.Providers {
+		if !quiet(p) {
+			w.provider(p)
+		}
+	}
+}
+
+// textReport writes lines. What it is given is made printable before it is painted.
+type textReport struct {
+	out   *bytes.Buffer
+	paint func(code, text string) string
+	full  bool
+}
+
+// line writes a line; its arguments are printable, or painted.
+func (w *textReport) line(format string, args ...any) {
+	for i, arg := range args {
+		if text, isText := arg.(string); isText && !strings.HasPrefix(text, "\x1b[") {
+			args[i] = printable(text)
+		}
+	}
+	w.out.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
+}
+
+func (w *textReport) level(level diff.Level, text string) string {
+	if code := levelColors[level]; code != "" {
+		return w.paint(code, printable(text))
+	}
+	return printable(text)
+}
+
+func (w *textReport) heading(text string) {
+	w.out.WriteString("\n" + w.paint(bold, printable(text)) + "\n")
+}
+
+// cell is a text in a table with the level that colors it.
+type cell struct {
+	text  string
+	level diff.Level
+}
+
+func (w *textReport) matrix(providers []diff.ProviderChange) {
+	header := []cell{{"PROVIDER", diff.Plain}, {"VERSION", diff.Plain}}
+	for _, area := range diff.Areas() {
+		header = append(header, cell{strings.ToUpper(areaWords[area]), diff.Plain})
+	}
+	rows := [][]cell{header}
+	for _, p := range providers {
+		row := []cell{{p.Name, p.Level}, {versionsText(p, " -> "), diff.Plain}}
+		for _, area := range diff.Areas() {
+			c := p.Cells[area]
+			row = append(row, cell{cellText(c) + levelMarks[c.Level], c.Level})
+		}
+		rows = append(rows, row)
+	}
+	w.out.WriteString("\n")
+	w.table(rows)
+	w.out.WriteString(w.paint(faint, "+ new  - gone  ~ changed  (n) folded  ! breaking  ^ wider  ? to be reviewed") + "\n")
+}
+
+// table aligns columns by what is seen, not by the codes that color it.
+func (w *textReport) table(rows [][]cell) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, c := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(printable(c.text)))
+		}
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		for i, c := range row {
+			line.WriteString(w.level(c.level, c.text))
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(printable(c.text))+2))
+			}
+		}
+		w.out.WriteString(line.String() + "\n")
+	}
+}
+
+func (w *textReport) access(all []diff.Access) {
+	if len(all) == 0 {
+		return
+	}
+	w.heading("Permissions, all roles and bindings together")
+	for _, a := range all {
+		w.line("  %s, %s", a.Subject, accessWhere(a))
+		for _, p := range a.Gained {
+			w.line("    %s %s%s", w.level(diff.Widening, "+"), p.String(), sensitiveNote(p))
+		}
+		for _, p := range a.Lost {
+			w.line("    - %s", p.String())
+		}
+	}
+}
+
+func sensitiveNote(p diff.Permission) string {
+	if p.Sensitive == "" {
+		return ""
+	}
+	return "  (" + p.Sensitive + ")"
+}
+
+func (w *textReport) provider(p diff.ProviderChange) {
+	w.heading(p.Name + " " + versionsText(p, " -> "))
+	if p.Images[0] != p.Images[1] {
+		w.line("  image  %s -> %s", cmp.Or(p.Images[0], "none"), cmp.Or(p.Images[1], "none"))
+	}
+	for _, image := range p.ImageChanges {
+		if image.Level != diff.Noise {
+			w.line("  %s  %s -> %s: %s (%s)", w.level(image.Level, levelWords[image.Level]), cmp.Or(image.From, "none"), cmp.Or(image.To, "none"), image.Says, strings.Join(image.Containers, ", "))
+		}
+	}
+	for _, entry := range shown(p.Entries, w.full) {
+		w.entry(entry)
+	}
+	for i, fold := range p.Folds {
+		if i == 0 {
+			w.line("  The same in many objects, or of no consequence:")
+		}
+		w.fold(fold)
+	}
+}
+
+func (w *textReport) entry(e diff.Entry) {
+	mark := map[diff.Is]string{diff.Added: "+", diff.Removed: "-", diff.Changed: "~"}[e.Is]
+	w.line("  %s %s", w.level(e.Level, mark), e.Object.String())
+	for _, change := range unfolded(e.Changes, w.full) {
+		w.line("      %s %s", w.level(change.Level, fmt.Sprintf("%-8s", levelWords[change.Level])), headline(change)+valuesText(change))
+		if change.Means != "" {
+			w.line("               %s", change.Means)
+		}
+	}
+}
+
+// valuesText are the values of a change, at the end of its line.
+func valuesText(c diff.Change) string {
+	switch {
+	case !hasValues(c):
+		return ""
+	case c.From == nil:
+		return ": " + valueText(c.To, widest)
+	case c.To == nil:
+		return ": " + valueText(c.From, widest)
+	}
+	return ": " + valueText(c.From, widest) + " -> " + valueText(c.To, widest)
+}
+
+func (w *textReport) fold(f diff.Fold) {
+	w.line("    %s", w.level(f.Change.Level, fmt.Sprintf("%s: %s%s", foldCount(f), headline(f.Change), valuesText(f.Change))))
+	if f.Change.Means != "" {
+		w.line("        %s", f.Change.Means)
+	}
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/build/diff"
+)
+
+// verdictWords are the verdict in few words.
+var verdictWords = map[diff.Level]string{
+	diff.Breaking: "Breaking", diff.Widening: "Wider permissions", diff.Review: "To be reviewed",
+	diff.Plain: "Changed", diff.Noise: "Only noise", diff.None: "Same",
+}
+
+// levelWords name the level of a change.
+var levelWords = map[diff.Level]string{
+	diff.Breaking: "breaking", diff.Widening: "widening", diff.Review: "review", diff.Plain: "change", diff.Noise: "noise", diff.None: "same",
+}
+
+// areaWords are the headings of the matrix.
+var areaWords = map[diff.Area]string{diff.CRDs: "CRDs", diff.RBAC: "RBAC", diff.Webhooks: "Webhooks", diff.Images: "Images", diff.Objects: "Objects"}
+
+// count is a part of a verdict: "2 breaking changes".
+type count struct {
+	Count int
+	Text  string
+	Level diff.Level
+}
+
+// countList is a verdict in numbers, without those that are zero.
+func countList(v diff.Verdict) (counts []count) {
+	for _, part := range []struct {
+		level     diff.Level
+		count     int
+		one, more string
+	}{
+		{diff.Breaking, v.Breaking, "breaking change", "breaking changes"}, {diff.Widening, v.Widening, "permission gained", "permissions gained"},
+		{diff.Review, v.Review, "change to review", "changes to review"}, {diff.Plain, v.Plain, "other change", "other changes"}, {diff.Noise, v.Folded, "folded", "folded"},
+	} {
+		switch {
+		case part.count == 1:
+			counts = append(counts, count{1, part.one, part.level})
+		case part.count > 1:
+			counts = append(counts, count{part.count, part.more, part.level})
+		}
+	}
+	return counts
+}
+
+// countsOf is a verdict in numbers: "2 breaking changes, 1 permission gained".
+func countsOf(v diff.Verdict) string {
+	var parts []string
+	for _, c := range countList(v) {
+		parts = append(parts, fmt.Sprintf("%d %s", c.Count, c.Text))
+	}
+	if len(parts) == 0 {
+		return "no object differs"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// cellText is a cell of the matrix: "+1 -2 ~3 (4)".
+func cellText(c diff.Cell) string {
+	var parts []string
+	for _, part := range []struct {
+		format string
+		count  int
+	}{{"+%d", c.Added}, {"-%d", c.Removed}, {"~%d", c.Changed}, {"(%d)", c.Folded}} {
+		if part.count > 0 {
+			parts = append(parts, fmt.Sprintf(part.format, part.count))
+		}
+	}
+	return orNone(strings.Join(parts, " "))
+}
+
+// versionsText is a provider's version, or both with an arrow.
+func versionsText(p diff.ProviderChange, arrow string) string {
+	switch before, after := p.Versions[0], p.Versions[1]; {
+	case p.Is == diff.Added:
+		return "new: " + orNone(after)
+	case p.Is == diff.Removed:
+		return "gone: " + orNone(before)
+	case before == after:
+		return orNone(after)
+	default:
+		return orNone(before) + arrow + orNone(after)
+	}
+}
+
+// valueText is a value in one line, shortened to a number of characters.
+func valueText(value any, limit int) string {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return "?" // values of YAML can be encoded
+	}
+	return shortened(strings.TrimSpace(out.String()), limit)
+}
+
+func shortened(text string, limit int) string {
+	if runes := []rune(text); len(runes) > limit {
+		return string(runes[:limit]) + "…"
+	}
+	return text
+}
+
+// headline is a change in one line, without its values: "v1beta2 spec.region: field is gone".
+func headline(c diff.Change) string {
+	where := c.Path
+	if inVersion(c) {
+		where = strings.TrimSpace(c.Version + " " + c.Path)
+	}
+	switch {
+	case where == "":
+		return c.Says
+	case c.Says == "changed":
+		return where
+	case c.Says == "added", c.Says == "removed":
+		return where + " " + c.Says
+	}
+	return where + ": " + c.Says
+}
+
+// inVersion says whether a change is of the schema of a version, not of the version itself.
+func inVersion(c diff.Change) bool { return c.Version != "" && !strings.Contains(c.Says, c.Version) }
+
+// foldCount says how often a change is there: "12 objects", or "21 times in 2 objects".
+func foldCount(f diff.Fold) string {
+	objects := plural(len(f.Objects), "object", "objects")
+	if f.Count == len(f.Objects) {
+		return objects
+	}
+	return plural(f.Count, "time", "times") + " in " + objects
+}
+
+// hasValues says whether a change is told better with its values.
+func hasValues(c diff.Change) bool {
+	return (c.Path != "" || c.Fold == diff.FoldImage) && (c.From != nil || c.To != nil) && !strings.HasPrefix(c.Rule, "rbac/") && c.Rule != "webhook/rules"
+}
+
+// shown are the entries that are not folded, or all with full.
+func shown(entries []diff.Entry, full bool) []diff.Entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e diff.Entry) bool { return e.Folded && !full })
+}
+
+// unfolded are the changes that are not folded, or all with full; the worst first.
+func unfolded(changes []diff.Change, full bool) []diff.Change {
+	left := slices.DeleteFunc(slices.Clone(changes), func(c diff.Change) bool { return c.Fold != "" && !full })
+	slices.SortStableFunc(left, func(a, b diff.Change) int {
+		return slices.Index(diff.Levels(), a.Level) - slices.Index(diff.Levels(), b.Level)
+	})
+	return left
+}
+
+// quiet says whether there is nothing to tell of a provider.
+func quiet(p diff.ProviderChange) bool { return p.Is == diff.Same }
+
+// accessWhere is where a subject may do something.
+func accessWhere(a diff.Access) string {
+	if a.Namespace == "" {
+		return "in all namespaces"
+	}
+	return "in namespace " + a.Namespace
+}
+
+// viewFuncs are what the templates of all formats ask.
+func viewFuncs(full bool) map[string]any {
+	return map[string]any{
+		"verdict":      func(level diff.Level) string { return verdictWords[level] },
+		"word":         func(level diff.Level) string { return levelWords[level] },
+		"areas":        diff.Areas,
+		"areaName":     func(area diff.Area) string { return areaWords[area] },
+		"versions":     func(p diff.ProviderChange) string { return versionsText(p, " → ") },
+		"quiet":        quiet,
+		"accessWhere":  accessWhere,
+		"imageDiffers": func(p diff.ProviderChange) bool { return p.Images[0] != p.Images[1] },
+		"entriesOf": func(p diff.ProviderChange, area diff.Area) []diff.Entry {
+			return slices.DeleteFunc(shown(p.Entries, full), func(e diff.Entry) bool { return e.Area != area })
+		},
+		"changesOf":   func(e diff.Entry) []diff.Change { return unfolded(e.Changes, full) },
+		"changeCount": func(e diff.Entry) string { return plural(len(unfolded(e.Changes, full)), "change", "changes") },
+		"objectName":  func(r diff.Ref) string { return strings.TrimPrefix(r.Namespace+"/"+r.Name, "/") },
+		"imageName":   func(c diff.ImageChange) string { return cmp.Or(c.To, c.From) },
+		"hasValues":   hasValues,
+		"plural":      plural,
+		"inVersion":   inVersion,
+		"foldCount":   foldCount,
+		"foldsOf": func(p diff.ProviderChange, repeated bool) []diff.Fold {
+			return slices.DeleteFunc(slices.Clone(p.Folds), func(f diff.Fold) bool { return (f.Reason == diff.FoldRepeated) != repeated })
+		},
+	}
+}
+
+func plural(count int, one, more string) string {
+	if count == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", count, more)
+}
