@@ -34,7 +34,7 @@ var customResourceDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", K
 // Phases divides a set into the phases of the version that has that name and
 // number. First comes "preflight", with a CompatibilityRequirement for each CRD
 // of the set that unmanaged names. Then come, for each component in install
-// order, "<component>-crds" with its other CRDs, and "<component>" with its
+// order, "<component>-crds" with its other CRDs and its admission policies with parameters, and "<component>" with its
 // other objects, ranked: what is needed comes before what needs it, and objects of one rank
 // stay in the order of the manifests. Unmanaged CRDs are in no phase. A phase
 // without objects is left out.
@@ -66,11 +66,18 @@ func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]P
 	return slices.DeleteFunc(phases, func(p Phase) bool { return len(p.Objects) == 0 }), nil
 }
 
-// divide tells a component's managed CRDs, its unmanaged CRDs and its other
+// divide tells a component's managed CRDs with what is applied with them, its unmanaged CRDs and its other
 // objects apart, the last ones ranked. It copies what is going to be applied.
+//
+// An admission policy with parameters is applied with the CRDs, where it does nothing yet: the
+// API server allows its binding, and already the rehearsal of it, only to whoever may read the parameters, or,
+// as long as it does not know the policy, may read everything.
 func divide(objects []*unstructured.Unstructured, unmanaged []string) (managed, foreign, others []*unstructured.Unstructured) {
+	var policies []*unstructured.Unstructured
 	for _, obj := range objects {
 		switch {
+		case takesParameters(obj):
+			policies = append(policies, obj.DeepCopy())
 		case obj.GroupVersionKind().GroupKind() != customResourceDefinition:
 			others = append(others, obj.DeepCopy())
 		case slices.Contains(unmanaged, obj.GetName()):
@@ -82,7 +89,21 @@ func divide(objects []*unstructured.Unstructured, unmanaged []string) (managed, 
 	slices.SortStableFunc(others, func(a, b *unstructured.Unstructured) int {
 		return cmp.Compare(rank(a), rank(b))
 	})
-	return managed, foreign, others
+	return append(managed, policies...), foreign, others
+}
+
+// takesParameters says whether an object is an admission policy with parameters.
+func takesParameters(obj *unstructured.Unstructured) bool {
+	if !slices.Contains(admissionPolicies, obj.GroupVersionKind().GroupKind()) {
+		return false
+	}
+	_, found, _ := unstructured.NestedMap(obj.Object, "spec", "paramKind")
+	return found
+}
+
+var admissionPolicies = []schema.GroupKind{
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"},
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"},
 }
 
 // ranks are the kinds of a component in the order in which they are applied; the
@@ -94,10 +115,7 @@ var ranks = [][]schema.GroupKind{
 	{{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}, {Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}},
 	{{Kind: "ConfigMap"}, {Kind: "Secret"}},
 	{{Kind: "Service"}},
-	{
-		{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"},
-		{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"},
-	},
+	admissionPolicies,
 	{
 		{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"},
 		{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"},

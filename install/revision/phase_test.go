@@ -37,6 +37,11 @@ func operandOf(name string, providerType extractor.ProviderType, objects ...*uns
 	return operand.Operand{Name: name, Type: providerType, Objects: objects}
 }
 
+func withParameters(policy *unstructured.Unstructured) *unstructured.Unstructured {
+	policy.Object["spec"] = map[string]any{"paramKind": map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure"}}
+	return policy
+}
+
 func TestPhases(t *testing.T) {
 	policy, binding := "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding"
 	webhook := "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration"
@@ -63,6 +68,11 @@ func TestPhases(t *testing.T) {
 				object("v1/Namespace", "", "a"), object("example.com/v1/Service", "a", "y"))},
 			want: []string{"core: Namespace/a ServiceAccount/account ClusterRole/role RoleBinding/role-binding Secret/secret ConfigMap/config Service/service " +
 				"ValidatingAdmissionPolicy/policy ValidatingAdmissionPolicyBinding/binding PodDisruptionBudget/z Service/y Deployment/deployment Job/job ValidatingWebhookConfiguration/webhook"},
+		},
+		"a policy with parameters comes with the CRDs, for its binding is refused while the policy is not known": {
+			operands: []operand.Operand{operandOf("aws", extractor.Infrastructure,
+				object("v1/Service", "a", "s"), object(binding, "", "binding"), withParameters(object(policy, "", "policy")), object(policy, "", "other"), object(crd, "", "x"))},
+			want: []string{"aws-crds: CustomResourceDefinition/x ValidatingAdmissionPolicy/policy", "aws: Service/s ValidatingAdmissionPolicy/other ValidatingAdmissionPolicyBinding/binding"},
 		},
 		"unmanaged CRDs are only asked about, before everything else": {
 			operands: []operand.Operand{
