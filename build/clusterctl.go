@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
@@ -109,20 +110,13 @@ func pullable(o GenerateOptions) map[string]string {
 // clusterctlLabel is the provider label: the one that the objects have if clusterctl would make it
 // of a name and this type, and otherwise the one that it would make of the provider's name.
 func clusterctlLabel(o GenerateOptions, objects []*unstructured.Unstructured) string {
-	if o.ProviderType == extractor.Core {
-		return "cluster-api"
-	}
 	prefix := clusterctlTypes[o.ProviderType].prefix + "-"
 	for _, object := range objects {
 		if label := object.GetLabels()[providerLabel]; strings.HasPrefix(label, prefix) && label != prefix {
 			return label
 		}
 	}
-	name := o.ProviderName
-	for _, part := range []string{"cluster-api-", prefix, "provider-"} {
-		name = strings.TrimPrefix(name, part)
-	}
-	return prefix + name
+	return contract.ProviderLabel(o.metadata(nil))
 }
 
 func checkNamespaces(objects []*unstructured.Unstructured) []error {

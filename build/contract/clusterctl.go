@@ -63,7 +63,7 @@ var clusterctlRules = []Rule{{
 			if label.Text() == "" {
 				continue
 			}
-			if want := providerLabelOf(b.Metadata); label.Text() != want {
+			if want := ProviderLabel(b.Metadata); label.Text() != want {
 				return []Finding{label.finding("the label is %s, the metadata say %s", label.Text(), want)}
 			}
 			return nil

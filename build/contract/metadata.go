@@ -83,7 +83,7 @@ var metadataRules = []Rule{{
 	Why:      "The value of the label cluster.x-k8s.io/provider is the type and the name, and may have 63 characters.",
 	Fix:      "Use a shorter name.",
 	Check: func(b *Bundle) []Finding {
-		if label := providerLabelOf(b.Metadata); len(label) > 63 {
+		if label := ProviderLabel(b.Metadata); len(label) > 63 {
 			return metadataFinding("providerName", "the label would be %s, which has %d characters", label, len(label))
 		}
 		return nil
@@ -168,8 +168,8 @@ var labelPrefixes = map[extractor.ProviderType]string{
 	extractor.IPAM: "ipam-", extractor.RuntimeExtension: "runtime-extension-", extractor.Addon: "addon-",
 }
 
-// providerLabelOf is the value of the label that clusterctl would give the objects of a provider.
-func providerLabelOf(m extractor.Metadata) string {
+// ProviderLabel is the value of the label cluster.x-k8s.io/provider that clusterctl would give the objects of a provider.
+func ProviderLabel(m extractor.Metadata) string {
 	if m.ProviderType == extractor.Core {
 		return "cluster-api"
 	}

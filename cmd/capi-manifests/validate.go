@@ -21,7 +21,9 @@ keep: what the installer asks of a bundle, what clusterctl and Cluster API ask o
 provider, and OpenShift's conventions for what runs on it. "capi-manifests explain"
 lists the rules, and tells why each is there and how to keep it.
 
-SOURCE is an image, an OCI layout, or a directory. All findings are told at once,
+SOURCE is an image, an OCI layout, an archive, or a directory: of a bundle, or of kustomize.
+Of the latter is checked what "generate" would make of it, and with the flags of
+"generate"; what they do not say is read off the objects. All findings are told at once,
 with the line and the field. Findings of severity error are exit code 1. A bundle that is
 invalid as such (its metadata, or the digest of its manifests) is exit code 4 and
 not checked further.
@@ -41,6 +43,9 @@ of new ones only. A finding that is meant to be there is waived in the config fi
 
 const validateExample = `  # What generate wrote
   capi-manifests validate capi-manifests
+
+  # A kustomize directory, before anything is generated
+  capi-manifests validate config/default --platform AWS
 
   # An image, and only what must be corrected
   capi-manifests validate quay.io/me/capa:bundled --severity error
@@ -77,6 +82,7 @@ type validateOptions struct {
 	configFile string
 	baseline   string
 	write      string
+	kustomize  kustomizeFlags
 }
 
 func newValidate() *cobra.Command {
@@ -86,7 +92,7 @@ func newValidate() *cobra.Command {
 		Short:             "Check a bundle against the rules for providers",
 		Long:              validateLong,
 		Example:           validateExample,
-		Args:              oneArg("SOURCE, an image, an OCI layout or a directory"),
+		Args:              oneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
 		ValidArgsFunction: completeSource,
 		RunE:              func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0]) },
 	}
@@ -96,6 +102,7 @@ func newValidate() *cobra.Command {
 	flags.Var(&options.color, "color", "color the findings: auto (on a terminal, unless NO_COLOR is set), always or never")
 	flags.StringVar(&options.configFile, "config", "", "file with settings and waivers (default "+defaultConfig+", if there is one)")
 	flags.StringVar(&options.baseline, "baseline", "", "file with findings that are accepted for now")
+	options.kustomize.provider.register(cmd)
 	flags.StringVar(&options.write, "write-baseline", "", "write the findings into this file, to be accepted with --baseline, and exit with 0")
 	for flag, values := range map[string][]string{"output": findingsFormats, "severity": {"error", "warning", "info"}, "color": {"auto", "always", "never"}} {
 		// The only error is that there is no such flag.
@@ -109,11 +116,11 @@ func (o *validateOptions) run(cmd *cobra.Command, source string) error {
 	if err != nil {
 		return err
 	}
-	bundles, source, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), source)
+	result, err := o.validate(cmd, source)
 	if err != nil {
 		return err
 	}
-	result := validate(source, bundles)
+	source = result.Source
 	if o.write != "" {
 		return writeBaseline(o.write, result)
 	}
@@ -130,6 +137,18 @@ func (o *validateOptions) run(cmd *cobra.Command, source string) error {
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", printable(source), summaryOf(result.Counts), acceptedNote(result.Accepted))
 	return nil
+}
+
+// validate checks what source holds.
+func (o *validateOptions) validate(cmd *cobra.Command, source string) (validation, error) {
+	if file := kustomization(source); file != "" {
+		return o.kustomize.validate(cmd, source, file)
+	}
+	bundles, source, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), source)
+	if err != nil {
+		return validation{}, err
+	}
+	return validate(source, bundles), nil
 }
 
 // validate checks bundles.

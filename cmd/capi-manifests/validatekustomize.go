@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// kustomizeFlags are those of generate, for a kustomize directory that is validated as if it was generated.
+type kustomizeFlags struct{ provider providerFlags }
+
+// kustomization is the file that makes source a kustomize directory; empty if it is another source.
+func kustomization(source string) string {
+	if kind, err := kindOf(source); err != nil || kind != isDirectory {
+		return ""
+	}
+	for _, root := range append(extractor.Roots(), "metadata.json", "metadata.yaml") {
+		if _, err := os.Stat(source + string(os.PathSeparator) + root); err == nil {
+			return "" // a bundle, or an image's root; its own files decide
+		}
+	}
+	return build.KustomizationIn(source)
+}
+
+// validate renders the directory of a kustomization and checks what generate would make
+// of it. Findings have the kustomization as their file, and no line.
+func (f *kustomizeFlags) validate(cmd *cobra.Command, source, kustomization string) (validation, error) {
+	options, err := f.provider.options(cmd, source)
+	if err != nil {
+		return validation{}, err
+	}
+	bundle, err := build.Preview(options)
+	if err != nil {
+		return validation{}, generateError(err)
+	}
+	m := bundle.Metadata
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: rendered and edited as by \"capi-manifests generate %[1]s --provider-name %s --provider-type %s --provider-version %s%s\"\n",
+		printable(source), m.ProviderName, m.ProviderType, m.ProviderVersion, optional(" --platform ", m.OCPPlatform)+optional(" --image-name ", m.ImageName))
+	result := validate(source, []extractor.Bundle{bundle})
+	for i := range result.Bundles[0].Findings {
+		finding := &result.Bundles[0].Findings[i]
+		finding.File, finding.Line = kustomization, 0
+	}
+	return result, nil
+}
+
+func optional(flag, value string) string {
+	return strings.TrimSuffix(flag+value, flag)
+}
