@@ -95,16 +95,21 @@ func (d *definition) at(path string) Value {
 	}
 	place := d.Value
 	for _, step := range steps {
-		next := place.At(step)
-		if index, err := strconv.Atoi(step); err == nil && index >= 0 && index < place.length() {
-			next = place.item(index)
-		}
+		next := place.step(step)
 		if !next.Exists() {
 			return next
 		}
 		place = next
 	}
 	return place
+}
+
+// step goes down by the name of a field or the index of an item.
+func (v Value) step(step string) Value {
+	if index, err := strconv.Atoi(step); err == nil && index >= 0 && index < v.length() {
+		return v.item(index)
+	}
+	return v.At(step)
 }
 
 // stepsOf divides "spec.versions[0].properties[a.b]".

@@ -70,7 +70,8 @@ type Rule struct {
 	// Fix says what to do about a finding.
 	Fix string
 	// Check returns what is wrong with a bundle. It leaves out what is the same in
-	// all findings of a rule: ID, severity and fix.
+	// all findings of a rule: ID, severity and fix. It is nil for what only an API server
+	// can tell: CheckAgainst does.
 	Check func(*Bundle) []Finding
 }
 
@@ -103,7 +104,7 @@ type Finding struct {
 func Rules() []Rule {
 	rules := slices.Concat(metadataRules, formatRules, imageRules, installerRules, variableRules, clusterctlRules, crdRules, labelRules, commonRules,
 		infraClusterRules, infraMachineRules, infraMachinePoolRules, bootstrapRules, controlPlaneRules, templateRules, ipamRules, rbacRules, runtimeExtensionRules, podRules, objectRules,
-		webhookRules, referenceRules, hygieneRules)
+		webhookRules, referenceRules, hygieneRules, serverRules)
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
 	return rules
 }
@@ -116,6 +117,11 @@ func Check(bundle extractor.Bundle) []Finding {
 	for _, rule := range Rules() {
 		findings = append(findings, rule.findings(read)...)
 	}
+	return inOrder(findings)
+}
+
+// inOrder puts findings into the order of the files.
+func inOrder(findings []Finding) []Finding {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(-strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
@@ -124,7 +130,14 @@ func Check(bundle extractor.Bundle) []Finding {
 
 // findings are those of one rule, complete.
 func (r Rule) findings(bundle *Bundle) []Finding {
-	findings := r.Check(bundle)
+	if r.Check == nil {
+		return nil
+	}
+	return r.complete(r.Check(bundle))
+}
+
+// complete adds what is the same in all findings of the rule.
+func (r Rule) complete(findings []Finding) []Finding {
 	for i := range findings {
 		findings[i].Rule, findings[i].Severity, findings[i].Fix = r.ID, r.Severity, r.Fix
 	}

@@ -88,8 +88,13 @@ func found(rule Rule, manifests string) (places []place) {
 	return places
 }
 
+// TestEveryRuleFindsWhatIsWrongInItsBadExampleAndNothingInItsGoodOne leaves out what an
+// API server has to be asked for; capi-manifests, which does, has the like for that.
 func TestEveryRuleFindsWhatIsWrongInItsBadExampleAndNothingInItsGoodOne(t *testing.T) {
 	for _, rule := range Rules() {
+		if rule.Check == nil {
+			continue
+		}
 		t.Run(rule.ID, func(t *testing.T) {
 			example, err := rule.Example()
 			if err != nil {
@@ -132,7 +137,7 @@ func TestEveryRuleSaysAllThatAReaderNeeds(t *testing.T) {
 			t.Errorf("the ID %q is wrong or is there twice", rule.ID)
 		}
 		seen[rule.ID] = true
-		if !slices.Contains(Severities(), rule.Severity) || rule.Source.Document == "" || rule.Source.Section == "" || rule.Source.URL == "" || rule.Check == nil {
+		if !slices.Contains(Severities(), rule.Severity) || rule.Source.Document == "" || rule.Source.Section == "" || rule.Source.URL == "" || (rule.Check == nil) != strings.HasPrefix(rule.ID, "server/") {
 			t.Errorf("%s is not complete: %+v", rule.ID, rule)
 		}
 		for _, text := range []string{rule.Why, rule.Fix} {

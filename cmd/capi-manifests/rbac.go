@@ -206,7 +206,7 @@ func tableOfRules(w *bytes.Buffer, rules []rbac.Rule) {
 		}
 		fmt.Fprintf(w, "%s: %s\n", placeOf(rules[0].Namespace), rules[0].Why)
 		aligned(w, rowsOf(rules[:end], func(r rbac.Rule) []string {
-			return []string{"  " + strings.Join(r.Verbs, ","), resourcesText(r), firstFew(r.ResourceNames)}
+			return []string{"  " + strings.Join(r.Verbs, ","), resourcesText(r), someOf(r.ResourceNames)}
 		}))
 		rules = rules[end:]
 	}
@@ -231,8 +231,8 @@ func resourcesText(rule rbac.Rule) string {
 	return strings.Join(all, ",")
 }
 
-// firstFew names a few, and counts the rest.
-func firstFew(names []string) string {
+// someOf names a few, and counts the rest.
+func someOf(names []string) string {
 	const few = 3
 	if len(names) > few+1 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ","), len(names)-few)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/capi-installer/capi-installer/test/controlplane"
 )
 
 // preparation makes what the README's examples find: a kustomize directory and
@@ -22,6 +24,7 @@ images-json old/images.json core=$core aws=$aws
 exec sed -i s/--v=/--verbosity=/ providers/aws/aws.yaml
 publish aws
 images-json images.json core=$core aws=$aws
+controlplane-in-path
 `
 
 // TestTheExamplesOfTheREADMEWork runs every line of README.md that begins with capi-manifests.
@@ -45,7 +48,11 @@ func TestTheExamplesOfTheREADMEWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: dir, Setup: setup, RequireExplicitExec: true,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON},
+		Dir: dir, RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("KUBECONFIG", controlplane.Shared(t).Kubeconfig)
+			return setup(env)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON, "controlplane-in-path": putControlplane},
 	})
 }

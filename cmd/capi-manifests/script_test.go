@@ -32,7 +32,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"capi-manifests": main, pluginName: main})
+	testscript.Main(withControlplane{m}, map[string]func(){"capi-manifests": main, pluginName: main})
 }
 
 // TestScripts runs the stories in testdata/script. Each has a registry of its own
@@ -52,6 +52,7 @@ func TestMain(m *testing.M) {
 //	setenv NAME FILE           sets a variable to the text of a file
 //	login HOST PASSWORD        writes credentials for the user "me" where container tools look for them
 //	expand FILE                replaces the variables in a file
+//	controlplane-in-path       puts the program of --against embedded into the PATH
 //	stop-registry              stops the registry
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -62,7 +63,7 @@ func TestScripts(t *testing.T) {
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "publish": publish, "image": image, "index": index, "slow": slow, "await": await, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand,
-			"real-providers": realProviders,
+			"real-providers": realProviders, "controlplane-in-path": putControlplane,
 			"stop-registry": func(ts *testscript.TestScript, _ bool, _ []string) {
 				ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
 			},

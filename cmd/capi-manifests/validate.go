@@ -28,6 +28,15 @@ with the line and the field. Findings of severity error are exit code 1. A bundl
 invalid as such (its metadata, or the digest of its manifests) is exit code 4 and
 not checked further.
 
+What only an API server can tell, it is asked for with --against: whether it establishes
+the CRDs and accepts their names, takes each object and an object of each kind with only
+what the schema requires, compiles admission policies, and admits the pods of workloads to the
+providers' namespace. "embedded" starts a control plane for that, with the program
+controlplane. To the cluster of a kubeconfig nothing is ever written: all is asked in dry
+runs. So whether a CRD would be established is not known there, nor what of a kind that
+the cluster does not have yet (rule server/not-checked). Whether webhooks can be reached, and
+the warnings of type checking in admission policies, are not asked for anywhere.
+
 A provider that has findings already can begin with a baseline of them, and is told
 of new ones only. A finding that is meant to be there is waived in the config file
 .capi-manifests.yaml, with a reason, until a day:
@@ -61,6 +70,10 @@ const validateExample = `  # What generate wrote
   capi-manifests validate capi-manifests --write-baseline baseline.json
   capi-manifests validate capi-manifests --baseline baseline.json
 
+  # What does an API server think of it? And that of a cluster, to which nothing is written?
+  capi-manifests validate capi-manifests --against embedded
+  capi-manifests validate capi-manifests --against ~/.kube/config
+
   # How often is each rule broken?
   capi-manifests validate capi-manifests -o json | jq -r '.bundles[].findings[].rule' | sort | uniq -c`
 
@@ -83,6 +96,7 @@ type validateOptions struct {
 	baseline   string
 	write      string
 	kustomize  kustomizeFlags
+	against    against
 }
 
 func newValidate() *cobra.Command {
@@ -103,6 +117,7 @@ func newValidate() *cobra.Command {
 	flags.StringVar(&options.configFile, "config", "", "file with settings and waivers (default "+defaultConfig+", if there is one)")
 	flags.StringVar(&options.baseline, "baseline", "", "file with findings that are accepted for now")
 	options.kustomize.provider.register(cmd)
+	options.against.register(flags)
 	flags.StringVar(&options.write, "write-baseline", "", "write the findings into this file, to be accepted with --baseline, and exit with 0")
 	for flag, values := range map[string][]string{"output": findingsFormats, "severity": {"error", "warning", "info"}, "color": {"auto", "always", "never"}} {
 		// The only error is that there is no such flag.
@@ -139,16 +154,30 @@ func (o *validateOptions) run(cmd *cobra.Command, source string) error {
 	return nil
 }
 
-// validate checks what source holds.
+// validate checks what source holds, by the rules and by the API server that is asked for.
 func (o *validateOptions) validate(cmd *cobra.Command, source string) (validation, error) {
-	if file := kustomization(source); file != "" {
-		return o.kustomize.validate(cmd, source, file)
-	}
-	bundles, source, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), source)
+	file := kustomization(source)
+	bundles, source, err := o.bundles(cmd, source, file)
 	if err != nil {
 		return validation{}, err
 	}
-	return validate(source, bundles), nil
+	result := validate(source, bundles)
+	if err := o.against.add(cmd, &result, bundles); err != nil {
+		return validation{}, err
+	}
+	if file != "" {
+		result.place(file)
+	}
+	return result, nil
+}
+
+// bundles are those of source, rendered if file makes a kustomize directory of it.
+func (o *validateOptions) bundles(cmd *cobra.Command, source, file string) ([]extractor.Bundle, string, error) {
+	if file == "" {
+		return bundlesAt(cmd.Context(), cmd.ErrOrStderr(), source)
+	}
+	bundle, err := o.kustomize.render(cmd, source)
+	return []extractor.Bundle{bundle}, source, err
 }
 
 // validate checks bundles.

@@ -29,26 +29,29 @@ func kustomization(source string) string {
 	return build.KustomizationIn(source)
 }
 
-// validate renders the directory of a kustomization and checks what generate would make
-// of it. Findings have the kustomization as their file, and no line.
-func (f *kustomizeFlags) validate(cmd *cobra.Command, source, kustomization string) (validation, error) {
+// render makes of the directory what generate would make of it.
+func (f *kustomizeFlags) render(cmd *cobra.Command, source string) (extractor.Bundle, error) {
 	options, err := f.provider.options(cmd, source)
 	if err != nil {
-		return validation{}, err
+		return extractor.Bundle{}, err
 	}
 	bundle, err := build.Preview(options)
 	if err != nil {
-		return validation{}, generateError(err)
+		return extractor.Bundle{}, generateError(err)
 	}
 	m := bundle.Metadata
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: rendered and edited as by \"capi-manifests generate %[1]s --provider-name %s --provider-type %s --provider-version %s%s\"\n",
 		printable(source), m.ProviderName, m.ProviderType, m.ProviderVersion, optional(" --platform ", m.OCPPlatform)+optional(" --image-name ", m.ImageName))
-	result := validate(source, []extractor.Bundle{bundle})
-	for i := range result.Bundles[0].Findings {
-		finding := &result.Bundles[0].Findings[i]
-		finding.File, finding.Line = kustomization, 0
+	return bundle, nil
+}
+
+// place has all findings be in a file, at no line.
+func (v *validation) place(file string) {
+	for i := range v.Bundles {
+		for j := range v.Bundles[i].Findings {
+			v.Bundles[i].Findings[j].File, v.Bundles[i].Findings[j].Line = file, 0
+		}
 	}
-	return result, nil
 }
 
 func optional(flag, value string) string {

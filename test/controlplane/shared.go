@@ -39,14 +39,16 @@ func Shared(tb testing.TB) *Cluster {
 // Main runs the tests, stops the shared cluster and exits. It is what TestMain calls.
 func Main(m *testing.M) {
 	code := m.Run()
-	if err := stopShared(); err != nil {
+	if err := StopShared(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}
 	os.Exit(code)
 }
 
-func stopShared() error {
+// StopShared stops the cluster that Shared has started, if it has. It is for a TestMain
+// that cannot call Main.
+func StopShared() error {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster == nil {

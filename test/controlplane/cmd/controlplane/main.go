@@ -25,7 +25,9 @@ import (
 const usage = `usage: controlplane COMMAND
 
   build            build the control plane, if need be, and print the binary's path
-  up [--dir DIR]   start one, print the path of its kubeconfig, run until interrupted
+  up [--dir DIR] [--until-eof]
+                   start one, print the path of its kubeconfig, run until interrupted, or
+                   until standard input ends
   kubectl ARGS...  run the kubectl that is built in
 
 Run it in this project. CONTROLPLANE_BINARY names a ready binary to use instead of building one.
@@ -78,8 +80,18 @@ func up(ctx context.Context, arguments []string, stdout, stderr io.Writer) error
 	flags := flag.NewFlagSet("up", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	dir := flags.String("dir", "", "the cluster's `folder`, which stays; default: a temporary one")
+	untilEOF := flags.Bool("until-eof", false, "run until standard input ends, so that it ends with the program at the other end")
 	if err := flags.Parse(arguments); err != nil {
 		return flag.ErrHelp // Parse has said it
+	}
+	if *untilEOF {
+		var stop context.CancelFunc
+		ctx, stop = context.WithCancel(ctx)
+		defer stop()
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin) // an error ends it too
+			stop()
+		}()
 	}
 	began := time.Now()
 	cluster, err := controlplane.Start(ctx, controlplane.Options{Dir: *dir, Progress: stderr})

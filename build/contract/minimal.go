@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"maps"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+)
+
+// minimalOf makes a value with as little in it as a schema allows: of fields those
+// that are required and have no default. guessed says that the schema asks for something
+// that this does not know how to keep: a rule in CEL, a pattern, one of several alternatives.
+func minimalOf(schema map[string]any) (value any, guessed bool) {
+	m := &minimizer{}
+	value = m.value(schema)
+	return value, m.guessed
+}
+
+// minimizer makes minimal values.
+type minimizer struct{ guessed bool }
+
+func (m *minimizer) value(schema map[string]any) any {
+	if rules, _ := schema["x-kubernetes-validations"].([]any); len(rules) > 0 {
+		m.guessed = true
+	}
+	schema = m.withAlternatives(schema)
+	if value, found := schema["default"]; found {
+		return value
+	}
+	if enum, _ := schema["enum"].([]any); len(enum) > 0 {
+		return enum[0]
+	}
+	switch typeName, _ := schema["type"].(string); {
+	case typeName == anObject, schema["properties"] != nil:
+		return m.object(schema)
+	case typeName == anArray:
+		return m.array(schema)
+	case typeName == aString:
+		return m.text(schema)
+	case typeName == anInteger, typeName == "number", schema["x-kubernetes-int-or-string"] == true:
+		return m.number(schema)
+	case typeName == aBoolean:
+		return false
+	default:
+		return map[string]any{}
+	}
+}
+
+// withAlternatives adds what allOf, and the first of anyOf and of oneOf, ask for.
+func (m *minimizer) withAlternatives(schema map[string]any) map[string]any {
+	out := schema
+	for _, key := range []string{"allOf", "anyOf", "oneOf"} {
+		alternatives, _ := schema[key].([]any)
+		if key != "allOf" && len(alternatives) > 1 {
+			m.guessed = m.guessed || schema["x-kubernetes-int-or-string"] != true
+			alternatives = alternatives[:1]
+		}
+		for _, alternative := range alternatives {
+			if more, isSchema := alternative.(map[string]any); isSchema {
+				out = united(out, more)
+			}
+		}
+	}
+	if schema["not"] != nil {
+		m.guessed = true
+	}
+	return out
+}
+
+// united has what both schemas ask for; where they ask for the same, b counts.
+func united(a, b map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, value := range a {
+		out[key] = value
+	}
+	for key, value := range b {
+		before, wasMap := out[key].(map[string]any)
+		now, isMap := value.(map[string]any)
+		list, isList := value.([]any)
+		known, wasList := out[key].([]any)
+		switch {
+		case wasMap && isMap:
+			out[key] = united(before, now)
+		case key == "required" && isList && wasList:
+			out[key] = append(slices.Clone(known), list...)
+		default:
+			out[key] = value
+		}
+	}
+	return out
+}
+
+func (m *minimizer) object(schema map[string]any) any {
+	properties, _ := schema["properties"].(map[string]any)
+	required, _ := schema["required"].([]any)
+	object := map[string]any{}
+	for _, item := range required {
+		name, _ := item.(string)
+		property, _ := properties[name].(map[string]any)
+		if _, hasDefault := property["default"]; !hasDefault {
+			object[name] = m.value(property)
+		}
+	}
+	if least := intOf(schema["minProperties"]); len(object) < least {
+		m.fill(object, schema, properties, least)
+	}
+	return object
+}
+
+// fill adds fields until there are enough.
+func (m *minimizer) fill(object, schema, properties map[string]any, least int) {
+	additional, _ := schema["additionalProperties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		if property, isSchema := properties[name].(map[string]any); isSchema && len(object) < least && object[name] == nil {
+			object[name] = m.value(property)
+			m.guessed = m.guessed || len(properties) > least
+		}
+	}
+	for len(object) < least && schema["additionalProperties"] != nil {
+		object["key-"+strings.Repeat("a", len(object)+1)] = m.value(additional)
+	}
+}
+
+func (m *minimizer) array(schema map[string]any) any {
+	array := []any{}
+	items, _ := schema["items"].(map[string]any)
+	least := intOf(schema["minItems"])
+	for range least {
+		array = append(array, m.value(items))
+	}
+	if kind, _ := schema["x-kubernetes-list-type"].(string); least > 1 && kind != "atomic" {
+		m.guessed = true // they may have to differ
+	}
+	return array
+}
+
+func (m *minimizer) number(schema map[string]any) any {
+	least, bounded := schema["minimum"].(float64)
+	if !bounded {
+		if most, limited := schema["maximum"].(float64); limited && most < 0 {
+			return int64(most) - exclusive(schema["exclusiveMaximum"])
+		}
+		return int64(0)
+	}
+	if schema["multipleOf"] != nil {
+		m.guessed = true
+	}
+	return int64(least) + exclusive(schema["exclusiveMinimum"])
+}
+
+func exclusive(is any) int64 {
+	if is == true {
+		return 1
+	}
+	return 0
+}
+
+// formats are texts of the formats that API servers know.
+var formats = map[string]string{
+	"date-time": "2030-01-01T00:00:00Z", "date": "2030-01-01", "duration": "1h", "uri": "https://example.com", "url": "https://example.com",
+	"hostname": "example.com", "ipv4": "192.0.2.1", "ipv6": "2001:db8::1", "cidr": "192.0.2.0/24", "mac": "00:00:5e:00:53:01",
+	"email": "a@example.com", "uuid": "00000000-0000-4000-8000-000000000000", "uuid4": "00000000-0000-4000-8000-000000000000", "byte": "YQ==",
+	"ip": "192.0.2.1", "password": "a", "bsonobjectid": "507f1f77bcf86cd799439011",
+}
+
+func (m *minimizer) text(schema map[string]any) string {
+	least, most := intOf(schema["minLength"]), intOf(schema["maxLength"])
+	fits := func(text string) bool {
+		return len([]rune(text)) >= least && (most == 0 || len([]rune(text)) <= most)
+	}
+	format, _ := schema["format"].(string)
+	pattern, _ := schema["pattern"].(string)
+	if pattern == "" {
+		if text := formats[format]; text != "" && fits(text) {
+			return text
+		}
+		m.guessed = m.guessed || format != ""
+		return strings.Repeat("a", least)
+	}
+	exact, err := regexp.Compile(pattern)
+	if err != nil {
+		m.guessed = true // another rule
+		return ""
+	}
+	for _, text := range []string{formats[format], strings.Repeat("a", max(least, 1)), strings.Repeat("1", max(least, 1)), matching(pattern)} {
+		if fits(text) && exact.MatchString(text) {
+			return text
+		}
+	}
+	m.guessed = true
+	return matching(pattern)
+}
+
+// matching is a text that a pattern matches, as short as can be seen at once.
+func matching(pattern string) string {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return ""
+	}
+	var text strings.Builder
+	write(&text, parsed)
+	return text.String()
+}
+
+func write(text *strings.Builder, re *syntax.Regexp) {
+	switch re.Op {
+	case syntax.OpLiteral:
+		text.WriteString(string(re.Rune))
+	case syntax.OpCharClass:
+		text.WriteRune(runeOf(re.Rune))
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		text.WriteRune('a')
+	case syntax.OpCapture, syntax.OpPlus:
+		write(text, re.Sub[0])
+	case syntax.OpRepeat:
+		for range re.Min {
+			write(text, re.Sub[0])
+		}
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			write(text, sub)
+		}
+	case syntax.OpAlternate:
+		write(text, re.Sub[0])
+	default: // nothing is needed for what may be left out, or has no length
+	}
+}
+
+// runeOf is one of a class of characters, a letter or a digit if there is one.
+func runeOf(class []rune) rune {
+	for _, wanted := range "a0A" {
+		for i := 0; i+1 < len(class); i += 2 {
+			if class[i] <= wanted && wanted <= class[i+1] {
+				return wanted
+			}
+		}
+	}
+	if len(class) == 0 {
+		return 'a'
+	}
+	return class[0]
+}
+
+func intOf(number any) int {
+	value, _ := number.(float64)
+	return int(min(value, 1000))
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// withControlplane runs the tests and stops the control plane that they share.
+type withControlplane struct{ *testing.M }
+
+// Run implements testscript.TestingM.
+func (m withControlplane) Run() int {
+	code := m.M.Run()
+	if err := controlplane.StopShared(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// putControlplane is the command "controlplane-in-path" of scripts: it builds the program
+// that --against embedded starts.
+func putControlplane(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: controlplane-in-path")
+	}
+	ctx := context.Background()
+	binary, err := controlplane.Build(ctx, os.Stderr)
+	ts.Check(err)
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", ts.MkAbs("bin/controlplane"), "github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane").CombinedOutput()
+	if err != nil {
+		ts.Fatalf("building the program controlplane: %v\n%s", err, out)
+	}
+	ts.Setenv("CONTROLPLANE_BINARY", binary)
+	ts.Setenv("PATH", ts.MkAbs("bin")+string(os.PathListSeparator)+ts.Getenv("PATH"))
+}
+
+// server is a cluster that is asked, as --against embedded does.
+func server(t *testing.T) *cluster {
+	t.Helper()
+	c, err := connect(controlplane.Shared(t).Config, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// against are the findings of an API server in manifests.
+func againstServer(t *testing.T, server contract.Server, manifests string) []contract.Finding {
+	t.Helper()
+	findings, err := contract.CheckAgainst(t.Context(), extractor.Bundle{Manifests: []byte(manifests)}, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return findings
+}
+
+// places are "line: object" of the findings of a rule.
+func places(findings []contract.Finding, rule string) (found []string) {
+	for _, finding := range findings {
+		at := fmt.Sprintf("%d: %s", finding.Line, finding.Object)
+		if finding.Rule == rule && !slices.Contains(found, at) {
+			found = append(found, at)
+		}
+	}
+	return found
+}
+
+func TestAnAPIServerFindsWhatIsWrongInTheBadExampleOfItsRulesAndNothingInTheGoodOne(t *testing.T) {
+	c, mark := server(t), regexp.MustCompile(`# <- (.*)`)
+	for _, rule := range contract.Rules() {
+		if rule.Check != nil {
+			continue
+		}
+		t.Run(rule.ID, func(t *testing.T) {
+			example, err := rule.Example()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if findings := againstServer(t, c, example.Good); len(findings) > 0 {
+				t.Errorf("the good example has findings: %v", findings)
+			}
+			var want []string
+			for i, line := range strings.Split(example.Bad, "\n") {
+				if match := mark.FindStringSubmatch(line); match != nil {
+					want = append(want, fmt.Sprintf("%d: %s", i+1, match[1]))
+				}
+			}
+			findings := againstServer(t, c, example.Bad)
+			if diff := cmp.Diff(want, places(findings, rule.ID)); diff != "" || want == nil {
+				t.Errorf("findings in the bad example (-want +got):\n%s\n%v", diff, findings)
+			}
+		})
+	}
+}
+
+// TestRealProvidersAreAcceptedByAnAPIServer has no finding in any of them: every kind
+// is one for which a minimal object can be made.
+func TestRealProvidersAreAcceptedByAnAPIServer(t *testing.T) {
+	c := server(t)
+	providers, err := fixture.Providers(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range providers {
+		t.Run(p.Name, func(t *testing.T) {
+			bundle, _, err := build.Generate(build.GenerateOptions{
+				Dir: p.Kustomization, ProviderName: p.Name, ProviderType: p.Type, ProviderVersion: p.Version, OCPPlatform: p.Platform, ImageName: p.ImageName,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			findings, err := contract.CheckAgainst(t.Context(), bundle, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, finding := range findings {
+				t.Errorf("%s %s: %s [%s]", finding.Object, finding.Field, finding.Message, finding.Rule)
+			}
+		})
+	}
+}
+
+// listing is a server that notes what it is asked about.
+type listing struct {
+	contract.Server
+	mutex sync.Mutex
+	tried map[string]*unstructured.Unstructured
+}
+
+func (l *listing) Try(ctx context.Context, object *unstructured.Unstructured) (contract.Answer, error) {
+	l.mutex.Lock()
+	l.tried[object.GetKind()] = object
+	l.mutex.Unlock()
+	return l.Server.Try(ctx, object)
+}
+
+// minimalSchema has a field of each sort that a minimal object must have right.
+const minimalSchema = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: minimals.sorts.example.com}
+spec:
+  group: sorts.example.com
+  scope: Namespaced
+  names: {kind: Minimal, plural: minimals}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [enum, pattern, version, digest, format, least, above, below, list, map, both, any, either, flag, standard, nested]
+            properties:
+              enum: {type: string, enum: [A, B]}
+              pattern: {type: string, pattern: '^[a-z]([-a-z0-9]*[a-z0-9])?$', minLength: 3}
+              version: {type: string, pattern: '^v(0|[1-9][0-9]*)\.[0-9]+$'}
+              digest: {type: string, pattern: '^sha256:[a-f0-9]{64}$'}
+              format: {type: string, format: date-time}
+              least: {type: integer, minimum: 7, exclusiveMinimum: true}
+              above: {type: number, minimum: 0.5}
+              below: {type: integer, maximum: -3}
+              list: {type: array, minItems: 2, items: {type: string, minLength: 1}}
+              map: {type: object, minProperties: 1, additionalProperties: {type: string, minLength: 2}}
+              both: {x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}
+              any: {x-kubernetes-preserve-unknown-fields: true}
+              either: {type: object, properties: {a: {type: string}, b: {type: string}}, oneOf: [{required: [a]}, {required: [b]}]}
+              flag: {type: boolean}
+              standard: {type: string, default: as-it-is}
+              nested: {type: object, required: [inner], properties: {inner: {type: string, minLength: 1}, other: {type: string}}}
+              optional: {type: string}
+`
+
+func TestAMinimalObjectHasWhatItsSchemaRequiresAndNoMore(t *testing.T) {
+	asked := &listing{Server: server(t), tried: map[string]*unstructured.Unstructured{}}
+	if findings := againstServer(t, asked, minimalSchema); len(findings) > 0 {
+		t.Errorf("findings: %v", findings)
+	}
+	spec, _, _ := unstructured.NestedMap(asked.tried["Minimal"].Object, "spec")
+	want := []string{"above", "any", "below", "both", "digest", "either", "enum", "flag", "format", "least", "list", "map", "nested", "pattern", "version"}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(spec))); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+}
+
+func TestAMinimalObjectThatIsAGuessIsNoWarning(t *testing.T) {
+	schema := strings.NewReplacer("sorts.example.com", "guess.example.com", "properties:\n          spec:", "x-kubernetes-validations: [{rule: 'has(self.spec.optional)', message: say what}]\n        properties:\n          spec:").Replace(minimalSchema)
+	findings := againstServer(t, server(t), schema)
+	if len(findings) != 1 || findings[0].Rule != "server/not-checked" || !strings.Contains(findings[0].Message, "say what") {
+		t.Errorf("findings: %v", findings)
+	}
+}
+
+func TestNamesThatAnotherCRDHasAreNotAccepted(t *testing.T) {
+	crd := strings.NewReplacer("sorts.example.com", "names.example.com", "kind: Minimal, ", "kind: Taken, ").Replace(minimalSchema)
+	other := strings.NewReplacer("minimals", "others").Replace(crd)
+	found := places(againstServer(t, server(t), crd+"---\n"+other), "server/crd-established")
+	if len(found) != 1 {
+		t.Errorf("found %v, want one of the two CRDs of kind Taken", found)
+	}
+}
+
+// TestNothingIsWrittenToAClusterOfSomebodyElse asks about everything, and tries to write past the dry run.
+func TestNothingIsWrittenToAClusterOfSomebodyElse(t *testing.T) {
+	owned := server(t) // which makes the namespace
+	c, err := connect(controlplane.Shared(t).Config, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests := strings.ReplaceAll(minimalSchema, "sorts.example.com", "untouched.example.com") + `---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: untouched, namespace: openshift-cluster-api}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: untouched, namespace: nowhere}
+`
+	findings := againstServer(t, c, manifests)
+	var messages []string
+	for _, finding := range findings {
+		messages = append(messages, finding.Rule+" "+finding.Object)
+	}
+	want := []string{"server/not-checked CustomResourceDefinition minimals.untouched.example.com", "server/not-checked ConfigMap nowhere/untouched"}
+	if diff := cmp.Diff(want, messages); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	for resource, name := range map[schema.GroupVersionResource]string{crds: "minimals.untouched.example.com", {Version: "v1", Resource: "configmaps"}: "untouched"} {
+		namespace := map[bool]string{true: v1alpha1.OperandNamespace}[resource.Resource == "configmaps"]
+		if _, err := owned.objects.Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("%s %s: %v, want that it is not there", resource.Resource, name, err)
+		}
+	}
+	configMap := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+	configMap.SetName("written")
+	configMap.SetNamespace(v1alpha1.OperandNamespace)
+	if _, err := c.send(t.Context(), configMap, false); !errors.Is(err, errWouldWrite) {
+		t.Errorf("a write is answered with %v, want %v", err, errWouldWrite)
+	}
+}
+
+// TestWhatTheUserMayNotDoSaysNothingOfTheObject asks as a user with few rights.
+func TestWhatTheUserMayNotDoSaysNothingOfTheObject(t *testing.T) {
+	server(t)
+	config := *controlplane.Shared(t).Config
+	config.Impersonate.UserName = "jane"
+	c, err := connect(&config, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	findings := againstServer(t, c, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: openshift-cluster-api}\n")
+	if len(findings) != 1 || findings[0].Rule != "server/not-checked" || !strings.Contains(findings[0].Message, "this user may not ask") {
+		t.Errorf("findings: %v", findings)
+	}
+}
