@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,15 +50,23 @@ func putControlplane(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: controlplane-in-path")
 	}
-	ctx := context.Background()
-	binary, err := controlplane.Build(ctx, os.Stderr)
+	binary, err := buildControlplane(ts.MkAbs("bin"))
 	ts.Check(err)
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", ts.MkAbs("bin/controlplane"), "github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane").CombinedOutput()
-	if err != nil {
-		ts.Fatalf("building the program controlplane: %v\n%s", err, out)
-	}
 	ts.Setenv("CONTROLPLANE_BINARY", binary)
 	ts.Setenv("PATH", ts.MkAbs("bin")+string(os.PathListSeparator)+ts.Getenv("PATH"))
+}
+
+// buildControlplane builds the program controlplane into a directory, and returns the path of the binary that it is to start.
+func buildControlplane(dir string) (binary string, err error) {
+	binary, err = controlplane.Build(context.Background(), os.Stderr)
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "controlplane"), "github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building the program controlplane: %w\n%s", err, out)
+	}
+	return binary, nil
 }
 
 // server is a cluster that is asked, as --against embedded does.

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -294,12 +293,13 @@ func TestPackTakesTheImageOfABaseForItsPlatform(t *testing.T) {
 	}
 }
 
-func runGood(t *testing.T, args ...string) {
+func runGood(t *testing.T, args ...string) (stdout string) {
 	t.Helper()
-	var stderr strings.Builder
-	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, &stderr); code != exitGood {
+	var out, stderr strings.Builder
+	if code := run(t.Context(), args, strings.NewReader(""), &out, &stderr); code != exitGood {
 		t.Fatalf("capi-manifests %s: exit code %d\n%s", strings.Join(args, " "), code, &stderr)
 	}
+	return out.String()
 }
 
 func TestExitCodesTellWhatToDo(t *testing.T) {

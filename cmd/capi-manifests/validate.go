@@ -137,7 +137,11 @@ func (o *validateOptions) run(cmd *cobra.Command, source string) error {
 	}
 	source = result.Source
 	if o.write != "" {
-		return writeBaseline(o.write, result)
+		if err := writeBaseline(o.write, result); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: findings are accepted with --baseline %s: %s\n", printable(source), o.write, summaryOf(result.Counts))
+		return nil
 	}
 	result.accept(accepted)
 	for _, problem := range accepted.problems() {
