@@ -11,10 +11,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// preparation makes what the README's examples find: a kustomize directory and
+// preparation makes what the README's examples find: a kustomize directory, the provider's image, and
 // the images.json of a release and of the one before.
 const preparation = `mkdir config
 exec cp -r providers/example config/default
+index example v1.2.3 providers/example
 publish core
 publish aws
 mkdir old
@@ -46,6 +47,6 @@ func TestTheExamplesOfTheREADMEWork(t *testing.T) {
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: dir, Setup: setup, RequireExplicitExec: true,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON, "index": index},
 	})
 }
