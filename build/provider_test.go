@@ -4,11 +4,14 @@ package build_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -47,10 +50,35 @@ func TestGenerateMakesABundleOfEachRealProvider(t *testing.T) {
 			if summary.Read != provider.Objects {
 				t.Errorf("read %d objects, the provider has %d", summary.Read, provider.Objects)
 			}
+			checkPreview(t, provider, options.Dir, bundle)
 			if len(bundle.Manifests) < 400_000 { // the others would only take longer
 				checkAgain(t, options, bundle)
 			}
 		})
+	}
+}
+
+// unlabelled are the folders of providers whose objects do not say their type by the provider label.
+var unlabelled = []string{"addon-helm", "infrastructure-kubevirt"}
+
+// checkPreview checks that nothing has to be said to preview a provider, and that the same objects come of it.
+func checkPreview(t *testing.T, provider fixture.Rendered, dir string, bundle extractor.Bundle) {
+	t.Helper()
+	preview, err := build.Preview(build.GenerateOptions{Dir: dir})
+	if slices.Contains(unlabelled, provider.Folder) {
+		if !errors.As(err, new(*build.OptionsError)) {
+			t.Errorf("the preview of a provider without a label ends with %v", err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if preview.Metadata.ProviderType != provider.Type {
+		t.Errorf("the preview is of type %s", preview.Metadata.ProviderType)
+	}
+	if diff := cmp.Diff(kindsOf(t, bundle), kindsOf(t, preview)); diff != "" {
+		t.Errorf("the preview has other objects:\n%s", diff)
 	}
 }
 

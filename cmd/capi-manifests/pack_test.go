@@ -17,10 +17,10 @@ import (
 
 // index is a command of scripts; see TestScripts.
 func index(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: index NAME DIR")
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: index NAME TAG DIR")
 	}
-	layer := layerOf(ts, args[1])
+	layer := layerOf(ts, args[2])
 	var children []registry.Child
 	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
 		child, err := registry.Format{Platform: platform}.Image(layer)
@@ -31,7 +31,7 @@ func index(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	attested, err := attest(base, children[0].Image)
 	ts.Check(err)
-	reference, err := ts.Value(registryKey{}).(*registry.Registry).Push("images/"+args[0], attested)
+	reference, err := ts.Value(registryKey{}).(*registry.Registry).PushTag(args[0], args[1], attested)
 	ts.Check(err)
 	ts.Setenv(args[0], reference)
 }

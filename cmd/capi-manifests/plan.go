@@ -48,6 +48,10 @@ const planExample = `  # What would be installed on AWS, and in which order?
   # What would change on this cluster?
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 --objects -o yaml | kubectl diff -f -
 
+  # With another image of a provider
+  capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 \
+    --image aws-cluster-api-controllers=quay.io/me/capa:bundled
+
   # Images that are still named by tag, a value for a variable, and a cache for the next time
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 \
     --allow-tags --var CAPA_LOGLEVEL=4 --cache-dir ~/.cache/capi-manifests`
@@ -55,6 +59,7 @@ const planExample = `  # What would be installed on AWS, and in which order?
 // planFlags are the flags of plan.
 type planFlags struct {
 	imagesJSON, platform, release, cacheDir string
+	overrides                               overrideFlags
 	allowTags, objects                      bool
 	variables, unmanaged                    []string
 	format                                  output
@@ -90,6 +95,7 @@ func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; can be repeated")
 	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of a CRD that the cluster does not let the installer manage; can be repeated")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "`directory` that keeps what was read from images for the next time")
+	f.overrides.register(cmd)
 	f.format.register(cmd)
 	completePlatform(cmd)
 	_ = cmd.MarkFlagFilename("images-json", "json") // the flags exist
@@ -180,7 +186,10 @@ func (f *planFlags) images(ctx context.Context, stdin io.Reader, stderr io.Write
 			images[i].Reference = reference
 		}
 	}
-	return images, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return f.overrides.apply(ctx, images, stderr)
 }
 
 func readFile(file string, stdin io.Reader) ([]byte, error) {

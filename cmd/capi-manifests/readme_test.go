@@ -13,10 +13,11 @@ import (
 	"github.com/capi-installer/capi-installer/test/controlplane"
 )
 
-// preparation makes what the README's examples find: a kustomize directory and
+// preparation makes what the README's examples find: a kustomize directory, the provider's image, and
 // the images.json of a release and of the one before.
 const preparation = `mkdir config
 exec cp -r providers/example config/default
+index example v1.2.3 providers/example
 publish core
 publish aws
 mkdir old
@@ -53,6 +54,6 @@ func TestTheExamplesOfTheREADMEWork(t *testing.T) {
 			env.Setenv("KUBECONFIG", controlplane.Shared(t).Kubeconfig)
 			return setup(env)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON, "controlplane-in-path": putControlplane},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON, "controlplane-in-path": putControlplane, "index": index},
 	})
 }

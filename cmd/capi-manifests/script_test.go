@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 //	exits CODE ARG...          runs capi-manifests, which must exit with CODE
 //	publish NAME               generates, packs and pushes providers/NAME; $NAME is the reference
 //	image NAME DIR             pushes an image of one layer with the files of DIR; $NAME is the reference
-//	index NAME DIR             pushes an index of such an image for linux/amd64 and linux/arm64, and an attestation; $NAME is the reference
+//	index NAME TAG DIR         pushes an index of such an image for linux/amd64 and linux/arm64, with an attestation, to NAME:TAG; $NAME is the reference
 //	slow NAME DIR              pushes an image whose layer takes for ever to pull; $NAME is the reference, $NAME_layer the layer's path
 //	await PATH                 waits until a path of the registry is asked for
 //	images-json FILE KEY=REF…  writes images.json
