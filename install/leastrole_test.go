@@ -209,7 +209,7 @@ func (l *least) try(t trial) {
 	l.grant(l.rules)
 	if t.way() == removing {
 		l.gone()
-		l.reapply()
+		l.installAgain()
 	}
 	l.complete()
 }
@@ -227,11 +227,23 @@ func (l *least) refuse(t trial) {
 	l.start("4.22.0")
 	switch t.way() {
 	case installing:
-		l.reapply()
+		l.installAgain()
 	case removing:
 		l.uninstallNow()
 	}
 	l.eventually(fmt.Sprintf("this is told: %q", t.refusal()), func() error { return l.told(t, mark) })
+}
+
+// installAgain makes the ClusterAPI object anew, and nothing else of the release.
+func (l *least) installAgain() {
+	l.Helper()
+	objects, err := manifests.Objects()
+	l.must(err)
+	for _, object := range objects {
+		if object.GetKind() == "ClusterAPI" {
+			l.must(l.Create(l.Context(), object))
+		}
+	}
 }
 
 func (l *least) uninstallNow() {

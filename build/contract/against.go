@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -102,8 +103,7 @@ type Server interface {
 
 // question is asked about an object, for a rule.
 type question struct {
-	rule   string
-	object *Object
+	rule string
 	// ask is what the server is asked about, place where that stands in the manifests.
 	ask   *unstructured.Unstructured
 	place Value
@@ -121,21 +121,37 @@ const concurrentQuestions = 8
 // server, in the order of the manifests. An error means that the server was not reached.
 func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server) ([]Finding, error) {
 	b := readBundle(bundle)
+	definitions := b.definitionQuestions()
 	var asked []*question
 	for _, stage := range []struct {
-		questions []*question
+		questions func() []*question
 		ask       func(context.Context, *unstructured.Unstructured) (Answer, error)
 	}{
-		{b.definitionQuestions(), server.Define}, // the others may be of the kinds that these define
-		{append(b.objectQuestions(), b.podQuestions()...), server.Try},
-		{b.minimalQuestions(), server.Try},
+		{func() []*question { return definitions }, server.Define}, // the others may be of the kinds that these define
+		{b.objectQuestions, server.Try},
+		{b.podQuestions, server.Try},
+		{func() []*question { return b.minimalQuestions(definitions) }, server.Try},
 	} {
-		if err := askAll(ctx, stage.questions, stage.ask); err != nil {
+		questions := stage.questions()
+		if err := askAll(ctx, questions, stage.ask); err != nil {
 			return nil, err
 		}
-		asked = append(asked, stage.questions...)
+		asked = append(asked, questions...)
 	}
-	return judge(asked), nil
+	return judge(onceUnknown(asked)), nil
+}
+
+// onceUnknown leaves out that an API server without a kind cannot tell of its further versions either.
+func onceUnknown(asked []*question) []*question {
+	told := map[*Object]bool{}
+	return slices.DeleteFunc(asked, func(q *question) bool {
+		if q.rule != minimalAccepted || q.answer.Verdict != Unknown {
+			return false
+		}
+		before := told[q.place.object]
+		told[q.place.object] = true
+		return before
+	})
 }
 
 func askAll(ctx context.Context, questions []*question, ask func(context.Context, *unstructured.Unstructured) (Answer, error)) error {
@@ -248,7 +264,7 @@ func (b *Bundle) objectQuestions() (questions []*question) {
 }
 
 func ask(rule string, o *Object) *question {
-	q := &question{rule: rule, object: o, place: o.Value}
+	q := &question{rule: rule, place: o.Value}
 	q.ask, q.answer = sent(o)
 	return q
 }
@@ -285,15 +301,18 @@ func podOf(o *Object, spec Value) *unstructured.Unstructured {
 	return pod
 }
 
-// minimalQuestions are about one object of each version that a CRD serves.
-func (b *Bundle) minimalQuestions() (questions []*question) {
-	for _, d := range b.definitions {
+// minimalQuestions are about one object of each version that a CRD serves, if it is accepted.
+func (b *Bundle) minimalQuestions(definitions []*question) (questions []*question) {
+	for i, d := range b.definitions {
+		if definitions[i].answer.Verdict != Accepted {
+			continue
+		}
 		for _, version := range d.At("spec", "versions").Items() {
 			if version.At("served").Text() != "true" {
 				continue
 			}
 			schema := version.At("schema", "openAPIV3Schema")
-			q := &question{rule: minimalAccepted, object: d.Object, place: version, about: "an object with only what " + version.At("name").Text() + " requires"}
+			q := &question{rule: minimalAccepted, place: version, about: "an object with only what " + version.At("name").Text() + " requires"}
 			if schema.Exists() {
 				q.place = schema
 			}

@@ -4,6 +4,7 @@ package rbac
 
 import (
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,10 +27,12 @@ import (
 // A binding is tried before the role that it binds is there, and then nobody holds
 // what the role grants. So "bind" is always needed; it is narrowed to the name of the role.
 
-// addGrants adds what it takes to write the roles and bindings among objects.
-func (n needs) addGrants(objects []*unstructured.Unstructured) {
+// addGrants adds what it takes to write the roles and bindings among objects, and the
+// bindings of admission policies.
+func (n needs) addGrants(objects []*unstructured.Unstructured, known resources) {
 	escalates := slices.ContainsFunc(objects, gathers)
 	for _, object := range objects {
+		n.addParams(object, objects, known)
 		switch kind := kindOf(object); {
 		case kind == clusterRoleKind && escalates:
 			n.add(forEscalate, permission{group: clusterRoles.Group, resource: clusterRoles.Resource, verb: "escalate"})
@@ -73,4 +76,31 @@ func (n needs) bind(binding *unstructured.Unstructured) {
 		resource = clusterRoles
 	}
 	n.add(forBind, permission{namespace: binding.GetNamespace(), group: resource.Group, resource: resource.Resource, verb: "bind", name: name})
+}
+
+// addParams adds the permission to read the parameters that a binding gives to an
+// admission policy, if it is one; of which kind they are, the policy says.
+func (n needs) addParams(binding *unstructured.Unstructured, objects []*unstructured.Unstructured, known resources) {
+	paramRef, found, _ := unstructured.NestedMap(binding.Object, "spec", "paramRef")
+	policy, isBinding := strings.CutSuffix(binding.GetKind(), "Binding")
+	name, _, _ := unstructured.NestedString(binding.Object, "spec", "policyName")
+	if !found || !isBinding {
+		return
+	}
+	for _, object := range objects {
+		if object.GetKind() != policy || object.GetName() != name {
+			continue
+		}
+		kind, _, _ := unstructured.NestedStringMap(object.Object, "spec", "paramKind")
+		param := &unstructured.Unstructured{}
+		param.SetAPIVersion(kind["apiVersion"])
+		param.SetKind(kind["kind"])
+		resource, verb := known.of(param), "get"
+		in, _ := paramRef["namespace"].(string)
+		one, _ := paramRef["name"].(string)
+		if one == "" {
+			verb = "list"
+		}
+		n.add(forParams, permission{namespace: in, group: resource.Group, resource: resource.Resource, verb: verb, name: one})
+	}
 }

@@ -21,11 +21,12 @@ const (
 	forUnmanaged reason = "a CompatibilityRequirement is kept for each unmanaged CRD"
 	forEscalate  reason = "a ClusterRole of the set gathers the rules of others; Kubernetes asks for all permissions there are, or for this, which cannot be narrowed to names where a role is created"
 	forBind      reason = "each role is bound, which is tried before the role is there"
+	forParams    reason = "an admission policy is bound to parameters, which whoever binds it must be able to read"
 	forGrant     reason = "roles of the set grant it; Kubernetes lets nobody grant what they lack"
 )
 
 // reasons are in the order in which rules are listed.
-var reasons = []reason{forKinds, forObjects, forInstances, forUnmanaged, forEscalate, forBind, forGrant}
+var reasons = []reason{forKinds, forObjects, forInstances, forUnmanaged, forEscalate, forBind, forParams, forGrant}
 
 // Options say what is known besides the objects. The zero value is right for a
 // cluster in which the installer manages every CRD and has no role yet.
@@ -49,7 +50,7 @@ func Least(objects []*unstructured.Unstructured, options Options) []Rule {
 		}
 		needed.addObject(object, known.of(object))
 	}
-	needed.addGrants(objects)
+	needed.addGrants(objects, known)
 	var held []permission
 	for _, rule := range options.Held {
 		held = append(held, permissionsOf(rule.Namespace, rule.PolicyRule)...)

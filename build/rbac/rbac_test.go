@@ -114,6 +114,17 @@ func TestTheLeastRules(t *testing.T) {
 				"openshift-cluster-api: delete,get,patch rolebindings.rbac.authorization.k8s.io (b)",
 				"openshift-cluster-api: bind clusterroles.rbac.authorization.k8s.io (known)",
 			}},
+		{name: "the parameters of an admission policy are read", objects: `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: p}, spec: {paramKind: {apiVersion: config.openshift.io/v1, kind: Infrastructure}}}
+---
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: b}, spec: {policyName: p, paramRef: {name: cluster, parameterNotFoundAction: Deny}}}
+---
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: c}, spec: {policyName: p, paramRef: {selector: {}}}}`, want: []string{
+			": create,list,watch validatingadmissionpolicies,validatingadmissionpolicybindings.admissionregistration.k8s.io",
+			": delete,get,patch validatingadmissionpolicies.admissionregistration.k8s.io (p)",
+			": delete,get,patch validatingadmissionpolicybindings.admissionregistration.k8s.io (b,c)",
+			": list infrastructures.config.openshift.io",
+			": get infrastructures.config.openshift.io (cluster)",
+		}},
 		{name: "kinds with a plural of their own", objects: `{apiVersion: security.openshift.io/v1, kind: SecurityContextConstraints, metadata: {name: a}}`, want: []string{
 			": create,list,watch securitycontextconstraints.security.openshift.io",
 			": delete,get,patch securitycontextconstraints.security.openshift.io (a)",

@@ -44,6 +44,12 @@ func (a *against) register(flags *pflag.FlagSet) {
 	flags.StringVar(&a.controlplane, "controlplane", "", "`file` of the program that --against embedded starts (default: beside capi-manifests, or in the PATH)")
 }
 
+// rules is how many rules are checked.
+func (a *against) rules() int {
+	checked := slices.DeleteFunc(contract.Rules(), func(rule contract.Rule) bool { return rule.Check == nil && a.server == "" })
+	return len(checked)
+}
+
 // add adds what the API server finds.
 func (a *against) add(cmd *cobra.Command, result *validation, bundles []extractor.Bundle) error {
 	if a.server == "" {

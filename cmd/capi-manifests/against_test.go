@@ -248,7 +248,8 @@ func TestNothingIsWrittenToAClusterOfSomebodyElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests := strings.ReplaceAll(minimalSchema, "sorts.example.com", "untouched.example.com") + `---
+	second := "  - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}\n"
+	manifests := strings.ReplaceAll(minimalSchema, "sorts.example.com", "untouched.example.com") + second + `---
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: untouched, namespace: openshift-cluster-api}

@@ -84,7 +84,7 @@ type findingsError struct {
 }
 
 func (e *findingsError) Error() string {
-	return fmt.Sprintf("%s: %s; \"capi-manifests explain RULE\" tells more of a rule", e.source, summaryOf(e.counts))
+	return fmt.Sprintf("%s: %s; \"capi-manifests explain RULE\" tells more of a rule", e.source, summaryOf(e.counts, 0))
 }
 
 // validateOptions are the flags of validate.
@@ -154,7 +154,7 @@ func (o *validateOptions) run(cmd *cobra.Command, source string) error {
 	if result.Counts[contract.Error] > 0 {
 		return &findingsError{source, result.Counts}
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", printable(source), summaryOf(result.Counts), acceptedNote(result.Accepted))
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", printable(source), summaryOf(result.Counts, o.against.rules()), acceptedNote(result.Accepted))
 	return nil
 }
 
@@ -224,8 +224,8 @@ func fileOf(source string, bundle extractor.Bundle, file string) string {
 	return usual
 }
 
-// summaryOf counts findings: "2 errors, 1 warning".
-func summaryOf(counts map[contract.Severity]int) string {
+// summaryOf counts findings: "2 errors, 1 warning", or says by how many rules there are none.
+func summaryOf(counts map[contract.Severity]int, rules int) string {
 	var parts []string
 	for _, severity := range contract.Severities() {
 		switch count := counts[severity]; {
@@ -236,7 +236,7 @@ func summaryOf(counts map[contract.Severity]int) string {
 		}
 	}
 	if len(parts) == 0 {
-		return fmt.Sprintf("no findings by %d rules", len(contract.Rules()))
+		return fmt.Sprintf("no findings by %d rules", rules)
 	}
 	return strings.Join(parts, ", ")
 }
