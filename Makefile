@@ -54,9 +54,11 @@ lint: ## Run the linters of .golangci.yaml
 	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint run --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 
 .PHONY: e2e
-e2e: controlplane ## Run whole what make test only samples: random sequences, and the program in trouble
+e2e: controlplane ## Run whole what make test only samples: random sequences, the program in trouble, the least role, real providers
 	cd boxcutter && E2E=full go test -timeout 60m -run RandomSequences ./blackbox
 	E2E=full go test -timeout 60m ./test/e2e
+	E2E=full go test -timeout 60m -run LeastRole ./install
+	E2E=full go test -timeout 30m -run RefusesOfRealProviders ./cmd/capi-manifests
 
 .PHONY: bench
 bench: controlplane ## Run the benchmarks: extraction beside crane, installation beside kubectl

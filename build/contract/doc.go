@@ -17,6 +17,9 @@
 // registry.example.com/openshift:example if none is said. "(and so on, 2000000 bytes)" stands for so long a text. A test runs the examples,
 // and "capi-manifests explain" shows them. Then run go generate.
 //
+// What only an API server can tell, CheckAgainst asks one for: rules without Check.
+// Their examples are run by the tests of capi-manifests, which has the API server.
+//
 // Severity follows the words of the source: only what breaks a MUST is an error.
 package contract
 

@@ -50,7 +50,7 @@ var installerRules = []Rule{{
 	Severity: Error,
 	Source:   ours("Objects"),
 	Why:      "The installer may write the kinds that providers consist of, and no others. Of a bundle with another kind, that object is refused by the API server and the release does not become installed.",
-	Fix:      "Leave the object out, or have the controller make it. A kind that every provider should be able to bring has to be added to the installer's role.",
+	Fix:      "Leave the object out, or have the controller make it. Where a cluster's administrator wants the kind, \"capi-manifests rbac\" writes the role that lets the installer bring it.",
 	Check:    eachObject(checkKind),
 }}
 

@@ -86,7 +86,7 @@ func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
 	if err != nil {
 		return err
 	}
-	objects, err := f.objects(cmd, sources, variables)
+	objects, err := f.rendered(cmd, sources, variables)
 	if err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ func (f *rbacFlags) check(cmd *cobra.Command, sources []string) (labels, variabl
 	return labels, variables, nil
 }
 
-// objects are those of all sources, as a cluster gets them.
-func (f *rbacFlags) objects(cmd *cobra.Command, sources []string, variables map[string]string) ([]*unstructured.Unstructured, error) {
+// rendered are the objects of all sources, as a cluster gets them.
+func (f *rbacFlags) rendered(cmd *cobra.Command, sources []string, variables map[string]string) ([]*unstructured.Unstructured, error) {
 	var sets []operand.Set
 	var errs []error
 	if f.imagesJSON != "" {
