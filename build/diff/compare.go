@@ -171,7 +171,7 @@ func (o objectPair) compare(access accessReport) (entry Entry, differs bool) {
 	entry = Entry{Area: areaOf(o.ref), Object: o.ref, Is: Changed, From: o.from, Changes: []Change{}}
 	switch {
 	case o.a == nil:
-		entry.Is, entry.Changes = Added, []Change{added(o.ref, o.b)}
+		entry.Is, entry.Changes = Added, []Change{added(o.ref)}
 	case o.b == nil:
 		entry.Is, entry.Changes = Removed, []Change{removed(o.ref)}
 	case reflect.DeepEqual(o.a.Object, o.b.Object):
@@ -206,13 +206,12 @@ func areaOf(ref Ref) Area {
 	return Objects
 }
 
-func added(ref Ref, o *unstructured.Unstructured) Change {
+func added(ref Ref) Change {
 	change := Change{Rule: "object/added", Level: Plain, Says: "is new"}
 	if areaOf(ref) == Webhooks {
 		change.Level = Review
 		change.Means = "Requests are sent to the provider that were not before."
 	}
-	_ = o
 	return change
 }
 
@@ -226,6 +225,7 @@ func removed(ref Ref) Change {
 		change.Level = Plain // what somebody lost by that is told with the access
 	case Webhooks:
 		change.Means = "Requests are no longer checked, or defaulted, by the provider."
+	default:
 	}
 	return change
 }

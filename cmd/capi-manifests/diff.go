@@ -147,12 +147,13 @@ type diffOptions struct {
 func newDiff() *cobra.Command {
 	options := diffOptions{}
 	cmd := &cobra.Command{
-		Use:     "diff A B",
-		Short:   "Show what changed between two releases, images or bundles",
-		Long:    diffLong,
-		Example: diffExample,
-		Args:    twoArgs,
-		RunE:    func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0], args[1]) },
+		Use:               "diff A B",
+		Short:             "Show what changed between two releases, images or bundles",
+		Long:              diffLong,
+		Example:           diffExample,
+		Args:              twoArgs,
+		ValidArgsFunction: completeTwo,
+		RunE:              func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0], args[1]) },
 	}
 	options.sides.register(cmd)
 	flags := cmd.Flags()
@@ -172,6 +173,13 @@ func twoArgs(cmd *cobra.Command, args []string) error {
 		return &usageError{cmd.CommandPath(), fmt.Errorf("two arguments are wanted, A and B; there are %d", len(args))}
 	}
 	return nil
+}
+
+func completeTwo(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return completeSources(cmd, args, begun)
 }
 
 func (o *diffOptions) run(cmd *cobra.Command, a, b string) error {

@@ -60,7 +60,7 @@ func markdownFuncs(full bool) template.FuncMap {
 		"html":     func(value any) string { return html.EscapeString(printable(fmt.Sprint(value))) },
 		"counts":   countsOf,
 		"notNil":   func(value any) bool { return value != nil },
-		"short":    func(value any) string { return valueText(value, widest) },
+		"short":    valueText,
 		"open":     func(e diff.Entry) bool { return e.Level == diff.Breaking },
 		"mdCell": func(c diff.Cell) string {
 			text := markdownText(cellText(c))

@@ -81,7 +81,7 @@ func isRelease(source string) (bool, error) {
 	}
 	info, err := os.Stat(source)
 	if err != nil || info.IsDir() {
-		return false, nil //nolint:nilerr // whoever opens it tells what is wrong
+		return false, nil // whoever opens it tells what is wrong
 	}
 	if !info.Mode().IsRegular() {
 		return true, nil // read once only
@@ -94,7 +94,7 @@ func isRelease(source string) (bool, error) {
 	for reader := bufio.NewReader(file); ; {
 		char, _, err := reader.ReadRune()
 		if err != nil || !strings.ContainsRune(" \t\r\n\ufeff", char) {
-			return char == '{', nil //nolint:nilerr // an empty file is no release
+			return char == '{', nil
 		}
 	}
 }

@@ -18,9 +18,6 @@ var levelColors = map[diff.Level]string{diff.Breaking: "1;31", diff.Widening: "1
 // levelMarks tell the level of a cell without a color.
 var levelMarks = map[diff.Level]string{diff.Breaking: " !", diff.Widening: " ^", diff.Review: " ?"}
 
-// widest is how much of a value is shown in a line.
-const widest = 120
-
 // text writes the report for a terminal: the verdict, the matrix, and then each provider.
 func (d differences) text(out *bytes.Buffer, full, color bool) {
 	w := &textReport{out: out, paint: painter(color), full: full}
@@ -172,11 +169,11 @@ func valuesText(c diff.Change) string {
 	case !hasValues(c):
 		return ""
 	case c.From == nil:
-		return ": " + valueText(c.To, widest)
+		return ": " + valueText(c.To)
 	case c.To == nil:
-		return ": " + valueText(c.From, widest)
+		return ": " + valueText(c.From)
 	}
-	return ": " + valueText(c.From, widest) + " -> " + valueText(c.To, widest)
+	return ": " + valueText(c.From) + " -> " + valueText(c.To)
 }
 
 func (w *textReport) fold(f diff.Fold) {

@@ -94,22 +94,22 @@ func versionsText(p diff.ProviderChange, arrow string) string {
 	}
 }
 
-// valueText is a value in one line, shortened to a number of characters.
-func valueText(value any, limit int) string {
+// widest is how many characters of a value are shown in a line.
+const widest = 120
+
+// valueText is a value in one line, as JSON, shortened.
+func valueText(value any) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
 		return "?" // values of YAML can be encoded
 	}
-	return shortened(strings.TrimSpace(out.String()), limit)
-}
-
-func shortened(text string, limit int) string {
-	if runes := []rune(text); len(runes) > limit {
-		return string(runes[:limit]) + "…"
+	text := []rune(strings.TrimSpace(out.String()))
+	if len(text) > widest {
+		return string(text[:widest]) + "…"
 	}
-	return text
+	return string(text)
 }
 
 // headline is a change in one line, without its values: "v1beta2 spec.region: field is gone".
