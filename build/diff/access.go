@@ -5,7 +5,6 @@ package diff
 import (
 	"cmp"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -207,13 +206,10 @@ func (r accessReport) roleChanges(o objectPair) (changes []Change) {
 	before, after := rulesIn(o.a), rulesIn(o.b)
 	gained, lost := after.without(before), before.without(after)
 	for _, permission := range gained.permissions() {
-		changes = append(changes, Change{Rule: "rbac/gained", Level: r.levelOf(permission), Says: "allows " + permission.String(), Means: sentence(permission.Sensitive), To: permission})
+		changes = append(changes, Change{Rule: "rbac/gained", Level: r.levelOf(permission, o.ref), Says: "allows " + permission.String(), Means: sentence(permission.Sensitive), To: permission})
 	}
 	for _, permission := range lost.permissions() {
 		changes = append(changes, Change{Rule: "rbac/lost", Level: Plain, Says: "no longer allows " + permission.String(), From: permission})
-	}
-	if o.a != nil && o.b != nil && len(changes) == 0 && !reflect.DeepEqual(o.a.Object["rules"], o.b.Object["rules"]) {
-		changes = append(changes, Change{Rule: "rbac/rewritten", Level: Noise, Fold: FoldRewritten, Path: "rules", Says: "written otherwise, and allow the same"})
 	}
 	return changes
 }
@@ -233,11 +229,11 @@ func rulesIn(o *unstructured.Unstructured) grants {
 	return rulesOf(o.Object)
 }
 
-// levelOf is Widening if somebody gained what the permission is about. Else whoever has
-// the role had it before, by another role.
-func (r accessReport) levelOf(p Permission) Level {
-	for gained := range r.gained {
-		if p.includes(gained) {
+// levelOf is Widening if somebody gained by a role what the permission is about. Else
+// whoever has the role had it before, by another role.
+func (r accessReport) levelOf(p Permission, role Ref) Level {
+	for gained, origins := range r.gained {
+		if p.includes(gained) && slices.ContainsFunc(origins, func(from origin) bool { return from.ref == role }) {
 			return Widening
 		}
 	}

@@ -166,32 +166,43 @@ func compareEntries(a, b Entry) int {
 	return cmp.Or(cmp.Compare(slices.Index(Areas(), a.Area), slices.Index(Areas(), b.Area)), compareLevels(a.Level, b.Level), a.Object.compare(b.Object))
 }
 
-// compare tells how an object differs, by what its kind means.
+// compare tells how an object differs.
 func (o objectPair) compare(access accessReport) (entry Entry, differs bool) {
-	entry = Entry{Area: areaOf(o.ref), Object: o.ref, Is: Changed, From: o.from, Changes: []Change{}}
+	entry = Entry{Area: areaOf(o.ref), Object: o.ref, Is: Changed, From: o.from}
+	same := o.a != nil && o.b != nil && reflect.DeepEqual(o.a.Object, o.b.Object)
+	if same && o.from == "" {
+		return entry, false
+	}
+	if o.from != "" {
+		entry.Changes = append(entry.Changes, Change{Rule: "object/moved", Level: Plain, Says: "is brought by another provider", From: o.from})
+	}
 	switch {
 	case o.a == nil:
 		entry.Is, entry.Changes = Added, []Change{added(o.ref)}
 	case o.b == nil:
 		entry.Is, entry.Changes = Removed, []Change{removed(o.ref)}
-	case reflect.DeepEqual(o.a.Object, o.b.Object):
-		if o.from == "" {
-			return entry, false
-		}
-	case entry.Area == CRDs:
-		entry.Changes = crdChanges(o.a, o.b)
-	case entry.Area == Webhooks:
-		entry.Changes = webhookChanges(o.a.Object, o.b.Object)
-	default:
-		entry.Changes = objectChanges(o.ref, o.a.Object, o.b.Object)
+	case !same:
+		entry.Changes = append(entry.Changes, o.changes()...)
 	}
 	if entry.Area == RBAC {
 		entry.Changes = append(entry.Changes, access.roleChanges(o)...)
 	}
-	if o.from != "" {
-		entry.Changes = append(entry.Changes, Change{Rule: "object/moved", Level: Plain, Says: "is brought by another provider", From: o.from})
+	if len(entry.Changes) == 0 {
+		entry.Changes = []Change{{Rule: "object/rewritten", Level: Noise, Fold: FoldRewritten, Says: "written otherwise, and means the same"}}
 	}
 	return entry, true
+}
+
+// changes compares an object by what its kind means.
+func (o objectPair) changes() []Change {
+	switch areaOf(o.ref) {
+	case CRDs:
+		return crdChanges(o.a, o.b)
+	case Webhooks:
+		return webhookChanges(o.a.Object, o.b.Object)
+	default:
+		return objectChanges(o.ref, o.a.Object, o.b.Object)
+	}
 }
 
 func areaOf(ref Ref) Area {

@@ -47,7 +47,7 @@ var listKeys = map[string][]string{
 func fields(path string, a, b any) []Change {
 	mapA, isA := a.(map[string]any)
 	mapB, isB := b.(map[string]any)
-	if isA && isB {
+	if isA && isB || isA && b == nil && isLabels(path) || isB && a == nil && isLabels(path) {
 		return fieldsOfMaps(path, mapA, mapB)
 	}
 	listA, isA := a.([]any)
@@ -59,6 +59,12 @@ func fields(path string, a, b any) []Change {
 		return nil
 	}
 	return []Change{fieldChange(path, a, b)}
+}
+
+// isLabels says whether a field holds labels or annotations, each of which is something of its own.
+func isLabels(path string) bool {
+	name := lastName(path)
+	return name == "labels" || name == "annotations"
 }
 
 // fieldChange is a field with another value; nil is none.
@@ -95,7 +101,7 @@ func fieldsOfLists(path string, a, b []any) []Change {
 			if changes := fieldsOfItems(path, itemsA, itemsB); len(changes) > 0 || reflect.DeepEqual(a, b) {
 				return changes
 			}
-			return []Change{{Rule: "field", Level: Plain, Path: path, Says: "in another order", From: a, To: b}}
+			return []Change{{Rule: "field", Level: Plain, Path: path, Says: "in another order"}}
 		}
 	}
 	return unkeyed(path, a, b)
@@ -173,7 +179,7 @@ func unkeyed(path string, a, b []any) []Change {
 		if reflect.DeepEqual(a, b) {
 			return nil
 		}
-		return []Change{{Rule: "field", Level: Plain, Path: path, Says: "in another order", From: a, To: b}}
+		return []Change{{Rule: "field", Level: Plain, Path: path, Says: "in another order"}}
 	}
 	var changes []Change
 	for _, item := range gone {

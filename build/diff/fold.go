@@ -128,7 +128,7 @@ func commonOf(change Change) Change {
 	case FoldDescription:
 		common.Rule, common.Says = "description", "descriptions and examples of fields"
 	case FoldRewritten:
-		common.Says = "rules written otherwise, which allow the same"
+		common.Rule, common.Says = "rewritten", change.Says
 	default:
 		common = change
 	}

@@ -65,7 +65,7 @@ func leave(ref Ref, object map[string]any) map[string]any {
 
 func isImmutable(ref Ref, before map[string]any, path string) bool {
 	if before["immutable"] == true && (ref.Kind == "ConfigMap" || ref.Kind == "Secret") {
-		return strings.HasPrefix(path, "data") || strings.HasPrefix(path, "binaryData") || path == "immutable"
+		return slices.Contains([]string{"data", "binaryData", "stringData", "immutable"}, strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' })[0])
 	}
 	return slices.ContainsFunc(immutable[[2]string{ref.Group, ref.Kind}], func(field string) bool {
 		rest, inside := strings.CutPrefix(path, field)
@@ -74,7 +74,7 @@ func isImmutable(ref Ref, before map[string]any, path string) bool {
 }
 
 // labelPath finds labels and annotations, those of pod templates too; the name is in quotes if it has a dot or slash.
-var labelPath = regexp.MustCompile(`(?:^|\.)metadata\.(?:labels|annotations)(?:\.|\[")?([^"\]]*)`)
+var labelPath = regexp.MustCompile(`^(?:[A-Za-z]+\.)*metadata\.(?:labels|annotations)(?:\.|\[")([^"\]]+)`)
 
 // meaningful are the beginnings of labels and annotations that something acts upon.
 var meaningful = []string{
@@ -100,7 +100,7 @@ func markMetadata(change *Change) {
 		change.Means = "Cluster API finds the API version for a contract by this label."
 	case slices.ContainsFunc(meaningful, func(prefix string) bool { return strings.HasPrefix(name, prefix) }):
 		change.Level = Review
-	case name != "":
+	default:
 		change.Level, change.Fold = Noise, FoldLabel
 	}
 }

@@ -114,7 +114,8 @@ func TestTheJSONOfDiffKeepsItsSchema(t *testing.T) {
 
 func TestNoReportHasControlCharacters(t *testing.T) {
 	d := reportOfEverything(t)
-	d.A = "a\x1b[31m\u202e\n|"
+	d.A, d.B = "a\x1b[31m\u202e\n|", "\x1b[2J"
+	d.Access[0].Subject, d.Providers[0].Name = "\x1b[2J", "\x1b[2J"
 	for _, format := range []reportFormat{reportText, reportJSON, reportMarkdown, reportHTML} {
 		for _, r := range written(t, d, format, true, false) {
 			if r != '\n' && r != '\t' && (r < ' ' || 0x7f <= r && r < 0xa0 || r == '\u202e') {

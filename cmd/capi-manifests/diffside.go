@@ -64,6 +64,13 @@ func (o *sideOptions) open(cmd *cobra.Command, a, b string) (before, after side,
 	case isA != isB:
 		return side{}, side{}, &usageError{cmd.CommandPath(), fmt.Errorf("%s and %s cannot be compared: one is a release (images.json), the other is not", a, b)}
 	}
+	if !isA {
+		for _, flag := range []string{"platform", "var", "allow-tags", "cache-dir"} {
+			if cmd.Flags().Changed(flag) {
+				return side{}, side{}, &usageError{cmd.CommandPath(), fmt.Errorf("--%s is for releases; %s and %s are none", flag, a, b)}
+			}
+		}
+	}
 	open := func(source string) (side, error) { return o.bundles(cmd, source) }
 	if isA {
 		open = func(source string) (side, error) { return o.release(cmd, source, variables) }

@@ -42,21 +42,24 @@ type textReport struct {
 	full  bool
 }
 
-// line writes a line; its arguments are printable, or painted.
+// painted is text that is printable, with the codes that color it.
+type painted string
+
+// line writes a line of printable text.
 func (w *textReport) line(format string, args ...any) {
 	for i, arg := range args {
-		if text, isText := arg.(string); isText && !strings.HasPrefix(text, "\x1b[") {
+		if text, isText := arg.(string); isText {
 			args[i] = printable(text)
 		}
 	}
 	w.out.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
 }
 
-func (w *textReport) level(level diff.Level, text string) string {
+func (w *textReport) level(level diff.Level, text string) painted {
 	if code := levelColors[level]; code != "" {
-		return w.paint(code, printable(text))
+		return painted(w.paint(code, printable(text)))
 	}
-	return printable(text)
+	return painted(printable(text))
 }
 
 func (w *textReport) heading(text string) {
@@ -99,7 +102,7 @@ func (w *textReport) table(rows [][]cell) {
 	for _, row := range rows {
 		var line strings.Builder
 		for i, c := range row {
-			line.WriteString(w.level(c.level, c.text))
+			line.WriteString(string(w.level(c.level, c.text)))
 			if i < len(row)-1 {
 				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(printable(c.text))+2))
 			}
