@@ -134,7 +134,7 @@ func exampleWorld(t *testing.T) (expand func(string) string) {
 		pushed[repository] = strings.TrimSpace(runGood(t, "pack", bundle, "--push", reg.Host()+"/me/"+repository, "--quiet"))
 	}
 	runGood(t, "pack", "capi-manifests", "--output-layout", "capa.oci")
-	release := `{"core": "` + reg.Host() + `/me/core@` + pushed["core:bundled"] + `", "aws": "` + reg.Host() + `/me/capa@` + pushed["capa:bundled"] + `"}`
+	release := `{"cluster-capi-controllers": "` + reg.Host() + `/me/core@` + pushed["core:bundled"] + `", "aws-cluster-api-controllers": "` + reg.Host() + `/me/capa@` + pushed["capa:bundled"] + `"}`
 	for _, file := range []string{"images.json", "old/images.json", "new/images.json"} {
 		write(file, release)
 	}
