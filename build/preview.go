@@ -5,6 +5,7 @@ package build
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +37,9 @@ func Preview(o GenerateOptions) (extractor.Bundle, error) {
 		return extractor.Bundle{}, &GenerateError{o.Dir, err}
 	}
 	o = o.guessed(objects).normalized()
+	if o.ProviderName == "" || o.ProviderType == "" {
+		return extractor.Bundle{}, &OptionsError{fmt.Errorf("no object has a label %s such as infrastructure-aws, so --provider-name and --provider-type have to be given", providerLabel)}
+	}
 	if err := o.check(); err != nil {
 		return extractor.Bundle{}, &OptionsError{err}
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build"
@@ -87,10 +88,12 @@ type providerFlags struct {
 	build.GenerateOptions
 	providerType string
 	images       []string
+	set          *pflag.FlagSet
 }
 
 func (f *providerFlags) register(cmd *cobra.Command) {
-	set := cmd.Flags()
+	f.set = pflag.NewFlagSet("provider", pflag.ContinueOnError)
+	set := f.set
 	set.StringVar(&f.ProviderName, "provider-name", "", "name of the provider, such as cluster-api-provider-aws")
 	set.StringVar(&f.providerType, "provider-type", "", "what the provider is for: "+joined(extractor.ProviderTypes()))
 	set.StringVar(&f.ProviderVersion, "provider-version", "", "version of the provider, such as v2.10.0")
@@ -101,7 +104,18 @@ func (f *providerFlags) register(cmd *cobra.Command) {
 	set.StringSliceVar(&f.ProtectClusters, "protect-cluster-resource", nil, "singular `name` of the resource, such as awscluster, of which the cluster's own object is protected; without it every InfraCluster; can be repeated")
 	set.StringSliceVar(&f.OnlyTransforms, "transform", nil, "`name` of a transform that is applied; without it all of them; can be repeated")
 	set.StringSliceVar(&f.SkipTransforms, "skip-transform", nil, "`name` of a transform that is not applied; can be repeated")
+	cmd.Flags().AddFlagSet(set)
 	f.complete(cmd)
+}
+
+// given are the flags that the command line has, such as "--platform".
+func (f *providerFlags) given() (names []string) {
+	f.set.VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed {
+			names = append(names, "--"+flag.Name)
+		}
+	})
+	return names
 }
 
 // complete has the shell complete the values that are known. Errors could only say that a flag does not exist.
@@ -180,20 +194,29 @@ func (f *generateFlags) run(cmd *cobra.Command, args []string) error {
 // write writes the bundle in the layouts that are asked for, and returns the files, sorted.
 func (f *generateFlags) write(cmd *cobra.Command, bundle extractor.Bundle, release build.ClusterctlRelease) ([]string, error) {
 	dirs := map[string]map[string][]byte{}
-	if f.clusterctl.repository != "" {
-		dirs[filepath.Join(f.clusterctl.repository, release.Dir)] = release.Files
+	add := func(dir string, files map[string][]byte) {
+		dir = filepath.Clean(dir)
+		if dirs[dir] == nil {
+			dirs[dir] = map[string][]byte{}
+		}
+		maps.Copy(dirs[dir], files)
 	}
-	var err error
+	if f.clusterctl.repository != "" {
+		add(filepath.Join(f.clusterctl.repository, release.Dir), release.Files)
+	}
 	if f.old.manifestsPath != "" {
-		dir := filepath.Join(f.old.manifestsPath, f.old.profile)
-		if dirs[dir], err = f.old.files(bundle); err != nil {
+		files, err := f.old.files(bundle)
+		if err != nil {
 			return nil, err
 		}
+		add(filepath.Join(f.old.manifestsPath, f.old.profile), files)
 	}
 	if f.old.manifestsPath == "" || cmd.Flag("output-dir").Changed {
-		if dirs[f.outputDir], err = f.transport.files(bundle); err != nil {
+		files, err := f.transport.files(bundle)
+		if err != nil {
 			return nil, err
 		}
+		add(f.outputDir, files)
 	}
 	var written []string
 	for dir, files := range dirs {

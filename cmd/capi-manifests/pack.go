@@ -90,7 +90,7 @@ func newPack() *cobra.Command {
 		Short:   "Put a bundle into an image",
 		Long:    packLong,
 		Example: packExample,
-		Args:    oneArg("SOURCE, the directory of the bundle"),
+		Args:    oneArg("SOURCE, a directory, an OCI layout, an archive or an image"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	set := cmd.Flags()

@@ -62,7 +62,7 @@ func TestScripts(t *testing.T) {
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "publish": publish, "image": image, "index": index, "slow": slow, "await": await, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand,
-			"real-providers": realProviders, "controlplane-in-path": putControlplane,
+			"real-providers": writeProviders, "controlplane-in-path": putControlplane,
 			"stop-registry": func(ts *testscript.TestScript, _ bool, _ []string) {
 				ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
 			},
@@ -218,7 +218,7 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o600))
 }
 
-func realProviders(ts *testscript.TestScript, neg bool, args []string) {
+func writeProviders(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: real-providers DIR")
 	}

@@ -177,6 +177,9 @@ func (o *validateOptions) validate(cmd *cobra.Command, source string) (validatio
 
 // bundles are those of source, rendered if file makes a kustomize directory of it.
 func (o *validateOptions) bundles(cmd *cobra.Command, source, file string) ([]extractor.Bundle, string, error) {
+	if given := o.kustomize.provider.given(); file == "" && len(given) > 0 {
+		return nil, source, &usageError{cmd.CommandPath(), fmt.Errorf("%s: only for a kustomize directory, which %s is not", strings.Join(given, ", "), source)}
+	}
 	if file == "" {
 		return bundlesAt(cmd.Context(), cmd.ErrOrStderr(), source)
 	}
