@@ -140,7 +140,7 @@ func (o *validateOptions) run(cmd *cobra.Command, source string) error {
 		if err := writeBaseline(o.write, result); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: findings are accepted with --baseline %s: %s\n", printable(source), o.write, summaryOf(result.Counts))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: findings are accepted with --baseline %s: %s\n", printable(source), o.write, summaryOf(result.Counts, o.against.rules()))
 		return nil
 	}
 	result.accept(accepted)
