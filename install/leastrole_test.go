@@ -220,7 +220,7 @@ func (l *least) refuse(t trial) {
 	l.stop()
 	l.grant(t.left)
 	l.eventually("the permission is taken away", func() error { return l.allowed(t) })
-	if t.way() == repairing {
+	if reads := len(t.verbs) > 1; t.way() == repairing && (t.held() || !reads) { // a new installer reads anyway
 		l.disturb(t)
 	}
 	mark := len(l.log.lines())

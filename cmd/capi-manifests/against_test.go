@@ -145,7 +145,7 @@ var refusals = map[string]string{
 // the providers of the folder PROVIDERS too, if that is given.
 func TestAnAPIServerRefusesOfRealProvidersOnlyWhatIsNamed(t *testing.T) {
 	c := server(t)
-	for name, options := range generateOptions(t) {
+	for name, options := range providersToAsk(t) {
 		t.Run(name, func(t *testing.T) {
 			bundle, _, err := build.Generate(options)
 			if err != nil {
@@ -173,8 +173,8 @@ func TestAnAPIServerRefusesOfRealProvidersOnlyWhatIsNamed(t *testing.T) {
 	}
 }
 
-// generateOptions are the options that make bundles of real providers.
-func generateOptions(t *testing.T) map[string]build.GenerateOptions {
+// providersToAsk are the options that make bundles of real providers.
+func providersToAsk(t *testing.T) map[string]build.GenerateOptions {
 	t.Helper()
 	all := map[string]build.GenerateOptions{}
 	released, err := fixture.Providers(t.Context(), t.TempDir())
