@@ -12,15 +12,15 @@ import (
 // webhookChanges compares the webhooks of a configuration: their rules as the
 // requests that they are asked about, everything else by field.
 func webhookChanges(a, b map[string]any) []Change {
+	before, after := webhooksOf(a), webhooksOf(b)
 	changes := fields("", withoutRules(a), withoutRules(b))
 	for i := range changes {
-		markWebhook(&changes[i])
+		markWebhook(&changes[i], after)
 		markMetadata(&changes[i])
 	}
-	before, after := webhooksOf(a), webhooksOf(b)
 	for _, name := range unionOfKeys(before, after) {
 		if before[name] != nil && after[name] != nil {
-			changes = append(changes, ruleChanges(below("webhooks["+name+"]", "rules"), before[name], after[name])...)
+			changes = append(changes, ruleChanges("webhooks["+name+"].rules", before[name], after[name])...)
 		}
 	}
 	return changes
@@ -56,18 +56,24 @@ func webhooksOf(object map[string]any) map[string]map[string]any {
 }
 
 var (
-	wholeWebhook   = regexp.MustCompile(`^webhooks\[[^\]]*\]$`)
+	wholeWebhook   = regexp.MustCompile(`^webhooks\[([^\]]*)\]$`)
 	webhookReaches = regexp.MustCompile(`^webhooks\[[^\]]*\]\.(clientConfig\.url|clientConfig\.service\.(?:name|namespace|port)|namespaceSelector|objectSelector|matchConditions|matchPolicy|sideEffects|reinvocationPolicy)\b`)
 )
 
 // markWebhook says how much a change of a webhook asks of a reviewer, and why.
-func markWebhook(change *Change) {
+func markWebhook(change *Change, after map[string]map[string]any) {
+	whole := wholeWebhook.FindStringSubmatch(change.Path)
 	switch {
-	case wholeWebhook.MatchString(change.Path):
-		change.Level, change.Rule = Review, "webhook/"+change.Says
-		if webhook, isNew := change.To.(map[string]any); isNew {
-			change.Means = "Asked about " + strings.Join(requestsOf(webhook, false), ", ") + ". " + downMeans(policyOf(webhook))
+	case whole != nil && change.To != nil:
+		webhook := after[whole[1]]
+		change.Level, change.Rule, change.Says = Review, "webhook/added", "webhook is new"
+		if webhook != nil {
+			change.To = webhook // with its rules
 		}
+		change.Means = "It is asked about " + strings.Join(requestsOf(webhook, false), ", ") + ". " + downMeans(policyOf(webhook))
+	case whole != nil:
+		change.Level, change.Rule, change.Says = Review, "webhook/removed", "webhook is gone"
+		change.Means = "Its requests are no longer checked, or defaulted, by the provider."
 	case strings.HasSuffix(change.Path, ".failurePolicy"):
 		change.Level, change.Rule = Review, "webhook/failure-policy"
 		change.Means = downMeans(compact(change.To))

@@ -159,6 +159,9 @@ func (w *textReport) entry(e diff.Entry) {
 	mark := map[diff.Is]string{diff.Added: "+", diff.Removed: "-", diff.Changed: "~"}[e.Is]
 	w.line("  %s %s", w.level(e.Level, mark), e.Object.String())
 	for _, change := range unfolded(e.Changes, w.full) {
+		if change.Rule == "object/added" && change.Means == "" {
+			continue // the mark says so
+		}
 		w.line("      %s %s", w.level(change.Level, fmt.Sprintf("%-8s", levelWords[change.Level])), headline(change)+valuesText(change))
 		if change.Means != "" {
 			w.line("               %s", change.Means)
