@@ -71,7 +71,7 @@ func providersOf(all ...grants) []string {
 type rbac struct {
 	roles    map[Ref]role
 	bindings []role // only with object and origin
-	used     map[Ref]bool
+	bound    map[Ref]bool
 }
 
 type role struct {
@@ -82,7 +82,7 @@ type role struct {
 
 // accessOf is what everybody may do.
 func accessOf(providers []Provider) map[holder]grants {
-	side := rbac{roles: map[Ref]role{}, used: map[Ref]bool{}}
+	side := rbac{roles: map[Ref]role{}, bound: map[Ref]bool{}}
 	for _, p := range providers {
 		for _, o := range p.Objects {
 			side.take(o, origin{refOf(o), p.Name})
@@ -115,7 +115,7 @@ func (r *rbac) bind(access map[holder]grants, binding role) {
 	if ref.Kind == "Role" {
 		ref.Namespace = binding.object.GetNamespace()
 	}
-	r.used[ref] = true
+	r.bound[ref] = true
 	for _, subject := range mapsAt(binding.object.Object, "subjects") {
 		give(access, holder{subjectName(subject, binding.object.GetNamespace()), binding.object.GetNamespace()}, r.allowed(ref), binding.origin)
 	}
@@ -176,25 +176,41 @@ func selects(selector map[string]any, labels map[string]string) bool {
 }
 
 // unbound gives what roles allow that nobody here is bound to, to those who are
-// bound to them elsewhere, or whose roles aggregate them.
+// bound to them elsewhere; and what roles allow with labels by which no role here
+// aggregates, to those whose roles do.
 func (r *rbac) unbound(access map[holder]grants) {
+	selected, here := map[Ref]bool{}, map[string]bool{}
 	for _, aggregating := range r.roles {
-		for _, selected := range r.aggregated(aggregating) {
-			r.used[selected] = true
+		for _, ref := range r.aggregated(aggregating) {
+			selected[ref] = true
+		}
+		for _, selector := range mapsAt(mapAt(aggregating.object.Object, "aggregationRule"), "clusterRoleSelectors") {
+			for label := range mapAt(selector, "matchLabels") {
+				here[label] = true
+			}
 		}
 	}
 	for ref, found := range r.roles {
-		aggregates := false
-		for label, value := range found.object.GetLabels() {
-			if strings.Contains(label, "/aggregate-to-") && value == "true" && !r.used[ref] {
+		labels := aggregationLabels(found.object)
+		for _, label := range labels {
+			if !here[label] {
 				give(access, holder{subject: "whoever has a role that aggregates " + label}, found.rules)
-				aggregates = true
 			}
 		}
-		if !aggregates && !r.used[ref] {
+		if len(labels) == 0 && !r.bound[ref] && !selected[ref] {
 			give(access, holder{"whoever is bound to " + ref.String(), ref.Namespace}, r.allowed(ref))
 		}
 	}
+}
+
+// aggregationLabels are the labels by which roles aggregate a role.
+func aggregationLabels(o *unstructured.Unstructured) (labels []string) {
+	for label, value := range o.GetLabels() {
+		if strings.Contains(label, "/aggregate-to-") && value == "true" {
+			labels = append(labels, label)
+		}
+	}
+	return labels
 }
 
 // roleChanges tells what the rules of a role allow, and did not, and the other way
