@@ -354,7 +354,7 @@ func (l *least) disturb(t trial) {
 // concerns says whether a trial disturbs an object.
 func (t trial) concerns(object *unstructured.Unstructured) bool {
 	guessed, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-	ofKind := guessed.Group == t.APIGroups[0] && slices.Contains(t.Resources, guessed.Resource)
+	ofKind := guessed.Group == t.APIGroups[0] && guessed.Resource == t.Resources[0]
 	switch {
 	case object.GetNamespace() != t.Namespace && (t.verbs[0] != "bind" || object.GetNamespace() != ""):
 		return false

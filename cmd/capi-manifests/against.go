@@ -181,7 +181,7 @@ func (c *cluster) prepare(ctx context.Context) error {
 		if object.GetKind() != "Namespace" {
 			continue
 		}
-		if _, err := c.send(ctx, object, false); err != nil {
+		if err := c.send(ctx, object, false); err != nil {
 			return fmt.Errorf("creating namespace %s: %w", object.GetName(), err)
 		}
 	}
@@ -216,7 +216,7 @@ func (c *cluster) Define(ctx context.Context, crd *unstructured.Unstructured) (c
 	}
 	crd = crd.DeepCopy()
 	unstructured.RemoveNestedField(crd.Object, "spec", "conversion")
-	if _, err := c.send(ctx, crd, false); err != nil {
+	if err := c.send(ctx, crd, false); err != nil {
 		return c.answer(ctx, crd, err)
 	}
 	answer, err = c.established(ctx, crd.GetName())
@@ -291,15 +291,14 @@ func conditionOf(object *unstructured.Unstructured, kind string) (found metav1.C
 
 // Try implements contract.Server by a dry run.
 func (c *cluster) Try(ctx context.Context, object *unstructured.Unstructured) (contract.Answer, error) {
-	_, err := c.send(ctx, object, true)
-	return c.answer(ctx, object, err)
+	return c.answer(ctx, object, c.send(ctx, object, true))
 }
 
 // send applies an object.
-func (c *cluster) send(ctx context.Context, object *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
+func (c *cluster) send(ctx context.Context, object *unstructured.Unstructured, dryRun bool) error {
 	resource, err := c.resource(object)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var dry []string
 	if dryRun {
@@ -307,7 +306,8 @@ func (c *cluster) send(ctx context.Context, object *unstructured.Unstructured, d
 	}
 	object = object.DeepCopy()
 	object.SetManagedFields(nil)
-	return resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{DryRun: dry, FieldManager: askingAs, Force: true})
+	_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{DryRun: dry, FieldManager: askingAs, Force: true})
+	return err
 }
 
 // resource is where objects like this one are.

@@ -226,11 +226,11 @@ func (l *listing) Try(ctx context.Context, object *unstructured.Unstructured) (c
 // minimalSchema has a field of each sort that a minimal object must have right.
 const minimalSchema = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: minimals.sorts.example.com}
+metadata: {name: sparses.sorts.example.com}
 spec:
   group: sorts.example.com
   scope: Namespaced
-  names: {kind: Minimal, plural: minimals}
+  names: {kind: Minimal, plural: sparses}
   versions:
   - name: v1
     served: true
@@ -285,7 +285,7 @@ func TestAMinimalObjectThatIsAGuessIsNoWarning(t *testing.T) {
 
 func TestNamesThatAnotherCRDHasAreNotAccepted(t *testing.T) {
 	crd := strings.NewReplacer("sorts.example.com", "names.example.com", "kind: Minimal, ", "kind: Taken, ").Replace(minimalSchema)
-	other := strings.NewReplacer("minimals", "others").Replace(crd)
+	other := strings.NewReplacer("sparses", "others").Replace(crd)
 	found := places(againstServer(t, server(t), crd+"---\n"+other), "server/crd-established")
 	if len(found) != 1 {
 		t.Errorf("found %v, want one of the two CRDs of kind Taken", found)
@@ -314,11 +314,11 @@ metadata: {name: untouched, namespace: nowhere}
 	for _, finding := range findings {
 		messages = append(messages, finding.Rule+" "+finding.Object)
 	}
-	want := []string{"server/not-checked CustomResourceDefinition minimals.untouched.example.com", "server/not-checked ConfigMap nowhere/untouched"}
+	want := []string{"server/not-checked CustomResourceDefinition sparses.untouched.example.com", "server/not-checked ConfigMap nowhere/untouched"}
 	if diff := cmp.Diff(want, messages); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	for resource, name := range map[schema.GroupVersionResource]string{crds: "minimals.untouched.example.com", {Version: "v1", Resource: "configmaps"}: "untouched"} {
+	for resource, name := range map[schema.GroupVersionResource]string{crds: "sparses.untouched.example.com", {Version: "v1", Resource: "configmaps"}: "untouched"} {
 		namespace := map[bool]string{true: v1alpha1.OperandNamespace}[resource.Resource == "configmaps"]
 		if _, err := owned.objects.Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s %s: %v, want that it is not there", resource.Resource, name, err)
@@ -327,7 +327,7 @@ metadata: {name: untouched, namespace: nowhere}
 	configMap := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 	configMap.SetName("written")
 	configMap.SetNamespace(v1alpha1.OperandNamespace)
-	if _, err := c.send(t.Context(), configMap, false); !errors.Is(err, errWouldWrite) {
+	if err := c.send(t.Context(), configMap, false); !errors.Is(err, errWouldWrite) {
 		t.Errorf("a write is answered with %v, want %v", err, errWouldWrite)
 	}
 }
