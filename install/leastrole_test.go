@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -183,8 +184,9 @@ func (t trial) way() way {
 	}
 }
 
-// refusal is what must be told.
+// refusal is what must be told: regular expressions.
 func (t trial) refusal() []string {
+	resources := `resource "(` + strings.Join(t.Resources, "|") + `)"`
 	switch verb := t.verbs[0]; {
 	case t.held():
 		return []string{"is forbidden", "attempting to grant RBAC permissions not currently held"}
@@ -193,9 +195,9 @@ func (t trial) refusal() []string {
 	case verb == "bind":
 		return []string{t.ResourceNames[0], "cannot be written"}
 	case len(t.verbs) > 1:
-		return []string{"is forbidden", fmt.Sprintf("resource %q", t.Resources[0])}
+		return []string{"is forbidden", resources}
 	default:
-		return []string{"is forbidden", fmt.Sprintf("cannot %s resource %q", verb, t.Resources[0])}
+		return []string{"is forbidden", "cannot " + verb + " " + resources}
 	}
 }
 
@@ -312,7 +314,7 @@ func (l *least) told(t trial, mark int) error {
 	}
 	for _, text := range texts {
 		plain := strings.ReplaceAll(text, `\`, "") // the log quotes quotes
-		if !slices.ContainsFunc(t.refusal(), func(part string) bool { return !strings.Contains(plain, part) }) {
+		if !slices.ContainsFunc(t.refusal(), func(part string) bool { return !regexp.MustCompile(part).MatchString(plain) }) {
 			return nil
 		}
 	}
