@@ -50,7 +50,7 @@ func (i *archivedIndex) Image(digest v1.Hash) (v1.Image, error) {
 }
 
 // ImageIndex returns no index: nobody asks for one inside another.
-func (i *archivedIndex) ImageIndex(digest v1.Hash) (v1.ImageIndex, error) {
+func (i *archivedIndex) ImageIndex(digest v1.Hash) (v1.ImageIndex, error) { //nolint:unparam // v1.ImageIndex has the method
 	return nil, damaged("the index has no index %s", digest)
 }
 
