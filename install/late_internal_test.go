@@ -17,7 +17,7 @@ func TestWhatIsKnownOfRegistriesIsForgottenBeforeTheRunThatAMirrorSetStarts(t *t
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	handler := after(Options{Registries: registries}.forget)
-	set, request := &configv1.ImageDigestMirrorSet{}, reconcile.Request{}
+	set := &configv1.ImageDigestMirrorSet{}
 	for name, happen := range map[string]func(){
 		"created": func() { handler.Create(t.Context(), event.CreateEvent{Object: set}, queue) },
 		"changed": func() { handler.Update(t.Context(), event.UpdateEvent{ObjectOld: set, ObjectNew: set}, queue) },
@@ -25,7 +25,7 @@ func TestWhatIsKnownOfRegistriesIsForgottenBeforeTheRunThatAMirrorSetStarts(t *t
 	} {
 		registries.at = time.Now()
 		happen()
-		request, _ = queue.Get()
+		request, _ := queue.Get()
 		queue.Done(request)
 		if request != theRun[0] || !registries.at.IsZero() {
 			t.Errorf("%s: the run %v is started with what was read at %v", name, request, registries.at)

@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,7 @@ func sources(begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(images) == 0 {
 		return nil, cobra.ShellCompDirectiveDefault // which is files
 	}
-	all, directive := append(images, files(begun)...), cobra.ShellCompDirectiveNoFileComp
+	all, directive := slices.Concat(images, files(begun)), cobra.ShellCompDirectiveNoFileComp
 	if len(all) == 1 && strings.HasSuffix(all[0], "/") {
 		directive |= cobra.ShellCompDirectiveNoSpace // more of the path may follow
 	}
