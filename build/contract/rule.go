@@ -102,7 +102,7 @@ type Finding struct {
 
 // Rules returns all rules, sorted by ID.
 func Rules() []Rule {
-	rules := slices.Concat(metadataRules, formatRules, imageRules, installerRules, variableRules, clusterctlRules, crdRules, labelRules, commonRules,
+	rules := slices.Concat(metadataRules, formatRules, imageRules, installerRules, rolloutRules, variableRules, clusterctlRules, crdRules, labelRules, commonRules,
 		infraClusterRules, infraMachineRules, infraMachinePoolRules, bootstrapRules, controlPlaneRules, templateRules, ipamRules, rbacRules, runtimeExtensionRules, podRules, objectRules,
 		webhookRules, referenceRules, hygieneRules, serverRules)
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
