@@ -24,7 +24,6 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/manifests"
-	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -59,7 +58,6 @@ func (l *least) takeProvidersRole() []rbac.Rule {
 	l.Helper()
 	objects, err := manifests.Objects()
 	l.must(err)
-	ofProviders := func(o *unstructured.Unstructured) bool { return o.GetName() == manifests.ProvidersRole }
 	held, err := rbac.HeldBy(slices.DeleteFunc(slices.Clone(objects), ofProviders))
 	l.must(err)
 	for _, object := range objects {
@@ -70,10 +68,17 @@ func (l *least) takeProvidersRole() []rbac.Rule {
 	return held
 }
 
+func ofProviders(o *unstructured.Unstructured) bool { return o.GetName() == manifests.ProvidersRole }
+
 // restore gives the installer its role back, with which the test's end uninstalls.
 func (l *least) restore() {
-	_, err := fixture.Preparation{}.Apply(context.Background(), controlplane.Shared(l.T).Config)
+	objects, err := manifests.Objects()
 	l.must(err)
+	for _, object := range objects {
+		if ofProviders(object) {
+			l.must(client.IgnoreAlreadyExists(l.Create(context.Background(), object)))
+		}
+	}
 	for _, object := range rbac.RolesOf(l.rules, leastName, nil).Objects() {
 		l.must(client.IgnoreNotFound(l.Delete(context.Background(), object)))
 	}
