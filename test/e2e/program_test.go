@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 )
 
@@ -136,7 +137,7 @@ func TestAMissingRightIsNamedAndGrantingItIsEnough(t *testing.T) {
 func (h *harness) revoke(resource string) *rbacv1.Role {
 	h.Helper()
 	role := &rbacv1.Role{}
-	h.must(h.Get(h.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.ServiceAccountName}, role))
+	h.must(h.Get(h.Context(), client.ObjectKey{Namespace: namespace, Name: manifests.ProvidersRole}, role))
 	granted := role.DeepCopy()
 	granted.ResourceVersion = ""
 	for i := range role.Rules {
