@@ -53,14 +53,10 @@ func checkProtection(b *Bundle) (findings []Finding) {
 
 // protects says whether a policy of the bundle is asked about the deletion of objects of a kind.
 func (b *Bundle) protects(d *definition) bool {
-	for _, policy := range b.ofKind(validatingPolicyKind) {
-		for _, rule := range policy.At("spec", "matchConstraints", "resourceRules").Items() {
-			if asks(rule, "DELETE", d.Group, lowerPlural(d)) {
-				return true
-			}
-		}
-	}
-	return false
+	resource := schema.GroupResource{Group: d.Group, Resource: lowerPlural(d)}
+	return slices.ContainsFunc(b.ofKind(validatingPolicyKind), func(policy *Object) bool {
+		return asks(policy.At("spec", "matchConstraints", "resourceRules"), resource, "DELETE")
+	})
 }
 
 func checkPhaseOrder(b *Bundle) []Finding {
@@ -70,15 +66,9 @@ func checkPhaseOrder(b *Bundle) []Finding {
 			return nil
 		}
 		for _, o := range b.Objects {
-			resource := resourceOf(o)
-			if o.Kind.Group == admissionGroup || o.Kind == crdKind { // which no webhook is asked about, or which come before
-				continue
-			}
-			for _, rule := range webhook.At("rules").Items() {
-				if asks(rule, "CREATE", resource.Group, resource.Resource) || asks(rule, "UPDATE", resource.Group, resource.Resource) {
-					findings = append(findings, webhook.At("name").finding("the webhook is asked about %s, which comes in the same phase", o))
-					break
-				}
+			exempt := o.Kind.Group == admissionGroup || o.Kind == crdKind // no webhook is asked about the one, and the other comes before
+			if !exempt && asks(webhook.At("rules"), resourceOf(o), "CREATE", "UPDATE") {
+				findings = append(findings, webhook.At("name").finding("the webhook is asked about %s, which comes in the same phase", o))
 			}
 		}
 		return findings
@@ -96,10 +86,16 @@ func resourceOf(o *Object) schema.GroupResource {
 	return plural.GroupResource()
 }
 
-// asks says whether a rule of a webhook or a policy covers an operation on a resource.
-func asks(rule Value, operation, group, resource string) bool {
+// asks says whether one of the rules of a webhook or a policy covers one of the operations on a resource.
+func asks(rules Value, resource schema.GroupResource, operations ...string) bool {
 	covers := func(list Value, text string) bool { return contains(list, "*") || contains(list, text) }
-	return covers(rule.At("operations"), operation) && covers(rule.At("apiGroups"), group) && covers(rule.At("resources"), resource)
+	for _, rule := range rules.Items() {
+		if covers(rule.At("apiGroups"), resource.Group) && covers(rule.At("resources"), resource.Resource) &&
+			slices.ContainsFunc(operations, func(operation string) bool { return covers(rule.At("operations"), operation) }) {
+			return true
+		}
+	}
+	return false
 }
 
 var validatingPolicyKind = schema.GroupKind{Group: admissionGroup, Kind: "ValidatingAdmissionPolicy"}
