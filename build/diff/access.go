@@ -67,8 +67,8 @@ func providersOf(all ...grants) []string {
 	return slices.Compact(names)
 }
 
-// rbac are the roles and bindings of a side.
-type rbac struct {
+// authorization are the roles and bindings of a side.
+type authorization struct {
 	roles    map[Ref]role
 	bindings []role // only with object and origin
 	bound    map[Ref]bool
@@ -82,7 +82,7 @@ type role struct {
 
 // accessOf is what everybody may do.
 func accessOf(providers []Provider) map[holder]grants {
-	side := rbac{roles: map[Ref]role{}, bound: map[Ref]bool{}}
+	side := authorization{roles: map[Ref]role{}, bound: map[Ref]bool{}}
 	for _, p := range providers {
 		for _, o := range p.Objects {
 			side.take(o, origin{refOf(o), p.Name})
@@ -96,7 +96,7 @@ func accessOf(providers []Provider) map[holder]grants {
 	return access
 }
 
-func (r *rbac) take(o *unstructured.Unstructured, from origin) {
+func (r *authorization) take(o *unstructured.Unstructured, from origin) {
 	switch {
 	case from.ref.Group != rbacGroup:
 	case strings.HasSuffix(from.ref.Kind, "RoleBinding"):
@@ -110,7 +110,7 @@ func (r *rbac) take(o *unstructured.Unstructured, from origin) {
 }
 
 // bind gives the subjects of a binding what its role allows.
-func (r *rbac) bind(access map[holder]grants, binding role) {
+func (r *authorization) bind(access map[holder]grants, binding role) {
 	ref := Ref{Group: rbacGroup, Kind: textAt(binding.object.Object, "roleRef", "kind"), Name: textAt(binding.object.Object, "roleRef", "name")}
 	if ref.Kind == "Role" {
 		ref.Namespace = binding.object.GetNamespace()
@@ -137,7 +137,7 @@ func subjectName(subject map[string]any, namespace string) string {
 }
 
 // allowed is what a role allows; of an aggregated one, what the roles allow that it selects.
-func (r *rbac) allowed(ref Ref) grants {
+func (r *authorization) allowed(ref Ref) grants {
 	found, known := r.roles[ref]
 	switch {
 	case known:
@@ -154,7 +154,7 @@ func (r *rbac) allowed(ref Ref) grants {
 }
 
 // aggregated are the roles whose labels a role selects.
-func (r *rbac) aggregated(aggregating role) (selected []Ref) {
+func (r *authorization) aggregated(aggregating role) (selected []Ref) {
 	for _, selector := range mapsAt(mapAt(aggregating.object.Object, "aggregationRule"), "clusterRoleSelectors") {
 		for ref, candidate := range r.roles {
 			if ref != aggregating.origin.ref && ref.Kind == "ClusterRole" && selects(selector, candidate.object.GetLabels()) {
@@ -178,7 +178,7 @@ func selects(selector map[string]any, labels map[string]string) bool {
 // unbound gives what roles allow that nobody here is bound to, to those who are
 // bound to them elsewhere; and what roles allow with labels by which no role here
 // aggregates, to those whose roles do.
-func (r *rbac) unbound(access map[holder]grants) {
+func (r *authorization) unbound(access map[holder]grants) {
 	selected, here := map[Ref]bool{}, map[string]bool{}
 	for _, aggregating := range r.roles {
 		for _, ref := range r.aggregated(aggregating) {

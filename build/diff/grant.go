@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/capi-installer/capi-installer/build/rbac"
 )
 
 const (
@@ -78,15 +80,13 @@ func (g grant) covers(asked grant) bool {
 	case g.verb != everything && g.verb != asked.verb:
 		return false
 	case asked.url != "" || g.url != "":
-		prefix, isPrefix := strings.CutSuffix(g.url, everything)
-		return g.url == asked.url || isPrefix && strings.HasPrefix(asked.url, prefix) && asked.url != ""
+		return rbac.CoversURL(g.url, asked.url)
 	case g.group != everything && g.group != asked.group:
 		return false
 	case g.name != "" && g.name != asked.name:
 		return false
 	}
-	_, subresource, isSub := strings.Cut(asked.resource, "/")
-	return g.resource == everything || g.resource == asked.resource || isSub && g.resource == everything+"/"+subresource
+	return rbac.CoversResource(g.resource, asked.resource)
 }
 
 // rulesOf are the grants of the rules of a role.

@@ -51,18 +51,22 @@ func (p permission) covers(other permission) bool {
 		(p.url == "") != (other.url == ""):
 		return false
 	case p.url != "":
-		prefix, open := strings.CutSuffix(p.url, "*")
-		return p.url == other.url || open && strings.HasPrefix(other.url, prefix)
+		return CoversURL(p.url, other.url)
 	}
-	return (p.group == other.group || p.group == rbacv1.APIGroupAll) && p.coversResource(other.resource) && (p.name == "" || p.name == other.name)
+	return (p.group == other.group || p.group == rbacv1.APIGroupAll) && CoversResource(p.resource, other.resource) && (p.name == "" || p.name == other.name)
 }
 
-func (p permission) coversResource(resource string) bool {
-	if p.resource == resource || p.resource == rbacv1.ResourceAll {
-		return true
-	}
-	_, subresource, found := strings.Cut(resource, "/")
-	return found && p.resource == "*/"+subresource
+// CoversResource says whether a resource in a rule, such as "pods", "*" or "*/scale",
+// covers one that is asked for, such as "pods/scale", as Kubernetes' authorizer has it.
+func CoversResource(resource, asked string) bool {
+	_, subresource, isSub := strings.Cut(asked, "/")
+	return resource == rbacv1.ResourceAll || resource == asked || isSub && resource == rbacv1.ResourceAll+"/"+subresource
+}
+
+// CoversURL says whether a path in a rule, with a * at its end perhaps, covers one that is asked for.
+func CoversURL(url, asked string) bool {
+	prefix, open := strings.CutSuffix(url, rbacv1.NonResourceAll)
+	return url == asked || open && asked != "" && strings.HasPrefix(asked, prefix)
 }
 
 // needs are permissions, each with the reason that is listed first.
