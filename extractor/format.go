@@ -170,11 +170,11 @@ type reader struct {
 	errs    []error
 }
 
-// refuse collects what is wrong with a file, and takes no error for an answer.
-func (r *reader) refuse(file string, errs ...error) {
+// refuse collects what is wrong with a file, of a problem unless the errors say another, and takes no error for an answer.
+func (r *reader) refuse(file string, problem Problem, errs ...error) {
 	for _, err := range errs {
 		if err != nil {
-			r.errs = append(r.errs, &Error{Image: r.origin.Image, File: file, Err: &InvalidError{err}})
+			r.errs = append(r.errs, &Error{Image: r.origin.Image, File: file, Err: asInvalid(err, problem)})
 		}
 	}
 }
@@ -189,14 +189,14 @@ func (r *reader) readProfiles() {
 		r.read(dir, strings.TrimPrefix(dir, profilesRoot+"/"), metadataYAML, decodeYAML)
 	}
 	if r.files.holdsPart(profilesRoot) {
-		r.refuse(profilesRoot, fmt.Errorf("a bundle lies in a directory named after its profile, not here: %s", r.files.list(profilesRoot)))
+		r.refuse(profilesRoot, FilesWrong, fmt.Errorf("a bundle lies in a directory named after its profile, not here: %s", r.files.list(profilesRoot)))
 	} else if len(directories) == 0 {
-		r.refuse(profilesRoot, fmt.Errorf("a directory with %s and %s is missing: %s", metadataYAML, manifestsYAML, r.files.list(profilesRoot)))
+		r.refuse(profilesRoot, FilesWrong, fmt.Errorf("a directory with %s and %s is missing: %s", metadataYAML, manifestsYAML, r.files.list(profilesRoot)))
 	}
 	for _, dir := range directories {
 		below := func(profile string) bool { return profile == dir || strings.HasPrefix(profile, dir+"/") }
 		if !slices.ContainsFunc(profiles, below) {
-			r.refuse(dir, fmt.Errorf("%s and %s are missing: %s", metadataYAML, manifestsYAML, r.files.list(dir)))
+			r.refuse(dir, FilesWrong, fmt.Errorf("%s and %s are missing: %s", metadataYAML, manifestsYAML, r.files.list(dir)))
 		}
 	}
 }
@@ -231,7 +231,7 @@ func (r *reader) read(dir, profile, metadataName string, decode func([]byte) (Me
 		return
 	}
 	metadata, errs := decode(data)
-	r.refuse(metadataFile, errs...)
+	r.refuse(metadataFile, MetadataUnreadable, errs...)
 	if manifests == nil {
 		return
 	}
@@ -240,7 +240,7 @@ func (r *reader) read(dir, profile, metadataName string, decode func([]byte) (Me
 		metadata.ContentID = contentID
 	}
 	if metadata.ContentID != contentID {
-		r.refuse(manifestsFile, fmt.Errorf("its digest is %s, but contentID in %s is %s: the manifests were changed after the metadata was made",
+		r.refuse(manifestsFile, ManifestsChanged, fmt.Errorf("its digest is %s, but contentID in %s is %s: the manifests were changed after the metadata was made",
 			contentID, metadataName, metadata.ContentID))
 	}
 	r.bundles = append(r.bundles, Bundle{Origin: r.origin, Metadata: metadata, Profile: profile, Manifests: manifests})
@@ -255,18 +255,18 @@ func (r *reader) file(dir string, limit int, names ...string) (file string, data
 		}
 	}
 	if len(found) == 0 {
-		r.refuse(path.Join(dir, names[0]), fmt.Errorf("is missing: %s", r.files.list(dir)))
+		r.refuse(path.Join(dir, names[0]), FilesWrong, fmt.Errorf("is missing: %s", r.files.list(dir)))
 		return "", nil
 	}
 	file = path.Join(dir, found[0])
 	data = r.files[file]
 	switch {
 	case len(found) > 1:
-		r.refuse(file, fmt.Errorf("%s lies beside it and means the same: keep one", found[1]))
+		r.refuse(file, FilesWrong, fmt.Errorf("%s lies beside it and means the same: keep one", found[1]))
 	case len(data) == 0:
-		r.refuse(file, errors.New("is empty"))
+		r.refuse(file, FilesWrong, errors.New("is empty"))
 	case len(data) > limit:
-		r.refuse(file, fmt.Errorf("is longer than %d bytes", limit))
+		r.refuse(file, FileTooLong, fmt.Errorf("is longer than %d bytes", limit))
 	default:
 		return file, data
 	}

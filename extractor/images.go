@@ -62,7 +62,7 @@ func (i Images) fetch(ctx context.Context) map[string]*Result {
 		group.Go(func() error {
 			result.Bundles, result.Err = i.Fetcher.Fetch(ctx, image.Reference)
 			if total.Add(weight(result.Bundles)) > MaxRelease {
-				result.Bundles, result.Err = nil, &Error{Image: image.Reference, Err: &InvalidError{errTooMuch}}
+				result.Bundles, result.Err = nil, &Error{Image: image.Reference, Err: &InvalidError{Err: errTooMuch}}
 			}
 			return nil
 		})

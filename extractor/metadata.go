@@ -54,7 +54,7 @@ func decodeJSON(data []byte) (Metadata, []error) {
 	o.require("providerName", "providerType", "providerVersion", "contentID")
 	o.refuseOthers()
 	m.ContentID, err = readContentID(contentID)
-	o.refuse("contentID", err)
+	o.refuse(ValueWrong, "contentID", err)
 	o.check("providerName", "providerType", "providerVersion", m)
 	return m, o.errs
 }
@@ -100,6 +100,42 @@ func decodeYAML(data []byte) (Metadata, []error) {
 	return m, o.errs
 }
 
+// profileKeys are the keys of metadata.yaml that have other names than in metadata.json.
+var profileKeys = map[string]string{
+	"providerName": "name", "providerType": "attributes.type", "providerVersion": "attributes.version", "imageName": "selfImageRef",
+}
+
+// KeyLine is the line, from 1, of a key of the metadata in its file, such as "ocpPlatform" or "attributes.type". A
+// key of metadata.json stands for the one that means the same in metadata.yaml. It is 0 if the file has no such key.
+func KeyLine(file []byte, key string) int {
+	var root yaml.Node
+	if yaml.Unmarshal(file, &root) != nil || len(root.Content) == 0 {
+		return 0
+	}
+	line := lineIn(root.Content[0], strings.Split(key, "."))
+	if other := profileKeys[key]; line == 0 && other != "" {
+		line = lineIn(root.Content[0], strings.Split(other, "."))
+	}
+	return line
+}
+
+// lineIn is the line of the last key of a path, that leads through mappings; 0 if there is none.
+func lineIn(node *yaml.Node, path []string) int {
+	if node.Kind != yaml.MappingNode {
+		return 0
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		switch key, value := node.Content[i], node.Content[i+1]; {
+		case key.Value != path[0]:
+		case len(path) == 1:
+			return key.Line
+		default:
+			return lineIn(value, path[1:])
+		}
+	}
+	return 0
+}
+
 // placed adds line and column to the error of a JSON decoder.
 func placed(data []byte, err error) error {
 	isSyntax, offset := kjson.SyntaxErrorOffset(err)
@@ -107,7 +143,8 @@ func placed(data []byte, err error) error {
 		return err
 	}
 	before := data[:min(max(offset-1, 0), int64(len(data)))]
-	return fmt.Errorf("line %d, column %d: %w", 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n'), err)
+	line := 1 + bytes.Count(before, []byte("\n"))
+	return &InvalidError{Problem: MetadataUnreadable, Line: line, Err: fmt.Errorf("line %d, column %d: %w", line, len(before)-bytes.LastIndexByte(before, '\n'), err)}
 }
 
 // oneDocument reads the only document of a YAML file.
@@ -155,9 +192,9 @@ type object struct {
 	errs   []error
 }
 
-func (o *object) refuse(key string, err error) {
+func (o *object) refuse(problem Problem, key string, err error) {
 	if err != nil {
-		o.errs = append(o.errs, fmt.Errorf("%s%s: %w", o.path, key, err))
+		o.errs = append(o.errs, &InvalidError{Problem: problem, Key: o.path + key, Err: err})
 	}
 }
 
@@ -168,7 +205,7 @@ func member[T any](o *object, key, kind string) (value T) {
 	value, ok := found.(T)
 	if !ok && found != nil {
 		written, _ := json.Marshal(found)
-		o.refuse(key, fmt.Errorf("%s is needed here, not %s", kind, short(string(written))))
+		o.refuse(MetadataUnreadable, key, fmt.Errorf("%s is needed here, not %s", kind, short(string(written))))
 	}
 	return value
 }
@@ -185,7 +222,7 @@ func (o *object) object(key string) *object {
 func (o *object) require(keys ...string) {
 	for _, key := range keys {
 		if value := o.values[key]; value == nil || value == "" {
-			o.refuse(key, errors.New("is missing"))
+			o.refuse(KeyMissing, key, errors.New("is missing"))
 		}
 	}
 }
@@ -194,7 +231,7 @@ func (o *object) require(keys ...string) {
 func (o *object) refuseOthers() {
 	for _, key := range slices.Sorted(maps.Keys(o.values)) {
 		if !slices.Contains(o.known, key) {
-			o.refuse(short(key), fmt.Errorf("is no key of this file; its keys are %s", strings.Join(o.known, ", ")))
+			o.refuse(KeyUnknown, short(key), fmt.Errorf("is no key of this file; its keys are %s", strings.Join(o.known, ", ")))
 		}
 	}
 }
@@ -204,15 +241,15 @@ func (o *object) refuseOthers() {
 func (o *object) check(nameKey, typeKey, versionKey string, m Metadata) {
 	if m.ProviderName != "" {
 		for _, problem := range validation.IsDNS1123Subdomain(m.ProviderName) {
-			o.refuse(nameKey, fmt.Errorf("%q: %s", short(m.ProviderName), problem))
+			o.refuse(ValueWrong, nameKey, fmt.Errorf("%q: %s", short(m.ProviderName), problem))
 		}
 	}
 	if m.ProviderType != "" && !slices.Contains(ProviderTypes(), m.ProviderType) {
-		o.refuse(typeKey, fmt.Errorf("%q is not one of %s", short(string(m.ProviderType)), joined(ProviderTypes())))
+		o.refuse(ValueWrong, typeKey, fmt.Errorf("%q is not one of %s", short(string(m.ProviderType)), joined(ProviderTypes())))
 	}
 	const longest = 128 // what the ClusterAPI object has room for
 	if len(m.ProviderVersion) > longest {
-		o.refuse(versionKey, fmt.Errorf("is longer than %d bytes", longest))
+		o.refuse(ValueWrong, versionKey, fmt.Errorf("is longer than %d bytes", longest))
 	}
 }
 

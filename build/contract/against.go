@@ -30,36 +30,42 @@ const (
 // serverRules are checked by CheckAgainst alone.
 var serverRules = []Rule{{
 	ID:       crdEstablished,
+	By:       ByServer,
 	Severity: Error,
 	Source:   kubernetes("Create a CustomResourceDefinition", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
 	Why:      "A CRD that the API server does not establish is not served: nobody can create an object of its kind, and the installer waits for it before it goes on.",
 	Fix:      "Correct the CRD as the message says. Names that are not accepted are those of another CRD of the group.",
 }, {
 	ID:       objectAccepted,
+	By:       ByServer,
 	Severity: Error,
 	Source:   kubernetes("Dry-run", "reference/using-api/api-concepts/"),
 	Why:      "The installer writes nothing of a phase in which the API server refuses an object.",
 	Fix:      "Correct the object as the message says.",
 }, {
 	ID:       policyCompiles,
+	By:       ByServer,
 	Severity: Error,
 	Source:   kubernetes("Validating Admission Policy", "reference/access-authn-authz/validating-admission-policy/"),
 	Why:      "An admission policy whose expressions the API server cannot compile is refused.",
 	Fix:      "Correct the CEL expression as the message says.",
 }, {
 	ID:       podAdmitted,
+	By:       ByServer,
 	Severity: Error,
 	Source:   kubernetes("Pod Security Admission", "concepts/security/pod-security-admission/"),
 	Why:      "The API server takes a Deployment whatever its pods are like. If it refuses the pods, the Deployment never has any, and the installer waits for it in vain.",
 	Fix:      "Correct the pod template as the message says; the providers' namespace takes restricted pods only.",
 }, {
 	ID:       minimalAccepted,
+	By:       ByServer,
 	Severity: Warning,
 	Source:   kubernetes("Validation", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
 	Why:      "An object with no more than what the schema requires is refused, so that nobody can tell from the schema what a good one is.",
 	Fix:      "Correct what contradicts itself in the schema: required fields, defaults, enums, patterns and limits.",
 }, {
 	ID:       notChecked,
+	By:       ByServer,
 	Severity: Info,
 	Source:   kubernetes("Dry-run", "reference/using-api/api-concepts/"),
 	Why:      "This API server could not be asked: it lacks a kind, a namespace or a right, or what to ask is not known.",

@@ -28,6 +28,8 @@ type Bundle struct {
 	text []byte
 
 	unreadable  []Finding
+	empty       []document // of nothing but blank lines and comments
+	lists       []*Object  // that stand for others
 	definitions []*definition
 	grants      grants
 }
@@ -50,6 +52,10 @@ func readBundle(bundle extractor.Bundle) *Bundle {
 	for _, document := range split(text) {
 		if len(b.unreadable) == maxUnreadable {
 			break
+		}
+		if document.line == 0 {
+			b.empty = append(b.empty, document)
+			continue
 		}
 		if err := b.read(document); err != nil {
 			b.unreadable = append(b.unreadable, Finding{File: ManifestsFile, Line: document.line, Message: err.Error()})
@@ -80,12 +86,12 @@ func (b *Bundle) has(kind schema.GroupKind, namespace, name string) bool {
 // document is the text of one YAML document.
 type document struct {
 	text []byte
-	// before is how many lines of the file stand before text; line is the first one that says something, from 1.
+	// before is how many lines of the file stand before text; line is the first one that says something, from 1, or 0.
 	before, line int
 }
 
 // split divides the text where the installer does: at each line that begins or
-// ends a document. Documents of nothing but blank lines and comments are left out.
+// ends a document.
 func split(text []byte) []document {
 	var documents []document
 	current := document{}
@@ -101,8 +107,7 @@ func split(text []byte) []document {
 		}
 		current.text = append(current.text, line...)
 	}
-	documents = append(documents, current)
-	return slices.DeleteFunc(documents, func(d document) bool { return d.line == 0 })
+	return append(documents, current)
 }
 
 func marksDocument(line []byte) bool {
@@ -158,6 +163,7 @@ func (b *Bundle) add(node *yaml.Node, before int) error {
 		return errors.New("is no Kubernetes object: it has no fields")
 	}
 	if isList(o.Value) {
+		b.lists = append(b.lists, o)
 		var errs []error
 		for _, item := range o.At("items").Items() {
 			errs = append(errs, b.add(item.node, before))

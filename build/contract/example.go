@@ -4,7 +4,9 @@ package contract
 
 import (
 	"embed"
+	"errors"
 	"fmt"
+	"io/fs"
 )
 
 //go:embed examples
@@ -12,18 +14,28 @@ var examples embed.FS
 
 // Example is a bundle that keeps a rule, and one that breaks it: their manifests.
 // In Bad a comment that begins with "<-" stands where the rule finds something. A
-// comment such as "# ocpPlatform: AWS" is what the metadata say.
+// comment such as "# ocpPlatform: AWS" is what the metadata say. Of rules about how bundles lie in
+// their images they are all files, each below a line with its path ("-- capi-manifests/metadata.json --").
 type Example struct{ Good, Bad string }
 
 // Example returns the examples of the rule.
 func (r Rule) Example() (Example, error) {
-	good, err := examples.ReadFile("examples/" + r.ID + "/good.yaml")
+	good, err := r.example("good")
 	if err != nil {
-		return Example{}, fmt.Errorf("reading the good example of %s: %w", r.ID, err)
+		return Example{}, err
 	}
-	bad, err := examples.ReadFile("examples/" + r.ID + "/bad.yaml")
+	bad, err := r.example("bad")
+	return Example{good, bad}, err
+}
+
+// example is the text of a file of the rule's examples.
+func (r Rule) example(name string) (string, error) {
+	text, err := examples.ReadFile("examples/" + r.ID + "/" + name + ".yaml")
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = examples.ReadFile("examples/" + r.ID + "/" + name + ".txtar")
+	}
 	if err != nil {
-		return Example{}, fmt.Errorf("reading the bad example of %s: %w", r.ID, err)
+		return "", fmt.Errorf("reading the %s example of %s: %w", name, r.ID, err)
 	}
-	return Example{string(good), string(bad)}, nil
+	return string(text), nil
 }

@@ -3,6 +3,8 @@
 package contract
 
 import (
+	"bytes"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -26,6 +28,25 @@ var formatRules = []Rule{{
 		}
 		return findings
 	}),
+}, {
+	ID:       "bundle/no-empty-documents",
+	Severity: Warning,
+	Source:   ours("Manifests"),
+	Why:      "The installer and clusterctl skip a document of nothing but comments. Other readers of bundles take it for an object without a kind, and fail.",
+	Fix:      "Remove the document: one of the --- around it.",
+	Check:    checkEmpty,
+}, {
+	ID:       "bundle/no-lists",
+	Severity: Warning,
+	Source:   ours("Manifests"),
+	Why:      "The installer takes the objects out of a list. clusterctl does not: to it a list is one object, of a kind that no API server has.",
+	Fix:      "Write the objects of the list as documents of their own.",
+	Check: func(b *Bundle) (findings []Finding) {
+		for _, list := range b.lists {
+			findings = append(findings, list.At("kind").finding("stands for the objects in it"))
+		}
+		return findings
+	},
 }, {
 	ID:       "bundle/typemeta",
 	Severity: Error,
@@ -55,6 +76,17 @@ var formatRules = []Rule{{
 		return findings
 	}),
 }}
+
+// checkEmpty lets nothing but blank lines stand before the first document and after the last.
+func checkEmpty(b *Bundle) (findings []Finding) {
+	for _, d := range b.empty {
+		if len(bytes.TrimSpace(d.text)) == 0 || bytes.HasPrefix(d.text, []byte("...")) {
+			continue
+		}
+		findings = append(findings, Finding{File: ManifestsFile, Line: d.before + 1, Message: "there is nothing in this document"})
+	}
+	return findings
+}
 
 // eachObject makes a check of all objects out of one of one object.
 func eachObject(check func(*Object) []Finding) func(*Bundle) []Finding {

@@ -58,6 +58,13 @@ var infraClusterRules = []Rule{{
 	Fix:      "Add the boolean status.ready, or keep the contract v1beta2.",
 	Check:    oldInfraCluster.must("status.ready", aBoolean),
 }, {
+	ID:       "infra-cluster/status-ready-kept",
+	Severity: Info,
+	Source:   openShiftOnboarding,
+	Why:      "On OpenShift the installation makes the cluster's own InfraCluster, and an operator marks it by status.ready, whatever the contract.",
+	Fix:      "Keep the boolean status.ready beside status.initialization.provisioned.",
+	Check:    newInfraCluster.should("status.ready"),
+}, {
 	ID:       "infra-cluster/initialization-provisioned",
 	Severity: Error,
 	Source:   forInfraCluster("InfraCluster: initialization completed"),

@@ -2,7 +2,10 @@
 
 package contract
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 var (
 	anInfraMachinePool  = subject{role: infraMachinePool}
@@ -11,6 +14,13 @@ var (
 
 // infraMachinePoolRules are the contract of the kinds that make machines in groups. A provider need not have any.
 var infraMachinePoolRules = []Rule{{
+	ID:       "infra-machinepool/name-convention",
+	Severity: Info,
+	Source:   forInfraMachinePool("InfraMachinePool, InfraMachinePoolList resource definition"),
+	Why:      "People and tools know the kinds that belong together by their names: <environment>Cluster and <environment>MachinePool.",
+	Fix:      "Name the kind after the environment of one of the provider's kinds for clusters.",
+	Check:    checkPoolNames,
+}, {
 	ID:       "infra-machinepool/provider-id-list",
 	Severity: Error,
 	Source:   forInfraMachinePool("InfraMachinePool: providerIDList"),
@@ -118,3 +128,16 @@ var infraMachinePoolRules = []Rule{{
 	Fix:      "Add the CRD <kind>Template to the same group.",
 	Check:    hasTemplate(infraMachinePool),
 }}
+
+// checkPoolNames needs a kind for clusters that says what the environment is called.
+func checkPoolNames(b *Bundle) (findings []Finding) {
+	clusters := b.playing(infraCluster)
+	for _, pool := range b.playing(infraMachinePool) {
+		cluster := strings.TrimSuffix(pool.Defines, "MachinePool") + "Cluster"
+		named := func(d *definition) bool { return d.Defines == cluster }
+		if len(clusters) > 0 && !slices.ContainsFunc(clusters, named) {
+			findings = append(findings, pool.At("spec", "names", "kind").finding("there is no kind %s", cluster))
+		}
+	}
+	return findings
+}

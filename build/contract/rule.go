@@ -69,11 +69,24 @@ type Rule struct {
 	Why string
 	// Fix says what to do about a finding.
 	Fix string
+	// By says what checks the rule.
+	By By
 	// Check returns what is wrong with a bundle. It leaves out what is the same in
-	// all findings of a rule: ID, severity and fix. It is nil for what only an API server
-	// can tell: CheckAgainst does.
+	// all findings of a rule: ID, severity and fix. It is nil unless the rule is checked ByCheck.
 	Check func(*Bundle) []Finding
 }
+
+// By is what checks a rule.
+type By int
+
+const (
+	// ByCheck means that Check does.
+	ByCheck By = iota
+	// ByReading means that the extractor refuses what breaks the rule: Unreadable tells which rule it was.
+	ByReading
+	// ByServer means that only an API server can tell: CheckAgainst asks one.
+	ByServer
+)
 
 // The files of a bundle that findings are in. Where they lie and what they are called differs between the layouts.
 const (
@@ -86,7 +99,7 @@ type Finding struct {
 	// Rule is the ID of the rule.
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
-	// File is MetadataFile or ManifestsFile.
+	// File is MetadataFile or ManifestsFile, or that of a bundle that cannot be read.
 	File string `json:"file"`
 	// Line of the file, from 1; 0 if it is not known.
 	Line int `json:"line,omitempty"`
@@ -102,7 +115,7 @@ type Finding struct {
 
 // Rules returns all rules, sorted by ID.
 func Rules() []Rule {
-	rules := slices.Concat(metadataRules, formatRules, imageRules, installerRules, rolloutRules, variableRules, clusterctlRules, crdRules, labelRules, commonRules,
+	rules := slices.Concat(layoutRules, metadataRules, formatRules, imageRules, installerRules, rolloutRules, variableRules, clusterctlRules, crdRules, labelRules, commonRules,
 		infraClusterRules, infraMachineRules, infraMachinePoolRules, bootstrapRules, controlPlaneRules, templateRules, ipamRules, rbacRules, runtimeExtensionRules, podRules, objectRules,
 		webhookRules, referenceRules, hygieneRules, serverRules)
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })

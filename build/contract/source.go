@@ -55,6 +55,9 @@ func manifestsGen(section string) Source {
 	return Source{Document: "manifests-gen of cluster-capi-operator", Section: section, URL: "https://github.com/openshift/cluster-capi-operator"}
 }
 
+// openShiftOnboarding is what OpenShift asks of the kinds of a provider.
+var openShiftOnboarding = Source{Document: "cluster-capi-operator", Section: "Provider onboarding", URL: "https://github.com/openshift/cluster-capi-operator/blob/main/docs/provideronboarding.md"}
+
 // ours is what this project's installer needs: a heading of FORMAT.md.
 func ours(section string) Source {
 	return Source{Document: "Bundle format", Section: section, URL: formatPage}

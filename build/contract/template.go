@@ -38,6 +38,18 @@ var templateRules = []Rule{{
 	Fix:      "Add spec.template.metadata, of the type ObjectMeta of Cluster API.",
 	Check:    eachTemplate(func(d *definition) []Finding { return d.missing("spec.template.metadata") }),
 }, {
+	ID:       "template/no-status-ready",
+	Severity: Info,
+	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
+	Why:      "Nothing is made of a template itself, so that nobody ever sets status.ready in one. It promises users something to wait for.",
+	Fix:      "Remove status.ready from the template; capacity and nodeInfo are all that Cluster API reads of its status.",
+	Check: eachTemplate(func(d *definition) []Finding {
+		if ready, _ := fieldOf(d.Schema, "status.ready"); ready.Exists() {
+			return []Finding{ready.finding("status.ready means nothing in a template")}
+		}
+		return nil
+	}),
+}, {
 	ID:       "template/metadata-not-pruned",
 	Severity: Warning,
 	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),

@@ -46,7 +46,7 @@ func (a *against) register(flags *pflag.FlagSet) {
 
 // rules is how many rules are checked.
 func (a *against) rules() int {
-	checked := slices.DeleteFunc(contract.Rules(), func(rule contract.Rule) bool { return rule.Check == nil && a.server == "" })
+	checked := slices.DeleteFunc(contract.Rules(), func(rule contract.Rule) bool { return rule.By == contract.ByServer && a.server == "" })
 	return len(checked)
 }
 
@@ -71,7 +71,7 @@ func (a *against) add(cmd *cobra.Command, result *validation, bundles []extracto
 		for j := range findings {
 			findings[j].File = fileOf(result.Source, bundle, findings[j].File)
 		}
-		result.Bundles[i].Findings = append(result.Bundles[i].Findings, findings...)
+		result.Bundles[i].Findings, result.Bundles[i].asked = append(result.Bundles[i].Findings, findings...), true
 	}
 	result.count()
 	return nil

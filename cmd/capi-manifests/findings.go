@@ -27,15 +27,39 @@ type validation struct {
 	// Accepted is how many findings are waived or in the baseline, beside those that are counted.
 	Accepted int               `json:"accepted"`
 	Bundles  []validatedBundle `json:"bundles"`
+
+	invalid bool // what is there cannot be read
 }
 
 type validatedBundle struct {
-	Profile  string   `json:"profile,omitempty"`
-	Metadata metadata `json:"metadata"`
+	Profile string `json:"profile,omitempty"`
+	// Metadata is nil if the bundle is invalid as such: then nothing else is known of it.
+	Metadata *metadata `json:"metadata,omitempty"`
 	// Findings have the path of the file; in an image it is that from the image's root.
 	Findings []contract.Finding `json:"findings"`
 	// Accepted are the findings that are waived or in the baseline.
 	Accepted []acceptedFinding `json:"accepted,omitempty"`
+
+	asked bool // an API server was
+}
+
+// unchecked says why a rule was not checked; empty if it was.
+func (b validatedBundle) unchecked(rule contract.Rule) string {
+	switch {
+	case b.Metadata == nil && rule.By != contract.ByReading:
+		return "not checked: the bundle cannot be read"
+	case !b.asked && rule.By == contract.ByServer:
+		return "not checked: no API server was asked"
+	}
+	return ""
+}
+
+// name is the provider's, if it is known.
+func (b validatedBundle) name() string {
+	if b.Metadata == nil {
+		return ""
+	}
+	return b.Metadata.ProviderName
 }
 
 // acceptedFinding is a finding that somebody decided to live with.

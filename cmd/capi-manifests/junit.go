@@ -54,7 +54,7 @@ func junitOf(v validation) string {
 }
 
 func (b validatedBundle) junit(source string) junitSuite {
-	suite := junitSuite{Name: printable(source + " " + b.Metadata.ProviderName)}
+	suite := junitSuite{Name: printable(source + optional(" ", b.name()))}
 	for _, rule := range contract.Rules() {
 		test := b.junitCase(rule)
 		suite.Cases = append(suite.Cases, test)
@@ -69,9 +69,9 @@ func (b validatedBundle) junit(source string) junitSuite {
 	return suite
 }
 
-// junitCase is a rule: failed by errors, skipped if all that is wrong is accepted, with lesser findings as its output.
+// junitCase is a rule: failed by errors, skipped if it was not checked or all that is wrong is accepted, with lesser findings as its output.
 func (b validatedBundle) junitCase(rule contract.Rule) junitCase {
-	test := junitCase{Name: rule.ID, Class: "capi-manifests." + b.Metadata.ProviderName}
+	test := junitCase{Name: rule.ID, Class: printable("capi-manifests" + optional(".", b.name()))}
 	var lines string
 	count := 0
 	for _, f := range b.Findings {
@@ -85,6 +85,8 @@ func (b validatedBundle) junitCase(rule contract.Rule) junitCase {
 		test.Failure = &junitFailure{fmt.Sprintf("%d findings. %s", count, rule.Fix), lines}
 	case count > 0:
 		test.Output = lines
+	case b.unchecked(rule) != "":
+		test.Skipped = &junitSkipped{b.unchecked(rule)}
 	default:
 		for _, accepted := range b.Accepted {
 			if accepted.Rule == rule.ID {

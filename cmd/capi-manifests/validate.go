@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,8 +26,8 @@ SOURCE is an image, an OCI layout, an archive, or a directory: of a bundle, or o
 Of the latter is checked what "generate" would make of it, and with the flags of
 "generate"; what they do not say is read off the objects. All findings are told at once,
 with the line and the field. Findings of severity error are exit code 1. A bundle that is
-invalid as such (its metadata, or the digest of its manifests) is exit code 4 and
-not checked further.
+invalid as such, so that the installer refuses to read it (rules layout/... and some of
+metadata/...), is exit code 4 and not checked further. That cannot be waived.
 
 What only an API server can tell, it is asked for with --against: whether it establishes
 the CRDs and accepts their names, takes each object and an object of each kind with only
@@ -136,6 +137,9 @@ func (o *validateOptions) run(cmd *cobra.Command, source string) error {
 		return err
 	}
 	source = result.Source
+	if result.invalid {
+		return o.tell(cmd, result)
+	}
 	if o.write != "" {
 		if err := writeBaseline(o.write, result); err != nil {
 			return err
@@ -147,14 +151,22 @@ func (o *validateOptions) run(cmd *cobra.Command, source string) error {
 	for _, problem := range accepted.problems() {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", printable(problem))
 	}
+	return o.tell(cmd, result)
+}
+
+// tell writes the findings, and returns an error if one is an error.
+func (o *validateOptions) tell(cmd *cobra.Command, result validation) error {
 	result.drop(o.least)
 	if _, err := cmd.OutOrStdout().Write(result.format(o.format, o.color.on(cmd.OutOrStdout()))); err != nil {
 		return err
 	}
-	if result.Counts[contract.Error] > 0 {
-		return &findingsError{source, result.Counts}
+	switch err := (&findingsError{result.Source, result.Counts}); {
+	case result.invalid:
+		return &invalidError{err}
+	case result.Counts[contract.Error] > 0:
+		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", printable(source), summaryOf(result.Counts, o.against.rules()), acceptedNote(result.Accepted))
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", printable(result.Source), summaryOf(result.Counts, o.against.rules()), acceptedNote(result.Accepted))
 	return nil
 }
 
@@ -162,6 +174,9 @@ func (o *validateOptions) run(cmd *cobra.Command, source string) error {
 func (o *validateOptions) validate(cmd *cobra.Command, source string) (validation, error) {
 	file := kustomization(source)
 	bundles, source, err := o.bundles(cmd, source, file)
+	if findings, all := contract.Unreadable(err); all && file == "" {
+		return unreadable(source, findings), nil
+	}
 	if err != nil {
 		return validation{}, err
 	}
@@ -196,10 +211,41 @@ func validate(source string, bundles []extractor.Bundle) validation {
 			finding.File = fileOf(source, bundle, finding.File)
 			findings = append(findings, finding)
 		}
-		result.Bundles = append(result.Bundles, validatedBundle{Profile: bundle.Profile, Metadata: metadataOf(bundle.Metadata), Findings: findings})
+		about := metadataOf(bundle.Metadata)
+		result.Bundles = append(result.Bundles, validatedBundle{Profile: bundle.Profile, Metadata: &about, Findings: withLines(findings)})
 	}
 	result.count()
 	return result
+}
+
+// unreadable is the validation of what holds no bundle that can be read.
+func unreadable(source string, findings []contract.Finding) validation {
+	for i := range findings {
+		findings[i].File = cmp.Or(onDisk(source, findings[i].File), missing(source, findings[i].File))
+	}
+	findings = withLines(findings)
+	slices.SortStableFunc(findings, func(a, b contract.Finding) int {
+		return cmp.Or(-strings.Compare(path.Base(a.File), path.Base(b.File)), cmp.Compare(a.Line, b.Line)) // metadata, then manifests
+	})
+	result := validation{Schema: validationSchema, Source: source, Bundles: []validatedBundle{{Findings: findings}}, invalid: true}
+	result.count()
+	return result
+}
+
+// withLines adds the lines of findings about a key of the metadata, where the file is at hand.
+func withLines(findings []contract.Finding) []contract.Finding {
+	files := map[string][]byte{}
+	for i := range findings {
+		f := &findings[i]
+		if f.Field == "" || f.Object != "" || f.Line != 0 {
+			continue
+		}
+		if _, known := files[f.File]; !known {
+			files[f.File], _ = os.ReadFile(f.File) // in an image, which has other files than the disk, there is none
+		}
+		f.Line = extractor.KeyLine(files[f.File], f.Field)
+	}
+	return findings
 }
 
 // fileOf is the path of a file of a bundle: below source if that is a directory,
@@ -217,14 +263,34 @@ func fileOf(source string, bundle extractor.Bundle, file string) string {
 			continue // the format has no such file
 		}
 		usual = cmp.Or(usual, inImage)
-		_, below, _ := strings.Cut(inImage, "/") // where source is the root itself
-		for _, onDisk := range []string{filepath.Join(source, inImage), filepath.Join(source, below)} {
-			if _, err := os.Stat(onDisk); err == nil {
-				return onDisk
-			}
+		if file := onDisk(source, inImage); file != "" {
+			return file
 		}
 	}
 	return usual
+}
+
+// missing is the path of a file of an image that is not there: below source, if that is a directory.
+func missing(source, inImage string) string {
+	if kind, err := kindOf(source); err != nil || kind != isDirectory || inImage == "" {
+		return cmp.Or(inImage, source)
+	}
+	root, below, _ := strings.Cut(inImage, "/")
+	if _, err := os.Stat(filepath.Join(source, root)); err == nil {
+		return filepath.Join(source, inImage)
+	}
+	return filepath.Join(source, below)
+}
+
+// onDisk is the path of a file of an image below source, if that is a directory with the file.
+func onDisk(source, inImage string) string {
+	_, below, _ := strings.Cut(inImage, "/") // where source is the root itself
+	for _, file := range []string{filepath.Join(source, inImage), filepath.Join(source, below)} {
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+			return file
+		}
+	}
+	return ""
 }
 
 // summaryOf counts findings: "2 errors, 1 warning", or says by how many rules there are none.
