@@ -218,18 +218,6 @@ func (q *question) findings() (findings []Finding) {
 	return findings
 }
 
-// reached goes down as far as there is something.
-func (v Value) reached(steps []string) Value {
-	for _, step := range steps {
-		next := v.step(step)
-		if !next.Exists() {
-			return v
-		}
-		v = next
-	}
-	return v
-}
-
 // sent is an object as it is sent to the server; nil with the reason in answer if it cannot be.
 func sent(o *Object) (*unstructured.Unstructured, Answer) {
 	data, err := o.json()

@@ -93,15 +93,17 @@ func (d *definition) at(path string) Value {
 		lifted := append([]string{"spec", "versions", "0"}, perVersion[steps[1]]...)
 		steps = append(lifted, steps[2:]...)
 	}
-	place := d.Value
+	return d.reached(steps)
+}
+
+// reached goes down as far as there is something, and to the first step that is missing.
+func (v Value) reached(steps []string) Value {
 	for _, step := range steps {
-		next := place.step(step)
-		if !next.Exists() {
-			return next
+		if v = v.step(step); !v.Exists() {
+			break
 		}
-		place = next
 	}
-	return place
+	return v
 }
 
 // step goes down by the name of a field or the index of an item.
