@@ -24,8 +24,25 @@ func Markdown() string {
 	for _, rule := range rules {
 		fmt.Fprintf(&text, "\n## %s\n\n*%s*, from %s\n\n%s\n\n%s\n", rule.ID, rule.Severity, rule.Source.markdown(), rule.Why, rule.Fix)
 	}
+	text.WriteString(elsewhere)
 	return text.String()
 }
+
+// elsewhere ends RULES.md: what the documents ask for and no rule can tell.
+const elsewhere = `
+## What no rule tells
+
+Of what the documents ask for, the files of one provider do not show everything.
+
+| what | where it shows |
+|---|---|
+| that a controller waits for its owner, keeps finalizers, respects paused and managed-by, sets conditions, makes the Secrets of its contract (bootstrap data, kubeconfig, certificates), labels Machines, answers address claims | in a cluster with the provider, as in the end-to-end tests of Cluster API |
+| that a Runtime Extension answers discovery, is deterministic and quick | where it runs |
+| that objects reach their Cluster by owner references, and that their status can be made again after a move | ` + "`clusterctl move`" + ` |
+| that no version is removed that objects are stored in, no field that they use, no hook without its time of notice | ` + "`capi-manifests diff`" + ` between two releases |
+| that no object is in two bundles of a platform, that core is there, that every variable has a value | ` + "`capi-manifests plan`" + ` of a release |
+| that webhooks can be reached, and that the names in spec.unmanagedCRDs are names of CRDs | the cluster |
+`
 
 func (s Source) markdown() string {
 	address := s.URL

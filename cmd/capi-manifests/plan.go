@@ -33,8 +33,8 @@ cluster: it is the same code, with the same checks. Nothing is written anywhere.
 It shows the providers in install order with their content, the phases in which
 their objects are applied, and the images that are not installed with the reason.
 The content ID is the one in the status of the ClusterAPI object. What a cluster adds
-of its own (image overrides, unmanaged CRDs, mirrors) is not known here; unmanaged
-CRDs can be given.
+of its own is not known here, but can be given: image overrides with --image, unmanaged
+CRDs with --unmanaged-crd, the values of variables with --var.
 
 With --objects, the rendered objects themselves are written, in install order.`
 
