@@ -205,7 +205,8 @@ func (r *Reconciler) installVersion(ctx context.Context, world world, version v1
 // teardown removes the objects of every version whose ConfigMap is being deleted.
 //
 // The desired and the current version are only torn down with everything, when the
-// ClusterAPI object goes. Otherwise their ConfigMaps stay, deleted or not, until the
+// ClusterAPI object goes; one between them that still has objects, when the desired one has taken its place.
+// Otherwise their ConfigMaps stay, deleted or not, until the
 // version controller has let them go and written them again.
 func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 	outcome := status.Outcome{Reason: status.AsExpected, Phases: map[string][]v1alpha1.Phase{}}
@@ -219,6 +220,8 @@ func (r *Reconciler) teardown(ctx context.Context, world world) status.Outcome {
 		case name == world.cluster.Status.DesiredVersion, name == world.cluster.Status.CurrentVersion:
 			continue
 		case world.continued(name): // a newer version has all of its objects
+		case !world.cluster.Status.Settled():
+			left, err = r.teardownEmpty(ctx, world, name)
 		default:
 			left, err = r.teardownVersion(ctx, world, name)
 		}
@@ -277,6 +280,25 @@ func (r *Reconciler) teardownVersion(ctx context.Context, world world, name stri
 		err = errors.Join(r.Engine.removeRequirements(ctx, rev), r.Engine.sweep(ctx, rev), r.Engine.forget(ctx, rev))
 	}
 	return left, err
+}
+
+// teardownEmpty lets a version go if it has nothing in the cluster. Until the desired version is installed, what
+// an older one has may be all that there is of a provider.
+func (r *Reconciler) teardownEmpty(ctx context.Context, world world, name string) (removal, error) {
+	rev, err := read(world.configMaps, name)
+	if err != nil {
+		return removal{}, err
+	}
+	if err := r.Engine.prepare(ctx, rev); err != nil {
+		return removal{}, err
+	}
+	if err := r.Engine.hold(ctx, rev); err != nil {
+		return removal{}, err
+	}
+	if len(rev.phases) > 0 {
+		return removal{waiting: []string{"version " + world.cluster.Status.DesiredVersion + " to be installed"}}, nil
+	}
+	return r.teardownVersion(ctx, world, name)
 }
 
 // leaving are the revision ConfigMaps that are being deleted and wait for us.

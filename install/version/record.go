@@ -134,17 +134,42 @@ func rollingOut(version string) status.Outcome {
 const maxVersions = 16
 
 // makeRoom is what happens instead of a new version where there are too many:
-// once the desired one is installed, those before it go.
+// once the desired one is installed, those before it go. Until then the oldest one goes that
+// newer ones have taken everything over from, so that nothing has to be removed for it.
 func (r *Reconciler) makeRoom(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
-	if !cluster.Status.Settled() {
-		return status.Outcome{Reason: status.TooManyRevisions, Err: fmt.Errorf(
-			"%d versions are kept, which is the most; version %s must be installed before another one can be made", maxVersions, cluster.Status.DesiredVersion)}
+	var outcome status.Outcome
+	if cluster.Status.Settled() {
+		outcome = r.retire(ctx, cluster, existing)
+	} else {
+		outcome = r.retireEmpty(ctx, cluster, existing)
 	}
-	outcome := r.retire(ctx, cluster, existing)
 	if outcome.Err == nil {
 		outcome = status.Outcome{Reason: status.RetiringRevisions, Message: "removing older versions, to make room for a new one"}
 	}
 	return outcome
+}
+
+// retireEmpty retires one version that has nothing in the cluster.
+func (r *Reconciler) retireEmpty(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
+	for _, version := range cluster.Status.Versions { // the oldest first
+		if version.Name == cluster.Status.CurrentVersion || version.Name == cluster.Status.DesiredVersion || len(version.Phases) > 0 {
+			continue
+		}
+		var err error
+		if found := named(existing, version.Name); found == nil {
+			err = r.forget(ctx, cluster, existing)
+		} else if found.DeletionTimestamp.IsZero() {
+			log.FromContext(ctx).Info("Retiring a version that has nothing in the cluster", "version", version.Name, "desired", cluster.Status.DesiredVersion)
+			err = client.IgnoreNotFound(r.Client.Delete(ctx, found))
+		}
+		if err != nil {
+			return status.Outcome{Reason: status.WriteFailed, Err: fmt.Errorf("retiring version %s: %w", version.Name, err)}
+		}
+		return status.Outcome{}
+	}
+	return status.Outcome{Reason: status.TooManyRevisions, Err: fmt.Errorf(
+		"%d versions are kept, which is the most, and each has objects that no newer one has; version %s must be installed before another one can be made",
+		maxVersions, cluster.Status.DesiredVersion)}
 }
 
 // number gives the new version its name and number: those of a ConfigMap that

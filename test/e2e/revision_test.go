@@ -275,31 +275,72 @@ spec:
 `, name, namespace)
 }
 
-func TestSixteenVersionsAreTheMostAndThereIsRoomAgainOnceTheNewestIsInstalled(t *testing.T) {
-	h := newHarness(t)
-	p := h.start("4.22.0")
-	for i := 1; i <= 16; i++ {
-		h.release(core(fmt.Sprintf("v1.%d.0", i), stuck("stuck")), aws("v1.0.0"))
-		h.eventually(fmt.Sprintf("there are %d versions", i), func() error {
+// releaseUntil releases versions, one after the other, of which none is ever installed. Each brings extra objects.
+func releaseUntil(h *harness, last int, extra func(i int) string) {
+	h.Helper()
+	for i := 1; i <= last; i++ {
+		h.release(core(fmt.Sprintf("v1.%d.0", i), extra(i)+stuck("stuck")), aws("v1.0.0"))
+		name := fmt.Sprintf("4.22.0-%d", i)
+		h.eventually("there is version "+name, func() error {
 			cluster, err := h.clusterAPI()
-			if err == nil && len(cluster.Status.Versions) != i {
-				err = fmt.Errorf("there are %d", len(cluster.Status.Versions))
+			if err == nil && cluster.Status.Version(name) == nil {
+				err = fmt.Errorf("the newest is %s", cluster.Status.DesiredVersion)
 			}
 			return err
 		})
 	}
-	h.release(core("v1.17.0", stuck("stuck")), aws("v1.0.0"))
-	h.reports("VersionDegraded", "TooManyRevisions", "4.22.0-16")
+}
+
+// labelNode lets the stuck Deployment be scheduled.
+func labelNode(h *harness) {
+	h.Helper()
 	node := &corev1.NodeList{}
-	h.must(h.List(t.Context(), node, client.Limit(1)))
+	h.must(h.List(h.Context(), node, client.Limit(1)))
 	label := func(value string) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"awaited": `+value+`}}}`))
 		h.must(h.Patch(context.Background(), node.Items[0].DeepCopy(), patch))
 	}
 	label(`"yes"`)
-	t.Cleanup(func() { label("null") })
-	h.settled("4.22.0-17")
-	h.owned("4.22.0-17")
+	h.Cleanup(func() { label("null") })
+}
+
+func TestAVersionThatNewerOnesHaveTakenOverMakesRoomForASeventeenth(t *testing.T) {
+	h := newHarness(t)
+	p := h.start("4.22.0")
+	releaseUntil(h, 18, func(int) string { return "" })
+	cluster, err := h.clusterAPI()
+	h.must(err)
+	if versions := cluster.Status.Versions; len(versions) > 16 || versions[len(versions)-1].Name != "4.22.0-18" {
+		t.Errorf("there are %d versions, the newest is %s", len(versions), versions[len(versions)-1].Name)
+	}
+	labelNode(h)
+	h.settled("4.22.0-18")
+	h.owned("4.22.0-18")
+	p.terminate()
+}
+
+func TestSixteenVersionsWithObjectsOfTheirOwnAreTheMostUntilTheNewestIsInstalled(t *testing.T) {
+	h := newHarness(t)
+	p := h.start("4.22.0")
+	own := func(i int) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: only-%d, namespace: %s}\n---\n", i, namespace)
+	}
+	releaseUntil(h, 1, own)
+	for i := 2; i <= 16; i++ {
+		name := fmt.Sprintf("ConfigMap only-%d", i-1)
+		h.eventually(name+" is there", func() error {
+			if !slices.Contains(h.names(), name) {
+				return fmt.Errorf("there are %v", h.names())
+			}
+			return nil
+		})
+		h.release(core(fmt.Sprintf("v1.%d.0", i), own(i)+stuck("stuck")), aws("v1.0.0"))
+	}
+	h.release(core("v1.17.0", stuck("stuck")), aws("v1.0.0"))
+	h.reports("VersionDegraded", "TooManyRevisions", "4.22.0-16")
+	h.release(core("v1.16.0", own(16)+stuck("stuck")), aws("v1.0.0"))
+	labelNode(h)
+	h.settled("4.22.0-16")
 	p.terminate()
 }
 
