@@ -30,7 +30,7 @@ const (
 	ComponentMissing Reason = "ComponentMissing"
 	// RenderFailed: the manifests of the providers cannot be made into objects.
 	RenderFailed Reason = "RenderFailed"
-	// TooManyRevisions: there is no room for another version before an older one is gone.
+	// TooManyRevisions: there is no room for another version before an older one, which still has objects, is gone.
 	TooManyRevisions Reason = "TooManyRevisions"
 	// RetiringRevisions: versions that are no longer wanted are being removed.
 	RetiringRevisions Reason = "RetiringRevisions"
