@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
@@ -89,7 +89,7 @@ func (a *against) open(cmd *cobra.Command) (server *cluster, stop func(), err er
 	if server, err = connect(config, false); err != nil {
 		return nil, nil, err
 	}
-	version, err := server.kubernetes.Discovery().ServerVersion()
+	version, err := server.discovery.ServerVersion()
 	if err != nil {
 		return nil, nil, fmt.Errorf("reaching the cluster of %s: %w", a.server, err)
 	}
@@ -121,10 +121,12 @@ const askingAs = "capi-manifests-validate"
 
 // cluster is an API server that is asked about objects: a contract.Server.
 type cluster struct {
-	config     *rest.Config
-	objects    dynamic.Interface
-	kubernetes kubernetes.Interface
-	mapper     *restmapper.DeferredDiscoveryRESTMapper
+	config    *rest.Config
+	objects   dynamic.Interface
+	discovery discovery.DiscoveryInterface
+	// access tells what the user may do. The clients of all of Kubernetes would make the program a fifth larger.
+	access authorizationclient.AuthorizationV1Interface
+	mapper *restmapper.DeferredDiscoveryRESTMapper
 	// defined are the kinds that CRDs have defined here: a *meta.RESTMapping by schema.GroupVersionKind.
 	defined sync.Map
 	// disposable says that the cluster was started for this, so that CRDs may be
@@ -142,16 +144,14 @@ func connect(config *rest.Config, disposable bool) (*cluster, error) {
 	if !disposable {
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dryRunOnly{next} })
 	}
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+	objects, errObjects := dynamic.NewForConfig(config)
+	versions, errVersions := discovery.NewDiscoveryClientForConfig(config)
+	access, errAccess := authorizationclient.NewForConfig(config)
+	if err := errors.Join(errObjects, errVersions, errAccess); err != nil {
+		return nil, fmt.Errorf("making clients: %w", err)
 	}
-	typed, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClient(typed.RESTClient())))
-	return &cluster{config: config, objects: objects, kubernetes: typed, mapper: mapper, disposable: disposable}, nil
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(versions))
+	return &cluster{config: config, objects: objects, discovery: versions, access: access, mapper: mapper, disposable: disposable}, nil
 }
 
 // dryRunOnly sends no request that would write something.
@@ -186,7 +186,7 @@ func (c *cluster) prepare(ctx context.Context) error {
 		}
 	}
 	return c.until(ctx, "the default service account is there", func(ctx context.Context) error {
-		_, err := c.kubernetes.CoreV1().ServiceAccounts(v1alpha1.OperandNamespace).Get(ctx, "default", metav1.GetOptions{})
+		_, err := c.objects.Resource(serviceAccounts).Namespace(v1alpha1.OperandNamespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
 }
@@ -252,7 +252,10 @@ func (c *cluster) serve(ctx context.Context, crd *unstructured.Unstructured) err
 	return nil
 }
 
-var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var (
+	crds            = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
+)
 
 // established waits until a CRD is established, or its names are refused.
 func (c *cluster) established(ctx context.Context, name string) (answer contract.Answer, err error) {
@@ -386,7 +389,7 @@ func (c *cluster) forbidden(ctx context.Context, object *unstructured.Unstructur
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: verb, Group: mapping.Resource.Group, Resource: mapping.Resource.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
 		}}}
-		review, err = c.kubernetes.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		review, err = c.access.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return contract.Answer{}, fmt.Errorf("asking the API server what this user may do: %w", err)
 		}
