@@ -51,7 +51,8 @@ type GenerateOptions struct {
 	SkipTransforms []string
 }
 
-// OptionsError says that options contradict the format of a bundle, before anything was read.
+// OptionsError says that options contradict the format of a bundle, or, in a *GenerateError, that they
+// do not say what the objects need to have said.
 type OptionsError struct{ Err error }
 
 func (e *OptionsError) Error() string { return e.Err.Error() }

@@ -80,13 +80,13 @@ func ownImage(objects []*unstructured.Unstructured, placeholder string) (string,
 	managers = slices.Compact(managers)
 	switch {
 	case placeholder == "":
-		return "", errors.New("the manifests run containers, but no image name was given; add --image-name, for example registry.ci.openshift.org/openshift:aws-cluster-api-controllers")
+		return "", &OptionsError{errors.New("the manifests run containers, but no image name was given; add --image-name, for example registry.ci.openshift.org/openshift:aws-cluster-api-controllers")}
 	case len(managers) == 0:
-		return "", fmt.Errorf("no container is named %s, so the provider's own image is one of %s; say which with --image <image>=%s",
-			managerContainer, strings.Join(imagesOf(objects), ", "), placeholder)
+		return "", &OptionsError{fmt.Errorf("no container is named %s, so the provider's own image is one of %s; say which with --image <image>=%s",
+			managerContainer, strings.Join(imagesOf(objects), ", "), placeholder)}
 	case len(managers) > 1:
-		return "", fmt.Errorf("the containers named %s run %s; say which is the provider's own with --image <image>=%s, and give the others by digest",
-			managerContainer, strings.Join(managers, " and "), placeholder)
+		return "", &OptionsError{fmt.Errorf("the containers named %s run %s; say which is the provider's own with --image <image>=%s, and give the others by digest",
+			managerContainer, strings.Join(managers, " and "), placeholder)}
 	}
 	return managers[0], nil
 }

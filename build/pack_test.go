@@ -313,6 +313,31 @@ func TestWriteFilesNamesTheDirectoryThatCannotBe(t *testing.T) {
 	}
 }
 
+func TestWriteDirsWritesAllOrNothing(t *testing.T) {
+	dir := t.TempDir()
+	file, first := filepath.Join(dir, "file"), filepath.Join(dir, "a", "b")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{"c": []byte("c")}
+	err := build.WriteDirs(t.Context(), map[string]map[string][]byte{first: files, filepath.Join(file, "below"): files})
+	var writeError *build.WriteError
+	if !errors.As(err, &writeError) || writeError.Path != filepath.Join(file, "below") {
+		t.Errorf("got %v", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("there is %v, %v", entries, err)
+	}
+	if err := build.WriteDirs(t.Context(), map[string]map[string][]byte{first: files, dir: files}); err != nil {
+		t.Fatal(err)
+	}
+	for _, written := range []string{filepath.Join(first, "c"), filepath.Join(dir, "c")} {
+		if got := string(readFile(t, written)); got != "c" {
+			t.Errorf("%s is %q", written, got)
+		}
+	}
+}
+
 func TestNothingIsWrittenOnceTheContextHasEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -187,34 +188,91 @@ func swap(dir, fresh, old string) error {
 // place first, and no file takes its place before all are written. Names are base
 // names. When ctx has ended by then, nothing has changed. Errors are of type *WriteError.
 func WriteFiles(ctx context.Context, dir string, files map[string][]byte) error {
-	if err := writeFiles(ctx, dir, files); err != nil {
-		return &WriteError{dir, err}
+	return WriteDirs(ctx, map[string]map[string][]byte{dir: files})
+}
+
+// WriteDirs is WriteFiles for several directories, by their paths: no file takes its
+// place in any of them before all are written in all of them.
+func WriteDirs(ctx context.Context, dirs map[string]map[string][]byte) (err error) {
+	var prepared []preparedFiles
+	defer func() {
+		for _, p := range slices.Backward(prepared) {
+			p.end(err != nil)
+		}
+	}()
+	for _, dir := range sortedKeys(dirs) {
+		p, err := prepare(ctx, dir, dirs[dir])
+		prepared = append(prepared, p)
+		if err != nil {
+			return &WriteError{dir, err}
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return &WriteError{join(sortedKeys(dirs)), err}
+	}
+	for _, p := range prepared {
+		if err := p.place(); err != nil {
+			return &WriteError{p.dir, err}
+		}
 	}
 	return nil
 }
 
-func writeFiles(ctx context.Context, dir string, files map[string][]byte) error {
+// preparedFiles are files that were written to aside, to be renamed into dir.
+type preparedFiles struct {
+	dir, aside string
+	names      []string
+	// made are the directories that were made for it, the deepest first.
+	made []string
+}
+
+func prepare(ctx context.Context, dir string, files map[string][]byte) (p preparedFiles, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return p, err
 	}
+	p = preparedFiles{dir: dir, names: sortedKeys(files), made: missingDirs(dir)}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+		return p, err
 	}
-	aside, err := os.MkdirTemp(dir, ".new-*")
-	if err != nil {
-		return err
+	if p.aside, err = os.MkdirTemp(dir, ".new-*"); err != nil {
+		return p, err
 	}
-	defer os.RemoveAll(aside)
-	names := sortedKeys(files)
-	for _, name := range names {
-		if err := os.WriteFile(filepath.Join(aside, name), files[name], 0o644); err != nil {
-			return err
+	for _, name := range p.names {
+		if err := os.WriteFile(filepath.Join(p.aside, name), files[name], 0o644); err != nil {
+			return p, err
 		}
 	}
-	for _, name := range names {
-		if err := os.Rename(filepath.Join(aside, name), filepath.Join(dir, name)); err != nil {
+	return p, nil
+}
+
+// missingDirs are a directory and those above it that are not there, the deepest first.
+func missingDirs(dir string) (missing []string) {
+	for {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return missing
+		}
+		missing = append(missing, dir)
+		dir = filepath.Dir(dir)
+	}
+}
+
+func (p preparedFiles) place() error {
+	for _, name := range p.names {
+		if err := os.Rename(filepath.Join(p.aside, name), filepath.Join(p.dir, name)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// end removes what is not needed any more; after a failure also the directories that were made, if nothing is in them.
+func (p preparedFiles) end(failed bool) {
+	if p.aside != "" {
+		_ = os.RemoveAll(p.aside)
+	}
+	if failed {
+		for _, dir := range p.made {
+			_ = os.Remove(dir)
+		}
+	}
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 const rootLong = `capi-manifests makes and reads the images from which capi-installer installs
@@ -28,7 +28,7 @@ Cluster API providers. Such an image holds a bundle:
   inspect    image                ->  what is in it
   extract    image                ->  bundle
   plan       images.json          ->  what a cluster would install
-  tree       images.json          ->  the same, image by image down to each object
+  tree       images.json, image   ->  the same, down to each object
   diff       two of any of these  ->  what changed, and whom it hurts
   rbac       bundles              ->  the least role with which they can be installed
 
@@ -64,8 +64,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitGood
 	}
+	code := exitCode(err)
+	if code == exitIO && ctx.Err() != nil { // what was begun fails in many ways then, which say nothing
+		err = fmt.Errorf("stopped: %w", context.Cause(ctx))
+	}
 	report(stderr, err)
-	return exitCode(err)
+	return code
 }
 
 func newRoot() *cobra.Command {
@@ -109,12 +113,13 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return &usageError{cmd.CommandPath(), err}
 }
 
-// oneArg asks for exactly one argument, which what names.
+// oneArg asks for exactly one argument, which what names: "SOURCE, an image or a directory".
 func oneArg(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
-			return &usageError{cmd.CommandPath(), fmt.Errorf("%s is missing", what)}
+			name, is, _ := strings.Cut(what, ", ")
+			return &usageError{cmd.CommandPath(), fmt.Errorf("%s is missing: %s", name, is)}
 		case len(args) > 1:
 			return &usageError{cmd.CommandPath(), fmt.Errorf("one argument is wanted, %s; there are %d: %s", what, len(args), strings.Join(args, " "))}
 		}
@@ -134,11 +139,9 @@ func required(cmd *cobra.Command, names ...string) error {
 	var errs []error
 	for _, name := range names {
 		if flag := cmd.Flag(name); flag.Value.String() == "" {
-			errs = append(errs, fmt.Errorf("--%s is missing: %s", name, flag.Usage))
+			_, usage := pflag.UnquoteUsage(flag)
+			errs = append(errs, fmt.Errorf("--%s is missing: %s", name, usage))
 		}
 	}
-	if len(errs) > 0 {
-		return &usageError{cmd.CommandPath(), errors.Join(errs...)}
-	}
-	return nil
+	return wrongUsage(cmd, errs...)
 }

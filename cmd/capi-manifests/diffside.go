@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build"
@@ -46,11 +45,8 @@ func (o *sideOptions) register(cmd *cobra.Command) {
 
 // open reads both sides, which are both releases or both something else.
 func (o *sideOptions) open(cmd *cobra.Command, a, b string) (before, after side, err error) {
-	if o.platform != "" && !slices.Contains(build.Platforms(), configv1.PlatformType(o.platform)) {
-		return side{}, side{}, &usageError{cmd.CommandPath(), fmt.Errorf("--platform %q is none of %s (case matters)", o.platform, joined(build.Platforms()))}
-	}
 	variables, err := pairs(cmd, "var", o.variables)
-	if err != nil {
+	if err := wrongUsage(cmd, knownPlatform(o.platform), err); err != nil {
 		return side{}, side{}, err
 	}
 	isA, err := isRelease(a)

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/imagesjson"
@@ -33,6 +35,19 @@ func (e *usageError) Error() string {
 	return fmt.Sprintf("%v\nsee %s --help", e.err, e.command)
 }
 func (e *usageError) Unwrap() error { return e.err }
+
+// wrongUsage is one usageError of all errors that there are; nil if there is none.
+func wrongUsage(cmd *cobra.Command, errs ...error) error {
+	for i, err := range errs {
+		if usage, is := errors.AsType[*usageError](err); is {
+			errs[i] = usage.err
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &usageError{cmd.CommandPath(), err}
+	}
+	return nil
+}
 
 // invalidError says that an input is wrong, so that trying again does not help.
 type invalidError struct{ err error }

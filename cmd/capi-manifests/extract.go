@@ -4,8 +4,10 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -55,10 +57,11 @@ func newExtract() *cobra.Command {
 
 // extract writes bundles to a directory, and the names of the files to stdout.
 func extract(cmd *cobra.Command, dir string, bundles []extractor.Bundle) error {
-	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	dirs := map[string]map[string][]byte{}
+	var written strings.Builder
 	for _, bundle := range bundles {
 		if bundle.Metadata.InstallOrder != 0 {
-			fmt.Fprintf(stderr, "note: the install order %d of %s has no place in metadata.json\n", bundle.Metadata.InstallOrder, bundle.Metadata.ProviderName)
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: the install order %d of %s has no place in metadata.json\n", bundle.Metadata.InstallOrder, printable(bundle.Metadata.ProviderName))
 			bundle.Metadata.InstallOrder = 0
 		}
 		files, err := bundle.Files()
@@ -69,18 +72,17 @@ func extract(cmd *cobra.Command, dir string, bundles []extractor.Bundle) error {
 		if len(bundles) > 1 {
 			own = filepath.Join(dir, filepath.Base(bundle.Profile))
 		}
-		based := map[string][]byte{}
+		dirs[own] = map[string][]byte{}
 		for name, content := range files {
-			based[path.Base(name)] = content
-		}
-		if err := build.WriteFiles(cmd.Context(), own, based); err != nil {
-			return err
+			dirs[own][path.Base(name)] = content
 		}
 		for _, name := range []string{"metadata.json", "manifests.yaml"} {
-			if _, err := fmt.Fprintln(stdout, filepath.Join(own, name)); err != nil {
-				return err
-			}
+			fmt.Fprintln(&written, filepath.Join(own, name))
 		}
 	}
-	return nil
+	if err := build.WriteDirs(cmd.Context(), dirs); err != nil {
+		return err
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), written.String())
+	return err
 }

@@ -172,23 +172,33 @@ func (f *generateFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	bundle, summary, err := build.Generate(options)
-	if err != nil {
-		return generateError(err)
-	}
-	release, err := f.clusterctl.release(options)
-	if err != nil {
-		return generateError(err)
-	}
-	written, err := f.write(cmd, bundle, release)
+	made, err := interruptible(cmd.Context(), func() (made, error) { return f.make(options) })
 	if err != nil {
 		return err
 	}
-	f.summarize(cmd.ErrOrStderr(), bundle, summary, release.Notes, written)
+	written, err := f.write(cmd, made.bundle, made.release)
+	if err != nil {
+		return err
+	}
+	f.summarize(cmd.ErrOrStderr(), made, written)
 	if f.format == asTable {
 		return nil
 	}
-	return f.format.write(cmd.OutOrStdout(), generated{metadataOf(bundle.Metadata), summary, release.Dir, release.Notes}, nil)
+	return f.format.write(cmd.OutOrStdout(), generated{metadataOf(made.bundle.Metadata), made.summary, made.release.Dir, made.release.Notes}, nil)
+}
+
+// made is what generate makes of a kustomize directory, before it is written.
+type made struct {
+	bundle  extractor.Bundle
+	summary build.Summary
+	release build.ClusterctlRelease
+}
+
+func (f *generateFlags) make(options build.GenerateOptions) (m made, err error) {
+	if m.bundle, m.summary, err = build.Generate(options); err == nil {
+		m.release, err = f.clusterctl.release(options)
+	}
+	return m, generateError(err)
 }
 
 // write writes the bundle in the layouts that are asked for, and returns the files, sorted.
@@ -218,11 +228,11 @@ func (f *generateFlags) write(cmd *cobra.Command, bundle extractor.Bundle, relea
 		}
 		add(f.outputDir, files)
 	}
+	if err := build.WriteDirs(cmd.Context(), dirs); err != nil {
+		return nil, err
+	}
 	var written []string
 	for dir, files := range dirs {
-		if err := build.WriteFiles(cmd.Context(), dir, files); err != nil {
-			return nil, err
-		}
 		for name := range files {
 			written = append(written, filepath.Join(dir, name))
 		}
@@ -241,8 +251,8 @@ type generated struct {
 }
 
 // summarize says what was done.
-func (f *generateFlags) summarize(w io.Writer, bundle extractor.Bundle, summary build.Summary, notes, written []string) {
-	for _, result := range summary.Results {
+func (f *generateFlags) summarize(w io.Writer, made made, written []string) {
+	for _, result := range made.summary.Results {
 		fmt.Fprintf(w, "%-26s  %s\n", result.Transform, outcome(result))
 		if !f.verbose {
 			continue
@@ -253,11 +263,11 @@ func (f *generateFlags) summarize(w io.Writer, bundle extractor.Bundle, summary 
 			}
 		}
 	}
-	for _, note := range slices.Concat(summary.Missing, notes) {
+	for _, note := range slices.Concat(made.summary.Missing, made.release.Notes) {
 		fmt.Fprintf(w, "note: %s\n", printable(note))
 	}
 	fmt.Fprintf(w, "wrote %s: %d objects from %d, content ID %s\n",
-		listed(written), summary.Written, summary.Read, bundle.Metadata.ContentID)
+		listed(written), made.summary.Written, made.summary.Read, made.bundle.Metadata.ContentID)
 }
 
 // listed is "a", "a and b" or "a, b and c".

@@ -126,7 +126,7 @@ func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set o
 	}
 	name, number, err = revision.Next(nil, f.release)
 	if err != nil {
-		return "", 0, set, nil, &usageError{cmd.CommandPath(), err}
+		return "", 0, set, nil, err
 	}
 	ctx := notesTo(cmd.Context(), cmd.ErrOrStderr())
 	images, err := f.images(ctx, cmd.InOrStdin(), cmd.ErrOrStderr())
@@ -152,16 +152,24 @@ func notesTo(ctx context.Context, w io.Writer) context.Context {
 
 // check checks the flags, and returns the variables.
 func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
-	if err := required(cmd, "images-json", "platform", "release-version"); err != nil {
-		return nil, err
-	}
-	if !slices.Contains(build.Platforms(), configv1.PlatformType(f.platform)) {
-		return nil, &usageError{cmd.CommandPath(), fmt.Errorf("--platform %q is none of %s (case matters)", f.platform, joined(build.Platforms()))}
+	variables, err := pairs(cmd, "var", f.variables)
+	errs := []error{required(cmd, "images-json", "platform", "release-version"), knownPlatform(f.platform), err}
+	if f.release != "" {
+		_, _, err := revision.Next(nil, f.release)
+		errs = append(errs, err)
 	}
 	if f.objects && f.format == asTable { // only plan has the flag
-		return nil, &usageError{cmd.CommandPath(), errors.New("--objects needs -o yaml or -o json")}
+		errs = append(errs, errors.New("--objects needs -o yaml or -o json"))
 	}
-	return pairs(cmd, "var", f.variables)
+	return variables, wrongUsage(cmd, errs...)
+}
+
+// knownPlatform refuses what is no platform of OpenShift. None is not refused.
+func knownPlatform(platform string) error {
+	if platform != "" && !slices.Contains(build.Platforms(), configv1.PlatformType(platform)) {
+		return fmt.Errorf("--platform %q is none of %s (case matters)", platform, joined(build.Platforms()))
+	}
+	return nil
 }
 
 // images reads images.json, and looks up the digests of tags.

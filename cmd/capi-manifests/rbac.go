@@ -12,15 +12,14 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
-	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	names "k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/build/rbac"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/manifests"
 )
@@ -112,8 +111,8 @@ func (f *rbacFlags) check(cmd *cobra.Command, sources []string) (labels, variabl
 	if len(sources) == 0 && f.imagesJSON == "" {
 		errs = append(errs, errors.New("SOURCE is missing, an image, an OCI layout, an archive or a directory; or --images-json with --platform"))
 	}
-	if f.imagesJSON != "" && !slices.Contains(build.Platforms(), configv1.PlatformType(f.platform)) {
-		errs = append(errs, fmt.Errorf("--platform %q is none of %s (case matters)", f.platform, joined(build.Platforms())))
+	if f.imagesJSON != "" {
+		errs = append(errs, required(cmd, "platform"), knownPlatform(f.platform))
 	}
 	for _, wrong := range names.IsDNS1123Subdomain(f.name) {
 		errs = append(errs, fmt.Errorf("--name %q: %s", f.name, wrong))
@@ -125,10 +124,7 @@ func (f *rbacFlags) check(cmd *cobra.Command, sources []string) (labels, variabl
 		}
 	}
 	variables, varErr := pairs(cmd, "var", f.variables)
-	if err := errors.Join(append(errs, labelErr, varErr)...); err != nil {
-		return nil, nil, &usageError{cmd.CommandPath(), err}
-	}
-	return labels, variables, nil
+	return labels, variables, wrongUsage(cmd, append(errs, labelErr, varErr)...)
 }
 
 // rendered are the objects of all sources, as a cluster gets them.
@@ -175,12 +171,19 @@ func renderSource(ctx context.Context, stderr io.Writer, source string, variable
 	if err != nil {
 		return operand.Set{}, err
 	}
+	return operand.Render(inImages(bundles, source), variables)
+}
+
+// inImages are bundles as if those that are in no image yet were in one: a cluster
+// renders no other.
+func inImages(bundles []extractor.Bundle, source string) []extractor.Bundle {
+	bundles = slices.Clone(bundles)
 	for i := range bundles {
-		if bundles[i].Origin.Image == "" { // a bundle that is in no image yet
+		if bundles[i].Origin.Image == "" {
 			bundles[i].Origin.Image = "localhost/" + bundles[i].Metadata.ProviderName + "@" + digest.FromString(source).String()
 		}
 	}
-	return operand.Render(bundles, variables)
+	return bundles
 }
 
 // heldByInstaller is what the installer may do for itself, by its own manifests

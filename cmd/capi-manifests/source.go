@@ -28,7 +28,7 @@ import (
 
 // generateError finds out whose fault it is: a file that cannot be read is not an invalid provider.
 func generateError(err error) error {
-	if isA[*build.OptionsError](err) || isA[*fs.PathError](err) {
+	if err == nil || isA[*build.OptionsError](err) || isA[*fs.PathError](err) {
 		return err
 	}
 	return &invalidError{err}

@@ -4,18 +4,29 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
 const treeLong = `Tree shows what capi-installer would install on a cluster as a tree: image, component,
 phase, kind and object, in the order in which they are installed. It is what "plan"
-counts.`
+counts.
 
-const treeExample = `  # All that a release installs on AWS
+SOURCE is an image, an OCI layout, an archive or a directory: the tree is that of its
+bundles alone, for every platform. Without SOURCE it is that of a release.`
+
+const treeExample = `  # What would be installed of an image, and in which order?
+  capi-manifests tree quay.io/me/capa:v2.10.0
+  capi-manifests tree capi-manifests
+
+  # All that a release installs on AWS
   capi-manifests tree --images-json images.json --platform AWS --release-version 4.22.0
 
   # Which image brings an object?
@@ -32,31 +43,87 @@ type branch struct {
 }
 
 func newTree() *cobra.Command {
-	f := &planFlags{}
+	f := &treeFlags{}
 	cmd := &cobra.Command{
-		Use:     "tree",
-		Short:   "Show what a release would install, image by image down to each object",
-		Long:    treeLong,
-		Example: treeExample,
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			name, number, set, _, err := f.render(cmd)
-			if err != nil {
-				return err
-			}
-			images, err := treeOf(name, number, set, f.unmanaged)
-			if err != nil {
-				return err
-			}
-			return f.format.write(cmd.OutOrStdout(), images, func(w *bytes.Buffer) {
-				for _, image := range images {
-					image.draw(w, "", "")
-				}
-			})
-		},
+		Use:               "tree [SOURCE]",
+		Short:             "Show what an image or a release would install, down to each object",
+		Long:              treeLong,
+		Example:           treeExample,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: completeSource,
+		RunE:              f.run,
 	}
 	f.registerRelease(cmd)
 	return cmd
+}
+
+// treeFlags are the flags of tree: those of plan.
+type treeFlags struct{ planFlags }
+
+func (f *treeFlags) run(cmd *cobra.Command, args []string) error {
+	of := f.ofSource
+	if len(args) == 0 {
+		of = f.ofRelease
+	}
+	images, err := of(cmd, args)
+	if err != nil {
+		return err
+	}
+	return f.format.write(cmd.OutOrStdout(), images, func(w *bytes.Buffer) {
+		for _, image := range images {
+			image.draw(w, "", "")
+		}
+	})
+}
+
+// ofRelease is the tree of what the flags say.
+func (f *treeFlags) ofRelease(cmd *cobra.Command, _ []string) ([]*branch, error) {
+	if f.imagesJSON == "" {
+		missing := errors.New("SOURCE is missing, an image, an OCI layout, an archive or a directory; or --images-json with --platform and --release-version")
+		return nil, wrongUsage(cmd, missing)
+	}
+	name, number, set, _, err := f.render(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return treeOf(name, number, set, f.unmanaged)
+}
+
+// ofSource is the tree of the bundles of a source. Each is rendered by itself, because
+// those for several platforms or profiles may bring the same objects.
+func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*branch, error) {
+	variables, err := f.checkSource(cmd, args)
+	if err != nil {
+		return nil, err
+	}
+	bundles, source, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), args[0])
+	if err != nil {
+		return nil, err
+	}
+	all := operand.Set{}
+	for _, bundle := range inImages(bundles, source) {
+		set, err := operand.Render([]extractor.Bundle{bundle}, variables)
+		if err != nil {
+			return nil, err
+		}
+		set.Operands[0].Origin.Image = source
+		all.Operands = append(all.Operands, set.Operands...)
+	}
+	return treeOf("", 1, all, f.unmanaged) // the version is in annotations, which are not shown
+}
+
+func (f *treeFlags) checkSource(cmd *cobra.Command, args []string) (map[string]string, error) {
+	variables, err := pairs(cmd, "var", f.variables)
+	errs := []error{err}
+	if len(args) > 1 {
+		errs = append(errs, fmt.Errorf("one SOURCE is wanted; there are %d: %s", len(args), strings.Join(args, " ")))
+	}
+	for _, flag := range []string{"images-json", "platform", "release-version", "allow-tags", "image", "cache-dir"} {
+		if cmd.Flags().Changed(flag) {
+			errs = append(errs, fmt.Errorf("--%s is for releases; %s is a SOURCE", flag, args[0]))
+		}
+	}
+	return variables, wrongUsage(cmd, errs...)
 }
 
 // treeOf is a branch for each image. An image with several components comes where its first one does.

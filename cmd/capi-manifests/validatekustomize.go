@@ -35,9 +35,12 @@ func (f *kustomizeFlags) render(cmd *cobra.Command, source string) (extractor.Bu
 	if err != nil {
 		return extractor.Bundle{}, err
 	}
-	bundle, err := build.Preview(options)
+	bundle, err := interruptible(cmd.Context(), func() (extractor.Bundle, error) {
+		bundle, err := build.Preview(options)
+		return bundle, generateError(err)
+	})
 	if err != nil {
-		return extractor.Bundle{}, generateError(err)
+		return extractor.Bundle{}, err
 	}
 	m := bundle.Metadata
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: rendered and edited as by \"capi-manifests generate %[1]s --provider-name %s --provider-type %s --provider-version %s%s\"\n",
