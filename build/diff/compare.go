@@ -128,7 +128,9 @@ func (p *pair) is(differs bool) Is {
 		return Added
 	case !p.inB:
 		return Removed
-	case differs || p.a.Version != p.b.Version || p.a.Image != p.b.Image:
+	case differs || p.a.Version != p.b.Version:
+		return Changed
+	case p.a.Image != p.b.Image && p.a.Image != "" && p.b.Image != "": // what is in no image yet is in no other one
 		return Changed
 	}
 	return Same

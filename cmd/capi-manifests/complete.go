@@ -39,8 +39,8 @@ func sources(begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return all, directive
 }
 
-// imagesNamed are the references in images.json that begin so, or whose key does.
-func imagesNamed(begun string) []cobra.Completion {
+// imagesJSON are the images of images.json in the working directory, if it has one.
+func imagesJSON() imagesjson.Images {
 	content, err := os.ReadFile("images.json")
 	if err != nil {
 		return nil
@@ -49,13 +49,27 @@ func imagesNamed(begun string) []cobra.Completion {
 	if err != nil {
 		return nil
 	}
+	return images
+}
+
+// imagesNamed are the references in images.json that begin so.
+func imagesNamed(begun string) []cobra.Completion {
 	var found []cobra.Completion
-	for _, image := range images {
+	for _, image := range imagesJSON() {
 		if strings.HasPrefix(image.Reference, begun) {
 			found = append(found, cobra.CompletionWithDesc(image.Reference, image.Name))
 		}
 	}
 	return found
+}
+
+// completeOverride completes the name in NAME=IMAGE from images.json in the working directory.
+func completeOverride(_ *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var names []cobra.Completion
+	for _, image := range imagesJSON() {
+		names = append(names, cobra.CompletionWithDesc(image.Name+"=", image.Reference))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // files are those whose path begins so; a directory ends with a slash.

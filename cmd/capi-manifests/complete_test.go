@@ -49,6 +49,14 @@ func TestSourcesAreCompletedFromImagesJSONAndFiles(t *testing.T) {
 			t.Errorf("%q is completed to %q, want %q", begun, got, want)
 		}
 	}
+	for _, words := range [][]string{{"tree", "quay.io/example/c"}, {"rbac", aws, "quay.io/example/c"}, {"pack", "quay.io/example/c"}, {"pack", "x", "--base", "quay.io/example/c"}} {
+		if got := completions(t, words...); !slices.Equal(got, []string{core, ":4"}) {
+			t.Errorf("%q is completed to %q", words, got)
+		}
+	}
+	if got := completions(t, "plan", "--image", ""); !slices.Equal(got, []string{"aws=", "core=", ":6"}) {
+		t.Errorf("an override's name is completed to %q", got)
+	}
 	if got := completions(t, "inspect", "quay.io/x", ""); !slices.Equal(got, []string{":4"}) {
 		t.Errorf("a second source is completed to %q", got)
 	}

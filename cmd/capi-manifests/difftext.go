@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -136,7 +137,10 @@ func sensitiveNote(p diff.Permission) string {
 
 func (w *textReport) provider(p diff.ProviderChange) {
 	w.heading(p.Name + " " + versionsText(p, " -> "))
-	if p.Images[0] != p.Images[1] {
+	told := slices.ContainsFunc(p.ImageChanges, func(c diff.ImageChange) bool {
+		return c.Level != diff.Noise && c.From == p.Images[0] && c.To == p.Images[1]
+	})
+	if imageDiffers(p) && !told {
 		w.line("  image  %s -> %s", cmp.Or(p.Images[0], "none"), cmp.Or(p.Images[1], "none"))
 	}
 	for _, image := range p.ImageChanges {

@@ -94,6 +94,13 @@ func versionsText(p diff.ProviderChange, arrow string) string {
 	}
 }
 
+// imageDiffers says whether a provider comes from another image. A bundle in a directory comes from none,
+// which is no change.
+func imageDiffers(p diff.ProviderChange) bool {
+	either := p.Is == diff.Added || p.Is == diff.Removed
+	return p.Images[0] != p.Images[1] && (either || p.Images[0] != "" && p.Images[1] != "")
+}
+
 // widest is how many characters of a value are shown in a line.
 const widest = 120
 
@@ -181,7 +188,7 @@ func viewFuncs(full bool) map[string]any {
 		"versions":     func(p diff.ProviderChange) string { return versionsText(p, " → ") },
 		"quiet":        quiet,
 		"accessWhere":  accessWhere,
-		"imageDiffers": func(p diff.ProviderChange) bool { return p.Images[0] != p.Images[1] },
+		"imageDiffers": imageDiffers,
 		"entriesOf": func(p diff.ProviderChange, area diff.Area) []diff.Entry {
 			return slices.DeleteFunc(shown(p.Entries, full), func(e diff.Entry) bool { return e.Area != area })
 		},

@@ -15,9 +15,11 @@ import (
 
 const explainLong = `Explain tells of a rule of "capi-manifests validate" what goes wrong without it, what
 to do, and where it comes from, and shows manifests that keep it and manifests that
-break it. Without a rule it lists all of them.`
+break it. Without a rule it lists all of them, and with the first part of their names
+those that begin so.`
 
 const explainExample = `  capi-manifests explain
+  capi-manifests explain installer
   capi-manifests explain installer/no-secret`
 
 // explanation is a rule as data.
@@ -51,7 +53,7 @@ func newExplain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(args) == 0 {
+			if len(args) == 0 || len(rulesOf(args[0])) > 0 {
 				return format.write(cmd.OutOrStdout(), all, func(w *bytes.Buffer) { listRules(w, all) })
 			}
 			return format.write(cmd.OutOrStdout(), all[0], all[0].text)
@@ -72,23 +74,30 @@ func ruleIDs() []string {
 // knownRule refuses what is no rule, and suggests those that are like it.
 func knownRule(cmd *cobra.Command, args []string) error {
 	switch {
-	case len(args) == 0, len(args) == 1 && slices.Contains(ruleIDs(), args[0]):
+	case len(args) == 0, len(args) == 1 && (slices.Contains(ruleIDs(), args[0]) || len(rulesOf(args[0])) > 0):
 		return nil
 	case len(args) > 1:
 		return &usageError{cmd.CommandPath(), fmt.Errorf("one rule is wanted; there are %s", strings.Join(args, " "))}
 	}
-	unlike := func(id string) bool { return !strings.Contains(id, args[0]) }
-	if like := slices.DeleteFunc(ruleIDs(), unlike); len(like) > 0 && args[0] != "" {
+	const few = 5
+	unlike := func(id string) bool { return !strings.Contains(id, args[0]) && editDistance(id, args[0]) > 2 }
+	if like := slices.DeleteFunc(ruleIDs(), unlike); len(like) > 0 && len(like) <= few {
 		return &usageError{cmd.CommandPath(), fmt.Errorf("there is no rule %q; did you mean %s?", args[0], strings.Join(like, " or "))}
 	}
 	return &usageError{cmd.CommandPath(), fmt.Errorf("there is no rule %q; \"capi-manifests explain\" lists all", args[0])}
 }
 
-// explanations are those of the rules with the IDs, or of all rules.
+// rulesOf are the rules of a group, such as "installer".
+func rulesOf(group string) []string {
+	prefix := strings.TrimSuffix(group, "/") + "/"
+	return slices.DeleteFunc(ruleIDs(), func(id string) bool { return !strings.HasPrefix(id, prefix) })
+}
+
+// explanations are those of a rule, of a group of rules, or of all rules.
 func explanations(ids []string) ([]explanation, error) {
 	var all []explanation
 	for _, rule := range contract.Rules() {
-		if len(ids) > 0 && !slices.Contains(ids, rule.ID) {
+		if len(ids) > 0 && rule.ID != ids[0] && !slices.Contains(rulesOf(ids[0]), rule.ID) {
 			continue
 		}
 		example, err := rule.Example()

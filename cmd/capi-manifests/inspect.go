@@ -69,10 +69,10 @@ func newInspect() *cobra.Command {
 	var manifests bool
 	cmd := &cobra.Command{
 		Use:               "inspect SOURCE",
-		Short:             "Show what is in an image, an OCI layout or a directory",
+		Short:             "Show what is in an image, an OCI layout, an archive or a directory",
 		Long:              inspectLong,
 		Example:           inspectExample,
-		Args:              oneArg("SOURCE, an image, an OCI layout or a directory"),
+		Args:              oneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
 		ValidArgsFunction: completeSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if manifests && format != asTable {

@@ -87,13 +87,17 @@ func columns(w *bytes.Buffer, header []string, rows [][]string) {
 	aligned(w, append([][]string{header}, rows...))
 }
 
-// aligned writes rows with aligned columns.
+// aligned writes rows with aligned columns, and no blanks at the ends of lines.
 func aligned(w io.Writer, rows [][]string) {
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var out bytes.Buffer
+	tab := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		fmt.Fprintln(tab, strings.Join(row, "\t"))
 	}
 	_ = tab.Flush() // into a buffer: it cannot fail
+	for line := range strings.Lines(out.String()) {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+	}
 }
 
 // rowsOf returns a row for each item.

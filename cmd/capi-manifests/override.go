@@ -20,6 +20,7 @@ type overrideFlags struct{ images []string }
 
 func (f *overrideFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.images, "image", nil, "`name=image`: an image in the place of that of this name in images.json, or beside the others, as spec.imageOverrides of a cluster has it; a tag is looked up; can be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("image", completeOverride) // the flag exists
 }
 
 // apply returns the images with the overrides in them.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -86,12 +87,13 @@ type packedImage struct {
 func newPack() *cobra.Command {
 	f := &packFlags{}
 	cmd := &cobra.Command{
-		Use:     "pack SOURCE (--push IMAGE | --output-layout DIR | --output-archive FILE)",
-		Short:   "Put a bundle into an image",
-		Long:    packLong,
-		Example: packExample,
-		Args:    oneArg("SOURCE, a directory, an OCI layout, an archive or an image"),
-		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+		Use:               "pack SOURCE (--push IMAGE | --output-layout DIR | --output-archive FILE)",
+		Short:             "Put a bundle into an image",
+		Long:              packLong,
+		Example:           packExample,
+		Args:              oneArg("SOURCE, a directory, an OCI layout, an archive or an image"),
+		ValidArgsFunction: completeSource,
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	set := cmd.Flags()
 	set.StringVar(&f.base, "base", "", "image, OCI layout or archive to append to; without it the image holds only the bundle")
@@ -101,7 +103,8 @@ func newPack() *cobra.Command {
 	set.StringVar(&f.outputArchive, "output-archive", "", "`file` to write an OCI archive to (a tar of an OCI layout), for \"podman load\" and \"skopeo copy oci-archive:\"")
 	set.BoolVarP(&f.quiet, "quiet", "q", false, "print the digest and nothing else")
 	f.format.register(cmd)
-	_ = cmd.MarkFlagDirname("output-layout") // both flags exist
+	_ = cmd.RegisterFlagCompletionFunc("base", completeSources) // the flags exist
+	_ = cmd.MarkFlagDirname("output-layout")
 	_ = cmd.MarkFlagFilename("output-archive", "tar")
 	return cmd
 }
@@ -178,6 +181,9 @@ func (f *packFlags) parse(cmd *cobra.Command) (target *name.Tag, platform *v1.Pl
 	}
 	if f.push != "" {
 		tag, err := name.NewTag(f.push)
+		if strings.Contains(f.push, "@") {
+			err = errors.New("its digest is what comes of packing; give a tag")
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--push %q is not an image by tag: %w", f.push, err))
 		}

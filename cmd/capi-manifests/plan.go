@@ -72,12 +72,20 @@ func newPlan() *cobra.Command {
 		Short:   "Show what a release would install on a cluster",
 		Long:    planLong,
 		Example: planExample,
-		Args:    noArgs,
+		Args:    onlyFlags,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.registerRelease(cmd)
 	cmd.Flags().BoolVar(&f.objects, "objects", false, "write the rendered objects, as YAML documents with -o yaml or as a List with -o json")
 	return cmd
+}
+
+// onlyFlags is noArgs for who gives images.json without its flag.
+func onlyFlags(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return wrongUsage(cmd, fmt.Errorf("no arguments are wanted; there is %s; did you mean --images-json %[1]s?", args[0]))
+	}
+	return noArgs(cmd, args)
 }
 
 // registerRelease adds the flags that say what is installed where.
@@ -142,7 +150,24 @@ func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set o
 		return "", 0, set, nil, err
 	}
 	set, err = operand.Render(bundles, variables)
+	noteUnmanaged(cmd.ErrOrStderr(), f.unmanaged, set)
 	return name, number, set, results, err
+}
+
+// noteUnmanaged says which of the CRDs that are not to be managed no component has: a cluster
+// may have such, and a name may be mistyped.
+func noteUnmanaged(w io.Writer, unmanaged []string, set operand.Set) {
+	has := map[string]bool{}
+	for _, o := range set.Operands {
+		for _, object := range o.Objects {
+			has[object.GetName()] = has[object.GetName()] || object.GetKind() == "CustomResourceDefinition"
+		}
+	}
+	for _, name := range unmanaged {
+		if !has[name] && len(set.Operands) > 0 {
+			fmt.Fprintf(w, "note: no component has the unmanaged CRD %s\n", printable(name))
+		}
+	}
 }
 
 // notesTo returns a context in which what is logged is written as notes.

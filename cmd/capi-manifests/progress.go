@@ -128,12 +128,12 @@ func (p *progress) summary(results []extractor.Result) {
 
 // fetched says how much was fetched of how much, such as "412 KiB of 78 MiB, 3 requests".
 func fetched(meter *pull.Meter) string {
-	requests, size := meter.Requests.Load(), meter.Size.Load()
-	text := bytesText(meter.Received.Load())
+	requests, received, size := meter.Requests.Load(), meter.Received.Load(), meter.Size.Load()
+	text := bytesText(received)
 	switch {
 	case requests == 0:
 		return "nothing was fetched"
-	case size > 0:
+	case size > received: // the size is that of the image without the index that it was found in
 		text += " of " + bytesText(size)
 	}
 	if requests == 1 {

@@ -66,12 +66,13 @@ type rbacFlags struct {
 func newRBAC() *cobra.Command {
 	f := &rbacFlags{}
 	cmd := &cobra.Command{
-		Use:     "rbac [SOURCE...]",
-		Short:   "Write the least role with which bundles can be installed, kept and removed",
-		Long:    rbacLong,
-		Example: rbacExample,
-		Args:    cobra.ArbitraryArgs,
-		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		Use:               "rbac [SOURCE...]",
+		Short:             "Write the least role with which bundles can be installed, kept and removed",
+		Long:              rbacLong,
+		Example:           rbacExample,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: completeSources,
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.registerImages(cmd)
 	set := cmd.Flags()
@@ -208,9 +209,11 @@ func tableOfRules(w *bytes.Buffer, rules []rbac.Rule) {
 			w.WriteByte('\n')
 		}
 		fmt.Fprintf(w, "%s: %s\n", placeOf(rules[0].Namespace), rules[0].Why)
-		aligned(w, rowsOf(rules[:end], func(r rbac.Rule) []string {
-			return []string{"  " + strings.Join(r.Verbs, ","), resourcesText(r), someOf(r.ResourceNames)}
-		}))
+		var rows [][]string
+		for _, rule := range rules[:end] {
+			rows = append(rows, rowsOfRule(rule)...)
+		}
+		aligned(w, rows)
 		rules = rules[end:]
 	}
 }
@@ -223,15 +226,28 @@ func placeOf(namespace string) string {
 	return "in " + namespace
 }
 
-// resourcesText names what a rule is about: "deployments.apps", or paths.
-func resourcesText(rule rbac.Rule) string {
+// rowsOfRule are verbs, what they are about and names, with a row for each resource.
+func rowsOfRule(rule rbac.Rule) [][]string {
+	var rows [][]string
+	for i, resource := range resourcesOf(rule) {
+		row := []string{"", resource, ""}
+		if i == 0 {
+			row = []string{"  " + strings.Join(rule.Verbs, ","), resource, someOf(rule.ResourceNames)}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// resourcesOf names what a rule is about: "deployments.apps", or paths.
+func resourcesOf(rule rbac.Rule) []string {
 	all := slices.Clone(rule.NonResourceURLs)
 	for _, group := range rule.APIGroups {
 		for _, resource := range rule.Resources {
 			all = append(all, schema.GroupResource{Group: group, Resource: resource}.String())
 		}
 	}
-	return strings.Join(all, ",")
+	return all
 }
 
 // someOf names a few, and counts the rest.

@@ -49,6 +49,9 @@ func bundlesAt(ctx context.Context, stderr io.Writer, source string) ([]extracto
 		return found(bundles, source, err)
 	case kind == isDirectory:
 		bundles, err := bundlesOfDirectory(source)
+		if file := build.KustomizationIn(source); err == nil && len(bundles) == 0 && file != "" {
+			err = &invalidError{fmt.Errorf("it has a %s, of which \"capi-manifests generate\" makes a bundle", filepath.Base(file))}
+		}
 		return found(bundles, source, err)
 	}
 	reference, err := resolve(ctx, source)
@@ -150,6 +153,9 @@ func entryAt(kind sourceKind, path string) (mutate.Appendable, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	image, err := tarball.ImageFromPath(path, nil)
+	if release, _ := isRelease(path); err != nil && release {
+		return nil, &invalidError{fmt.Errorf("%s is JSON and no archive; where a release is taken, it is given as --images-json %[1]s", path)}
+	}
 	if err != nil {
 		return nil, &invalidError{fmt.Errorf("%s is a file and no archive with a single image, as \"podman save\" or \"docker save\" writes one: %w", path, err)}
 	}

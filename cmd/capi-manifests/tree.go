@@ -109,6 +109,7 @@ func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*branch, erro
 		set.Operands[0].Origin.Image = source
 		all.Operands = append(all.Operands, set.Operands...)
 	}
+	noteUnmanaged(cmd.ErrOrStderr(), f.unmanaged, all)
 	return treeOf("", 1, all, f.unmanaged) // the version is in annotations, which are not shown
 }
 
