@@ -41,6 +41,6 @@
 //
 // boxcutter and test/controlplane are modules of their own. Of the packages in
 // test, registry is an OCI registry, faults a proxy before the API server that
-// fails on demand, fixture has providers and OpenShift's CRDs, e2e takes the real
+// fails on demand, fixture has providers and OpenShift's CRDs, scenario runs archives of what goes in and what comes out, e2e takes the real
 // program through trouble, and demo is what make demo runs.
 package capiinstaller

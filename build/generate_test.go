@@ -13,54 +13,21 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 // TestGenerateMakesTheBundleOfEachScenario runs Generate on the files below in/ of
 // each archive, and compares with manifests.yaml and summary, or with error.
-// UPDATE=1 rewrites them.
 func TestGenerateMakesTheBundleOfEachScenario(t *testing.T) {
-	files, err := filepath.Glob("testdata/generate/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := &txtar.Archive{Comment: archive.Comment}
-			for _, f := range archive.Files {
-				if f.Name == "options.json" || strings.HasPrefix(f.Name, "in/") {
-					got.Files = append(got.Files, f)
-				}
-			}
-			got.Files = append(got.Files, run(t, archive)...)
-			if os.Getenv("UPDATE") != "" {
-				if err := os.WriteFile(file, txtar.Format(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(txtar.Format(archive)), string(txtar.Format(got))); diff != "" {
-				t.Errorf("%s (-want +got; UPDATE=1 rewrites):\n%s", file, diff)
-			}
-		})
-	}
+	scenario.Run(t, "testdata/generate/*.txtar", scenario.Only("options.json", "in/"), run)
 }
 
 func TestEveryTransformHasAScenarioInWhichItAloneDoesSomething(t *testing.T) {
-	files, err := filepath.Glob("testdata/generate/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
 	alone := map[string]string{} // what the summaries say
-	for _, file := range files {
-		archive := txtar.Parse(readFile(t, file))
+	for _, archive := range scenario.Archives(t, "testdata/generate/*.txtar") {
 		if only := optionsIn(t, archive).OnlyTransforms; len(only) == 1 {
 			for _, f := range archive.Files {
 				if f.Name == "summary" {
@@ -111,7 +78,7 @@ func TestATransformIsSwitchedOffByItsNameAndByThatOfOthers(t *testing.T) {
 }
 
 // optionsIn reads options.json of a scenario: GenerateOptions.
-func optionsIn(t *testing.T, archive *txtar.Archive) build.GenerateOptions {
+func optionsIn(t *testing.T, archive *scenario.Archive) build.GenerateOptions {
 	t.Helper()
 	options := build.GenerateOptions{
 		ProviderName: "cluster-api-provider-demo", ProviderType: extractor.Infrastructure, ProviderVersion: "v1.2.3",
@@ -127,7 +94,7 @@ func optionsIn(t *testing.T, archive *txtar.Archive) build.GenerateOptions {
 	return options
 }
 
-func run(t *testing.T, archive *txtar.Archive) []txtar.File {
+func run(t *testing.T, archive *scenario.Archive) []scenario.File {
 	t.Helper()
 	dir := t.TempDir()
 	options := optionsIn(t, archive)
@@ -135,13 +102,13 @@ func run(t *testing.T, archive *txtar.Archive) []txtar.File {
 	options.Dir = filepath.Join(dir, "in")
 	bundle, summary, err := build.Generate(options)
 	if err != nil {
-		return []txtar.File{{Name: "error", Data: []byte(strings.ReplaceAll(err.Error(), dir, "DIR") + "\n")}}
+		return []scenario.File{{Name: "error", Data: []byte(strings.ReplaceAll(err.Error(), dir, "DIR") + "\n")}}
 	}
 	checkBundle(t, options, bundle)
-	return []txtar.File{{Name: "manifests.yaml", Data: bundle.Manifests}, {Name: "summary", Data: []byte(describe(summary))}}
+	return []scenario.File{{Name: "manifests.yaml", Data: bundle.Manifests}, {Name: "summary", Data: []byte(describe(summary))}}
 }
 
-func writeArchive(t *testing.T, dir string, archive *txtar.Archive) {
+func writeArchive(t *testing.T, dir string, archive *scenario.Archive) {
 	t.Helper()
 	for _, f := range archive.Files {
 		path := filepath.Join(dir, filepath.FromSlash(f.Name))

@@ -17,68 +17,29 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/go-digest"
-	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 var origin = extractor.Origin{Name: "aws-cluster-api-controllers", Image: "quay.io/example/capa@sha256:" + strings.Repeat("a", 64)}
 
-// Each archive is an image's files and what Bundles says about them, in a file
-// named want. UPDATE=1 writes want anew.
+// Each archive is an image's files and what Bundles says about them, in a file named want.
 func TestBundles(t *testing.T) {
-	archives, err := filepath.Glob("testdata/bundles/*.txtar")
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("no archives: %v", err)
-	}
-	for _, file := range archives {
-		sentence := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(file), ".txtar"), "-", " ")
-		t.Run(sentence, func(t *testing.T) {
-			archive, files, want := readArchive(t, file)
-			bundles, err := files.Bundles(origin)
-			if err != nil && !errors.Is(err, extractor.ErrInvalid) {
-				t.Errorf("%v is no ErrInvalid", err)
+	scenario.Run(t, "testdata/bundles/*.txtar", scenario.AllBut("want"), func(t *testing.T, archive *scenario.Archive) []scenario.File {
+		files := extractor.Files{}
+		for _, file := range archive.Files {
+			if file.Name != "want" {
+				files[file.Name] = file.Data
 			}
-			got := describe(bundles, err)
-			if os.Getenv("UPDATE") != "" {
-				update(t, file, archive, got)
-			} else if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
-		})
-	}
-}
-
-func readArchive(t *testing.T, file string) (archive *txtar.Archive, files extractor.Files, want string) {
-	t.Helper()
-	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files = extractor.Files{}
-	for _, f := range archive.Files {
-		if f.Name == "want" {
-			want = string(f.Data)
-			continue
 		}
-		files[f.Name] = f.Data
-	}
-	return archive, files, want
-}
-
-func update(t *testing.T, file string, archive *txtar.Archive, got string) {
-	t.Helper()
-	files := archive.Files[:0]
-	for _, f := range archive.Files {
-		if f.Name != "want" {
-			files = append(files, f)
+		bundles, err := files.Bundles(origin)
+		if err != nil && !errors.Is(err, extractor.ErrInvalid) {
+			t.Errorf("%v is no ErrInvalid", err)
 		}
-	}
-	archive.Files = append(files, txtar.File{Name: "want", Data: []byte(got)})
-	if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-		t.Fatal(err)
-	}
+		return []scenario.File{{Name: "want", Data: []byte(describe(bundles, err))}}
+	})
 }
 
 // describe says what Bundles returned, without the image, which is always the same.
@@ -346,15 +307,7 @@ func TestLinksAreFollowed(t *testing.T) {
 }
 
 func FuzzBundles(f *testing.F) {
-	archives, err := filepath.Glob("testdata/bundles/*.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range archives {
-		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, archive := range scenario.Archives(f, "testdata/bundles/*.txtar") {
 		one, other := archive.Files[0], archive.Files[min(1, len(archive.Files)-1)]
 		f.Add(one.Name, one.Data, other.Name, other.Data)
 	}

@@ -6,56 +6,26 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/capi-installer/capi-installer/imagesjson"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
-// Each archive is an images.json and what Parse makes of it: want without tags,
-// want-with-tags with Parser.AllowTags. UPDATE=1 writes both anew.
+// Each archive is an images.json and what Parse makes of it: want without tags, want-with-tags with Parser.AllowTags.
 func TestParse(t *testing.T) {
-	archives, err := filepath.Glob("testdata/parse/*.txtar")
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("no archives: %v", err)
-	}
-	for _, file := range archives {
-		sentence := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(file), ".txtar"), "-", " ")
-		t.Run(sentence, func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			files := map[string]string{}
-			for _, f := range archive.Files {
-				files[f.Name] = string(f.Data)
-			}
-			strict := describe(t, imagesjson.Parser{}, files["images.json"])
-			tags := describe(t, imagesjson.Parser{AllowTags: true}, files["images.json"])
-			if os.Getenv("UPDATE") != "" {
-				archive.Files = []txtar.File{
-					{Name: "images.json", Data: []byte(files["images.json"])},
-					{Name: "want", Data: []byte(strict)}, {Name: "want-with-tags", Data: []byte(tags)},
-				}
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(files["want"], strict); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
-			if diff := cmp.Diff(files["want-with-tags"], tags); diff != "" {
-				t.Errorf("with tags (-want +got)\n%s", diff)
-			}
-		})
-	}
+	scenario.Run(t, "testdata/parse/*.txtar", scenario.Only("images.json"), func(t *testing.T, archive *scenario.Archive) []scenario.File {
+		data := string(archive.Files[0].Data)
+		return []scenario.File{
+			{Name: "want", Data: []byte(describe(t, imagesjson.Parser{}, data))},
+			{Name: "want-with-tags", Data: []byte(describe(t, imagesjson.Parser{AllowTags: true}, data))},
+		}
+	})
 }
 
 func describe(t *testing.T, parser imagesjson.Parser, data string) string {
@@ -111,15 +81,7 @@ func TestReferencesAreTheOnesThatTheAPITakes(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	archives, err := filepath.Glob("testdata/parse/*.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range archives {
-		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, archive := range scenario.Archives(f, "testdata/parse/*.txtar") {
 		f.Add(archive.Files[0].Data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

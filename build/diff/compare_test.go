@@ -8,55 +8,31 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 // TestCompareTellsWhatChangedInEachScenario compares the files below a/ and b/ of
 // each archive, one for a provider, and then reads what is told from the file want.
-// UPDATE=1 rewrites it.
 func TestCompareTellsWhatChangedInEachScenario(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			a, b := providersIn(t, archive, "a/"), providersIn(t, archive, "b/")
-			got := listing(diff.Compare(a, b))
-			checkOrderDoesNotMatter(t, a, b)
-			checkMirrored(t, a, b)
-			at := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" })
-			if os.Getenv("UPDATE") != "" {
-				archive.Files[at].Data = []byte(got)
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(archive.Files[at].Data), got); diff != "" {
-				t.Errorf("(-want +got; UPDATE=1 rewrites):\n%s", diff)
-			}
-		})
-	}
+	scenario.Run(t, "testdata/*.txtar", scenario.AllBut("want"), func(t *testing.T, archive *scenario.Archive) []scenario.File {
+		a, b := providersIn(t, archive, "a/"), providersIn(t, archive, "b/")
+		checkOrderDoesNotMatter(t, a, b)
+		checkMirrored(t, a, b)
+		return []scenario.File{{Name: "want", Data: []byte(listing(diff.Compare(a, b)))}}
+	})
 }
 
 // providersIn makes a provider of each file in a folder; its name is that of the file.
-func providersIn(t *testing.T, archive *txtar.Archive, folder string) (providers []diff.Provider) {
+func providersIn(t *testing.T, archive *scenario.Archive, folder string) (providers []diff.Provider) {
 	t.Helper()
 	for _, file := range archive.Files {
 		name, inside := strings.CutPrefix(file.Name, folder)

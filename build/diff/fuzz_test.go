@@ -4,30 +4,21 @@ package diff_test
 
 import (
 	"bytes"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 // FuzzCompare compares whatever there may be in manifests: it never panics, an object is
 // the same as itself, and what differs is told in one direction and the other.
 func FuzzCompare(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no scenarios: %v", err)
-	}
-	for _, file := range files {
-		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, archive := range scenario.Archives(f, "testdata/*.txtar") {
 		sides := map[string][]byte{}
 		for _, file := range archive.Files {
 			side, _, _ := strings.Cut(file.Name, "/")

@@ -4,26 +4,16 @@ package operand
 
 import (
 	"bytes"
-	"path/filepath"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/txtar"
-
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 // FuzzRender looks for manifests and values that make Render panic, or that give
 // objects which break what Render promises.
 func FuzzRender(f *testing.F) {
-	archives, err := filepath.Glob("testdata/render/*.txtar")
-	if err != nil || len(archives) == 0 {
-		f.Fatalf("no archives found: %v", err)
-	}
-	for _, file := range archives {
-		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, archive := range scenario.Archives(f, "testdata/render/*.txtar") {
 		for _, file := range archive.Files {
 			f.Add(file.Data, "VAR", "value")
 		}

@@ -6,64 +6,31 @@ import (
 	"bytes"
 	"errors"
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/go-digest"
-	"github.com/rogpeppe/go-internal/txtar"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 // TestRender renders the bundles of each archive in testdata/render. In an
 // archive, "variables" has a line NAME=value for each variable; "NAME.bundle" says in
 // YAML where bundle NAME comes from, and "NAME.yaml" is its manifests file. "want.yaml" is
-// what the objects are, or "want.error" what the error says. UPDATE=1 writes the
-// wanted files anew.
+// what the objects are, or "want.error" what the error says.
 func TestRender(t *testing.T) {
-	files, err := filepath.Glob("testdata/render/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no archives found: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			set, err := Render(bundlesOf(t, archive))
-			got := txtar.File{Name: "want.yaml", Data: objectsOf(t, set)}
-			if err != nil {
-				got = txtar.File{Name: "want.error", Data: []byte(err.Error() + "\n")}
-				checkTyped(t, err)
-			}
-			compareWanted(t, file, archive, got)
-		})
-	}
-}
-
-// compareWanted compares the last file of an archive with what there is.
-func compareWanted(t *testing.T, file string, archive *txtar.Archive, got txtar.File) {
-	t.Helper()
-	last := len(archive.Files) - 1
-	if !strings.HasPrefix(archive.Files[last].Name, "want.") {
-		archive.Files = append(archive.Files, txtar.File{})
-		last++
-	}
-	if os.Getenv("UPDATE") != "" {
-		archive.Files[last] = got
-		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
-			t.Fatal(err)
+	goesIn := scenario.AllBut("want.yaml", "want.error")
+	scenario.Run(t, "testdata/render/*.txtar", goesIn, func(t *testing.T, archive *scenario.Archive) []scenario.File {
+		set, err := Render(bundlesOf(t, archive))
+		if err != nil {
+			checkTyped(t, err)
+			return []scenario.File{{Name: "want.error", Data: []byte(err.Error() + "\n")}}
 		}
-		return
-	}
-	if want := archive.Files[last]; want.Name != got.Name || !bytes.Equal(want.Data, got.Data) {
-		t.Errorf("%s (-want +got):\n%s", got.Name, cmp.Diff(want.Name+"\n"+string(want.Data), got.Name+"\n"+string(got.Data)))
-	}
+		return []scenario.File{{Name: "want.yaml", Data: objectsOf(t, set)}}
+	})
 }
 
 func checkTyped(t *testing.T, err error) {
@@ -81,7 +48,7 @@ func checkTyped(t *testing.T, err error) {
 }
 
 // bundlesOf reads the bundles and the variables of an archive.
-func bundlesOf(t *testing.T, archive *txtar.Archive) ([]extractor.Bundle, map[string]string) {
+func bundlesOf(t *testing.T, archive *scenario.Archive) ([]extractor.Bundle, map[string]string) {
 	t.Helper()
 	variables := map[string]string{}
 	var bundles []extractor.Bundle

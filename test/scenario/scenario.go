@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scenario runs tests that are archives (txtar) in testdata: the files that go in, and after
+// them those that have to come out.
+package scenario
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// File is a file of an archive, and Archive its files.
+type (
+	File    = txtar.File
+	Archive = txtar.Archive
+)
+
+// Run runs a test for each archive that a pattern such as "testdata/render/*.txtar" matches. goesIn says by
+// its name which files go in; run returns what comes out. It is an error if that are not the other files of
+// the archive; with UPDATE=1 they are written anew.
+func Run(t *testing.T, pattern string, goesIn func(name string) bool, run func(t *testing.T, archive *Archive) []File) {
+	t.Helper()
+	for _, path := range matches(t, pattern) {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			archive := read(t, path)
+			got := &Archive{Comment: archive.Comment}
+			for _, file := range archive.Files {
+				if goesIn(file.Name) {
+					got.Files = append(got.Files, file)
+				}
+			}
+			got.Files = append(got.Files, run(t, archive)...)
+			if os.Getenv("UPDATE") != "" {
+				if err := os.WriteFile(path, txtar.Format(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(txtar.Format(archive)), string(txtar.Format(got))); diff != "" {
+				t.Errorf("%s (-want +got; UPDATE=1 rewrites):\n%s", path, diff)
+			}
+		})
+	}
+}
+
+// Archives are those that a pattern matches.
+func Archives(tb testing.TB, pattern string) (archives []*Archive) {
+	tb.Helper()
+	for _, path := range matches(tb, pattern) {
+		archives = append(archives, read(tb, path))
+	}
+	return archives
+}
+
+// Only is a goesIn: the files of these names; one that ends in a slash stands for all below it.
+func Only(names ...string) func(string) bool {
+	return func(name string) bool {
+		for _, one := range names {
+			if name == one || strings.HasSuffix(one, "/") && strings.HasPrefix(name, one) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// AllBut is a goesIn: the files of all other names.
+func AllBut(names ...string) func(string) bool {
+	return func(name string) bool { return !Only(names...)(name) }
+}
+
+func matches(tb testing.TB, pattern string) []string {
+	tb.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
+		tb.Fatalf("no archives at %s: %v", pattern, err)
+	}
+	return paths
+}
+
+func read(tb testing.TB, path string) *Archive {
+	tb.Helper()
+	archive, err := txtar.ParseFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return archive
+}
