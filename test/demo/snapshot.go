@@ -11,46 +11,25 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
-
-// installedKinds are the kinds of which the providers in the demonstration have objects.
-var installedKinds = []schema.GroupVersionKind{
-	{Version: "v1", Kind: "ServiceAccount"},
-	{Version: "v1", Kind: "Service"},
-	{Version: "v1", Kind: "ConfigMap"},
-	{Group: "apps", Version: "v1", Kind: "Deployment"},
-	{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"},
-	{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
-	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingWebhookConfiguration"},
-	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration"},
-	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"},
-	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"},
-}
 
 // snapshot is every installed object by "Kind namespace/name".
 type snapshot map[string]*unstructured.Unstructured
 
 // take lists everything that is marked as installed.
 func take(ctx context.Context, reader client.Reader) (snapshot, error) {
+	installed, err := fixture.Installed(ctx, reader)
+	if err != nil {
+		return nil, err
+	}
 	objects := snapshot{}
-	for _, kind := range installedKinds {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := reader.List(ctx, list, client.MatchingLabels{"app.kubernetes.io/managed-by": v1alpha1.Prefix}); err != nil {
-			return nil, fmt.Errorf("listing %s: %w", kind.Kind, err)
-		}
-		for i := range list.Items {
-			obj := &list.Items[i]
-			objects[fmt.Sprintf("%s %s/%s", kind.Kind, obj.GetNamespace(), obj.GetName())] = obj
-		}
+	for i := range installed {
+		object := &installed[i]
+		objects[fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName())] = object
 	}
 	return objects, nil
 }

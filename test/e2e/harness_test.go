@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -261,32 +260,14 @@ func (h *harness) unsettled(version string) error {
 	return nil
 }
 
-// installedKinds are the kinds that the providers of the tests have.
-var installedKinds = []schema.GroupVersionKind{
-	{Version: "v1", Kind: "ConfigMap"},
-	{Version: "v1", Kind: "Service"},
-	{Version: "v1", Kind: "ServiceAccount"},
-	{Group: "apps", Version: "v1", Kind: "Deployment"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"},
-	{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
-	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingWebhookConfiguration"},
-	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration"},
-}
-
 // installed returns everything that is marked as installed, by kind and name.
 func (h *harness) installed() map[string]*unstructured.Unstructured {
 	h.Helper()
+	objects, err := fixture.Installed(context.Background(), h)
+	h.must(err)
 	found := map[string]*unstructured.Unstructured{}
-	for _, kind := range installedKinds {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		h.must(h.List(context.Background(), list, client.MatchingLabels{"app.kubernetes.io/managed-by": v1alpha1.Prefix}))
-		for i := range list.Items {
-			found[kind.Kind+" "+list.Items[i].GetName()] = &list.Items[i]
-		}
+	for i := range objects {
+		found[objects[i].GetKind()+" "+objects[i].GetName()] = &objects[i]
 	}
 	return found
 }
