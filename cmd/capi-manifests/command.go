@@ -80,10 +80,12 @@ func newRoot() *cobra.Command {
 		Example:       rootExample,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       readVersion().String(),
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])},
 		Args:          knownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newGenerate(), newTransforms(), newPack(), newInspect(), newExtract(), newValidate(), newExplain(), newPlan(), newTree(), newDiff(), newRBAC(), newVersion())
 	return root

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,9 +62,10 @@ func (p *progress) show(reference string, meter *pull.Meter) (hide func()) {
 	if p.bars == nil {
 		return func() {}
 	}
-	bar := p.bars.AddBar(0, mpb.BarRemoveOnComplete(),
-		mpb.PrependDecorators(decor.Name(reference)),
-		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return fetched(meter) })))
+	// What a narrow terminal has no room for is the end of the line: the reference.
+	bar := p.bars.AddBar(0, mpb.BarRemoveOnComplete(), mpb.AppendDecorators(
+		decor.Any(func(decor.Statistics) string { return fetched(meter) }, decor.WCSyncSpaceR),
+		decor.Name(shortReference(reference))))
 	ended, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -85,6 +87,15 @@ func (p *progress) show(reference string, meter *pull.Meter) (hide func()) {
 		bar.Abort(true)
 		bar.Wait()
 	}
+}
+
+// shortReference is a reference with as much of its digest as tells two apart.
+func shortReference(reference string) string {
+	repository, digest, found := strings.Cut(reference, "@sha256:")
+	if !found {
+		return reference
+	}
+	return repository + "@sha256:" + digest[:min(12, len(digest))]
 }
 
 // step writes the line of an image that came, or did not.

@@ -362,12 +362,12 @@ func TestProgressShowsBarsOnATerminal(t *testing.T) {
 		meter.Size.Store(1000)
 		time.AfterFunc(300*time.Millisecond, func() { close(shown) })
 		<-shown
-	}), "example.com/a")
+	}), "example.com/a@sha256:"+strings.Repeat("5", 64))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.end()
-	for _, want := range []string{"example.com/a [=", "500 B of 1.0 KiB, 1 request", "[1/1] read example.com/a: 500 B of 1.0 KiB, 1 request\n"} {
+	for _, want := range []string{"[=", "500 B of 1.0 KiB, 1 request example.com/a@sha256:555555555555\n", "[1/1] read example.com/a@sha256:" + strings.Repeat("5", 64) + ": 500 B of 1.0 KiB, 1 request\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in %q", want, out.String())
 		}

@@ -33,13 +33,15 @@ func newVersion() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := readVersion()
 			return format.write(cmd.OutOrStdout(), v, func(w *bytes.Buffer) {
-				fmt.Fprintln(w, cmd.Root().Name(), v.Version, v.Go, v.Platform)
+				fmt.Fprintln(w, cmd.Root().DisplayName(), v)
 			})
 		},
 	}
 	format.register(cmd)
 	return cmd
 }
+
+func (v buildVersion) String() string { return v.Version + " " + v.Go + " " + v.Platform }
 
 func readVersion() buildVersion {
 	v := buildVersion{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
