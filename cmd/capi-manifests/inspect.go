@@ -156,7 +156,7 @@ func (b inspectedBundle) rows() [][]string {
 		{"Platform", platform},
 		{"Content ID", b.Metadata.ContentID},
 		{"Placeholder", orNone(b.Metadata.ImageName)},
-		{"Manifests", fmt.Sprintf("%d objects, %d bytes", b.Objects, b.Bytes)},
+		{"Manifests", plural(b.Objects, "object", "objects") + ", " + plural(b.Bytes, "byte", "bytes")},
 	}
 	if b.Profile != "" {
 		rows = append(rows, []string{"Profile", b.Profile})

@@ -136,38 +136,30 @@ func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set o
 	if err != nil {
 		return "", 0, set, nil, err
 	}
-	ctx := notesTo(cmd.Context(), cmd.ErrOrStderr())
-	images, err := f.images(ctx, cmd.InOrStdin(), cmd.ErrOrStderr())
-	if err != nil {
-		return "", 0, set, nil, err
+	set, results, err = f.renderRelease(cmd, variables)
+	if err == nil {
+		noteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, set)
 	}
-	results, err = f.pull(ctx, images, cmd.ErrOrStderr())
-	if err != nil {
-		return "", 0, set, nil, err
-	}
-	bundles, err := operand.Select(f.platform, results)
-	if err != nil {
-		return "", 0, set, nil, err
-	}
-	set, err = operand.Render(bundles, variables)
-	noteUnmanaged(cmd.ErrOrStderr(), f.unmanaged, set)
 	return name, number, set, results, err
 }
 
-// noteUnmanaged says which of the CRDs that are not to be managed no component has: a cluster
-// may have such, and a name may be mistyped.
-func noteUnmanaged(w io.Writer, unmanaged []string, set operand.Set) {
-	has := map[string]bool{}
-	for _, o := range set.Operands {
-		for _, object := range o.Objects {
-			has[object.GetName()] = has[object.GetName()] || object.GetKind() == "CustomResourceDefinition"
-		}
+// renderRelease is what the cluster would install, and all that the release's images hold.
+func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]string) (operand.Set, []extractor.Result, error) {
+	ctx := notesTo(cmd.Context(), cmd.ErrOrStderr())
+	images, err := f.images(ctx, cmd.InOrStdin(), cmd.ErrOrStderr())
+	if err != nil {
+		return operand.Set{}, nil, err
 	}
-	for _, name := range unmanaged {
-		if !has[name] && len(set.Operands) > 0 {
-			fmt.Fprintf(w, "note: no component has the unmanaged CRD %s\n", printable(name))
-		}
+	results, err := f.pull(ctx, images, cmd.ErrOrStderr())
+	if err != nil {
+		return operand.Set{}, nil, err
 	}
+	bundles, err := operand.Select(f.platform, results)
+	if err != nil {
+		return operand.Set{}, nil, err
+	}
+	set, err := operand.Render(bundles, variables)
+	return set, results, err
 }
 
 // notesTo returns a context in which what is logged is written as notes.

@@ -4,14 +4,13 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
-	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/rbac"
-	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/manifests"
 )
@@ -130,61 +128,30 @@ func (f *rbacFlags) check(cmd *cobra.Command, sources []string) (labels, variabl
 
 // rendered are the objects of all sources, as a cluster gets them.
 func (f *rbacFlags) rendered(cmd *cobra.Command, sources []string, variables map[string]string) ([]*unstructured.Unstructured, error) {
-	var sets []operand.Set
+	all := operand.Set{Variables: map[string]string{}}
 	var errs []error
+	add := func(set operand.Set, err error) {
+		all.Operands = append(all.Operands, set.Operands...)
+		maps.Copy(all.Variables, set.Variables)
+		errs = append(errs, err)
+	}
 	if f.imagesJSON != "" {
-		set, err := f.ofRelease(cmd, variables)
-		sets, errs = append(sets, set), append(errs, err)
+		set, _, err := f.renderRelease(cmd, variables)
+		add(set, err)
 	}
 	for _, source := range sources {
-		set, err := renderSource(cmd.Context(), cmd.ErrOrStderr(), source, variables)
-		sets, errs = append(sets, set), append(errs, err)
+		set, _, err := renderSource(cmd.Context(), cmd.ErrOrStderr(), source, variables)
+		add(set, err)
 	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	noteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, all)
 	var objects []*unstructured.Unstructured
-	for _, set := range sets {
-		for _, component := range set.Operands {
-			objects = append(objects, component.Objects...)
-		}
+	for _, component := range all.Operands {
+		objects = append(objects, component.Objects...)
 	}
-	return objects, errors.Join(errs...)
-}
-
-// ofRelease is what a release installs.
-func (f *rbacFlags) ofRelease(cmd *cobra.Command, variables map[string]string) (operand.Set, error) {
-	images, err := f.images(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
-	if err != nil {
-		return operand.Set{}, err
-	}
-	results, err := f.pull(cmd.Context(), images, cmd.ErrOrStderr())
-	if err != nil {
-		return operand.Set{}, err
-	}
-	bundles, err := operand.Select(f.platform, results)
-	if err != nil {
-		return operand.Set{}, err
-	}
-	return operand.Render(bundles, variables)
-}
-
-// renderSource is what the bundles of a source come to in a cluster.
-func renderSource(ctx context.Context, stderr io.Writer, source string, variables map[string]string) (operand.Set, error) {
-	bundles, source, err := bundlesAt(ctx, stderr, source)
-	if err != nil {
-		return operand.Set{}, err
-	}
-	return operand.Render(inImages(bundles, source), variables)
-}
-
-// inImages are bundles as if those that are in no image yet were in one: a cluster
-// renders no other.
-func inImages(bundles []extractor.Bundle, source string) []extractor.Bundle {
-	bundles = slices.Clone(bundles)
-	for i := range bundles {
-		if bundles[i].Origin.Image == "" {
-			bundles[i].Origin.Image = "localhost/" + bundles[i].Metadata.ProviderName + "@" + digest.FromString(source).String()
-		}
-	}
-	return bundles
+	return objects, nil
 }
 
 // heldByInstaller is what the installer may do for itself, by its own manifests

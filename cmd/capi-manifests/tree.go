@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
 )
@@ -89,28 +88,21 @@ func (f *treeFlags) ofRelease(cmd *cobra.Command, _ []string) ([]*branch, error)
 	return treeOf(name, number, set, f.unmanaged)
 }
 
-// ofSource is the tree of the bundles of a source. Each is rendered by itself, because
-// those for several platforms or profiles may bring the same objects.
+// ofSource is the tree of the bundles of a source.
 func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*branch, error) {
 	variables, err := f.checkSource(cmd, args)
 	if err != nil {
 		return nil, err
 	}
-	bundles, source, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), args[0])
+	set, source, err := renderSource(cmd.Context(), cmd.ErrOrStderr(), args[0], variables)
 	if err != nil {
 		return nil, err
 	}
-	all := operand.Set{}
-	for _, bundle := range inImages(bundles, source) {
-		set, err := operand.Render([]extractor.Bundle{bundle}, variables)
-		if err != nil {
-			return nil, err
-		}
-		set.Operands[0].Origin.Image = source
-		all.Operands = append(all.Operands, set.Operands...)
+	for i := range set.Operands {
+		set.Operands[i].Origin.Image = source
 	}
-	noteUnmanaged(cmd.ErrOrStderr(), f.unmanaged, all)
-	return treeOf("", 1, all, f.unmanaged) // the version is in annotations, which are not shown
+	noteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, set)
+	return treeOf("", 1, set, f.unmanaged) // the version is in annotations, which are not shown
 }
 
 func (f *treeFlags) checkSource(cmd *cobra.Command, args []string) (map[string]string, error) {
