@@ -181,7 +181,7 @@ func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
 	return variables, wrongUsage(cmd, errs...)
 }
 
-// knownPlatform refuses what is no platform of OpenShift. None is not refused.
+// knownPlatform refuses what is no platform of OpenShift. An empty text is not refused.
 func knownPlatform(platform string) error {
 	if platform != "" && !slices.Contains(build.Platforms(), configv1.PlatformType(platform)) {
 		return fmt.Errorf("--platform %q is none of %s (case matters)", platform, joined(build.Platforms()))

@@ -130,9 +130,9 @@ func (p *progress) summary(results []extractor.Result) {
 			failed++
 		}
 	}
-	text := fmt.Sprintf("read %d images in %s: %d bundles", len(results), time.Since(p.start).Round(10*time.Millisecond), bundles)
+	text := fmt.Sprintf("read %s in %s: %s", plural(len(results), "image", "images"), time.Since(p.start).Round(10*time.Millisecond), plural(bundles, "bundle", "bundles"))
 	if failed > 0 {
-		text += fmt.Sprintf(", %d images could not be read", failed)
+		text += fmt.Sprintf(", %s could not be read", plural(failed, "image", "images"))
 	}
 	fmt.Fprintln(p.w, text)
 }

@@ -344,7 +344,7 @@ func TestProgressHasALineForEachImage(t *testing.T) {
 	p.step("example.com/b", &pull.Meter{}, errors.New("gone"))
 	p.end()
 	p.summary([]extractor.Result{{Bundles: make([]extractor.Bundle, 2)}, {Err: errors.New("gone")}})
-	want := "[1/2] read example.com/a: 412 KiB of 78 MiB, 3 requests\n[2/2] FAILED example.com/b: nothing was fetched\nread 2 images in 0s: 2 bundles, 1 images could not be read\n"
+	want := "[1/2] read example.com/a: 412 KiB of 78 MiB, 3 requests\n[2/2] FAILED example.com/b: nothing was fetched\nread 2 images in 0s: 2 bundles, 1 image could not be read\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -95,6 +95,8 @@ const (
 func kindOf(source string) (sourceKind, error) {
 	info, err := os.Stat(source)
 	switch {
+	case source == "":
+		return 0, &usageError{"capi-manifests", errors.New("SOURCE is an empty text")} // an unset variable of a shell
 	case err == nil && !info.IsDir():
 		return isArchive, nil
 	case err == nil:
