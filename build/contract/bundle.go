@@ -17,6 +17,7 @@ import (
 
 // Bundle is a bundle as rules see it.
 type Bundle struct {
+	Origin   extractor.Origin
 	Metadata extractor.Metadata
 	// Objects are those of the documents that can be read, in the order of the file.
 	Objects []*Object
@@ -48,7 +49,7 @@ const maxUnreadable = 20
 // readBundle reads what can be read.
 func readBundle(bundle extractor.Bundle) *Bundle {
 	text, required := withDefaults(bundle.Manifests)
-	b := &Bundle{Metadata: bundle.Metadata, Required: required, size: len(bundle.Manifests), text: bundle.Manifests}
+	b := &Bundle{Origin: bundle.Origin, Metadata: bundle.Metadata, Required: required, size: len(bundle.Manifests), text: bundle.Manifests}
 	for _, document := range split(text) {
 		if len(b.unreadable) == maxUnreadable {
 			break

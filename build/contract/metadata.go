@@ -115,7 +115,7 @@ var metadataRules = []Rule{{
 	Why:      "Without the placeholder imageName no container gets the image of the release.",
 	Fix:      "Name the placeholder in imageName, and use it as the image of the container that runs the provider.",
 	Check: func(b *Bundle) []Finding {
-		if b.Metadata.ImageName != "" {
+		if b.Metadata.ImageName != "" || len(b.Origin.ConfigMaps) > 0 { // where the images are those of the release
 			return nil
 		}
 		for _, o := range b.Objects {
@@ -146,7 +146,7 @@ var metadataRules = []Rule{{
 	Why:      "A ConfigMap holds 1 MiB. Manifests that are longer travel in the image only, or have to be compressed or divided for the transport in ConfigMaps.",
 	Fix:      "Nothing, if the bundle is in an image; \"capi-manifests generate --transport configmap\" divides it.",
 	Check: func(b *Bundle) []Finding {
-		if b.size <= maxConfigMap {
+		if b.size <= maxConfigMap || len(b.Origin.ConfigMaps) > 0 {
 			return nil
 		}
 		return []Finding{{File: ManifestsFile, Line: 1, Message: fmt.Sprintf("the manifests have %d bytes, more than a ConfigMap holds", b.size)}}

@@ -18,7 +18,8 @@ import (
 const inspectLong = `Inspect shows the bundles of an image: their metadata, their objects by kind, the
 images that they run, and the variables that a cluster can give values for.
 
-SOURCE is an image, an OCI layout, an archive as of "podman save", or a directory. Every digest is checked, that of
+SOURCE is an image, an OCI layout, an archive as of "podman save", or a directory: of a
+bundle, or of what "generate --transport configmap" wrote. Every digest is checked, that of
 the manifests too: what inspect shows is what a cluster would read.`
 
 const inspectExample = `  # An image

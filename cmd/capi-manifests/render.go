@@ -40,9 +40,9 @@ func renderSource(ctx context.Context, stderr io.Writer, source string, variable
 	return all, source, errors.Join(errs...)
 }
 
-// inImage is a bundle as if it was in an image, if it is in none yet: a cluster renders no other.
+// inImage is a bundle as if it was in an image, if it is nowhere yet: a cluster renders no other.
 func inImage(bundle extractor.Bundle, source string) extractor.Bundle {
-	if bundle.Origin.Image == "" {
+	if bundle.Origin.Image == "" && len(bundle.Origin.ConfigMaps) == 0 {
 		bundle.Origin.Name = source
 		bundle.Origin.Image = "localhost/" + bundle.Metadata.ProviderName + "@" + digest.FromString(source).String()
 	}

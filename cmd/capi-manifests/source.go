@@ -113,6 +113,7 @@ func kindOf(source string) (sourceKind, error) {
 	return isImage, nil
 }
 
+// bundlesOfDirectory are those in the layouts of an image, or else those of transport ConfigMaps.
 func bundlesOfDirectory(dir string) ([]extractor.Bundle, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -123,7 +124,11 @@ func bundlesOfDirectory(dir string) ([]extractor.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	return files.Bundles(extractor.Origin{})
+	bundles, err := files.Bundles(extractor.Origin{})
+	if err == nil && len(bundles) == 0 {
+		return bundlesOfConfigMaps(dir)
+	}
+	return bundles, err
 }
 
 // imageAt returns the only image of an OCI layout or an archive; of an index the one that the installer would read.
