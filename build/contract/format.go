@@ -57,6 +57,7 @@ var formatRules = []Rule{{
 }, {
 	ID:       "bundle/duplicate-object",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Manifests"),
 	Why:      "The installer applies an object once and checks that nothing else writes to it. Two of the same group, kind, namespace and name would undo each other.",
 	Fix:      "Remove one of them, or give it another name.",
@@ -64,6 +65,7 @@ var formatRules = []Rule{{
 }, {
 	ID:       "bundle/no-server-metadata",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Manifests"),
 	Why:      "These fields belong to the API server and to the installer. Applied, they name objects of another cluster; the installer refuses them.",
 	Fix:      "Remove the fields; they come from an object that was read out of a cluster.",

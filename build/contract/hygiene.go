@@ -6,6 +6,7 @@ package contract
 var hygieneRules = []Rule{{
 	ID:       "installer/deployment-priority-class",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   openShift("Priority Classes"),
 	Why:      "A pod of the platform without a priority class is the first that a full node evicts.",
 	Fix:      "Set priorityClassName to system-cluster-critical.",
@@ -19,6 +20,7 @@ var hygieneRules = []Rule{{
 }, {
 	ID:       "installer/deployment-required-scc",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   manifestsGen("Deployments"),
 	Why:      "Without it a pod is admitted under the first security context constraints that fit, which an administrator's own may be.",
 	Fix:      "Annotate the pod template with openshift.io/required-scc: restricted-v2, or the constraints that it needs.",
@@ -26,6 +28,7 @@ var hygieneRules = []Rule{{
 }, {
 	ID:       "installer/deployment-workload-annotation",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   manifestsGen("Deployments"),
 	Why:      "Where CPUs are set apart for the platform, pods without it run on those of users' workloads.",
 	Fix:      `Annotate the pod template with target.workload.openshift.io/management: '{"effect": "PreferredDuringScheduling"}'.`,
@@ -33,6 +36,7 @@ var hygieneRules = []Rule{{
 }, {
 	ID:       "installer/container-resources",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   openShift("Resources and Limits"),
 	Why:      "The scheduler places pods by their requests. Limits throttle or kill a controller just when a cluster is large and needs it.",
 	Fix:      "Request cpu and memory, and set no limits; the transform \"resource-requests\" of \"capi-manifests generate\" does it.",
@@ -40,6 +44,7 @@ var hygieneRules = []Rule{{
 }, {
 	ID:       "installer/container-termination-message",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   manifestsGen("Deployments"),
 	Why:      "With FallbackToLogsOnError the last lines of the log are in the pod's status, where must-gather and administrators see why it ended.",
 	Fix:      "Set terminationMessagePolicy to FallbackToLogsOnError.",
@@ -47,6 +52,7 @@ var hygieneRules = []Rule{{
 }, {
 	ID:       "installer/container-pull-policy",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   ours("Images"),
 	Why:      "Images are named by digest. With Always a node asks the registry before every start, and does not start without it.",
 	Fix:      "Set imagePullPolicy to IfNotPresent.",

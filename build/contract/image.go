@@ -13,6 +13,7 @@ import (
 var imageRules = []Rule{{
 	ID:       "installer/other-image-pinned",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Images"),
 	Why:      "Only the placeholder imageName is replaced, by the image that the bundle comes from. Every other image runs as it is named, so it must be named by its digest: a release consists of exact images.",
 	Fix:      "Name the image by digest (<repository>@sha256:<digest>), or by imageName if it is the provider's own. \"capi-manifests generate --image old=new\" does it.",
@@ -22,6 +23,7 @@ var imageRules = []Rule{{
 }, {
 	ID:       "metadata/image-name-occurs",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Images"),
 	Why:      "imageName is the placeholder for the provider's own image. If no container has it, the image of the release is never run.",
 	Fix:      "Use imageName as the image of the container that runs the provider, or correct imageName in the metadata.",
@@ -29,6 +31,7 @@ var imageRules = []Rule{{
 }, {
 	ID:       "metadata/image-name-only-in-images",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Images"),
 	Why:      "The placeholder is replaced only where it is the whole of a container's image, of an argument or of an environment variable's value. Elsewhere it would stay, as an image that nobody can pull; the installer refuses that.",
 	Fix:      "Make the placeholder the whole value, for example by giving a flag and its value as two arguments.",

@@ -10,6 +10,7 @@ import (
 var installerRules = []Rule{{
 	ID:       "installer/target-namespace",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Objects"),
 	Why:      "Every provider lives in " + v1alpha1.OperandNamespace + ", and the installer may write namespaced objects there and nowhere else.",
 	Fix:      "Set metadata.namespace; the transform \"namespace\" of \"capi-manifests generate\" does it, with everything that refers to it.",
@@ -17,6 +18,7 @@ var installerRules = []Rule{{
 }, {
 	ID:       "installer/no-namespace-object",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Objects"),
 	Why:      "The namespace is there before any provider and belongs to the release. The installer may not write Namespaces: removing a provider would remove all that is in one.",
 	Fix:      "Remove the Namespace; \"capi-manifests generate\" drops it.",
@@ -29,6 +31,7 @@ var installerRules = []Rule{{
 }, {
 	ID:       "installer/no-secret",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Objects"),
 	Why:      "Credentials do not belong into an image that anybody may pull, and the installer may neither read nor write Secrets.",
 	Fix:      "Remove the Secret, and have it made in the cluster: by its administrator, by the cloud credential operator, or by the service CA for certificates.",
@@ -41,6 +44,7 @@ var installerRules = []Rule{{
 }, {
 	ID:       "installer/no-cert-manager",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Objects"),
 	Why:      "cert-manager is no part of OpenShift, so nobody would make the certificate or fill in the CA, and webhooks would fail. The service CA of OpenShift does both.",
 	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name and what needs the CA with service.beta.openshift.io/inject-cabundle; the transform \"cert-manager-to-service-ca\" of \"capi-manifests generate\" does it.",
@@ -48,6 +52,7 @@ var installerRules = []Rule{{
 }, {
 	ID:       "installer/kind-allowed",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Objects"),
 	Why:      "The installer may write the kinds that providers consist of, and no others. Of a bundle with another kind, that object is refused by the API server and the release does not become installed.",
 	Fix:      "Leave the object out, or have the controller make it. Where a cluster's administrator wants the kind, \"capi-manifests rbac\" writes the role that lets the installer bring it.",

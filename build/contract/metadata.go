@@ -18,6 +18,7 @@ import (
 var metadataRules = []Rule{{
 	ID:       "metadata/provider-name-format",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   clusterctl("Adding a provider to clusterctl"),
 	Why:      "clusterctl takes no other names. The installer makes the names of its phases of it, and of another name it makes one that people have to guess.",
 	Fix:      "Use at most 63 lower case letters, digits and dashes, with a letter or digit at both ends, such as cluster-api-provider-aws.",
@@ -30,6 +31,7 @@ var metadataRules = []Rule{{
 }, {
 	ID:       "metadata/provider-version-semver",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   clusterctl("Creating a provider repository on GitHub"),
 	Why:      "Tools and people compare versions; what is none cannot be compared.",
 	Fix:      "Write a semantic version with a leading v, such as v2.10.0.",
@@ -42,6 +44,7 @@ var metadataRules = []Rule{{
 }, {
 	ID:       "metadata/ocp-platform-known",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Files"),
 	Why:      "A provider is installed where its platform is that of the cluster, letter by letter. With a platform that no cluster has it is installed nowhere.",
 	Fix:      "Write the platform as the Infrastructure object of a cluster does, such as AWS, BareMetal or VSphere; leave it out if the provider is for every platform.",
@@ -55,6 +58,7 @@ var metadataRules = []Rule{{
 }, {
 	ID:       "metadata/ocp-platform-required",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   ours("Files"),
 	Why:      "An infrastructure provider without a platform is installed on every cluster, whatever the cloud.",
 	Fix:      "Name the platform that the provider is for.",
@@ -67,6 +71,7 @@ var metadataRules = []Rule{{
 }, {
 	ID:       "metadata/provider-name-installable",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Files"),
 	Why:      "The installer names the phases of a provider after it, <name> and <name>-crds, which must be DNS labels.",
 	Fix:      "Begin the name with a letter, and use at most 58 characters.",
@@ -79,6 +84,7 @@ var metadataRules = []Rule{{
 }, {
 	ID:       "metadata/provider-name-label-length",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   clusterctl("Labels"),
 	Why:      "The value of the label cluster.x-k8s.io/provider is the type and the name, and may have 63 characters.",
 	Fix:      "Use a shorter name.",
@@ -91,6 +97,7 @@ var metadataRules = []Rule{{
 }, {
 	ID:       "metadata/provider-name-core",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   clusterctl("Adding a provider to clusterctl"),
 	Why:      "cluster-api is the name of the core provider, and of no other. clusterctl refuses another type under this name, and core under another.",
 	Fix:      "Name core cluster-api, and others cluster-api-provider-<name>.",
@@ -104,6 +111,7 @@ var metadataRules = []Rule{{
 }, {
 	ID:       "metadata/provider-type-matches-content",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   ours("Files"),
 	Why:      "Providers are installed in the order of their types, and a cluster needs core and infrastructure. A bundle of another type than it says comes at the wrong time.",
 	Fix:      "Correct providerType, or add what a provider of the type has.",
@@ -111,6 +119,7 @@ var metadataRules = []Rule{{
 }, {
 	ID:       "metadata/image-name-present",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Images"),
 	Why:      "Without the placeholder imageName no container gets the image of the release.",
 	Fix:      "Name the placeholder in imageName, and use it as the image of the container that runs the provider.",
@@ -128,6 +137,7 @@ var metadataRules = []Rule{{
 }, {
 	ID:       "metadata/image-name-reference",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Images"),
 	Why:      "The placeholder stands where an image does, so it has to be the name of one: with its registry, so that it is not taken for another.",
 	Fix:      "Write a name such as registry.ci.openshift.org/openshift:aws-cluster-api-controllers.",
@@ -135,6 +145,7 @@ var metadataRules = []Rule{{
 }, {
 	ID:       "metadata/image-name-manager",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   ours("Images"),
 	Why:      "The image of the release is the provider's. If the container manager runs another one, its own is probably forgotten.",
 	Fix:      "Use imageName as the image of the container manager.",
@@ -142,6 +153,7 @@ var metadataRules = []Rule{{
 }, {
 	ID:       "installer/size-configmap",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   ours("Files"),
 	Why:      "A ConfigMap holds 1 MiB. Manifests that are longer travel in the image only, or have to be compressed or divided for the transport in ConfigMaps.",
 	Fix:      "Nothing, if the bundle is in an image; \"capi-manifests generate --transport configmap\" divides it.",

@@ -23,6 +23,7 @@ var podRules = []Rule{{
 }, {
 	ID:       "bundle/serviceaccount-explicit",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   kubernetes("Configure Service Accounts for Pods", "tasks/configure-pod-container/configure-service-account/"),
 	Why:      "Providers share a namespace. Under the default service account each would have what any of them is granted.",
 	Fix:      "Add a ServiceAccount and name it in spec.template.spec.serviceAccountName.",

@@ -15,6 +15,7 @@ import (
 var rolloutRules = []Rule{{
 	ID:       "installer/adopt-annotation",
 	Severity: Error,
+	Only:     FormBundle,
 	Source:   ours("Rollout"),
 	Why:      "An object that is there and is not the installer's stops the release, unless the manifest lets it be taken over. Another value than those that are known means nothing, and the release stops.",
 	Fix:      "Write " + v1alpha1.AdoptAnnotation + ": " + v1alpha1.AdoptAlways + ", or leave the annotation out.",
@@ -28,6 +29,7 @@ var rolloutRules = []Rule{{
 }, {
 	ID:       "installer/protect-infracluster",
 	Severity: Info,
+	Only:     FormBundle,
 	Source:   ours("Rollout"),
 	Why:      "With the InfraCluster of the cluster itself go the load balancers, networks and machines that it runs on. An admission policy can keep everybody from deleting it.",
 	Fix:      "Add a ValidatingAdmissionPolicy for DELETE of the resource and its binding; the transform \"infra-cluster-protection\" of \"capi-manifests generate\" does it.",
@@ -35,6 +37,7 @@ var rolloutRules = []Rule{{
 }, {
 	ID:       "installer/phase-order",
 	Severity: Info,
+	Only:     FormBundle,
 	Source:   ours("Rollout"),
 	Why:      "The objects of a provider besides its CRDs are written in one phase, and nothing in it waits for the provider to run. A webhook that fails closed and is asked about one of them refuses it while the provider is down, also when the installer puts it right.",
 	Fix:      "Leave the object or its namespace out of what the webhook is asked about, with objectSelector or namespaceSelector, or have it fail open.",

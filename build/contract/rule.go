@@ -57,12 +57,25 @@ type Source struct {
 	URL string `json:"url"`
 }
 
-// Rule is one thing that a bundle must keep.
+// Form is a form in which a provider is delivered.
+type Form string
+
+// The forms.
+const (
+	// FormBundle is a bundle in an image, for the installer on OpenShift.
+	FormBundle Form = "bundle"
+	// FormRelease is a release in a repository that clusterctl reads: components, metadata.yaml and templates.
+	FormRelease Form = "release"
+)
+
+// Rule is one thing that a provider must keep.
 type Rule struct {
 	// ID is "theme/name", such as "installer/no-secret". It never changes.
 	ID string
 	// Severity of each of its findings.
 	Severity Severity
+	// Only is the form of a provider that the rule is about; empty if it is about both.
+	Only Form
 	// Source is the document that asks for it.
 	Source Source
 	// Why says what goes wrong otherwise, in a sentence or two.
@@ -122,12 +135,25 @@ func Rules() []Rule {
 	return rules
 }
 
+// RulesOf returns the rules about a form of a provider, sorted by ID.
+func RulesOf(form Form) []Rule {
+	return slices.DeleteFunc(Rules(), func(r Rule) bool { return !slices.Contains(r.Forms(), form) })
+}
+
+// Forms are those that the rule is about.
+func (r Rule) Forms() []Form {
+	if r.Only != "" {
+		return []Form{r.Only}
+	}
+	return []Form{FormBundle, FormRelease}
+}
+
 // Check returns everything in which a bundle breaks a rule, in the order of the
 // files: metadata first, then the manifests from top to bottom.
 func Check(bundle extractor.Bundle) []Finding {
 	read := readBundle(bundle)
 	var findings []Finding
-	for _, rule := range Rules() {
+	for _, rule := range RulesOf(FormBundle) {
 		findings = append(findings, rule.findings(read)...)
 	}
 	return inOrder(findings)

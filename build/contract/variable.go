@@ -13,6 +13,7 @@ import (
 var variableRules = []Rule{{
 	ID:       "clusterctl/variables-default",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   clusterctl("Variables"),
 	Why:      "A variable without a default needs a value in every cluster. Where none is given, nothing of the release is installed.",
 	Fix:      "Give it a default with ${NAME:=default}, or have the installer given a value for it.",

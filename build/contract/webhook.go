@@ -144,6 +144,7 @@ var webhookRules = []Rule{{
 }, {
 	ID:       "installer/webhook-namespace-selector",
 	Severity: Warning,
+	Only:     FormBundle,
 	Source:   manifestsGen("Webhooks"),
 	Why:      "On OpenShift the objects of Cluster API are in " + v1alpha1.OperandNamespace + ". A webhook for every namespace decides on objects of others, who run a Cluster API of their own.",
 	Fix:      "Set namespaceSelector to {matchLabels: {kubernetes.io/metadata.name: " + v1alpha1.OperandNamespace + "}}.",

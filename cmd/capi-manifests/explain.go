@@ -26,12 +26,15 @@ const explainExample = `  capi-manifests explain
 type explanation struct {
 	ID       string            `json:"id"`
 	Severity contract.Severity `json:"severity"`
+	Forms    []contract.Form   `json:"forms"`
 	Why      string            `json:"why"`
 	Fix      string            `json:"fix"`
 	Source   contract.Source   `json:"source"`
 	// Good and Bad are manifests that keep the rule, and that break it where a comment begins with "<-".
 	Good string `json:"good"`
 	Bad  string `json:"bad"`
+
+	about string
 }
 
 func newExplain() *cobra.Command {
@@ -104,19 +107,19 @@ func explanations(ids []string) ([]explanation, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, explanation{rule.ID, rule.Severity, rule.Why, rule.Fix, rule.Source, example.Good, example.Bad})
+		all = append(all, explanation{rule.ID, rule.Severity, rule.Forms(), rule.Why, rule.Fix, rule.Source, example.Good, example.Bad, rule.About()})
 	}
 	return all, nil
 }
 
 func listRules(w *bytes.Buffer, all []explanation) {
-	columns(w, []string{"RULE", "SEVERITY", "SOURCE"}, rowsOf(all, func(e explanation) []string {
-		return []string{e.ID, string(e.Severity), e.Source.Document + ", " + e.Source.Section}
+	columns(w, []string{"RULE", "SEVERITY", "ABOUT", "SOURCE"}, rowsOf(all, func(e explanation) []string {
+		return []string{e.ID, string(e.Severity), e.about, e.Source.Document + ", " + e.Source.Section}
 	}))
 }
 
 func (e explanation) text(w *bytes.Buffer) {
-	fmt.Fprintf(w, "%s (%s)\n\n%s\n\n%s\n\nSource: %s\n", e.ID, e.Severity, e.Why, e.Fix, e.Source)
+	fmt.Fprintf(w, "%s (%s, about %s)\n\n%s\n\n%s\n\nSource: %s\n", e.ID, e.Severity, e.about, e.Why, e.Fix, e.Source)
 	fmt.Fprintf(w, "\nGood:\n\n%s\nBad, at each \"<-\":\n\n%s", indented(e.Good), indented(e.Bad))
 }
 
