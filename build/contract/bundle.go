@@ -28,6 +28,11 @@ type Bundle struct {
 	size int
 	text []byte
 
+	// file is the one that the objects are in; empty is ManifestsFile.
+	file string
+	// release is what the components belong to; nil for a bundle.
+	release *release
+
 	unreadable  []Finding
 	empty       []document // of nothing but blank lines and comments
 	lists       []*Object  // that stand for others
@@ -155,7 +160,7 @@ func (d document) exact(err error) error {
 
 // add adds an object, or those of a list.
 func (b *Bundle) add(node *yaml.Node, before int) error {
-	o := &Object{before: before}
+	o := &Object{before: before, file: b.file}
 	o.Value = Value{object: o}.child(node, "")
 	if o.node.Kind != yaml.MappingNode {
 		if !o.Exists() {

@@ -10,7 +10,7 @@ import (
 
 const providerLabel = "cluster.x-k8s.io/provider"
 
-// clusterctlRules are those of the clusterctl provider contract that hold for a bundle too.
+// clusterctlRules are those of the clusterctl provider contract that are about objects.
 var clusterctlRules = []Rule{{
 	ID:       "clusterctl/provider-label",
 	Severity: Warning,
@@ -55,8 +55,8 @@ var clusterctlRules = []Rule{{
 	ID:       "clusterctl/provider-label-matches-name",
 	Severity: Info,
 	Source:   clusterctl("Labels"),
-	Why:      "People look for a provider by the name that its metadata has.",
-	Fix:      "Use the same name in providerName and in the label.",
+	Why:      "People look for a provider by its name, which a bundle has in the metadata and a release in its directory.",
+	Fix:      "Use the same name in both.",
 	Check: func(b *Bundle) []Finding {
 		for _, o := range b.Objects {
 			label := o.At("metadata", "labels", providerLabel)
@@ -64,7 +64,7 @@ var clusterctlRules = []Rule{{
 				continue
 			}
 			if want := ProviderLabel(b.Metadata); label.Text() != want {
-				return []Finding{label.finding("the label is %s, the metadata say %s", label.Text(), want)}
+				return []Finding{label.finding("the label is %s, the name of the provider would make it %s", label.Text(), want)}
 			}
 			return nil
 		}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package contract holds the rules that a provider's bundle must keep so that
-// the installer can install it and Cluster API can work with it. Check applies
-// all of them and returns everything that is wrong at once, each finding with the
+// Package contract holds the rules that a provider must keep so that the
+// installer, or clusterctl, can install it and Cluster API can work with it. Check applies
+// them to a bundle and returns everything that is wrong at once, each finding with the
 // line, the object and the field, and what to do about it.
 //
 // A rule sees the manifests as a cluster does that gives no values for
@@ -16,6 +16,12 @@
 // "# ocpPlatform: AWS" says what is in the metadata; the imageName is
 // registry.example.com/openshift:example if none is said. "(and so on, 2000000 bytes)" stands for so long a text. A test runs the examples,
 // and "capi-manifests explain" shows them. Then run go generate.
+//
+// A provider has two forms: a bundle for the installer, and a release for clusterctl, which CheckRelease
+// checks. A rule that is about one of them only says so. The examples of a rule about releases
+// have all files of one in them, each after a comment "# file: metadata.yaml"; what is before the first
+// are the components. "# release: infrastructure-example/v1.0.0" says where it lies, and a comment
+// "# <- metadata.yaml", on any line, is a finding in the file as a whole.
 //
 // What only an API server can tell, CheckAgainst asks one for: rules without Check.
 // Their examples are run by the tests of capi-manifests, which has the API server.

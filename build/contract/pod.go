@@ -39,7 +39,7 @@ var podRules = []Rule{{
 	Severity: Warning,
 	Source:   clusterctl("Components YAML"),
 	Why:      "A pod does not start before its Secrets and ConfigMaps are there. One that nobody makes keeps it from ever starting.",
-	Fix:      "Add the ConfigMap to the bundle; have the Secret made by the service CA, by an annotation of a Service; or make the reference optional. What somebody else in the cluster makes is all right.",
+	Fix:      "Add the ConfigMap to the manifests; have the Secret made by the service CA, by an annotation of a Service; or make the reference optional. What somebody else in the cluster makes is all right.",
 	Check:    checkVolumes,
 }, {
 	ID:       "bundle/image-valid",
@@ -144,16 +144,19 @@ var podRules = []Rule{{
 	Severity: Warning,
 	Source:   clusterctl("Controllers & Watching namespace"),
 	Why:      "A controller that watches one namespace does not see Clusters in another.",
-	Fix:      "Leave --namespace out, or let it be openshift-cluster-api, where OpenShift has its own Cluster.",
-	Check: eachContainer(func(container Value) (findings []Finding) {
-		for _, argument := range container.At("args").Items() {
-			value, pins := strings.CutPrefix(argument.Text(), "--namespace=")
-			if pins && value != "" && value != v1alpha1.OperandNamespace {
-				findings = append(findings, argument.finding("the controller watches the namespace %s only", value))
+	Fix:      "Leave --namespace out, or let it be openshift-cluster-api in a bundle, where OpenShift has its own Cluster.",
+	Check: func(b *Bundle) []Finding {
+		return eachContainer(func(container Value) (findings []Finding) {
+			for _, argument := range container.At("args").Items() {
+				value, pins := strings.CutPrefix(argument.Text(), "--namespace=")
+				isClusters := b.release == nil && value == v1alpha1.OperandNamespace
+				if pins && value != "" && !isClusters {
+					findings = append(findings, argument.finding("the controller watches the namespace %s only", value))
+				}
 			}
-		}
-		return findings
-	}),
+			return findings
+		})(b)
+	},
 }}
 
 func checkSelector(o *Object) []Finding {
@@ -175,7 +178,7 @@ func checkVolumes(b *Bundle) []Finding {
 	return eachPod(func(spec Value) (findings []Finding) {
 		for _, ref := range references(spec) {
 			if !ref.optional && !b.makes(ref, spec.object.Namespace) {
-				findings = append(findings, ref.name.finding("nothing in the bundle makes the %s %s", ref.kind, ref.name.Text()))
+				findings = append(findings, ref.name.finding("nothing of the provider makes the %s %s", ref.kind, ref.name.Text()))
 			}
 		}
 		return findings

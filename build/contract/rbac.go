@@ -120,7 +120,7 @@ var rbacRules = []Rule{{
 	Severity: Warning,
 	Source:   kubernetes("Referring to subjects", rbacPage),
 	Why:      "A binding for a service account that is not there gives its permissions to whoever makes one with that name.",
-	Fix:      "Name a ServiceAccount of the bundle, with its namespace.",
+	Fix:      "Name a ServiceAccount of the provider, with its namespace.",
 	Check:    checkSubjects,
 }, {
 	ID:       "rbac/subject-not-default",
@@ -253,7 +253,7 @@ func checkAggregation(b *Bundle) (findings []Finding) {
 			findings = append(findings, rules.finding("the rules of an aggregated role are overwritten"))
 		}
 		if len(b.rulesOf(role)) == role.At("rules").length() {
-			findings = append(findings, selectors.finding("no ClusterRole of the bundle has the labels"))
+			findings = append(findings, selectors.finding("no ClusterRole of the provider has the labels"))
 		}
 	}
 	return findings
@@ -266,7 +266,7 @@ func checkSubjects(b *Bundle) []Finding {
 		if !isOurs || b.has(serviceAccountKind, namespace, name.Text()) {
 			return nil
 		}
-		return []Finding{name.finding("there is no ServiceAccount %s/%s in the bundle", namespace, name.Text())}
+		return []Finding{name.finding("there is no ServiceAccount %s/%s of the provider", namespace, name.Text())}
 	})(b)
 }
 

@@ -13,7 +13,7 @@ var referenceRules = []Rule{{
 	Severity: Error,
 	Source:   kubernetes("Configure Service Accounts for Pods", "tasks/configure-pod-container/configure-service-account/"),
 	Why:      "No pod is made for a service account that is not there.",
-	Fix:      "Add the ServiceAccount to the bundle, in the namespace of the workload.",
+	Fix:      "Add the ServiceAccount to the manifests, in the namespace of the workload.",
 	Check: func(b *Bundle) []Finding {
 		return eachPod(func(spec Value) []Finding {
 			account := spec.At("serviceAccountName")
@@ -21,7 +21,7 @@ var referenceRules = []Rule{{
 			if name == "" || name == "default" || b.has(serviceAccountKind, namespace, name) {
 				return nil
 			}
-			return []Finding{account.finding("there is no ServiceAccount %s/%s in the bundle", namespace, name)}
+			return []Finding{account.finding("there is no ServiceAccount %s/%s of the provider", namespace, name)}
 		})(b)
 	},
 }, {
@@ -29,7 +29,7 @@ var referenceRules = []Rule{{
 	Severity: Warning,
 	Source:   kubernetes("RoleBinding and ClusterRoleBinding", "reference/access-authn-authz/rbac/"),
 	Why:      "A binding to a role that is not there grants nothing, and the provider fails when it first needs it.",
-	Fix:      "Add the role to the bundle, or correct the name. A role that somebody else brings is all right.",
+	Fix:      "Add the role to the manifests, or correct the name. A role that somebody else brings is all right.",
 	Check:    checkRoleRefs,
 }}
 
@@ -42,7 +42,7 @@ func checkRoleRefs(b *Bundle) (findings []Finding) {
 			exists = b.has(roleKind, binding.Namespace, name.Text())
 		}
 		if !exists && name.Text() != "" {
-			findings = append(findings, name.finding("there is no %s %s in the bundle", role.At("kind").Text(), name.Text()))
+			findings = append(findings, name.finding("there is no %s %s of the provider", role.At("kind").Text(), name.Text()))
 		}
 	}
 	return findings

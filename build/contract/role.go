@@ -186,7 +186,7 @@ func needs(kind extractor.ProviderType, wanted role) func(*Bundle) []Finding {
 		if b.Metadata.ProviderType != kind || len(b.playing(wanted)) > 0 {
 			return nil
 		}
-		return metadataFinding("providerType", "a provider of type %s has a kind with the role %s, but this bundle defines none", kind, wanted)
+		return metadataFinding("providerType", "a provider of type %s has a kind with the role %s, but this one defines none", kind, wanted)
 	}
 }
 

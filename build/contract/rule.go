@@ -112,7 +112,7 @@ type Finding struct {
 	// Rule is the ID of the rule.
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
-	// File is MetadataFile or ManifestsFile, or that of a bundle that cannot be read.
+	// File is MetadataFile or ManifestsFile, or that of a bundle that cannot be read, or of a release.
 	File string `json:"file"`
 	// Line of the file, from 1; 0 if it is not known.
 	Line int `json:"line,omitempty"`
@@ -130,7 +130,7 @@ type Finding struct {
 func Rules() []Rule {
 	rules := slices.Concat(layoutRules, metadataRules, formatRules, imageRules, installerRules, rolloutRules, variableRules, clusterctlRules, crdRules, labelRules, commonRules,
 		infraClusterRules, infraMachineRules, infraMachinePoolRules, bootstrapRules, controlPlaneRules, templateRules, ipamRules, rbacRules, runtimeExtensionRules, podRules, objectRules,
-		webhookRules, referenceRules, hygieneRules, serverRules)
+		webhookRules, referenceRules, hygieneRules, serverRules, releaseMetadataRules, releaseRules, certificateRules, releaseTemplateRules)
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
 	return rules
 }

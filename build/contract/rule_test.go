@@ -34,13 +34,18 @@ func marked(manifests string) (places []place) {
 		match := mark.FindStringSubmatch(line)
 		switch {
 		case match == nil:
-		case strings.TrimSpace(match[1]) == MetadataFile:
-			places = append(places, place{object: MetadataFile})
+		case isFile(strings.TrimSpace(match[1])):
+			places = append(places, place{object: strings.TrimSpace(match[1])})
 		default:
 			places = append(places, place{i + 1, strings.TrimSpace(match[1])})
 		}
 	}
 	return places
+}
+
+// isFile says whether a mark is about a file as a whole.
+func isFile(mark string) bool {
+	return mark == MetadataFile || mark == "." || strings.HasSuffix(mark, ".yaml") || strings.HasSuffix(mark, ".yml")
 }
 
 // said is a comment of an example about its metadata: "# ocpPlatform: AWS", or "none" for nothing.
@@ -78,11 +83,46 @@ func filled(example string) string {
 // long stands in an example for a text of so many bytes.
 var long = regexp.MustCompile(`\(and so on, (\d+) bytes\)`)
 
+// releaseOf is the release that an example stands for, and how many lines are before each file.
+func releaseOf(example string) (release Release, before map[string]int) {
+	release, before = Release{Dir: "infrastructure-example/v1.0.0", Files: map[string][]byte{}}, map[string]int{}
+	file, number := componentsNames[extractor.Infrastructure], 0
+	for line := range strings.Lines(example) {
+		number++
+		switch match := said.FindStringSubmatch(line); {
+		case match != nil && match[1] == "release":
+			release.Dir = strings.TrimPrefix(match[2], "none")
+		case match != nil && match[1] == "file":
+			file, before[match[2]], release.Files[match[2]] = match[2], number, nil
+		case file == componentsNames[extractor.Infrastructure] && strings.HasPrefix(line, "#") && release.Files[file] == nil:
+			before[file] = number // a comment before everything
+		default:
+			release.Files[file] = append(release.Files[file], line...)
+		}
+	}
+	return release, before
+}
+
+// findingsIn are those of a rule in an example, with the lines of the example.
+func findingsIn(rule Rule, example string) []Finding {
+	if rule.Only != FormRelease {
+		return rule.findings(readBundle(bundleOf(example)))
+	}
+	release, before := releaseOf(example)
+	findings := release.check([]Rule{rule})
+	for i, f := range findings {
+		if f.Line > 0 {
+			findings[i].Line += before[f.File]
+		}
+	}
+	return findings
+}
+
 func found(rule Rule, manifests string) (places []place) {
-	for _, finding := range rule.findings(readBundle(bundleOf(manifests))) {
+	for _, finding := range findingsIn(rule, manifests) {
 		at := place{finding.Line, finding.Object}
-		if finding.File == MetadataFile {
-			at = place{object: MetadataFile}
+		if finding.Line == 0 {
+			at = place{object: finding.File}
 		}
 		if !slices.Contains(places, at) {
 			places = append(places, at)

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/json"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
@@ -34,7 +33,7 @@ var runtimeExtensionRules = []Rule{{
 		if len(b.ofKind(deploymentKind)) > 0 {
 			return nil
 		}
-		return metadataFinding("providerType", "the bundle of a Runtime Extension has no Deployment")
+		return metadataFinding("providerType", "a Runtime Extension has no Deployment here")
 	}),
 }, {
 	ID:       "runtime-extension/service",
@@ -158,13 +157,13 @@ var runtimeExtensionRules = []Rule{{
 	Severity: Error,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
 	Why:      "Without the Service every call fails, and what waits for the answer does not go on.",
-	Fix:      "Name the Service of the bundle, in " + v1alpha1.OperandNamespace + ", and a port that it has.",
+	Fix:      "Name the Service of the provider, with its namespace, and a port that it has.",
 	Check: eachExtensionConfig(func(b *Bundle, o *Object) []Finding {
 		service := o.At("spec", "clientConfig", "service")
 		if !service.Exists() || b.serviceOf(o.At("spec", "clientConfig")) != nil {
 			return nil
 		}
-		return []Finding{service.At("name").finding("there is no Service %s/%s in the bundle", service.At("namespace").Text(), service.At("name").Text())}
+		return []Finding{service.At("name").finding("there is no Service %s/%s of the provider", service.At("namespace").Text(), service.At("name").Text())}
 	}),
 }, {
 	ID:       "extensionconfig/ca",

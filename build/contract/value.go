@@ -3,6 +3,7 @@
 package contract
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -23,6 +24,8 @@ type Object struct {
 	asJSON []byte
 	// before is how many lines of the file stand before the document of the object.
 	before int
+	// file is the one that it is in; empty is ManifestsFile.
+	file string
 }
 
 // String names the object: "Deployment openshift-cluster-api/manager".
@@ -207,7 +210,7 @@ func join(path, field string) string {
 // finding says what is wrong at a value.
 func (v Value) finding(format string, arguments ...any) Finding {
 	return Finding{
-		File: ManifestsFile, Line: v.line(), Object: v.object.String(), Field: v.Path,
+		File: cmp.Or(v.object.file, ManifestsFile), Line: v.line(), Object: v.object.String(), Field: v.Path,
 		Message: fmt.Sprintf(format, arguments...),
 	}
 }

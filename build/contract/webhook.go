@@ -19,21 +19,21 @@ var webhookRules = []Rule{{
 	Severity: Error,
 	Source:   clusterctl("Components YAML"),
 	Why:      "The API server calls a webhook by its Service. Without it, requests for the kinds of the webhook fail, and so does everything that uses them.",
-	Fix:      "Add the Service to the bundle, or name the one that is there, with its namespace.",
+	Fix:      "Add the Service to the manifests, or name the one that is there, with its namespace.",
 	Check: eachClient(func(b *Bundle, config, _ Value) []Finding {
 		service := config.At("service")
 		namespace, name := service.At("namespace").Text(), service.At("name").Text()
 		if !service.Exists() || b.has(serviceKind, namespace, name) {
 			return nil
 		}
-		return []Finding{service.At("name").finding("there is no Service %s/%s in the bundle", namespace, name)}
+		return []Finding{service.At("name").finding("there is no Service %s/%s of the provider", namespace, name)}
 	}),
 }, {
 	ID:       "webhook/ca-injection",
 	Severity: Error,
 	Source:   kubernetes("Authenticate webhooks", webhooksPage),
 	Why:      "The API server trusts the certificate of a Service in the cluster only by the caBundle. Somebody has to fill it in.",
-	Fix:      "Annotate the object with service.beta.openshift.io/inject-cabundle: \"true\".",
+	Fix:      "Annotate the object with service.beta.openshift.io/inject-cabundle: \"true\"; in a release for clusterctl with cert-manager.io/inject-ca-from.",
 	Check: eachClient(func(_ *Bundle, config, annotations Value) []Finding {
 		injected := annotations.At("service.beta.openshift.io/inject-cabundle").Text() == "true"
 		for _, name := range certManagerAnnotations { // they have a rule of their own
@@ -48,14 +48,14 @@ var webhookRules = []Rule{{
 	ID:       "webhook/service-namespace",
 	Severity: Error,
 	Source:   clusterctl("Components YAML"),
-	Why:      "The webhook of a provider runs where the provider does. A Service in another namespace is none of the bundle's, and calls to it go to whoever makes one.",
-	Fix:      "Set the namespace of the service to openshift-cluster-api.",
-	Check: eachClient(func(_ *Bundle, config, _ Value) []Finding {
-		namespace := config.At("service", "namespace")
-		if !config.At("service").Exists() || namespace.Text() == v1alpha1.OperandNamespace {
+	Why:      "The webhook of a provider runs where the provider does. A Service in another namespace is none of the provider's, and calls to it go to whoever makes one.",
+	Fix:      "Set the namespace of the service to the provider's: openshift-cluster-api in a bundle, that of the Namespace in a release.",
+	Check: eachClient(func(b *Bundle, config, _ Value) []Finding {
+		namespace, target := config.At("service", "namespace"), b.target()
+		if !config.At("service").Exists() || namespace.Text() == target || target == "" {
 			return nil
 		}
-		return []Finding{namespace.finding("the namespace is %q, not %s", namespace.Text(), v1alpha1.OperandNamespace)}
+		return []Finding{namespace.finding("the namespace is %q, not %s", namespace.Text(), target)}
 	}),
 }, {
 	ID:       "webhook/service-port",
@@ -75,7 +75,7 @@ var webhookRules = []Rule{{
 		if service == nil || len(b.podsOf(service)) > 0 {
 			return nil
 		}
-		return []Finding{config.At("service", "name").finding("no pods of the bundle have the labels that Service %s selects", service.Name)}
+		return []Finding{config.At("service", "name").finding("no pods of the provider have the labels that Service %s selects", service.Name)}
 	}),
 }, {
 	ID:       "webhook/rule-resource-in-bundle",
@@ -289,7 +289,7 @@ func checkWebhookResources(b *Bundle) []Finding {
 		if of != nil {
 			return nil
 		}
-		return []Finding{resource.finding("no CRD of the bundle defines %s in %s", resource.Text(), group)}
+		return []Finding{resource.finding("no CRD of the provider defines %s in %s", resource.Text(), group)}
 	})
 }
 

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// Release is a release of a provider in a repository that clusterctl reads, as its
+// provider contract lays it out: the components, metadata.yaml, and templates if there are any.
+type Release struct {
+	// Dir is where the release lies in the repository, "<provider label>/<version>"; empty if that is not known.
+	Dir string
+	// Files are the files of the release, by name.
+	Files map[string][]byte
+}
+
+// CheckRelease returns everything in which a release breaks a rule, file by file and from top to
+// bottom. The findings name the file in the release.
+func CheckRelease(r Release) []Finding { return r.check(RulesOf(FormRelease)) }
+
+// CheckReleaseForm is CheckRelease by the rules that are about releases alone: what clusterctl asks
+// of the files, and nothing of what both forms of a provider have in common.
+func CheckReleaseForm(r Release) []Finding {
+	return r.check(slices.DeleteFunc(Rules(), func(rule Rule) bool { return rule.Only != FormRelease }))
+}
+
+func (r Release) check(rules []Rule) []Finding {
+	var findings []Finding
+	for _, b := range readRelease(r) {
+		for _, rule := range rules {
+			if b.file == "" && rule.Only == "" {
+				continue // nothing to look at
+			}
+			for _, finding := range rule.findings(b) {
+				findings = append(findings, b.placed(finding))
+			}
+		}
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	seen := map[Finding]bool{} // several components have the other files in common
+	return slices.DeleteFunc(findings, func(f Finding) bool {
+		again := seen[f]
+		seen[f] = true
+		return again
+	})
+}
+
+// placed names the file of a release that a finding is in. What a bundle says in its metadata, the name of the components does.
+func (b *Bundle) placed(f Finding) Finding {
+	switch f.File {
+	case MetadataFile:
+		f.File, f.Field = b.file, ""
+	case ManifestsFile:
+		f.File = b.file
+	}
+	return f
+}
+
+// The names of files in a release.
+const (
+	releaseMetadata  = "metadata.yaml"
+	componentsEnd    = "-components.yaml"
+	clusterTemplate  = "cluster-template"
+	clusterClassFile = "clusterclass-"
+)
+
+// componentsNames are the names that the components of each type have by convention.
+var componentsNames = map[extractor.ProviderType]string{
+	extractor.Core: "core" + componentsEnd, extractor.Infrastructure: "infrastructure" + componentsEnd,
+	extractor.Bootstrap: "bootstrap" + componentsEnd, extractor.ControlPlane: "control-plane" + componentsEnd,
+	extractor.IPAM: "ipam" + componentsEnd, extractor.RuntimeExtension: "runtime-extension" + componentsEnd,
+	extractor.Addon: "addon" + componentsEnd,
+}
+
+// ComponentsName is the name that the components of a type of provider have in a release by convention; empty for no such type.
+func ComponentsName(of extractor.ProviderType) string { return componentsNames[of] }
+
+// release is what all components of a Release have in common.
+type release struct {
+	Release
+	// label and version are the two parts of Dir.
+	label, version string
+	// metadata is metadata.yaml; nil if there is none, or none that can be read.
+	metadata *Object
+	// unreadable is what cannot be read in metadata.yaml.
+	unreadable []Finding
+	// templates are the cluster templates and the definitions of ClusterClasses.
+	templates []*Bundle
+}
+
+// readRelease reads the components of a release, each for itself; if there are none, something without objects.
+func readRelease(r Release) []*Bundle {
+	read := &release{Release: r}
+	read.label, read.version = path.Split(r.Dir)
+	read.label = strings.TrimSuffix(read.label, "/")
+	if text, found := r.Files[releaseMetadata]; found {
+		b := readFile(releaseMetadata, text)
+		read.unreadable = b.unreadable
+		if len(b.Objects) > 0 {
+			read.metadata = b.Objects[0]
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Files)) {
+		if isTemplate(name) {
+			read.templates = append(read.templates, readTemplate(name, r.Files[name]))
+		}
+	}
+	var all []*Bundle
+	for _, name := range r.components() {
+		all = append(all, read.read(name))
+	}
+	if len(all) == 0 {
+		all = []*Bundle{{release: read}}
+	}
+	return all
+}
+
+func isTemplate(name string) bool {
+	ending := path.Ext(name)
+	return (strings.HasPrefix(name, clusterTemplate) || strings.HasPrefix(name, clusterClassFile)) && (ending == ".yaml" || ending == ".yml")
+}
+
+// components are the names of the files with components: those with a name by convention, or
+// else those whose name ends like one, or else all other YAML.
+func (r Release) components() []string {
+	conventional := slices.Collect(maps.Values(componentsNames))
+	for _, are := range []func(string) bool{
+		func(name string) bool { return slices.Contains(conventional, name) },
+		func(name string) bool { return strings.HasSuffix(name, componentsEnd) },
+		func(name string) bool {
+			return path.Ext(name) == ".yaml" && name != releaseMetadata && !isTemplate(name)
+		},
+	} {
+		var names []string
+		for name := range maps.Keys(r.Files) {
+			if are(name) {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			slices.Sort(names)
+			return names
+		}
+	}
+	return nil
+}
+
+// read reads components as clusterctl installs them: what has no namespace is put into that of the Namespace.
+func (r *release) read(name string) *Bundle {
+	b := readBundle(extractor.Bundle{Manifests: r.Files[name]})
+	b.file, b.release = name, r
+	b.Metadata = r.identify(b)
+	for _, o := range b.Objects {
+		if o.Namespace == "" && !b.clusterScoped(o) {
+			o.Namespace = b.target()
+		}
+	}
+	b.grants = grantsOfPods(b)
+	return b
+}
+
+// identify tells the provider from the name of its components, the directory and the labels of its objects.
+func (r *release) identify(b *Bundle) extractor.Metadata {
+	m := extractor.Metadata{ProviderVersion: r.version}
+	label := r.label
+	for _, o := range b.Objects {
+		label = cmp.Or(label, o.At("metadata", "labels", providerLabel).Text())
+	}
+	for of, name := range componentsNames {
+		if name == b.file || m.ProviderType == "" && isLabelOf(label, of) {
+			m.ProviderType = of
+		}
+	}
+	switch name := strings.TrimPrefix(label, labelPrefixes[m.ProviderType]); {
+	case m.ProviderType == extractor.Core:
+		m.ProviderName = "cluster-api"
+	case name != "":
+		m.ProviderName = "cluster-api-provider-" + name
+	}
+	return m
+}
+
+// isLabelOf says whether clusterctl would make such a provider label for a type.
+func isLabelOf(label string, of extractor.ProviderType) bool {
+	prefix := labelPrefixes[of]
+	return of == extractor.Core && label == "cluster-api" || prefix != "" && len(label) > len(prefix) && strings.HasPrefix(label, prefix)
+}
+
+// readFile reads another file of a release, as it is written.
+func readFile(name string, text []byte) *Bundle {
+	b := &Bundle{file: name, text: text}
+	for _, document := range split(text) {
+		if err := b.read(document); err != nil && len(b.unreadable) < maxUnreadable {
+			b.unreadable = append(b.unreadable, Finding{File: name, Line: document.line, Message: err.Error()})
+		}
+	}
+	return b
+}
+
+// readTemplate reads a template. Whether a document with variables is YAML depends on their values.
+func readTemplate(name string, text []byte) *Bundle {
+	b, byLine := readFile(name, text), map[int]document{}
+	for _, document := range split(text) {
+		byLine[document.line] = document
+	}
+	b.unreadable = slices.DeleteFunc(b.unreadable, func(f Finding) bool { return bytes.Contains(byLine[f.Line].text, []byte("${")) })
+	return b
+}
+
+// target is the namespace that the provider is installed in; empty if whoever installs it decides.
+func (b *Bundle) target() string {
+	if b.release == nil {
+		return v1alpha1.OperandNamespace
+	}
+	for _, namespace := range b.ofKind(namespaceKind) {
+		return namespace.Name
+	}
+	return ""
+}
+
+// releaseFinding is about a file as a whole.
+func releaseFinding(file, message string) []Finding {
+	return []Finding{{File: file, Message: message}}
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract_test
+
+import (
+	"cmp"
+	"fmt"
+	"testing"
+
+	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// TestReleasesOfRealProvidersKeepTheRules finds no error in what clusterctl installs every day:
+// in what build.Clusterctl makes of the providers that there always are, and in those of the
+// folder PROVIDERS as they are, with the release series that they have.
+func TestReleasesOfRealProvidersKeepTheRules(t *testing.T) {
+	for name, release := range releases(t) {
+		t.Run(name, func(t *testing.T) {
+			counts := map[string]int{}
+			for _, finding := range contract.CheckRelease(release) {
+				counts[finding.Rule]++
+				if finding.Severity == contract.Error && violations[name][finding.Rule] == "" {
+					t.Errorf("%s:%d: %s %s breaks %s: %s", finding.File, finding.Line, finding.Object, finding.Field, finding.Rule, finding.Message)
+				}
+			}
+			for rule := range violations[name] {
+				if counts[rule] == 0 {
+					t.Errorf("%s keeps %s now; say so in this test", name, rule)
+				}
+			}
+			t.Logf("%s: findings by rule: %v", name, counts)
+		})
+	}
+}
+
+// releases are the releases of real providers.
+func releases(t testing.TB) map[string]contract.Release {
+	t.Helper()
+	all := map[string]contract.Release{}
+	providers, err := fixture.Providers(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, provider := range providers {
+		release, err := build.Clusterctl(build.GenerateOptions{
+			Dir: provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type,
+			ProviderVersion: provider.Version, OCPPlatform: provider.Platform, ImageName: provider.ImageName,
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[provider.Name] = contract.Release{Dir: release.Dir, Files: release.Files}
+	}
+	rendered, err := fixture.RenderedProviders()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, provider := range rendered {
+		all[provider.Folder] = releaseOf(provider)
+	}
+	return all
+}
+
+// releaseOf is a release of the components as they are.
+func releaseOf(provider fixture.Rendered) contract.Release {
+	label := contract.ProviderLabel(extractor.Metadata{ProviderName: provider.Name, ProviderType: provider.Type})
+	var major, minor int
+	_, _ = fmt.Sscanf(provider.Version, "v%d.%d", &major, &minor) // a version without numbers has no series, which is a finding
+	return contract.Release{Dir: label + "/" + provider.Version, Files: map[string][]byte{
+		contract.ComponentsName(provider.Type): provider.Components,
+		"metadata.yaml": fmt.Appendf(nil, "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: %d, minor: %d, contract: %s}\n",
+			major, minor, cmp.Or(provider.Contract, "v1beta1")), // OpenShift's have no series
+	}}
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// releaseMetadataRules are about the metadata.yaml of a release. What clusterctl refuses is an error.
+var releaseMetadataRules = []Rule{{
+	ID:       "metadata-yaml/present",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Metadata YAML"),
+	Why:      "clusterctl reads from metadata.yaml which contract a version keeps, and installs nothing without it.",
+	Fix:      "Put metadata.yaml beside the components; \"capi-manifests generate --clusterctl-dir\" writes one.",
+	Check: func(b *Bundle) []Finding {
+		if _, found := b.release.Files[releaseMetadata]; found {
+			return nil
+		}
+		return releaseFinding(releaseMetadata, "the file is missing")
+	},
+}, {
+	ID:       "metadata-yaml/readable",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Metadata YAML"),
+	Why:      "clusterctl fails at a file that is no YAML, or that is no object.",
+	Fix:      "Correct the file; the line is where the parser noticed.",
+	Check: func(b *Bundle) []Finding {
+		text, found := b.release.Files[releaseMetadata]
+		if found && b.release.metadata == nil && len(b.release.unreadable) == 0 {
+			return releaseFinding(releaseMetadata, fmt.Sprintf("there is no object in the %d bytes of the file", len(text)))
+		}
+		return b.release.unreadable
+	},
+}, {
+	ID:       "metadata-yaml/api-version",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Validation Rules"),
+	Why:      "clusterctl refuses metadata of another version.",
+	Fix:      "Set apiVersion to " + releaseMetadataVersion + ".",
+	Check: eachReleaseMetadata(func(_ *Bundle, m *Object) []Finding {
+		if written := m.At("apiVersion"); written.Text() != releaseMetadataVersion {
+			return []Finding{written.finding("the apiVersion is %q, not %s", written.Text(), releaseMetadataVersion)}
+		}
+		return nil
+	}),
+}, {
+	ID:       "metadata-yaml/kind",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Validation Rules"),
+	Why:      "clusterctl refuses metadata of another kind.",
+	Fix:      "Set kind to Metadata.",
+	Check: eachReleaseMetadata(func(_ *Bundle, m *Object) []Finding {
+		if kind := m.At("kind"); kind.Text() != "Metadata" && kind.Text() != "" {
+			return []Finding{kind.finding("the kind is %q, not Metadata", kind.Text())}
+		}
+		return nil
+	}),
+}, {
+	ID:       "metadata-yaml/kind-present",
+	Severity: Warning,
+	Only:     FormRelease,
+	Source:   clusterctl("Validation Rules"),
+	Why:      "The kind must be Metadata. clusterctl takes files without one still, because there were some before it looked.",
+	Fix:      "Set kind to Metadata.",
+	Check: eachReleaseMetadata(func(_ *Bundle, m *Object) []Finding {
+		if kind := m.At("kind"); kind.Text() == "" {
+			return []Finding{kind.finding("the kind is missing")}
+		}
+		return nil
+	}),
+}, {
+	ID:       "metadata-yaml/release-series",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Validation Rules"),
+	Why:      "clusterctl finds the contract of a version by its series, major.minor, and takes the first of two that are the same. It refuses a file without any, or whose numbers are none.",
+	Fix:      "List each series once, as \"- {major: 1, minor: 2, contract: v1beta2}\".",
+	Check:    eachReleaseMetadata(func(_ *Bundle, m *Object) []Finding { return checkReleaseSeries(m.At("releaseSeries")) }),
+}, {
+	ID:       "metadata-yaml/series-for-version",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Metadata YAML"),
+	Why:      "Of a version without a series clusterctl does not know the contract, and does not install it.",
+	Fix:      "Add the series of the version to releaseSeries; it is easily forgotten at a new minor version.",
+	Check: eachReleaseMetadata(func(b *Bundle, m *Object) []Finding {
+		series := m.At("releaseSeries")
+		own, known := seriesOf(b.release.version)
+		if !known || series.length() == 0 || slices.ContainsFunc(readSeries(series), own.same) {
+			return nil
+		}
+		return []Finding{series.finding("there is no release series %s; add \"- {major: %d, minor: %d, contract: %s}\"", own, own.major, own.minor, newestContract(b))}
+	}),
+}, {
+	ID:       "metadata-yaml/contract-compatible",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Metadata YAML"),
+	Why:      "clusterctl installs providers of a contract that the core provider is compatible with, and no others: " + strings.Join(contracts, ", and for a time ") + ".",
+	Fix:      "Name the contract that the release keeps. One of an older contract cannot be installed any more.",
+	Check: eachReleaseMetadata(func(b *Bundle, m *Object) []Finding {
+		own := b.release.series(m)
+		if own == nil || slices.Contains(contracts, own.contract.Text()) || !slices.Contains(everyContract, own.contract.Text()) {
+			return nil
+		}
+		return []Finding{own.contract.finding("release series %s keeps the contract %s", own, own.contract.Text())}
+	}),
+}, {
+	ID:       "metadata-yaml/contract-matches-labels",
+	Severity: Warning,
+	Only:     FormRelease,
+	Source:   clusterctl("Metadata YAML"),
+	Why:      "The contract must be the one that the CRDs are labelled with. clusterctl goes by metadata.yaml when it installs, and Cluster API by the labels afterwards.",
+	Fix:      "Correct the contract of the series, or the labels of the CRDs.",
+	Check:    eachReleaseMetadata(checkLabelledContract),
+}}
+
+const releaseMetadataVersion = "clusterctl.cluster.x-k8s.io/v1alpha3"
+
+// everyContract is each contract that there is or was.
+var everyContract = []string{"v1alpha1", "v1alpha2", "v1alpha3", "v1alpha4", "v1beta1", "v1beta2"}
+
+// eachReleaseMetadata makes a check of one of a metadata.yaml that can be read.
+func eachReleaseMetadata(check func(b *Bundle, m *Object) []Finding) func(*Bundle) []Finding {
+	return func(b *Bundle) []Finding {
+		if b.release.metadata == nil {
+			return nil // another rule
+		}
+		return check(b, b.release.metadata)
+	}
+}
+
+// releaseSeries is an entry of releaseSeries.
+type releaseSeries struct {
+	major, minor int32
+	// contract does not exist in the series of a version that was asked for.
+	contract Value
+}
+
+func (s releaseSeries) String() string { return fmt.Sprintf("%d.%d", s.major, s.minor) }
+
+func (s releaseSeries) same(other releaseSeries) bool {
+	return s.major == other.major && s.minor == other.minor
+}
+
+func (s releaseSeries) newer(other releaseSeries) bool {
+	return s.major > other.major || s.major == other.major && s.minor > other.minor
+}
+
+// seriesOf is the series of a version, without a contract; false if it is no semantic version.
+func seriesOf(text string) (releaseSeries, bool) {
+	match := semverPattern.FindStringSubmatch("v" + strings.TrimPrefix(text, "v"))
+	if match == nil {
+		return releaseSeries{}, false
+	}
+	major, errMajor := strconv.ParseInt(match[1], 10, 32)
+	minor, errMinor := strconv.ParseInt(match[2], 10, 32)
+	return releaseSeries{major: int32(major), minor: int32(minor)}, errMajor == nil && errMinor == nil
+}
+
+// readSeries reads the entries whose numbers are numbers.
+func readSeries(list Value) (all []releaseSeries) {
+	for _, entry := range list.Items() {
+		major, isMajor := numberOf(entry.At("major"))
+		minor, isMinor := numberOf(entry.At("minor"))
+		if isMajor && isMinor {
+			all = append(all, releaseSeries{major, minor, entry.At("contract")})
+		}
+	}
+	return all
+}
+
+// numberOf is a number of a release series, which is zero if it is missing.
+func numberOf(v Value) (number int32, is bool) {
+	if !v.Exists() {
+		return 0, true
+	}
+	err := v.node.Decode(&number)
+	return number, v.node.Tag == "!!int" && err == nil && number >= 0
+}
+
+// series is the one of the release: that of its version, or the newest if the version is not known; nil if there is none.
+func (r *release) series(m *Object) *releaseSeries {
+	own, known := seriesOf(r.version)
+	var found *releaseSeries
+	for _, series := range readSeries(m.At("releaseSeries")) {
+		if known && found == nil && series.same(own) || !known && (found == nil || series.newer(*found)) {
+			found = &series
+		}
+	}
+	return found
+}
+
+func checkReleaseSeries(list Value) (findings []Finding) {
+	if list.length() == 0 {
+		return []Finding{list.finding("there is no release series")}
+	}
+	for _, entry := range list.Items() {
+		findings = append(findings, checkNumbers(entry)...)
+		if contract := entry.At("contract"); !slices.Contains(everyContract, contract.Text()) {
+			findings = append(findings, contract.finding("%q is no contract; they are %s", contract.Text(), strings.Join(everyContract, ", ")))
+		}
+	}
+	first := map[string]releaseSeries{}
+	for _, series := range readSeries(list) {
+		if other, twice := first[series.String()]; twice {
+			findings = append(findings, series.contract.finding("release series %s is there already, on line %d", series, other.contract.line()))
+			continue
+		}
+		first[series.String()] = series
+	}
+	return findings
+}
+
+func checkNumbers(entry Value) (findings []Finding) {
+	for _, name := range []string{"major", "minor"} {
+		if _, is := numberOf(entry.At(name)); !is {
+			findings = append(findings, entry.At(name).finding("%s is no whole number", name))
+		}
+	}
+	return findings
+}
+
+// checkLabelledContract compares the series with all CRDs that are labelled: each of them is read by its newest contract.
+func checkLabelledContract(b *Bundle, m *Object) []Finding {
+	own, labelled := b.release.series(m), labelledContracts(b)
+	if own == nil || len(labelled) == 0 || slices.Equal(labelled, []string{own.contract.Text()}) {
+		return nil
+	}
+	return []Finding{own.contract.finding("release series %s keeps the contract %s, and the CRDs are labelled for %s", own, own.contract.Text(), strings.Join(labelled, " and "))}
+}
+
+// labelledContracts are the contracts that the CRDs are read by, the oldest first.
+func labelledContracts(b *Bundle) []string {
+	var labelled []string
+	for _, d := range b.definitions {
+		if d.Contract != "" {
+			labelled = append(labelled, d.Contract)
+		}
+	}
+	slices.SortFunc(labelled, version.CompareKubeAwareVersionStrings)
+	return slices.Compact(labelled)
+}
+
+// newestContract is the newest that a CRD is labelled with, or else the newest that there is.
+func newestContract(b *Bundle) string {
+	if labelled := labelledContracts(b); len(labelled) > 0 {
+		return labelled[len(labelled)-1]
+	}
+	return contracts[0]
+}
