@@ -65,21 +65,14 @@ func clusterctl(o GenerateOptions, metadata []byte) (ClusterctlRelease, error) {
 		return ClusterctlRelease{}, err
 	}
 	label, of := clusterctlLabel(o, objects), clusterctlTypes[o.ProviderType]
-	series, contracts := seriesOf(o.ProviderVersion), contractsOf(objects)
 	release := ClusterctlRelease{Dir: path.Join(label, o.ProviderVersion)}
 	var errs []error
 	if metadata == nil {
-		metadata, err = newMetadata(series, contracts)
-	} else {
-		release.Notes, err = checkMetadata(metadata, series, contracts)
+		metadata, err = newMetadata(seriesOf(o.ProviderVersion), contractsOf(objects))
+		errs = append(errs, err)
 	}
-	errs = append(errs, err)
 	errs = append(errs, replaceImages(objects, pullable(o))...)
-	errs = append(errs, checkNamespaces(objects)...)
 	errs = append(errs, checkUnique(objects)...)
-	if err := errors.Join(errs...); err != nil {
-		return ClusterctlRelease{}, err
-	}
 	for _, object := range objects {
 		ensureMap(object.Object, "metadata", "labels")[providerLabel] = label
 	}
@@ -88,12 +81,40 @@ func clusterctl(o GenerateOptions, metadata []byte) (ClusterctlRelease, error) {
 	if err != nil {
 		return ClusterctlRelease{}, err
 	}
-	file := of.prefix + "-components.yaml"
+	file := contract.ComponentsName(o.ProviderType)
 	release.Files = map[string][]byte{
 		file: components, "metadata.yaml": metadata,
 		"README.md": clusterctlReadme(o, strings.TrimPrefix(label, of.prefix+"-"), path.Join(release.Dir, file), components),
 	}
+	if err := errors.Join(append(errs, release.check()...)...); err != nil {
+		return ClusterctlRelease{}, err
+	}
 	return release, nil
+}
+
+// check returns what clusterctl would refuse, and notes what it would not.
+func (r *ClusterctlRelease) check() (errs []error) {
+	for _, f := range contract.CheckReleaseForm(contract.Release{Dir: r.Dir, Files: r.Files}) {
+		text := whereOf(f) + ": " + f.Message
+		switch f.Severity {
+		case contract.Error:
+			errs = append(errs, errors.New(text))
+		case contract.Warning:
+			r.Notes = append(r.Notes, text)
+		}
+	}
+	return errs
+}
+
+// whereOf names the line of metadata.yaml, which may be the provider's own, or else the object.
+func whereOf(f contract.Finding) string {
+	switch {
+	case f.Line > 0 && f.File == "metadata.yaml":
+		return strings.TrimSuffix(fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Field), ": ")
+	case f.Object != "":
+		return strings.TrimSpace(f.Object + " " + f.Field)
+	}
+	return f.File
 }
 
 // pullable are the images to replace by others that a cluster can pull.
@@ -117,19 +138,6 @@ func clusterctlLabel(o GenerateOptions, objects []*unstructured.Unstructured) st
 		}
 	}
 	return contract.ProviderLabel(o.metadata(nil))
-}
-
-func checkNamespaces(objects []*unstructured.Unstructured) []error {
-	var names []string
-	for _, object := range objects {
-		if groupKind(object) == namespaceKind {
-			names = append(names, object.GetName())
-		}
-	}
-	if len(names) > 1 {
-		return []error{fmt.Errorf("there are the Namespaces %s; clusterctl installs a provider in one", strings.Join(names, ", "))}
-	}
-	return nil
 }
 
 // clusterctlReadme says how to use the release, and what its variables are.

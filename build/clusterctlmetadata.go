@@ -3,7 +3,6 @@
 package build
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,14 +11,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/version"
-	"sigs.k8s.io/yaml"
 )
 
 // releaseSeries is an entry of metadata.yaml.
 type releaseSeries struct {
-	Major    int    `json:"major"`
-	Minor    int    `json:"minor"`
-	Contract string `json:"contract"`
+	Major, Minor int
+	Contract     string
 }
 
 const (
@@ -59,14 +56,15 @@ func contractsOf(objects []*unstructured.Unstructured) []string {
 	return slices.Compact(contracts)
 }
 
-// newMetadata is a metadata.yaml for one series.
+// newMetadata is a metadata.yaml for one series, and what keeps it from being right.
 func newMetadata(series releaseSeries, contracts []string) ([]byte, error) {
+	var err error
 	if len(contracts) > 1 {
-		return nil, fmt.Errorf("the CRDs are labelled for the contracts %s, and a release is of one; label all for the newest, or give the provider's own metadata.yaml", strings.Join(contracts, " and "))
+		err = fmt.Errorf("the CRDs are labelled for the contracts %s, and a release is of one; label all for the newest, or give the provider's own metadata.yaml", strings.Join(contracts, " and "))
 	}
 	series.Contract = newestContract // of providers without a kind that has a contract
-	if len(contracts) == 1 {
-		series.Contract = contracts[0]
+	if len(contracts) > 0 {
+		series.Contract = contracts[len(contracts)-1]
 	}
 	return fmt.Appendf(nil, `# Which contract between Cluster API and its providers each release series keeps:
 # clusterctl installs and upgrades only providers of one contract together.
@@ -76,47 +74,5 @@ releaseSeries:
 - major: %d
   minor: %d
   contract: %s
-`, clusterctlGroupVersion, series.Major, series.Minor, series.Contract), nil
-}
-
-// checkMetadata checks the provider's own metadata.yaml for what clusterctl would refuse, and notes what it would not.
-func checkMetadata(metadata []byte, own releaseSeries, contracts []string) (notes []string, err error) {
-	var m struct {
-		APIVersion    string          `json:"apiVersion"`
-		Kind          string          `json:"kind"`
-		ReleaseSeries []releaseSeries `json:"releaseSeries"`
-	}
-	if err := yaml.Unmarshal(metadata, &m); err != nil {
-		return nil, fmt.Errorf("reading metadata.yaml: %w", err)
-	}
-	var errs []error
-	if m.APIVersion != clusterctlGroupVersion || m.Kind != "Metadata" && m.Kind != "" {
-		errs = append(errs, fmt.Errorf("metadata.yaml is %s %s, not %s Metadata", m.APIVersion, m.Kind, clusterctlGroupVersion))
-	}
-	var contract string
-	seen := map[releaseSeries]bool{}
-	for _, series := range m.ReleaseSeries {
-		key := releaseSeries{Major: series.Major, Minor: series.Minor}
-		if seen[key] {
-			errs = append(errs, fmt.Errorf("metadata.yaml has the release series %d.%d twice", key.Major, key.Minor))
-		}
-		seen[key] = true
-		if key == own {
-			contract = series.Contract
-		}
-	}
-	if !seen[own] {
-		errs = append(errs, fmt.Errorf("metadata.yaml has no release series %d.%d; add \"- {major: %[1]d, minor: %d, contract: %s}\" to releaseSeries", own.Major, own.Minor, newestOf(contracts)))
-	}
-	if contract != "" && len(contracts) > 0 && !slices.Equal(contracts, []string{contract}) {
-		notes = append(notes, fmt.Sprintf("metadata.yaml says that release series %d.%d keeps the contract %s, and the CRDs are labelled for %s", own.Major, own.Minor, contract, strings.Join(contracts, " and ")))
-	}
-	return notes, errors.Join(errs...)
-}
-
-func newestOf(contracts []string) string {
-	if len(contracts) == 0 {
-		return newestContract
-	}
-	return contracts[len(contracts)-1]
+`, clusterctlGroupVersion, series.Major, series.Minor, series.Contract), err
 }

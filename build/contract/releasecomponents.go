@@ -69,7 +69,7 @@ var releaseRules = []Rule{{
 	Check: func(b *Bundle) (findings []Finding) {
 		all := b.ofKind(namespaceKind)
 		for _, o := range all[min(1, len(all)):] {
-			findings = append(findings, o.finding("there is the Namespace %s already, on line %d", all[0].Name, all[0].line()))
+			findings = append(findings, o.finding("there is the Namespace %s already", all[0].Name))
 		}
 		return findings
 	},

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// where tells findings of a rule apart by where they are: "metadata.yaml:4 releaseSeries".
+func where(findings []Finding, rule string) (found []string) {
+	for _, f := range findings {
+		if f.Rule == rule {
+			found = append(found, strings.TrimSpace(fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Field)))
+		}
+	}
+	return found
+}
+
+const namespaceAndController = `apiVersion: v1
+kind: Namespace
+metadata: {name: example-system}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: manager}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: credentials}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: webhook}
+spec: {selector: {app: example}, ports: [{port: 443}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: controller, namespace: example-system}
+spec:
+  selector: {matchLabels: {app: example}}
+  template:
+    metadata: {labels: {app: example}}
+    spec:
+      serviceAccountName: manager
+      containers:
+      - name: manager
+        image: quay.io/example/manager:v1.0.0
+        args: [--namespace=openshift-cluster-api]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: example}
+webhooks:
+- {name: a.b.c, clientConfig: {caBundle: Cg==, service: {namespace: example-system, name: webhook}}}
+- {name: d.e.f, clientConfig: {caBundle: Cg==, service: {namespace: openshift-cluster-api, name: webhook}}}
+`
+
+func TestAReleaseIsCheckedAsClusterctlInstallsItAndNotAsABundle(t *testing.T) {
+	findings := CheckRelease(Release{Files: map[string][]byte{"infrastructure-components.yaml": []byte(namespaceAndController)}})
+	want := map[string][]string{
+		"webhook/service-namespace":    {"infrastructure-components.yaml:37 webhooks[1].clientConfig.service.namespace"},
+		"clusterctl/namespace-flag":    {"infrastructure-components.yaml:30 spec.template.spec.containers[0].args[0]"},
+		"infra-cluster/present":        {"infrastructure-components.yaml:0"},
+		"metadata-yaml/present":        {"metadata.yaml:0"},
+		"bundle/serviceaccount-exists": nil, "clusterctl/target-namespace": nil, "webhook/service-port": nil, "clusterctl/repository-directory": nil,
+		"installer/no-secret": nil, "installer/no-namespace-object": nil, "installer/other-image-pinned": nil, "metadata/image-name-present": nil,
+	}
+	for rule, places := range want {
+		if diff := cmp.Diff(places, where(findings, rule)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", rule, diff)
+		}
+	}
+}
+
+func TestTheRulesOfAFormAreThoseThatDoNotNameTheOther(t *testing.T) {
+	for _, form := range []Form{FormBundle, FormRelease} {
+		for _, rule := range RulesOf(form) {
+			if rule.Only != "" && rule.Only != form {
+				t.Errorf("%s is no rule about a %s", rule.ID, form)
+			}
+		}
+	}
+	for theme, only := range map[string]Form{"metadata/": FormBundle, "server/": FormBundle, "metadata-yaml/": FormRelease} {
+		for _, rule := range Rules() {
+			if strings.HasPrefix(rule.ID, theme) && rule.Only != only {
+				t.Errorf("%s is a rule about %s", rule.ID, rule.About())
+			}
+		}
+	}
+}
+
+func TestTheProviderOfAReleaseIsKnownByItsDirectoryItsComponentsOrItsLabels(t *testing.T) {
+	const labelled = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x, labels: {cluster.x-k8s.io/provider: ipam-in-cluster}}\n"
+	for _, scenario := range []struct {
+		dir, file, text string
+		want            extractor.Metadata
+	}{
+		{"infrastructure-aws/v2.10.0", "infrastructure-components.yaml", "", extractor.Metadata{ProviderName: "cluster-api-provider-aws", ProviderType: extractor.Infrastructure, ProviderVersion: "v2.10.0"}},
+		{"cluster-api/v1.10.2", "core-components.yaml", "", extractor.Metadata{ProviderName: "cluster-api", ProviderType: extractor.Core, ProviderVersion: "v1.10.2"}},
+		{"control-plane-rke2/v1.0.0", "install.yaml", "", extractor.Metadata{ProviderName: "cluster-api-provider-rke2", ProviderType: extractor.ControlPlane, ProviderVersion: "v1.0.0"}},
+		{"", "install.yaml", labelled, extractor.Metadata{ProviderName: "cluster-api-provider-in-cluster", ProviderType: extractor.IPAM}},
+		{"", "addon-components.yaml", "", extractor.Metadata{ProviderType: extractor.Addon}},
+		{"", "install.yaml", "", extractor.Metadata{}},
+	} {
+		read := readRelease(Release{Dir: scenario.dir, Files: map[string][]byte{scenario.file: []byte(scenario.text)}})
+		if diff := cmp.Diff(scenario.want, read[0].Metadata); diff != "" {
+			t.Errorf("%s/%s (-want +got):\n%s", scenario.dir, scenario.file, diff)
+		}
+	}
+}
+
+func TestOtherFilesAreNotTakenForComponents(t *testing.T) {
+	for want, files := range map[string][]string{
+		"bootstrap-components.yaml core-components.yaml": {"core-components.yaml", "bootstrap-components.yaml", "cluster-api-components.yaml", "metadata.yaml"},
+		"cluster-api-components.yaml":                    {"cluster-api-components.yaml", "cluster-template.yaml", "other.yaml"},
+		"install.yaml":                                   {"install.yaml", "metadata.yaml", "cluster-template-dev.yaml", "clusterclass-dev.yaml", "README.md"},
+		"":                                               {"metadata.yaml", "README.md"},
+	} {
+		release := Release{Files: map[string][]byte{}}
+		for _, file := range files {
+			release.Files[file] = nil
+		}
+		if got := strings.Join(release.components(), " "); got != want {
+			t.Errorf("of %v the components are %q, not %q", files, got, want)
+		}
+	}
+}
+
+func TestComponentsOfOneReleaseShareTheFindingsInItsMetadata(t *testing.T) {
+	findings := CheckRelease(Release{Files: map[string][]byte{
+		"core-components.yaml": nil, "bootstrap-components.yaml": nil,
+		"metadata.yaml": []byte("apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nreleaseSeries:\n- {minor: 4, contract: v1alpha4}\n- {major: 1, contract: v1alpha3}\n"),
+	}})
+	for rule, want := range map[string][]string{
+		"metadata-yaml/kind-present": {"metadata.yaml:1 kind"},
+		// The version is not known, so the newest series stands for it. A number that is missing is zero.
+		"metadata-yaml/contract-compatible": {"metadata.yaml:4 releaseSeries[1].contract"},
+		"metadata-yaml/series-for-version":  nil, "metadata-yaml/release-series": nil,
+	} {
+		if diff := cmp.Diff(want, where(findings, rule)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", rule, diff)
+		}
+	}
+}
+
+func TestMetadataThatIsNoneIsOneFindingAndNothingMore(t *testing.T) {
+	for _, text := range []string{"", "# nothing\n", "- a\n", "text\n", "a: [\n", "a: &a {b: *a}\n"} {
+		var rules []string
+		for _, f := range CheckReleaseForm(Release{Files: map[string][]byte{"metadata.yaml": []byte(text), "ipam-components.yaml": nil}}) {
+			rules = append(rules, f.Rule)
+		}
+		if !slices.Equal(rules, []string{"metadata-yaml/readable"}) {
+			t.Errorf("%q: %v", text, rules)
+		}
+	}
+}
+
+func FuzzCheckRelease(f *testing.F) {
+	for _, rule := range Rules() {
+		if rule.Only != FormRelease {
+			continue
+		}
+		example, err := rule.Example()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(example.Good)
+		f.Add(example.Bad)
+	}
+	f.Fuzz(func(t *testing.T, example string) {
+		release, _ := releaseOf(example)
+		for _, finding := range CheckReleaseForm(release) {
+			if finding.Line < 0 || finding.File == "" || finding.Message == "" {
+				t.Errorf("%+v", finding)
+			}
+		}
+	})
+}
