@@ -8,9 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// RuleOfYAML is the ID of the rule that manifests are YAML, and objects.
+const RuleOfYAML = "bundle/yaml-parse"
+
 // formatRules are about the manifests file as such.
 var formatRules = []Rule{{
-	ID:       "bundle/yaml-parse",
+	ID:       RuleOfYAML,
 	Severity: Error,
 	Source:   ours("Manifests"),
 	Why:      "The manifests are one file of YAML documents, each a Kubernetes object or a list of them. Nothing is installed of a file that holds anything else.",

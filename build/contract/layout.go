@@ -13,6 +13,7 @@ import (
 var layoutRules = []Rule{{
 	ID:       "layout/readable",
 	By:       ByReading,
+	Only:     FormBundle,
 	Severity: Error,
 	Source:   ours("Files"),
 	Why:      "An image whose layers cannot be unpacked, or are meant to do harm, holds no bundle for the installer. It keeps the whole release from being installed.",
@@ -20,6 +21,7 @@ var layoutRules = []Rule{{
 }, {
 	ID:       "layout/files-present",
 	By:       ByReading,
+	Only:     FormBundle,
 	Severity: Error,
 	Source:   ours("Files"),
 	Why:      "A bundle is its metadata and its manifests. The installer takes one without the other for a mistake, and installs nothing of the release, rather than to leave a provider out.",
@@ -27,6 +29,7 @@ var layoutRules = []Rule{{
 }, {
 	ID:       "layout/file-size-limit",
 	By:       ByReading,
+	Only:     FormBundle,
 	Severity: Error,
 	Source:   ours("Files"),
 	Why:      "The installer holds bundles in memory, and refuses what is far longer than any provider's.",
@@ -34,6 +37,7 @@ var layoutRules = []Rule{{
 }, {
 	ID:       "metadata/parseable",
 	By:       ByReading,
+	Only:     FormBundle,
 	Severity: Error,
 	Source:   ours("Files"),
 	Why:      "Of metadata that can be read in two ways, such as with a key that is there twice, every reader takes another.",
@@ -41,6 +45,7 @@ var layoutRules = []Rule{{
 }, {
 	ID:       "metadata/unknown-field",
 	By:       ByReading,
+	Only:     FormBundle,
 	Severity: Error,
 	Source:   ours("Files"),
 	Why:      "A key that nobody knows is mostly one that is misspelt: what it says would be lost without a word.",
@@ -48,6 +53,7 @@ var layoutRules = []Rule{{
 }, {
 	ID:       "metadata/required-field",
 	By:       ByReading,
+	Only:     FormBundle,
 	Severity: Error,
 	Source:   ours("Files"),
 	Why:      "Without name, type, version and content ID nobody can tell what would be installed, in which order, or whether it is what was built.",
@@ -55,6 +61,7 @@ var layoutRules = []Rule{{
 }, {
 	ID:       "metadata/field-valid",
 	By:       ByReading,
+	Only:     FormBundle,
 	Severity: Error,
 	Source:   ours("Files"),
 	Why:      "Names become those of objects and types decide the order. The installer can do nothing with others.",
@@ -62,6 +69,7 @@ var layoutRules = []Rule{{
 }, {
 	ID:       "metadata/content-id-matches",
 	By:       ByReading,
+	Only:     FormBundle,
 	Severity: Error,
 	Source:   ours("Files"),
 	Why:      "contentID is the digest of the manifests, byte for byte. If it is another's, one of the files is not the one that was built, and nobody can tell which.",

@@ -23,19 +23,24 @@ type Release struct {
 	Files map[string][]byte
 }
 
-// CheckRelease returns everything in which a release breaks a rule, file by file and from top to
-// bottom. The findings name the file in the release.
-func CheckRelease(r Release) []Finding { return r.check(RulesOf(FormRelease)) }
-
-// CheckReleaseForm is CheckRelease by the rules that are about releases alone: what clusterctl asks
-// of the files, and nothing of what both forms of a provider have in common.
-func CheckReleaseForm(r Release) []Finding {
-	return r.check(slices.DeleteFunc(Rules(), func(rule Rule) bool { return rule.Only != FormRelease }))
+// CheckRelease returns which provider a release is of, as far as its files and where it lies tell, and
+// everything in which it breaks a rule, file by file and from top to bottom. The findings name the
+// file in the release; "." is its directory.
+func CheckRelease(r Release) (extractor.Metadata, []Finding) {
+	components := readRelease(r)
+	return components[0].Metadata, checkComponents(components, RulesOf(FormRelease))
 }
 
-func (r Release) check(rules []Rule) []Finding {
+// CheckReleaseForm returns everything in which a release breaks a rule that is about releases alone: what
+// clusterctl asks of the files, and nothing of what both forms of a provider have in common.
+func CheckReleaseForm(r Release) []Finding {
+	return checkComponents(readRelease(r), slices.DeleteFunc(Rules(), func(rule Rule) bool { return rule.Only != FormRelease }))
+}
+
+// checkComponents asks the rules about each of the components of a release.
+func checkComponents(components []*Bundle, rules []Rule) []Finding {
 	var findings []Finding
-	for _, b := range readRelease(r) {
+	for _, b := range components {
 		for _, rule := range rules {
 			if b.file == "" && rule.Only == "" {
 				continue // nothing to look at
@@ -121,7 +126,9 @@ func readRelease(r Release) []*Bundle {
 		all = append(all, read.read(name))
 	}
 	if len(all) == 0 {
-		all = []*Bundle{{release: read}}
+		none := &Bundle{release: read}
+		none.Metadata = read.identify(none)
+		all = append(all, none)
 	}
 	return all
 }
@@ -177,8 +184,9 @@ func (r *release) identify(b *Bundle) extractor.Metadata {
 	for _, o := range b.Objects {
 		label = cmp.Or(label, o.At("metadata", "labels", providerLabel).Text())
 	}
+	m.ProviderType = TypeOfLabel(label)
 	for of, name := range componentsNames {
-		if name == b.file || m.ProviderType == "" && isLabelOf(label, of) {
+		if name == b.file {
 			m.ProviderType = of
 		}
 	}
@@ -191,16 +199,26 @@ func (r *release) identify(b *Bundle) extractor.Metadata {
 	return m
 }
 
-// isLabelOf says whether clusterctl would make such a provider label for a type.
-func isLabelOf(label string, of extractor.ProviderType) bool {
-	prefix := labelPrefixes[of]
-	return of == extractor.Core && label == "cluster-api" || prefix != "" && len(label) > len(prefix) && strings.HasPrefix(label, prefix)
+// TypeOfLabel is the type of the providers that clusterctl would give a provider label; empty if it would give it to none.
+func TypeOfLabel(label string) extractor.ProviderType {
+	if label == ProviderLabel(extractor.Metadata{ProviderType: extractor.Core}) {
+		return extractor.Core
+	}
+	for of, prefix := range labelPrefixes {
+		if name, found := strings.CutPrefix(label, prefix); found && name != "" {
+			return of
+		}
+	}
+	return ""
 }
 
 // readFile reads another file of a release, as it is written.
 func readFile(name string, text []byte) *Bundle {
 	b := &Bundle{file: name, text: text}
 	for _, document := range split(text) {
+		if document.line == 0 {
+			continue // nothing is said
+		}
 		if err := b.read(document); err != nil && len(b.unreadable) < maxUnreadable {
 			b.unreadable = append(b.unreadable, Finding{File: name, Line: document.line, Message: err.Error()})
 		}

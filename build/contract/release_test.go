@@ -63,7 +63,7 @@ webhooks:
 `
 
 func TestAReleaseIsCheckedAsClusterctlInstallsItAndNotAsABundle(t *testing.T) {
-	findings := CheckRelease(Release{Files: map[string][]byte{"infrastructure-components.yaml": []byte(namespaceAndController)}})
+	_, findings := CheckRelease(Release{Files: map[string][]byte{"infrastructure-components.yaml": []byte(namespaceAndController)}})
 	want := map[string][]string{
 		"webhook/service-namespace":    {"infrastructure-components.yaml:37 webhooks[1].clientConfig.service.namespace"},
 		"clusterctl/namespace-flag":    {"infrastructure-components.yaml:30 spec.template.spec.containers[0].args[0]"},
@@ -134,7 +134,7 @@ func TestOtherFilesAreNotTakenForComponents(t *testing.T) {
 }
 
 func TestComponentsOfOneReleaseShareTheFindingsInItsMetadata(t *testing.T) {
-	findings := CheckRelease(Release{Files: map[string][]byte{
+	_, findings := CheckRelease(Release{Files: map[string][]byte{
 		"core-components.yaml": nil, "bootstrap-components.yaml": nil,
 		"metadata.yaml": []byte("apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nreleaseSeries:\n- {minor: 4, contract: v1alpha4}\n- {major: 1, contract: v1alpha3}\n"),
 	}})

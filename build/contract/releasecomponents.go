@@ -3,6 +3,7 @@
 package contract
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,12 +35,7 @@ var releaseRules = []Rule{{
 		if b.file != "" {
 			return nil
 		}
-		for of, file := range componentsNames {
-			if isLabelOf(b.release.label, of) {
-				return releaseFinding(file, "the file is missing")
-			}
-		}
-		return releaseFinding("components.yaml", "there is no file with components")
+		return releaseFinding(cmp.Or(componentsNames[b.Metadata.ProviderType], "components.yaml"), "there is no file with components")
 	},
 }, {
 	ID:       "clusterctl/components-file-name",
@@ -195,7 +191,7 @@ func checkRepositoryDirectory(b *Bundle) (findings []Finding) {
 	if _, is := seriesOf(r.version); !is {
 		findings = releaseFinding(".", "the directory "+r.version+" is no semantic version")
 	}
-	if !isLabelOf(r.label, of) {
+	if of == "" || TypeOfLabel(r.label) != of {
 		usual := ProviderLabel(extractor.Metadata{ProviderName: "example", ProviderType: of})
 		findings = append(findings, releaseFinding(".", fmt.Sprintf("the directory %s is no provider label, such as %s", r.label, usual))...)
 	}

@@ -5,9 +5,9 @@ package contract
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -142,7 +142,7 @@ func eachReleaseMetadata(check func(b *Bundle, m *Object) []Finding) func(*Bundl
 
 // releaseSeries is an entry of releaseSeries.
 type releaseSeries struct {
-	major, minor int32
+	major, minor uint
 	// contract does not exist in the series of a version that was asked for.
 	contract Value
 }
@@ -157,15 +157,13 @@ func (s releaseSeries) newer(other releaseSeries) bool {
 	return s.major > other.major || s.major == other.major && s.minor > other.minor
 }
 
-// seriesOf is the series of a version, without a contract; false if it is no semantic version.
+// seriesOf is the series of a version, without a contract; false if clusterctl takes it for no semantic version.
 func seriesOf(text string) (releaseSeries, bool) {
-	match := semverPattern.FindStringSubmatch("v" + strings.TrimPrefix(text, "v"))
-	if match == nil {
+	parsed, err := utilversion.ParseSemantic(text)
+	if err != nil {
 		return releaseSeries{}, false
 	}
-	major, errMajor := strconv.ParseInt(match[1], 10, 32)
-	minor, errMinor := strconv.ParseInt(match[2], 10, 32)
-	return releaseSeries{major: int32(major), minor: int32(minor)}, errMajor == nil && errMinor == nil
+	return releaseSeries{major: parsed.Major(), minor: parsed.Minor()}, true
 }
 
 // readSeries reads the entries whose numbers are numbers.
@@ -181,12 +179,13 @@ func readSeries(list Value) (all []releaseSeries) {
 }
 
 // numberOf is a number of a release series, which is zero if it is missing.
-func numberOf(v Value) (number int32, is bool) {
+func numberOf(v Value) (number uint, is bool) {
 	if !v.Exists() {
 		return 0, true
 	}
-	err := v.node.Decode(&number)
-	return number, v.node.Tag == "!!int" && err == nil && number >= 0
+	var signed int32 // as clusterctl reads it
+	err := v.node.Decode(&signed)
+	return uint(max(signed, 0)), v.node.Tag == "!!int" && err == nil && signed >= 0
 }
 
 // series is the one of the release: that of its version, or the newest if the version is not known; nil if there is none.

@@ -109,7 +109,7 @@ func findingsIn(rule Rule, example string) []Finding {
 		return rule.findings(readBundle(bundleOf(example)))
 	}
 	release, before := releaseOf(example)
-	findings := release.check([]Rule{rule})
+	findings := checkComponents(readRelease(release), []Rule{rule})
 	for i, f := range findings {
 		if f.Line > 0 {
 			findings[i].Line += before[f.File]

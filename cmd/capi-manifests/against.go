@@ -45,8 +45,12 @@ func (a *against) register(flags *pflag.FlagSet) {
 }
 
 // rules is how many rules are checked.
-func (a *against) rules() int {
-	checked := slices.DeleteFunc(contract.Rules(), func(rule contract.Rule) bool { return rule.By == contract.ByServer && a.server == "" })
+func (a *against) rules(v validation) int {
+	var of validatedBundle
+	if len(v.Bundles) > 0 {
+		of = v.Bundles[0] // all are of one form
+	}
+	checked := slices.DeleteFunc(of.rules(), func(rule contract.Rule) bool { return rule.By == contract.ByServer && a.server == "" })
 	return len(checked)
 }
 

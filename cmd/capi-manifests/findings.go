@@ -33,6 +33,8 @@ type validation struct {
 
 type validatedBundle struct {
 	Profile string `json:"profile,omitempty"`
+	// Release is the path of a release for clusterctl from the source; empty for a bundle.
+	Release string `json:"release,omitempty"`
 	// Metadata is nil if the bundle is invalid as such: then nothing else is known of it.
 	Metadata *metadata `json:"metadata,omitempty"`
 	// Findings have the path of the file; in an image it is that from the image's root.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 
@@ -54,8 +55,8 @@ func junitOf(v validation) string {
 }
 
 func (b validatedBundle) junit(source string) junitSuite {
-	suite := junitSuite{Name: printable(source + optional(" ", b.name()))}
-	for _, rule := range contract.Rules() {
+	suite := junitSuite{Name: printable(source + optional(" ", cmp.Or(b.Release, b.name())))}
+	for _, rule := range b.rules() {
 		test := b.junitCase(rule)
 		suite.Cases = append(suite.Cases, test)
 		suite.Tests++

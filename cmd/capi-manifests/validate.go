@@ -22,9 +22,11 @@ keep: what the installer asks of a bundle, what clusterctl and Cluster API ask o
 provider, and OpenShift's conventions for what runs on it. "capi-manifests explain"
 lists the rules, and tells why each is there and how to keep it.
 
-SOURCE is an image, an OCI layout, an archive, or a directory: of a bundle, or of kustomize.
-Of the latter is checked what "generate" would make of it, and with the flags of
-"generate"; what they do not say is read off the objects. All findings are told at once,
+SOURCE is an image, an OCI layout, an archive, or a directory: of a bundle, of kustomize, or
+of clusterctl. Of kustomize's is checked what "generate" would make of it, and with the flags
+of "generate"; what they do not say is read off the objects. Of clusterctl's, a release or a
+repository of them as "generate --clusterctl-dir" writes one, are checked the components,
+metadata.yaml and templates, by the rules about releases. All findings are told at once,
 with the line and the field. Findings of severity error are exit code 1. A bundle that is
 invalid as such, so that the installer refuses to read it (rules layout/... and some of
 metadata/...), is exit code 4 and not checked further. That cannot be waived.
@@ -56,6 +58,9 @@ const validateExample = `  # What generate wrote
 
   # A kustomize directory, before anything is generated
   capi-manifests validate config/default --platform AWS
+
+  # What clusterctl would install: a repository, or a release in it
+  capi-manifests validate repository
 
   # An image, and only what must be corrected
   capi-manifests validate quay.io/me/capa:bundled --severity error
@@ -144,7 +149,7 @@ func (o *validateOptions) run(cmd *cobra.Command, source string) error {
 		if err := writeBaseline(o.write, result); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: findings are accepted with --baseline %s: %s\n", printable(source), o.write, summaryOf(result.Counts, o.against.rules()))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: findings are accepted with --baseline %s: %s\n", printable(source), o.write, summaryOf(result.Counts, o.against.rules(result)))
 		return nil
 	}
 	result.accept(accepted)
@@ -166,12 +171,15 @@ func (o *validateOptions) tell(cmd *cobra.Command, result validation) error {
 	case result.Counts[contract.Error] > 0:
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", printable(result.Source), summaryOf(result.Counts, o.against.rules()), acceptedNote(result.Accepted))
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", printable(result.Source), summaryOf(result.Counts, o.against.rules(result)), acceptedNote(result.Accepted))
 	return nil
 }
 
 // validate checks what source holds, by the rules and by the API server that is asked for.
 func (o *validateOptions) validate(cmd *cobra.Command, source string) (validation, error) {
+	if releases := releasesIn(source); len(releases) > 0 {
+		return o.validateReleases(cmd, source, releases)
+	}
 	file := kustomization(source)
 	bundles, source, err := o.bundles(cmd, source, file)
 	if findings, all := contract.Unreadable(err); all && file == "" {
@@ -193,13 +201,18 @@ func (o *validateOptions) validate(cmd *cobra.Command, source string) (validatio
 // bundles are those of source, rendered if file makes a kustomize directory of it.
 func (o *validateOptions) bundles(cmd *cobra.Command, source, file string) ([]extractor.Bundle, string, error) {
 	if given := o.kustomize.provider.given(); file == "" && len(given) > 0 {
-		return nil, source, &usageError{cmd.CommandPath(), fmt.Errorf("%s: only for a kustomize directory, which %s is not", strings.Join(given, ", "), source)}
+		return nil, source, &usageError{cmd.CommandPath(), onlyForKustomize(given, source)}
 	}
 	if file == "" {
 		return bundlesAt(cmd.Context(), cmd.ErrOrStderr(), source)
 	}
 	bundle, err := o.kustomize.render(cmd, source)
 	return []extractor.Bundle{bundle}, source, err
+}
+
+// onlyForKustomize says that flags mean nothing for a source.
+func onlyForKustomize(flags []string, source string) error {
+	return fmt.Errorf("%s: only for a kustomize directory, which %s is not", strings.Join(flags, ", "), source)
 }
 
 // validate checks bundles.
