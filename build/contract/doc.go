@@ -18,10 +18,9 @@
 // and "capi-manifests explain" shows them. Then run go generate.
 //
 // A provider has two forms: a bundle for the installer, and a release for clusterctl, which CheckRelease
-// checks. A rule that is about one of them only says so. The examples of a rule about releases
-// have all files of one in them, each after a comment "# file: metadata.yaml"; what is before the first
-// are the components. "# release: infrastructure-example/v1.0.0" says where it lies, and a comment
-// "# <- metadata.yaml", on any line, is a finding in the file as a whole.
+// checks. A rule says so if it is about one of them only. The examples of a rule about releases are good.txtar and
+// bad.txtar, with all files of one. In the comment before the first, "# release: infrastructure-example/v1.0.0"
+// says where it lies; "# <- metadata.yaml", on any line, is a finding in the file as a whole.
 //
 // What only an API server can tell, CheckAgainst asks one for: rules without Check.
 // Their examples are run by the tests of capi-manifests, which has the API server.

@@ -3,6 +3,7 @@
 package contract
 
 import (
+	"bytes"
 	"cmp"
 	"flag"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/capi-installer/capi-installer/extractor"
 )
@@ -86,19 +88,15 @@ var long = regexp.MustCompile(`\(and so on, (\d+) bytes\)`)
 // releaseOf is the release that an example stands for, and how many lines are before each file.
 func releaseOf(example string) (release Release, before map[string]int) {
 	release, before = Release{Dir: "infrastructure-example/v1.0.0", Files: map[string][]byte{}}, map[string]int{}
-	file, number := componentsNames[extractor.Infrastructure], 0
-	for line := range strings.Lines(example) {
-		number++
-		switch match := said.FindStringSubmatch(line); {
-		case match != nil && match[1] == "release":
-			release.Dir = strings.TrimPrefix(match[2], "none")
-		case match != nil && match[1] == "file":
-			file, before[match[2]], release.Files[match[2]] = match[2], number, nil
-		case file == componentsNames[extractor.Infrastructure] && strings.HasPrefix(line, "#") && release.Files[file] == nil:
-			before[file] = number // a comment before everything
-		default:
-			release.Files[file] = append(release.Files[file], line...)
-		}
+	archive := txtar.Parse([]byte(example))
+	if match := said.FindSubmatch(archive.Comment); match != nil && string(match[1]) == "release" {
+		release.Dir = strings.TrimPrefix(string(match[2]), "none")
+	}
+	number := bytes.Count(archive.Comment, []byte("\n"))
+	for _, file := range archive.Files {
+		number++ // the line with its name
+		release.Files[file.Name], before[file.Name] = file.Data, number
+		number += bytes.Count(file.Data, []byte("\n"))
 	}
 	return release, before
 }
