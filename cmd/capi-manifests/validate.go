@@ -178,7 +178,10 @@ func (o *validateOptions) tell(cmd *cobra.Command, result validation) error {
 // validate checks what source holds, by the rules and by the API server that is asked for.
 func (o *validateOptions) validate(cmd *cobra.Command, source string) (validation, error) {
 	if releases := releasesIn(source); len(releases) > 0 {
-		return o.validateReleases(cmd, source, releases)
+		if err := o.onReleases(cmd, source); err != nil {
+			return validation{}, err
+		}
+		return validateReleases(source, releases)
 	}
 	file := kustomization(source)
 	bundles, source, err := o.bundles(cmd, source, file)

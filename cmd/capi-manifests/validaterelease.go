@@ -61,10 +61,7 @@ func repositoryPath(dir string) string {
 }
 
 // validateReleases checks releases for clusterctl in a directory.
-func (o *validateOptions) validateReleases(cmd *cobra.Command, source string, dirs []string) (validation, error) {
-	if err := o.forBundles(source); err != nil {
-		return validation{}, &usageError{cmd.CommandPath(), err}
-	}
+func validateReleases(source string, dirs []string) (validation, error) {
 	result := validation{Schema: validationSchema, Source: source, Bundles: []validatedBundle{}}
 	for _, dir := range dirs {
 		release, err := readRelease(source, dir)
@@ -83,8 +80,8 @@ func (o *validateOptions) validateReleases(cmd *cobra.Command, source string, di
 	return result, nil
 }
 
-// forBundles refuses the flags that mean nothing for a release.
-func (o *validateOptions) forBundles(source string) error {
+// onReleases refuses the flags that mean nothing for releases.
+func (o *validateOptions) onReleases(cmd *cobra.Command, source string) error {
 	var errs []error
 	if given := o.kustomize.provider.given(); len(given) > 0 {
 		errs = append(errs, onlyForKustomize(given, source))
@@ -92,7 +89,10 @@ func (o *validateOptions) forBundles(source string) error {
 	if o.against.server != "" {
 		errs = append(errs, fmt.Errorf("--against: only for bundles; %s holds releases for clusterctl, which puts them into a cluster", source))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return &usageError{cmd.CommandPath(), err}
+	}
+	return nil
 }
 
 // readRelease reads the YAML files of a release.

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+)
+
+// directory is one with the files of an archive.
+func directory(t *testing.T, archive string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, file := range txtar.Parse([]byte(archive)).Files {
+		to := filepath.Join(dir, file.Name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, file.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestReleasesAreFoundWhereClusterctlLooksOrComponentsLie(t *testing.T) {
+	for name, test := range map[string]struct {
+		archive, below string
+		want           []string
+	}{
+		"a repository":                    {"-- cluster-api/v1.0.0/core-components.yaml --\n-- ipam-x/v1.0.0/README.md --\n-- README.md --\n", "", []string{"cluster-api/v1.0.0", "ipam-x/v1.0.0"}},
+		"a release of a repository":       {"-- ipam-x/v1.0.0/install.yaml --\n", "ipam-x/v1.0.0", []string{"."}},
+		"a release that is not in one":    {"-- out/core-components.yaml --\n-- out/a/b/core-components.yaml --\n", "out", []string{"."}},
+		"a release in a wrong place":      {"-- releases/latest/core-components.yaml --\n", "", []string{"releases/latest"}},
+		"a directory of something else":   {"-- a/b/manifests.yaml --\n-- components.yaml --\n", "", nil},
+		"a bundle":                        {"-- metadata.json --\n-- ipam-components.yaml --\n", "", nil},
+		"the root of an image":            {"-- capi-manifests/metadata.json --\n-- ipam-x/v1.0.0/ipam-components.yaml --\n", "", nil},
+		"a kustomize directory":           {"-- kustomization.yaml --\nresources: [core-components.yaml]\n-- core-components.yaml --\n", "", nil},
+		"one that is not there":           {"", "nothing", nil},
+		"an archive, which is no release": {"-- ipam-components.yaml --\n", "ipam-components.yaml", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, releasesIn(filepath.Join(directory(t, test.archive), test.below))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheJSONOfReleasesKeepsTheSchema(t *testing.T) {
+	dir := directory(t, "-- ipam-x/v1.0.0/ipam-components.yaml --\n-- cluster-api/v1.0.0/core-components.yaml --\nkind: [\n")
+	v, err := validateReleases(dir, releasesIn(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conforms(t, compiled(t, "validation.json"), v.format(asFindings, false)); err != nil {
+		t.Error(err)
+	}
+	if len(v.Bundles) != 2 || v.Counts[contract.Error] == 0 || !v.invalid {
+		t.Errorf("%d releases, %v, invalid: %t", len(v.Bundles), v.Counts, v.invalid)
+	}
+}
