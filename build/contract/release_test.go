@@ -171,13 +171,17 @@ func FuzzCheckRelease(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(example.Good)
-		f.Add(example.Bad)
+		for _, text := range []string{example.Good, example.Bad} {
+			release, _ := releaseOf(text)
+			f.Add(release.Files["infrastructure-components.yaml"], release.Files["metadata.yaml"], release.Files["cluster-template.yaml"])
+		}
 	}
-	f.Fuzz(func(t *testing.T, example string) {
-		release, _ := releaseOf(example)
+	f.Fuzz(func(t *testing.T, components, metadata, template []byte) {
+		release := Release{Dir: "infrastructure-example/v1.0.0", Files: map[string][]byte{
+			"infrastructure-components.yaml": components, "metadata.yaml": metadata, "cluster-template.yaml": template, "clusterclass-x.yaml": template,
+		}}
 		for _, finding := range CheckReleaseForm(release) {
-			if finding.Line < 0 || finding.File == "" || finding.Message == "" {
+			if _, exists := release.Files[finding.File]; !exists || finding.Line < 0 || finding.Message == "" {
 				t.Errorf("%+v", finding)
 			}
 		}
