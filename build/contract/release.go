@@ -28,7 +28,13 @@ type Release struct {
 // file in the release; "." is its directory.
 func CheckRelease(r Release) (extractor.Metadata, []Finding) {
 	components := readRelease(r)
-	return components[0].Metadata, checkComponents(components, RulesOf(FormRelease))
+	provider := components[0].Metadata
+	for _, b := range components {
+		if b.Metadata.ProviderType == TypeOfLabel(b.release.label) {
+			provider = b.Metadata
+		}
+	}
+	return provider, checkComponents(components, RulesOf(FormRelease))
 }
 
 // CheckReleaseForm returns everything in which a release breaks a rule that is about releases alone: what
@@ -118,7 +124,7 @@ func readRelease(r Release) []*Bundle {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Files)) {
 		if isTemplate(name) {
-			read.templates = append(read.templates, readTemplate(name, r.Files[name]))
+			read.templates = append(read.templates, readFile(name, r.Files[name]))
 		}
 	}
 	var all []*Bundle
@@ -149,14 +155,7 @@ func (r Release) components() []string {
 			return path.Ext(name) == ".yaml" && name != releaseMetadata && !isTemplate(name)
 		},
 	} {
-		var names []string
-		for name := range maps.Keys(r.Files) {
-			if are(name) {
-				names = append(names, name)
-			}
-		}
-		if len(names) > 0 {
-			slices.Sort(names)
+		if names := filter(slices.Sorted(maps.Keys(r.Files)), are); len(names) > 0 {
 			return names
 		}
 	}
@@ -181,15 +180,16 @@ func (r *release) read(name string) *Bundle {
 func (r *release) identify(b *Bundle) extractor.Metadata {
 	m := extractor.Metadata{ProviderVersion: r.version}
 	label := r.label
+	m.ProviderType = TypeOfLabel(label)
+	for of, name := range componentsNames {
+		if name == b.file && of != m.ProviderType {
+			m.ProviderType, label = of, "" // it only lies beside the one that the directory is of
+		}
+	}
 	for _, o := range b.Objects {
 		label = cmp.Or(label, o.At("metadata", "labels", providerLabel).Text())
 	}
-	m.ProviderType = TypeOfLabel(label)
-	for of, name := range componentsNames {
-		if name == b.file {
-			m.ProviderType = of
-		}
-	}
+	m.ProviderType = cmp.Or(m.ProviderType, TypeOfLabel(label))
 	switch name := strings.TrimPrefix(label, labelPrefixes[m.ProviderType]); {
 	case m.ProviderType == extractor.Core:
 		m.ProviderName = "cluster-api"
@@ -212,27 +212,19 @@ func TypeOfLabel(label string) extractor.ProviderType {
 	return ""
 }
 
-// readFile reads another file of a release, as it is written.
+// readFile reads another file of a release, as it is written. Whether a document of a template with variables
+// is YAML depends on their values.
 func readFile(name string, text []byte) *Bundle {
 	b := &Bundle{file: name, text: text}
 	for _, document := range split(text) {
 		if document.line == 0 {
 			continue // nothing is said
 		}
-		if err := b.read(document); err != nil && len(b.unreadable) < maxUnreadable {
+		depends := isTemplate(name) && bytes.Contains(document.text, []byte("${"))
+		if err := b.read(document); err != nil && !depends && len(b.unreadable) < maxUnreadable {
 			b.unreadable = append(b.unreadable, Finding{File: name, Line: document.line, Message: err.Error()})
 		}
 	}
-	return b
-}
-
-// readTemplate reads a template. Whether a document with variables is YAML depends on their values.
-func readTemplate(name string, text []byte) *Bundle {
-	b, byLine := readFile(name, text), map[int]document{}
-	for _, document := range split(text) {
-		byLine[document.line] = document
-	}
-	b.unreadable = slices.DeleteFunc(b.unreadable, func(f Finding) bool { return bytes.Contains(byLine[f.Line].text, []byte("${")) })
 	return b
 }
 

@@ -150,6 +150,29 @@ func TestComponentsOfOneReleaseShareTheFindingsInItsMetadata(t *testing.T) {
 	}
 }
 
+func TestComponentsOfOtherProvidersMayLieBesideThoseThatTheDirectoryIsOf(t *testing.T) {
+	const kubeadm = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x, labels: {cluster.x-k8s.io/provider: bootstrap-kubeadm}}\n"
+	for _, scenario := range []struct {
+		dir, provider string
+		want          []string
+	}{
+		{"cluster-api/v1.14.2", "cluster-api", nil},
+		{"bootstrap-kubeadm/v1.14.2", "cluster-api-provider-kubeadm", nil},
+		{"addon-helm/v1.14.2", "cluster-api-provider-kubeadm", []string{".:0", ".:0"}},
+	} {
+		provider, findings := CheckRelease(Release{Dir: scenario.dir, Files: map[string][]byte{"bootstrap-components.yaml": []byte(kubeadm), "core-components.yaml": nil}})
+		if provider.ProviderName != scenario.provider {
+			t.Errorf("%s is of %s", scenario.dir, provider.ProviderName)
+		}
+		if diff := cmp.Diff(scenario.want, where(findings, "clusterctl/repository-directory")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", scenario.dir, diff)
+		}
+		if found := where(findings, "clusterctl/provider-label-matches-name"); found != nil {
+			t.Errorf("%s: %v", scenario.dir, found)
+		}
+	}
+}
+
 func TestMetadataThatIsNoneIsOneFindingAndNothingMore(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "- a\n", "text\n", "a: [\n", "a: &a {b: *a}\n"} {
 		var rules []string

@@ -183,6 +183,7 @@ func isKnownGroup(group string) bool {
 	return isClusterAPI || isCertManager || scheme.Scheme.IsGroupRegistered(group) || group == crdKind.Group || group == "apiregistration.k8s.io"
 }
 
+// checkRepositoryDirectory lets components of other providers lie beside those that the directory is of.
 func checkRepositoryDirectory(b *Bundle) (findings []Finding) {
 	r, of := b.release, b.Metadata.ProviderType
 	if r.Dir == "" {
@@ -191,8 +192,10 @@ func checkRepositoryDirectory(b *Bundle) (findings []Finding) {
 	if _, is := seriesOf(r.version); !is {
 		findings = releaseFinding(".", "the directory "+r.version+" is no semantic version")
 	}
-	if of == "" || TypeOfLabel(r.label) != of {
-		usual := ProviderLabel(extractor.Metadata{ProviderName: "example", ProviderType: of})
+	labelled := TypeOfLabel(r.label)
+	_, others := r.Files[componentsNames[labelled]]
+	if labelled == "" || labelled != of && !others {
+		usual := ProviderLabel(extractor.Metadata{ProviderName: "example", ProviderType: cmp.Or(of, extractor.Infrastructure)})
 		findings = append(findings, releaseFinding(".", fmt.Sprintf("the directory %s is no provider label, such as %s", r.label, usual))...)
 	}
 	return findings
