@@ -101,6 +101,7 @@ func (r *ClusterctlRelease) check() (errs []error) {
 			errs = append(errs, errors.New(text))
 		case contract.Warning:
 			r.Notes = append(r.Notes, text)
+		case contract.Info: // for those who validate
 		}
 	}
 	return errs
