@@ -106,13 +106,16 @@ func readRelease(source, dir string) (contract.Release, error) {
 		return release, err
 	}
 	for _, entry := range entries {
-		if ending := path.Ext(entry.Name()); entry.IsDir() || ending != ".yaml" && ending != ".yml" {
+		file := filepath.Join(source, dir, entry.Name())
+		if ending := path.Ext(file); ending != ".yaml" && ending != ".yml" {
 			continue
 		}
-		file := filepath.Join(source, dir, entry.Name())
 		info, err := os.Stat(file)
 		if err != nil {
 			return release, err
+		}
+		if !info.Mode().IsRegular() {
+			continue
 		}
 		if info.Size() > extractor.MaxManifests {
 			return release, &invalidError{fmt.Errorf("reading %s: it has %d bytes, more than %d", file, info.Size(), extractor.MaxManifests)}
