@@ -28,7 +28,7 @@ var clusterctlRules = []Rule{{
 	ID:       "clusterctl/provider-label-single",
 	Severity: Warning,
 	Source:   clusterctl("Labels"),
-	Why:      "A bundle is one provider. Objects under two names are found only in part.",
+	Why:      "Bundles and releases are of one provider. Objects under two names are found only in part.",
 	Fix:      "Give all objects the same value.",
 	Check:    checkOneProvider,
 }, {

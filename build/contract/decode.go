@@ -31,7 +31,7 @@ var objectRules = []Rule{{
 	ID:       "bundle/served-api-version",
 	Severity: Error,
 	Source:   kubernetes("Deprecated API Migration Guide", "reference/using-api/deprecation-guide/"),
-	Why:      "No API server that OpenShift ships serves this version any more.",
+	Why:      "No Kubernetes that is maintained serves this version any more, and so no OpenShift.",
 	Fix:      "Use the version that replaced it, as the guide says.",
 	Check: eachObject(func(o *Object) []Finding {
 		version := o.At("apiVersion")
@@ -83,14 +83,14 @@ var objectRules = []Rule{{
 	ID:       "bundle/last-applied-size",
 	Severity: Info,
 	Source:   kubernetes("Attaching metadata to objects: size", "concepts/overview/working-with-objects/annotations/"),
-	Why:      "\"kubectl apply\" keeps a copy of the object in an annotation, which may have 256 KiB. The installer applies on the server's side and has no such limit.",
+	Why:      "\"kubectl apply\" keeps a copy of the object in an annotation, which may have 256 KiB. The installer and clusterctl keep none, and have no such limit.",
 	Fix:      "Use \"kubectl apply --server-side\" where the object is applied by hand.",
 	Check:    eachObject(largerThan(maxAnnotations, "the object has %d bytes as JSON, more than \"kubectl apply\" can remember")),
 }, {
 	ID:       "bundle/no-plaintext-credentials",
 	Severity: Warning,
 	Source:   kubernetes("Good practices for Kubernetes Secrets", "concepts/security/secrets-good-practices/"),
-	Why:      "Whoever can pull the image can read its manifests.",
+	Why:      "Whoever can pull the image, or get the release, can read its manifests.",
 	Fix:      "Take the credential out, and revoke it.",
 	Check: eachObject(func(o *Object) (findings []Finding) {
 		for value := range o.All() {

@@ -60,6 +60,7 @@ var infraClusterRules = []Rule{{
 }, {
 	ID:       "infra-cluster/status-ready-kept",
 	Severity: Info,
+	Only:     FormBundle,
 	Source:   openShiftOnboarding,
 	Why:      "On OpenShift the installation makes the cluster's own InfraCluster, and an operator marks it by status.ready, whatever the contract.",
 	Fix:      "Keep the boolean status.ready beside status.initialization.provisioned.",

@@ -82,7 +82,7 @@ var podRules = []Rule{{
 	ID:       "installer/probe-deployment",
 	Severity: Warning,
 	Source:   ours("Objects"),
-	Why:      "The installer waits until the replicas of a Deployment are available. With none the provider is installed at once, and does nothing.",
+	Why:      "The installer waits until the replicas of a Deployment are available, and so does clusterctl if it is told to. With none the provider is installed at once, and does nothing.",
 	Fix:      "Set spec.replicas to 1 or more, or leave it out.",
 	Check: eachObject(func(o *Object) []Finding {
 		replicas := o.At("spec", "replicas")

@@ -47,7 +47,7 @@ var runtimeExtensionRules = []Rule{{
 	Severity: Warning,
 	Source:   runtimeSDK("implement-extensions", "Guidelines"),
 	Why:      "Cluster API calls extensions over HTTPS only, with the CA of the ExtensionConfig.",
-	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name and mount the Secret.",
+	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name, or in a release for clusterctl add a Certificate, and mount the Secret.",
 	Check:    ofExtensions(checkExtensionTLS),
 }, {
 	ID:       "runtime-extension/rbac-minimal",
@@ -80,7 +80,7 @@ var runtimeExtensionRules = []Rule{{
 	ID:       "runtime-extension/extensionconfig-present",
 	Severity: Info,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "Cluster API calls an extension only after an ExtensionConfig names it. The bundle has none, so that each cluster's administrator decides.",
+	Why:      "Cluster API calls an extension only after an ExtensionConfig names it. Here is none, so that each cluster's administrator decides.",
 	Fix:      "Document which ExtensionConfig to create.",
 	Check: ofExtensions(func(b *Bundle) []Finding {
 		if len(b.ofKind(extensionConfigKind)) > 0 {
