@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// File is a file of an archive, and Archive its files.
+// File and Archive are those of txtar.
 type (
 	File    = txtar.File
 	Archive = txtar.Archive
