@@ -14,11 +14,11 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// File and Archive are those of txtar.
-type (
-	File    = txtar.File
-	Archive = txtar.Archive
-)
+// File is a file of an archive.
+type File = txtar.File
+
+// Archive is a comment and files.
+type Archive = txtar.Archive
 
 // Run runs a test for each archive that a pattern such as "testdata/render/*.txtar" matches. goesIn says by
 // its name which files go in; run returns what comes out. It is an error if that are not the other files of
