@@ -14,23 +14,30 @@ import (
 // encode writes objects as YAML documents: keys sorted, two spaces, no line
 // folded (a folded line could tear a ${VARIABLE} apart), the texts of quoted in quotes.
 func encode(objects []*unstructured.Unstructured, quoted texts) ([]byte, error) {
+	documents, err := concurrently(objects, func(o *unstructured.Unstructured) ([]byte, error) {
+		document, err := encodeOne(o, quoted)
+		if err != nil {
+			return nil, fmt.Errorf("writing %s: %w", nameOf(o), err)
+		}
+		return document, nil
+	})
+	return bytes.Join(documents, []byte("---\n")), err
+}
+
+func encodeOne(o *unstructured.Unstructured, quoted texts) ([]byte, error) {
+	var document yaml.Node
+	if err := document.Encode(o.Object); err != nil {
+		return nil, err
+	}
+	quoted.quote(&document)
+	quoteMetadata(&document)
 	var out bytes.Buffer
 	encoder := yaml.NewEncoderWithOptions(&out, &yaml.EncoderOptions{SeqIndent: yaml.CompactSequenceStyle})
-	for _, o := range objects {
-		var document yaml.Node
-		if err := document.Encode(o.Object); err != nil {
-			return nil, fmt.Errorf("writing %s: %w", nameOf(o), err)
-		}
-		quoted.quote(&document)
-		quoteMetadata(&document)
-		if err := encoder.Encode(&document); err != nil {
-			return nil, fmt.Errorf("writing %s: %w", nameOf(o), err)
-		}
+	if err := encoder.Encode(&document); err != nil {
+		return nil, err
 	}
-	if err := encoder.Close(); err != nil {
-		return nil, fmt.Errorf("writing manifests: %w", err)
-	}
-	return out.Bytes(), nil
+	err := encoder.Close()
+	return out.Bytes(), err
 }
 
 // quote puts quotes around the texts of t below node.

@@ -38,16 +38,11 @@ func renderKustomize(dir string) ([]*unstructured.Unstructured, texts, error) {
 		return nil, nil, fmt.Errorf("running kustomize: %w", err)
 	}
 	quoted := texts{}
-	var objects []*unstructured.Unstructured
 	for _, resource := range resources.Resources() {
-		object, err := decode(resource)
-		if err != nil {
-			return nil, nil, err
-		}
 		quoted.addQuoted(resource.YNode())
-		objects = append(objects, object)
 	}
-	return objects, quoted, nil
+	objects, err := concurrently(resources.Resources(), decode)
+	return objects, quoted, err
 }
 
 // checkDir says what kustomize would say less plainly.
