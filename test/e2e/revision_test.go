@@ -275,11 +275,11 @@ spec:
 `, name, namespace)
 }
 
-// releaseUntil releases versions, one after the other, of which none is ever installed. Each brings extra objects.
-func releaseUntil(h *harness, last int, extra func(i int) string) {
+// releaseUntil releases versions, one after the other, of which none is ever installed.
+func releaseUntil(h *harness, last int) {
 	h.Helper()
 	for i := 1; i <= last; i++ {
-		h.release(core(fmt.Sprintf("v1.%d.0", i), extra(i)+stuck("stuck")), aws("v1.0.0"))
+		h.release(core(fmt.Sprintf("v1.%d.0", i), stuck("stuck")), aws("v1.0.0"))
 		name := fmt.Sprintf("4.22.0-%d", i)
 		h.eventually("there is version "+name, func() error {
 			cluster, err := h.clusterAPI()
@@ -307,7 +307,7 @@ func labelNode(h *harness) {
 func TestAVersionThatNewerOnesHaveTakenOverMakesRoomForASeventeenth(t *testing.T) {
 	h := newHarness(t)
 	p := h.start("4.22.0")
-	releaseUntil(h, 18, func(int) string { return "" })
+	releaseUntil(h, 18)
 	cluster, err := h.clusterAPI()
 	h.must(err)
 	if versions := cluster.Status.Versions; len(versions) > 16 || versions[len(versions)-1].Name != "4.22.0-18" {
@@ -325,16 +325,15 @@ func TestSixteenVersionsWithObjectsOfTheirOwnAreTheMostUntilTheNewestIsInstalled
 	own := func(i int) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: only-%d, namespace: %s}\n---\n", i, namespace)
 	}
-	releaseUntil(h, 1, own)
-	for i := 2; i <= 16; i++ {
-		name := fmt.Sprintf("ConfigMap only-%d", i-1)
+	for i := 1; i <= 16; i++ {
+		h.release(core(fmt.Sprintf("v1.%d.0", i), own(i)+stuck("stuck")), aws("v1.0.0"))
+		name := fmt.Sprintf("ConfigMap only-%d", i)
 		h.eventually(name+" is there", func() error {
 			if !slices.Contains(h.names(), name) {
 				return fmt.Errorf("there are %v", h.names())
 			}
 			return nil
 		})
-		h.release(core(fmt.Sprintf("v1.%d.0", i), own(i)+stuck("stuck")), aws("v1.0.0"))
 	}
 	h.release(core("v1.17.0", stuck("stuck")), aws("v1.0.0"))
 	h.reports("VersionDegraded", "TooManyRevisions", "4.22.0-16")
