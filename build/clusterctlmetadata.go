@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/capi-installer/capi-installer/build/contract"
 )
 
 // releaseSeries is an entry of metadata.yaml.
@@ -19,10 +21,7 @@ type releaseSeries struct {
 	Contract     string
 }
 
-const (
-	clusterctlGroupVersion = "clusterctl.cluster.x-k8s.io/v1alpha3"
-	newestContract         = "v1beta2"
-)
+const newestContract = "v1beta2"
 
 // seriesOf is the series of a version that versionPattern matches, without its contract.
 func seriesOf(text string) releaseSeries {
@@ -74,5 +73,5 @@ releaseSeries:
 - major: %d
   minor: %d
   contract: %s
-`, clusterctlGroupVersion, series.Major, series.Minor, series.Contract), err
+`, contract.ReleaseMetadataVersion, series.Major, series.Minor, series.Contract), err
 }

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -91,17 +90,11 @@ func apply(transforms []Transform, objects []*unstructured.Unstructured, o Gener
 // before are copies of them from before, after is what it returned.
 func compare(name string, edited, before, after []*unstructured.Unstructured) Result {
 	result := Result{Transform: name}
-	same := make([]bool, len(edited))
-	var group sync.WaitGroup
-	for i, o := range edited {
-		group.Go(func() { same[i] = reflect.DeepEqual(o.Object, before[i].Object) })
-	}
-	group.Wait()
 	for i, o := range edited {
 		switch {
 		case !slices.Contains(after, o):
 			result.Dropped = append(result.Dropped, nameOf(before[i]))
-		case !same[i]:
+		case !reflect.DeepEqual(o.Object, before[i].Object):
 			result.Changed = append(result.Changed, nameOf(before[i]))
 		}
 	}

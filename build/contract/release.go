@@ -86,13 +86,14 @@ const (
 	clusterClassFile = "clusterclass-"
 )
 
-// componentsNames are the names that the components of each type have by convention.
-var componentsNames = map[extractor.ProviderType]string{
-	extractor.Core: "core" + componentsEnd, extractor.Infrastructure: "infrastructure" + componentsEnd,
-	extractor.Bootstrap: "bootstrap" + componentsEnd, extractor.ControlPlane: "control-plane" + componentsEnd,
-	extractor.IPAM: "ipam" + componentsEnd, extractor.RuntimeExtension: "runtime-extension" + componentsEnd,
-	extractor.Addon: "addon" + componentsEnd,
-}
+// componentsNames are the names that the components of each type have by convention: like their labels, and core's.
+var componentsNames = func() map[extractor.ProviderType]string {
+	names := map[extractor.ProviderType]string{extractor.Core: "core" + componentsEnd}
+	for of, prefix := range labelPrefixes {
+		names[of] = strings.TrimSuffix(prefix, "-") + componentsEnd
+	}
+	return names
+}()
 
 // ComponentsName is the name that the components of a type of provider have in a release by convention; empty for no such type.
 func ComponentsName(of extractor.ProviderType) string { return componentsNames[of] }

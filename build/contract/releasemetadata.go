@@ -45,10 +45,10 @@ var releaseMetadataRules = []Rule{{
 	Only:     FormRelease,
 	Source:   clusterctl("Validation Rules"),
 	Why:      "clusterctl refuses metadata of another version.",
-	Fix:      "Set apiVersion to " + releaseMetadataVersion + ".",
+	Fix:      "Set apiVersion to " + ReleaseMetadataVersion + ".",
 	Check: eachReleaseMetadata(func(_ *Bundle, m *Object) []Finding {
-		if written := m.At("apiVersion"); written.Text() != releaseMetadataVersion {
-			return []Finding{written.finding("the apiVersion is %q, not %s", written.Text(), releaseMetadataVersion)}
+		if written := m.At("apiVersion"); written.Text() != ReleaseMetadataVersion {
+			return []Finding{written.finding("the apiVersion is %q, not %s", written.Text(), ReleaseMetadataVersion)}
 		}
 		return nil
 	}),
@@ -125,7 +125,8 @@ var releaseMetadataRules = []Rule{{
 	Check:    eachReleaseMetadata(checkLabelledContract),
 }}
 
-const releaseMetadataVersion = "clusterctl.cluster.x-k8s.io/v1alpha3"
+// ReleaseMetadataVersion is the apiVersion of the metadata.yaml of a release.
+const ReleaseMetadataVersion = "clusterctl.cluster.x-k8s.io/v1alpha3"
 
 // everyContract is each contract that there is or was.
 var everyContract = []string{"v1alpha1", "v1alpha2", "v1alpha3", "v1alpha4", "v1beta1", "v1beta2"}
