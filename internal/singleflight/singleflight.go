@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package flight shares work that is under way: who asks for what somebody else
-// is getting already waits for that, instead of getting it twice.
-package flight
+// Package singleflight lets concurrent callers of the same work share one call.
+package singleflight
 
 import (
 	"context"
@@ -11,9 +10,9 @@ import (
 
 // Group shares the calls for keys. The zero value is usable; it must not be
 // copied once it is used. It differs from golang.org/x/sync/singleflight in
-// whose context a call has: not the first caller's, which would fail the others
-// with it, and not one without an end, which would leave calls behind at
-// shutdown. A call is cancelled when the last of its callers is.
+// the context of a call: not the first caller's, whose end would fail the others,
+// and not one without end, which would leave calls behind at
+// shutdown. A call is canceled when the contexts of all of its callers have ended.
 type Group[K comparable, V any] struct {
 	mu    sync.Mutex
 	going map[K]*call[V]
@@ -28,9 +27,9 @@ type call[V any] struct {
 	err   error
 }
 
-// Do returns what work returns, called once for all who ask for a key meanwhile.
-// first says whether it was called for this caller: the error of a call that
-// another one started may be that one's alone. If ctx ends, the error is its cause.
+// Do returns the result of work, which is called once for all concurrent callers with the same key.
+// first reports whether this caller started the call: an error of a call that
+// another caller started can be specific to that caller. If ctx ends, the error is its cause.
 func (g *Group[K, V]) Do(ctx context.Context, key K, work func(context.Context) (V, error)) (value V, first bool, err error) {
 	joined, first := g.join(ctx, key, work)
 	select {
@@ -42,7 +41,7 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, work func(context.Context) 
 	}
 }
 
-// join returns the call that is going, or starts one.
+// join returns the running call, or starts one.
 func (g *Group[K, V]) join(ctx context.Context, key K, work func(context.Context) (V, error)) (joined *call[V], first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,8 +66,8 @@ func (g *Group[K, V]) join(ctx context.Context, key K, work func(context.Context
 	return started, true
 }
 
-// leave is what a caller does that cannot wait any longer. The last one ends the
-// call, and nobody can join it from then on.
+// leave removes a caller whose context has ended. The last one cancels the
+// call, which cannot be joined any more.
 func (g *Group[K, V]) leave(key K, left *call[V]) {
 	g.mu.Lock()
 	left.callers--
@@ -83,7 +82,7 @@ func (g *Group[K, V]) leave(key K, left *call[V]) {
 	}
 }
 
-// forget makes room for the next call. The caller holds the lock.
+// forget removes a call. The caller holds the lock.
 func (g *Group[K, V]) forget(key K, ended *call[V]) {
 	if g.going[key] == ended {
 		delete(g.going, key)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package flight_test
+package singleflight_test
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/capi-installer/capi-installer/extractor/flight"
+	"github.com/capi-installer/capi-installer/internal/singleflight"
 )
 
-func TestOneOfThoseWhoShareWorkIsTheFirst(t *testing.T) {
+func TestGroup_OneCallerIsTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var group flight.Group[string, int]
+		var group singleflight.Group[string, int]
 		var firsts, calls atomic.Int32
 		var wait sync.WaitGroup
 		for range 5 {
@@ -42,9 +42,9 @@ func TestOneOfThoseWhoShareWorkIsTheFirst(t *testing.T) {
 
 var errLeft = errors.New("left")
 
-func TestWorkEndsWhenTheLastOneLeaves(t *testing.T) {
+func TestGroup_LastCallerEndsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var group flight.Group[string, int]
+		var group singleflight.Group[string, int]
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var ended atomic.Bool
 		time.AfterFunc(time.Second, func() { cancel(errLeft) })

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lru is an in-memory cache that is bounded by the weight of its values, such as their size in
+// bytes, and evicts the least recently used ones. It adds weights and locking to
+// github.com/hashicorp/golang-lru/v2/simplelru, whose caches are bounded by a number of entries.
+package lru
+
+import (
+	"math"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// Cache is safe for concurrent use. The zero value is empty and ready to use; it must not be copied after first use.
+type Cache[K comparable, V any] struct {
+	mu      sync.Mutex
+	entries *simplelru.LRU[K, entry[V]]
+	total   int64
+}
+
+type entry[V any] struct {
+	value  V
+	weight int64
+}
+
+// Get returns the value of a key and marks it as used.
+func (c *Cache[K, V]) Get(key K) (value V, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries == nil {
+		return value, false
+	}
+	e, found := c.entries.Get(key)
+	return e.value, found
+}
+
+// Add sets the value of a key and evicts the least recently used values until the weight of all is
+// at most maxWeight. A value that is heavier than maxWeight alone is not kept.
+func (c *Cache[K, V]) Add(key K, value V, weight, maxWeight int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries == nil {
+		c.entries, _ = simplelru.NewLRU[K, entry[V]](math.MaxInt, c.evicted) // an error only for a size below 1
+	}
+	c.entries.Remove(key)
+	if weight > maxWeight {
+		return
+	}
+	for c.total+weight > maxWeight {
+		c.entries.RemoveOldest()
+	}
+	c.entries.Add(key, entry[V]{value, weight})
+	c.total += weight
+}
+
+func (c *Cache[K, V]) evicted(_ K, e entry[V]) { c.total -= e.weight }

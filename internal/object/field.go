@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object
+
+// MapAt returns the map at a path of fields, nil if there is none. Writes to it
+// change the object.
+func MapAt(object map[string]any, path ...string) map[string]any {
+	for _, field := range path {
+		object, _ = object[field].(map[string]any)
+	}
+	return object
+}
+
+// ListAt returns the list at a path of fields, nil if there is none.
+func ListAt(object map[string]any, path ...string) []any {
+	list, _ := valueAt(object, path).([]any)
+	return list
+}
+
+// TextAt returns the string at a path of fields, empty if there is none.
+func TextAt(object map[string]any, path ...string) string {
+	text, _ := valueAt(object, path).(string)
+	return text
+}
+
+// MapsAt returns those elements of the list at a path of fields that are maps.
+func MapsAt(object map[string]any, path ...string) []map[string]any {
+	return elements[map[string]any](ListAt(object, path...))
+}
+
+// TextsAt returns those elements of the list at a path of fields that are strings.
+func TextsAt(object map[string]any, path ...string) []string {
+	return elements[string](ListAt(object, path...))
+}
+
+// EnsureMap returns the map at a path of fields and creates missing maps.
+func EnsureMap(object map[string]any, path ...string) map[string]any {
+	for _, field := range path {
+		next, ok := object[field].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			object[field] = next
+		}
+		object = next
+	}
+	return object
+}
+
+func valueAt(object map[string]any, path []string) any {
+	last := len(path) - 1
+	return MapAt(object, path[:last]...)[path[last]]
+}
+
+func elements[T any](list []any) []T {
+	var found []T
+	for _, element := range list {
+		if value, ok := element.(T); ok {
+			found = append(found, value)
+		}
+	}
+	return found
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// podTemplatePaths are the fields of the kinds that create pods which hold the
+// pod template, that is, metadata and spec of the pods.
+var podTemplatePaths = map[schema.GroupKind][]string{
+	Pod:                             {},
+	{Kind: "PodTemplate"}:           {"template"},
+	{Kind: "ReplicationController"}: {"spec", "template"},
+	Deployment:                      {"spec", "template"},
+	DaemonSet:                       {"spec", "template"},
+	StatefulSet:                     {"spec", "template"},
+	ReplicaSet:                      {"spec", "template"},
+	Job:                             {"spec", "template"},
+	CronJob:                         {"spec", "jobTemplate", "spec", "template"},
+}
+
+// ContainerFields returns the fields of a pod spec that list containers, in the
+// order in which the containers start.
+func ContainerFields() []string {
+	return []string{"initContainers", "containers", "ephemeralContainers"}
+}
+
+// PodTemplatePath returns the path to the pod template of a kind, and false if
+// objects of the kind have none. The path is empty for a Pod, which is its own template.
+func PodTemplatePath(kind schema.GroupKind) ([]string, bool) {
+	path, found := podTemplatePaths[kind]
+	return slices.Clone(path), found
+}
+
+// PodSpecPath returns the path to the pod spec of a kind, and false if objects of
+// the kind have none.
+func PodSpecPath(kind schema.GroupKind) ([]string, bool) {
+	path, found := podTemplatePaths[kind]
+	if !found {
+		return nil, false
+	}
+	return append(slices.Clone(path), "spec"), true
+}
+
+// PodTemplate returns the map with metadata and spec of the pods of an object,
+// nil if the object has no pods. Writes to it change the object.
+func PodTemplate(o *unstructured.Unstructured) map[string]any {
+	path, found := podTemplatePaths[GroupKind(o)]
+	if !found {
+		return nil
+	}
+	return MapAt(o.Object, path...)
+}
+
+// PodSpec returns the pod spec of an object, nil if the object has no pods. Writes
+// to it change the object.
+func PodSpec(o *unstructured.Unstructured) map[string]any {
+	return MapAt(PodTemplate(o), "spec")
+}
+
+// Containers returns the containers of the pods of an object: init containers,
+// containers and ephemeral containers. Writes to them change the object.
+func Containers(o *unstructured.Unstructured) []map[string]any {
+	spec := PodSpec(o)
+	var containers []map[string]any
+	for _, field := range ContainerFields() {
+		containers = append(containers, MapsAt(spec, field)...)
+	}
+	return containers
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ocilayout
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// maxMetadata is the size in bytes of the largest index, manifest or config that is read.
+const maxMetadata = 4 << 20
+
+const (
+	markerFile = "oci-layout"
+	indexFile  = "index.json"
+)
+
+// ErrNotLayout is the error of Read for a file that is not an archive of a layout.
+var ErrNotLayout = errors.New("not an OCI archive: index.json not found")
+
+// InvalidError reports a layout whose content is damaged or that does not hold exactly one entry.
+type InvalidError struct{ Err error }
+
+func (e *InvalidError) Error() string { return e.Err.Error() }
+func (e *InvalidError) Unwrap() error { return e.Err }
+
+func invalid(format string, args ...any) error { return &InvalidError{fmt.Errorf(format, args...)} }
+
+// IsDir reports whether dir is an OCI image layout: it has the file oci-layout.
+func IsDir(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, markerFile))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Read returns the entry of the layout at path, a directory or a tar archive: a v1.Image or a
+// v1.ImageIndex, which read the layout when they are used. The error is ErrNotLayout for an archive of
+// another kind, an *InvalidError for a damaged layout or one with several entries, and an I/O error otherwise.
+func Read(path string) (mutate.Appendable, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return (&layout{directory(path)}).entry()
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	archive, err := openArchive(path)
+	if err != nil {
+		return nil, err
+	}
+	return (&layout{archive}).entry()
+}
+
+// storage opens the files of a layout by their slash-separated names.
+type storage interface {
+	open(name string) (content io.ReadCloser, size int64, err error)
+}
+
+// directory is a layout in a directory. Links that lead out of it are not followed.
+type directory string
+
+func (d directory) open(name string) (io.ReadCloser, int64, error) {
+	root, err := os.OpenRoot(string(d))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer root.Close()
+	info, err := root.Stat(name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, 0, invalid("the layout has no %s", name)
+	case err != nil:
+		return nil, 0, err
+	case !info.Mode().IsRegular(): // opening a named pipe could block
+		return nil, 0, invalid("%s is not a regular file", name)
+	}
+	file, err := root.Open(name)
+	return file, info.Size(), err
+}
+
+// layout reads the blobs of a layout.
+type layout struct{ storage }
+
+// entry returns the only entry of index.json.
+func (l *layout) entry() (mutate.Appendable, error) {
+	raw, err := l.metadata(indexFile)
+	if err != nil {
+		return nil, err
+	}
+	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
+	if err != nil {
+		return nil, invalid("parsing %s: %w", indexFile, err)
+	}
+	if len(index.Manifests) != 1 {
+		return nil, invalid("%s has %d entries, want 1", indexFile, len(index.Manifests))
+	}
+	only := index.Manifests[0]
+	if !only.MediaType.IsImage() && !only.MediaType.IsIndex() {
+		return nil, invalid("the entry of %s has the media type %q, want an image or an image index", indexFile, only.MediaType)
+	}
+	if _, err := l.verified(only.Digest); err != nil {
+		return nil, err
+	}
+	if only.MediaType.IsIndex() {
+		return &imageIndex{l, only}, nil
+	}
+	return l.image(only)
+}
+
+func (l *layout) image(d v1.Descriptor) (v1.Image, error) {
+	return partial.CompressedToImage(&image{l, d})
+}
+
+// metadata reads a file of at most maxMetadata bytes.
+func (l *layout) metadata(name string) ([]byte, error) {
+	content, size, err := l.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	if size > maxMetadata {
+		return nil, invalid("%s has %d bytes, more than %d", name, size, maxMetadata)
+	}
+	return io.ReadAll(io.LimitReader(content, maxMetadata))
+}
+
+func blobName(digest v1.Hash) string { return path.Join("blobs", digest.Algorithm, digest.Hex) }
+
+// verified reads a manifest or a config and compares its digest.
+func (l *layout) verified(digest v1.Hash) ([]byte, error) {
+	raw, err := l.metadata(blobName(digest))
+	if err != nil {
+		return nil, err
+	}
+	got, _, err := v1.SHA256(bytes.NewReader(raw))
+	if err == nil && got != digest {
+		err = invalid("%s has the digest %s", blobName(digest), got)
+	}
+	return raw, err
+}
+
+// imageIndex implements v1.ImageIndex.
+type imageIndex struct {
+	layout     *layout
+	descriptor v1.Descriptor
+}
+
+func (i *imageIndex) MediaType() (types.MediaType, error) { return i.descriptor.MediaType, nil }
+func (i *imageIndex) Digest() (v1.Hash, error)            { return i.descriptor.Digest, nil }
+func (i *imageIndex) Size() (int64, error)                { return i.descriptor.Size, nil }
+func (i *imageIndex) RawManifest() ([]byte, error)        { return i.layout.verified(i.descriptor.Digest) }
+
+func (i *imageIndex) IndexManifest() (*v1.IndexManifest, error) {
+	raw, err := i.RawManifest()
+	if err != nil {
+		return nil, err
+	}
+	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
+	if err != nil {
+		return nil, invalid("parsing the index %s: %w", i.descriptor.Digest, err)
+	}
+	return index, nil
+}
+
+// Image implements v1.ImageIndex.
+func (i *imageIndex) Image(digest v1.Hash) (v1.Image, error) {
+	d, err := i.child(digest)
+	if err != nil {
+		return nil, err
+	}
+	return i.layout.image(d)
+}
+
+// ImageIndex implements v1.ImageIndex.
+func (i *imageIndex) ImageIndex(digest v1.Hash) (v1.ImageIndex, error) {
+	d, err := i.child(digest)
+	if err != nil {
+		return nil, err
+	}
+	return &imageIndex{i.layout, d}, nil
+}
+
+func (i *imageIndex) child(digest v1.Hash) (v1.Descriptor, error) {
+	manifest, err := i.IndexManifest()
+	if err != nil {
+		return v1.Descriptor{}, err
+	}
+	for _, d := range manifest.Manifests {
+		if d.Digest == digest {
+			return d, nil
+		}
+	}
+	return v1.Descriptor{}, invalid("the index %s does not list %s", i.descriptor.Digest, digest)
+}
+
+// image implements partial.CompressedImageCore.
+type image struct {
+	layout     *layout
+	descriptor v1.Descriptor
+}
+
+func (i *image) MediaType() (types.MediaType, error) { return i.descriptor.MediaType, nil }
+func (i *image) RawManifest() ([]byte, error)        { return i.layout.verified(i.descriptor.Digest) }
+
+func (i *image) RawConfigFile() ([]byte, error) {
+	manifest, err := partial.Manifest(i)
+	if err != nil {
+		return nil, err
+	}
+	return i.layout.verified(manifest.Config.Digest)
+}
+
+// LayerByDigest implements partial.CompressedImageCore. go-containerregistry asks for the config in this way too.
+func (i *image) LayerByDigest(digest v1.Hash) (partial.CompressedLayer, error) {
+	manifest, err := partial.Manifest(i)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range append(manifest.Layers, manifest.Config) {
+		if d.Digest == digest {
+			return &layer{i.layout, d}, nil
+		}
+	}
+	return nil, invalid("the image has no layer %s", digest)
+}
+
+// layer implements partial.CompressedLayer.
+type layer struct {
+	layout     *layout
+	descriptor v1.Descriptor
+}
+
+func (l *layer) Digest() (v1.Hash, error)            { return l.descriptor.Digest, nil }
+func (l *layer) Size() (int64, error)                { return l.descriptor.Size, nil }
+func (l *layer) MediaType() (types.MediaType, error) { return l.descriptor.MediaType, nil }
+func (l *layer) Descriptor() (*v1.Descriptor, error) { return &l.descriptor, nil }
+
+// Compressed returns the bytes of the layer, unverified.
+func (l *layer) Compressed() (io.ReadCloser, error) {
+	content, _, err := l.layout.open(blobName(l.descriptor.Digest))
+	return content, err
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rbacrule matches the rules of roles against requests, as the authorizer
+// of Kubernetes does (k8s.io/kubernetes/pkg/apis/rbac/v1, evaluation_helpers.go).
+package rbacrule
+
+import (
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Covers reports whether a list of a rule, such as its verbs or API groups,
+// contains a value or the wildcard.
+func Covers(list []string, value string) bool {
+	return slices.Contains(list, value) || slices.Contains(list, rbacv1.VerbAll)
+}
+
+// CoversResource reports whether a resource in a rule, such as "pods", "*" or
+// "*/scale", covers a requested one, such as "pods/scale".
+func CoversResource(resource, requested string) bool {
+	_, subresource, isSub := strings.Cut(requested, "/")
+	return resource == rbacv1.ResourceAll || resource == requested || isSub && resource == rbacv1.ResourceAll+"/"+subresource
+}
+
+// CoversName reports whether the resourceNames of a rule cover the object with a
+// name. An empty name stands for every object, which only a rule without names
+// covers: create and list have no name, so such a rule does not allow them.
+func CoversName(resourceNames []string, name string) bool {
+	return len(resourceNames) == 0 || name != "" && slices.Contains(resourceNames, name)
+}
+
+// CoversURL reports whether a non-resource URL in a rule, which can end in "*",
+// covers a requested one.
+func CoversURL(url, requested string) bool {
+	prefix, open := strings.CutSuffix(url, rbacv1.NonResourceAll)
+	return url == requested || open && requested != "" && strings.HasPrefix(requested, prefix)
+}
+
+// Allows reports whether a rule allows a verb on every object of a resource.
+func Allows(rule rbacv1.PolicyRule, group, resource, verb string) bool {
+	return Covers(rule.APIGroups, group) && Covers(rule.Verbs, verb) && CoversName(rule.ResourceNames, "") &&
+		slices.ContainsFunc(rule.Resources, func(r string) bool { return CoversResource(r, resource) })
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package variable
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+)
+
+// Variable is a variable that a text uses.
+type Variable struct {
+	Name string `json:"name"`
+	// Default is the first default in the text, as it is written; nil if no
+	// expression has one.
+	Default *string `json:"default,omitempty"`
+	// Required is set if an expression has no default, so that the cluster must
+	// provide a value.
+	Required bool `json:"required"`
+}
+
+// Variables returns the variables that a text uses, sorted by name, those in
+// operands included.
+func Variables(text []byte) []Variable {
+	found := map[string]Variable{}
+	addVariables(found, text)
+	variables := make([]Variable, 0, len(found))
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		variables = append(variables, found[name])
+	}
+	return variables
+}
+
+func addVariables(found map[string]Variable, text []byte) {
+	for expression := range All(text) {
+		variable := found[expression.Name]
+		variable.Name = expression.Name
+		if fallback, hasDefault := expression.Default(); !hasDefault {
+			variable.Required = true
+		} else if variable.Default == nil {
+			variable.Default = &fallback
+		}
+		found[expression.Name] = variable
+		addVariables(found, []byte(expression.Operand))
+	}
+}
+
+// Use is an expression that needs a value.
+type Use struct {
+	Name string
+	// Line of the text, from 1.
+	Line int
+}
+
+// ApplyDefaults replaces the expressions of a text that have a default by it, and
+// returns the expressions that are left, which need a value. It adds and removes
+// no line.
+func ApplyDefaults(text []byte) ([]byte, []Use) {
+	if !Contains(text) {
+		return text, nil
+	}
+	var out []byte
+	var required []Use
+	line := 0
+	for before := range bytes.Lines(text) {
+		line++
+		expanded := expand(before, maxNested)
+		for left := range All(expanded) {
+			required = append(required, Use{left.Name, line})
+		}
+		out = append(out, expanded...)
+	}
+	return out, required
+}
+
+// expand applies the defaults in a text, and in those defaults, to a depth.
+func expand(text []byte, depth int) []byte {
+	if depth == 0 {
+		return text
+	}
+	var out []byte
+	done := 0
+	for expression := range All(text) {
+		fallback, hasDefault := expression.Default()
+		if !hasDefault {
+			continue
+		}
+		out = append(append(out, text[done:expression.Offset]...), expand([]byte(fallback), depth-1)...)
+		done = expression.Offset + len(expression.Text)
+	}
+	return append(out, text[done:]...)
+}

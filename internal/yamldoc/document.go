@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package yamldoc splits a YAML stream into documents, with the lines on which they
+// begin, and parses documents into Kubernetes objects. Lists become their items.
+package yamldoc
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// Document is one document of a YAML stream.
+type Document struct {
+	// Number counts the documents with content, from 1. It is 0 for a document of
+	// blank lines and comments only.
+	Number int
+	// Line of the stream on which the content begins, from 1; 0 if there is none.
+	Line int
+	// Start is the line of the stream on which Text begins, from 1.
+	Start int
+	// Text of the document, from its "---" line on. It is part of the stream.
+	Text []byte
+}
+
+// IsEmpty reports whether a document has only blank lines and comments.
+func (d Document) IsEmpty() bool { return d.Number == 0 }
+
+// LineAt returns the line of the stream at an offset in Text.
+func (d Document) LineAt(offset int) int {
+	return d.Start + bytes.Count(d.Text[:offset], []byte("\n"))
+}
+
+// Split divides a stream at the lines that begin or end a document. It returns
+// the documents without content too; a stream without any line is one of them.
+func Split(stream []byte) []Document {
+	var documents []Document
+	current := Document{Start: 1}
+	begin, end, line, count := 0, 0, 0, 0
+	finish := func() {
+		if current.Line > 0 {
+			count++
+			current.Number = count
+		}
+		current.Text = stream[begin:end:end]
+		documents = append(documents, current)
+	}
+	for text := range bytes.Lines(stream) {
+		line++
+		content, separates := cutMarker(text)
+		if separates && end > 0 {
+			finish()
+			current, begin = Document{Start: line}, end
+		}
+		if current.Line == 0 && !isBlank(content) {
+			current.Line = line
+		}
+		end += len(text)
+	}
+	finish()
+	return documents
+}
+
+// SplitNonEmpty divides a stream as Split does, and leaves out the documents
+// without content.
+func SplitNonEmpty(stream []byte) []Document {
+	return slices.DeleteFunc(Split(stream), Document.IsEmpty)
+}
+
+// cutMarker reports whether a line ends one document and begins another, and
+// returns the part of the line that belongs to the content of a document.
+func cutMarker(line []byte) (content []byte, separates bool) {
+	for _, marker := range []string{"---", "..."} {
+		after, found := bytes.CutPrefix(line, []byte(marker))
+		if found && (len(after) == 0 || strings.ContainsRune(" \t\r\n", rune(after[0]))) {
+			return after, true
+		}
+	}
+	return line, false
+}
+
+// isBlank reports whether a line has only white space and a comment.
+func isBlank(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return len(line) == 0 || line[0] == '#'
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package yamldoc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+)
+
+// Objects returns the objects of a stream, items of lists included. The error
+// joins the errors of all documents, each with its line and number.
+func Objects(stream []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	var errs []error
+	for _, document := range SplitNonEmpty(stream) {
+		parsed, err := document.Parse(document.Text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("line %d (document %d): %w", document.Line, document.Number, err))
+		}
+		for _, object := range parsed {
+			objects = append(objects, &unstructured.Unstructured{Object: object})
+		}
+	}
+	return objects, errors.Join(errs...)
+}
+
+// Parse returns the objects of a text that replaces Text, such as Text after
+// substitution of its variables: one object, or the items of a list, or none if
+// the document is empty. A key that occurs twice is an error. The lines in an
+// error are lines of the stream.
+func (d Document) Parse(text []byte) ([]map[string]any, error) {
+	encoded, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		padded := append(bytes.Repeat([]byte("\n"), d.Start-1), text...)
+		if _, exact := yaml.YAMLToJSONStrict(padded); exact != nil {
+			err = exact
+		}
+		return nil, err
+	}
+	var value any
+	if err := utiljson.Unmarshal(encoded, &value); err != nil {
+		return nil, err
+	}
+	return flatten(value)
+}
+
+// ErrNoObject reports a document, or an item of a list, that is a scalar or a
+// sequence.
+var ErrNoObject = errors.New("not a Kubernetes object: it has no fields")
+
+// flatten returns the objects of a value: itself, or the items of a list.
+func flatten(value any) ([]map[string]any, error) {
+	if value == nil {
+		return nil, nil
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, ErrNoObject
+	}
+	apiVersion, _ := object["apiVersion"].(string)
+	kind, _ := object["kind"].(string)
+	items, hasItems := object["items"].([]any)
+	if !IsList(apiVersion, kind, hasItems) {
+		return []map[string]any{object}, nil
+	}
+	var objects []map[string]any
+	var errs []error
+	for i, item := range items {
+		inner, err := flatten(item)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("items[%d]: %w", i, err))
+		}
+		objects = append(objects, inner...)
+	}
+	return objects, errors.Join(errs...)
+}
+
+// IsList reports whether an object stands for the objects in its items: an object
+// of v1 List, or of another kind that ends in List and has a sequence of items. As
+// in kubectl and kustomize, an object of another kind that has items, such as a
+// custom resource, is not a list.
+func IsList(apiVersion, kind string, hasItems bool) bool {
+	return kind == "List" && apiVersion == "v1" || hasItems && strings.HasSuffix(kind, "List")
+}
