@@ -3,15 +3,14 @@
 // Package boxcutter installs sets of objects revision by revision and phase by
 // phase, and removes them again.
 //
-// Make a RevisionEngine with NewRevisionEngine, describe what is wanted with
-// NewRevision and NewPhase, and call Reconcile until its result is complete. An
-// older revision is removed with Teardown, also called until its result is
-// complete. Both only take the next step and never wait.
+// NewRevisionEngine returns an engine; NewRevision and NewPhase describe the desired
+// objects. Call Reconcile until its result is complete. To remove an older revision,
+// call Teardown until its result is complete. Both take one step and never wait.
 //
-// This package gathers the names that are needed for that. The parts are in
+// This package has the names that most programs need. The parts are in
 // package machinery (the engines and their results), machinery/types (revisions,
 // phases and options), ownerhandling (how an object names its owner), probing
-// (when an object is ready), validation (what is refused before anything is
+// (when an object is ready), validation (checks before anything is
 // written) and managedcache (caches for the kinds in use).
 package boxcutter
 
@@ -20,20 +19,20 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// Revision is one state of the world to be reached phase by phase.
+// Revision is a desired state that is rolled out phase by phase.
 type Revision = types.Revision
 
 // RevisionBuilder is a Revision to which options can be added.
 type RevisionBuilder = types.RevisionBuilder
 
-// NewRevision makes a revision of the given phases.
+// NewRevision returns a revision of the given phases.
 var NewRevision = types.NewRevision
 
-// NewRevisionWithOwner makes a revision whose objects belong to an owner.
+// NewRevisionWithOwner returns a revision whose objects belong to an owner.
 var NewRevisionWithOwner = types.NewRevisionWithOwner
 
-// NewRevisionWithOwnerAndSiblings makes a revision whose objects belong to an
-// owner and may be taken over from its siblings.
+// NewRevisionWithOwnerAndSiblings returns a revision whose objects belong to an
+// owner and may be adopted from its siblings.
 var NewRevisionWithOwnerAndSiblings = types.NewRevisionWithOwnerAndSiblings
 
 // Phase is a named list of objects that are reconciled together.
@@ -42,14 +41,14 @@ type Phase = types.Phase
 // PhaseBuilder is a Phase to which options can be added.
 type PhaseBuilder = types.PhaseBuilder
 
-// NewPhase makes a phase of the given objects.
+// NewPhase returns a phase of the given objects.
 var NewPhase = types.NewPhase
 
-// NewPhaseWithOwner makes a phase whose objects belong to an owner.
+// NewPhaseWithOwner returns a phase whose objects belong to an owner.
 var NewPhaseWithOwner = types.NewPhaseWithOwner
 
-// NewPhaseWithOwnerAndSiblings makes a phase whose objects belong to an owner
-// and may be taken over from its siblings.
+// NewPhaseWithOwnerAndSiblings returns a phase whose objects belong to an owner
+// and may be adopted from its siblings.
 var NewPhaseWithOwnerAndSiblings = types.NewPhaseWithOwnerAndSiblings
 
 // ObjectReconcileOption is an option for reconciling an object, a phase or a revision.
@@ -70,47 +69,47 @@ type RevisionReconcileOption = types.RevisionReconcileOption
 // RevisionTeardownOption is an option for RevisionEngine.Teardown.
 type RevisionTeardownOption = types.RevisionTeardownOption
 
-// WithSiblingOwnerClassifier sets how the owners of other revisions are known.
+// WithSiblingOwnerClassifier reports whether an owner is that of another revision.
 type WithSiblingOwnerClassifier = types.WithSiblingOwnerClassifier
 
-// WithSiblingOwners takes the given objects for siblings, by their UIDs.
+// WithSiblingOwners classifies the given objects as siblings, by their UIDs.
 var WithSiblingOwners = types.WithSiblingOwners
 
-// WithSiblingOwnerRefs takes the given references for siblings, by their UIDs.
+// WithSiblingOwnerRefs classifies the given references as siblings, by their UIDs.
 var WithSiblingOwnerRefs = types.WithSiblingOwnerRefs
 
 const (
-	// CollisionProtectionPrevent never takes over an object.
+	// CollisionProtectionPrevent never adopts an object.
 	CollisionProtectionPrevent = types.CollisionProtectionPrevent
 
-	// CollisionProtectionIfNoController takes over objects without a controller.
+	// CollisionProtectionIfNoController adopts objects that have no controller.
 	CollisionProtectionIfNoController = types.CollisionProtectionIfNoController
 
-	// CollisionProtectionNone takes over objects from whoever has them.
+	// CollisionProtectionNone adopts objects from any other controller.
 	CollisionProtectionNone = types.CollisionProtectionNone
 )
 
-// WithCollisionProtection sets when objects of others are taken over.
+// WithCollisionProtection selects which existing objects may be adopted.
 type WithCollisionProtection = types.WithCollisionProtection
 
-// WithPaused reports what would be done and writes nothing.
+// WithPaused reports the actions without writing anything.
 type WithPaused = types.WithPaused
 
-// WithAggregatePhaseReconcileErrors has all objects of a phase tried and their
-// errors joined.
+// WithAggregatePhaseReconcileErrors tries all objects of a phase and joins their
+// errors.
 var WithAggregatePhaseReconcileErrors = types.WithAggregatePhaseReconcileErrors
 
-// WithAggregatePhaseTeardownErrors has all objects of a phase tried and their
-// errors joined.
+// WithAggregatePhaseTeardownErrors tries all objects of a phase and joins their
+// errors.
 var WithAggregatePhaseTeardownErrors = types.WithAggregatePhaseTeardownErrors
 
-// Prober says whether an object is in the state somebody waits for.
+// Prober checks the state of an object.
 type Prober = types.Prober
 
-// ProbeFunc makes a function a Prober.
+// ProbeFunc returns a function a Prober.
 var ProbeFunc = types.ProbeFunc
 
-// WithProbe registers a probe under a type, in place of one registered before.
+// WithProbe registers a probe of a type and replaces an earlier one.
 var WithProbe = types.WithProbe
 
 // WithObjectReconcileOptions sets options for one object of a phase.
@@ -125,14 +124,14 @@ var WithPhaseReconcileOptions = types.WithPhaseReconcileOptions
 // WithPhaseTeardownOptions sets options for one phase of a revision.
 var WithPhaseTeardownOptions = types.WithPhaseTeardownOptions
 
-// WithOwner has objects belong to an owner.
+// WithOwner sets the owner of objects.
 var WithOwner = types.WithOwner
 
 // ProgressProbeType is the type of the probe that decides whether an object is
 // complete.
 const ProgressProbeType = types.ProgressProbeType
 
-// OwnerStrategy reads and writes who owns an object.
+// OwnerStrategy reads and writes the owners of an object.
 type OwnerStrategy = types.OwnerStrategy
 
 // RevisionEngine reconciles and tears down revisions.

@@ -9,87 +9,95 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
+	"pkg.package-operator.run/boxcutter/internal/compat"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// RevisionEngineOptions are what an engine works with.
+// RevisionEngineOptions are the options of an engine.
 type RevisionEngineOptions struct {
-	// Scheme tells the kind of objects that do not name it. Required.
+	// Scheme supplies the kind of objects without one. Required.
 	Scheme *runtime.Scheme
-	// FieldOwner is the name under which fields are written. Required.
+	// FieldOwner is the field manager of all writes. Required.
 	FieldOwner string
 	// SystemPrefix is the prefix of the revision annotation. Required.
 	SystemPrefix string
-	// DiscoveryClient gives the schemas by which objects are compared. Required.
+	// DiscoveryClient reads the schemas for comparing objects. Required.
 	DiscoveryClient discovery.OpenAPIV3SchemaInterface
-	// RestMapper tells which kinds are namespaced. Required, unless there is a
-	// PhaseValidator.
+	// RestMapper supplies the scope of kinds. Required, unless PhaseValidator is set.
 	RestMapper meta.RESTMapper
-	// Writer makes all writes. Required.
+	// Writer writes objects. Required.
 	Writer client.Writer
-	// Reader shows the objects; it may be a cache that holds only those with the
-	// managed-by label. Required.
+	// Reader reads objects; it may be a cache of objects with the managed-by label.
+	// Required.
 	Reader client.Reader
 
 	// ManagedBy is the value of the managed-by label. Default: "boxcutter".
 	ManagedBy string
 
-	// UnfilteredReader reads past a Reader that does not show all objects, or
-	// not at once. Without it, an object that is in the way and that Reader does
-	// not show is a *machinery.CreateCollisionError.
+	// UnfilteredReader reads objects that Reader does not show, or not yet. Without
+	// it, a collision with such an object is a *machinery.CreateCollisionError.
 	UnfilteredReader client.Reader
 	// PhaseValidator checks the objects of a phase before any of them is written.
-	// Default: validation.NewClusterPhaseValidator, which asks the API server.
+	// Default: validation.NewNamespacedPhaseValidator, which confines an owner that
+	// has a namespace to the objects of that namespace.
 	PhaseValidator *validation.PhaseValidator
 }
 
-// RevisionEngineOptionsError says which required options are missing.
+// RevisionEngineOptionsError reports missing required options.
 type RevisionEngineOptionsError struct {
-	missing []string
+	missing string
 }
 
 // Error names the options.
 func (e RevisionEngineOptionsError) Error() string {
-	return fmt.Sprintf("options of the revision engine: %s must be set", strings.Join(e.missing, ", "))
+	return fmt.Sprintf("options of the revision engine: %s must be set", e.missing)
 }
 
-// NewPhaseEngine makes an engine for phases. It fails with a
+// NewPhaseEngine returns an engine for phases. It fails with a
 // RevisionEngineOptionsError.
 func NewPhaseEngine(opts RevisionEngineOptions) (*machinery.PhaseEngine, error) {
+	return newPhaseEngine(opts, opts.phaseValidator())
+}
+
+func newPhaseEngine(opts RevisionEngineOptions, validator *validation.PhaseValidator) (*machinery.PhaseEngine, error) {
 	if missing := opts.missing(); len(missing) > 0 {
-		return nil, RevisionEngineOptionsError{missing: missing}
+		return nil, RevisionEngineOptionsError{missing: strings.Join(missing, ", ")}
 	}
 	comparator := machinery.NewComparator(opts.DiscoveryClient, opts.Scheme, opts.FieldOwner)
 	objects := machinery.NewObjectEngine(
 		opts.Scheme, opts.Reader, opts.Writer, comparator,
 		opts.FieldOwner, opts.SystemPrefix, opts.ManagedBy, opts.UnfilteredReader,
 	)
-	return machinery.NewPhaseEngine(objects, opts.phaseValidator()), nil
+	return machinery.NewPhaseEngine(objects, validator), nil
 }
 
-// NewRevisionEngine makes an engine for revisions. It fails with a
+// NewRevisionEngine returns an engine for revisions. It fails with a
 // RevisionEngineOptionsError.
 func NewRevisionEngine(opts RevisionEngineOptions) (*RevisionEngine, error) {
-	phases, err := NewPhaseEngine(opts)
+	validator := opts.phaseValidator()
+	if compat.Original { // The original ignores PhaseValidator here.
+		validator = validation.NewNamespacedPhaseValidator(opts.RestMapper, opts.Writer)
+	}
+	phases, err := newPhaseEngine(opts, validator)
 	if err != nil {
 		return nil, err
 	}
 	return machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), opts.Writer), nil
 }
 
-// phaseValidator is the given validator or the default one. Either asks in the
-// name that the engine writes in, so that it is told what the engine would be.
+// phaseValidator returns the given validator or the default one. Both make dry runs
+// as the field owner of the engine, so that the result is that of the write.
 func (opts RevisionEngineOptions) phaseValidator() *validation.PhaseValidator {
 	validator := opts.PhaseValidator
 	if validator == nil {
-		validator = validation.NewClusterPhaseValidator(opts.RestMapper, opts.Writer)
+		validator = validation.NewNamespacedPhaseValidator(opts.RestMapper, opts.Writer)
 	}
-	return validator.WithFieldOwner(opts.FieldOwner)
+	return asFieldOwner(validator, opts.FieldOwner)
 }
 
-// missing lists the required options that are not set.
+// missing returns the required options that are not set.
 func (opts RevisionEngineOptions) missing() []string {
 	required := []struct {
 		name string

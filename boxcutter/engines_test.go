@@ -110,7 +110,7 @@ func ExampleNewRevisionEngine() {
 	//     Action: "Created"
 }
 
-func TestMissingOptionsAreAllNamed(t *testing.T) {
+func TestRevisionEngineOptions_NamesAllMissing(t *testing.T) {
 	_, err := boxcutter.NewRevisionEngine(boxcutter.RevisionEngineOptions{Scheme: runtime.NewScheme()})
 	missing, ok := errors.AsType[boxcutter.RevisionEngineOptionsError](err)
 	const want = "options of the revision engine: FieldOwner, SystemPrefix, DiscoveryClient, RestMapper, Writer, Reader must be set"
@@ -120,7 +120,7 @@ func TestMissingOptionsAreAllNamed(t *testing.T) {
 }
 
 // Both engines check objects with the validator of the options.
-func TestPhaseValidatorOfTheOptionsIsUsed(t *testing.T) {
+func TestNewRevisionEngine_UsesPhaseValidator(t *testing.T) {
 	asked := newServer()
 	options := engineOptions(newServer())
 	options.PhaseValidator = validation.NewClusterPhaseValidator(options.RestMapper, asked)
@@ -144,7 +144,7 @@ func TestPhaseValidatorOfTheOptionsIsUsed(t *testing.T) {
 	}
 }
 
-func TestAnIdleRevisionCausesNoWriteAndOnRequestNoDryRun(t *testing.T) {
+func TestReconcile_IdleRevisionRequests(t *testing.T) {
 	c := newServer()
 	engine, err := boxcutter.NewRevisionEngine(engineOptions(c))
 	if err != nil {

@@ -30,15 +30,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// BenchmarkBesideKubectl has the engine do what kubectl does with as many objects
-// of the same kinds and as far from the API server: apply --server-side -f, the
-// same again, the same with one field of each object changed, delete -f.
+// BenchmarkBesideKubectl compares the engine with kubectl, with the same number of
+// objects of the same kinds and the same latency of the API server: apply
+// --server-side -f, the same again, the same with one field of each object changed,
+// delete -f.
 //
-// kubectl-s/op is how long kubectl takes, x-kubectl the engine's time in units of
-// it. The engine is measured until everything is there, its kinds served, or gone;
-// kubectl until it has said what it wants, because it would wait for deletions at
-// five requests a second. The rest are requests, by verb those of the engine. The longest, 1000 objects at 20 ms, is left out
-// unless E2E=full is in the environment.
+// kubectl-s/op is the time of kubectl, x-kubectl the time of the engine in units of
+// it. The engine is measured until all objects exist and their kinds are served, or
+// all are gone; kubectl until it has sent all requests, because it would wait for
+// deletions at five requests a second. The other metrics are requests, for the engine
+// by verb. The longest stage, 1000 objects at 20 ms, runs only with E2E=full.
 func BenchmarkBesideKubectl(b *testing.B) {
 	for _, objects := range []int{50, 200, 1000} {
 		for _, latency := range []time.Duration{0, 20 * time.Millisecond} {
@@ -67,7 +68,7 @@ const (
 	benchTeardown benchStage = "teardown"
 )
 
-// benchCost is what a stage takes.
+// benchCost is the cost of a stage.
 type benchCost struct {
 	time     time.Duration
 	requests map[string]int
@@ -93,17 +94,17 @@ type benchSide struct {
 	present bool
 	step    int
 	// costs are those of the stages that have been measured.
-	costs map[benchStage]benchCost
+	expectRequests map[benchStage]benchCost
 }
 
 func benchStages(b *testing.B, engine, kubectl *benchSide) {
 	for _, stage := range []benchStage{benchInstall, benchIdle, benchUpgrade, benchTeardown} {
 		b.Run(string(stage), func(b *testing.B) {
 			b.StopTimer()
-			beside, known := kubectl.costs[stage]
+			beside, known := kubectl.expectRequests[stage]
 			if !known {
 				beside = kubectl.measure(b, stage)
-				kubectl.costs[stage] = beside
+				kubectl.expectRequests[stage] = beside
 			}
 			b.ResetTimer()
 			requests, total := map[string]int{}, 0.0
@@ -127,8 +128,8 @@ func benchStages(b *testing.B, engine, kubectl *benchSide) {
 	}
 }
 
-// measure takes a stage, with what it needs done before. Only the stage itself is
-// on the benchmark's timer.
+// measure runs a stage and its preparation. Only the stage itself is on the timer of
+// the benchmark.
 func (s *benchSide) measure(b *testing.B, stage benchStage) benchCost {
 	b.Helper()
 	do := s.apply
@@ -161,20 +162,20 @@ func (s *benchSide) measure(b *testing.B, stage benchStage) benchCost {
 func newBenchEngine(b *testing.B, objects int, latency time.Duration, concurrency int) *benchSide {
 	b.Helper()
 	log.SetLogger(logr.Discard())
-	bed := newBed(b, bedOptions{owning: annotation})
-	bed.requests.set(latency, nil)
+	env := newEnv(b, envOptions{ownership: annotation})
+	env.requests.set(latency, nil)
 	owners := map[apitypes.UID]bool{}
 	revision := func(step int) boxcutter.Revision {
 		owner := &corev1.ConfigMap{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: bed.namespace, Name: fmt.Sprintf("step-%d", step), UID: apitypes.UID(fmt.Sprintf("%s-%d", bed.namespace, step)),
+				Namespace: env.namespace, Name: fmt.Sprintf("step-%d", step), UID: apitypes.UID(fmt.Sprintf("%s-%d", env.namespace, step)),
 			},
 		}
 		owners[owner.UID] = true
-		definitions, rest := benchObjects(bed.namespace, objects, step)
+		definitions, rest := benchObjects(env.namespace, objects, step)
 		phases := []boxcutter.Phase{phase("definitions", definitions...), phase("rest", rest...)}
-		return boxcutter.NewRevisionWithOwner(owner.Name, int64(step), phases, owner, bed.owning.strategy)
+		return boxcutter.NewRevisionWithOwner(owner.Name, int64(step), phases, owner, env.ownership.strategy)
 	}
 	siblings := boxcutter.WithSiblingOwnerClassifier(func(owner metav1.OwnerReference) bool { return owners[owner.UID] })
 	established := boxcutter.WithProbe(boxcutter.ProgressProbeType, &probing.GroupKindSelector{
@@ -184,27 +185,27 @@ func newBenchEngine(b *testing.B, objects int, latency time.Duration, concurrenc
 	apply := func(b *testing.B, step int) {
 		revision := revision(step)
 		benchUntil(b, func() (bool, error) {
-			result, err := bed.engine.Reconcile(b.Context(), revision, siblings, established,
+			result, err := env.engine.Reconcile(b.Context(), revision, siblings, established,
 				boxcutter.WithConcurrency(concurrency), boxcutter.WithoutDryRunOfUnchanged())
 			return err == nil && result.IsComplete(), err
 		})
 	}
 	return &benchSide{
-		requests: bed.requests, step: 1, apply: apply, costs: map[benchStage]benchCost{},
+		requests: env.requests, step: 1, apply: apply, expectRequests: map[benchStage]benchCost{},
 		remove: func(b *testing.B, step int) {
 			revision := revision(step)
 			benchUntil(b, func() (bool, error) {
-				result, err := bed.engine.Teardown(b.Context(), revision, boxcutter.WithConcurrency(concurrency))
+				result, err := env.engine.Teardown(b.Context(), revision, boxcutter.WithConcurrency(concurrency))
 				return err == nil && result.IsComplete(), err
 			})
 		},
 		rest: func(b *testing.B, step int) {
 			benchUntil(b, func() (bool, error) {
-				bed.requests.take()
+				env.requests.take()
 				apply(b, step)
-				return len(bed.requests.writes()) == 0, nil
+				return len(env.requests.writes()) == 0, nil
 			})
-			benchServes(b, bed.namespace)
+			benchServes(b, env.namespace)
 		},
 	}
 }
@@ -240,7 +241,7 @@ func newBenchKubectl(b *testing.B, objects int, latency time.Duration) *benchSid
 		}
 	}
 	return &benchSide{
-		requests: requests, step: 1, costs: map[benchStage]benchCost{},
+		requests: requests, step: 1, expectRequests: map[benchStage]benchCost{},
 		apply: func(b *testing.B, step int) {
 			run(b, "apply", "--server-side", "-f", benchFile(b, namespace, objects, step))
 		},

@@ -58,17 +58,17 @@ type stage struct {
 	namespace string
 	// user has all rights.
 	user client.Client
-	// tap is where the requests of the cache pass.
-	tap *tap
+	// watches is where the requests of the cache pass.
+	watches *watchProxy
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	cluster := controlplane.Shared(t)
 	before := goleak.IgnoreCurrent()
-	s := &stage{TB: t, namespace: cluster.Namespace(t), tap: newTap()}
+	s := &stage{TB: t, namespace: cluster.Namespace(t), watches: newWatchProxy()}
 	t.Cleanup(func() {
-		s.eventually("all watches are closed", func() bool { return len(s.tap.watched()) == 0 })
+		s.eventually("all watches are closed", func() bool { return len(s.watches.watched()) == 0 })
 		// Connections are kept for later tests.
 		goleak.VerifyNone(t, before,
 			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
@@ -90,22 +90,22 @@ func (s *stage) must(err error) {
 
 func (s *stage) eventually(what string, holds func() bool) {
 	s.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.Fatalf("still not true after %s: %s", patience, what)
+			s.Fatalf("still not true after %s: %s", waitTimeout, what)
 		}
 	}
 }
 
-// config is that of somebody who has no rights but to look at what kinds there are.
+// config is the configuration of a user who has no permission except to discover kinds.
 func (s *stage) config(userName string) *rest.Config {
 	config := rest.CopyConfig(controlplane.Shared(s).Config)
 	config.Impersonate.UserName = userName
-	config.Wrap(s.tap.wrap)
+	config.Wrap(s.watches.wrap)
 	return config
 }
 
-// cache starts a cache in the name of somebody, "" for somebody with all rights.
+// cache starts a cache with the permissions of a user; "" is the administrator.
 func (s *stage) cache(userName string, options cache.Options) managedcache.TrackingCache {
 	s.Helper()
 	if options.DefaultNamespaces == nil {
@@ -150,7 +150,7 @@ func (s *stage) put(kind schema.GroupVersionKind, name string, labels map[string
 // reads gets an object from a cache. It must not take long, whatever comes of it.
 func (s *stage) reads(c client.Reader, kind schema.GroupVersionKind, name string) error {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), waitTimeout)
 	defer cancel()
 	out := s.object(kind, name)
 	err := c.Get(ctx, client.ObjectKeyFromObject(out), out)
@@ -175,13 +175,13 @@ func (s *stage) shows(c client.Reader, kind schema.GroupVersionKind, name string
 	})
 }
 
-// watcher is somebody who uses a cache.
+// watcher returns a user of a cache.
 func (s *stage) watcher(name string) client.Object {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, UID: apitypes.UID(name)}}
 }
 
-// grant lets somebody do everything with resources of the namespace. It returns
-// how to take that back.
+// grant gives a user all permissions for resources of the namespace, until revoke is
+// called.
 func (s *stage) grant(userName string, group string, resources ...string) (revoke func()) {
 	s.Helper()
 	role := &rbacv1.Role{
@@ -238,15 +238,15 @@ func byName() handler.EventHandler {
 	}
 }
 
-// tap knows which watches are open, and can cut them.
-type tap struct {
+// watchProxy knows which watches are open, and can cut them.
+type watchProxy struct {
 	mu   sync.Mutex
 	open map[*stream]string
 	// out has every request fail as if the API server were not there.
 	out bool
 }
 
-func newTap() *tap { return &tap{open: map[*stream]string{}} }
+func newWatchProxy() *watchProxy { return &watchProxy{open: map[*stream]string{}} }
 
 // stream is the body of a watch.
 type stream struct {
@@ -259,7 +259,7 @@ func (s *stream) Close() error {
 	return s.ReadCloser.Close()
 }
 
-func (p *tap) wrap(next http.RoundTripper) http.RoundTripper {
+func (p *watchProxy) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if p.isOut() {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
@@ -282,27 +282,27 @@ func (p *tap) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-func (p *tap) isOut() bool {
+func (p *watchProxy) isOut() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.out
 }
 
-func (p *tap) setOut(out bool) {
+func (p *watchProxy) setOut(out bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out = out
 }
 
 // watched are the resources whose watches are open, sorted.
-func (p *tap) watched() []string {
+func (p *watchProxy) watched() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Values(p.open))
 }
 
 // cut ends the watches of a resource as an API server does from time to time.
-func (p *tap) cut(resource string) {
+func (p *watchProxy) cut(resource string) {
 	p.mu.Lock()
 	streams := slices.Collect(maps.Keys(p.open))
 	streams = slices.DeleteFunc(streams, func(s *stream) bool { return p.open[s] != resource })
@@ -312,7 +312,7 @@ func (p *tap) cut(resource string) {
 	}
 }
 
-func TestKindsAreWatchedFreedAndWatchedAgain(t *testing.T) {
+func TestTrackingCache_WatchFreeWatch(t *testing.T) {
 	s := newStage(t)
 	s.put(configMapKind, "a", nil)
 	s.put(secretKind, "b", nil)
@@ -324,7 +324,7 @@ func TestKindsAreWatchedFreedAndWatchedAgain(t *testing.T) {
 	s.shows(c, secretKind, "b")
 	watch := func(want ...string) {
 		t.Helper()
-		s.eventually(fmt.Sprintf("%v are watched", want), func() bool { return slices.Equal(s.tap.watched(), want) })
+		s.eventually(fmt.Sprintf("%v are watched", want), func() bool { return slices.Equal(s.watches.watched(), want) })
 	}
 	watch("configmaps", "secrets")
 	s.must(c.Free(t.Context(), ann))
@@ -332,7 +332,7 @@ func TestKindsAreWatchedFreedAndWatchedAgain(t *testing.T) {
 	if diff := cmp.Diff([]schema.GroupVersionKind{secretKind}, c.GetGVKs()); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
-	// What happens meanwhile is there when the kind is watched again.
+	// A change between two watches is in the cache after the second one has started.
 	s.put(configMapKind, "c", nil)
 	s.must(s.user.Delete(t.Context(), s.object(configMapKind, "a")))
 	s.must(c.Watch(t.Context(), bob, sets.New(configMapKind)))
@@ -353,11 +353,11 @@ func TestKindsAreWatchedFreedAndWatchedAgain(t *testing.T) {
 	watch()
 }
 
-func TestAKindThatIsForbiddenDoesNotHoldUpOthersAndComesBack(t *testing.T) {
+func TestTrackingCache_ForbiddenKindComesBack(t *testing.T) {
 	s := newStage(t)
 	s.put(configMapKind, "a", nil)
 	s.put(secretKind, "b", nil)
-	name := "somebody-" + s.namespace
+	name := "other-" + s.namespace
 	s.grant(name, "", "configmaps")
 	c := s.cache(name, cache.Options{})
 	q := s.queue()
@@ -384,7 +384,7 @@ func TestAKindThatIsForbiddenDoesNotHoldUpOthersAndComesBack(t *testing.T) {
 	// The right is lost again. The API server notices when the watch is renewed.
 	revoke()
 	s.eventually("the right is lost", func() bool {
-		s.tap.cut("secrets")
+		s.watches.cut("secrets")
 		return apierrors.IsForbidden(s.reads(c, secretKind, "b"))
 	})
 	s.comes(q, "generic Secret")
@@ -395,22 +395,22 @@ func TestAKindThatIsForbiddenDoesNotHoldUpOthersAndComesBack(t *testing.T) {
 	s.grant(name, "", "secrets")
 	s.eventually("a Watch brings it back", func() bool {
 		s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind, secretKind)))
-		return slices.Contains(s.tap.watched(), "secrets")
+		return slices.Contains(s.watches.watched(), "secrets")
 	})
 	s.shows(c, secretKind, "b")
 }
 
-func TestACutWatchGoesOn(t *testing.T) {
+func TestTrackingCache_WatchResumesAfterCut(t *testing.T) {
 	s := newStage(t)
 	c := s.cache("", cache.Options{})
 	s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind)))
-	s.eventually("config maps are watched", func() bool { return len(s.tap.watched()) == 1 })
-	s.tap.cut("configmaps")
+	s.eventually("config maps are watched", func() bool { return len(s.watches.watched()) == 1 })
+	s.watches.cut("configmaps")
 	s.put(configMapKind, "a", nil)
 	s.shows(c, configMapKind, "a")
 }
 
-func TestAnOutageOfTheAPIServerPasses(t *testing.T) {
+func TestTrackingCache_SurvivesOutage(t *testing.T) {
 	s := newStage(t)
 	s.put(configMapKind, "before", nil)
 	s.put(secretKind, "before", nil)
@@ -420,26 +420,26 @@ func TestAnOutageOfTheAPIServerPasses(t *testing.T) {
 	_, err := c.GetInformer(t.Context(), s.object(serviceAccountKind, "")) // so that all kinds are known
 	s.must(err)
 
-	s.tap.setOut(true)
-	s.tap.cut("configmaps")
+	s.watches.setOut(true)
+	s.watches.cut("configmaps")
 	s.put(configMapKind, "during", nil)
 	s.must(s.reads(c, configMapKind, "before"))
 	if err := s.reads(c, secretKind, "before"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("reading a kind that is not cached: %v", err)
 	}
-	s.tap.setOut(false)
+	s.watches.setOut(false)
 	s.shows(c, secretKind, "before")
 	s.shows(c, configMapKind, "during")
 }
 
-func TestWhatHasEndedLetsGoAndAnotherTakesItsPlace(t *testing.T) {
+func TestTrackingCache_RestartAfterStop(t *testing.T) {
 	s := newStage(t)
 	s.put(configMapKind, "a", nil)
 	q := s.queue()
 	for range 2 {
 		c, err := managedcache.NewTrackingCache(logr.Discard(), s.config(""), cache.Options{})
 		s.must(err)
-		// What is asked for before the start is there after it.
+		// Kinds that are watched before the start are in the cache after it.
 		s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind, secretKind)))
 		s.must(c.Source(byName()).Start(t.Context(), q))
 		if err := s.reads(c, configMapKind, "a"); !errors.As(err, new(*cache.ErrCacheNotStarted)) {
@@ -461,7 +461,7 @@ func TestWhatHasEndedLetsGoAndAnotherTakesItsPlace(t *testing.T) {
 		if err := s.reads(c, serviceKind, "a"); err == nil || apierrors.IsNotFound(err) {
 			t.Errorf("reading another kind after the end: %v", err)
 		}
-		s.eventually("all watches are closed", func() bool { return len(s.tap.watched()) == 0 })
+		s.eventually("all watches are closed", func() bool { return len(s.watches.watched()) == 0 })
 	}
 }
 
@@ -479,7 +479,7 @@ func (s *stage) definition(kind string) (*unstructured.Unstructured, schema.Grou
 	return out, schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
 }
 
-func TestADefinitionIsRemovedAndAddedAgain(t *testing.T) {
+func TestTrackingCache_CRDRemovedAndAdded(t *testing.T) {
 	s := newStage(t)
 	s.put(configMapKind, "a", nil)
 	definition, kind := s.definition("Widget")
@@ -507,7 +507,7 @@ func TestADefinitionIsRemovedAndAddedAgain(t *testing.T) {
 	}
 }
 
-func TestAFilteredCacheShowsWhatIsLabelled(t *testing.T) {
+func TestTrackingCache_LabelFilter(t *testing.T) {
 	s := newStage(t)
 	ours := map[string]string{"team": "ours"}
 	s.put(configMapKind, "ours", ours)
@@ -535,13 +535,13 @@ func TestAFilteredCacheShowsWhatIsLabelled(t *testing.T) {
 	}
 }
 
-func TestManyUsersComeAndGoAtTheSameTime(t *testing.T) {
+func TestTrackingCache_ConcurrentUsers(t *testing.T) {
 	s := newStage(t)
 	kinds := []schema.GroupVersionKind{configMapKind, secretKind, serviceKind, serviceAccountKind}
 	for _, kind := range kinds[:2] {
 		s.put(kind, "thing", nil)
 	}
-	name := "somebody-" + s.namespace
+	name := "other-" + s.namespace
 	s.grant(name, "", "configmaps", "secrets", "serviceaccounts") // but not services
 	c := s.cache(name, cache.Options{})
 	s.eventually("the role takes effect", func() bool { return s.reads(c, secretKind, "thing") == nil })
@@ -579,11 +579,11 @@ func TestManyUsersComeAndGoAtTheSameTime(t *testing.T) {
 	if got := c.GetGVKs(); len(got) > 0 {
 		t.Errorf("informers are left: %v", got)
 	}
-	s.eventually("all watches are closed", func() bool { return len(s.tap.watched()) == 0 })
+	s.eventually("all watches are closed", func() bool { return len(s.watches.watched()) == 0 })
 }
 
-// accounts is an access manager whose owners are service accounts, each of which
-// acts for itself and sees what is labelled with its name.
+// accounts is an access manager whose owners are service accounts. Each acts with its
+// own permissions and sees the objects that are labelled with its name.
 func (s *stage) accounts() managedcache.ObjectBoundAccessManager[*corev1.ServiceAccount] {
 	mapConfig := func(_ context.Context, owner *corev1.ServiceAccount, config *rest.Config, options cache.Options) (*rest.Config, cache.Options, error) {
 		config.Impersonate.UserName = accountName(owner)
@@ -609,7 +609,15 @@ func (s *stage) account(name string) *corev1.ServiceAccount {
 	return out
 }
 
-func TestEveryOwnerHasTheAccessOfItsAccount(t *testing.T) {
+func watcherNames(keys []managedcache.AccessManagerKey) string {
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = key.Name
+	}
+	return strings.Join(names, " ")
+}
+
+func TestAccessManager_PermissionsByOwner(t *testing.T) {
 	s := newStage(t)
 	rich, poor := s.account("rich"), s.account("poor")
 	s.put(configMapKind, "of-rich", map[string]string{"of": "rich"})
@@ -646,7 +654,7 @@ func TestEveryOwnerHasTheAccessOfItsAccount(t *testing.T) {
 	s.comes(q, "create of-poor")
 
 	watchers := m.GetWatchersForGVK(configMapKind)
-	if len(watchers) != 2 || watchers[0].Name != "poor" || watchers[1].Name != "rich" {
+	if names := watcherNames(watchers); names != "poor rich user" {
 		t.Errorf("watchers are %v", watchers)
 	}
 	counts, err := m.CollectMetrics(t.Context())
@@ -657,12 +665,12 @@ func TestEveryOwnerHasTheAccessOfItsAccount(t *testing.T) {
 		}
 	}
 	s.must(m.FreeWithUser(t.Context(), rich, user))
-	s.eventually("one watch is closed", func() bool { return len(s.tap.watched()) == 1 })
-	if watchers := m.GetWatchersForGVK(configMapKind); len(watchers) != 1 || watchers[0].Name != "poor" {
+	s.eventually("one watch is closed", func() bool { return len(s.watches.watched()) == 1 })
+	if watchers := m.GetWatchersForGVK(configMapKind); watcherNames(watchers) != "poor user" {
 		t.Errorf("watchers are %v", watchers)
 	}
-	s.must(m.Free(t.Context(), poor))
-	s.eventually("the other watch is closed", func() bool { return len(s.tap.watched()) == 0 })
+	s.must(m.FreeWithUser(t.Context(), poor, user))
+	s.eventually("the other watch is closed", func() bool { return len(s.watches.watched()) == 0 })
 	again, err := m.GetWithUser(t.Context(), rich, user, usedFor)
 	s.must(err)
 	s.shows(again, configMapKind, "of-rich")

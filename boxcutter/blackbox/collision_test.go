@@ -15,26 +15,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// inTheWay are objects that are there already when a revision with number 2
-// comes, with what becomes of them under Prevent, IfNoController and None.
+// inTheWay are objects that exist before revision 2 is reconciled, with the actions
+// under Prevent, IfNoController and None.
 var inTheWay = map[string]struct {
-	// owned says that it takes an owner for the situation to arise.
+	// owned is set if the situation requires an owner of the revision.
 	owned bool
 	// make creates the object, and returns who controls it.
-	make func(b *bed, object *unstructured.Unstructured, sibling client.Object) client.Object
+	make func(b *env, object *unstructured.Unstructured, sibling client.Object) client.Object
 	want [3]machinery.Action
 }{
-	"nobody's": {
-		make: func(b *bed, object *unstructured.Unstructured, _ client.Object) client.Object {
+	"without a controller": {
+		make: func(b *env, object *unstructured.Unstructured, _ client.Object) client.Object {
 			b.create(object)
 			return nil
 		},
 		want: [3]machinery.Action{machinery.ActionCollision, machinery.ActionUpdated, machinery.ActionUpdated},
 	},
 	"a stranger's": {
-		make: func(b *bed, object *unstructured.Unstructured, _ client.Object) client.Object {
-			stranger := b.anybody(object.GetName() + "-stranger")
-			strategy := b.owning.strategy
+		make: func(b *env, object *unstructured.Unstructured, _ client.Object) client.Object {
+			stranger := b.createOwner(object.GetName() + "-stranger")
+			strategy := b.ownership.strategy
 			if strategy == nil {
 				strategy = native.strategy
 			}
@@ -45,8 +45,8 @@ var inTheWay = map[string]struct {
 		want: [3]machinery.Action{machinery.ActionCollision, machinery.ActionCollision, machinery.ActionUpdated},
 	},
 	"a stranger's by owner reference": {
-		make: func(b *bed, object *unstructured.Unstructured, _ client.Object) client.Object {
-			stranger := b.anybody(object.GetName() + "-stranger")
+		make: func(b *env, object *unstructured.Unstructured, _ client.Object) client.Object {
+			stranger := b.createOwner(object.GetName() + "-stranger")
 			b.must(native.strategy.SetControllerReference(stranger, object))
 			b.create(object)
 			return stranger
@@ -55,7 +55,7 @@ var inTheWay = map[string]struct {
 	},
 	"marked and without a controller": {
 		owned: true,
-		make: func(b *bed, object *unstructured.Unstructured, _ client.Object) client.Object {
+		make: func(b *env, object *unstructured.Unstructured, _ client.Object) client.Object {
 			object.SetAnnotations(map[string]string{revisionMark: "1"})
 			b.create(object)
 			return nil
@@ -76,22 +76,22 @@ var inTheWay = map[string]struct {
 	},
 	"an older stranger's revision": {
 		owned: true,
-		make: func(b *bed, object *unstructured.Unstructured, _ client.Object) client.Object {
-			return installedBySibling(1)(b, object, b.anybody(object.GetName()+"-stranger"))
+		make: func(b *env, object *unstructured.Unstructured, _ client.Object) client.Object {
+			return installedBySibling(1)(b, object, b.createOwner(object.GetName()+"-stranger"))
 		},
 		want: [3]machinery.Action{machinery.ActionCollision, machinery.ActionCollision, machinery.ActionUpdated},
 	},
 	"a newer stranger's revision": {
 		owned: true,
-		make: func(b *bed, object *unstructured.Unstructured, _ client.Object) client.Object {
-			return installedBySibling(3)(b, object, b.anybody(object.GetName()+"-stranger"))
+		make: func(b *env, object *unstructured.Unstructured, _ client.Object) client.Object {
+			return installedBySibling(3)(b, object, b.createOwner(object.GetName()+"-stranger"))
 		},
 		want: [3]machinery.Action{machinery.ActionCollision, machinery.ActionCollision, machinery.ActionUpdated},
 	},
 }
 
-func installedBySibling(number int64) func(*bed, *unstructured.Unstructured, client.Object) client.Object {
-	return func(b *bed, object *unstructured.Unstructured, sibling client.Object) client.Object {
+func installedBySibling(number int64) func(*env, *unstructured.Unstructured, client.Object) client.Object {
+	return func(b *env, object *unstructured.Unstructured, sibling client.Object) client.Object {
 		b.Helper()
 		b.install(b.revision(number, sibling, nil, phase("main", object)))
 		return sibling
@@ -104,19 +104,19 @@ var protections = [3]boxcutter.WithCollisionProtection{
 	boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionNone),
 }
 
-func TestAnObjectThatIsThereAlready(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestCollision_ExistingObjects(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		for name, situation := range inTheWay {
-			if situation.owned && b.owning.strategy == nil {
+			if situation.owned && b.ownership.strategy == nil {
 				continue
 			}
 			for i, protection := range protections {
 				object := strings.ReplaceAll(name, " ", "-") + "-" + strings.ToLower(string(protection))
 				object = strings.ReplaceAll(object, "'", "")
-				b.within(name+"/"+string(protection), func(b *bed) {
+				b.within(name+"/"+string(protection), func(b *env) {
 					var sibling client.Object
 					if situation.owned {
-						sibling = b.anybody(object + "-sibling")
+						sibling = b.createOwner(object + "-sibling")
 					}
 					controller := situation.make(b, b.configMap(object, "red"), sibling)
 					b.meets(b.configMap(object, "blue"), controller, sibling, protection, situation.want[i])
@@ -127,7 +127,7 @@ func TestAnObjectThatIsThereAlready(t *testing.T) {
 }
 
 // meets has revision 2 meet the object, first while paused.
-func (b *bed) meets(settings *unstructured.Unstructured, controller, sibling client.Object, protection boxcutter.WithCollisionProtection, want machinery.Action) {
+func (b *env) meets(settings *unstructured.Unstructured, controller, sibling client.Object, protection boxcutter.WithCollisionProtection, want machinery.Action) {
 	b.Helper()
 	var siblings []client.Object
 	if sibling != nil {
@@ -138,18 +138,18 @@ func (b *bed) meets(settings *unstructured.Unstructured, controller, sibling cli
 	before := b.get(settings)
 
 	paused := b.reconcile(revision, boxcutter.WithPaused{})
-	b.acts(paused, want)
+	b.expectActions(paused, want)
 	if want != machinery.ActionProgressed && paused.IsComplete() {
 		b.Errorf("it is complete while paused:\n%s", paused)
 	}
 	b.unchanged(before)
 
 	result := b.reconcile(revision)
-	b.acts(result, want)
+	b.expectActions(result, want)
 	if want == machinery.ActionUpdated {
 		b.took(settings, owner, controller)
 		b.catchUp(revision)
-		b.acts(b.reconcile(revision), machinery.ActionIdle)
+		b.expectActions(b.reconcile(revision), machinery.ActionIdle)
 		return
 	}
 	b.unchanged(before)
@@ -157,7 +157,7 @@ func (b *bed) meets(settings *unstructured.Unstructured, controller, sibling cli
 }
 
 // unchanged checks that nothing was written to an object.
-func (b *bed) unchanged(before *unstructured.Unstructured) {
+func (b *env) unchanged(before *unstructured.Unstructured) {
 	b.Helper()
 	if diff := cmp.Diff(before, b.get(before)); diff != "" {
 		b.Errorf("the object was changed (-before +after):\n%s", diff)
@@ -165,7 +165,7 @@ func (b *bed) unchanged(before *unstructured.Unstructured) {
 }
 
 // took checks that the object is the owner's now, and still has those it had.
-func (b *bed) took(settings *unstructured.Unstructured, owner, before client.Object) {
+func (b *env) took(settings *unstructured.Unstructured, owner, before client.Object) {
 	b.Helper()
 	got := b.get(settings)
 	if got.GetAnnotations()[revisionMark] != "2" || got.GetLabels()[managedByLabel] != b.namespace {
@@ -177,10 +177,10 @@ func (b *bed) took(settings *unstructured.Unstructured, owner, before client.Obj
 	if owner == nil {
 		return
 	}
-	if !b.owning.strategy.IsController(owner, got) {
+	if !b.ownership.strategy.IsController(owner, got) {
 		b.Errorf("the owner is not the controller: %v", got.Object["metadata"])
 	}
-	if before != nil && b.owning.strategy.IsController(before, got) {
+	if before != nil && b.ownership.strategy.IsController(before, got) {
 		b.Errorf("the one before is the controller still: %v", got.Object["metadata"])
 	}
 	if before != nil && !isOwner(before, got) {
@@ -193,8 +193,8 @@ func isOwner(owner client.Object, object *unstructured.Unstructured) bool {
 		annotation.strategy.(*ownerhandling.OwnerStrategyAnnotation).IsOwner(owner, object)
 }
 
-// collides checks what is said about an object that was not taken.
-func (b *bed) collides(result machinery.RevisionResult, controller client.Object, want machinery.Action) {
+// collides checks the result for an object that was not adopted.
+func (b *env) collides(result machinery.RevisionResult, controller client.Object, want machinery.Action) {
 	b.Helper()
 	if want == machinery.ActionProgressed {
 		if !result.HasProgressed() || !result.IsComplete() || result.InTransition() {
@@ -215,8 +215,8 @@ func (b *bed) collides(result machinery.RevisionResult, controller client.Object
 	}
 }
 
-func TestAnObjectThatTheCacheDoesNotShowIsAnErrorWithoutAnotherReader(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation, engine: func(o *boxcutter.RevisionEngineOptions) { o.UnfilteredReader = nil }})
+func TestCreateCollision_WithoutUnfilteredReader(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation, engine: func(o *boxcutter.RevisionEngineOptions) { o.UnfilteredReader = nil }})
 	settings := b.configMap("settings", "red")
 	b.create(settings)
 	revision := b.revision(1, b.owner("owner"), nil, phase("main", settings)).WithReconcileOptions(protections[2])
@@ -227,43 +227,43 @@ func TestAnObjectThatTheCacheDoesNotShowIsAnErrorWithoutAnotherReader(t *testing
 	}
 }
 
-// An object may be shown by the cache and be somebody else's all the same.
-func TestAnObjectWithOurLabelOnlyIsNobodys(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+// The cache may show an object that belongs to another owner.
+func TestReconcile_LabelAloneIsNotOwnership(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		settings := b.configMap("settings", "red")
 		settings.SetLabels(map[string]string{managedByLabel: b.namespace})
 		b.create(settings)
 		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "blue")))
 		b.eventually("the cache shows it", func() bool { return b.read(b.cache, settings) != nil })
-		b.acts(b.reconcile(revision), machinery.ActionCollision)
-		b.acts(b.reconcile(revision, protections[1]), machinery.ActionUpdated)
+		b.expectActions(b.reconcile(revision), machinery.ActionCollision)
+		b.expectActions(b.reconcile(revision, protections[1]), machinery.ActionUpdated)
 	})
 }
 
-func TestAnObjectThatWasDeletedIsCreatedAgain(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestReconcile_RecreatesDeletedObject(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		settings := b.configMap("settings", "red")
 		revision := b.revision(1, b.owner("owner"), nil, phase("main", settings))
 		b.install(revision)
 		before := b.get(settings)
 		b.delete(settings)
-		b.acts(b.reconcile(revision), machinery.ActionCreated)
+		b.expectActions(b.reconcile(revision), machinery.ActionCreated)
 		if got := b.get(settings); got.GetUID() == before.GetUID() {
 			b.Error("it is the same object")
 		}
 	})
 }
 
-func TestCollisionProtectionOfOneObjectAndPhase(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestCollision_ProtectionByObjectAndPhase(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	one, two, three := b.configMap("one", "red"), b.configMap("two", "red"), b.configMap("three", "red")
 	for _, object := range []*unstructured.Unstructured{one, two, three} {
 		b.create(object)
 	}
 	adopt := boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionIfNoController)
 	first := phase("first", one, two).WithReconcileOptions(boxcutter.WithObjectReconcileOptions(one, adopt))
-	b.acts(b.reconcile(b.revision(1, b.owner("owner"), nil, first)), machinery.ActionUpdated, machinery.ActionCollision)
+	b.expectActions(b.reconcile(b.revision(1, b.owner("owner"), nil, first)), machinery.ActionUpdated, machinery.ActionCollision)
 	second := b.revision(1, b.owner("other"), nil, phase("second", three)).
 		WithReconcileOptions(boxcutter.WithPhaseReconcileOptions("second", adopt))
-	b.acts(b.reconcile(second), machinery.ActionUpdated)
+	b.expectActions(b.reconcile(second), machinery.ActionUpdated)
 }

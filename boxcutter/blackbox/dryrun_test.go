@@ -23,7 +23,7 @@ import (
 
 // refused has a revision refused as a whole, before anything of its phase is
 // written, and returns the finding.
-func (b *bed) refused(revision boxcutter.Revision) error {
+func (b *env) refused(revision boxcutter.Revision) error {
 	b.Helper()
 	b.requests.take()
 	result := b.reconcile(revision)
@@ -47,7 +47,7 @@ func (b *bed) refused(revision boxcutter.Revision) error {
 	return nil
 }
 
-// bad are objects that the API server does not take, with what it says.
+// bad are objects that the API server rejects, with its messages.
 var bad = map[string]struct {
 	object string
 	is     func(error) bool
@@ -76,11 +76,11 @@ func isField(err error) bool {
 	return ok
 }
 
-func TestObjectsThatTheAPIServerDoesNotTakeAreRefused(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestDryRun_RejectedObjects(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	owner := b.owner("owner")
 	for name, test := range bad {
-		b.within(name, func(b *bed) {
+		b.within(name, func(b *env) {
 			good := b.configMap("good", "red")
 			err := b.refused(b.revision(1, owner, nil, phase("main", good, b.object("%s", test.object))))
 			if !test.is(err) || !strings.Contains(err.Error(), test.says) {
@@ -93,8 +93,8 @@ func TestObjectsThatTheAPIServerDoesNotTakeAreRefused(t *testing.T) {
 	}
 }
 
-func TestAllRefusalsOfAPhaseAreReportedAndLaterPhasesAreNotAsked(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestValidation_ReportsAllObjectsOfAPhase(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	wrong := func(name string) *unstructured.Unstructured {
 		return b.object(`{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {ports: [{port: 99999}]}}`, name)
 	}
@@ -119,16 +119,16 @@ func TestAllRefusalsOfAPhaseAreReportedAndLaterPhasesAreNotAsked(t *testing.T) {
 	}
 }
 
-func TestImmutableFieldsAreRefusedUntilTheObjectIsReplaced(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestDryRun_ImmutableFieldUntilReplaced(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		owner := b.owner("owner")
 		secret := func(value string) *unstructured.Unstructured {
 			return b.object(`{apiVersion: v1, kind: Secret, metadata: {name: key}, immutable: true, data: {key: %s}}`, value)
 		}
 		b.install(b.revision(1, owner, nil, phase("main", secret("b25l"))))
 		next := b.revision(2, owner, nil, phase("main", b.configMap("settings", "red"), secret("dHdv")))
-		// The first refusal may come with a record of who holds what, which changes
-		// nothing else.
+		// The first rejection may be preceded by a migration of the managed fields, which
+		// changes no other field.
 		if result := b.reconcile(next); result.GetPhases()[0].GetValidationError() == nil {
 			b.Fatalf("it is not refused:\n%s", result)
 		}
@@ -147,8 +147,8 @@ func TestImmutableFieldsAreRefusedUntilTheObjectIsReplaced(t *testing.T) {
 }
 
 // A phase may bring its own namespaces and kinds.
-func TestAPhaseMayBringTheKindsAndNamespacesItNeeds(t *testing.T) {
-	b := newBed(t, bedOptions{owning: ownerless})
+func TestDryRun_PhaseWithItsOwnKindAndNamespace(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: ownerless})
 	namespace := b.object(`{apiVersion: v1, kind: Namespace, metadata: {name: %s-more}}`, b.namespace)
 	inside := b.configMap("settings", "red")
 	inside.SetNamespace(namespace.GetName())
@@ -162,12 +162,12 @@ func TestAPhaseMayBringTheKindsAndNamespacesItNeeds(t *testing.T) {
 	})
 	b.catchUp(revision)
 	b.requests.take()
-	b.acts(b.reconcile(revision), machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
-	b.costs(map[string]int{})
+	b.expectActions(b.reconcile(revision), machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
+	b.expectRequests(map[string]int{})
 }
 
-func TestStaticFaultsAreFoundWithoutAskingTheAPIServer(t *testing.T) {
-	b := newBed(t, bedOptions{owning: ownerless})
+func TestValidation_StaticFindingsSendNoRequest(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: ownerless})
 	settings := func(change func(*unstructured.Unstructured)) *unstructured.Unstructured {
 		out := b.configMap("settings", "red")
 		change(out)
@@ -196,13 +196,13 @@ func TestStaticFaultsAreFoundWithoutAskingTheAPIServer(t *testing.T) {
 		"in the same phase": {[]boxcutter.Phase{phase("main", b.configMap("other", "red"), settings(func(o *unstructured.Unstructured) { o.SetUID("x") }))}, faulty("metadata.uid")},
 	}
 	for name, test := range tests {
-		b.within(name, func(b *bed) {
+		b.within(name, func(b *env) {
 			b.requests.take()
 			result := b.reconcile(b.revision(1, nil, nil, test.phases...))
 			if err := result.GetValidationError(); err == nil || !test.is(err) || result.InTransition() || result.HasProgressed() || len(result.GetPhases()) > 0 {
 				b.Errorf("got %v\n%s", err, result)
 			}
-			b.costs(map[string]int{})
+			b.expectRequests(map[string]int{})
 		})
 	}
 }
@@ -226,8 +226,8 @@ func inNamespace(o *boxcutter.RevisionEngineOptions) {
 	o.PhaseValidator = validation.NewNamespacedPhaseValidator(o.RestMapper, o.Writer)
 }
 
-func TestANamespacedOwnerDoesNotReachOutOfItsNamespace(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation, engine: inNamespace})
+func TestValidation_NamespacedOwnerIsConfined(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation, engine: inNamespace})
 	owner := b.owner("owner")
 	elsewhere := b.configMap("settings", "red")
 	elsewhere.SetNamespace("default")
@@ -243,8 +243,8 @@ func TestANamespacedOwnerDoesNotReachOutOfItsNamespace(t *testing.T) {
 	b.install(b.revision(1, owner, nil, phase("main", b.configMap("settings", "red"))))
 }
 
-func TestAnOwnerOfTheWholeClusterMayHaveAnyObject(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation, engine: inNamespace})
+func TestValidation_ClusterOwnerMayHaveAnyObject(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation, engine: inNamespace})
 	owner := b.object(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, b.namespace)
 	owner.SetUID(b.get(owner).GetUID())
 	wide := b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %s}, rules: []}`, b.namespace)
@@ -252,8 +252,8 @@ func TestAnOwnerOfTheWholeClusterMayHaveAnyObject(t *testing.T) {
 	b.install(b.revision(1, owner, nil, phase("main", b.configMap("settings", "red"), wide)))
 }
 
-func TestAnObjectWithoutTheNamespaceThatItNeedsIsRefused(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestValidation_MissingNamespace(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		nowhere := b.configMap("settings", "red")
 		nowhere.SetNamespace("")
 		if err := b.refused(b.revision(1, b.owner("owner"), nil, phase("main", nowhere))); !isField(err) || !strings.Contains(err.Error(), "metadata.namespace") {
@@ -262,13 +262,15 @@ func TestAnObjectWithoutTheNamespaceThatItNeedsIsRefused(t *testing.T) {
 	})
 }
 
-func TestMissingRightsAreARefusalUntilTheyAreGranted(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestDryRun_ForbiddenUntilGranted(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	config := rest.CopyConfig(b.config)
 	config.Impersonate.UserName = "poor"
 	writer, err := client.New(config, client.Options{Scheme: b.options.Scheme, Mapper: b.mapper})
 	b.must(err)
 	b.options.Writer = writer
+	// The dry run needs the rights of the engine.
+	b.options.PhaseValidator = validation.NewClusterPhaseValidator(b.mapper, writer)
 	b.restart()
 
 	revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red")))
@@ -281,8 +283,8 @@ func TestMissingRightsAreARefusalUntilTheyAreGranted(t *testing.T) {
 	b.install(revision)
 }
 
-func TestARefusalEndsWithItsCause(t *testing.T) {
-	b := newBed(t, bedOptions{owning: ownerless})
+func TestDryRun_FindingEndsWithItsCause(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: ownerless})
 	inside := b.configMap("settings", "red")
 	inside.SetNamespace(b.namespace + "-more")
 	b.refused(b.revision(1, nil, nil, phase("main", inside)))
@@ -298,16 +300,16 @@ func TestARefusalEndsWithItsCause(t *testing.T) {
 	b.install(b.revision(1, nil, nil, phase("main", b.widget("widget"))))
 }
 
-// The API server would say that an object has two controllers, where the point is
-// that it is somebody else's.
-func TestACollisionThatTheCacheDoesNotShowIsNoRefusal(t *testing.T) {
-	b := newBed(t, bedOptions{owning: native})
-	stranger, settings := b.anybody("stranger"), b.configMap("settings", "red")
+// The API server would reject an object with two controllers; the result must be a
+// collision with another owner.
+func TestDryRun_UncachedCollisionIsNoFinding(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: native})
+	stranger, settings := b.createOwner("stranger"), b.configMap("settings", "red")
 	b.must(native.strategy.SetControllerReference(stranger, settings))
 	b.create(settings)
 	good, wrong := b.configMap("good", "red"), b.object(`{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 99999}]}}`)
 	owner := b.owner("owner")
-	b.acts(b.reconcile(b.revision(1, owner, nil, phase("main", good, b.configMap("settings", "blue")))), machinery.ActionCreated, machinery.ActionCollision)
+	b.expectActions(b.reconcile(b.revision(1, owner, nil, phase("main", good, b.configMap("settings", "blue")))), machinery.ActionCreated, machinery.ActionCollision)
 
 	result := b.reconcile(b.revision(1, owner, nil, phase("other", b.configMap("settings", "blue"), wrong)))
 	err := result.GetPhases()[0].GetValidationError()

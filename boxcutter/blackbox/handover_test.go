@@ -19,33 +19,33 @@ func siblings(owners ...client.Object) []client.Object {
 	return slices.DeleteFunc(owners, func(owner client.Object) bool { return owner == nil })
 }
 
-func TestObjectsPassUpTheRevisionsAndNeverBack(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestHandover_ToHigherRevisionsOnly(t *testing.T) {
+	eachOwner(t, func(b *env) {
 		one, two := b.owner("one"), b.owner("two")
 		kept, dropped, added := b.configMap("kept", "red"), b.configMap("dropped", "red"), b.configMap("added", "red")
 		first := b.revision(1, one, siblings(two), phase("main", kept, dropped))
 		second := b.revision(2, two, siblings(one), phase("main", b.configMap("kept", "blue"), added))
 		b.install(first)
 
-		b.acts(b.reconcile(second), machinery.ActionUpdated, machinery.ActionCreated)
+		b.expectActions(b.reconcile(second), machinery.ActionUpdated, machinery.ActionCreated)
 		b.catchUp(first, second)
 		if got := b.get(kept); got.GetAnnotations()[revisionMark] != "2" || color(got) != "blue" {
 			b.Errorf("the object is not that of the second revision: %v", got.Object)
 		}
 
 		result := b.reconcile(first)
-		b.acts(result, machinery.ActionProgressed, machinery.ActionIdle)
+		b.expectActions(result, machinery.ActionProgressed, machinery.ActionIdle)
 		if result.HasProgressed() || !result.InTransition() {
 			b.Errorf("the first revision is not in transition:\n%s", result)
 		}
-		b.acts(b.reconcile(second), machinery.ActionIdle, machinery.ActionIdle)
+		b.expectActions(b.reconcile(second), machinery.ActionIdle, machinery.ActionIdle)
 
 		b.removes(first)
 		if b.get(dropped) != nil || b.get(kept) == nil || b.get(added) == nil {
 			b.Error("the first revision did not take exactly its own with it")
 		}
 		b.catchUp(second)
-		b.acts(b.reconcile(second), machinery.ActionIdle, machinery.ActionIdle)
+		b.expectActions(b.reconcile(second), machinery.ActionIdle, machinery.ActionIdle)
 		if one != nil && isOwner(one, b.get(kept)) {
 			b.Errorf("the first owner is still an owner: %v", b.get(kept).Object["metadata"])
 		}
@@ -58,7 +58,7 @@ func color(object *unstructured.Unstructured) string {
 }
 
 // removes tears a revision down to its end.
-func (b *bed) removes(revision boxcutter.Revision, opts ...boxcutter.RevisionTeardownOption) {
+func (b *env) removes(revision boxcutter.Revision, opts ...boxcutter.RevisionTeardownOption) {
 	b.Helper()
 	b.eventually("the revision is gone", func() bool {
 		b.catchUp(revision)
@@ -67,8 +67,8 @@ func (b *bed) removes(revision boxcutter.Revision, opts ...boxcutter.RevisionTea
 	b.catchUp(revision)
 }
 
-func TestARevisionWhoseObjectsHaveAllMovedOnHasProgressed(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestHandover_AllObjectsProgressed(t *testing.T) {
+	eachOwner(t, func(b *env) {
 		one, two := b.owner("one"), b.owner("two")
 		objects := func() []boxcutter.Phase {
 			return []boxcutter.Phase{phase("first", b.configMap("a", "red")), phase("second", b.configMap("b", "red"))}
@@ -77,15 +77,15 @@ func TestARevisionWhoseObjectsHaveAllMovedOnHasProgressed(t *testing.T) {
 		b.install(first)
 		b.install(second)
 		result := b.reconcile(first)
-		b.acts(result, machinery.ActionProgressed, machinery.ActionProgressed)
+		b.expectActions(result, machinery.ActionProgressed, machinery.ActionProgressed)
 		if !result.HasProgressed() || !result.IsComplete() || result.InTransition() {
 			b.Errorf("it has not progressed:\n%s", result)
 		}
 	})
 }
 
-func TestRevisionsMayBeSkippedAndOneOwnerMayHaveSeveral(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestHandover_SameOwnerLowerNumber(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		owner := b.owner("owner")
 		for _, number := range []int64{1, 5, 12} {
 			b.install(b.revision(number, owner, nil, phase("main", b.configMap("settings", "red"))))
@@ -93,18 +93,19 @@ func TestRevisionsMayBeSkippedAndOneOwnerMayHaveSeveral(t *testing.T) {
 		if got := b.get(b.configMap("settings", "")).GetAnnotations()[revisionMark]; got != "12" {
 			b.Errorf("the object is of revision %s", got)
 		}
-		b.acts(b.reconcile(b.revision(9, owner, nil, phase("main", b.configMap("settings", "blue")))), machinery.ActionProgressed)
-		b.removes(b.revision(9, owner, nil, phase("main", b.configMap("settings", "blue"))))
-		if b.get(b.configMap("settings", "")) == nil {
-			b.Error("an older revision took the object with it")
+		older := b.revision(9, owner, nil, phase("main", b.configMap("settings", "blue")))
+		b.expectActions(b.reconcile(older), machinery.ActionUpdated)
+		b.removes(older)
+		if b.get(b.configMap("settings", "")) != nil {
+			b.Error("the object of the older revision is still present")
 		}
 	})
 }
 
 // The newer revision has an object that the older one's drift repair must not
 // touch, also when the older one reads a cache that lags behind.
-func TestAnOlderRevisionThatReadsAnOldCacheDoesNotTakeBack(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestHandover_OldCacheDoesNotTakeBack(t *testing.T) {
+	eachOwner(t, func(b *env) {
 		one, two := b.owner("one"), b.owner("two")
 		first := b.revision(1, one, siblings(two), phase("main", b.configMap("settings", "red")))
 		second := b.revision(2, two, siblings(one), phase("main", b.configMap("settings", "blue")))
@@ -115,7 +116,7 @@ func TestAnOlderRevisionThatReadsAnOldCacheDoesNotTakeBack(t *testing.T) {
 
 		b.options.Reader = old
 		b.restart()
-		b.acts(b.reconcile(first), machinery.ActionProgressed)
+		b.expectActions(b.reconcile(first), machinery.ActionProgressed)
 		if result := b.teardown(first); !result.IsComplete() {
 			b.Errorf("the older revision waits for what it has passed on:\n%s", result)
 		}
@@ -125,18 +126,18 @@ func TestAnOlderRevisionThatReadsAnOldCacheDoesNotTakeBack(t *testing.T) {
 	})
 }
 
-func TestSiblingsAreKnownByAClassifier(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestHandover_SiblingClassifier(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	one, two := b.owner("one"), b.owner("two")
 	b.install(b.revision(1, one, nil, phase("main", b.configMap("settings", "red"))))
 	second := func() boxcutter.RevisionBuilder {
 		return b.revision(2, two, nil, phase("main", b.configMap("settings", "red")))
 	}
-	b.acts(b.reconcile(second()), machinery.ActionCollision)
-	b.acts(b.reconcile(second(), boxcutter.WithSiblingOwners([]client.Object{two})), machinery.ActionCollision)
+	b.expectActions(b.reconcile(second()), machinery.ActionCollision)
+	b.expectActions(b.reconcile(second(), boxcutter.WithSiblingOwners([]client.Object{two})), machinery.ActionCollision)
 	controller, _ := annotation.strategy.GetController(b.get(b.configMap("settings", "")))
 	classifier := boxcutter.WithSiblingOwnerRefs([]metav1.OwnerReference{controller})
-	b.acts(b.reconcile(second().WithReconcileOptions(classifier)), machinery.ActionUpdated)
+	b.expectActions(b.reconcile(second().WithReconcileOptions(classifier)), machinery.ActionUpdated)
 }
 
 // frozen shows one object as it was once.

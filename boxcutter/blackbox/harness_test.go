@@ -26,6 +26,7 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/managedcache"
 	"pkg.package-operator.run/boxcutter/ownerhandling"
+	"pkg.package-operator.run/boxcutter/validation"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -43,31 +44,40 @@ const (
 )
 
 // patience is how long something that must come may take.
-const patience = 30 * time.Second
+const waitTimeout = 30 * time.Second
 
 // owning is a way for objects to have an owner.
-type owning struct {
+type ownership struct {
 	name string
 	// strategy is nil where objects have no owner.
 	strategy boxcutter.OwnerStrategy
 }
 
 var (
-	native     = owning{"native", ownerhandling.NewNative(scheme.Scheme)}
-	annotation = owning{"annotation", ownerhandling.NewAnnotation(scheme.Scheme, ownersMark)}
-	ownerless  = owning{"ownerless", nil}
+	native     = ownership{"native", ownerhandling.NewNative(scheme.Scheme)}
+	annotation = ownership{"annotation", ownerhandling.NewAnnotation(scheme.Scheme, ownersMark)}
+	ownerless  = ownership{"ownerless", nil}
 )
 
 // eachOwning runs a test for each way of owning, with a bed of its own.
-func eachOwning(t *testing.T, test func(b *bed)) {
+func eachOwnership(t *testing.T, test func(b *env)) {
 	t.Helper()
-	for _, owning := range []owning{native, annotation, ownerless} {
-		t.Run(owning.name, func(t *testing.T) { test(newBed(t, bedOptions{owning: owning})) })
+	for _, ownership := range []ownership{native, annotation, ownerless} {
+		t.Run(ownership.name, func(t *testing.T) { test(newEnv(t, envOptions{ownership: ownership})) })
+	}
+}
+
+// eachOwner runs a test for each strategy with an owner. Without an owner, a lower
+// revision number takes objects back.
+func eachOwner(t *testing.T, test func(b *env)) {
+	t.Helper()
+	for _, ownership := range []ownership{native, annotation} {
+		t.Run(ownership.name, func(t *testing.T) { test(newEnv(t, envOptions{ownership: ownership})) })
 	}
 }
 
 // within runs a subtest on the same bed.
-func (b *bed) within(name string, test func(b *bed)) {
+func (b *env) within(name string, test func(b *env)) {
 	b.Helper()
 	parent, ok := b.TB.(*testing.T)
 	if !ok {
@@ -80,24 +90,24 @@ func (b *bed) within(name string, test func(b *bed)) {
 	})
 }
 
-// bedOptions say what a bed is like. The zero value owns nothing.
-type bedOptions struct {
+// envOptions are the options of an env. The zero value has no owner.
+type envOptions struct {
 	// owning is how its revisions own their objects.
-	owning owning
+	ownership ownership
 	// engine changes the options of the engine before it is made.
 	engine func(*boxcutter.RevisionEngineOptions)
 }
 
-// bed is an engine on a real API server, with a namespace of its own. Only what
-// the engine and its cache do is counted.
-type bed struct {
+// env is an engine on a real API server, with a namespace of its own. Only the
+// requests of the engine and its cache are counted.
+type env struct {
 	testing.TB
 
 	namespace string
-	owning    owning
-	// user is somebody with all rights, whose requests are not counted.
+	ownership ownership
+	// user is an administrator, whose requests are not counted.
 	user client.Client
-	// config, client, cache and mapper are what the engine works with.
+	// config, client, cache and mapper are those of the engine.
 	config   *rest.Config
 	client   client.Client
 	cache    managedcache.TrackingCache
@@ -109,10 +119,10 @@ type bed struct {
 }
 
 // newBed makes a bed that ends with the test.
-func newBed(t testing.TB, options bedOptions) *bed {
+func newEnv(t testing.TB, options envOptions) *env {
 	t.Helper()
 	cluster := controlplane.Shared(t)
-	b := &bed{TB: t, namespace: cluster.Namespace(t), owning: options.owning, requests: &requests{}}
+	b := &env{TB: t, namespace: cluster.Namespace(t), ownership: options.ownership, requests: &requests{}}
 	var err error
 	b.user, err = client.New(cluster.Config, client.Options{Scheme: scheme.Scheme})
 	b.must(err)
@@ -121,12 +131,15 @@ func newBed(t testing.TB, options bedOptions) *bed {
 	if options.engine != nil {
 		options.engine(&b.options)
 	}
+	if b.options.PhaseValidator == nil {
+		b.options.PhaseValidator = validation.NewClusterPhaseValidator(b.mapper, b.options.Writer)
+	}
 	b.restart()
 	return b
 }
 
-// connect makes what talks to the API server and is counted.
-func (b *bed) connect(config *rest.Config) {
+// connect creates the clients whose requests are counted.
+func (b *env) connect(config *rest.Config) {
 	b.Helper()
 	b.config = rest.CopyConfig(config)
 	b.config.Wrap(b.requests.count)
@@ -145,7 +158,7 @@ func (b *bed) connect(config *rest.Config) {
 }
 
 // run runs a cache until the test ends.
-func (b *bed) run(cache cache.Cache) {
+func (b *env) run(cache cache.Cache) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -159,7 +172,7 @@ func (b *bed) run(cache cache.Cache) {
 	}
 }
 
-func (b *bed) engineOptions() boxcutter.RevisionEngineOptions {
+func (b *env) engineOptions() boxcutter.RevisionEngineOptions {
 	b.Helper()
 	schemas, err := discovery.NewDiscoveryClientForConfig(b.config)
 	b.must(err)
@@ -171,7 +184,7 @@ func (b *bed) engineOptions() boxcutter.RevisionEngineOptions {
 }
 
 // restart replaces the engine by a new one that remembers nothing.
-func (b *bed) restart() {
+func (b *env) restart() {
 	b.Helper()
 	var err error
 	b.engine, err = boxcutter.NewRevisionEngine(b.options)
@@ -179,7 +192,7 @@ func (b *bed) restart() {
 }
 
 // must ends the test if there is an error.
-func (b *bed) must(err error) {
+func (b *env) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
@@ -187,18 +200,18 @@ func (b *bed) must(err error) {
 }
 
 // eventually waits until a condition holds.
-func (b *bed) eventually(what string, holds func() bool) {
+func (b *env) eventually(what string, holds func() bool) {
 	b.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			b.Fatalf("still not true after %s: %s", patience, what)
+			b.Fatalf("still not true after %s: %s", waitTimeout, what)
 		}
 	}
 }
 
 // object reads an object of the bed's namespace from YAML. The text is a format
 // whose arguments are given.
-func (b *bed) object(text string, arguments ...any) *unstructured.Unstructured {
+func (b *env) object(text string, arguments ...any) *unstructured.Unstructured {
 	b.Helper()
 	out := &unstructured.Unstructured{}
 	b.must(yaml.Unmarshal(fmt.Appendf(nil, text, arguments...), &out.Object))
@@ -210,22 +223,22 @@ func (b *bed) object(text string, arguments ...any) *unstructured.Unstructured {
 }
 
 // configMap is a config map of the bed's namespace.
-func (b *bed) configMap(name, color string) *unstructured.Unstructured {
+func (b *env) configMap(name, color string) *unstructured.Unstructured {
 	return b.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: {color: %s}}`, name, color)
 }
 
 // owner creates an object that can own others of the namespace, nil where
 // objects have no owner.
-func (b *bed) owner(name string) client.Object {
+func (b *env) owner(name string) client.Object {
 	b.Helper()
-	if b.owning.strategy == nil {
+	if b.ownership.strategy == nil {
 		return nil
 	}
-	return b.anybody(name)
+	return b.createOwner(name)
 }
 
 // anybody creates an object that may own something, whatever way the bed owns.
-func (b *bed) anybody(name string) client.Object {
+func (b *env) createOwner(name string) client.Object {
 	b.Helper()
 	out := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
 	b.must(b.user.Create(b.Context(), out))
@@ -234,12 +247,12 @@ func (b *bed) anybody(name string) client.Object {
 }
 
 // revision makes a revision of an owner and its siblings; nil is no owner.
-func (b *bed) revision(number int64, owner client.Object, siblings []client.Object, phases ...boxcutter.Phase) boxcutter.RevisionBuilder {
+func (b *env) revision(number int64, owner client.Object, siblings []client.Object, phases ...boxcutter.Phase) boxcutter.RevisionBuilder {
 	name := fmt.Sprintf("revision-%d", number)
 	if owner == nil {
 		return boxcutter.NewRevision(name, number, phases)
 	}
-	return boxcutter.NewRevisionWithOwnerAndSiblings(name, number, phases, owner, b.owning.strategy, siblings)
+	return boxcutter.NewRevisionWithOwnerAndSiblings(name, number, phases, owner, b.ownership.strategy, siblings)
 }
 
 // phase makes a phase.
@@ -253,30 +266,58 @@ func phase(name string, objects ...*unstructured.Unstructured) boxcutter.PhaseBu
 
 // reconcile takes one step, which must not fail, and asks about nothing that it
 // does not write.
-func (b *bed) reconcile(revision boxcutter.Revision, opts ...boxcutter.RevisionReconcileOption) machinery.RevisionResult {
+func (b *env) reconcile(revision boxcutter.Revision, opts ...boxcutter.RevisionReconcileOption) machinery.RevisionResult {
 	b.Helper()
-	result, err := b.engine.Reconcile(b.Context(), revision, append(opts, boxcutter.WithoutDryRunOfUnchanged())...)
+	opts = append(opts, boxcutter.WithoutDryRunOfUnchanged())
+	result, err := b.engine.Reconcile(b.Context(), revision, opts...)
+	for apierrors.IsConflict(err) { // another controller has written an object in between
+		b.catchUp(revision)
+		result, err = b.engine.Reconcile(b.Context(), revision, opts...)
+	}
 	b.must(err)
 	return result
 }
 
 // teardown takes one step, which must not fail.
-func (b *bed) teardown(revision boxcutter.Revision, opts ...boxcutter.RevisionTeardownOption) machinery.RevisionTeardownResult {
+func (b *env) teardown(revision boxcutter.Revision, opts ...boxcutter.RevisionTeardownOption) machinery.RevisionTeardownResult {
 	b.Helper()
 	result, err := b.engine.Teardown(b.Context(), revision, opts...)
 	b.must(err)
 	return result
 }
 
-// install reconciles until the revision is complete, and has the cache catch up.
-func (b *bed) install(revision boxcutter.Revision, opts ...boxcutter.RevisionReconcileOption) {
+// install reconciles until the revision is complete and the Deployment controller has
+// written its status, and has the cache catch up.
+func (b *env) install(revision boxcutter.Revision, opts ...boxcutter.RevisionReconcileOption) {
 	b.Helper()
 	b.eventually("the revision is complete", func() bool { return b.reconcile(revision, opts...).IsComplete() })
+	b.awaitDeployments(revision)
 	b.catchUp(revision)
 }
 
+// awaitDeployments waits until the status of each Deployment has not changed for a while.
+func (b *env) awaitDeployments(revision boxcutter.Revision) {
+	b.Helper()
+	for _, phase := range revision.GetPhases() {
+		for _, object := range phase.GetObjects() {
+			if object.GetObjectKind().GroupVersionKind().Kind != "Deployment" {
+				continue
+			}
+			before := ""
+			b.eventually(fmt.Sprintf("Deployment %s is at rest", object.GetName()), func() bool {
+				last := before
+				if now := b.get(object); now != nil {
+					before = now.GetResourceVersion()
+				}
+				time.Sleep(300 * time.Millisecond)
+				return last == before
+			})
+		}
+	}
+}
+
 // catchUp waits until the cache shows the objects of revisions as they are now.
-func (b *bed) catchUp(revisions ...boxcutter.Revision) {
+func (b *env) catchUp(revisions ...boxcutter.Revision) {
 	b.Helper()
 	for _, revision := range revisions {
 		for _, phase := range revision.GetPhases() {
@@ -287,7 +328,7 @@ func (b *bed) catchUp(revisions ...boxcutter.Revision) {
 	}
 }
 
-func (b *bed) catchUpWith(object client.Object) {
+func (b *env) catchUpWith(object client.Object) {
 	b.Helper()
 	b.eventually(fmt.Sprintf("the cache shows %s as it is", object.GetName()), func() bool {
 		shown, actual := b.read(b.cache, object), b.get(object)
@@ -299,12 +340,12 @@ func (b *bed) catchUpWith(object client.Object) {
 }
 
 // get returns an object as it is now, nil when it is not there.
-func (b *bed) get(object client.Object) *unstructured.Unstructured {
+func (b *env) get(object client.Object) *unstructured.Unstructured {
 	b.Helper()
 	return b.read(b.user, object)
 }
 
-func (b *bed) read(reader client.Reader, object client.Object) *unstructured.Unstructured {
+func (b *env) read(reader client.Reader, object client.Object) *unstructured.Unstructured {
 	b.Helper()
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
@@ -317,14 +358,14 @@ func (b *bed) read(reader client.Reader, object client.Object) *unstructured.Uns
 }
 
 // create creates an object as the user.
-func (b *bed) create(object client.Object) {
+func (b *env) create(object client.Object) {
 	b.Helper()
 	copied, _ := object.DeepCopyObject().(client.Object)
 	b.must(b.user.Create(b.Context(), copied, client.FieldOwner("user")))
 }
 
 // edit changes an object as the user, with a merge patch, and has the cache catch up.
-func (b *bed) edit(object client.Object, patch string) {
+func (b *env) edit(object client.Object, patch string) {
 	b.Helper()
 	copied, _ := object.DeepCopyObject().(client.Object)
 	b.must(b.user.Patch(b.Context(), copied, client.RawPatch(apitypes.MergePatchType, []byte(patch)), client.FieldOwner("user")))
@@ -332,7 +373,7 @@ func (b *bed) edit(object client.Object, patch string) {
 }
 
 // delete deletes an object as the user, and waits until it is gone.
-func (b *bed) delete(object client.Object) {
+func (b *env) delete(object client.Object) {
 	b.Helper()
 	copied, _ := object.DeepCopyObject().(client.Object)
 	b.must(b.user.Delete(b.Context(), copied))
@@ -340,7 +381,7 @@ func (b *bed) delete(object client.Object) {
 	b.catchUpWith(object)
 }
 
-// actions are what was done with the objects of a result, phase by phase.
+// actions returns the actions of a result, phase by phase.
 func actions(result machinery.RevisionResult) []machinery.Action {
 	var out []machinery.Action
 	for _, phase := range result.GetPhases() {
@@ -351,8 +392,8 @@ func actions(result machinery.RevisionResult) []machinery.Action {
 	return out
 }
 
-// acts checks what was done with the objects.
-func (b *bed) acts(result machinery.RevisionResult, want ...machinery.Action) {
+// expectActions checks the actions of a result.
+func (b *env) expectActions(result machinery.RevisionResult, want ...machinery.Action) {
 	b.Helper()
 	if got := actions(result); !slices.Equal(got, want) {
 		b.Errorf("actions are %v, want %v\n%s", got, want, result)

@@ -36,13 +36,13 @@ const (
 	sidecar  = `- {name: side, image: registry.example.com/side:1}`
 )
 
-func (b *bed) deployment(strategy, more string) *unstructured.Unstructured {
+func (b *env) deployment(strategy, more string) *unstructured.Unstructured {
 	b.Helper()
 	return b.object(deploymentText, strategy, more)
 }
 
-func TestTheNextRevisionMayDropWhatWasCreated(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestManagedFields_NextRevisionDropsCreatedFields(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	owner := b.owner("owner")
 	settings := b.configMap("settings", "red")
 	b.must(unstructured.SetNestedField(settings.Object, "3", "data", "size"))
@@ -50,7 +50,7 @@ func TestTheNextRevisionMayDropWhatWasCreated(t *testing.T) {
 	b.edit(settings, `{"data":{"theirs":"stays"}}`)
 
 	next := b.revision(2, owner, nil, phase("main", b.configMap("settings", "red"), b.deployment(rolling, "")))
-	b.acts(b.reconcile(next), machinery.ActionUpdated, machinery.ActionUpdated)
+	b.expectActions(b.reconcile(next), machinery.ActionUpdated, machinery.ActionUpdated)
 	data, _, _ := unstructured.NestedStringMap(b.get(settings).Object, "data")
 	if diff := cmp.Diff(map[string]string{"color": "red", "theirs": "stays"}, data); diff != "" {
 		t.Errorf("data (-want +got):\n%s", diff)
@@ -63,42 +63,42 @@ func TestTheNextRevisionMayDropWhatWasCreated(t *testing.T) {
 
 // The strategy is the classic case of a field that the new value of another
 // forbids, and that must therefore go at the same time.
-func TestARollingUpdateGivesWayToRecreate(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestManagedFields_RollingUpdateToRecreate(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	owner := b.owner("owner")
 	b.install(b.revision(1, owner, nil, phase("main", b.deployment(rolling, ""))))
 	next := b.revision(2, owner, nil, phase("main", b.deployment(recreate, "")))
 
 	result := b.reconcile(next, boxcutter.WithPaused{})
-	b.acts(result, machinery.ActionUpdated)
+	b.expectActions(result, machinery.ActionUpdated)
 	result = b.reconcile(next)
-	b.acts(result, machinery.ActionUpdated)
+	b.expectActions(result, machinery.ActionUpdated)
 	b.catchUp(next)
-	b.acts(b.reconcile(next), machinery.ActionIdle)
+	b.expectActions(b.reconcile(next), machinery.ActionIdle)
 	strategy, _, _ := unstructured.NestedMap(b.get(b.deployment(recreate, "")).Object, "spec", "strategy")
 	if diff := cmp.Diff(map[string]any{"type": "Recreate"}, strategy); diff != "" {
 		t.Errorf("strategy (-want +got):\n%s", diff)
 	}
 }
 
-func TestARestartChangesNothing(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestManagedFields_RestartWritesNothing(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red"),
 			b.object(`{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}`)))
 		b.install(revision)
 		b.restart()
 		b.requests.take()
-		b.acts(b.reconcile(revision), machinery.ActionIdle, machinery.ActionIdle)
+		b.expectActions(b.reconcile(revision), machinery.ActionIdle, machinery.ActionIdle)
 		if got := b.requests.verbs(); len(got) > 0 {
 			b.Errorf("the first step of a new engine costs %v", got)
 		}
 	})
 }
 
-// The API server keeps "1000m" as "1". Only an engine that has written it can
-// know that this is what came of it.
-func TestARewrittenValueIsWrittenOnceByANewEngine(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+// The API server stores "1000m" as "1". Only an engine that has written the value
+// knows that it was normalized.
+func TestManagedFields_NewEngineWritesNormalizedValueOnce(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	deployment := b.deployment(rolling, "")
 	revision := b.revision(1, b.owner("owner"), nil, phase("main", deployment))
 	b.install(revision)
@@ -107,11 +107,11 @@ func TestARewrittenValueIsWrittenOnceByANewEngine(t *testing.T) {
 		return replicas == 1
 	})
 	b.catchUp(revision)
-	b.acts(b.reconcile(revision), machinery.ActionIdle)
+	b.expectActions(b.reconcile(revision), machinery.ActionIdle)
 	generation := b.get(deployment).GetGeneration()
 
 	b.restart()
-	b.acts(b.reconcile(revision), machinery.ActionUpdated)
+	b.expectActions(b.reconcile(revision), machinery.ActionUpdated)
 	b.catchUp(revision)
 	version := b.get(deployment).GetResourceVersion()
 	b.restart()
@@ -120,14 +120,14 @@ func TestARewrittenValueIsWrittenOnceByANewEngine(t *testing.T) {
 		t.Errorf("the second engine's write is a change")
 	}
 	b.requests.take()
-	b.acts(b.reconcile(revision), machinery.ActionIdle)
+	b.expectActions(b.reconcile(revision), machinery.ActionIdle)
 	if got := b.requests.verbs(); len(got) > 0 {
 		t.Errorf("after that it still costs %v", got)
 	}
 }
 
-func TestOurCreatedFieldsAreMigratedByTheFirstApply(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestManagedFields_FirstApplyMigratesCreatedFields(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	owner := b.owner("owner")
 	b.install(b.revision(1, owner, nil, phase("main", b.configMap("settings", "red"))))
 	next := b.revision(2, owner, nil, phase("main", b.configMap("settings", "blue")))
@@ -148,10 +148,10 @@ func TestOurCreatedFieldsAreMigratedByTheFirstApply(t *testing.T) {
 	}
 }
 
-// What the API server has filled in at creation is held by us until the managed
-// fields are migrated, and given up by the apply after that.
-func TestTheFirstApplyLeavesWhatTheServerHasFilledIn(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+// Defaults that the API server sets at creation belong to our field manager until the
+// managed fields are migrated; the apply after that releases them.
+func TestManagedFields_FirstApplyKeepsDefaults(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	owner := b.owner("owner")
 	objects := func() []*unstructured.Unstructured {
 		return []*unstructured.Unstructured{
@@ -189,10 +189,10 @@ func TestTheFirstApplyLeavesWhatTheServerHasFilledIn(t *testing.T) {
 
 // The status of a Deployment is written all the time, so that a cache is often a
 // step behind when its managed fields are to be migrated.
-func TestARollingUpdateGivesWayToRecreateBehindAnOldCache(t *testing.T) {
+func TestManagedFields_RollingUpdateToRecreateOldCache(t *testing.T) {
 	for _, unfiltered := range []bool{true, false} {
 		t.Run(fmt.Sprintf("other reader %t", unfiltered), func(t *testing.T) {
-			b := newBed(t, bedOptions{owning: annotation})
+			b := newEnv(t, envOptions{ownership: annotation})
 			owner, deployment := b.owner("owner"), b.deployment(rolling, "")
 			b.install(b.revision(1, owner, nil, phase("main", deployment)))
 			b.options.Reader = frozen{Reader: b.cache, object: b.get(deployment)}
@@ -209,7 +209,7 @@ func TestARollingUpdateGivesWayToRecreateBehindAnOldCache(t *testing.T) {
 				return
 			}
 			b.must(err)
-			b.acts(result, machinery.ActionUpdated)
+			b.expectActions(result, machinery.ActionUpdated)
 			got := b.get(deployment)
 			if strategy, _, _ := unstructured.NestedString(got.Object, "spec", "strategy", "type"); strategy != "Recreate" || got.GetLabels()["theirs"] != "new" {
 				t.Errorf("the strategy is %s, the labels are %v", strategy, got.GetLabels())

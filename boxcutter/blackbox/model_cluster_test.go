@@ -42,10 +42,10 @@ type modelWorld struct {
 	// schemas and mapper are the engine's.
 	schemas discovery.OpenAPIV3SchemaInterface
 	mapper  meta.RESTMapper
-	// newCache makes a cache and returns it with what ends it; nil means that the
+	// newCache returns a cache and the function that stops it; nil means that the
 	// engine reads live.
 	newCache func(managedBy string) (client.Reader, func(), error)
-	// exact says that nobody but the sequence changes anything, ever.
+	// exact is set if only the sequence changes objects.
 	exact bool
 
 	// writes are the requests of the engine that write, and its dry-runs.
@@ -74,8 +74,8 @@ func newModelFake() *modelWorld {
 	return w
 }
 
-// modelCreate creates like an API server where the fake one does not: it refuses
-// a dry run of what is there, and answers with managed fields.
+// modelCreate creates an object like an API server where the fake one differs: it
+// rejects the dry run of an existing object, and its response has managed fields.
 func modelCreate(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 	there := &unstructured.Unstructured{}
 	there.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
@@ -135,10 +135,10 @@ func modelCache(config *rest.Config, options cache.Options) (client.Reader, func
 	return tracking, func() { cancel(); running.Wait() }, nil
 }
 
-// modelDryRun is what the question is noted as whether an object would be taken.
+// modelDryRun is the name under which dry runs are recorded.
 const modelDryRun = "dry-run"
 
-// watch notes what is written through a client.
+// watch records the writes of a client.
 func (w *modelWorld) watch(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
@@ -190,7 +190,7 @@ func (n *modelNotes) add(text string) {
 	n.texts = append(n.texts, text)
 }
 
-// take returns what was added since it was called last.
+// take returns the records since the last call.
 func (n *modelNotes) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -225,7 +225,7 @@ const (
 // modelVariants is how many ways there are to want an object.
 const modelVariants = 3
 
-// modelByUser says whether a value was written by a user.
+// modelByUser reports whether a value was written by a user.
 func modelByUser(value string) bool { return strings.HasPrefix(value, "user") }
 
 // modelSequence names the objects of a sequence.
@@ -238,7 +238,7 @@ type modelSequence struct {
 func (s modelSequence) managedBy() string { return fmt.Sprintf("model-%s-%d", s.namespace, s.number) }
 func (s modelSequence) group() string     { return s.managedBy() + ".example.com" }
 
-// object is what a variant, from 1, wants.
+// object returns the desired object of a variant, from 1.
 func (s modelSequence) object(slot modelSlot, variant int) *unstructured.Unstructured {
 	content := s.content(slot, variant)
 	out := &unstructured.Unstructured{Object: content}
@@ -312,10 +312,10 @@ type modelRevision struct {
 	owner  client.Object // nil for ownerless ones
 	// phases are the slots of each phase.
 	phases [][]modelSlot
-	// variants are what is wanted.
+	// variants are the desired variants.
 	variants map[modelSlot]int
-	// ending says that it has been torn down, if only in part.
-	ending bool
+	// tornDown is set when a teardown has begun.
+	tornDown bool
 }
 
 func (r *modelRevision) uid() string {

@@ -11,23 +11,23 @@ import (
 
 // The tests in this file are sequences that random ones have failed in, reduced.
 
-func TestAnOwnerlessRevisionDoesNotDeleteWhatSomebodyElseHasComeToControl(t *testing.T) {
-	b := newBed(t, bedOptions{owning: ownerless})
+func TestTeardown_OwnerlessLeavesControlledObjects(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: ownerless})
 	taken, kept := b.configMap("taken", "red"), b.configMap("kept", "red")
 	revision := b.revision(1, nil, nil, phase("only", taken, kept))
 	b.install(revision)
 
-	somebody := b.anybody("somebody")
+	other := b.createOwner("other")
 	now := b.get(taken)
 	now.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: "v1", Kind: "ServiceAccount", Name: somebody.GetName(), UID: somebody.GetUID(), Controller: ptr.To(true),
+		APIVersion: "v1", Kind: "ServiceAccount", Name: other.GetName(), UID: other.GetUID(), Controller: ptr.To(true),
 	}})
 	b.must(b.user.Update(b.Context(), now))
 	b.catchUp(revision)
 
 	b.eventually("the revision is gone", func() bool { return b.teardown(revision).IsComplete() })
 	if b.get(taken) == nil {
-		t.Error("an object of somebody else was deleted")
+		t.Error("an object of another owner was deleted")
 	}
 	if b.get(kept) != nil {
 		t.Error("an object of the revision is left")

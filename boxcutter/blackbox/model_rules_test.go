@@ -26,18 +26,18 @@ const (
 
 // modelView is an object as the model sees it: whose it is.
 type modelView struct {
-	// controller is the UID of who controls it by the way of owning in use, of
-	// whoever controls it natively if nobody does; empty for nobody.
+	// controller is the UID of the controller by the owner strategy in use, else of the
+	// controller in the owner references; empty if there is none.
 	controller string
 	// owners are the UIDs of all owners by the way of owning in use.
 	owners []string
-	// marked says that there is a revision annotation, numbered that it is a number.
+	// marked is set if there is a revision annotation, numbered if it is a number.
 	marked, numbered bool
 	number           int64
 }
 
-// see looks at an object without the engine's help.
-func (o modelOwning) see(obj *unstructured.Unstructured) modelView {
+// view looks at an object without the engine's help.
+func (o modelOwning) view(obj *unstructured.Unstructured) modelView {
 	var out modelView
 	var text string
 	if text, out.marked = obj.GetAnnotations()[revisionMark]; out.marked {
@@ -61,42 +61,40 @@ func (o modelOwning) see(obj *unstructured.Unstructured) modelView {
 	return out
 }
 
-// modelVerdict is what a step does with an object.
+// modelVerdict is the effect of a step on an object.
 type modelVerdict string
 
 const (
 	modelWrites     modelVerdict = "written" // or left, if it is as wanted already
 	modelProgressed modelVerdict = "left to a newer revision"
-	modelCollision  modelVerdict = "left to somebody else"
+	modelCollision  modelVerdict = "left to another owner"
 	modelRefused    modelVerdict = "refused"
 	modelDeleted    modelVerdict = "deleted"
 	modelReleased   modelVerdict = "released"
 )
 
-// modelRules are what holds during a sequence.
+// modelRules are the rules of a sequence.
 type modelRules struct {
-	owning     modelOwning
+	ownership  modelOwning
 	protection bctypes.CollisionProtection
 	// siblings are the UIDs of the owners of all revisions.
 	siblings map[string]bool
 }
 
-// reconciled says what becomes of an object, nil if it is not there, when a
-// revision is reconciled. edited says that somebody edited its revision annotation.
+// reconciled returns the effect of reconciling a revision on an object, which is nil if
+// it does not exist. edited is set if a user has edited its revision annotation.
 func (m modelRules) reconciled(obj *unstructured.Unstructured, rev *modelRevision, edited bool) modelVerdict {
 	if obj == nil {
 		return modelWrites
 	}
-	seen := m.owning.see(obj)
+	seen := m.ownership.view(obj)
 	switch {
-	case m.owning == modelOwnerless && (seen.controller == "" || m.protection == boxcutter.CollisionProtectionNone) && seen.marked:
-		return m.byNumber(seen, rev)
+	case m.ownership == modelOwnerless && (seen.controller == "" || m.protection == boxcutter.CollisionProtectionNone) && seen.marked:
+		return modelWrites
 	case seen.controller == "":
 		return m.takes(!seen.marked && m.protection != boxcutter.CollisionProtectionPrevent)
-	case m.owning == modelOwnerless:
+	case m.ownership == modelOwnerless:
 		return m.takes(m.protection == boxcutter.CollisionProtectionNone)
-	case seen.controller == rev.uid() && m.owning == modelShared && !edited:
-		return m.byNumber(seen, rev)
 	case seen.controller == rev.uid():
 		return modelWrites
 	case m.siblings[seen.controller]:
@@ -113,13 +111,6 @@ func (m modelRules) takes(allowed bool) modelVerdict {
 	return modelCollision
 }
 
-func (m modelRules) byNumber(seen modelView, rev *modelRevision) modelVerdict {
-	if seen.numbered && seen.number > rev.number {
-		return modelProgressed
-	}
-	return modelWrites
-}
-
 func (m modelRules) fromSibling(seen modelView, rev *modelRevision) modelVerdict {
 	switch {
 	case seen.marked && !seen.numbered:
@@ -131,7 +122,7 @@ func (m modelRules) fromSibling(seen modelView, rev *modelRevision) modelVerdict
 	}
 }
 
-// tornDown says what becomes of an object that is there when a revision is torn down.
+// tornDown returns the effect of the teardown of a revision on an existing object.
 func (m modelRules) tornDown(obj *unstructured.Unstructured, rev *modelRevision, edited bool) modelVerdict {
 	if m.mayDelete(obj, rev, edited) {
 		return modelDeleted
@@ -139,31 +130,34 @@ func (m modelRules) tornDown(obj *unstructured.Unstructured, rev *modelRevision,
 	return modelReleased
 }
 
-// mayDelete says whether an object is a revision's to delete.
+// mayDelete reports whether the teardown of a revision may delete an object.
 func (m modelRules) mayDelete(obj *unstructured.Unstructured, rev *modelRevision, edited bool) bool {
-	seen := m.owning.see(obj)
-	switch m.owning {
+	seen := m.ownership.view(obj)
+	switch m.ownership {
 	case modelOwnerless:
 		return seen.controller == "" && seen.numbered && seen.number == rev.number
-	case modelShared:
-		return seen.controller == rev.uid() && (edited || !seen.numbered || seen.number <= rev.number)
 	default:
 		return seen.controller == rev.uid()
 	}
 }
 
-// has says whether an object is a revision's own.
+// takesBack reports whether a lower revision number takes an object from a higher one.
+func (m modelRules) takesBack() bool {
+	return m.ownership == modelOwnerless || m.ownership == modelShared
+}
+
+// has reports whether an object belongs to a revision.
 func (m modelRules) has(obj *unstructured.Unstructured, rev *modelRevision) bool {
-	seen := m.owning.see(obj)
+	seen := m.ownership.view(obj)
 	mine := seen.numbered && seen.number == rev.number
-	if m.owning != modelOwnerless {
+	if m.ownership != modelOwnerless {
 		mine = mine && seen.controller == rev.uid()
 	}
 	return mine
 }
 
-// modelOnlyUsers says whether all values under a field beyond those wanted are
-// such that a user has written them.
+// modelOnlyUsers returns an error unless users have written all values of a field
+// except the desired ones.
 func modelOnlyUsers(actual, wanted map[string]string) error {
 	for key, value := range actual {
 		if _, ok := wanted[key]; !ok && !modelByUser(value) {
@@ -203,8 +197,8 @@ func modelContains(actual, wanted any, path string) error {
 	}
 }
 
-// asWanted says whether an object is as a revision wants it: with all that is
-// wanted, and without what only older revisions wanted.
+// asWanted returns an error unless an object has all fields that a revision desires,
+// and none that only older revisions desired.
 func (m modelRules) asWanted(obj, wanted *unstructured.Unstructured) error {
 	if err := modelContains(obj.Object, wanted.Object, ""); err != nil {
 		return err
@@ -222,8 +216,7 @@ func (m modelRules) asWanted(obj, wanted *unstructured.Unstructured) error {
 	return modelOnlyUsers(actual, data)
 }
 
-// modelSame says whether nobody but a controller of the API server has changed
-// an object.
+// modelSame reports whether only controllers of the API server have changed an object.
 func modelSame(a, b *unstructured.Unstructured) bool {
 	if a == nil || b == nil {
 		return a == b

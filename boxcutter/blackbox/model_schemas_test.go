@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/openapi/openapitest"
 )
 
-// modelSchemas are the OpenAPI documents of a real API server, of which only what
-// sequences in memory need is left: an engine reads them anew at each restart.
+// modelSchemas are the OpenAPI documents of a real API server, reduced to the kinds of
+// the sequences in memory: an engine reads them again after each restart.
 type modelSchemas struct{}
 
 func (modelSchemas) OpenAPIV3() openapi.Client { return modelSchemas{} }
@@ -50,7 +50,8 @@ type modelDocument struct {
 
 func (d modelDocument) Schema(string) ([]byte, error) { return d.document, nil }
 
-// modelTrimmed leaves of a document one kind, what that refers to, and its paths.
+// modelTrimmed reduces a document to one kind, the types that it refers to, and its
+// paths.
 func modelTrimmed(data []byte, kind string) ([]byte, error) {
 	var document struct {
 		OpenAPI    string                     `json:"openapi"`

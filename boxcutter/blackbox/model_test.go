@@ -24,30 +24,31 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery"
 	bctypes "pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/ownerhandling"
+	"pkg.package-operator.run/boxcutter/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestRandomSequencesKeepToTheModelInMemory(t *testing.T) {
+func TestRandomSequences_InMemory(t *testing.T) {
 	modelChecks(t, 100, 2000)
 	rapid.Check(t, func(rt *rapid.T) {
-		owning := rapid.SampledFrom([]modelOwning{modelAnnotation, modelNative, modelOwnerless, modelShared}).Draw(rt, "owning")
-		r := newModelRun(t.Context(), rt, newModelFake(), owning, modelSequence{namespace: "default"},
+		ownership := rapid.SampledFrom([]modelOwning{modelAnnotation, modelNative, modelOwnerless, modelShared}).Draw(rt, "owning")
+		r := newModelRun(t.Context(), rt, newModelFake(), ownership, modelSequence{namespace: "default"},
 			[]modelSlot{modelA, modelB, modelC, modelDeployment})
 		defer r.stop()
 		r.run()
 	})
 }
 
-func TestRandomSequencesKeepToTheModelOnAnAPIServer(t *testing.T) {
+func TestRandomSequences_OnAPIServer(t *testing.T) {
 	modelChecks(t, 20, 200)
 	cluster := controlplane.Shared(t)
 	namespace := cluster.Namespace(t)
 	number := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		owning := rapid.SampledFrom([]modelOwning{modelAnnotation, modelNative, modelOwnerless, modelShared}).Draw(rt, "owning")
+		ownership := rapid.SampledFrom([]modelOwning{modelAnnotation, modelNative, modelOwnerless, modelShared}).Draw(rt, "owning")
 		slots := []modelSlot{modelA, modelB, modelDeployment}
-		// Nothing in a namespace can own what is in none.
-		if owning != modelNative && rapid.IntRange(0, 2).Draw(rt, "with a CRD, if 0") == 0 {
+		// An owner in a namespace cannot own cluster-scoped objects natively.
+		if ownership != modelNative && rapid.IntRange(0, 2).Draw(rt, "with a CRD, if 0") == 0 {
 			slots = append(slots, modelCRD, modelInstance)
 		}
 		world, err := newModelReal(cluster.Config)
@@ -55,7 +56,7 @@ func TestRandomSequencesKeepToTheModelOnAnAPIServer(t *testing.T) {
 			rt.Fatal(err)
 		}
 		number++
-		r := newModelRun(t.Context(), rt, world, owning, modelSequence{namespace: namespace, number: number}, slots)
+		r := newModelRun(t.Context(), rt, world, ownership, modelSequence{namespace: namespace, number: number}, slots)
 		defer r.stop()
 		r.run()
 	})
@@ -102,7 +103,7 @@ type modelRun struct {
 	// edited are the objects whose revision annotation a user has changed.
 	edited map[modelSlot]bool
 	// complete is the newest revision that was complete, and secured are those of
-	// its objects that nobody but a user may take from it.
+	// its objects that only a user may take from it.
 	complete *modelRevision
 	secured  map[modelSlot]bool
 	// removing is the revision that is being torn down.
@@ -120,16 +121,16 @@ type modelRun struct {
 }
 
 func newModelRun(
-	ctx context.Context, rt *rapid.T, world *modelWorld, owning modelOwning, sequence modelSequence, slots []modelSlot,
+	ctx context.Context, rt *rapid.T, world *modelWorld, ownership modelOwning, sequence modelSequence, slots []modelSlot,
 ) *modelRun {
 	r := &modelRun{
 		T: rt, ctx: ctx, world: world, sequence: sequence, slots: slots,
 		edited: map[modelSlot]bool{}, secured: map[modelSlot]bool{}, stopCache: func() {},
-		rules: modelRules{owning: owning, siblings: map[string]bool{}, protection: rapid.SampledFrom([]bctypes.CollisionProtection{
+		rules: modelRules{ownership: ownership, siblings: map[string]bool{}, protection: rapid.SampledFrom([]bctypes.CollisionProtection{
 			boxcutter.CollisionProtectionPrevent, boxcutter.CollisionProtectionIfNoController, boxcutter.CollisionProtectionNone,
 		}).Draw(rt, "protection")},
 	}
-	switch owning {
+	switch ownership {
 	case modelAnnotation, modelShared:
 		r.strategy = ownerhandling.NewAnnotation(scheme.Scheme, ownersMark)
 	case modelNative:
@@ -141,7 +142,7 @@ func newModelRun(
 	r.sparing = rapid.Bool().Draw(rt, "no dry-run of unchanged")
 	world.deleting = r.checkDelete
 	r.stranger = r.newOwner("stranger")
-	if owning == modelShared {
+	if ownership == modelShared {
 		r.shared = r.newOwner("shared")
 	}
 	r.restart(rt)
@@ -157,7 +158,7 @@ func (r *modelRun) must(err error) {
 	}
 }
 
-// newOwner makes somebody who can own objects.
+// newOwner creates an owner of objects.
 func (r *modelRun) newOwner(name string) client.Object {
 	out := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: r.sequence.namespace, Name: fmt.Sprintf("s%d-%s", r.sequence.number, name),
@@ -189,9 +190,9 @@ func (r *modelRun) run() {
 		"renumber":         r.renumber,
 		"steal":            r.steal,
 		"delete":           r.deleteAny,
-		"hold":             r.hold,
-		"let go":           r.letGo,
-		"get in the way":   r.getInTheWay,
+		"hold":             r.addFinalizer,
+		"let go":           r.removeFinalizer,
+		"get in the way":   r.createExternal,
 	})
 	r.finish()
 }
@@ -210,18 +211,19 @@ func (r *modelRun) restart(*rapid.T) {
 		Scheme: scheme.Scheme, FieldOwner: fieldOwner, SystemPrefix: systemPrefix, ManagedBy: r.sequence.managedBy(),
 		DiscoveryClient: r.world.schemas, RestMapper: r.world.mapper,
 		Writer: r.world.writer, Reader: r.cache, UnfilteredReader: r.world.user,
+		PhaseValidator: validation.NewClusterPhaseValidator(r.world.mapper, r.world.writer),
 	})
 	r.must(err)
 }
 
-// addRevision draws a revision. One in two has most of what its predecessor has.
+// addRevision draws a revision. One in two has most objects of its predecessor.
 func (r *modelRun) addRevision(rt *rapid.T) {
 	if len(r.revisions) == 5 {
 		rt.Skip("enough revisions")
 	}
 	rev := &modelRevision{number: int64(len(r.revisions) + 1), variants: map[modelSlot]int{}}
 	switch {
-	case r.rules.owning == modelShared:
+	case r.rules.ownership == modelShared:
 		rev.owner = r.shared
 	case r.strategy != nil:
 		rev.owner = r.newOwner(fmt.Sprintf("rev-%d", rev.number))
@@ -251,12 +253,12 @@ func (r *modelRun) addRevision(rt *rapid.T) {
 	r.revisions = append(r.revisions, rev)
 }
 
-// wanted is what a revision wants of a slot.
+// wanted returns the object that a revision desires in a slot.
 func (r *modelRun) wanted(rev *modelRevision, slot modelSlot) *unstructured.Unstructured {
 	return r.sequence.object(slot, rev.variants[slot])
 }
 
-// revision is what the engine is given.
+// revision returns a revision in the form of the engine.
 func (r *modelRun) revision(rev *modelRevision) boxcutter.Revision {
 	var phases []boxcutter.Phase
 	for i, slots := range rev.phases {
@@ -300,8 +302,8 @@ func (r *modelRun) get(slot modelSlot) *unstructured.Unstructured {
 	return obj
 }
 
-// catchUp waits until the cache shows what there is, and nothing goes away by
-// itself any more.
+// catchUp waits until the cache shows the objects of the cluster, and no deletion is in
+// progress.
 func (r *modelRun) catchUp() {
 	if r.world.exact {
 		return
@@ -337,9 +339,9 @@ func (r *modelRun) hasten(slot modelSlot, obj *unstructured.Unstructured) {
 
 func (r *modelRun) eventually(what string, holds func() bool) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			r.Fatalf("still not true after %s: %s", patience, what)
+			r.Fatalf("still not true after %s: %s", waitTimeout, what)
 		}
 	}
 }
@@ -348,7 +350,7 @@ func (r *modelRun) eventually(what string, holds func() bool) {
 func (r *modelRun) living(rt *rapid.T) *modelRevision {
 	var living []*modelRevision
 	for _, rev := range r.revisions {
-		if !rev.ending {
+		if !rev.tornDown {
 			living = append(living, rev)
 		}
 	}
@@ -365,15 +367,15 @@ func (r *modelRun) reconcileAny(rt *rapid.T) {
 }
 
 func (r *modelRun) reconcileNewest(rt *rapid.T) {
-	if r.newest().ending {
+	if r.newest().tornDown {
 		rt.Skip("the newest revision is on its way out")
 	}
 	rt.Logf("reconciling revision %d", r.newest().number)
 	r.step(rt, r.newest())
 }
 
-// step reconciles a revision. Where the cache may lag behind, what comes of it is
-// not known, but what may never happen does not.
+// step reconciles a revision. If the cache may lag behind, only the invariants are
+// checked, else the exact result.
 func (r *modelRun) step(rt *rapid.T, rev *modelRevision) machinery.RevisionResult {
 	if !r.world.exact && rapid.Bool().Draw(rt, "in a hurry") {
 		result, err := r.reconcile(rev)
@@ -398,10 +400,10 @@ func (r *modelRun) reconcile(rev *modelRevision, opts ...boxcutter.RevisionRecon
 	return r.engine.Reconcile(r.ctx, r.revision(rev), opts...)
 }
 
-// reconcileExactly takes a step, and compares what came of it with the model.
+// reconcileExactly reconciles a revision and compares the result with the model.
 func (r *modelRun) reconcileExactly(rev *modelRevision) machinery.RevisionResult {
 	r.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitTimeout)
 	for {
 		r.catchUp()
 		before := r.snapshot()
@@ -436,7 +438,7 @@ func (r *modelRun) slotOf(obj client.Object) modelSlot {
 	return ""
 }
 
-// compare checks what a step has done with every object.
+// compare checks the effect of a step on every object.
 func (r *modelRun) compare(
 	rev *modelRevision, before, after modelSnapshot, verdicts map[modelSlot]modelVerdict, result machinery.RevisionResult, err error,
 ) {
@@ -454,6 +456,10 @@ func (r *modelRun) compare(
 	for _, slot := range r.slots {
 		verdict, phase := verdicts[slot], rev.phaseOf(slot)
 		action, acted := actions[slot]
+		if err != nil && phase == reached && verdict == modelWrites {
+			r.compareFailed(rev, slot, before, after, verdicts)
+			continue
+		}
 		if phase < 0 || phase >= reached || !acted || verdict != modelWrites {
 			if !modelSame(before[slot], after[slot]) {
 				r.Fatalf("%s, to be %s by revision %d (%v), was\n%v\nand is\n%v", slot, verdict, rev.number, action, before[slot], after[slot])
@@ -481,6 +487,29 @@ func (r *modelRun) compare(
 	if complete != result.IsComplete() && (r.world.exact || reached != 1) {
 		r.Fatalf("revision %d is complete: %v, want %v\n%s", rev.number, result.IsComplete(), complete, result)
 	}
+}
+
+// compareFailed checks an object of the phase that ended with an error. The result
+// does not have this phase, although the engine writes some of its objects: those
+// before the first error, or all of them if errors are aggregated.
+func (r *modelRun) compareFailed(
+	rev *modelRevision, slot modelSlot, before, after modelSnapshot, verdicts map[modelSlot]modelVerdict,
+) {
+	r.Helper()
+	objects := rev.phases[rev.phaseOf(slot)]
+	failed := slices.IndexFunc(objects, func(slot modelSlot) bool { return verdicts[slot] == modelRefused })
+	reached := r.aggregate || slices.Index(objects, slot) < failed
+	unchanged := modelSame(before[slot], after[slot])
+	switch {
+	case unchanged && (!r.world.exact || !reached):
+		return
+	case !unchanged && !reached && r.concurrency == 1:
+		r.Fatalf("%s, after the first error of revision %d, was\n%v\nand is\n%v", slot, rev.number, before[slot], after[slot])
+	}
+	if err := r.isWritten(rev, slot, before[slot], after[slot]); err != nil {
+		r.Fatalf("%s after a step of revision %d that failed: %v\n%v", slot, rev.number, err, after[slot])
+	}
+	delete(r.edited, slot)
 }
 
 func modelActions(verdict modelVerdict, before *unstructured.Unstructured) []machinery.Action {
@@ -511,11 +540,12 @@ func (r *modelRun) isWritten(rev *modelRevision, slot modelSlot, before, after *
 	}
 }
 
-// note notes what is secured from now on.
+// note records the secured objects of a result.
 func (r *modelRun) note(rev *modelRevision, result machinery.RevisionResult) {
 	for slot := range r.secured {
-		if obj := r.get(slot); obj != nil && r.complete != rev && r.complete.number < rev.number && r.rules.has(obj, rev) {
-			delete(r.secured, slot) // taken over
+		takes := r.complete != rev && (r.complete.number < rev.number || r.rules.takesBack())
+		if obj := r.get(slot); obj != nil && takes && r.rules.has(obj, rev) {
+			delete(r.secured, slot) // taken over, or taken back
 		}
 	}
 	if result == nil || !result.IsComplete() || rev != r.newest() {
@@ -603,10 +633,10 @@ func (r *modelRun) teardownAny(rt *rapid.T) {
 }
 
 func (r *modelRun) teardown(rev *modelRevision) (machinery.RevisionTeardownResult, error) {
-	rev.ending = true
-	// What a revision has taken over goes with it, and so does what one owner's
-	// older revisions have.
-	if r.complete != nil && (rev == r.complete || r.rules.owning == modelShared && (rev.number > r.complete.number || len(r.edited) > 0)) {
+	rev.tornDown = true
+	// The objects of a revision go with it, and those of one owner with any of its
+	// revisions.
+	if r.complete != nil && (rev == r.complete || r.rules.ownership == modelShared) {
 		r.secured = map[modelSlot]bool{}
 	}
 	r.removing = rev
@@ -620,10 +650,10 @@ func (r *modelRun) teardown(rev *modelRevision) (machinery.RevisionTeardownResul
 	return result, err
 }
 
-// teardownExactly takes a step, and compares what came of it with the model.
+// teardownExactly tears down a revision and compares the result with the model.
 func (r *modelRun) teardownExactly(rev *modelRevision) machinery.RevisionTeardownResult {
 	r.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitTimeout)
 	for {
 		r.catchUp()
 		before := r.snapshot()
@@ -648,7 +678,7 @@ func (r *modelRun) compareTeardown(rev *modelRevision, before, after modelSnapsh
 		obj := before[slot]
 		switch {
 		case phase < first || obj == nil:
-			if !modelSame(obj, after[slot]) {
+			if !modelSame(obj, after[slot]) && !modelCascaded(slot, after) {
 				r.Fatalf("%s, which is not looked at, was\n%v\nand is\n%v", slot, obj, after[slot])
 			}
 		case r.rules.tornDown(obj, rev, r.edited[slot]) == modelDeleted:
@@ -656,6 +686,8 @@ func (r *modelRun) compareTeardown(rev *modelRevision, before, after modelSnapsh
 			if after[slot] != nil && after[slot].GetDeletionTimestamp() == nil {
 				r.Fatalf("%s is still there: %v", slot, after[slot])
 			}
+		case modelCascaded(slot, after):
+			continue
 		default:
 			if err := r.isReleased(rev, obj, after[slot]); err != nil {
 				r.Fatalf("%s was to be released: %v\nit was %v\nand is %v", slot, err, obj, after[slot])
@@ -667,15 +699,22 @@ func (r *modelRun) compareTeardown(rev *modelRevision, before, after modelSnapsh
 	}
 }
 
-// isReleased says whether an object is as before but for its owners.
+// modelCascaded reports whether the API server has deleted an instance together with its
+// CRD. A revision that shares its owner with a newer one deletes the CRD of both.
+func modelCascaded(slot modelSlot, after modelSnapshot) bool {
+	definition := after[modelCRD]
+	return slot == modelInstance && after[slot] == nil && (definition == nil || definition.GetDeletionTimestamp() != nil)
+}
+
+// isReleased returns an error unless only the owners of an object have changed.
 func (r *modelRun) isReleased(rev *modelRevision, before, after *unstructured.Unstructured) error {
 	if after == nil {
 		return fmt.Errorf("it is gone")
 	}
-	if rev.owner != nil && r.rules.owning != modelShared && r.rules.owning.see(after).owns(rev.uid()) {
+	if rev.owner != nil && r.rules.ownership.view(after).owns(rev.uid()) {
 		return fmt.Errorf("the revision is still an owner")
 	}
-	if r.rules.owning.see(before).controller != r.rules.owning.see(after).controller {
+	if r.rules.ownership.view(before).controller != r.rules.ownership.view(after).controller {
 		return fmt.Errorf("its controller has changed")
 	}
 	if !modelSame(modelUnowned(before), modelUnowned(after)) {

@@ -40,8 +40,8 @@ func (r *modelRun) value() string {
 	return fmt.Sprintf("user-%d", r.values)
 }
 
-// patch changes an object as a user. What the API server does not let a user do
-// does not happen; what has gone by itself meanwhile cannot be changed.
+// patch changes an object as a user. A change that the API server rejects does not
+// happen, nor one of an object that was deleted meanwhile.
 func (r *modelRun) patch(obj *unstructured.Unstructured, patch string) {
 	if err := modelPatch(r.ctx, r.world.user, obj, patch); client.IgnoreNotFound(err) != nil {
 		r.Fatal(err)
@@ -54,7 +54,7 @@ func (r *modelRun) editWanted(rt *rapid.T) {
 		r.patch(obj, slot.edit(r.value()))
 		return
 	}
-	// By an apply, which takes the field away from whoever has it.
+	// An apply with force takes the field from its managers.
 	edited := &unstructured.Unstructured{}
 	r.must(json.Unmarshal([]byte(slot.edit(r.value())), &edited.Object))
 	edited.SetGroupVersionKind(obj.GroupVersionKind())
@@ -101,7 +101,7 @@ func (r *modelRun) renumber(rt *rapid.T) {
 	}
 }
 
-// steal makes somebody else the controller of an object.
+// steal makes another owner the controller of an object.
 func (r *modelRun) steal(rt *rapid.T) {
 	slot, obj := r.existing(rt)
 	if slot == modelCRD {
@@ -123,7 +123,7 @@ func (r *modelRun) own(obj *unstructured.Unstructured, natively bool) {
 	}
 	delete(annotations, ownersMark)
 	obj.SetOwnerReferences(nil)
-	if natively || r.rules.owning == modelOwnerless || r.rules.owning == modelNative {
+	if natively || r.rules.ownership == modelOwnerless || r.rules.ownership == modelNative {
 		obj.SetOwnerReferences([]metav1.OwnerReference{owner})
 	} else {
 		text, err := json.Marshal([]metav1.OwnerReference{owner})
@@ -171,17 +171,18 @@ func (r *modelRun) delete(slot modelSlot, obj *unstructured.Unstructured) {
 	}
 }
 
-// hold has an object stay when it is deleted.
-func (r *modelRun) hold(rt *rapid.T) {
+// addFinalizer has an object stay when it is deleted.
+func (r *modelRun) addFinalizer(rt *rapid.T) {
 	slot, obj := r.existing(rt)
-	// The fake API server forgets finalizers when it applies to what is going away.
+	// The fake API server drops finalizers when it applies to an object that is being
+	// deleted.
 	if r.world.exact || slot == modelCRD || slot == modelInstance || obj.GetDeletionTimestamp() != nil {
 		rt.Skip("it cannot be held")
 	}
 	r.patch(obj, fmt.Sprintf(`{"metadata": {"finalizers": [%q]}}`, modelHold))
 }
 
-func (r *modelRun) letGo(rt *rapid.T) {
+func (r *modelRun) removeFinalizer(rt *rapid.T) {
 	slot, obj := r.existing(rt)
 	if !slices.Contains(obj.GetFinalizers(), modelHold) {
 		rt.Skip("it is not held")
@@ -197,8 +198,8 @@ func (r *modelRun) release(slot modelSlot, obj *unstructured.Unstructured) {
 	}
 }
 
-// getInTheWay creates an object of somebody else where a revision wants one.
-func (r *modelRun) getInTheWay(rt *rapid.T) {
+// createExternal creates an object of another owner with the name of a desired one.
+func (r *modelRun) createExternal(rt *rapid.T) {
 	now := r.snapshot()
 	var free []modelSlot
 	for _, slot := range r.slots {
@@ -225,17 +226,17 @@ func (r *modelRun) getInTheWay(rt *rapid.T) {
 	delete(r.edited, slot)
 }
 
-// finish has everything come to rest: the newest revision becomes complete when
-// users take out of its way what it may not touch, and stays as it is; what only
-// older ones have goes with them; and in the end it goes itself.
+// finish ends a sequence: after users have removed the objects of other owners, the
+// newest revision becomes complete and stays so; the objects of older revisions are
+// removed with these; and finally the newest one is torn down.
 func (r *modelRun) finish() {
 	r.checkSecured(r.T)
-	if r.newest().ending {
+	if r.newest().tornDown {
 		r.revisions = slices.Clone(r.revisions)
 		newest := *r.newest()
 		newest.number++
-		newest.ending = false
-		if newest.owner != nil && r.rules.owning != modelShared {
+		newest.tornDown = false
+		if newest.owner != nil && r.rules.ownership != modelShared {
 			newest.owner = r.newOwner(fmt.Sprintf("rev-%d", newest.number))
 			r.rules.siblings[newest.uid()] = true
 		}
@@ -247,17 +248,7 @@ func (r *modelRun) finish() {
 	r.rests(newest)
 	r.restart(r.T)
 	r.rests(newest)
-	before := r.snapshot()
-	for _, rev := range r.revisions[:len(r.revisions)-1] {
-		r.remove(rev)
-	}
-	r.checkSecured(r.T)
-	after := r.snapshot()
-	for slot := range newest.variants {
-		if r.rules.has(before[slot], newest) && !modelSame(modelUnowned(before[slot]), modelUnowned(after[slot])) {
-			r.Fatalf("removing the old revisions has changed %s: it was\n%v\nand is\n%v", slot, before[slot], after[slot])
-		}
-	}
+	r.removeOld(newest)
 	r.rests(newest)
 	r.remove(newest)
 	for slot := range newest.variants {
@@ -267,7 +258,28 @@ func (r *modelRun) finish() {
 	}
 }
 
-// heal has a user take out of a revision's way what it must not touch.
+// removeOld tears down all revisions but the newest. This does not change the objects of
+// the newest, unless the revisions share an owner: then they are created again.
+func (r *modelRun) removeOld(newest *modelRevision) {
+	r.Helper()
+	before := r.snapshot()
+	for _, rev := range r.revisions[:len(r.revisions)-1] {
+		r.remove(rev)
+	}
+	r.checkSecured(r.T)
+	if r.rules.ownership == modelShared {
+		r.converge(newest)
+		return
+	}
+	after := r.snapshot()
+	for slot := range newest.variants {
+		if r.rules.has(before[slot], newest) && !modelSame(modelUnowned(before[slot]), modelUnowned(after[slot])) {
+			r.Fatalf("removing the old revisions has changed %s: it was\n%v\nand is\n%v", slot, before[slot], after[slot])
+		}
+	}
+}
+
+// heal removes the objects that a revision must not change, as a user.
 func (r *modelRun) heal(rev *modelRevision) {
 	for slot, obj := range r.snapshot() {
 		if slices.Contains(obj.GetFinalizers(), modelHold) {
@@ -276,7 +288,7 @@ func (r *modelRun) heal(rev *modelRevision) {
 	}
 	r.catchUp()
 	for slot, obj := range r.snapshot() {
-		foreign := r.rules.owning == modelOwnerless && r.rules.owning.see(obj).controller != ""
+		foreign := r.rules.ownership == modelOwnerless && r.rules.ownership.view(obj).controller != ""
 		if rev.variants[slot] > 0 && (foreign || r.rules.reconciled(obj, rev, r.edited[slot]) != modelWrites) {
 			r.delete(slot, obj)
 		}

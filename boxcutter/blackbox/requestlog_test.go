@@ -33,7 +33,7 @@ type request struct {
 	path string
 	// query is the query of the URL.
 	query string
-	// body is what was sent.
+	// body is the body of the request.
 	body string
 }
 
@@ -87,7 +87,7 @@ func verbOf(r *http.Request) string {
 	return cmp.Or(verb, "get")
 }
 
-// isList says whether a path is that of many objects: it ends with a resource.
+// isList reports whether a request is for many objects: its path ends with a resource.
 func isList(r *http.Request) bool {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if parts[0] == "api" {

@@ -10,15 +10,15 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-func TestARevisionIsInstalledAndThenLeftAlone(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestReconcile_InstallThenIdle(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		revision := b.revision(1, b.owner("owner"), nil,
 			phase("first", b.configMap("one", "red"), b.configMap("two", "green")), phase("second", b.configMap("three", "blue")))
-		b.acts(b.reconcile(revision), machinery.ActionCreated, machinery.ActionCreated, machinery.ActionCreated)
+		b.expectActions(b.reconcile(revision), machinery.ActionCreated, machinery.ActionCreated, machinery.ActionCreated)
 		b.catchUp(revision)
 		b.requests.take()
 		result := b.reconcile(revision)
-		b.acts(result, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
+		b.expectActions(result, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
 		if !result.IsComplete() {
 			b.Errorf("it is not complete:\n%s", result)
 		}
@@ -28,8 +28,8 @@ func TestARevisionIsInstalledAndThenLeftAlone(t *testing.T) {
 	})
 }
 
-func TestOptionsGivenToARevisionOneAfterTheOtherAddUp(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestRevisionBuilder_OptionsAddUp(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	owner := b.owner("owner")
 	revision := func() boxcutter.RevisionBuilder {
 		return b.revision(1, owner, nil, phase("main", b.configMap("settings", "red")))
@@ -42,7 +42,7 @@ func TestOptionsGivenToARevisionOneAfterTheOtherAddUp(t *testing.T) {
 	b.install(revision())
 	b.requests.take()
 	b.teardown(revision().WithTeardownOptions(types.WithOrphan()).WithTeardownOptions(types.WithTeardownWriter(b.user)))
-	b.costs(map[string]int{})
+	b.expectRequests(map[string]int{})
 	if got := b.get(b.configMap("settings", "")); got == nil || isOwner(owner, got) {
 		t.Errorf("not all three options hold: the owner, the orphaning and the writer: %v", got)
 	}

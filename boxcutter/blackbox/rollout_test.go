@@ -14,8 +14,8 @@ import (
 	"pkg.package-operator.run/boxcutter/probing"
 )
 
-// working are the probes by which an installer knows that what it has installed works.
-func (b *bed) working() boxcutter.ObjectReconcileOption {
+// availabilityProbe is the probe of an installer for available objects.
+func (b *env) availabilityProbe() boxcutter.ObjectReconcileOption {
 	b.Helper()
 	enough, err := probing.NewCELProbe("has(self.status.availableReplicas) && self.status.availableReplicas == self.spec.replicas", "too few replicas are available")
 	b.must(err)
@@ -37,15 +37,15 @@ func (b *bed) working() boxcutter.ObjectReconcileOption {
 	})
 }
 
-func (b *bed) replicas(name string, count int, node string) *unstructured.Unstructured {
+func (b *env) replicas(name string, count int, node string) *unstructured.Unstructured {
 	return b.object(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s}, spec: {
 		replicas: %[2]d, selector: {matchLabels: {app: %[1]s}}, strategy: {rollingUpdate: {maxUnavailable: 0}},
 		template: {metadata: {labels: {app: %[1]s}}, spec: {nodeSelector: {kubernetes.io/hostname: %[3]s}, containers: [{name: main, image: none}]}}}}`,
 		name, count, node)
 }
 
-func TestPhasesFollowEachOtherAsWhatTheyInstallBeginsToWork(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestReconcile_PhasesWaitForProbes(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	crd := b.crd("Widget", "Namespaced")
 	widget := b.object(`{apiVersion: %s.example.com/v1, kind: Widget, metadata: {name: first}}`, b.namespace)
 	widget.SetNamespace(b.namespace)
@@ -54,7 +54,7 @@ func TestPhasesFollowEachOtherAsWhatTheyInstallBeginsToWork(t *testing.T) {
 	revision := b.revision(1, b.owner("owner"), nil,
 		phase("definitions", crd), phase("controller", deployment), phase("objects", widget, last))
 	b.eventually("the revision is complete", func() bool {
-		result := b.reconcile(revision, b.working())
+		result := b.reconcile(revision, b.availabilityProbe())
 		if reached := len(result.GetPhases()); reached < 3 && b.get(last) != nil {
 			t.Fatalf("phase %d was begun before the others work\n%s", reached+1, result)
 		}
@@ -67,11 +67,11 @@ func TestPhasesFollowEachOtherAsWhatTheyInstallBeginsToWork(t *testing.T) {
 	b.eventually("the revision is gone", func() bool { return b.teardown(revision).IsComplete() })
 }
 
-func TestADeploymentThatCannotRunHoldsItsPhase(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestRollout_UnavailableDeploymentHoldsPhase(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	owner, last := b.owner("owner"), b.configMap("last", "red")
 	revision := b.revision(1, owner, nil, phase("controller", b.replicas("controller", 1, "nowhere")), phase("next", last))
-	var probed boxcutter.RevisionReconcileOption = b.working()
+	var probed boxcutter.RevisionReconcileOption = b.availabilityProbe()
 	b.eventually("the deployment says that it is not available", func() bool {
 		result := b.reconcile(revision, probed)
 		object := result.GetPhases()[0].GetObjects()[0]
@@ -80,7 +80,7 @@ func TestADeploymentThatCannotRunHoldsItsPhase(t *testing.T) {
 			strings.Contains(result.String(), "too few replicas are available")
 	})
 	b.catchUp(revision)
-	b.acts(b.reconcile(revision, probed), machinery.ActionIdle)
+	b.expectActions(b.reconcile(revision, probed), machinery.ActionIdle)
 	if b.get(last) != nil {
 		t.Error("the next phase was begun")
 	}
@@ -89,8 +89,8 @@ func TestADeploymentThatCannotRunHoldsItsPhase(t *testing.T) {
 	b.install(next, probed)
 }
 
-func TestADefinitionWhoseNamesAreTakenHoldsItsPhase(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestRollout_CRDWithTakenNamesHoldsPhase(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	first, second := b.crd("Widget", "Namespaced"), b.crd("Gadget", "Namespaced")
 	b.must(unstructured.SetNestedField(second.Object, "widget", "spec", "names", "singular"))
 	b.create(first)
@@ -99,10 +99,10 @@ func TestADefinitionWhoseNamesAreTakenHoldsItsPhase(t *testing.T) {
 	})
 	revision := b.revision(1, b.owner("owner"), nil, phase("main", second))
 	b.eventually("the names are said to be taken", func() bool {
-		result := b.reconcile(revision, b.working())
+		result := b.reconcile(revision, b.availabilityProbe())
 		answer := result.GetPhases()[0].GetObjects()[0].ProbeResults().Type(boxcutter.ProgressProbeType)
 		return answer.Status == probing.StatusFalse && !result.IsComplete()
 	})
 	b.must(b.user.Delete(t.Context(), first.DeepCopy()))
-	b.eventually("they are free", func() bool { return b.reconcile(revision, b.working()).IsComplete() })
+	b.eventually("they are free", func() bool { return b.reconcile(revision, b.availabilityProbe()).IsComplete() })
 }

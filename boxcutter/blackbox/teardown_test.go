@@ -20,18 +20,18 @@ import (
 
 const finalizer = "example.com/wait"
 
-func (b *bed) three(owner client.Object) boxcutter.RevisionBuilder {
+func (b *env) three(owner client.Object) boxcutter.RevisionBuilder {
 	return b.revision(1, owner, nil, phase("first", b.configMap("a", "red")),
 		phase("second", b.configMap("b", "red"), b.configMap("c", "red")), phase("third", b.configMap("d", "red")))
 }
 
-// hold keeps an object from going away until it is released.
-func (b *bed) hold(name string) {
+// addFinalizer keeps an object from going away until it is released.
+func (b *env) addFinalizer(name string) {
 	b.Helper()
 	b.edit(b.configMap(name, ""), `{"metadata":{"finalizers":["`+finalizer+`"]}}`)
 }
 
-func (b *bed) letGo(name string) {
+func (b *env) removeFinalizer(name string) {
 	b.Helper()
 	b.must(b.user.Patch(b.Context(), b.configMap(name, ""), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 	b.catchUpWith(b.configMap(name, ""))
@@ -44,12 +44,12 @@ type progress struct {
 	Deleted       []string
 }
 
-func TestPhasesGoInReverseOrderAndEachWaitsForTheOneAfterIt(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestTeardown_PhasesInReverseOrder(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		revision := b.three(b.owner("owner"))
 		b.install(revision)
-		b.hold("d")
-		b.hold("b")
+		b.addFinalizer("d")
+		b.addFinalizer("b")
 		b.requests.take()
 
 		step := func(want progress) {
@@ -64,19 +64,19 @@ func TestPhasesGoInReverseOrderAndEachWaitsForTheOneAfterIt(t *testing.T) {
 		}
 		step(progress{Active: "third", Waiting: []string{"first", "second"}, Deleted: []string{"d"}})
 		step(progress{Active: "third", Waiting: []string{"first", "second"}})
-		b.letGo("d")
-		step(progress{Active: "second", Waiting: []string{"first"}, Gone: []string{"third"}, Deleted: []string{"c", "b"}})
+		b.removeFinalizer("d")
+		step(progress{Active: "second", Waiting: []string{"first"}, Gone: []string{"third"}, Deleted: []string{"b", "c"}})
 		step(progress{Active: "second", Waiting: []string{"first"}, Gone: []string{"third"}})
-		b.letGo("b")
-		step(progress{Active: "first", Gone: []string{"third", "second"}, Deleted: []string{"a"}})
-		step(progress{Gone: []string{"third", "second", "first"}})
+		b.removeFinalizer("b")
+		step(progress{Active: "first", Gone: []string{"second", "third"}, Deleted: []string{"a"}})
+		step(progress{Gone: []string{"first", "second", "third"}})
 	})
 }
 
 var equateEmpty = cmp.Transformer("empty", func(names []string) []string { return slices.Concat([]string{}, names) })
 
 // deleted are the names that were asked to be deleted since it was called last.
-func (b *bed) deleted() []string {
+func (b *env) deleted() []string {
 	var out []string
 	for _, request := range b.requests.take() {
 		if request.verb == "delete" {
@@ -86,8 +86,8 @@ func (b *bed) deleted() []string {
 	return out
 }
 
-func TestADeletionNamesTheObjectThatWasLookedAt(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestTeardown_DeletesTheObjectThatWasRead(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red")))
 		b.install(revision)
 		before := b.get(b.configMap("settings", ""))
@@ -105,23 +105,23 @@ func TestADeletionNamesTheObjectThatWasLookedAt(t *testing.T) {
 	})
 }
 
-// A teardown that acts on what it saw before must not delete what is there now.
-func TestAnObjectThatChangedHandsMeanwhileIsNotDeleted(t *testing.T) {
-	for name, change := range map[string]func(b *bed, two client.Object){
-		"handed over": func(b *bed, two client.Object) {
+// A teardown that acts on an outdated object must not delete the current one.
+func TestTeardown_KeepsObjectWithNewOwner(t *testing.T) {
+	for name, change := range map[string]func(b *env, two client.Object){
+		"handed over": func(b *env, two client.Object) {
 			b.install(b.revision(2, two, nil, phase("main", b.configMap("settings", "blue"))), boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionNone))
 		},
-		"replaced": func(b *bed, _ client.Object) {
+		"replaced": func(b *env, _ client.Object) {
 			b.delete(b.configMap("settings", ""))
 			b.create(b.configMap("settings", "blue"))
 		},
-		"edited": func(b *bed, _ client.Object) {
+		"edited": func(b *env, _ client.Object) {
 			b.edit(b.configMap("settings", ""), `{"metadata":{"annotations":{"test.example.com/owners":"[]"}}}`)
 		},
 	} {
 		for _, unfiltered := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, other reader %t", name, unfiltered), func(t *testing.T) {
-				b := newBed(t, bedOptions{owning: annotation})
+				b := newEnv(t, envOptions{ownership: annotation})
 				first := b.revision(1, b.owner("one"), nil, phase("main", b.configMap("settings", "red")))
 				b.install(first)
 				b.options.Reader = frozen{Reader: b.cache, object: b.get(b.configMap("settings", ""))}
@@ -145,8 +145,8 @@ func TestAnObjectThatChangedHandsMeanwhileIsNotDeleted(t *testing.T) {
 	}
 }
 
-func TestTeardownOfWhatIsNotThere(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestTeardown_AbsentObjects(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		gadget := b.object(`{apiVersion: example.com/v1, kind: Gadget, metadata: {name: x, namespace: %s}}`, b.namespace)
 		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red"), gadget))
 		for _, opts := range [][]boxcutter.RevisionTeardownOption{nil, {types.WithOrphan()}} {
@@ -160,8 +160,8 @@ func TestTeardownOfWhatIsNotThere(t *testing.T) {
 	})
 }
 
-func TestTeardownLeavesWhatIsNotOurs(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestTeardown_KeepsObjectsOfOthers(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		settings := b.configMap("settings", "red")
 		b.create(settings)
 		before := b.get(settings)
@@ -175,10 +175,10 @@ func TestTeardownLeavesWhatIsNotOurs(t *testing.T) {
 	})
 }
 
-func TestAnOwnerThatIsNotTheControllerIsOnlyRemoved(t *testing.T) {
-	for _, owning := range []owning{native, annotation} {
-		t.Run(owning.name, func(t *testing.T) {
-			b := newBed(t, bedOptions{owning: owning})
+func TestTeardown_NonControllerOwnerIsRemoved(t *testing.T) {
+	for _, ownership := range []ownership{native, annotation} {
+		t.Run(ownership.name, func(t *testing.T) {
+			b := newEnv(t, envOptions{ownership: ownership})
 			one, two := b.owner("one"), b.owner("two")
 			settings := b.configMap("settings", "red")
 			b.install(b.revision(1, one, nil, phase("main", settings)))
@@ -190,17 +190,17 @@ func TestAnOwnerThatIsNotTheControllerIsOnlyRemoved(t *testing.T) {
 			if result := b.teardown(b.revision(1, one, nil, phase("main", settings))); !result.IsComplete() {
 				t.Errorf("it is not complete:\n%s", result)
 			}
-			b.costs(map[string]int{"patch": 1})
+			b.expectRequests(map[string]int{"patch": 1})
 			got := b.get(settings)
-			if isOwner(one, got) || !owning.strategy.IsController(two, got) || got.GetAnnotations()[revisionMark] != "2" {
+			if isOwner(one, got) || !ownership.strategy.IsController(two, got) || got.GetAnnotations()[revisionMark] != "2" {
 				t.Errorf("not exactly the first owner was removed: %v", got.Object["metadata"])
 			}
 		})
 	}
 }
 
-func TestOrphansStayWithoutOurMarks(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestTeardown_OrphanRemovesMetadata(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		owner := b.owner("owner")
 		settings := b.configMap("settings", "red")
 		settings.SetLabels(map[string]string{"app": "web"})
@@ -217,12 +217,12 @@ func TestOrphansStayWithoutOurMarks(t *testing.T) {
 			b.Errorf("the second time it is not complete:\n%s", result)
 		}
 		// It can be taken back.
-		b.acts(b.reconcile(revision), machinery.ActionCollision)
-		b.acts(b.reconcile(revision, boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionIfNoController)), machinery.ActionUpdated)
+		b.expectActions(b.reconcile(revision), machinery.ActionCollision)
+		b.expectActions(b.reconcile(revision, boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionIfNoController)), machinery.ActionUpdated)
 	})
 }
 
-func (b *bed) isOrphan(settings *unstructured.Unstructured, owner client.Object) {
+func (b *env) isOrphan(settings *unstructured.Unstructured, owner client.Object) {
 	b.Helper()
 	got := b.get(settings)
 	if got == nil || got.GetDeletionTimestamp() != nil {
@@ -238,10 +238,10 @@ func (b *bed) isOrphan(settings *unstructured.Unstructured, owner client.Object)
 }
 
 // An owner that is deleted with propagation "Orphan" has a finalizer that says so.
-func TestAnOwnerThatIsDeletedWithOrphanKeepsItsObjects(t *testing.T) {
-	for _, owning := range []owning{native, annotation} {
-		t.Run(owning.name, func(t *testing.T) {
-			b := newBed(t, bedOptions{owning: owning})
+func TestTeardown_OwnerDeletedWithOrphan(t *testing.T) {
+	for _, ownership := range []ownership{native, annotation} {
+		t.Run(ownership.name, func(t *testing.T) {
+			b := newEnv(t, envOptions{ownership: ownership})
 			owner := b.owner("owner")
 			settings := b.configMap("settings", "red")
 			settings.SetLabels(map[string]string{"app": "web"})
@@ -262,8 +262,8 @@ func TestAnOwnerThatIsDeletedWithOrphanKeepsItsObjects(t *testing.T) {
 	}
 }
 
-func TestTheTeardownWriterMakesTheWrites(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestTeardown_WriterMakesTheWrites(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	owner := b.owner("owner")
 	revision := b.revision(1, owner, nil, phase("main", b.configMap("a", "red"), b.configMap("b", "red")))
 	b.install(revision)
@@ -271,23 +271,23 @@ func TestTheTeardownWriterMakesTheWrites(t *testing.T) {
 	orphan := boxcutter.WithPhaseTeardownOptions("main", boxcutter.WithObjectTeardownOptions(b.configMap("a", ""), types.WithOrphan()))
 	writer := types.WithTeardownWriter(b.user) // which is not counted
 	b.teardown(revision, writer, orphan)
-	b.costs(map[string]int{})
+	b.expectRequests(map[string]int{})
 	if b.get(b.configMap("b", "")) != nil || b.get(b.configMap("a", "")).GetAnnotations()[revisionMark] != "" {
 		t.Error("nothing was written")
 	}
 }
 
-func TestATeardownThatWasCutShortGoesOn(t *testing.T) {
-	b := newBed(t, bedOptions{owning: annotation})
+func TestTeardown_ContinuesAfterInterruption(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
 	revision := b.three(b.owner("owner"))
 	b.install(revision)
-	b.hold("c")
+	b.addFinalizer("c")
 	b.teardown(revision)
 	b.catchUp(revision)
 	b.teardown(revision)
 	b.catchUp(revision)
 	b.restart()
-	b.letGo("c")
+	b.removeFinalizer("c")
 	b.removes(revision)
 	for _, name := range []string{"a", "b", "c", "d"} {
 		if b.get(b.configMap(name, "")) != nil {
@@ -296,8 +296,8 @@ func TestATeardownThatWasCutShortGoesOn(t *testing.T) {
 	}
 }
 
-func TestTeardownFindsWhatTheCacheDoesNotShow(t *testing.T) {
-	eachOwning(t, func(b *bed) {
+func TestTeardown_DeletesUncachedObjects(t *testing.T) {
+	eachOwnership(t, func(b *env) {
 		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red")))
 		b.install(revision)
 		b.edit(b.configMap("settings", ""), `{"metadata":{"labels":{"`+managedByLabel+`":null}}}`)

@@ -14,36 +14,36 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// Comparator finds out, without a write and without a dry run, whether an object
-// is as desired, and who holds the fields that are not.
+// Comparator compares desired with actual objects locally, without a dry run, and
+// finds the managers of the fields that differ.
 //
-// It merges by the same rules as the API server: those of the object's OpenAPI
-// schema. Schemas are kept until discovery shows other ones, which is looked at
-// once a minute, and at once when an object does not fit the schema at hand.
-// For a kind without a schema, such as one that was defined a moment ago, lists
-// are compared as a whole, so that at worst an apply has to decide.
+// It merges by the rules of the OpenAPI schema, as the API server does. Schemas are
+// cached until discovery shows other ones; discovery is read once a minute, and at
+// once if an object does not match the cached schema. If a kind has no schema, as
+// right after its CRD was created, lists are compared as a whole, so that in the
+// worst case an apply decides.
 type Comparator struct {
-	schemas    schemas
+	schemas    *schemas
 	scheme     *runtime.Scheme
 	fieldOwner string
 }
 
-// NewComparator makes a comparator that takes schemas from the discovery client
-// and looks at objects as the given field owner. The scheme tells the kind of
-// objects that do not name it.
+// NewComparator returns a comparator that reads schemas with the discovery client
+// and compares for the given field owner. The scheme supplies the kind of objects
+// without one.
 func NewComparator(
 	discoveryClient discoveryClient,
 	scheme *runtime.Scheme,
 	fieldOwner string,
 ) *Comparator {
 	return &Comparator{
-		schemas:    schemas{client: discoveryClient},
+		schemas:    &schemas{client: discoveryClient},
 		scheme:     scheme,
 		fieldOwner: fieldOwner,
 	}
 }
 
-// ignored are fields that the API server sets, or that name the object.
+// ignored are fields that the API server sets or that identify the object.
 var ignored = fieldpath.NewSet(
 	fieldpath.MakePathOrDie("apiVersion"),
 	fieldpath.MakePathOrDie("kind"),
@@ -84,7 +84,7 @@ func (d *Comparator) Compare(
 	if res, err = typed.compare(); err != nil {
 		return CompareResult{}, fmt.Errorf("comparing %s: %w", types.ToObjectRef(desired), err)
 	}
-	res.Comparison.Modified = withoutAdditions(res.Comparison.Modified, desired, actual)
+	res.Comparison.Modified = ignoreServerDefaults(res.Comparison.Modified, desired, actual)
 	return res, d.attribute(&res, typed.ignored, actual)
 }
 
@@ -93,7 +93,7 @@ func (d *Comparator) pair(
 	desiredObject, actualObject Object, options types.ComparatorOptions,
 ) (desired, actual *unstructured.Unstructured, err error) {
 	if options.Owner != nil && options.OwnerStrategy == nil {
-		return nil, nil, misuse(desiredObject, "an owner is given without an owner strategy")
+		return nil, nil, misuse(desiredObject, "an owner requires an owner strategy")
 	}
 	if desired, err = d.unstructured(desiredObject); err != nil {
 		return nil, nil, err
@@ -102,7 +102,7 @@ func (d *Comparator) pair(
 		return nil, nil, err
 	}
 	if desired.GroupVersionKind() != actual.GroupVersionKind() {
-		return nil, nil, misuse(desired, "compared with an object of another kind, %s", types.ToObjectRef(actual))
+		return nil, nil, misuse(desired, "cannot be compared with an object of another kind: %s", types.ToObjectRef(actual))
 	}
 	if options.Owner == nil {
 		return desired, actual, nil
@@ -111,8 +111,7 @@ func (d *Comparator) pair(
 	return desired, actual, keepOwners(options.Owner, options.OwnerStrategy, desired, actual)
 }
 
-// unstructured returns an object as plain data. It does not copy what is plain
-// data already.
+// unstructured converts an object, without a copy if it is unstructured already.
 func (d *Comparator) unstructured(obj Object) (*unstructured.Unstructured, error) {
 	kind, err := apiutil.GVKForObject(obj, d.scheme)
 	if err != nil {
@@ -130,15 +129,15 @@ func (d *Comparator) unstructured(obj Object) (*unstructured.Unstructured, error
 	return out, nil
 }
 
-// typedPair is two objects by the rules of one schema.
+// typedPair is two objects with the types of one schema.
 type typedPair struct {
 	desired, actual *typed.TypedValue
 	// ignored are the fields that are not compared.
 	ignored *fieldpath.Set
 }
 
-// typed finds the schema of both objects. What does not fit the schema at hand
-// is tried with the newest one before it is compared without any.
+// typed finds the schema of both objects. If they do not match the cached schema,
+// the newest one is tried before they are compared without a schema.
 func (d *Comparator) typed(desired, actual *unstructured.Unstructured) (typedPair, error) {
 	for _, newest := range []bool{false, true} {
 		schema, err := d.schemas.of(desired.GroupVersionKind().GroupVersion(), newest)
@@ -155,8 +154,8 @@ func (d *Comparator) typed(desired, actual *unstructured.Unstructured) (typedPai
 	return deducedPair(desired, actual)
 }
 
-// deducedPair is for objects without a schema. Whether they have a status
-// subresource is not known, but a status is hardly ever for others to write.
+// deducedPair types objects without a schema. It is not known whether they have a
+// status subresource, but the status is rarely a desired field.
 func deducedPair(desired, actual *unstructured.Unstructured) (typedPair, error) {
 	desiredTyped, err := typed.DeducedParseableType.FromUnstructured(desired.Object)
 	if err != nil {
@@ -184,9 +183,9 @@ func (p typedPair) compare() (CompareResult, error) {
 	}, nil
 }
 
-// attribute adds who else holds fields of the actual object. Fields that we want
-// and do not hold, but somebody else does, are in conflict. As long as we hold
-// nothing at all that is every field of others that we want.
+// attribute adds the other field managers of the actual object. A conflict is a
+// desired field that another manager holds and the field owner does not. While the
+// field owner holds no field at all, each desired field of others is a conflict.
 func (d *Comparator) attribute(res *CompareResult, ignored *fieldpath.Set, actual *unstructured.Unstructured) error {
 	entries := actual.GetManagedFields()
 	held := &fieldpath.Set{}

@@ -53,7 +53,7 @@ func ours(fields string) metav1.ManagedFieldsEntry {
 }
 
 // asServed is the deployment as an API server keeps it: with defaults, another
-// order of its containers, a status and a container that somebody else has added.
+// order of its containers, a status and a container of another field manager.
 func asServed(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	return object(t, `
@@ -107,10 +107,10 @@ func container(t *testing.T, obj *unstructured.Unstructured, name string, change
 const mainImage = `.spec.template.spec.containers[name="main"].image`
 
 var (
-	theirImage = managed("somebody", metav1.ManagedFieldsOperationUpdate,
+	theirImage = managed("other", metav1.ManagedFieldsOperationUpdate,
 		`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:image":{}}}}}}}`)
 	withoutImage = strings.Replace(managedDeployment, `"f:name":{},"f:image":{},"f:ports"`, `"f:name":{},"f:ports"`, 1)
-	theirs       = managed("somebody", metav1.ManagedFieldsOperationUpdate, `{"f:metadata":{"f:labels":{"f:theirs":{}}},"f:spec":{"f:replicas":{}}}`)
+	theirs       = managed("other", metav1.ManagedFieldsOperationUpdate, `{"f:metadata":{"f:labels":{"f:theirs":{}}},"f:spec":{"f:replicas":{}}}`)
 	status       = managed("kubelet", metav1.ManagedFieldsOperationUpdate, `{"f:status":{"f:replicas":{}}}`)
 )
 
@@ -131,14 +131,14 @@ var comparisons = map[string]struct {
 			container(t, actual, "main", func(c map[string]any) { c["image"] = "example.com/other:1" })
 		},
 		managers:  []metav1.ManagedFieldsEntry{ours(withoutImage), theirImage},
-		conflicts: []string{"somebody: " + mainImage}, modified: []string{mainImage},
+		conflicts: []string{"other: " + mainImage}, modified: []string{mainImage},
 	},
-	"a field that somebody holds besides us is no conflict": {
+	"a field with another manager besides us has no conflict": {
 		managers: []metav1.ManagedFieldsEntry{ours(managedDeployment), theirImage},
 	},
-	"as long as we hold nothing everybody who holds what we want is in conflict": {
+	"without fields of our own every manager of a desired field conflicts": {
 		managers:  []metav1.ManagedFieldsEntry{theirImage, theirs},
-		conflicts: []string{"somebody: " + mainImage},
+		conflicts: []string{"other: " + mainImage},
 	},
 	"a removed field is modified": {
 		change: func(t *testing.T, _, actual *unstructured.Unstructured) {
@@ -176,7 +176,7 @@ var comparisons = map[string]struct {
 	},
 }
 
-func TestCompareDeployment(t *testing.T) {
+func TestCompare_Deployment(t *testing.T) {
 	for name, test := range comparisons {
 		t.Run(name, func(t *testing.T) {
 			desired, actual := object(t, deployment), asServed(t)
@@ -205,12 +205,12 @@ func TestCompareDeployment(t *testing.T) {
 	}
 }
 
-func TestCompareDescribesDifferences(t *testing.T) {
+func TestCompare_DescribesDifferences(t *testing.T) {
 	desired, actual := object(t, deployment), asServed(t)
 	container(t, actual, "main", func(c map[string]any) { c["image"] = "example.com/other:1" })
 	container(t, actual, "side", func(c map[string]any) { delete(c, "image") })
 	actual.SetManagedFields([]metav1.ManagedFieldsEntry{
-		managed("somebody", metav1.ManagedFieldsOperationUpdate,
+		managed("other", metav1.ManagedFieldsOperationUpdate,
 			`{"f:metadata":{"f:labels":{"f:theirs":{}}},"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:image":{}}}}}}}`),
 	})
 	result, err := comparator.Compare(desired, actual)
@@ -218,10 +218,10 @@ func TestCompareDescribesDifferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Conflicting manager \"somebody\":\n  .spec.template.spec.containers[name=\"main\"].image\n",
-		"Other manager \"somebody\":\n  .metadata.labels.theirs\n",
-		"Modified:\n  .spec.template.spec.containers[name=\"main\"].image\n",
-		"Removed:\n  .spec.template.spec.containers[name=\"side\"].image\n",
+		"Conflicts:\n- \"other\":\n  .spec.template.spec.containers[name=\"main\"].image\n",
+		"Other:\n- \"other\":\n  .metadata.labels.theirs\n",
+		"- Modified:\n  .spec.template.spec.containers[name=\"main\"].image\n",
+		"- Removed:\n  .spec.template.spec.containers[name=\"side\"].image\n",
 		"  .spec.replicas\n",
 	} {
 		if !strings.Contains(result.String(), want) {
@@ -233,7 +233,7 @@ func TestCompareDescribesDifferences(t *testing.T) {
 	}
 }
 
-func TestCompareWithOwner(t *testing.T) {
+func TestCompare_WithOwner(t *testing.T) {
 	desired, actual := configMap(t), configMap(t)
 	for name, strategy := range map[string]types.OwnerStrategy{
 		"native":     owners,
@@ -259,7 +259,7 @@ func TestCompareWithOwner(t *testing.T) {
 	}
 }
 
-func TestCompareMisuse(t *testing.T) {
+func TestCompare_Misuse(t *testing.T) {
 	tests := map[string]func() error{
 		"objects of different kinds": func() error {
 			_, err := comparator.Compare(configMap(t), object(t, deployment))
@@ -280,7 +280,7 @@ func TestCompareMisuse(t *testing.T) {
 	}
 }
 
-func TestCompareFillsInTheKindFromTheScheme(t *testing.T) {
+func TestCompare_KindFromScheme(t *testing.T) {
 	desired := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "default"}, Data: map[string]string{"color": "blue"}}
 	result, err := comparator.Compare(desired, configMap(t))
 	if err != nil {
@@ -353,7 +353,7 @@ func record(t *testing.T, kind, rest string) *unstructured.Unstructured {
 	return object(t, "{apiVersion: example.com/v1, kind: "+kind+", metadata: {name: x, namespace: default}, "+rest+"}")
 }
 
-func TestStatusIsIgnoredOnlyForKindsWithTheSubresource(t *testing.T) {
+func TestCompare_IgnoresStatusOnlyWithSubresource(t *testing.T) {
 	server := &schemaServer{}
 	server.serve("one", strings.Replace(gadgets, "ITEMS", itemsByName, 1))
 	comparator := machinery.NewComparator(server, testScheme, fieldOwner)
@@ -371,7 +371,7 @@ func TestStatusIsIgnoredOnlyForKindsWithTheSubresource(t *testing.T) {
 	}
 }
 
-func TestKindWithoutASchemaIsCompared(t *testing.T) {
+func TestCompare_KindWithoutSchema(t *testing.T) {
 	server := &schemaServer{}
 	comparator := machinery.NewComparator(server, testScheme, fieldOwner)
 	tests := map[string][]string{
@@ -390,7 +390,7 @@ func TestKindWithoutASchemaIsCompared(t *testing.T) {
 	}
 }
 
-func TestUnreadableSchemasAreAnError(t *testing.T) {
+func TestCompare_UnreadableSchemaIsError(t *testing.T) {
 	server := &schemaServer{FakeClient: openapitest.FakeClient{ForcedErr: errors.New("connection refused")}}
 	_, err := machinery.NewComparator(server, testScheme, fieldOwner).Compare(configMap(t), configMap(t))
 	if !errors.Is(err, server.ForcedErr) {

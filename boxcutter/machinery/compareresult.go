@@ -11,34 +11,33 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// CompareResult says how a desired object differs from the actual one.
+// CompareResult is the difference between a desired and an actual object.
 type CompareResult struct {
-	// ConflictingMangers are the other managers that hold fields we want and do
-	// not hold, with those fields.
+	// ConflictingMangers are the other field managers that hold desired fields which
+	// the field owner does not hold, with those fields.
 	ConflictingMangers []CompareResultManagedFields
-	// OtherManagers are the other managers with the fields they hold besides.
+	// OtherManagers are the other field managers with their remaining fields.
 	OtherManagers []CompareResultManagedFields
-	// DesiredFieldSet are the fields that we want.
+	// DesiredFieldSet are the desired fields.
 	DesiredFieldSet *fieldpath.Set
-	// Comparison goes from the desired object to the actual one: what is
-	// "removed" is desired and not there, what is "added" is there and not
-	// desired.
+	// Comparison compares the desired object with the actual one: a "removed" field
+	// is desired and missing, an "added" field is present and not desired.
 	Comparison *typed.Comparison
 }
 
-// CompareResultManagedFields are fields that somebody holds.
+// CompareResultManagedFields are the fields of a field manager.
 type CompareResultManagedFields struct {
 	// Manager is the name of the field manager.
 	Manager string
-	// Fields are what it holds.
+	// Fields are its fields.
 	Fields *fieldpath.Set
 }
 
-// IsConflict says whether somebody else holds fields that we want.
+// IsConflict reports whether another field manager holds desired fields.
 func (d CompareResult) IsConflict() bool { return len(d.ConflictingMangers) > 0 }
 
-// Modified returns the paths of the fields that are not as desired: those with
-// another value, then those that are missing.
+// Modified returns the paths of the desired fields with another value, then of
+// those that are missing.
 func (d CompareResult) Modified() []string {
 	if d.Comparison == nil {
 		return nil
@@ -46,24 +45,37 @@ func (d CompareResult) Modified() []string {
 	return append(paths(d.Comparison.Modified), paths(d.Comparison.Removed)...)
 }
 
-// differs says whether a field that we want is not as desired.
+// differs reports whether a desired field is missing or has another value.
 func (d CompareResult) differs() bool { return len(d.Modified()) > 0 }
 
-// String describes the differences to a person.
+// String lists the conflicting field managers, the other ones and the fields that
+// differ.
 func (d CompareResult) String() string {
 	var text strings.Builder
-	for _, manager := range d.ConflictingMangers {
-		describeFields(&text, fmt.Sprintf("Conflicting manager %q", manager.Manager), manager.Fields)
-	}
-	for _, manager := range d.OtherManagers {
-		describeFields(&text, fmt.Sprintf("Other manager %q", manager.Manager), manager.Fields)
-	}
-	if d.Comparison != nil {
-		describeFields(&text, "Added", d.Comparison.Added)
-		describeFields(&text, "Modified", d.Comparison.Modified)
-		describeFields(&text, "Removed", d.Comparison.Removed)
-	}
+	describeManagers(&text, "Conflicts", d.ConflictingMangers)
+	describeManagers(&text, "Other", d.OtherManagers)
+	describeComparison(&text, d.Comparison)
 	return text.String()
+}
+
+func describeManagers(text *strings.Builder, title string, managers []CompareResultManagedFields) {
+	var fields strings.Builder
+	for _, manager := range managers {
+		describeFields(&fields, fmt.Sprintf("%q", manager.Manager), manager.Fields)
+	}
+	if fields.Len() > 0 {
+		fmt.Fprintf(text, "%s:\n%s", title, fields.String())
+	}
+}
+
+func describeComparison(text *strings.Builder, comparison *typed.Comparison) {
+	if comparison == nil || comparison.IsSame() {
+		return
+	}
+	text.WriteString("Comparison:\n")
+	describeFields(text, "Added", comparison.Added)
+	describeFields(text, "Modified", comparison.Modified)
+	describeFields(text, "Removed", comparison.Removed)
 }
 
 func describeFields(text *strings.Builder, title string, fields *fieldpath.Set) {
@@ -71,13 +83,13 @@ func describeFields(text *strings.Builder, title string, fields *fieldpath.Set) 
 	if len(leaves) == 0 {
 		return
 	}
-	fmt.Fprintf(text, "%s:\n", title)
+	fmt.Fprintf(text, "- %s:\n", title)
 	for _, path := range leaves {
 		fmt.Fprintf(text, "  %s\n", path)
 	}
 }
 
-// paths lists the leaves of a set, which may be nil.
+// paths returns the leaves of a set, which may be nil.
 func paths(set *fieldpath.Set) []string {
 	var out []string
 	for path := range leaves(set) {
@@ -86,7 +98,7 @@ func paths(set *fieldpath.Set) []string {
 	return out
 }
 
-// leaves goes through the leaves of a set, which may be nil.
+// leaves iterates over the leaves of a set, which may be nil.
 func leaves(set *fieldpath.Set) iter.Seq[fieldpath.Path] {
 	if set == nil {
 		set = &fieldpath.Set{}

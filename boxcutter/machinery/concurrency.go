@@ -10,42 +10,41 @@ import (
 	"pkg.package-operator.run/boxcutter/internal/bounded"
 )
 
-// pace is how a phase walks through its objects.
-type pace struct {
-	// limit is how many are done at the same time, if they are of the same kind.
+// iteration is the way in which a phase handles its objects.
+type iteration struct {
+	// limit is the maximum number of objects of one kind handled at the same time.
 	limit int
-	// aggregate has all of them tried, and their errors joined.
+	// aggregate handles all objects and joins their errors.
 	aggregate bool
 }
 
-// stops says whether an error ends the walk. When errors are aggregated, only
+// stops reports whether an error ends the iteration. If errors are aggregated, only
 // "too many requests" does.
-func (p pace) stops(err error) bool { return !p.aggregate || apierrors.IsTooManyRequests(err) }
+func (p iteration) stops(err error) bool { return !p.aggregate || apierrors.IsTooManyRequests(err) }
 
-// each does something with each item, in order, and reports what comes of it to
-// done, in order. Neighbours of the same kind may be done at the same time; those
-// of a kind that is not known may not.
-func each[T, R any](
-	items []T, pace pace, kind func(T) schema.GroupVersionKind, done func(T, R), do func(T) (R, error),
+// forEach calls do for each item and done for each result, in order. Consecutive items
+// of one known kind may be handled concurrently.
+func forEach[T, R any](
+	items []T, iteration iteration, kind func(T) schema.GroupVersionKind, done func(T, R), do func(T) (R, error),
 ) error {
 	var errs []error
 	for stopped := false; len(items) > 0 && !stopped; {
-		size := neighbours(items, pace.limit, kind)
-		for i, outcome := range bounded.Do(items[:size], pace.limit, pace.stops, do) {
+		size := batchSize(items, iteration.limit, kind)
+		for i, outcome := range bounded.Do(items[:size], iteration.limit, iteration.stops, do) {
 			if outcome.Err == nil {
 				done(items[i], outcome.Result)
 				continue
 			}
 			errs = append(errs, outcome.Err)
-			stopped = stopped || pace.stops(outcome.Err)
+			stopped = stopped || iteration.stops(outcome.Err)
 		}
 		items = items[size:]
 	}
 	return join(errs)
 }
 
-// neighbours is how many items, from the first one on, may be done at the same time.
-func neighbours[T any](items []T, limit int, kind func(T) schema.GroupVersionKind) int {
+// batchSize returns the number of items at the start that may be handled concurrently.
+func batchSize[T any](items []T, limit int, kind func(T) schema.GroupVersionKind) int {
 	first, size := kind(items[0]), 1
 	for limit > 1 && !first.Empty() && size < len(items) && kind(items[size]) == first {
 		size++
@@ -53,7 +52,7 @@ func neighbours[T any](items []T, limit int, kind func(T) schema.GroupVersionKin
 	return size
 }
 
-// join joins errors, but leaves a single one as it is.
+// join joins errors and returns a single one unchanged.
 func join(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]

@@ -13,49 +13,47 @@ import (
 	"pkg.package-operator.run/boxcutter/validation"
 )
 
-// Not every "invalid" of a dry-run is one. Two are looked into:
+// Two kinds of "invalid" answers to a dry run are false and are reviewed:
 //
-// An object that is to be created may be there, unseen by a cache that is filtered,
-// and be somebody else's. What the dry-run would have made of it is then nonsense,
-// such as an object with two controllers. The object is read and decided anew.
+// An object that is going to be created may exist, unseen by a filtered cache, and
+// belong to another owner. Its dry run merges both, which may give an object with
+// two controllers. The object is read live and planned again.
 //
-// And an object that we have created and never applied is judged with fields that
-// we do not want any more: an apply drops only what was applied before. So a
-// Deployment is refused that goes from RollingUpdate with parameters to Recreate.
-// The managed fields are migrated, which changes nothing but the record of who
-// holds what.
+// An object that was created and never applied keeps the fields that the new
+// revision drops, because an apply removes only applied fields. A Deployment that
+// changes from RollingUpdate with parameters to Recreate is then invalid. The
+// managed fields are migrated, which changes no other field.
 
-// verdict is what to think of a refusal.
-type verdict int
+// reviewResult is the result of a review.
+type reviewResult int
 
 const (
-	verdictStands  verdict = iota // it is right
-	verdictAgain                  // what was in doubt is mended: ask again
-	verdictUnknown                // what is in doubt cannot be mended now
+	reviewConfirmed reviewResult = iota // the finding is true
+	reviewRetry                         // the cause was corrected: validate again
+	reviewUnknown                       // the cause cannot be corrected now
 )
 
-// reconsider looks at what the validator found. It is true when the validator is
-// to be asked again, and else returns what is left of the finding.
-func (e *PhaseEngine) reconsider(ctx context.Context, steps []step, finding error) (again bool, err error) {
+// reviewFindings reviews the findings of the validator. It returns true if the
+// validator must be called again, else the findings that are confirmed.
+func (e *PhaseEngine) reviewFindings(ctx context.Context, steps []step, finding error) (again bool, err error) {
 	found := asPointer[validation.PhaseValidationError](finding)
-	planner, plans := e.objectEngine.(planner)
-	if found == nil || !plans {
+	if found == nil || e.planner == nil {
 		return false, finding
 	}
-	var standing []validation.ObjectValidationError
+	var confirmed []validation.ObjectValidationError
 	for _, object := range found.Objects {
-		thought := verdictStands
+		result := reviewConfirmed
 		if p := planOf(steps, object.ObjectRef); p != nil && apierrors.IsInvalid(object) {
-			if thought, err = planner.review(ctx, p); err != nil {
+			if result, err = e.planner.review(ctx, p); err != nil {
 				return false, err
 			}
 		}
-		again = again || thought == verdictAgain
-		if thought == verdictStands {
-			standing = append(standing, object)
+		again = again || result == reviewRetry
+		if result == reviewConfirmed {
+			confirmed = append(confirmed, object)
 		}
 	}
-	return again, validation.NewPhaseValidationError(found.PhaseName, found.PhaseError, standing...)
+	return again, validation.NewPhaseValidationError(found.PhaseName, found.PhaseError, confirmed...)
 }
 
 func planOf(steps []step, ref types.ObjectRef) *plan {
@@ -66,48 +64,48 @@ func planOf(steps []step, ref types.ObjectRef) *plan {
 	return steps[i].plan
 }
 
-// review looks into the refusal of an object, and changes the plan where it was
-// made without knowing all. While paused, managed fields cannot be migrated, so
-// that nothing can be told.
-func (e *ObjectEngine) review(ctx context.Context, p *plan) (verdict, error) {
+// review checks the finding about an object and corrects the plan if it was made
+// with an incomplete view. While paused, managed fields cannot be migrated, and the
+// finding is neither confirmed nor refuted.
+func (e *ObjectEngine) review(ctx context.Context, p *plan) (reviewResult, error) {
 	switch {
 	case p.actual == nil && e.unfilteredReader != nil:
-		return e.discover(ctx, p)
+		return e.findUncached(ctx, p)
 	case !e.migrates(p):
-		return verdictStands, nil
+		return reviewConfirmed, nil
 	case p.options.Paused:
-		return verdictUnknown, nil
+		return reviewUnknown, nil
 	default:
-		return verdictAgain, e.premigrate(ctx, p)
+		return reviewRetry, e.migrateBeforeApply(ctx, p)
 	}
 }
 
-// discover looks for the object past the cache.
-func (e *ObjectEngine) discover(ctx context.Context, p *plan) (verdict, error) {
+// findUncached looks for the object past the cache.
+func (e *ObjectEngine) findUncached(ctx context.Context, p *plan) (reviewResult, error) {
 	actual, err := e.read(ctx, e.unfilteredReader, p.desired)
 	if err != nil || actual == nil {
-		return verdictStands, err
+		return reviewConfirmed, err
 	}
 	again, err := e.replan(p, actual)
 	if err != nil {
-		return verdictStands, err
+		return reviewConfirmed, err
 	}
 	*p = *again
-	return verdictAgain, nil
+	return reviewRetry, nil
 }
 
-// migrates says whether the plan is to apply to an object of which we hold fields
-// by something else than an apply.
+// migrates reports whether the plan applies to an object with fields that the
+// engine holds by an update.
 func (e *ObjectEngine) migrates(p *plan) bool {
 	return p.actual != nil && p.writes() && slices.ContainsFunc(p.actual.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
 		return isOwn(entry, e.fieldOwner) && entry.Operation == metav1.ManagedFieldsOperationUpdate
 	})
 }
 
-// premigrate migrates the object before the plan is executed. If it is not the one
-// any more that was read, the one that is there is migrated, and the execution will
-// find out the same.
-func (e *ObjectEngine) premigrate(ctx context.Context, p *plan) error {
+// migrateBeforeApply migrates the object before the plan is executed. If the object
+// has changed since it was read, the live object is migrated; the execution then
+// detects the change.
+func (e *ObjectEngine) migrateBeforeApply(ctx context.Context, p *plan) error {
 	migrated, err := e.migrate(ctx, p.actual)
 	if err == nil {
 		p.actual = migrated

@@ -9,15 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// CreateCollisionError says that an object to be created exists already, though
-// the reader of the engine does not show it.
+// CreateCollisionError reports that an object to be created exists, although the
+// reader of the engine does not show it.
 type CreateCollisionError struct {
 	object client.Object
 	msg    string
 }
 
-// NewCreateCollisionError makes the error for an object. The message says what
-// is known about the collision.
+// NewCreateCollisionError returns the error for an object, with a message about the
+// collision.
 func NewCreateCollisionError(obj client.Object, msg string) *CreateCollisionError {
 	return &CreateCollisionError{object: obj, msg: msg}
 }
@@ -25,19 +25,19 @@ func NewCreateCollisionError(obj client.Object, msg string) *CreateCollisionErro
 // Object returns the object that was to be created.
 func (e CreateCollisionError) Object() client.Object { return e.object }
 
-// Error names the object and says what is known about the collision.
+// Error names the object and describes the collision.
 func (e CreateCollisionError) Error() string {
 	return fmt.Sprintf("%s: %s", types.ToObjectRef(e.object), e.msg)
 }
 
-// UnsupportedApplyConfigurationError says that an object cannot be applied: it
-// is neither unstructured nor an apply configuration. A Go type of an API would
+// UnsupportedApplyConfigurationError reports an object that cannot be applied: it is
+// neither unstructured nor an apply configuration. A Go type of an API would
 // claim every field that it cannot leave out.
 type UnsupportedApplyConfigurationError struct {
 	object Object
 }
 
-// NewUnsupportedApplyConfigurationError makes the error for an object.
+// NewUnsupportedApplyConfigurationError returns the error for an object.
 func NewUnsupportedApplyConfigurationError(obj Object) *UnsupportedApplyConfigurationError {
 	return &UnsupportedApplyConfigurationError{object: obj}
 }
@@ -48,11 +48,11 @@ func (e UnsupportedApplyConfigurationError) Error() string {
 		types.ToObjectRef(e.object), e.object)
 }
 
-// MisuseError says that an engine was called in a way that can never work.
+// MisuseError reports an invalid call of an engine.
 type MisuseError struct {
 	// Object is the object that the call was about.
 	Object types.ObjectRef
-	// Problem is what is wrong with the call.
+	// Problem describes the invalid argument.
 	Problem string
 }
 

@@ -14,33 +14,31 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
-	"pkg.package-operator.run/boxcutter/machinery/types"
+	"pkg.package-operator.run/boxcutter/internal/compat"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// execute does what was planned.
+// execute carries out the plan.
 func (e *ObjectEngine) execute(ctx context.Context, p *plan) (ObjectResult, error) {
 	switch p.action {
 	case ActionCreated:
 		return e.create(ctx, p)
-	case ActionCollision:
-		return newCollision(p.actual, p.controller, p.options), nil
 	case ActionUpdated, ActionRecovered:
 		if !p.options.Paused {
 			return e.apply(ctx, p)
 		}
-	default: // nothing is to be written
+	default: // nothing to write
 	}
-	return newObjectResult(p.action, p.actual, p.options), nil
+	return p.result(p.action, p.actual), nil
 }
 
-// create creates the object. It never applies it: an apply would take over an
-// object that the cache does not show without a word. What we hold by the create
-// counts as ours right away, and is migrated before the first apply.
+// create creates the object. It never applies it, because an apply would silently
+// take over an object that the cache does not show. The fields of the create count
+// as applied; they are migrated before the first apply.
 func (e *ObjectEngine) create(ctx context.Context, p *plan) (ObjectResult, error) {
 	created, _ := p.desired.DeepCopyObject().(Object)
-	if p.options.Paused && p.awaits {
-		return newObjectResult(ActionCreated, created, p.options), nil
+	if p.options.Paused && p.awaits && !compat.Original {
+		return p.result(ActionCreated, created), nil
 	}
 	options := []client.CreateOption{client.FieldOwner(e.fieldOwner)}
 	if p.options.Paused {
@@ -50,18 +48,24 @@ func (e *ObjectEngine) create(ctx context.Context, p *plan) (ObjectResult, error
 	created.GetObjectKind().SetGroupVersionKind(p.desired.GetObjectKind().GroupVersionKind())
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return e.meet(ctx, p, err)
+		return e.reconcileExisting(ctx, p, err)
 	case err != nil:
-		return nil, fmt.Errorf("creating %s: %w", types.ToObjectRef(p.desired), err)
+		return nil, fmt.Errorf("creating object: %w", err)
 	case p.options.Paused:
-		return newObjectResult(ActionCreated, created, p.options), nil
+		return p.result(ActionCreated, created), nil
 	}
-	e.settle(p.desired, created)
-	return newObjectResult(ActionCreated, created, p.options), nil
+	if compat.Original { // The original migrates at once, with a second write.
+		if created, err = e.migrate(ctx, created); err != nil {
+			return nil, err
+		}
+	}
+	e.recordNormalization(p.desired, created)
+	return p.result(ActionCreated, created), nil
 }
 
-// meet goes on with an object that was to be created and exists already.
-func (e *ObjectEngine) meet(ctx context.Context, p *plan, cause error) (ObjectResult, error) {
+// reconcileExisting continues with an object that exists although the cache did not
+// show it.
+func (e *ObjectEngine) reconcileExisting(ctx context.Context, p *plan, cause error) (ObjectResult, error) {
 	if e.unfilteredReader == nil {
 		return nil, NewCreateCollisionError(p.desired, cause.Error())
 	}
@@ -70,14 +74,14 @@ func (e *ObjectEngine) meet(ctx context.Context, p *plan, cause error) (ObjectRe
 		return nil, err
 	}
 	if actual == nil {
-		return nil, fmt.Errorf("creating %s, which was there and is gone again: %w", types.ToObjectRef(p.desired), cause)
+		return nil, fmt.Errorf("creating object: it was deleted meanwhile: %w", cause)
 	}
-	return e.executeAgain(ctx, p, actual)
+	return e.executeReplanned(ctx, p, actual)
 }
 
-// executeAgain decides anew for an object that turned out to be another than the
-// one the plan was made for, or to be gone, and does that.
-func (e *ObjectEngine) executeAgain(ctx context.Context, p *plan, actual Object) (ObjectResult, error) {
+// executeReplanned plans again with the live object, nil if it does not exist, and
+// carries out that plan.
+func (e *ObjectEngine) executeReplanned(ctx context.Context, p *plan, actual Object) (ObjectResult, error) {
 	again, err := e.replan(p, actual)
 	if err != nil {
 		return nil, err
@@ -85,8 +89,7 @@ func (e *ObjectEngine) executeAgain(ctx context.Context, p *plan, actual Object)
 	return e.execute(ctx, again)
 }
 
-// replan makes the plan anew for an object that was read past the cache, nil when
-// there is none.
+// replan plans again with an object that was read live, nil if it does not exist.
 func (e *ObjectEngine) replan(p *plan, actual Object) (*plan, error) {
 	desired, err := e.marked(p.revision, p.source)
 	if err != nil {
@@ -96,24 +99,24 @@ func (e *ObjectEngine) replan(p *plan, actual Object) (*plan, error) {
 	return again, e.decide(again)
 }
 
-// apply writes the desired fields. When the object is no longer the one that was
-// read, which is common for a reader that lags behind our own writes, it is read
-// live, if that is possible, and decided anew, once.
+// apply writes the desired fields. If the object has changed since it was read,
+// which is common with a cache that lags behind, it is read live and planned again,
+// once.
 func (e *ObjectEngine) apply(ctx context.Context, p *plan) (ObjectResult, error) {
 	result, err := e.applyOnce(ctx, p)
 	outdated := apierrors.IsConflict(err) || apierrors.IsNotFound(err)
-	if !outdated || p.live || e.unfilteredReader == nil {
+	if !outdated || p.live || !e.readsLive() {
 		return result, err
 	}
 	actual, readErr := e.read(ctx, e.unfilteredReader, p.desired)
 	if readErr != nil {
 		return nil, errors.Join(err, readErr)
 	}
-	return e.executeAgain(ctx, p, actual)
+	return e.executeReplanned(ctx, p, actual)
 }
 
-// applyOnce names the version that was read, so that a change which nobody has
-// looked at yet is a conflict and not overwritten.
+// applyOnce applies with the resource version that was read, so that a change that
+// was not seen yet is a conflict and is not overwritten.
 func (e *ObjectEngine) applyOnce(ctx context.Context, p *plan) (ObjectResult, error) {
 	desired, _ := p.desired.DeepCopyObject().(Object)
 	config, err := applyConfiguration(desired)
@@ -132,10 +135,10 @@ func (e *ObjectEngine) applyOnce(ctx context.Context, p *plan) (ObjectResult, er
 		err = e.writer.Apply(ctx, config, e.applyOptions(true)...)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("applying %s: %w", types.ToObjectRef(p.desired), err)
+		return nil, fmt.Errorf("applying object: %w", err)
 	}
-	e.settle(p.desired, desired)
-	return newObjectResult(action, desired, p.options), nil
+	e.recordNormalization(p.desired, desired)
+	return p.result(action, desired), nil
 }
 
 func (e *ObjectEngine) applyOptions(force bool) []client.ApplyOption {
@@ -146,8 +149,8 @@ func (e *ObjectEngine) applyOptions(force bool) []client.ApplyOption {
 	return options
 }
 
-// applyConfiguration returns what is to be applied for an object. The result of
-// an apply is written into the object.
+// applyConfiguration returns the apply configuration of an object. The apply writes
+// its response into the object.
 func applyConfiguration(obj Object) (runtime.ApplyConfiguration, error) {
 	switch obj := obj.(type) {
 	case *unstructured.Unstructured:
@@ -159,9 +162,9 @@ func applyConfiguration(obj Object) (runtime.ApplyConfiguration, error) {
 	}
 }
 
-// isFieldConflict says whether an apply was refused because somebody else holds
-// fields that it would change. Without the object's schema, or with one that is
-// out of date, this is not known before.
+// isFieldConflict reports whether an apply was rejected because another field
+// manager holds the fields. The comparator misses this if it has no schema of the
+// object or an outdated one.
 func isFieldConflict(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -175,23 +178,23 @@ func isFieldConflict(err error) bool {
 	return false
 }
 
-// settle notes what differences are left in an object that was just written.
-func (e *ObjectEngine) settle(desired, written Object) {
+// recordNormalization records the differences that remain after a write.
+func (e *ObjectEngine) recordNormalization(desired, written Object) {
 	result, err := e.comparator.Compare(desired, written)
 	if err != nil {
-		e.settled.forget(desired)
+		e.normalized.forget(desired)
 		return
 	}
-	e.settled.settle(desired, written, result)
+	e.normalized.record(desired, written, result)
 }
 
-// migrate turns what we hold in the object by create or update into what we hold
-// by apply, so that fields we no longer want go away when we apply. It returns
-// the object as it is then, which is the same one when nothing was to be done.
+// migrate turns the fields that the engine holds by a create or an update into
+// applied fields, so that an apply removes those that are no longer desired. It
+// returns the migrated object, or obj if there is nothing to migrate.
 func (e *ObjectEngine) migrate(ctx context.Context, obj Object) (Object, error) {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(obj, sets.New(e.fieldOwner), e.fieldOwner)
 	if err != nil {
-		return nil, fmt.Errorf("migrating the managed fields of %s: %w", types.ToObjectRef(obj), err)
+		return nil, fmt.Errorf("migrating managed fields: %w", err)
 	}
 	if patch == nil {
 		return obj, nil
@@ -199,7 +202,7 @@ func (e *ObjectEngine) migrate(ctx context.Context, obj Object) (Object, error) 
 	migrated, _ := obj.DeepCopyObject().(Object)
 	err = e.writer.Patch(ctx, migrated, client.RawPatch(apitypes.JSONPatchType, patch), client.FieldOwner(e.fieldOwner))
 	if err != nil {
-		return nil, fmt.Errorf("migrating the managed fields of %s: %w", types.ToObjectRef(obj), err)
+		return nil, fmt.Errorf("migrating managed fields: %w", err)
 	}
 	migrated.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
 	return migrated, nil

@@ -61,7 +61,7 @@ type cluster struct {
 	writes []string
 	// before is called before each write, and may fail it.
 	before func(verb string, obj any) error
-	// afterApply may change what was applied, and the answer.
+	// afterApply may change the applied object and the response.
 	afterApply func(ctx context.Context, c client.Client, obj runtime.ApplyConfiguration) error
 }
 
@@ -134,20 +134,20 @@ func (c *cluster) note(dryRun []string, verb string, obj any, write func() error
 	return write()
 }
 
-// create creates an object as somebody else.
+// create creates an object as another field manager.
 func (c *cluster) create(t *testing.T, object client.Object) {
 	t.Helper()
 	copied, _ := object.DeepCopyObject().(client.Object)
-	if err := c.Create(t.Context(), copied, client.FieldOwner("somebody")); err != nil {
+	if err := c.Create(t.Context(), copied, client.FieldOwner("other")); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// edit changes an object as somebody else, with a merge patch.
+// edit changes an object as another field manager, with a merge patch.
 func (c *cluster) edit(t *testing.T, object client.Object, patch string) {
 	t.Helper()
 	copied, _ := object.DeepCopyObject().(client.Object)
-	err := c.Patch(t.Context(), copied, client.RawPatch(apitypes.MergePatchType, []byte(patch)), client.FieldOwner("somebody"))
+	err := c.Patch(t.Context(), copied, client.RawPatch(apitypes.MergePatchType, []byte(patch)), client.FieldOwner("other"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// fieldsOf returns the fields that an entry of managedFields holds.
+// fieldsOf returns the fields of an entry of managedFields.
 func fieldsOf(obj Object, entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	set := &fieldpath.Set{}
 	if entry.FieldsV1 == nil {
@@ -22,24 +22,9 @@ func fieldsOf(obj Object, entry metav1.ManagedFieldsEntry) (*fieldpath.Set, erro
 	return set, nil
 }
 
-// isOwn says whether an entry is that of our field owner for the object proper.
-// What we wrote by a create counts like what we applied: it is only a matter of
-// time until the entry is migrated.
+// isOwn reports whether an entry is that of the field owner for the object itself,
+// not for a subresource. The fields of a create count as applied, because the entry
+// is migrated before the first apply.
 func isOwn(entry metav1.ManagedFieldsEntry, fieldOwner string) bool {
 	return entry.Manager == fieldOwner && entry.Subresource == ""
-}
-
-// wroteRevision says whether it is our field owner who holds the revision
-// annotation of an object.
-func (e *ObjectEngine) wroteRevision(obj Object) bool {
-	path := fieldpath.MakePathOrDie("metadata", "annotations", e.revisionAnnotation())
-	for _, entry := range obj.GetManagedFields() {
-		if !isOwn(entry, e.fieldOwner) {
-			continue
-		}
-		if set, err := fieldsOf(obj, entry); err == nil && set.Has(path) {
-			return true
-		}
-	}
-	return false
 }

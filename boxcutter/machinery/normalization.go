@@ -15,19 +15,18 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// settlements remember the differences that were left when an object had just
-// been written. An API server may keep a value in other words than it was given
-// ("1000m" as "1", false as absent). To write again what it has rewritten once
-// would go on for ever and change nothing.
+// normalizations records the differences that remained after a write. The API server
+// may normalize a value ("1000m" to "1", false to absent). Writing such a value again
+// would go on forever without a change.
 //
 // The zero value is ready. It is safe for concurrent use.
-type settlements struct {
+type normalizations struct {
 	mu    sync.Mutex
 	known map[types.ObjectRef]string
 }
 
-// settle notes which differences writing did not remove.
-func (s *settlements) settle(desired, actual Object, result CompareResult) {
+// record records the differences that the write did not remove.
+func (s *normalizations) record(desired, actual Object, result CompareResult) {
 	ref := types.ToObjectRef(desired)
 	left := ""
 	if result.differs() && !result.IsConflict() {
@@ -45,24 +44,23 @@ func (s *settlements) settle(desired, actual Object, result CompareResult) {
 	s.known[ref] = left
 }
 
-// covers says whether exactly these differences were left the last time.
-func (s *settlements) covers(desired, actual Object, result CompareResult) bool {
+// matches reports whether exactly these differences remained after the last write.
+func (s *normalizations) matches(desired, actual Object, result CompareResult) bool {
 	s.mu.Lock()
 	left, found := s.known[types.ToObjectRef(desired)]
 	s.mu.Unlock()
 	return found && left != "" && left == fingerprint(desired, actual, result)
 }
 
-// forget drops what is known of an object that goes away.
-func (s *settlements) forget(obj Object) {
+// forget drops the record of an object.
+func (s *normalizations) forget(obj Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.known, types.ToObjectRef(obj))
 }
 
-// fingerprint is equal for the same differences in the same object: the same
-// fields, wanted and present with the same values. It is empty when it cannot
-// be made.
+// fingerprint is equal for the same differences in the same object: the same fields
+// with the same desired and actual values. It is empty on failure.
 func fingerprint(desired, actual Object, result CompareResult) string {
 	wanted, wantedErr := content(desired)
 	present, presentErr := content(actual)
@@ -90,7 +88,7 @@ func content(obj Object) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }
 
-// valueAt returns what is at a path, nil when there is nothing.
+// valueAt returns the value at a path, nil if there is none.
 func valueAt(node any, path fieldpath.Path) any {
 	for _, element := range path {
 		switch parent := node.(type) {
@@ -123,8 +121,8 @@ func itemAt(list []any, element fieldpath.PathElement) any {
 	return nil
 }
 
-// hasKey says whether a list item has the values of a key. A field of the key
-// that the item leaves out is not looked at: it has its default.
+// hasKey reports whether a list item has the values of a key. A field of the key that
+// the item omits has its default and is ignored.
 func hasKey(item any, key value.FieldList) bool {
 	fields, ok := item.(map[string]any)
 	if !ok {

@@ -22,7 +22,7 @@ const (
 	defaultManagedBy = "boxcutter"
 )
 
-// comparator finds out how a desired object differs from the actual one.
+// comparator compares a desired object with the actual one.
 type comparator interface {
 	Compare(desiredObject, actualObject Object, opts ...types.ComparatorOption) (CompareResult, error)
 }
@@ -37,16 +37,16 @@ type ObjectEngine struct {
 	systemPrefix     string
 	managedBy        string
 	unfilteredReader client.Reader
-	settled          settlements
+	normalized       *normalizations
 }
 
-// NewObjectEngine makes an engine.
+// NewObjectEngine returns an engine.
 //
-// Objects are read from cache, which may be filtered by the managed-by label
-// and hold nothing else. What it does not show is looked for in unfilteredReader
-// where that matters, unless that is nil. All writes go to writer under the name
-// fieldOwner. systemPrefix is the prefix of the revision annotation; managedBy
-// is the value of the managed-by label, "boxcutter" when empty.
+// Objects are read from cache, which may be filtered by the managed-by label. If
+// unfilteredReader is not nil, it reads objects that the cache does not show. Writes
+// go to writer with the field manager fieldOwner. systemPrefix is the prefix of the
+// revision annotation; managedBy is the value of the managed-by label, "boxcutter"
+// if empty.
 func NewObjectEngine(
 	scheme *runtime.Scheme,
 	cache client.Reader,
@@ -66,15 +66,16 @@ func NewObjectEngine(
 		scheme: scheme, cache: cache, writer: writer, comparator: comparator,
 		fieldOwner: fieldOwner, systemPrefix: systemPrefix, managedBy: managedBy,
 		unfilteredReader: unfilteredReader,
+		normalized:       &normalizations{},
 	}
 }
 
-// Reconcile takes one step to make the object as desired and have it belong to
-// the revision, whose number is 1 or more.
+// Reconcile takes one step to create, adopt or update the object for the revision,
+// whose number is 1 or more.
 //
-// An object of somebody else in the way is a result, not an error. Errors are
-// *MisuseError, *CreateCollisionError, *UnsupportedApplyConfigurationError and
-// those of the API server.
+// A collision with another owner is a result. Errors are *MisuseError,
+// *CreateCollisionError, *UnsupportedApplyConfigurationError and those of the API
+// server.
 func (e *ObjectEngine) Reconcile(
 	ctx context.Context,
 	revision int64,
@@ -95,12 +96,13 @@ func reconcileOptions(obj Object, opts []types.ObjectReconcileOption) (types.Obj
 	}
 	options.Default()
 	if options.Owner != nil && options.OwnerStrategy == nil {
-		return options, misuse(obj, "an owner is given without an owner strategy")
+		return options, misuse(obj, "an owner requires an owner strategy")
 	}
 	return options, nil
 }
 
-// marked returns a copy of the object that says that it belongs to the revision.
+// marked returns a copy of the object with the label and the annotation of the
+// revision.
 func (e *ObjectEngine) marked(revision int64, obj Object) (Object, error) {
 	kind, err := apiutil.GVKForObject(obj, e.scheme)
 	if err != nil {
@@ -108,10 +110,10 @@ func (e *ObjectEngine) marked(revision int64, obj Object) (Object, error) {
 	}
 	out, ok := obj.DeepCopyObject().(Object)
 	if !ok {
-		return nil, misuse(obj, "the copy of a %T is no object", obj)
+		return nil, misuse(obj, "the copy of a %T is not an object", obj)
 	}
 	out.GetObjectKind().SetGroupVersionKind(kind)
-	spellOut(out)
+	convertStringData(out)
 	out.SetLabels(with(out.GetLabels(), managedByLabel, e.managedBy))
 	out.SetAnnotations(with(out.GetAnnotations(), e.revisionAnnotation(), strconv.FormatInt(revision, 10)))
 	return out, nil
@@ -128,8 +130,8 @@ func with(values map[string]string, key, value string) map[string]string {
 
 func (e *ObjectEngine) revisionAnnotation() string { return e.systemPrefix + "/revision" }
 
-// revisionOf returns the number of the revision that the object says it belongs
-// to, and whether it says so at all.
+// revisionOf returns the revision number of the annotation, and whether the object
+// has this annotation.
 func (e *ObjectEngine) revisionOf(obj Object) (number int64, marked bool, err error) {
 	text, marked := obj.GetAnnotations()[e.revisionAnnotation()]
 	if !marked {
@@ -142,8 +144,8 @@ func (e *ObjectEngine) revisionOf(obj Object) (number int64, marked bool, err er
 	return number, true, nil
 }
 
-// read gets the object that is named like the given one. It returns nil when
-// there is none, or when the cluster does not know the kind.
+// read returns the object with the kind and name of the given one, nil if it or its
+// kind does not exist.
 func (e *ObjectEngine) read(ctx context.Context, reader client.Reader, like Object) (Object, error) {
 	kind := like.GetObjectKind().GroupVersionKind()
 	actual, ok := reflect.New(reflect.TypeOf(like).Elem()).Interface().(Object)
@@ -162,6 +164,5 @@ func (e *ObjectEngine) read(ctx context.Context, reader client.Reader, like Obje
 	return actual, nil
 }
 
-// absent says whether an error means that there is no such object, be it that
-// there is not even such a kind.
+// absent reports whether an error means that the object or its kind does not exist.
 func absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }

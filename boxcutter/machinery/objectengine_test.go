@@ -44,7 +44,7 @@ func installed(revision int64, opts ...types.ObjectReconcileOption) given {
 	return func(t *testing.T, c *cluster) { c.reconcile(t, revision, configMap(t), opts...) }
 }
 
-// edited has somebody else edit the object afterwards.
+// edited changes the object afterwards as another field manager.
 func edited(before given, patch string) given {
 	return func(t *testing.T, c *cluster) {
 		before(t, c)
@@ -78,7 +78,7 @@ var (
 	none           = types.WithCollisionProtection(types.CollisionProtectionNone)
 )
 
-// situations are those that an object can be found in, with what is done about it.
+// situations are the possible states of an object, with the actions.
 var situations = map[string]struct {
 	given    given
 	revision int64
@@ -91,14 +91,14 @@ var situations = map[string]struct {
 	"a pause creates as a dry run":                          {absent, 1, options(one, types.WithPaused{}), machinery.ActionCreated, []string{"dry create"}},
 	"our object as desired is left alone":                   {installed(1, one), 1, options(one), machinery.ActionIdle, nil},
 	"without an owner our annotation makes it ours":         {installed(1), 1, nil, machinery.ActionIdle, nil},
-	"what somebody changed is taken back":                   {edited(installed(1, one), drift), 1, options(one), machinery.ActionRecovered, []string{"migrate", "force"}},
-	"what somebody removed is put back":                     {edited(installed(1, one), loss), 1, options(one), machinery.ActionUpdated, []string{"migrate", "apply"}},
+	"an external change is reverted":                        {edited(installed(1, one), drift), 1, options(one), machinery.ActionRecovered, []string{"migrate", "force"}},
+	"an externally removed field is restored":               {edited(installed(1, one), loss), 1, options(one), machinery.ActionUpdated, []string{"migrate", "apply"}},
 	"a pause only tells of drift":                           {edited(installed(1, one), drift), 1, options(one, types.WithPaused{}), machinery.ActionRecovered, nil},
 	"a higher number of the same owner updates":             {installed(1, one), 2, options(one), machinery.ActionUpdated, []string{"migrate", "apply"}},
 	"a higher number without an owner updates":              {installed(1), 2, nil, machinery.ActionUpdated, []string{"migrate", "apply"}},
-	"a lower number of the same owner does nothing":         {installed(2, one), 1, options(one), machinery.ActionProgressed, nil},
-	"a lower number without an owner does nothing":          {installed(2), 1, nil, machinery.ActionProgressed, nil},
-	"a revision that somebody else wrote is undone":         {edited(installed(1, one), tampered), 1, options(one), machinery.ActionRecovered, []string{"migrate", "force"}},
+	"a lower number of the same owner updates":              {installed(2, one), 1, options(one), machinery.ActionUpdated, []string{"migrate", "apply"}},
+	"a lower number without an owner updates":               {installed(2), 1, nil, machinery.ActionUpdated, []string{"migrate", "apply"}},
+	"an externally written revision is reverted":            {edited(installed(1, one), tampered), 1, options(one), machinery.ActionRecovered, []string{"migrate", "force"}},
 	"an older sibling hands over":                           {installed(1, one), 2, options(two, siblingOf("one")), machinery.ActionUpdated, []string{"migrate", "force"}},
 	"a newer sibling keeps the object":                      {installed(2, two), 1, options(one, siblingOf("two")), machinery.ActionProgressed, nil},
 	"a sibling of the same number collides":                 {installed(1, two), 1, options(one, siblingOf("two")), machinery.ActionCollision, nil},
@@ -108,14 +108,14 @@ var situations = map[string]struct {
 	"another controller collides unless protection is none": {controlled, 1, options(one, ifNoController), machinery.ActionCollision, nil},
 	"without protection another controller is replaced":     {controlled, 1, options(one, none), machinery.ActionUpdated, []string{"force"}},
 	"a collision comes before a newer number":               {installed(2, two), 1, options(one), machinery.ActionCollision, nil},
-	"an object of nobody collides":                          {foreign, 1, options(one), machinery.ActionCollision, nil},
-	"an object of nobody collides without an owner":         {foreign, 1, nil, machinery.ActionCollision, nil},
-	"an object of nobody is adopted on request":             {foreign, 1, options(one, ifNoController), machinery.ActionUpdated, []string{"force"}},
-	"an object of nobody is adopted without an owner":       {foreign, 1, options(ifNoController), machinery.ActionUpdated, []string{"force"}},
-	"an object marked by a revision is not nobody's":        {installed(1), 1, options(one, ifNoController), machinery.ActionCollision, nil},
+	"an object without controller collides":                 {foreign, 1, options(one), machinery.ActionCollision, nil},
+	"an unowned object collides without an owner":           {foreign, 1, nil, machinery.ActionCollision, nil},
+	"an object without controller is adopted on request":    {foreign, 1, options(one, ifNoController), machinery.ActionUpdated, []string{"force"}},
+	"an unowned object is adopted without an owner":         {foreign, 1, options(ifNoController), machinery.ActionUpdated, []string{"force"}},
+	"an object marked by a revision is not adopted":         {installed(1), 1, options(one, ifNoController), machinery.ActionCollision, nil},
 }
 
-func TestReconcileBySituation(t *testing.T) {
+func TestReconcile_BySituation(t *testing.T) {
 	for name, test := range situations {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
@@ -148,7 +148,7 @@ func TestReconcileBySituation(t *testing.T) {
 	}
 }
 
-func TestCreatedObjectsAreMarked(t *testing.T) {
+func TestReconcile_MarksCreatedObjects(t *testing.T) {
 	c := newCluster(t)
 	desired := configMap(t)
 	c.reconcile(t, 7, desired, ownedBy("one"))
@@ -161,7 +161,7 @@ func TestCreatedObjectsAreMarked(t *testing.T) {
 	}
 }
 
-func TestCreatedFieldsAreMigratedByTheFirstApplyOnly(t *testing.T) {
+func TestReconcile_FirstApplyMigratesCreatedFields(t *testing.T) {
 	c := newCluster(t)
 	want := [][]string{{"create"}, {"migrate", "apply"}, {"apply"}}
 	for i := range want {
@@ -177,7 +177,7 @@ func TestCreatedFieldsAreMigratedByTheFirstApplyOnly(t *testing.T) {
 	}
 }
 
-func TestFieldsThatARevisionDropsGoAway(t *testing.T) {
+func TestReconcile_RemovesDroppedFields(t *testing.T) {
 	c := newCluster(t)
 	c.reconcile(t, 1, configMap(t), ownedBy("one"))
 	c.edit(t, configMap(t), `{"data":{"theirs":"stays"}}`)
@@ -190,7 +190,7 @@ func TestFieldsThatARevisionDropsGoAway(t *testing.T) {
 	}
 }
 
-func TestCollisionNamesTheController(t *testing.T) {
+func TestReconcile_CollisionNamesController(t *testing.T) {
 	c := newCluster(t)
 	c.reconcile(t, 1, configMap(t), ownedBy("two"))
 	result := c.reconcile(t, 1, configMap(t), ownedBy("one"))
@@ -204,8 +204,8 @@ func TestCollisionNamesTheController(t *testing.T) {
 	}
 }
 
-func TestObjectThatTheReaderDoesNotShow(t *testing.T) {
-	t.Run("is a collision when it is somebody else's", func(t *testing.T) {
+func TestReconcile_ObjectMissingInReader(t *testing.T) {
+	t.Run("is a collision with another owner", func(t *testing.T) {
 		c := newCluster(t, configMap(t))
 		result, err := c.engineReading(nothing{}, c.Client).Reconcile(t.Context(), 1, configMap(t), ownedBy("one"))
 		if err != nil || result.Action() != machinery.ActionCollision {
@@ -248,7 +248,7 @@ func (l lagging) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _
 	return nil
 }
 
-func TestReaderThatLagsBehind(t *testing.T) {
+func TestReconcile_OutdatedReader(t *testing.T) {
 	c := newCluster(t)
 	c.reconcile(t, 1, configMap(t), ownedBy("one"))
 	old := lagging{object: c.get(t, configMap(t))}
@@ -268,7 +268,7 @@ func TestReaderThatLagsBehind(t *testing.T) {
 	})
 }
 
-func TestObjectThatVanishesBeforeItIsAppliedIsCreated(t *testing.T) {
+func TestReconcile_ObjectDeletedBeforeApplyIsCreated(t *testing.T) {
 	c := newCluster(t)
 	c.reconcile(t, 1, configMap(t), ownedBy("one"))
 	old := lagging{object: c.get(t, configMap(t))}
@@ -288,7 +288,7 @@ func TestObjectThatVanishesBeforeItIsAppliedIsCreated(t *testing.T) {
 	}
 }
 
-func TestOwnersThatAreGoneStayGoneWhenTheReaderLagsBehind(t *testing.T) {
+func TestReconcile_OutdatedReaderDoesNotRestoreOwners(t *testing.T) {
 	c := newCluster(t)
 	c.reconcile(t, 1, configMap(t), ownedBy("one"))
 	old := lagging{object: c.get(t, configMap(t))}
@@ -303,7 +303,7 @@ func TestOwnersThatAreGoneStayGoneWhenTheReaderLagsBehind(t *testing.T) {
 	}
 }
 
-func TestValuesThatTheServerRewritesAreWrittenOnce(t *testing.T) {
+func TestReconcile_NormalizedValuesAreWrittenOnce(t *testing.T) {
 	c := newCluster(t)
 	rewrite := func(ctx context.Context, server client.Client) *unstructured.Unstructured {
 		stored := configMap(t)
@@ -340,7 +340,7 @@ func TestValuesThatTheServerRewritesAreWrittenOnce(t *testing.T) {
 	}
 }
 
-func TestMisuseIsAnError(t *testing.T) {
+func TestObjectEngine_MisuseIsError(t *testing.T) {
 	c := newCluster(t)
 	tests := map[string]func() error{
 		"a revision number below 1": func() error {
@@ -370,7 +370,7 @@ func TestMisuseIsAnError(t *testing.T) {
 	}
 }
 
-func TestGoTypesAreCreatedAndComparedButNotApplied(t *testing.T) {
+func TestReconcile_TypedObjectsAreNotApplied(t *testing.T) {
 	c := newCluster(t)
 	desired := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "default"},
@@ -401,23 +401,23 @@ var teardowns = map[string]struct {
 	gone     bool
 	writes   []string
 }{
-	"an absent object is gone":                       {absent, 1, []types.ObjectTeardownOption{one}, true, nil},
-	"an absent object is gone when orphaned":         {absent, 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
-	"our object is deleted":                          {installed(1, one), 1, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
-	"our object is deleted whatever its annotation":  {installed(1, one), 2, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
-	"our object is deleted without an owner":         {installed(1), 1, nil, false, []string{"delete"}},
-	"another number without an owner is gone":        {installed(2), 1, nil, true, nil},
-	"an unmarked object without an owner is gone":    {foreign, 1, nil, true, nil},
-	"a newer revision of the owner keeps the object": {installed(2, one), 1, []types.ObjectTeardownOption{one}, true, nil},
-	"an object of a sibling is only released":        {handedOver, 1, []types.ObjectTeardownOption{one}, true, []string{"patch"}},
-	"an object of a stranger is left alone":          {installed(1, two), 1, []types.ObjectTeardownOption{one}, true, nil},
-	"an orphan stays":                                {installed(1, one), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, []string{"patch"}},
-	"an orphan of the owner's finalizer stays":       {installed(1, one), 1, []types.ObjectTeardownOption{types.WithOwner(orphaning, owners)}, true, []string{"patch"}},
-	"a stranger's object is not orphaned":            {installed(1, two), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
-	"an object on its way out is waited for":         {deleted, 1, []types.ObjectTeardownOption{one}, false, nil},
+	"an absent object is gone":                      {absent, 1, []types.ObjectTeardownOption{one}, true, nil},
+	"an absent object is gone when orphaned":        {absent, 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
+	"our object is deleted":                         {installed(1, one), 1, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
+	"our object is deleted whatever its annotation": {installed(1, one), 2, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
+	"our object is deleted without an owner":        {installed(1), 1, nil, false, []string{"delete"}},
+	"another number without an owner is gone":       {installed(2), 1, nil, true, nil},
+	"an unmarked object without an owner is gone":   {foreign, 1, nil, true, nil},
+	"a lower number of the same owner deletes":      {installed(2, one), 1, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
+	"an object of a sibling is only released":       {handedOver, 1, []types.ObjectTeardownOption{one}, true, []string{"patch"}},
+	"an object of a stranger is left alone":         {installed(1, two), 1, []types.ObjectTeardownOption{one}, true, nil},
+	"an orphan stays":                               {installed(1, one), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, []string{"patch"}},
+	"an orphan of the owner's finalizer stays":      {installed(1, one), 1, []types.ObjectTeardownOption{types.WithOwner(orphaning, owners)}, true, []string{"patch"}},
+	"a stranger's object is not orphaned":           {installed(1, two), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
+	"an object on its way out is waited for":        {deleted, 1, []types.ObjectTeardownOption{one}, false, nil},
 }
 
-func TestTeardownBySituation(t *testing.T) {
+func TestTeardown_BySituation(t *testing.T) {
 	for name, test := range teardowns {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
@@ -434,7 +434,7 @@ func TestTeardownBySituation(t *testing.T) {
 	}
 }
 
-func TestOrphansLoseOurMarksOnly(t *testing.T) {
+func TestTeardown_OrphanRemovesOwnMetadataOnly(t *testing.T) {
 	c := newCluster(t)
 	desired := configMap(t)
 	desired.SetLabels(map[string]string{"app": "x"})
@@ -455,7 +455,7 @@ func TestOrphansLoseOurMarksOnly(t *testing.T) {
 	}
 }
 
-func TestReleasingAnObjectIsNoDriftToItsNewOwner(t *testing.T) {
+func TestTeardown_ReleaseCausesNoDrift(t *testing.T) {
 	c := newCluster(t)
 	c.reconcile(t, 1, configMap(t), ownedBy("one"))
 	c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one"))
@@ -467,7 +467,7 @@ func TestReleasingAnObjectIsNoDriftToItsNewOwner(t *testing.T) {
 	}
 }
 
-func TestTeardownWriterMakesTheWrites(t *testing.T) {
+func TestTeardown_UsesTeardownWriter(t *testing.T) {
 	c, other := newCluster(t), newCluster(t)
 	c.reconcile(t, 1, configMap(t), ownedBy("one"))
 	c.took()
@@ -481,7 +481,7 @@ func TestTeardownWriterMakesTheWrites(t *testing.T) {
 	}
 }
 
-func TestTeardownDeletesExactlyWhatItSaw(t *testing.T) {
+func TestTeardown_DeletePreconditions(t *testing.T) {
 	c := newCluster(t)
 	c.reconcile(t, 1, configMap(t), ownedBy("one"))
 	old := lagging{object: c.get(t, configMap(t))}

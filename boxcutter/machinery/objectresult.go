@@ -14,99 +14,89 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Object is what the engines handle.
+// Object is an object that the engines handle.
 type Object interface {
 	client.Object
 	runtime.Object
 }
 
-// Action says what was done with an object or, while paused, would be done.
+// Action is the action that was taken on an object or, while paused, would be taken.
 type Action string
 
 const (
-	// ActionCreated means that the object was not there and was created.
+	// ActionCreated means that the object did not exist and was created.
 	ActionCreated Action = "Created"
-	// ActionUpdated means that the object was changed to what is desired.
+	// ActionUpdated means that the object was changed to the desired state.
 	ActionUpdated Action = "Updated"
-	// ActionRecovered means that somebody else had changed fields of the object
-	// and that they were taken back.
+	// ActionRecovered means that another field manager had changed the object and
+	// that the changes were reverted.
 	ActionRecovered Action = "Recovered"
 	// ActionProgressed means that the object belongs to a newer revision.
 	ActionProgressed Action = "Progressed"
 	// ActionIdle means that the object is as desired.
 	ActionIdle Action = "Idle"
-	// ActionCollision means that the object belongs to somebody else.
+	// ActionCollision means that the object exists and may not be adopted.
 	ActionCollision Action = "Collision"
 )
 
-// ObjectResult says what came of one object.
+// ObjectResult is the result for one object.
 type ObjectResult interface {
-	// Action returns what was done.
+	// Action returns the action.
 	Action() Action
-	// Object returns the object as the cluster has it now.
+	// Object returns the object as it was read or written last.
 	Object() Object
 	// ProbeResults returns the results of all probes by their type.
 	ProbeResults() types.ProbeResultContainer
-	// String describes the result to a person, in several lines.
+	// String describes the result in several lines.
 	String() string
-	// IsComplete says whether nothing remains to be done or waited for.
+	// IsComplete reports whether the object is as desired and its progress probe, if
+	// any, succeeds.
 	IsComplete() bool
-	// IsPaused says whether the action was not taken because of a pause.
+	// IsPaused reports whether the action was not taken because of a pause.
 	IsPaused() bool
 }
 
-// ObjectProbeResult is the answer of a probe as yes or no.
+// ObjectProbeResult is the result of a probe as a boolean.
 type ObjectProbeResult struct {
-	// Success is true when the probe is satisfied.
+	// Success is true if the probe succeeds.
 	Success bool
-	// Messages explain the answer to a person.
+	// Messages explain the result to a person.
 	Messages []string
 }
 
-// objectResult is what all results have in common.
+// objectResult is the common part of all results.
 type objectResult struct {
 	action Action
 	object Object
 	paused bool
-	// awaited says whether a progress probe decides about completeness.
+	// awaited reports whether a progress probe is registered.
 	awaited bool
 	probes  types.ProbeResultContainer
 }
 
-// newObjectResult probes the object and makes the result for the action.
-func newObjectResult(action Action, obj Object, options types.ObjectReconcileOptions) ObjectResult {
+// result probes the object and returns the result of an action of the plan.
+func (p *plan) result(action Action, obj Object) ObjectResult {
 	result := objectResult{
 		action: action,
 		object: obj,
-		paused: options.Paused,
-		probes: runProbes(obj, options.Probes),
+		paused: p.options.Paused,
+		probes: runProbes(obj, p.options.Probes),
 	}
-	_, result.awaited = options.Probes[types.ProgressProbeType]
+	_, result.awaited = p.options.Probes[types.ProgressProbeType]
+	compared := comparedResult{result, p.comparison}
 	switch action {
 	case ActionCreated:
 		return ObjectResultCreated{result}
 	case ActionUpdated:
-		return ObjectResultUpdated{result}
+		return ObjectResultUpdated{compared}
 	case ActionRecovered:
-		return ObjectResultRecovered{result}
+		return ObjectResultRecovered{compared}
 	case ActionProgressed:
-		return ObjectResultProgressed{result}
+		return ObjectResultProgressed{compared}
+	case ActionCollision:
+		return ObjectResultCollision{comparedResult: compared, conflictingOwner: p.controller}
 	default:
-		return ObjectResultIdle{result}
-	}
-}
-
-// newCollision makes the result for an object that belongs to somebody else:
-// to the given controller, or to nobody known.
-func newCollision(obj Object, controller *metav1.OwnerReference, options types.ObjectReconcileOptions) ObjectResult {
-	return ObjectResultCollision{
-		objectResult: objectResult{
-			action: ActionCollision,
-			object: obj,
-			paused: options.Paused,
-			probes: runProbes(obj, options.Probes),
-		},
-		conflictingOwner: controller,
+		return ObjectResultIdle{compared}
 	}
 }
 
@@ -118,19 +108,20 @@ func runProbes(obj Object, probes map[string]types.Prober) types.ProbeResultCont
 	return results
 }
 
-// Action returns what was done.
+// Action returns the action.
 func (r objectResult) Action() Action { return r.action }
 
-// Object returns the object as the cluster has it now.
+// Object returns the object as it was read or written last.
 func (r objectResult) Object() Object { return r.object }
 
-// IsPaused says whether the action was not taken because of a pause.
+// IsPaused reports whether the action was not taken because of a pause.
 func (r objectResult) IsPaused() bool { return r.paused }
 
 // ProbeResults returns the results of all probes by their type.
 func (r objectResult) ProbeResults() types.ProbeResultContainer { return r.probes }
 
-// IsComplete says whether nothing remains to be done or waited for.
+// IsComplete reports whether the object is as desired and its progress probe, if any,
+// succeeds.
 func (r objectResult) IsComplete() bool {
 	if r.action == ActionCollision {
 		return false
@@ -141,7 +132,7 @@ func (r objectResult) IsComplete() bool {
 	return !r.awaited || r.probes.Type(types.ProgressProbeType).Status == types.ProbeStatusTrue
 }
 
-// String describes the result to a person.
+// String describes the result in several lines.
 func (r objectResult) String() string { return r.head() + r.describeProbes() }
 
 func (r objectResult) head() string {
@@ -149,7 +140,9 @@ func (r objectResult) head() string {
 	if r.paused {
 		paused = " (PAUSED)"
 	}
-	return fmt.Sprintf("Object %s\nAction%s: %q\n", types.ToObjectRef(r.object), paused, r.action)
+	kind := r.object.GetObjectKind().GroupVersionKind()
+	return fmt.Sprintf("Object %s.%s %s\nAction%s: %q\n",
+		kind.Kind, kind.GroupVersion(), client.ObjectKeyFromObject(r.object), paused, r.action)
 }
 
 func (r objectResult) describeProbes() string {
@@ -179,42 +172,58 @@ func probeOutcome(status types.ProbeStatus) string {
 	}
 }
 
+// comparedResult is the result for an object that existed and was compared.
+type comparedResult struct {
+	objectResult
+
+	comparison CompareResult
+}
+
+// CompareResult returns the difference between the desired object and the object
+// before the action.
+func (r comparedResult) CompareResult() CompareResult { return r.comparison }
+
+// String describes the result in several lines, with the difference.
+func (r comparedResult) String() string { return r.objectResult.String() + r.comparison.String() }
+
 // ObjectResultCreated is the result for an object that was created.
 type ObjectResultCreated struct{ objectResult }
 
-// ObjectResultUpdated is the result for an object that was changed.
-type ObjectResultUpdated struct{ objectResult }
+// ObjectResultUpdated is the result for an object that was changed or adopted.
+type ObjectResultUpdated struct{ comparedResult }
 
 // ObjectResultProgressed is the result for an object of a newer revision.
-type ObjectResultProgressed struct{ objectResult }
+type ObjectResultProgressed struct{ comparedResult }
 
 // ObjectResultIdle is the result for an object that is as desired.
-type ObjectResultIdle struct{ objectResult }
+type ObjectResultIdle struct{ comparedResult }
 
-// ObjectResultRecovered is the result for an object whose fields were taken back.
-type ObjectResultRecovered struct{ objectResult }
+// ObjectResultRecovered is the result for an object whose external changes were
+// reverted.
+type ObjectResultRecovered struct{ comparedResult }
 
-// ObjectResultCollision is the result for an object that belongs to somebody else.
+// ObjectResultCollision is the result for an object that exists and may not be
+// adopted.
 type ObjectResultCollision struct {
-	objectResult
+	comparedResult
 
 	conflictingOwner *metav1.OwnerReference
 }
 
-// ConflictingOwner returns who controls the object, false when nobody does.
+// ConflictingOwner returns the controller of the object, false if it has none.
 func (r ObjectResultCollision) ConflictingOwner() (*metav1.OwnerReference, bool) {
 	return r.conflictingOwner, r.conflictingOwner != nil
 }
 
-// Success is never true for a collision.
+// Success returns false.
 func (r ObjectResultCollision) Success() bool { return false }
 
-// String describes the result to a person, with the owner that is in the way.
+// String describes the result in several lines, with the conflicting owner.
 func (r ObjectResultCollision) String() string {
-	if r.conflictingOwner == nil {
-		return r.objectResult.String()
+	owner := "nil"
+	if r.conflictingOwner != nil {
+		owner = fmt.Sprintf("%s.%s %s (UID %s)",
+			r.conflictingOwner.Kind, r.conflictingOwner.APIVersion, r.conflictingOwner.Name, r.conflictingOwner.UID)
 	}
-	owner := fmt.Sprintf("Conflicting Owner: %s.%s %s (UID %s)\n",
-		r.conflictingOwner.Kind, r.conflictingOwner.APIVersion, r.conflictingOwner.Name, r.conflictingOwner.UID)
-	return r.head() + owner + r.describeProbes()
+	return r.objectResult.String() + "Conflicting Owner: " + owner + "\n" + r.comparison.String()
 }

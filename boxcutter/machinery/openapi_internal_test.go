@@ -32,7 +32,7 @@ func (v version) ServerRelativeURL() string { return v.url }
 
 func (v version) Schema(string) ([]byte, error) { return []byte(`{"openapi": "3.0.0"}`), nil }
 
-func TestSchemasAreKeptUntilDiscoveryShowsOthers(t *testing.T) {
+func TestSchemaCache_RefreshesAfterDiscoveryChange(t *testing.T) {
 	server := &versions{}
 	now := time.Now()
 	schemas := schemas{client: server, now: func() time.Time { return now }}

@@ -5,16 +5,19 @@ package machinery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pkg.package-operator.run/boxcutter/internal/compat"
+	"pkg.package-operator.run/boxcutter/internal/dryrun"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// objectEngine handles single objects.
+// objectEngine reconciles and tears down single objects.
 type objectEngine interface {
 	Reconcile(
 		ctx context.Context, revision int64, desiredObject Object, opts ...types.ObjectReconcileOption,
@@ -24,74 +27,58 @@ type objectEngine interface {
 	) (objectGone bool, err error)
 }
 
-// planner is an objectEngine that can tell what it would do before it does it.
-type planner interface {
-	plan(
-		ctx context.Context, revision int64, desiredObject Object, opts ...types.ObjectReconcileOption,
-	) (*plan, error)
-	execute(ctx context.Context, p *plan) (ObjectResult, error)
-	// review looks into the refusal of what is planned.
-	review(ctx context.Context, p *plan) (verdict, error)
-}
-
-// phaseValidator finds out whether the API server would take all objects.
+// phaseValidator checks the objects of a phase before any of them is written.
 type phaseValidator interface {
 	Validate(ctx context.Context, phase types.Phase, opts ...types.PhaseReconcileOption) error
-}
-
-// remover is an objectEngine that tells what has become of an object.
-type remover interface {
-	tearDown(
-		ctx context.Context, revision int64, desiredObject Object, opts ...types.ObjectTeardownOption,
-	) (fate, error)
 }
 
 // PhaseEngine reconciles and tears down phases.
 type PhaseEngine struct {
 	objectEngine   objectEngine
 	phaseValidator phaseValidator
+	// planner is objectEngine if that is exactly an *ObjectEngine, else nil. A type
+	// that embeds *ObjectEngine may override Reconcile and Teardown, and planning
+	// would bypass them.
+	planner *ObjectEngine
 }
 
-// NewPhaseEngine makes an engine that has its objects handled by objectEngine
-// and, unless it is nil, the objects of a phase checked by phaseValidator before
-// any of them is written.
+// NewPhaseEngine returns an engine that calls objectEngine for each object and,
+// unless it is nil, phaseValidator before any object of a phase is written.
 //
-// A validator may ask the API server about each object. With an ObjectEngine it
-// is therefore shown only those objects that are going to be written or stay as
-// they are, in the form in which they will be, and is not called when there are
-// none. On request (types.WithoutDryRunOfUnchanged) those that stay are left out.
+// The validator is called with the phase of the caller at every reconcile. With an
+// *ObjectEngine, a validator of package validation checks the objects that are
+// going to be written in the form in which they are written.
 func NewPhaseEngine(
 	objectEngine objectEngine,
 	phaseValidator phaseValidator,
 ) *PhaseEngine {
-	return &PhaseEngine{objectEngine: objectEngine, phaseValidator: phaseValidator}
+	planner, _ := objectEngine.(*ObjectEngine)
+	return &PhaseEngine{objectEngine: objectEngine, phaseValidator: phaseValidator, planner: planner}
 }
 
 // PhaseObject is an object with options of its own.
 type PhaseObject struct {
-	// Object is what is desired.
+	// Object is the desired object.
 	Object *unstructured.Unstructured
-	// Opts hold for this object.
+	// Opts are the options of this object.
 	Opts []types.ObjectReconcileOption
 }
 
-// step is one object of a phase that is being reconciled.
+// step is one object of a phase during a reconcile.
 type step struct {
 	object Object
 	opts   []types.ObjectReconcileOption
-	// plan is what is going to be done, nil when that could not be told before.
+	// plan is the planned action, nil if the object could not be planned.
 	plan *plan
 }
 
-// Reconcile takes one step with each object of the phase, in their order. Options
-// are those given and then those of the phase.
+// Reconcile takes one step with each object of the phase, in order. The given
+// options apply before those of the phase.
 //
-// What a validator finds is part of the result, and nothing is written then. The
-// first error of an object ends the step, unless errors are to be aggregated: then
-// all objects are tried and their errors joined, but for "too many requests",
-// which ends it at once. On request (types.WithConcurrency) neighbours of the same
-// kind are written at the same time. The result is there also with an error, as
-// far as it goes.
+// Findings of the validator are part of the result, and nothing is written then. The
+// first error of an object ends the step, unless errors are aggregated: then all
+// objects are tried and their errors joined, except that "too many requests" ends
+// the step at once. With an error, the result has the objects that were reconciled.
 func (e *PhaseEngine) Reconcile(
 	ctx context.Context,
 	revision int64,
@@ -110,22 +97,21 @@ func (e *PhaseEngine) Reconcile(
 		}
 		return result, err
 	}
-	return result, e.take(ctx, revision, steps, pace{options.Concurrency, options.AggregateErrors}, result)
+	return result, e.reconcileObjects(ctx, revision, steps, iteration{options.Concurrency, options.AggregateErrors}, result)
 }
 
-// steps plans all objects. An error in planning is not looked at here: whatever
-// it is, it comes again when the object's turn comes.
+// steps plans all objects. It ignores errors, because they occur again when the
+// object is reconciled.
 func (e *PhaseEngine) steps(
 	ctx context.Context, revision int64, phase types.Phase, options types.PhaseReconcileOptions,
 ) []step {
-	planner, plans := e.objectEngine.(planner)
 	steps := make([]step, len(phase.GetObjects()))
 	for i, object := range phase.GetObjects() {
 		steps[i] = step{object: object, opts: options.ForObject(object)}
-		if !plans {
+		if e.planner == nil {
 			continue
 		}
-		if plan, err := planner.plan(ctx, revision, object, steps[i].opts...); err == nil {
+		if plan, err := e.planner.plan(ctx, revision, object, steps[i].opts...); err == nil {
 			steps[i].plan = plan
 		}
 	}
@@ -133,59 +119,67 @@ func (e *PhaseEngine) steps(
 	return steps
 }
 
-// reviews is how often a validator's finding is reconsidered.
-const reviews = 2
+// maxReviews is the maximum number of times that findings are reviewed.
+const maxReviews = 2
 
-// validate shows the validator what is going to be written and, if it is asked
-// about all, what is as it should be. What is left to somebody else is not ours
-// to ask about.
+// validate calls the validator with the phase of the caller. all is false if only
+// objects that are going to be written need a dry run.
 func (e *PhaseEngine) validate(
 	ctx context.Context, phase types.Phase, steps []step, all bool, opts []types.PhaseReconcileOption,
 ) error {
-	for review := 0; e.phaseValidator != nil; review++ {
-		objects := toValidate(steps, all)
-		if len(objects) == 0 {
-			return nil
-		}
-		written := types.NewPhase(phase.GetName(), objects).WithReconcileOptions(phase.GetReconcileOptions()...)
-		finding := e.phaseValidator.Validate(ctx, written, opts...)
-		if review == reviews {
+	if e.phaseValidator == nil {
+		return nil
+	}
+	if compat.Original {
+		return e.phaseValidator.Validate(ctx, phase, opts...)
+	}
+	for review := 0; ; review++ {
+		finding := e.phaseValidator.Validate(dryrun.With(ctx, dryRuns(steps, all)), phase, opts...)
+		if review == maxReviews {
 			return finding
 		}
-		if again, err := e.reconsider(ctx, steps, finding); !again {
+		if again, err := e.reviewFindings(ctx, steps, finding); !again {
 			return err
 		}
 	}
-	return nil
 }
 
-func toValidate(steps []step, all bool) []client.Object {
-	var objects []client.Object
+// dryRuns returns the dry runs of a phase. An object that is going to be written is
+// sent in the form in which it is written. An object whose namespace or kind is
+// created by the same phase is skipped, because the API server cannot check it yet.
+func dryRuns(steps []step, all bool) map[types.ObjectRef]dryrun.Request {
+	requests := make(map[types.ObjectRef]dryrun.Request, len(steps))
 	for _, step := range steps {
-		switch {
-		case step.plan == nil:
-			objects = append(objects, step.object)
-		case (step.plan.writes() || all && step.plan.action == ActionIdle) && !step.plan.awaits:
-			objects = append(objects, step.plan.desired)
+		if step.plan == nil {
+			continue
 		}
+		request := dryrun.Request{Skip: step.plan.awaits || !all && !step.plan.writes()}
+		if step.plan.writes() || step.plan.action == ActionIdle {
+			request.Object = step.plan.desired
+		}
+		requests[types.ToObjectRef(step.object)] = request
 	}
-	return objects
+	return requests
 }
 
-// take takes all steps and adds what comes of them to the result.
-func (e *PhaseEngine) take(
-	ctx context.Context, revision int64, steps []step, pace pace, result *phaseResult,
+// reconcileObjects reconciles all objects and adds their results.
+func (e *PhaseEngine) reconcileObjects(
+	ctx context.Context, revision int64, steps []step, iteration iteration, result *phaseResult,
 ) error {
 	done := func(_ step, object ObjectResult) {
 		result.objects = append(result.objects, object)
 		result.missing--
 	}
-	return each(steps, pace, step.kind, done, func(step step) (ObjectResult, error) {
-		return e.takeOne(ctx, revision, step)
+	return forEach(steps, iteration, step.kind, done, func(step step) (ObjectResult, error) {
+		object, err := e.reconcileObject(ctx, revision, step)
+		if err != nil {
+			return nil, fmt.Errorf("reconciling %s: %w", types.ToObjectRef(step.object), err)
+		}
+		return object, nil
 	})
 }
 
-// kind is the kind of the object, as far as it is known.
+// kind returns the kind of the object, as far as it is known.
 func (s step) kind() schema.GroupVersionKind {
 	if s.plan != nil {
 		return kindOf(s.plan.desired)
@@ -195,16 +189,15 @@ func (s step) kind() schema.GroupVersionKind {
 
 func kindOf(obj client.Object) schema.GroupVersionKind { return obj.GetObjectKind().GroupVersionKind() }
 
-func (e *PhaseEngine) takeOne(ctx context.Context, revision int64, step step) (ObjectResult, error) {
-	if planner, plans := e.objectEngine.(planner); plans && step.plan != nil {
-		return planner.execute(ctx, step.plan)
+func (e *PhaseEngine) reconcileObject(ctx context.Context, revision int64, step step) (ObjectResult, error) {
+	if step.plan != nil {
+		return e.planner.execute(ctx, step.plan)
 	}
 	return e.objectEngine.Reconcile(ctx, revision, step.object, step.opts...)
 }
 
-// Teardown takes one step to remove each object of the phase, the last one
-// first. Options are those given and then those of the phase. Errors, and
-// neighbours of the same kind, are treated as by Reconcile.
+// Teardown takes one step to remove each object of the phase, in order. The given
+// options apply before those of the phase. Errors are handled as by Reconcile.
 func (e *PhaseEngine) Teardown(
 	ctx context.Context,
 	revision int64,
@@ -216,39 +209,36 @@ func (e *PhaseEngine) Teardown(
 		opt.ApplyToPhaseTeardownOptions(&options)
 	}
 	result := &phaseTeardownResult{name: phase.GetName(), missing: len(phase.GetObjects())}
-	pace := pace{options.Concurrency, options.AggregateErrors}
-	backwards := slices.Clone(phase.GetObjects())
-	slices.Reverse(backwards)
-	err := each(backwards, pace, kindOf, result.add, func(object client.Object) (fate, error) {
-		return e.tearDownOne(ctx, revision, object, options.ForObject(object))
+	iteration := iteration{options.Concurrency, options.AggregateErrors}
+	err := forEach(phase.GetObjects(), iteration, kindOf, result.add, func(object client.Object) (teardownOutcome, error) {
+		return e.teardownObject(ctx, revision, object, options.ForObject(object))
 	})
-	for _, refs := range [][]types.ObjectRef{result.gone, result.released, result.waiting} {
-		slices.Reverse(refs)
-	}
 	return result, err
 }
 
-func (e *PhaseEngine) tearDownOne(
+func (e *PhaseEngine) teardownObject(
 	ctx context.Context, revision int64, object client.Object, opts []types.ObjectTeardownOption,
-) (fate, error) {
-	if remover, tells := e.objectEngine.(remover); tells {
-		return remover.tearDown(ctx, revision, object, opts...)
+) (teardownOutcome, error) {
+	if e.planner != nil {
+		return e.planner.teardown(ctx, revision, object, opts...)
 	}
 	if isGone, err := e.objectEngine.Teardown(ctx, revision, object, opts...); err != nil || !isGone {
-		return waiting, err
+		return outcomeWaiting, err
 	}
-	return gone, nil
+	return outcomeGone, nil
 }
 
-// asPointer returns the error of a type that is in an error's tree, be it there
-// as a value or as a pointer, nil when there is none.
+// asPointer returns the error of type E in the tree of an error, be it a value or a
+// pointer; nil if there is none.
 func asPointer[E error, P interface {
 	*E
 	error
 }](err error) *E {
+	if pointer, ok := errors.AsType[P](err); ok {
+		return pointer
+	}
 	if value, ok := errors.AsType[E](err); ok {
 		return &value
 	}
-	pointer, _ := errors.AsType[P](err)
-	return pointer
+	return nil
 }

@@ -30,7 +30,7 @@ func named(t *testing.T, names ...string) []client.Object {
 	return out
 }
 
-// seen is a validator that notes what it is shown and gives a fixed answer.
+// seen is a validator that records its arguments and returns a fixed result.
 type seen struct {
 	names  []string
 	answer error
@@ -68,7 +68,7 @@ func actions(result machinery.PhaseResult) []string {
 	return out
 }
 
-func TestPhaseIsReconciledInOrder(t *testing.T) {
+func TestPhaseReconcile_KeepsOrder(t *testing.T) {
 	c := newCluster(t)
 	engine := machinery.NewPhaseEngine(c.engine(), nil)
 	phase := types.NewPhase("main", named(t, "c", "a", "b"))
@@ -84,7 +84,7 @@ func TestPhaseIsReconciledInOrder(t *testing.T) {
 	}
 }
 
-func TestPhaseErrors(t *testing.T) {
+func TestPhaseReconcile_Errors(t *testing.T) {
 	broken := errors.New("broken")
 	tests := map[string]struct {
 		failure error
@@ -94,12 +94,12 @@ func TestPhaseErrors(t *testing.T) {
 	}{
 		"the first error ends the step": {
 			failure: broken, objects: []string{"a: Created"},
-			message: "creating ConfigMap.v1 default/b: broken",
+			message: "reconciling /v1, Kind=ConfigMap default/b: creating object: broken",
 		},
 		"errors are aggregated on request": {
 			failure: broken, objects: []string{"a: Created", "c: Created"},
 			options: []types.PhaseReconcileOption{types.WithAggregatePhaseReconcileErrors()},
-			message: "creating ConfigMap.v1 default/b: broken\ncreating ConfigMap.v1 default/d: broken",
+			message: "reconciling /v1, Kind=ConfigMap default/b: creating object: broken\nreconciling /v1, Kind=ConfigMap default/d: creating object: broken",
 		},
 	}
 	for name, test := range tests {
@@ -121,7 +121,7 @@ func TestPhaseErrors(t *testing.T) {
 	}
 }
 
-func TestTooManyRequestsEndAPhaseEvenWhenErrorsAreAggregated(t *testing.T) {
+func TestPhaseReconcile_TooManyRequestsEndsAggregation(t *testing.T) {
 	c := newCluster(t)
 	c.before = failOn(apierrors.NewTooManyRequests("slow down", 1), "settings")
 	objects := append([]client.Object{configMap(t)}, owner("later"))
@@ -132,7 +132,7 @@ func TestTooManyRequestsEndAPhaseEvenWhenErrorsAreAggregated(t *testing.T) {
 	}
 }
 
-func TestManyObjectsAtOnceKeepTheirOrder(t *testing.T) {
+func TestPhaseReconcile_ConcurrentKeepsOrder(t *testing.T) {
 	c := newCluster(t)
 	var names, want []string
 	for i := range 40 {
@@ -149,7 +149,7 @@ func TestManyObjectsAtOnceKeepTheirOrder(t *testing.T) {
 	}
 }
 
-func TestPhaseValidation(t *testing.T) {
+func TestPhaseReconcile_Validation(t *testing.T) {
 	t.Run("a finding is a result, and nothing is written", func(t *testing.T) {
 		c := newCluster(t)
 		result, err := machinery.NewPhaseEngine(c.engine(), &seen{answer: refusal("main")}).
@@ -175,8 +175,8 @@ func TestPhaseValidation(t *testing.T) {
 		opts  []types.PhaseReconcileOption
 		shown []string
 	}{
-		{"what is somebody else's is not shown", nil, []string{"same", "drifted", "new"}},
-		{"on request what is as it should be is not shown", []types.PhaseReconcileOption{types.WithoutDryRunOfUnchanged()}, []string{"drifted", "new"}},
+		{"all objects", nil, []string{"same", "drifted", "foreign", "new"}},
+		{"all objects, without a dry run of unchanged ones", []types.PhaseReconcileOption{types.WithoutDryRunOfUnchanged()}, []string{"same", "drifted", "foreign", "new"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCluster(t, named(t, "foreign")...)
@@ -195,7 +195,7 @@ func TestPhaseValidation(t *testing.T) {
 			}
 		})
 	}
-	t.Run("what needs a namespace or a kind of the same phase is not shown", func(t *testing.T) {
+	t.Run("objects whose namespace or kind is in the phase are validated", func(t *testing.T) {
 		c := newCluster(t)
 		objects := []client.Object{
 			object(t, `{apiVersion: v1, kind: Namespace, metadata: {name: fresh}}`),
@@ -208,13 +208,13 @@ func TestPhaseValidation(t *testing.T) {
 		if _, err := machinery.NewPhaseEngine(c.engine(), validator).Reconcile(t.Context(), 1, types.NewPhase("main", objects)); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"fresh", "gadgets.example.com", "settings"}, validator.names); diff != "" {
+		if diff := cmp.Diff([]string{"fresh", "inside", "gadgets.example.com", "instance", "settings"}, validator.names); diff != "" {
 			t.Errorf("shown (-want +got):\n%s", diff)
 		}
 	})
 }
 
-func TestPauseTellsOfObjectsThatNeedANamespaceOfTheSamePhase(t *testing.T) {
+func TestPhaseReconcile_PausedWithNamespaceOfSamePhase(t *testing.T) {
 	c := newCluster(t)
 	c.before = failOn(apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "fresh"), "inside")
 	phase := types.NewPhase("main", []client.Object{
@@ -230,7 +230,7 @@ func TestPauseTellsOfObjectsThatNeedANamespaceOfTheSamePhase(t *testing.T) {
 	}
 }
 
-func TestOptionsOfAnObjectComeAfterThoseOfItsPhase(t *testing.T) {
+func TestPhaseReconcile_ObjectOptionsOverridePhase(t *testing.T) {
 	c := newCluster(t, named(t, "a", "b")...)
 	phase := types.NewPhase("main", named(t, "a", "b")).WithReconcileOptions(
 		types.WithCollisionProtection(types.CollisionProtectionPrevent),
@@ -248,7 +248,7 @@ func TestOptionsOfAnObjectComeAfterThoseOfItsPhase(t *testing.T) {
 	}
 }
 
-func TestPhaseTeardown(t *testing.T) {
+func TestPhaseTeardown_Results(t *testing.T) {
 	c := newCluster(t)
 	engine := machinery.NewPhaseEngine(c.engine(), nil)
 	phase := types.NewPhase("main", named(t, "a", "b", "c"))
@@ -264,10 +264,10 @@ func TestPhaseTeardown(t *testing.T) {
 	}
 	const want = `Phase "main"
 Gone Objects:
-- ConfigMap.v1 default/b
+- /v1, Kind=ConfigMap default/b
 Waiting Objects:
-- ConfigMap.v1 default/a
-- ConfigMap.v1 default/c
+- /v1, Kind=ConfigMap default/a
+- /v1, Kind=ConfigMap default/c
 `
 	if diff := cmp.Diff(want, result.String()); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
@@ -278,7 +278,7 @@ Waiting Objects:
 	}
 }
 
-func TestWhatIsReleasedCountsAsGoneAndIsTold(t *testing.T) {
+func TestTeardown_ReportsReleasedObjects(t *testing.T) {
 	c := newCluster(t, named(t, "foreign")...)
 	phase := types.NewPhase("main", named(t, "foreign", "absent", "mine", "orphan"))
 	engine := machinery.NewPhaseEngine(c.engine(), nil)
@@ -292,12 +292,12 @@ func TestWhatIsReleasedCountsAsGoneAndIsTold(t *testing.T) {
 	}
 	const want = `Phase "main"
 Gone Objects:
-- ConfigMap.v1 default/absent
+- /v1, Kind=ConfigMap default/absent
 Released Objects:
-- ConfigMap.v1 default/foreign
-- ConfigMap.v1 default/orphan
+- /v1, Kind=ConfigMap default/foreign
+- /v1, Kind=ConfigMap default/orphan
 Waiting Objects:
-- ConfigMap.v1 default/mine
+- /v1, Kind=ConfigMap default/mine
 `
 	if diff := cmp.Diff(want, result.String()); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
@@ -316,7 +316,7 @@ Waiting Objects:
 	}
 }
 
-func TestPhaseTeardownErrors(t *testing.T) {
+func TestPhaseTeardown_Errors(t *testing.T) {
 	broken := errors.New("broken")
 	tests := map[string]struct {
 		options []types.PhaseTeardownOption
@@ -342,7 +342,7 @@ func TestPhaseTeardownErrors(t *testing.T) {
 	}
 }
 
-// unplanned is an object engine of somebody else.
+// unplanned is an object engine of another module.
 type unplanned struct{ engine *machinery.ObjectEngine }
 
 func (u unplanned) Reconcile(ctx context.Context, revision int64, obj machinery.Object, opts ...types.ObjectReconcileOption) (machinery.ObjectResult, error) {
@@ -353,7 +353,7 @@ func (u unplanned) Teardown(ctx context.Context, revision int64, obj machinery.O
 	return u.engine.Teardown(ctx, revision, obj, opts...)
 }
 
-func TestValidatorSeesAllObjectsOfAnotherEngine(t *testing.T) {
+func TestPhaseReconcile_OtherEngineValidatesAllObjects(t *testing.T) {
 	c := newCluster(t)
 	validator := &seen{}
 	engine := machinery.NewPhaseEngine(unplanned{c.engine()}, validator)
@@ -368,7 +368,7 @@ func TestValidatorSeesAllObjectsOfAnotherEngine(t *testing.T) {
 	}
 }
 
-func TestPhaseResultIsReadable(t *testing.T) {
+func TestPhaseResult_String(t *testing.T) {
 	c := newCluster(t, named(t, "foreign")...)
 	c.reconcile(t, 1, named(t, "theirs")[0].(*unstructured.Unstructured), ownedBy("two"))
 	probe := func(status types.ProbeStatus, messages ...string) types.Prober {
@@ -399,16 +399,31 @@ Objects:
   - Zeta: Unknown
 - Object ConfigMap.v1 default/foreign
   Action: "Collision"
+  Conflicting Owner: nil
+  Conflicts:
+  - "other":
+    .data.color
+    .data.size
+  Other:
+  - "other":
+    .data
+  Comparison:
+  - Removed:
+    .metadata.annotations.test.example.com/revision
+    .metadata.labels.app.kubernetes.io/managed-by
 - Object ConfigMap.v1 default/theirs
   Action: "Collision"
   Conflicting Owner: Secret.v1 two (UID uid-two)
+  Comparison:
+  - Added:
+    .metadata.ownerReferences[uid="uid-two"]
 `
 	if diff := cmp.Diff(want, result.String()); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
 }
 
-func TestCompletenessOfAnObject(t *testing.T) {
+func TestObjectResult_IsComplete(t *testing.T) {
 	satisfied := types.WithProbe(types.ProgressProbeType, types.ProbeFunc(func(client.Object) types.ProbeResult {
 		return types.ProbeResult{Status: types.ProbeStatusTrue}
 	}))

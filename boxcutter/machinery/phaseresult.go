@@ -12,23 +12,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PhaseResult says what came of the objects of a phase.
+// PhaseResult is the result for a phase.
 type PhaseResult interface {
 	// GetName returns the name of the phase.
 	GetName() string
-	// GetValidationError returns why nothing was written, nil if all is well.
+	// GetValidationError returns the findings that prevented all writes, or nil.
 	GetValidationError() *validation.PhaseValidationError
 	// GetObjects returns the results of the objects in the order of the phase.
 	// Objects that failed with an error are left out.
 	GetObjects() []ObjectResult
-	// InTransition says whether objects are on their way to another revision, or
-	// in somebody's hands.
+	// InTransition reports whether objects are in collision, or some but not all
+	// belong to newer revisions.
 	InTransition() bool
-	// IsComplete says whether the next phase may begin.
+	// IsComplete reports whether the next phase may start.
 	IsComplete() bool
-	// HasProgressed says whether newer revisions have all objects.
+	// HasProgressed reports whether all objects belong to newer revisions.
 	HasProgressed() bool
-	// String describes the result to a person, in several lines.
+	// String describes the result in several lines.
 	String() string
 }
 
@@ -36,7 +36,7 @@ type phaseResult struct {
 	name            string
 	validationError *validation.PhaseValidationError
 	objects         []ObjectResult
-	// missing is how many objects have no result because of an error.
+	// missing is the number of objects without a result because of an error.
 	missing int
 }
 
@@ -61,7 +61,7 @@ func (r *phaseResult) HasProgressed() bool {
 	return r.every(func(object ObjectResult) bool { return object.Action() == ActionProgressed })
 }
 
-// every says whether something is true of all objects of the phase.
+// every reports whether a condition holds for all objects of the phase.
 func (r *phaseResult) every(is func(ObjectResult) bool) bool {
 	not := func(object ObjectResult) bool { return !is(object) }
 	return r.validationError == nil && r.missing == 0 && !slices.ContainsFunc(r.objects, not)
@@ -80,31 +80,30 @@ func (r *phaseResult) String() string {
 	return text.String()
 }
 
-// item makes text of several lines an item of a list.
+// item formats a text of several lines as an item of a list.
 func item(text string) string {
 	return "- " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
 }
 
-// PhaseTeardownResult says how far the removal of a phase is.
+// PhaseTeardownResult is the result of the teardown of a phase.
 type PhaseTeardownResult interface {
 	// GetName returns the name of the phase.
 	GetName() string
-	// IsComplete says whether all objects are gone.
+	// IsComplete reports whether all objects are gone.
 	IsComplete() bool
-	// Gone returns the objects that are gone, or not ours (any more).
+	// Gone returns the objects that do not exist or do not belong to the revision.
 	Gone() []types.ObjectRef
-	// Waiting returns the objects that are still there.
+	// Waiting returns the objects that still exist.
 	Waiting() []types.ObjectRef
-	// String describes the result to a person, in several lines.
+	// String describes the result in several lines.
 	String() string
 }
 
-// ReleasedObjects is what every PhaseTeardownResult of a PhaseEngine is as well.
-// It is an addition: the original module does not have it.
+// ReleasedObjects is implemented by every PhaseTeardownResult of a PhaseEngine. It
+// is an addition: the original module does not have it.
 type ReleasedObjects interface {
-	// Released returns those of the objects that count as gone which are still in
-	// the cluster: they are somebody else's, or were orphaned, or are definitions
-	// that were kept because they are in use.
+	// Released returns the objects that count as gone and still exist: they have
+	// another controller or were orphaned.
 	Released() []types.ObjectRef
 }
 
@@ -113,20 +112,20 @@ type phaseTeardownResult struct {
 	gone     []types.ObjectRef // with those that are released
 	released []types.ObjectRef
 	waiting  []types.ObjectRef
-	// missing is how many objects are none of these because of an error.
+	// missing is the number of objects without an outcome because of an error.
 	missing int
 }
 
-// add adds what has become of an object.
-func (r *phaseTeardownResult) add(object client.Object, fate fate) {
+// add adds the outcome of an object.
+func (r *phaseTeardownResult) add(object client.Object, outcome teardownOutcome) {
 	r.missing--
 	ref := types.ToObjectRef(object)
-	if fate == waiting {
+	if outcome == outcomeWaiting {
 		r.waiting = append(r.waiting, ref)
 		return
 	}
 	r.gone = append(r.gone, ref)
-	if fate == released {
+	if outcome == outcomeReleased {
 		r.released = append(r.released, ref)
 	}
 }

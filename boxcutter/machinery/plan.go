@@ -10,40 +10,42 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// plan is what is to be done with one object. It is found out by reading alone.
+// plan is the planned action for one object. Planning only reads.
 type plan struct {
 	action  Action
 	options types.ObjectReconcileOptions
-	// revision is the number of the revision at work.
+	// revision is the number of the revision.
 	revision int64
-	// source is the object as the caller has given it.
+	// source is the object of the caller.
 	source Object
-	// desired is a copy of it with our marks, ready to be written.
+	// desired is a copy of source with the label, the annotation and the owner.
 	desired Object
-	// actual is the object as it was read, nil when it is to be created.
+	// actual is the object as it was read, nil if it does not exist.
 	actual Object
-	// live says that actual was read past the cache.
+	// comparison is the difference between desired and actual.
+	comparison CompareResult
+	// live reports whether actual was read past the cache.
 	live bool
-	// awaits says that the object needs something that its phase is about to
-	// create, so that a dry run would fail before that is there.
+	// awaits reports whether the namespace or the kind of the object is created by
+	// the same phase, so that a dry run would fail.
 	awaits bool
-	// force has fields of other managers taken over.
+	// force takes over fields of other field managers.
 	force bool
-	// controller is who controls an object that we collide with.
+	// controller is the controller of an object in collision.
 	controller *metav1.OwnerReference
 }
 
-// writes says whether the plan changes the object.
+// writes reports whether the plan changes the object.
 func (p *plan) writes() bool {
 	return p.action == ActionCreated || p.action == ActionUpdated || p.action == ActionRecovered
 }
 
-// plan reads the object and decides what to do with it.
+// plan reads the object and decides on the action.
 func (e *ObjectEngine) plan(
 	ctx context.Context, revision int64, desiredObject Object, opts ...types.ObjectReconcileOption,
 ) (*plan, error) {
 	if revision < 1 {
-		return nil, misuse(desiredObject, "revision numbers start at 1, given was %d", revision)
+		return nil, misuse(desiredObject, "revision number %d is invalid: numbers start at 1", revision)
 	}
 	options, err := reconcileOptions(desiredObject, opts)
 	if err != nil {
@@ -61,7 +63,7 @@ func (e *ObjectEngine) plan(
 	return p, e.decide(p)
 }
 
-// own makes our owner, if there is one, the controller of the desired object.
+// own makes the owner, if there is one, the controller of the desired object.
 func (p *plan) own() error {
 	if p.options.Owner == nil {
 		return nil
@@ -69,74 +71,92 @@ func (p *plan) own() error {
 	return p.options.OwnerStrategy.SetControllerReference(p.options.Owner, p.desired)
 }
 
-// claim says whose an object is.
-type claim int
+// ownership is the relation of an object to the revision.
+type ownership int
 
 const (
-	claimNone    claim = iota // nobody's
-	claimOurs                 // ours
-	claimSibling              // of the owner of another revision
-	claimForeign              // of somebody else
+	ownerNone    ownership = iota // the object has no controller
+	ownerSelf                     // the owner of the revision
+	ownerSibling                  // the owner of another revision
+	ownerOther                    // another controller
 )
 
-// claimOn finds out whose the actual object is, and who controls it.
+// ownershipOf returns the ownership and the controller of the actual object.
 //
-// With an owner, its strategy says who the controller is. A controller in the
-// owner references that the strategy does not look at is somebody else all the
-// same. Without an owner, our annotation makes the object ours, unless somebody
-// else is its controller and we are not to take anything over.
-func (e *ObjectEngine) claimOn(actual Object, options types.ObjectReconcileOptions) (claim, *metav1.OwnerReference) {
+// With an owner, its strategy finds the controller. A controller in the owner
+// references that the strategy does not read is another controller. Without an
+// owner, the annotation marks the objects of the revision, unless the object has a
+// controller and the collision protection does not allow to adopt it.
+func (e *ObjectEngine) ownershipOf(actual Object, options types.ObjectReconcileOptions) (ownership, *metav1.OwnerReference) {
 	native := metav1.GetControllerOf(actual)
 	if options.Owner == nil {
-		return e.claimWithoutOwner(actual, native, options)
+		return e.ownershipWithoutOwner(actual, native, options)
 	}
 	controller, found := options.OwnerStrategy.GetController(actual)
 	switch {
 	case !found && native != nil:
-		return claimForeign, native
+		return ownerOther, native
 	case !found:
-		return claimNone, nil
+		return ownerNone, nil
 	case options.OwnerStrategy.IsController(options.Owner, actual):
-		return claimOurs, &controller
+		return ownerSelf, &controller
 	case options.SiblingOwnerClassifier(controller):
-		return claimSibling, &controller
+		return ownerSibling, &controller
 	default:
-		return claimForeign, &controller
+		return ownerOther, &controller
 	}
 }
 
-func (e *ObjectEngine) claimWithoutOwner(
+func (e *ObjectEngine) ownershipWithoutOwner(
 	actual Object, native *metav1.OwnerReference, options types.ObjectReconcileOptions,
-) (claim, *metav1.OwnerReference) {
+) (ownership, *metav1.OwnerReference) {
 	_, marked := actual.GetAnnotations()[e.revisionAnnotation()]
 	sibling := native != nil && options.SiblingOwnerClassifier(*native)
 	switch {
 	case native != nil && !sibling && (!marked || options.CollisionProtection != types.CollisionProtectionNone):
-		return claimForeign, native
+		return ownerOther, native
 	case marked:
-		return claimOurs, native
+		return ownerSelf, native
 	case sibling:
-		return claimSibling, native
+		return ownerSibling, native
 	default:
-		return claimNone, nil
+		return ownerNone, nil
 	}
 }
 
-// decide completes the plan. Whether we may have an object that exists is decided
-// before the order of revisions is looked at.
+// decide completes the plan.
 func (e *ObjectEngine) decide(p *plan) error {
 	if p.actual == nil {
 		p.action = ActionCreated
 		return p.own()
 	}
-	claim, controller := e.claimOn(p.actual, p.options)
+	if err := e.decideExisting(p); err != nil {
+		return err
+	}
+	comparison, err := e.comparator.Compare(p.desired, p.actual)
+	if err != nil {
+		return err
+	}
+	p.comparison = comparison
+	if p.action == ActionIdle {
+		e.decideDrift(p)
+	}
+	return nil
+}
+
+// decideExisting decides on the action from the ownership of an existing object.
+// ActionIdle means that the object belongs to the revision and must be compared.
+// Collisions are decided before the order of revisions.
+func (e *ObjectEngine) decideExisting(p *plan) error {
+	owner, controller := e.ownershipOf(p.actual, p.options)
 	p.controller = controller
-	switch claim {
-	case claimOurs:
-		return e.decideOurs(p)
-	case claimSibling:
+	switch owner {
+	case ownerSelf:
+		p.action = ActionIdle
+		return p.keepOwners()
+	case ownerSibling:
 		return e.decideSibling(p)
-	case claimForeign:
+	case ownerOther:
 		return p.adoptIf(p.options.CollisionProtection == types.CollisionProtectionNone)
 	default:
 		_, marked := p.actual.GetAnnotations()[e.revisionAnnotation()]
@@ -157,8 +177,8 @@ func (e *ObjectEngine) decideSibling(p *plan) error {
 	}
 }
 
-// adoptIf takes the object over, or else leaves it as a collision. The owners
-// that it has stay its owners; only the controller changes.
+// adoptIf adopts the object, or reports a collision. An adopted object keeps its
+// owners; only the controller changes.
 func (p *plan) adoptIf(allowed bool) error {
 	if !allowed {
 		p.action = ActionCollision
@@ -173,35 +193,26 @@ func (p *plan) adoptIf(allowed bool) error {
 	return p.own()
 }
 
-// decideOurs compares an object that is ours with what is desired.
-func (e *ObjectEngine) decideOurs(p *plan) error {
-	if e.newer(p.actual, p.revision, p.options.Owner == nil) {
-		p.action = ActionProgressed
-		return nil
-	}
-	if p.options.Owner != nil {
-		if err := keepOwners(p.options.Owner, p.options.OwnerStrategy, p.desired, p.actual); err != nil {
-			return err
-		}
-	}
-	result, err := e.comparator.Compare(p.desired, p.actual)
-	if err != nil {
-		return err
-	}
+// decideDrift decides on the action for an object of the revision.
+func (e *ObjectEngine) decideDrift(p *plan) {
 	switch {
-	case result.IsConflict():
+	case p.comparison.IsConflict():
 		p.action, p.force = ActionRecovered, true
-	case result.differs() && !e.settled.covers(p.desired, p.actual, result):
+	case p.comparison.differs() && !e.normalized.matches(p.desired, p.actual, p.comparison):
 		p.action = ActionUpdated
-	default:
-		p.action = ActionIdle
 	}
-	return nil
 }
 
-// keepOwners makes the owner the controller of the desired object, and leaves
-// other owners where they are. In owner references they stay by themselves,
-// because those are a list that apply merges. Elsewhere all owners are one value.
+func (p *plan) keepOwners() error {
+	if p.options.Owner == nil {
+		return nil
+	}
+	return keepOwners(p.options.Owner, p.options.OwnerStrategy, p.desired, p.actual)
+}
+
+// keepOwners makes the owner the controller of the desired object and keeps its
+// other owners. In owner references they need not be copied, because an apply
+// merges that list. In an annotation all owners are one value.
 func keepOwners(owner client.Object, strategy types.OwnerStrategy, desired, actual Object) error {
 	if err := strategy.SetControllerReference(owner, desired); err != nil || len(desired.GetOwnerReferences()) > 0 {
 		return err
@@ -212,17 +223,4 @@ func keepOwners(owner client.Object, strategy types.OwnerStrategy, desired, actu
 	}
 	strategy.ReleaseController(desired)
 	return strategy.SetControllerReference(owner, desired)
-}
-
-// newer says whether an object that is ours belongs to a newer revision.
-//
-// Without an owner the annotation alone says so. An owner may have several
-// revisions too, but then the annotation counts only if it is we who wrote it:
-// whoever edits it by hand must not stop us from looking after the object.
-func (e *ObjectEngine) newer(actual Object, revision int64, ownerless bool) bool {
-	number, _, err := e.revisionOf(actual)
-	if err != nil || number <= revision {
-		return false
-	}
-	return ownerless || e.wroteRevision(actual)
 }

@@ -7,9 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// prerequisites are the namespaces and kinds that come into being with a phase.
-// The API server cannot say whether it would take an object that needs one of
-// them before it is there.
+// prerequisites are the namespaces and kinds that a phase creates. Before they exist,
+// the API server cannot check objects that need them.
 type prerequisites struct {
 	namespaces map[string]bool
 	kinds      map[schema.GroupKind]bool
@@ -36,7 +35,7 @@ func prerequisitesOf(steps []step) prerequisites {
 	return out
 }
 
-// mark notes in the plans which objects await one of them.
+// mark marks the plans of objects that need one of them.
 func (p prerequisites) mark(steps []step) {
 	for _, step := range steps {
 		if step.plan != nil {
@@ -49,7 +48,7 @@ func (p prerequisites) awaitedBy(obj Object) bool {
 	return p.namespaces[obj.GetNamespace()] || p.kinds[obj.GetObjectKind().GroupVersionKind().GroupKind()]
 }
 
-// definedKind is the kind that a CustomResourceDefinition defines.
+// definedKind returns the kind that a CustomResourceDefinition defines.
 func definedKind(crd Object) schema.GroupKind {
 	data, err := content(crd)
 	if err != nil {

@@ -6,13 +6,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// phaseEngine handles single phases.
+// phaseEngine reconciles and tears down single phases.
 type phaseEngine interface {
 	Reconcile(
 		ctx context.Context, revision int64, phase types.Phase, opts ...types.PhaseReconcileOption,
@@ -22,7 +23,7 @@ type phaseEngine interface {
 	) (PhaseTeardownResult, error)
 }
 
-// revisionValidator finds out what can be known to be wrong without a cluster.
+// revisionValidator checks a revision without the API server.
 type revisionValidator interface {
 	Validate(ctx context.Context, rev types.Revision) error
 }
@@ -33,9 +34,10 @@ type RevisionEngine struct {
 	revisionValidator revisionValidator
 }
 
-// NewRevisionEngine makes an engine that has its phases handled by phaseEngine
-// and its revisions checked by revisionValidator, unless that is nil. It does not
-// write by itself, so that client is not used.
+// NewRevisionEngine returns an engine that calls phaseEngine for each phase and,
+// unless it is nil, revisionValidator for each revision. It does not write itself,
+// so client is not used. A phaseEngine of the caller may send phases elsewhere, such
+// as to another cluster.
 func NewRevisionEngine(
 	phaseEngine phaseEngine,
 	revisionValidator revisionValidator,
@@ -45,11 +47,10 @@ func NewRevisionEngine(
 }
 
 // Reconcile takes one step with each phase of the revision, in order, up to the
-// first that is not complete. Options are those given and then those of the
-// revision.
+// first that is not complete. The given options apply before those of the revision.
 //
-// What the validator finds is part of the result, and nothing is written then.
-// The result is there also with an error, as far as it goes.
+// Findings of the validator are part of the result, and nothing is written then.
+// With an error, the result has the phases before the one that failed.
 func (re *RevisionEngine) Reconcile(
 	ctx context.Context, rev types.Revision,
 	opts ...types.RevisionReconcileOption,
@@ -58,7 +59,7 @@ func (re *RevisionEngine) Reconcile(
 	for _, opt := range slices.Concat(opts, rev.GetReconcileOptions()) {
 		opt.ApplyToRevisionReconcileOptions(&options)
 	}
-	result := &revisionResult{phases: phaseNames(rev.GetPhases())}
+	result := &revisionResult{phases: phaseNames(rev.GetPhases()), late: isPast(options.ProgressDeadline)}
 	if err := re.validate(ctx, rev); err != nil {
 		if result.validationError = asPointer[validation.RevisionValidationError](err); result.validationError != nil {
 			return result, nil //nolint:nilerr // a validation error is a result
@@ -67,18 +68,19 @@ func (re *RevisionEngine) Reconcile(
 	}
 	for _, phase := range rev.GetPhases() {
 		reached, err := re.phaseEngine.Reconcile(ctx, rev.GetRevisionNumber(), phase, options.ForPhase(phase.GetName())...)
-		if reached != nil {
-			result.reached = append(result.reached, reached)
-		}
 		if err != nil {
 			return result, fmt.Errorf("reconciling phase %s: %w", phase.GetName(), err)
 		}
+		result.reached = append(result.reached, reached)
 		if !reached.IsComplete() {
 			break
 		}
 	}
 	return result, nil
 }
+
+// isPast reports whether a time has passed; the zero time never has.
+func isPast(deadline time.Time) bool { return !deadline.IsZero() && time.Now().After(deadline) }
 
 func (re *RevisionEngine) validate(ctx context.Context, rev types.Revision) error {
 	if re.revisionValidator == nil {
@@ -87,9 +89,9 @@ func (re *RevisionEngine) validate(ctx context.Context, rev types.Revision) erro
 	return re.revisionValidator.Validate(ctx, rev)
 }
 
-// Teardown takes one step to remove the last phase that is still there; when that
-// is gone it goes on with the one before. Options are those given and then those
-// of the revision. The result is there also with an error, as far as it goes.
+// Teardown takes one step to remove the last phase that still exists; when that is
+// gone, it continues with the phase before. The given options apply before those of
+// the revision. With an error, the result is nil.
 func (re *RevisionEngine) Teardown(
 	ctx context.Context, rev types.Revision,
 	opts ...types.RevisionTeardownOption,
@@ -102,18 +104,15 @@ func (re *RevisionEngine) Teardown(
 	result := &revisionTeardownResult{}
 	for i, phase := range slices.Backward(phases) {
 		reached, err := re.phaseEngine.Teardown(ctx, rev.GetRevisionNumber(), phase, options.ForPhase(phase.GetName())...)
-		if reached != nil {
-			result.phases = append(result.phases, reached)
-		}
-		if err == nil && reached.IsComplete() {
-			result.gone = append(result.gone, phase.GetName())
-			continue
-		}
-		result.active, result.waiting = phase.GetName(), phaseNames(phases[:i])
 		if err != nil {
-			return result, fmt.Errorf("tearing down phase %s: %w", phase.GetName(), err)
+			return nil, fmt.Errorf("tearing down phase %s: %w", phase.GetName(), err)
 		}
-		break
+		result.phases = append(result.phases, reached)
+		if !reached.IsComplete() {
+			result.active, result.waiting = phase.GetName(), phaseNames(phases[:i])
+			break
+		}
+		result.gone = slices.Insert(result.gone, 0, phase.GetName())
 	}
 	return result, nil
 }

@@ -50,7 +50,7 @@ func twoPhases(t *testing.T) []types.Phase {
 	return []types.Phase{types.NewPhase("first", named(t, "a")), types.NewPhase("second", named(t, "b"))}
 }
 
-func TestPhasesWaitForEachOther(t *testing.T) {
+func TestRevisionReconcile_PhasesWaitForEachOther(t *testing.T) {
 	c := newCluster(t)
 	rev := types.NewRevisionWithOwner("one", 1, twoPhases(t), owner("one"), owners).WithReconcileOptions(ready)
 	result := reconcileRevision(t, c, rev)
@@ -85,7 +85,7 @@ Phases:
 	}
 }
 
-func TestUpgradeFromOneRevisionToTheNext(t *testing.T) {
+func TestRevisionReconcile_Upgrade(t *testing.T) {
 	c := newCluster(t)
 	sibling := types.WithSiblingOwnerClassifier(func(ref metav1.OwnerReference) bool { return ref.Kind == "Secret" })
 	one := types.NewRevisionWithOwner("one", 1, []types.Phase{types.NewPhase("main", named(t, "kept", "dropped"))}, owner("one"), owners).WithReconcileOptions(sibling)
@@ -118,16 +118,16 @@ func TestUpgradeFromOneRevisionToTheNext(t *testing.T) {
 	}
 }
 
-func TestProgressedRevision(t *testing.T) {
+func TestRevisionReconcile_Progressed(t *testing.T) {
 	c := newCluster(t)
-	reconcileRevision(t, c, types.NewRevision("two", 2, twoPhases(t)))
-	result := reconcileRevision(t, c, types.NewRevision("one", 1, twoPhases(t)))
+	reconcileRevision(t, c, types.NewRevisionWithOwner("two", 2, twoPhases(t), owner("two"), owners))
+	result := reconcileRevision(t, c, types.NewRevisionWithOwnerAndSiblings("one", 1, twoPhases(t), owner("one"), owners, []client.Object{owner("two")}))
 	if !result.HasProgressed() || result.InTransition() || !result.IsComplete() {
 		t.Errorf("got %s", result)
 	}
 }
 
-func TestInvalidRevisionIsAResult(t *testing.T) {
+func TestRevisionReconcile_ValidationErrorIsResult(t *testing.T) {
 	c := newCluster(t)
 	rev := types.NewRevision("one", 1, []types.Phase{types.NewPhase("first", named(t, "a")), types.NewPhase("Second!", named(t, "a"))})
 	result := reconcileRevision(t, c, rev)
@@ -139,7 +139,7 @@ func TestInvalidRevisionIsAResult(t *testing.T) {
 	}
 }
 
-func TestErrorOfAPhaseComesWithItsResult(t *testing.T) {
+func TestRevisionEngine_ErrorLeavesPhaseOut(t *testing.T) {
 	c := newCluster(t)
 	broken := errors.New("broken")
 	c.before = failOn(broken, "b")
@@ -147,15 +147,15 @@ func TestErrorOfAPhaseComesWithItsResult(t *testing.T) {
 		types.NewPhase("first", named(t, "a")), types.NewPhase("second", named(t, "x", "b")), types.NewPhase("third", named(t, "c")),
 	})
 	result, err := c.revisions().Reconcile(t.Context(), rev)
-	if !errors.Is(err, broken) || err.Error() != "reconciling phase second: creating ConfigMap.v1 default/b: broken" {
+	if !errors.Is(err, broken) || err.Error() != "reconciling phase second: reconciling /v1, Kind=ConfigMap default/b: creating object: broken" {
 		t.Errorf("got %v", err)
 	}
-	if len(result.GetPhases()) != 2 || len(result.GetPhases()[1].GetObjects()) != 1 || result.IsComplete() {
+	if len(result.GetPhases()) != 1 || result.GetPhases()[0].GetName() != "first" || result.IsComplete() {
 		t.Errorf("got %s", result)
 	}
 }
 
-func TestOptionsOfARevisionComeAfterThoseOfTheCall(t *testing.T) {
+func TestRevisionReconcile_RevisionOptionsOverrideCall(t *testing.T) {
 	c := newCluster(t, named(t, "a", "b")...)
 	rev := types.NewRevision("one", 1, twoPhases(t)).WithReconcileOptions(
 		types.WithPhaseReconcileOptions("first", types.WithCollisionProtection(types.CollisionProtectionIfNoController)))
@@ -168,7 +168,7 @@ func TestOptionsOfARevisionComeAfterThoseOfTheCall(t *testing.T) {
 	}
 }
 
-func TestRevisionTeardownGoesBackwards(t *testing.T) {
+func TestRevisionTeardown_ReversesPhases(t *testing.T) {
 	c := newCluster(t)
 	rev := types.NewRevisionWithOwner("one", 1, append(twoPhases(t), types.NewPhase("third", named(t, "c"))), owner("one"), owners)
 	reconcileRevision(t, c, rev)
@@ -184,10 +184,10 @@ Gone Phases:
 Phases:
 - Phase "third"
   Gone Objects:
-  - ConfigMap.v1 default/c
+  - /v1, Kind=ConfigMap default/c
 - Phase "second"
   Waiting Objects:
-  - ConfigMap.v1 default/b
+  - /v1, Kind=ConfigMap default/b
 `
 	if diff := cmp.Diff(want, result.String()); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
@@ -201,22 +201,19 @@ Phases:
 	if _, active := result.GetActivePhaseName(); active || !result.IsComplete() || len(result.GetWaitingPhaseNames()) > 0 {
 		t.Errorf("got %s", result)
 	}
-	if diff := cmp.Diff([]string{"third", "second", "first"}, result.GetGonePhaseNames()); diff != "" {
+	if diff := cmp.Diff([]string{"first", "second", "third"}, result.GetGonePhaseNames()); diff != "" {
 		t.Errorf("gone (-want +got):\n%s", diff)
 	}
 }
 
-func TestErrorOfATeardownComesWithItsResult(t *testing.T) {
+func TestRevisionEngine_TeardownErrorHasNoResult(t *testing.T) {
 	c := newCluster(t)
 	rev := types.NewRevision("one", 1, twoPhases(t))
 	reconcileRevision(t, c, rev)
 	broken := errors.New("broken")
 	c.before = failOn(broken, "b")
 	result, err := c.revisions().Teardown(t.Context(), rev)
-	if !errors.Is(err, broken) || result.IsComplete() {
+	if !errors.Is(err, broken) || result != nil {
 		t.Errorf("got %v, %v", result, err)
-	}
-	if active, _ := result.GetActivePhaseName(); active != "second" {
-		t.Errorf("active is %q", active)
 	}
 }

@@ -10,25 +10,36 @@ import (
 	"pkg.package-operator.run/boxcutter/validation"
 )
 
-// RevisionResult says what came of the phases of a revision.
+// RevisionResult is the result for a revision.
 type RevisionResult interface {
-	// GetValidationError returns why nothing was written, nil if all is well.
+	// GetValidationError returns the findings that prevented all writes, or nil.
 	GetValidationError() *validation.RevisionValidationError
 	// GetPhases returns the results of the phases that were reached, in order.
 	GetPhases() []PhaseResult
-	// InTransition says whether phases have not been reached yet, or have objects
-	// on their way to another revision or in somebody's hands.
+	// InTransition reports whether phases were not reached yet, or have objects in
+	// collision or of newer revisions.
 	InTransition() bool
-	// IsComplete says whether all phases are complete.
+	// IsComplete reports whether all phases are complete.
 	IsComplete() bool
-	// HasProgressed says whether newer revisions have all objects.
+	// HasProgressed reports whether all objects belong to newer revisions.
 	HasProgressed() bool
-	// String describes the result to a person, in several lines.
+	// String describes the result in several lines.
 	String() string
+}
+
+// ProgressDeadline is implemented by every RevisionResult of a RevisionEngine. It is
+// an addition: the original module does not have it.
+type ProgressDeadline interface {
+	// ProgressDeadlineExceeded reports whether the revision is not complete although
+	// its deadline has passed, see types.WithProgressDeadline. A revision that has
+	// progressed to newer ones never exceeds its deadline.
+	ProgressDeadlineExceeded() bool
 }
 
 type revisionResult struct {
 	validationError *validation.RevisionValidationError
+	// late is set when the progress deadline has passed.
+	late bool
 	// phases are the names of all phases.
 	phases []string
 	// reached are the results of the phases that were reached.
@@ -47,10 +58,14 @@ func (r *revisionResult) InTransition() bool {
 	return len(r.reached) < len(r.phases) || slices.ContainsFunc(r.reached, PhaseResult.InTransition)
 }
 
+func (r *revisionResult) ProgressDeadlineExceeded() bool {
+	return r.late && !r.IsComplete() && !r.HasProgressed()
+}
+
 func (r *revisionResult) IsComplete() bool    { return r.every(PhaseResult.IsComplete) }
 func (r *revisionResult) HasProgressed() bool { return r.every(PhaseResult.HasProgressed) }
 
-// every says whether something is true of all phases of the revision.
+// every reports whether a condition holds for all phases of the revision.
 func (r *revisionResult) every(is func(PhaseResult) bool) bool {
 	not := func(phase PhaseResult) bool { return !is(phase) }
 	return r.validationError == nil && len(r.reached) == len(r.phases) && !slices.ContainsFunc(r.reached, not)
@@ -72,22 +87,23 @@ func (r *revisionResult) String() string {
 	return text.String()
 }
 
-// RevisionTeardownResult says how far the removal of a revision is.
+// RevisionTeardownResult is the result of the teardown of a revision.
 type RevisionTeardownResult interface {
 	// GetPhases returns the results of the phases that were reached, the last
 	// phase of the revision first.
 	GetPhases() []PhaseTeardownResult
-	// IsComplete says whether all phases are gone.
+	// IsComplete reports whether all phases are gone.
 	IsComplete() bool
 	// GetWaitingPhaseNames returns the phases that are not reached yet, in the
 	// order of the revision.
 	GetWaitingPhaseNames() []string
-	// GetActivePhaseName returns the phase that is being removed, false when
-	// there is none.
+	// GetActivePhaseName returns the phase that is being removed, false if there
+	// is none.
 	GetActivePhaseName() (string, bool)
-	// GetGonePhaseNames returns the phases that are gone, the last one first.
+	// GetGonePhaseNames returns the phases that are gone, in the order of the
+	// revision.
 	GetGonePhaseNames() []string
-	// String describes the result to a person, in several lines.
+	// String describes the result in several lines.
 	String() string
 }
 

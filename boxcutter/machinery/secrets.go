@@ -11,10 +11,9 @@ import (
 
 var secretKind = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 
-// spellOut moves what a Secret wants as stringData to data, as the API server does
-// when it is written. That field can never be read, so that what became of it
-// could not be compared with what is there.
-func spellOut(obj Object) {
+// convertStringData moves the stringData of a Secret to data, as the API server does.
+// stringData is never returned, so it cannot be compared.
+func convertStringData(obj Object) {
 	secret, ok := obj.(*unstructured.Unstructured)
 	if !ok || secret.GroupVersionKind() != secretKind {
 		return
@@ -22,7 +21,7 @@ func spellOut(obj Object) {
 	texts, found, err := unstructured.NestedStringMap(secret.Object, "stringData")
 	data, _, dataErr := unstructured.NestedMap(secret.Object, "data")
 	if !found || err != nil || dataErr != nil {
-		return // The API server says what is wrong with it.
+		return // The API server reports the error.
 	}
 	if data == nil {
 		data = map[string]any{}

@@ -9,7 +9,7 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery"
 )
 
-func TestWhatASecretWantsAsTextIsLookedAfterToo(t *testing.T) {
+func TestReconcile_SecretStringData(t *testing.T) {
 	c := newCluster(t)
 	secret := object(t, `{apiVersion: v1, kind: Secret, metadata: {name: keys, namespace: default}, data: {a: QQ==, b: Qg==}, stringData: {b: x, c: "y"}}`)
 	before := secret.DeepCopy()

@@ -8,11 +8,10 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// withoutAdditions drops from a set of modified fields those that hold all that
-// is wanted, and more. Such fields are lists and maps that are written as a
-// whole, into which the API server has put defaults: in the rules of a webhook,
-// for example. What it adds elsewhere is no difference either.
-func withoutAdditions(modified *fieldpath.Set, desired, actual *unstructured.Unstructured) *fieldpath.Set {
+// ignoreServerDefaults removes from a set of modified fields those that contain all
+// desired values and more: atomic lists and maps, such as the rules of a webhook, into
+// which the API server writes defaults.
+func ignoreServerDefaults(modified *fieldpath.Set, desired, actual *unstructured.Unstructured) *fieldpath.Set {
 	if modified.Empty() {
 		return modified
 	}
@@ -25,9 +24,9 @@ func withoutAdditions(modified *fieldpath.Set, desired, actual *unstructured.Uns
 	return modified.Difference(extended)
 }
 
-// contains says whether a list or map holds all that is wanted: of a map the
-// same values under the same keys, of a list as many items, each of which holds
-// all that is wanted of it. Anything else must be equal.
+// contains reports whether a value contains the desired one: a map the same values
+// under the same keys, a list as many items, each containing the desired item. Other
+// values must be equal.
 func contains(actual, wanted any) bool {
 	switch wanted := wanted.(type) {
 	case map[string]any:

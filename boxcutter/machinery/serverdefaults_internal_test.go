@@ -4,7 +4,7 @@ package machinery
 
 import "testing"
 
-func TestWhatTheServerAddsToAWholeListIsNoDifference(t *testing.T) {
+func TestCompare_ServerDefaultsInAtomicList(t *testing.T) {
 	list := func(items ...any) any { return items }
 	rule := func(fields ...string) any {
 		m := map[string]any{}

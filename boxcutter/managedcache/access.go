@@ -29,13 +29,13 @@ import (
 )
 
 var (
-	errNoOwner = errors.New("there is no owner")
-	errFreed   = errors.New("the access of this owner was freed meanwhile")
+	errNoOwner = errors.New("owner is not set")
+	errFreed   = errors.New("the access of this owner was freed")
 )
 
 // ObjectBoundAccessManager keeps a cache and a client of its own for every owner
-// object, for as long as the owner has users. Their credentials, and what the
-// cache sees, are up to the ConfigMapperFunc.
+// object, for as long as the owner has users. The ConfigMapperFunc
+// determines their credentials and the filters of the cache.
 //
 // The caches run while the manager runs. Access may be had before: then reads
 // from its cache return [cache.ErrCacheNotStarted].
@@ -46,14 +46,15 @@ type ObjectBoundAccessManager[T RefType] interface {
 	// made on first use.
 	Get(ctx context.Context, owner T) (Accessor, error)
 
-	// GetWithUser returns the access of an owner and has the user watch the kinds
-	// of the objects it is used for, and no others.
+	// GetWithUser returns the access of an owner and sets the kinds that the user
+	// watches to those of usedFor. Their informers start at the first read.
 	GetWithUser(
 		ctx context.Context, owner T,
 		user client.Object, usedFor []client.Object,
 	) (Accessor, error)
 
-	// Free ends the access of an owner, whoever uses it.
+	// Free removes the owner from the users of its access, and ends the access if
+	// there are no other users.
 	Free(ctx context.Context, owner T) error
 
 	// FreeWithUser ends a user's watches, and the access of the owner with those
@@ -63,7 +64,8 @@ type ObjectBoundAccessManager[T RefType] interface {
 	// Source is a source of the events of all caches there are and will be.
 	Source(handler handler.EventHandler, predicates ...predicate.Predicate) source.Source
 
-	// GetWatchersForGVK lists the owners whose access is used for a kind, sorted.
+	// GetWatchersForGVK returns the owners whose access is used for a kind, and all
+	// users of these accesses, sorted.
 	GetWatchersForGVK(gvk schema.GroupVersionKind) (out []AccessManagerKey)
 
 	// CollectMetrics counts the objects that are cached.
@@ -107,13 +109,13 @@ type AccessManagerKey struct {
 	UID types.UID
 }
 
-// keyOf identifies an object. Its kind may be missing in itself if the scheme knows it.
-func keyOf(obj client.Object, scheme *runtime.Scheme) (AccessManagerKey, error) {
-	gvk, err := apiutil.GVKForObject(obj, scheme)
-	if err != nil {
-		return AccessManagerKey{}, fmt.Errorf("finding the kind of %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
+// keyOf returns the key of an object, with the kind that the object itself carries:
+// a typed object without TypeMeta has an empty kind.
+func keyOf(obj client.Object) AccessManagerKey {
+	return AccessManagerKey{
+		GroupVersionKind: obj.GetObjectKind().GroupVersionKind(),
+		ObjectKey:        client.ObjectKeyFromObject(obj), UID: obj.GetUID(),
 	}
-	return AccessManagerKey{GroupVersionKind: gvk, ObjectKey: client.ObjectKeyFromObject(obj), UID: obj.GetUID()}, nil
 }
 
 // describe names the object in errors and logs.
@@ -144,7 +146,7 @@ func NewObjectBoundAccessManager[T RefType](
 	baseCacheOptions.HTTPClient = nil
 	return &accessManager[T]{
 		log: log, mapConfig: mapConfig, config: baseRestConfig, options: baseCacheOptions,
-		accesses: map[AccessManagerKey]*access{}, feeds: map[*feed]struct{}{},
+		accesses: map[AccessManagerKey]*access{}, subscriptions: map[*subscription]struct{}{},
 	}
 }
 
@@ -158,13 +160,15 @@ type accessManager[T RefType] struct {
 	mu sync.Mutex
 	// ctx is that of Start, nil before.
 	ctx context.Context
-	// stopped says that no cache may be started any more.
-	stopped  bool
-	accesses map[AccessManagerKey]*access
-	feeds    map[*feed]struct{}
+	// cancel ends ctx with the error of a cache that failed.
+	cancel context.CancelCauseFunc
+	// stopped reports whether caches may no longer be started.
+	stopped       bool
+	accesses      map[AccessManagerKey]*access
+	subscriptions map[*subscription]struct{}
 }
 
-// access is what is kept for an owner. All but ready is guarded by the lock of
+// access is the cache and the client of an owner. All but ready is guarded by the lock of
 // the manager.
 type access struct {
 	// ready is closed when accessor or err is there.
@@ -175,15 +179,17 @@ type access struct {
 	stop     context.CancelFunc
 }
 
-// Start runs the caches until ctx ends, and returns when all have stopped. It
-// can be called once.
+// Start runs the caches until ctx ends or one of them fails, and returns when all
+// have stopped, with the error of the cache that failed. It can be called once.
 func (m *accessManager[T]) Start(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	m.mu.Lock()
 	if m.ctx != nil {
 		m.mu.Unlock()
-		return errors.New("the access manager was started before")
+		return errors.New("the access manager was already started")
 	}
-	m.ctx = ctx
+	m.ctx, m.cancel = ctx, cancel
 	for key, a := range m.accesses {
 		m.run(key, a) //nolint:contextcheck // it has the context from m.ctx
 	}
@@ -193,11 +199,27 @@ func (m *accessManager[T]) Start(ctx context.Context) error {
 	m.stopped = true
 	m.mu.Unlock()
 	m.running.Wait()
+	if err, failed := errors.AsType[*cacheError](context.Cause(ctx)); failed {
+		return err
+	}
 	return nil
 }
 
-// NeedLeaderElection says that a controller-runtime manager may start this one
-// before it leads.
+// cacheError is the error of a cache that ends the access manager.
+type cacheError struct {
+	owner string
+	err   error
+}
+
+// Error names the owner.
+func (e *cacheError) Error() string {
+	return fmt.Sprintf("running the cache of %s: %v", e.owner, e.err)
+}
+
+// Unwrap returns the error of the cache.
+func (e *cacheError) Unwrap() error { return e.err }
+
+// NeedLeaderElection returns false: the manager starts it before leader election.
 func (m *accessManager[T]) NeedLeaderElection() bool { return false }
 
 // run starts the cache of an access if there is one and if it is time to. It
@@ -211,7 +233,7 @@ func (m *accessManager[T]) run(key AccessManagerKey, a *access) {
 	accessor := a.accessor
 	m.running.Go(func() {
 		if err := accessor.Start(ctx); err != nil {
-			m.log.Error(err, "Running the cache of an owner", "owner", key.describe())
+			m.cancel(&cacheError{owner: key.describe(), err: err})
 		}
 		accessor.closeIdle()
 	})
@@ -236,10 +258,7 @@ func (m *accessManager[T]) GetWithUser(ctx context.Context, owner T, user client
 	if err != nil {
 		return nil, err
 	}
-	userKey, err := keyOf(user, m.options.Scheme)
-	if err != nil {
-		return nil, err
-	}
+	userKey := keyOf(user)
 	gvks, err := kindsOf(usedFor, m.options.Scheme)
 	if err != nil {
 		return nil, err
@@ -248,7 +267,7 @@ func (m *accessManager[T]) GetWithUser(ctx context.Context, owner T, user client
 	if err != nil {
 		return nil, err
 	}
-	if err := accessor.Watch(ctx, user, gvks); err != nil {
+	if err := accessor.setUserAndRemoveUnused(ctx, userKey, gvks); err != nil {
 		return nil, fmt.Errorf("watching kinds for %s: %w", key.describe(), err)
 	}
 	return accessor, nil
@@ -258,9 +277,11 @@ func kindsOf(objs []client.Object, scheme *runtime.Scheme) (sets.Set[schema.Grou
 	gvks := sets.New[schema.GroupVersionKind]()
 	var errs []error
 	for _, obj := range objs {
-		key, err := keyOf(obj, scheme)
-		errs = append(errs, err)
-		gvks.Insert(key.GroupVersionKind)
+		gvk, err := apiutil.GVKForObject(obj, scheme)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("finding the kind of %T %s: %w", obj, client.ObjectKeyFromObject(obj), err))
+		}
+		gvks.Insert(gvk)
 	}
 	return gvks, errors.Join(errs...)
 }
@@ -270,14 +291,14 @@ func (m *accessManager[T]) ownerKey(owner T) (AccessManagerKey, error) {
 	if owner == none {
 		return AccessManagerKey{}, errNoOwner
 	}
-	return keyOf(owner, m.options.Scheme)
+	return keyOf(owner), nil
 }
 
 // accessor returns the access of an owner, and makes it if there is none. Of
 // several callers one makes it; if it fails, the next one tries itself.
 func (m *accessManager[T]) accessor(ctx context.Context, key AccessManagerKey, owner T, user AccessManagerKey) (*accessor, error) {
 	for {
-		a, mine := m.claim(key, user)
+		a, mine := m.lookupOrReserve(key, user)
 		if mine {
 			return m.open(ctx, key, owner, a)
 		}
@@ -294,7 +315,7 @@ func (m *accessManager[T]) accessor(ctx context.Context, key AccessManagerKey, o
 
 // claim returns the access of an owner and adds a user to it. If it is new, it
 // is the caller who must open it.
-func (m *accessManager[T]) claim(key, user AccessManagerKey) (a *access, mine bool) {
+func (m *accessManager[T]) lookupOrReserve(key, user AccessManagerKey) (a *access, mine bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a, ok := m.accesses[key]
@@ -335,7 +356,7 @@ func (m *accessManager[T]) adopt(key AccessManagerKey, a *access, accessor *acce
 	if m.stopped {
 		return errStopped
 	}
-	for f := range m.feeds {
+	for f := range m.subscriptions {
 		if err := f.follow(accessor); err != nil {
 			return err
 		}
@@ -363,7 +384,7 @@ func (m *accessManager[T]) build(ctx context.Context, owner T) (*accessor, error
 		return nil, fmt.Errorf("mapping the configuration: %w", err)
 	}
 	if config == nil {
-		return nil, errors.New("mapping the configuration: there is no REST config")
+		return nil, errors.New("mapping the configuration: REST config is not set")
 	}
 	if options, err = withDefaults(config, options); err != nil {
 		return nil, err
@@ -374,22 +395,15 @@ func (m *accessManager[T]) build(ctx context.Context, owner T) (*accessor, error
 	}
 	live, err := client.New(config, client.Options{HTTPClient: options.HTTPClient, Scheme: options.Scheme, Mapper: options.Mapper})
 	if err != nil {
-		return nil, fmt.Errorf("making the client: %w", err)
+		return nil, fmt.Errorf("creating the client: %w", err)
 	}
 	closeIdle := func() { utilnet.CloseIdleConnectionsFor(options.HTTPClient.Transport) }
 	return &accessor{Writer: live, trackingCache: tracking, live: live, closeIdle: closeIdle}, nil
 }
 
-// Free ends the access of an owner.
-func (m *accessManager[T]) Free(_ context.Context, owner T) error {
-	key, err := m.ownerKey(owner)
-	if err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.free(key)
-	return nil
+// Free removes the owner from the users of its access.
+func (m *accessManager[T]) Free(ctx context.Context, owner T) error {
+	return m.FreeWithUser(ctx, owner, owner)
 }
 
 // free needs the lock.
@@ -413,18 +427,14 @@ func (m *accessManager[T]) FreeWithUser(ctx context.Context, owner T, user clien
 	if err != nil {
 		return err
 	}
-	userKey, err := keyOf(user, m.options.Scheme)
-	if err != nil {
-		return err
-	}
-	if accessor := m.forget(key, userKey); accessor != nil {
+	if accessor := m.forget(key, keyOf(user)); accessor != nil {
 		return accessor.Free(ctx, user)
 	}
 	return nil
 }
 
 // forget removes a user from an access, and the access with the last one. It
-// returns what goes on without the user.
+// returns the accessor if it has other users.
 func (m *accessManager[T]) forget(key, user AccessManagerKey) *accessor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -446,7 +456,7 @@ func (m *accessManager[T]) Source(h handler.EventHandler, predicates ...predicat
 		if h == nil {
 			return errNoHandler
 		}
-		f := &feed{ctx: ctx, handler: h, predicates: predicates, queue: q}
+		f := &subscription{ctx: ctx, handler: h, predicates: predicates, queue: q}
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		for _, a := range m.accesses {
@@ -457,32 +467,43 @@ func (m *accessManager[T]) Source(h handler.EventHandler, predicates ...predicat
 				return err
 			}
 		}
-		m.feeds[f] = struct{}{}
+		m.subscriptions[f] = struct{}{}
 		context.AfterFunc(ctx, func() { m.disconnect(f) })
 		return nil
 	})
 }
 
-func (m *accessManager[T]) disconnect(f *feed) {
+func (m *accessManager[T]) disconnect(f *subscription) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.feeds, f)
+	delete(m.subscriptions, f)
 }
 
 // follow starts a source for another cache.
-func (f *feed) follow(c TrackingCache) error {
+func (f *subscription) follow(c TrackingCache) error {
 	return c.Source(f.handler, f.predicates...).Start(f.ctx, f.queue)
 }
 
-// GetWatchersForGVK lists the owners whose access is used for a kind.
+// GetWatchersForGVK returns the owners and users of the accesses used for a kind.
 func (m *accessManager[T]) GetWatchersForGVK(gvk schema.GroupVersionKind) (out []AccessManagerKey) {
 	for key, accessor := range m.snapshot() {
 		if accessor.watches(gvk) || slices.Contains(accessor.GetGVKs(), gvk) {
-			out = append(out, key)
+			out = append(out, m.usersOf(key)...)
 		}
 	}
 	slices.SortFunc(out, compareKeys)
-	return out
+	return slices.Compact(out)
+}
+
+// usersOf returns the owner of an access and its users.
+func (m *accessManager[T]) usersOf(owner AccessManagerKey) []AccessManagerKey {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	users := []AccessManagerKey{owner}
+	if a, ok := m.accesses[owner]; ok {
+		users = slices.AppendSeq(users, maps.Keys(a.users))
+	}
+	return users
 }
 
 // CollectMetrics counts the objects that are cached.

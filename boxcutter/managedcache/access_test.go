@@ -27,8 +27,8 @@ type (
 	mapFunc = managedcache.ConfigMapperFunc[*corev1.ConfigMap]
 )
 
-// asOwner accesses the server as a user with the name of the owner, and sees
-// only what has the owner's label.
+// asOwner accesses the server as a user with the name of the owner, and sees only the
+// objects with the label of the owner.
 func asOwner(_ context.Context, owner *corev1.ConfigMap, config *rest.Config, options cache.Options) (*rest.Config, cache.Options, error) {
 	config.Impersonate.UserName = owner.Name
 	options.DefaultLabelSelector = labels.SelectorFromSet(labels.Set{"owner": owner.Name})
@@ -74,10 +74,53 @@ func access(t *testing.T, m manager, owner, u *corev1.ConfigMap, gvks ...schema.
 		t.Fatal(err)
 	}
 	waitStarted(t, accessor)
+	for _, gvk := range gvks {
+		if err := client.IgnoreNotFound(get(deadline(t), accessor, gvk, "none")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return accessor
 }
 
-func TestEveryOwnerHasItsOwnCredentialsAndFilters(t *testing.T) {
+func TestGetWithUser_StartsInformersAtFirstRead(t *testing.T) {
+	m := newStartedManager(t, newServer(t), nil)
+	owner := user("owner")
+	accessor, err := m.GetWithUser(deadline(t), owner, owner, []client.Object{object(configMap), object(secret)})
+	if err != nil || len(accessor.GetGVKs()) > 0 {
+		t.Fatalf("informers before the first read: %v, %v", accessor.GetGVKs(), err)
+	}
+	waitStarted(t, accessor)
+	if err := client.IgnoreNotFound(get(deadline(t), accessor, secret, "none")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]schema.GroupVersionKind{secret}, accessor.GetGVKs()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAccessManager_KeyOfTypedOwner(t *testing.T) {
+	m := newStartedManager(t, newServer(t), nil)
+	owner := &corev1.ConfigMap{ObjectMeta: user("owner").ObjectMeta}
+	access(t, m, owner, owner, secret)
+	want := []managedcache.AccessManagerKey{{ObjectKey: client.ObjectKeyFromObject(owner), UID: owner.UID}}
+	if diff := cmp.Diff(want, m.GetWatchersForGVK(secret)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAccessManager_FreeKeepsAccessWithUsers(t *testing.T) {
+	m := newStartedManager(t, newServer(t), nil)
+	owner := user("owner")
+	accessor := access(t, m, owner, user("one"), secret)
+	if err := m.Free(deadline(t), owner); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.IgnoreNotFound(get(deadline(t), accessor, secret, "none")); err != nil {
+		t.Errorf("the access was ended while it has a user: %v", err)
+	}
+}
+
+func TestAccessManager_CredentialsAndFiltersByOwner(t *testing.T) {
 	s := newServer(t)
 	s.put(secret, "a", nil)
 	m := newStartedManager(t, s, asOwner)
@@ -103,7 +146,7 @@ func TestEveryOwnerHasItsOwnCredentialsAndFilters(t *testing.T) {
 	})
 }
 
-func TestAnAccessIsMadeOnce(t *testing.T) {
+func TestAccessManager_CreatesAccessOnce(t *testing.T) {
 	s := newServer(t)
 	var mu sync.Mutex
 	calls := 0
@@ -129,13 +172,13 @@ func TestAnAccessIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestAnAccessThatCannotBeMadeIsTriedAgain(t *testing.T) {
-	broken := errors.New("broken")
-	err := broken
+func TestAccessManager_RetriesFailedAccess(t *testing.T) {
+	failedCh := errors.New("broken")
+	err := failedCh
 	m := newStartedManager(t, newServer(t), func(_ context.Context, _ *corev1.ConfigMap, config *rest.Config, options cache.Options) (*rest.Config, cache.Options, error) {
 		return config, options, err
 	})
-	if _, got := m.Get(deadline(t), user("owner")); !errors.Is(got, broken) {
+	if _, got := m.Get(deadline(t), user("owner")); !errors.Is(got, failedCh) {
 		t.Errorf("Get: %v, want the error of the mapper", got)
 	}
 	err = nil
@@ -147,7 +190,7 @@ func TestAnAccessThatCannotBeMadeIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAnAccessLivesAsLongAsItHasUsers(t *testing.T) {
+func TestAccessManager_AccessLivesWithUsers(t *testing.T) {
 	s := newServer(t)
 	m := newStartedManager(t, s, nil)
 	ctx := deadline(t)
@@ -156,10 +199,13 @@ func TestAnAccessLivesAsLongAsItHasUsers(t *testing.T) {
 	access(t, m, owner, user("two"), secret)
 	other := access(t, m, user("other"), user("one"), secret)
 	for _, want := range []struct {
-		gvk    schema.GroupVersionKind
-		owners []managedcache.AccessManagerKey
-	}{{configMap, []managedcache.AccessManagerKey{key(owner)}}, {secret, []managedcache.AccessManagerKey{key(user("other")), key(owner)}}, {widget, nil}} {
-		if diff := cmp.Diff(want.owners, m.GetWatchersForGVK(want.gvk)); diff != "" {
+		gvk   schema.GroupVersionKind
+		users []managedcache.AccessManagerKey
+	}{
+		{configMap, []managedcache.AccessManagerKey{key(user("one")), key(owner), key(user("two"))}},
+		{secret, []managedcache.AccessManagerKey{key(user("one")), key(user("other")), key(owner), key(user("two"))}}, {widget, nil},
+	} {
+		if diff := cmp.Diff(want.users, m.GetWatchersForGVK(want.gvk)); diff != "" {
 			t.Errorf("watchers of %s: %s", want.gvk, diff)
 		}
 	}
@@ -172,7 +218,7 @@ func TestAnAccessLivesAsLongAsItHasUsers(t *testing.T) {
 	if err := client.IgnoreNotFound(get(ctx, accessor, configMap, "x")); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(m.FreeWithUser(ctx, owner, user("one")), m.Free(ctx, user("other")), m.Free(ctx, user("stranger"))); err != nil {
+	if err := errors.Join(m.FreeWithUser(ctx, owner, user("one")), m.FreeWithUser(ctx, user("other"), user("one")), m.Free(ctx, user("stranger"))); err != nil {
 		t.Fatal(err)
 	}
 	for _, ended := range []managedcache.Accessor{accessor, other} {
@@ -188,7 +234,7 @@ func TestAnAccessLivesAsLongAsItHasUsers(t *testing.T) {
 	}
 }
 
-func TestAccessBeforeTheManagerRunsIsStartedWithIt(t *testing.T) {
+func TestAccessManager_AccessBeforeStart(t *testing.T) {
 	s := newServer(t)
 	s.put(secret, "a", nil)
 	m := newManager(t, s, nil)
@@ -213,7 +259,7 @@ func TestAccessBeforeTheManagerRunsIsStartedWithIt(t *testing.T) {
 	}
 }
 
-func TestWatchersAreEnqueuedForEventsOfAllAccesses(t *testing.T) {
+func TestEnqueueWatchingObjects_AllAccesses(t *testing.T) {
 	s := newServer(t)
 	s.put(secret, "a", nil)
 	m := newStartedManager(t, s, nil)
@@ -249,7 +295,7 @@ func (w watchers) GetWatchersForGVK(gvk schema.GroupVersionKind) []managedcache.
 	return w[gvk]
 }
 
-func TestWatchersOfTheWantedKindAreEnqueued(t *testing.T) {
+func TestEnqueueWatchingObjects_OfOneKind(t *testing.T) {
 	wanted := key(user("wanted"))
 	unwanted := key(user("unwanted"))
 	unwanted.Kind = "Secret"
@@ -273,6 +319,6 @@ func TestWatchersOfTheWantedKindAreEnqueued(t *testing.T) {
 	enqueue.Generic(t.Context(), event.GenericEvent{}, q)
 	managedcache.NewEnqueueWatchingObjects(watchers{}, nil, testScheme(t)).Generic(t.Context(), event.GenericEvent{Object: object(secret)}, q)
 	if q.Len() != 0 {
-		t.Error("an event that concerns nobody enqueues a request")
+		t.Error("an event of a kind without watchers enqueues a request")
 	}
 }

@@ -47,8 +47,8 @@ type apiServer struct {
 	users     []string
 }
 
-// resource is what there is of one kind. All fields are guarded by the lock of
-// the server.
+// resource holds the objects of one kind. All fields are guarded by the lock of the
+// server.
 type resource struct {
 	gvk     schema.GroupVersionKind
 	log     []change
@@ -56,7 +56,7 @@ type resource struct {
 	// changed is closed, and replaced, on each change.
 	changed chan struct{}
 	// broken is closed, and replaced, to end the watches that are open.
-	broken chan struct{}
+	failedCh chan struct{}
 	// respond answers in place of the list and watch.
 	respond http.HandlerFunc
 	// requests is how many lists and watches have been asked for.
@@ -81,7 +81,7 @@ func newServer(t *testing.T) *apiServer {
 	} {
 		s.resources[path] = &resource{
 			gvk: gvk, objects: map[string]map[string]any{},
-			changed: make(chan struct{}), broken: make(chan struct{}), selectors: sets.New[string](),
+			changed: make(chan struct{}), failedCh: make(chan struct{}), selectors: sets.New[string](),
 		}
 	}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -101,7 +101,7 @@ func (s *apiServer) of(gvk schema.GroupVersionKind) *resource {
 	return nil
 }
 
-// with runs what looks at or changes a kind under the lock.
+// with calls a function that reads or changes a kind under the lock.
 func (s *apiServer) with(gvk schema.GroupVersionKind, do func(*resource)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +143,8 @@ func (r *resource) record(kind, name string, labels map[string]any) map[string]a
 func (s *apiServer) answer(gvk schema.GroupVersionKind, respond http.HandlerFunc) {
 	s.with(gvk, func(r *resource) {
 		r.respond = respond
-		close(r.broken)
-		r.broken = make(chan struct{})
+		close(r.failedCh)
+		r.failedCh = make(chan struct{})
 	})
 }
 
@@ -233,7 +233,7 @@ func (s *apiServer) watch(r *resource) http.HandlerFunc {
 		out := json.NewEncoder(w)
 		next, _ := strconv.Atoi(req.URL.Query().Get("resourceVersion"))
 		s.mu.Lock()
-		broken := r.broken
+		failedCh := r.failedCh
 		if req.URL.Query().Get("sendInitialEvents") == "true" {
 			next = r.initial(out)
 		}
@@ -246,7 +246,7 @@ func (s *apiServer) watch(r *resource) http.HandlerFunc {
 			w.(http.Flusher).Flush()
 			select {
 			case <-changed:
-			case <-broken:
+			case <-failedCh:
 				return
 			case <-req.Context().Done():
 				return
@@ -256,7 +256,7 @@ func (s *apiServer) watch(r *resource) http.HandlerFunc {
 	}
 }
 
-// initial streams what there is, and the bookmark that ends it.
+// initial streams the existing objects, and the bookmark after them.
 func (r *resource) initial(out *json.Encoder) int {
 	for _, obj := range r.objects {
 		_ = out.Encode(change{Type: "ADDED", Object: obj})
@@ -330,7 +330,7 @@ func newCache(t *testing.T, s *apiServer, change ...func(*cache.Options)) manage
 	return c
 }
 
-// starter is what a manager starts.
+// starter is a runnable of a manager.
 type starter interface {
 	Start(ctx context.Context) error
 }
@@ -373,7 +373,7 @@ func waitStarted(t *testing.T, c cache.Cache) {
 	}
 }
 
-// deadline is a context that is well over what anything here takes.
+// deadline returns a context that lasts longer than any test here.
 func deadline(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -404,7 +404,10 @@ func get(ctx context.Context, reader client.Reader, gvk schema.GroupVersionKind,
 }
 
 func user(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "uid"}}
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "uid"},
+	}
 }
 
 func kinds(gvks ...schema.GroupVersionKind) sets.Set[schema.GroupVersionKind] {

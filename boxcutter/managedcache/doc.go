@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package managedcache caches the objects of kinds that are only known while
-// the program runs, and forgets a kind when nobody uses it any more.
+// the program runs, and forgets a kind when it has no user any more.
 //
 //	users ── Watch, Free ──> TrackingCache ──> one informer per kind ──> API server
 //	readers ─ Get, List ───>      │

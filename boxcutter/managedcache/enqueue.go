@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-var errNoObject = errors.New("there is no object")
+var errNoObject = errors.New("object is not set")
 
 // ownerRefGetter tells who watches a kind. An ObjectBoundAccessManager does.
 type ownerRefGetter interface {
@@ -96,7 +96,7 @@ func (e *EnqueueWatchingObjects) enqueue(ctx context.Context, obj client.Object,
 	}
 }
 
-// kind is what an object says itself, else what the scheme says of its type.
+// kind returns the kind that an object carries, else that of its type in the scheme.
 func (e *EnqueueWatchingObjects) kind(obj runtime.Object) (schema.GroupVersionKind, error) {
 	if obj == nil {
 		return schema.GroupVersionKind{}, errNoObject

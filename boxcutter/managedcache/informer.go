@@ -29,7 +29,7 @@ var (
 	errStopped = errors.New("the cache was stopped")
 )
 
-// form is what Go type an informer keeps its objects as. The same kind may be
+// form is the Go type of the objects of an informer. The same kind may be
 // kept in several forms, each by an informer of its own.
 type form int
 
@@ -95,56 +95,56 @@ func (k informerKey) object(scheme *runtime.Scheme) (client.Object, error) {
 	return obj, nil
 }
 
-// informer is the informer of one key, and what became of it.
+// informer is the informer of one key and its state.
 type informer struct {
 	key informerKey
-	// handle is what users of the cache are given.
+	// handle is the informer that users of the cache get.
 	handle cache.Informer
 	// shared are the informers behind it: one for each namespace, if the cache
 	// is confined to some, else one.
 	shared []toolscache.SharedIndexInformer
 	// broken is closed as soon as an attempt has failed or the informer was
 	// stopped; err says why.
-	broken  chan struct{}
-	err     error
-	breakIt sync.Once
+	failedCh chan struct{}
+	err      error
+	failOnce sync.Once
 	// removed is closed when it is stopped for good.
-	removed  chan struct{}
-	removeIt sync.Once
+	removed    chan struct{}
+	removeOnce sync.Once
 	// readers is how many reads are under way that need it.
 	readers atomic.Int32
 }
 
 func newInformer(key informerKey) *informer {
-	return &informer{key: key, broken: make(chan struct{}), removed: make(chan struct{})}
+	return &informer{key: key, failedCh: make(chan struct{}), removed: make(chan struct{})}
 }
 
 // fail gives everyone who waits the reason why there is nothing to wait for.
 // Only the first reason counts.
 func (i *informer) fail(err error) {
-	i.breakIt.Do(func() {
+	i.failOnce.Do(func() {
 		i.err = err
-		close(i.broken)
+		close(i.failedCh)
 	})
 }
 
 // end lets go of everyone who waits for anything. Nothing comes after it.
 func (i *informer) end(reason error) {
 	i.fail(reason)
-	i.removeIt.Do(func() { close(i.removed) })
+	i.removeOnce.Do(func() { close(i.removed) })
 }
 
-// failing says whether the first attempt has failed and none has succeeded since.
+// failing reports whether the first attempt has failed and none has succeeded since.
 func (i *informer) failing() bool {
 	select {
-	case <-i.broken:
+	case <-i.failedCh:
 		return !i.synced()
 	default:
 		return false
 	}
 }
 
-// synced says whether all objects have been read once.
+// synced reports whether all objects have been read once.
 func (i *informer) synced() bool {
 	for _, shared := range i.shared {
 		if !shared.HasSynced() {
@@ -160,7 +160,7 @@ func (i *informer) wait(ctx context.Context) error {
 	for _, shared := range i.shared {
 		select {
 		case <-shared.HasSyncedChecker().Done():
-		case <-i.broken:
+		case <-i.failedCh:
 			if i.synced() {
 				return nil
 			}
@@ -181,11 +181,11 @@ func (i *informer) objects() int {
 	return count
 }
 
-// refused says whether the API server has answered that it will not serve a
-// kind, so that asking again is of no use until somebody changes something:
+// rejected reports whether the API server does not serve a kind, so that a retry fails
+// until the cluster changes:
 // permission is missing, or the kind is gone. An overloaded or unreachable
 // server and an expired version are not refusals.
-func refused(err error) bool {
+func rejected(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return false
@@ -198,20 +198,20 @@ func refused(err error) bool {
 	}
 }
 
-// attentive is a ListerWatcher that reports the failed attempts that a reflector
+// watchErrorReporter is a ListerWatcher that reports the failed attempts that a reflector
 // keeps to itself: those which it repeats forever before the first list is there.
-type attentive struct {
+type watchErrorReporter struct {
 	toolscache.ListerWatcher
 	report func(error)
 }
 
 // ListWithContext lists the objects.
-func (a *attentive) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+func (a *watchErrorReporter) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	return toolscache.ToListerWithContext(a.ListerWatcher).ListWithContext(ctx, opts)
 }
 
 // WatchWithContext opens a watch.
-func (a *attentive) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+func (a *watchErrorReporter) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	w, err := toolscache.ToWatcherWithContext(a.ListerWatcher).WatchWithContext(ctx, opts)
 	if utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err) {
 		a.report(err)
@@ -219,18 +219,18 @@ func (a *attentive) WatchWithContext(ctx context.Context, opts metav1.ListOption
 	if err != nil {
 		return nil, err
 	}
-	return draining{w}, nil
+	return drainedWatch{w}, nil
 }
 
-// draining is a watch that is read to its end when it is stopped. Informers of
+// drainedWatch is a watch that is read to its end when it is stopped. Informers of
 // metadata filter their watches, and such a filter would keep its goroutine
 // forever if it is stopped with an event in its hands.
-type draining struct {
+type drainedWatch struct {
 	watch.Interface
 }
 
 // Stop ends the watch.
-func (d draining) Stop() {
+func (d drainedWatch) Stop() {
 	d.Interface.Stop()
 	go func() {
 		for range d.ResultChan() { // The events are of no use any more.

@@ -8,58 +8,58 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// ending is an informer that lets go of those who wait for it to sync when it is
-// removed before. Else they would wait forever, as controller-runtime does in a
+// removableInformer is an informer that releases those who wait for its sync when it
+// is removed. Otherwise they would wait forever, as controller-runtime does in a
 // goroutine for each informer of a cache that is confined to namespaces.
-type ending struct {
+type removableInformer struct {
 	toolscache.SharedIndexInformer
 	removed <-chan struct{}
 }
 
 // HasSyncedChecker is done when the informer is synced or removed.
-func (e *ending) HasSyncedChecker() toolscache.DoneChecker {
-	return either(e.SharedIndexInformer.HasSyncedChecker(), e.removed)
+func (e *removableInformer) HasSyncedChecker() toolscache.DoneChecker {
+	return firstDone(e.SharedIndexInformer.HasSyncedChecker(), e.removed)
 }
 
 // AddEventHandler adds a handler.
-func (e *ending) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+func (e *removableInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	return e.register(e.SharedIndexInformer.AddEventHandler(h))
 }
 
 // AddEventHandlerWithResyncPeriod adds a handler.
-func (e *ending) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, period time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+func (e *removableInformer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, period time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
 	return e.register(e.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, period))
 }
 
 // AddEventHandlerWithOptions adds a handler.
-func (e *ending) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+func (e *removableInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	return e.register(e.SharedIndexInformer.AddEventHandlerWithOptions(h, options))
 }
 
-func (e *ending) register(r toolscache.ResourceEventHandlerRegistration, err error) (toolscache.ResourceEventHandlerRegistration, error) {
+func (e *removableInformer) register(r toolscache.ResourceEventHandlerRegistration, err error) (toolscache.ResourceEventHandlerRegistration, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &endingRegistration{ResourceEventHandlerRegistration: r, removed: e.removed}, nil
+	return &removableRegistration{ResourceEventHandlerRegistration: r, removed: e.removed}, nil
 }
 
 // RemoveEventHandler removes a handler.
-func (e *ending) RemoveEventHandler(r toolscache.ResourceEventHandlerRegistration) error {
-	if ours, ok := r.(*endingRegistration); ok {
+func (e *removableInformer) RemoveEventHandler(r toolscache.ResourceEventHandlerRegistration) error {
+	if ours, ok := r.(*removableRegistration); ok {
 		r = ours.ResourceEventHandlerRegistration
 	}
 	return e.SharedIndexInformer.RemoveEventHandler(r)
 }
 
-// endingRegistration does for a handler what ending does for its informer.
-type endingRegistration struct {
+// removableRegistration is the same for a handler.
+type removableRegistration struct {
 	toolscache.ResourceEventHandlerRegistration
 	removed <-chan struct{}
 }
 
 // HasSyncedChecker is done when the handler is synced or its informer removed.
-func (e *endingRegistration) HasSyncedChecker() toolscache.DoneChecker {
-	return either(e.ResourceEventHandlerRegistration.HasSyncedChecker(), e.removed)
+func (e *removableRegistration) HasSyncedChecker() toolscache.DoneChecker {
+	return firstDone(e.ResourceEventHandlerRegistration.HasSyncedChecker(), e.removed)
 }
 
 // firstOf is done when the first of two is.
@@ -71,7 +71,7 @@ type firstOf struct {
 // Done is closed when the first of two is.
 func (f *firstOf) Done() <-chan struct{} { return f.done }
 
-func either(checker toolscache.DoneChecker, removed <-chan struct{}) toolscache.DoneChecker {
+func firstDone(checker toolscache.DoneChecker, removed <-chan struct{}) toolscache.DoneChecker {
 	if toolscache.IsDone(checker) {
 		return checker
 	}

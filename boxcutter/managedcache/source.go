@@ -23,7 +23,7 @@ import (
 // running in circles when a kind may be listed but not watched.
 const noticeInterval = time.Minute
 
-var errNoHandler = errors.New("starting a source: there is no handler")
+var errNoHandler = errors.New("starting a source: handler is not set")
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -42,7 +42,7 @@ func (c *trackingCache) Source(h handler.EventHandler, predicates ...predicate.P
 		if h == nil {
 			return errNoHandler
 		}
-		f := &feed{ctx: ctx, handler: h, predicates: predicates, queue: q, registrations: map[*informer]toolscache.ResourceEventHandlerRegistration{}}
+		f := &subscription{ctx: ctx, handler: h, predicates: predicates, queue: q, registrations: map[*informer]toolscache.ResourceEventHandlerRegistration{}}
 		if err := c.connect(f); err != nil {
 			c.disconnect(f)
 			return fmt.Errorf("starting a source: %w", err)
@@ -51,13 +51,13 @@ func (c *trackingCache) Source(h handler.EventHandler, predicates ...predicate.P
 	})
 }
 
-func (c *trackingCache) connect(f *feed) error {
+func (c *trackingCache) connect(f *subscription) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		return errStopped
 	}
-	c.feeds[f] = struct{}{}
+	c.subscriptions[f] = struct{}{}
 	f.release = context.AfterFunc(f.ctx, func() { c.disconnect(f) })
 	var errs []error
 	for _, i := range c.informers {
@@ -66,10 +66,10 @@ func (c *trackingCache) connect(f *feed) error {
 	return errors.Join(errs...)
 }
 
-func (c *trackingCache) disconnect(f *feed) {
+func (c *trackingCache) disconnect(f *subscription) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.feeds, f)
+	delete(c.subscriptions, f)
 	if f.release != nil {
 		f.release()
 	}
@@ -80,19 +80,20 @@ func (c *trackingCache) disconnect(f *feed) {
 	}
 }
 
-// due says whether the sources may be told of a refusal again. It needs the lock.
-func (c *trackingCache) due(key informerKey) bool {
+// mayNotify reports whether the sources may be notified of a rejection again. It needs
+// the lock.
+func (c *trackingCache) mayNotify(key informerKey) bool {
 	now := time.Now()
-	if last, ok := c.noticed[key]; ok && now.Sub(last) < noticeInterval {
+	if last, ok := c.notifiedAt[key]; ok && now.Sub(last) < noticeInterval {
 		return false
 	}
-	c.noticed[key] = now
+	c.notifiedAt[key] = now
 	return true
 }
 
-// notify tells the sources that a kind is no longer watched.
-func (c *trackingCache) notify(feeds []*feed, key informerKey) {
-	for _, f := range feeds {
+// publishGeneric notifies the sources that a kind is no longer watched.
+func (c *trackingCache) publishGeneric(subscriptions []*subscription, key informerKey) {
+	for _, f := range subscriptions {
 		obj, err := key.object(c.scheme)
 		if err != nil {
 			c.log.Error(err, "Making a generic event", "kind", key.String())
@@ -102,9 +103,9 @@ func (c *trackingCache) notify(feeds []*feed, key informerKey) {
 	}
 }
 
-// feed is a source that was started. It lives as long as its ctx, which is the
+// subscription is a source that was started. It lives as long as its ctx, which is the
 // controller's.
-type feed struct {
+type subscription struct {
 	ctx        context.Context
 	handler    handler.EventHandler
 	predicates []predicate.Predicate
@@ -115,9 +116,9 @@ type feed struct {
 	registrations map[*informer]toolscache.ResourceEventHandlerRegistration
 }
 
-// attach has an informer feed the source.
-func (f *feed) attach(i *informer) error {
-	capture := &capturing{Informer: i.handle}
+// attach connects an informer with the source.
+func (f *subscription) attach(i *informer) error {
+	capture := &registrationRecorder{Informer: i.handle}
 	src := &source.Informer{Informer: capture, Handler: f.handler, Predicates: f.predicates}
 	if err := src.Start(f.ctx, f.queue); err != nil {
 		return fmt.Errorf("connecting %s with a source: %w", i.key, err)
@@ -126,7 +127,7 @@ func (f *feed) attach(i *informer) error {
 	return nil
 }
 
-func (f *feed) generic(evt event.GenericEvent) {
+func (f *subscription) generic(evt event.GenericEvent) {
 	for _, p := range f.predicates {
 		if !p.Generic(evt) {
 			return
@@ -135,15 +136,15 @@ func (f *feed) generic(evt event.GenericEvent) {
 	f.handler.Generic(f.ctx, evt, f.queue)
 }
 
-// capturing keeps the registration of the handler that is added, so that it can
+// registrationRecorder keeps the registration of the handler that is added, so that it can
 // be removed again.
-type capturing struct {
+type registrationRecorder struct {
 	cache.Informer
 	registration toolscache.ResourceEventHandlerRegistration
 }
 
 // AddEventHandlerWithOptions adds a handler.
-func (c *capturing) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+func (c *registrationRecorder) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	registration, err := c.Informer.AddEventHandlerWithOptions(h, options)
 	c.registration = registration
 	return registration, err

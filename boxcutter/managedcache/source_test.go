@@ -64,7 +64,7 @@ func expect(t *testing.T, q queue, want string) {
 	}
 }
 
-func TestASourceIsFedByPresentAndFutureInformers(t *testing.T) {
+func TestSource_PresentAndFutureInformers(t *testing.T) {
 	s := newServer(t)
 	s.put(configMap, "present", nil)
 	s.put(secret, "future", nil)
@@ -90,7 +90,7 @@ func TestASourceIsFedByPresentAndFutureInformers(t *testing.T) {
 	expect(t, q, "delete present")
 }
 
-func TestASourceEndsWithItsContext(t *testing.T) {
+func TestSource_EndsWithContext(t *testing.T) {
 	s := newServer(t)
 	c := newStarted(t, s)
 	q, other := newQueue(t), newQueue(t)
@@ -128,7 +128,7 @@ func TestASourceEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestASourceIsToldOfAKindThatIsNoLongerServed(t *testing.T) {
+func TestSource_KindNoLongerServed(t *testing.T) {
 	s := newServer(t)
 	s.mapper.Add(widget, meta.RESTScopeNamespace)
 	c := newStarted(t, s)
@@ -154,7 +154,7 @@ func TestASourceIsToldOfAKindThatIsNoLongerServed(t *testing.T) {
 	}
 }
 
-func TestASourceNeedsAHandler(t *testing.T) {
+func TestSource_RequiresHandler(t *testing.T) {
 	c := newCache(t, newServer(t))
 	if err := c.Source(nil).Start(deadline(t), newQueue(t)); err == nil {
 		t.Error("a source without a handler starts")

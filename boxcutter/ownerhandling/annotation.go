@@ -24,8 +24,8 @@ import (
 // where controller is there only when it is true. The garbage collector does
 // not see these owners, and they may be in any namespace.
 //
-// An annotation that is no such list is never overwritten: what would add to it
-// fails with *MalformedAnnotationError, what reads it finds no owner, and what
+// An annotation that is no such list is never overwritten: methods that add to it
+// fail with *MalformedAnnotationError, those that read it find no owner, and those
 // would take something out of it leaves it alone.
 type OwnerStrategyAnnotation struct {
 	scheme        *runtime.Scheme
@@ -43,7 +43,7 @@ type MalformedAnnotationError struct {
 	Err error
 }
 
-// Error names the object, the annotation and what is wrong with it.
+// Error names the object, the annotation and the error.
 func (e *MalformedAnnotationError) Error() string {
 	return fmt.Sprintf("reading the owners of %s in annotation %q: %v; correct or remove the annotation", e.Object, e.Key, e.Err)
 }
@@ -174,7 +174,7 @@ func upsert(refs []annotationRef, ref annotationRef) []annotationRef {
 	return refs
 }
 
-// IsOwner says whether owner is an owner of obj.
+// IsOwner reports whether owner is an owner of obj.
 func (s *OwnerStrategyAnnotation) IsOwner(owner, obj metav1.Object) bool {
 	matches := ownerMatcher(owner, s.scheme)
 	return slices.ContainsFunc(s.readable(obj), func(ref annotationRef) bool {
@@ -182,7 +182,7 @@ func (s *OwnerStrategyAnnotation) IsOwner(owner, obj metav1.Object) bool {
 	})
 }
 
-// IsController says whether owner is the controller of obj.
+// IsController reports whether owner is the controller of obj.
 func (s *OwnerStrategyAnnotation) IsController(
 	owner, obj metav1.Object,
 ) bool {

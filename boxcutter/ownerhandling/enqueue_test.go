@@ -52,7 +52,7 @@ func drain(q workqueue.TypedRateLimitingInterface[reconcile.Request]) map[string
 	return got
 }
 
-func TestEventsAreMappedToOwners(t *testing.T) {
+func TestEnqueueRequestForOwner_MapsEvents(t *testing.T) {
 	scheme := testScheme(t)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
@@ -120,7 +120,7 @@ func TestEventsAreMappedToOwners(t *testing.T) {
 	}
 }
 
-func TestAnnotationRequestsGoToTheNamespaceOfTheOwner(t *testing.T) {
+func TestEnqueueRequestForOwner_AnnotationNamespace(t *testing.T) {
 	s := NewAnnotation(testScheme(t), testKey)
 	obj, owner := configMap("obj"), configMap("owner")
 	owner.Namespace = "elsewhere"
@@ -139,7 +139,7 @@ func widgetOf(apiVersion, kind string) client.Object {
 	return w
 }
 
-func TestEventsWithoutUsableObjectsAreIgnored(t *testing.T) {
+func TestEnqueueRequestForOwner_IgnoresUnusableObjects(t *testing.T) {
 	s := NewAnnotation(testScheme(t), testKey)
 	malformed := configMap("obj")
 	malformed.Annotations = map[string]string{testKey: "{"}
@@ -152,7 +152,7 @@ func TestEventsWithoutUsableObjectsAreIgnored(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatCannotBeMadeLogsAndMapsToNothing(t *testing.T) {
+func TestEnqueueRequestForOwner_InvalidTypeLogs(t *testing.T) {
 	scheme := testScheme(t)
 	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Twin"}, &corev1.Secret{})
 	annotation := NewAnnotation(scheme, testKey)
@@ -182,7 +182,7 @@ func TestAHandlerThatCannotBeMadeLogsAndMapsToNothing(t *testing.T) {
 	}
 }
 
-func TestATypeOfSeveralKindsIsToldByErrMultipleKinds(t *testing.T) {
+func TestEnqueueRequestForOwner_ErrMultipleKinds(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, kind := range []string{"One", "Two"} {
 		scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: kind}, &corev1.ConfigMap{})

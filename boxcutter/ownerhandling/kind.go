@@ -12,11 +12,11 @@ import (
 )
 
 // ErrMultipleKinds says that a Go type is registered in the scheme under more
-// than one kind, so that it does not tell what the object is.
+// than one kind, so that the kind of the object is ambiguous.
 var ErrMultipleKinds = errors.New("multiple kinds error: expected exactly one kind")
 
-// kindOf returns the kind of the object: what the object says itself where its
-// Go type does not tell, else what the scheme says.
+// kindOf returns the kind that the object carries if its Go type has none, else that
+// of the scheme.
 func kindOf(obj any, scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
 	ro, ok := obj.(runtime.Object)
 	if !ok {
@@ -43,7 +43,7 @@ func declaredKind(meta *metav1.PartialObjectMetadata) (schema.GroupVersionKind, 
 	return gvk, nil
 }
 
-// identity is what makes two references mean the same object.
+// identity identifies the object of a reference.
 type identity struct {
 	schema.GroupKind
 	name, uid string

@@ -42,7 +42,7 @@ func (s *OwnerStrategyNative) CopyOwnerReferences(objA, objB metav1.Object) {
 	objB.SetOwnerReferences(cloneRefs(objA.GetOwnerReferences()))
 }
 
-// IsOwner says whether owner is an owner of obj.
+// IsOwner reports whether owner is an owner of obj.
 func (s *OwnerStrategyNative) IsOwner(owner, obj metav1.Object) bool {
 	matches := ownerMatcher(owner, s.scheme)
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
@@ -50,7 +50,7 @@ func (s *OwnerStrategyNative) IsOwner(owner, obj metav1.Object) bool {
 	})
 }
 
-// IsController says whether owner is the controller of obj.
+// IsController reports whether owner is the controller of obj.
 func (s *OwnerStrategyNative) IsController(
 	owner, obj metav1.Object,
 ) bool {

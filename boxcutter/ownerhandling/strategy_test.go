@@ -73,7 +73,7 @@ func standingOf(s strategy, owner, obj metav1.Object) standing {
 	return standing{Owner: s.IsOwner(owner, obj), Controller: s.IsController(owner, obj)}
 }
 
-func TestBothStrategiesKeepTheSameContract(t *testing.T) {
+func TestOwnerStrategy_Contract(t *testing.T) {
 	forEachStrategy(t, "an object without owners has no controller", func(t *testing.T, s strategy) {
 		obj, owner := configMap("obj"), configMap("owner")
 		if ref, ok := s.GetController(obj); ok {
@@ -265,7 +265,7 @@ func (u *unregistered) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-func TestNativeReferencesBlockTheDeletionOfTheOwner(t *testing.T) {
+func TestNative_BlocksOwnerDeletion(t *testing.T) {
 	obj := configMap("obj")
 	must(t, NewNative(testScheme(t)).SetControllerReference(configMap("owner"), obj))
 	want := []metav1.OwnerReference{{
@@ -277,7 +277,7 @@ func TestNativeReferencesBlockTheDeletionOfTheOwner(t *testing.T) {
 	}
 }
 
-func TestNativeRefusesAnOwnerInAnotherNamespace(t *testing.T) {
+func TestNative_RejectsOwnerInOtherNamespace(t *testing.T) {
 	obj, owner := configMap("obj"), configMap("owner")
 	owner.Namespace = "elsewhere"
 	if err := NewNative(testScheme(t)).SetControllerReference(owner, obj); err == nil {
@@ -285,7 +285,7 @@ func TestNativeRefusesAnOwnerInAnotherNamespace(t *testing.T) {
 	}
 }
 
-func TestAnnotationIsWrittenAsDocumented(t *testing.T) {
+func TestAnnotation_Format(t *testing.T) {
 	s := NewAnnotation(testScheme(t), testKey)
 	obj, owner := configMap("obj"), configMap("controller")
 	obj.Annotations = map[string]string{"other": "kept"}
@@ -307,7 +307,7 @@ func TestAnnotationIsWrittenAsDocumented(t *testing.T) {
 	}
 }
 
-func TestAnnotationsOfACopyAreNotWrittenToTheOriginal(t *testing.T) {
+func TestAnnotation_CopyDoesNotChangeOriginal(t *testing.T) {
 	s := NewAnnotation(testScheme(t), testKey)
 	obj := configMap("obj")
 	obj.Annotations = map[string]string{"other": "kept"}
@@ -318,7 +318,7 @@ func TestAnnotationsOfACopyAreNotWrittenToTheOriginal(t *testing.T) {
 	}
 }
 
-func TestAMalformedAnnotationIsAnErrorToWritersAndNoOwnerToReaders(t *testing.T) {
+func TestAnnotation_Malformed(t *testing.T) {
 	for _, value := range []string{"{", `{"kind":"ConfigMap"}`, `["owner"]`, `[{"uid":1}]`, "null null", "\x00"} {
 		t.Run(value, func(t *testing.T) {
 			s := NewAnnotation(testScheme(t), testKey)

@@ -12,15 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrCELInvalidEvaluationType says that a rule is known not to answer with true
-// or false, or cannot be known to. bool(…) around the rule makes it known.
+// ErrCELInvalidEvaluationType is returned for rules whose type is not bool. bool(…)
+// around a rule of dynamic type makes it bool.
 var ErrCELInvalidEvaluationType = errors.New("cel expression must evaluate to a bool")
 
-// CELProbe answers with a rule in the Common Expression Language.
+// CELProbe evaluates a rule in the Common Expression Language.
 type CELProbe struct {
-	// Program is the compiled rule, which finds the object in the variable self.
+	// Program is the compiled rule; the object is the variable self.
 	Program cel.Program
-	// Message says what is wrong when the rule is false.
+	// Message is the message of a False result.
 	Message string
 }
 
@@ -35,7 +35,7 @@ func NewCELProbe(rule, message string) (
 ) {
 	env, err := newCELEnvironment()
 	if err != nil {
-		return nil, fmt.Errorf("making the environment of CEL: %w", err)
+		return nil, fmt.Errorf("creating the CEL environment: %w", err)
 	}
 	ast, issues := env.Compile(rule)
 	if err := issues.Err(); err != nil {
@@ -51,9 +51,8 @@ func NewCELProbe(rule, message string) (
 	return &CELProbe{Program: program, Message: message}, nil
 }
 
-// newCELEnvironment has the functions that validation rules of the Kubernetes
-// API have, so that those who write both need not learn two languages. Each
-// probe makes its own: it is not worth a global.
+// newCELEnvironment returns an environment with the functions of the validation rules
+// in CRDs.
 func newCELEnvironment() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.Variable("self", cel.DynType),
@@ -75,22 +74,21 @@ func newCELEnvironment() (*cel.Env, error) {
 	)
 }
 
-// Probe evaluates the rule. It is False, with the message, when the rule is
-// false, and also when it cannot be evaluated, as when a field it asks for is
-// not there; the messages then hold the reason, too.
+// Probe evaluates the rule. The result is False, with the message, if the rule is
+// false, and Unknown if the evaluation fails, as for a missing field.
 func (p *CELProbe) Probe(obj client.Object) Result {
 	return probeContent(obj, func(fields map[string]any) Result {
 		if p.Program == nil {
-			return UnknownResult("no CEL program given")
+			return UnknownResult("CEL program is not set")
 		}
 		value, _, err := p.Program.Eval(map[string]any{"self": fields})
 		if err != nil {
-			return p.failed(err)
+			return failed(err)
 		}
 		answer, ok := value.Value().(bool)
 		switch {
 		case !ok:
-			return p.failed(ErrCELInvalidEvaluationType)
+			return failed(ErrCELInvalidEvaluationType)
 		case !answer:
 			return FalseResult(p.Message)
 		default:
@@ -99,6 +97,6 @@ func (p *CELProbe) Probe(obj client.Object) Result {
 	})
 }
 
-func (p *CELProbe) failed(err error) Result {
-	return FalseResult(p.Message, fmt.Sprintf("evaluating CEL rule: %v", err))
+func failed(err error) Result {
+	return UnknownResult(fmt.Sprintf("CEL program failed: %v", err))
 }

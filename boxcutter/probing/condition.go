@@ -9,15 +9,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ConditionProbe looks for a condition in status.conditions. It is Unknown
-// while the condition is not there, cannot be read, or was made for another
-// generation of the object than the present one.
+// ConditionProbe checks a condition in status.conditions. The result is Unknown if
+// the condition is missing or malformed or has observed another generation.
 type ConditionProbe struct {
-	// Type is the type of the condition, Status the status that it must have.
+	// Type is the type of the condition, Status the desired status.
 	Type, Status string
 }
 
-// Probe answers whether the condition has the status.
+// Probe reports whether the condition has the status.
 func (cp *ConditionProbe) Probe(obj client.Object) Result {
 	return probeContent(obj, func(fields map[string]any) Result {
 		return cp.probe(fields, obj.GetGeneration())
@@ -31,36 +30,32 @@ func (cp *ConditionProbe) probe(fields map[string]any, generation int64) Result 
 	}
 	conditions, ok := value.([]any)
 	if !ok {
-		return UnknownResult(fmt.Sprintf("status.conditions is malformed: %T is no list", value))
+		return UnknownResult(fmt.Sprintf("status.conditions is malformed: got %T, want a list", value))
 	}
 	for i, value := range conditions {
 		condition, ok := value.(map[string]any)
 		if !ok {
-			return UnknownResult(fmt.Sprintf("status.conditions[%d] is malformed: %T is no object", i, value))
+			return UnknownResult(fmt.Sprintf("status.conditions[%d] is malformed: got %T, want an object", i, value))
 		}
 		if condition["type"] == cp.Type {
-			return cp.judge(condition, generation)
+			return cp.compare(condition, generation)
 		}
 	}
 	return UnknownResult(fmt.Sprintf("object has no condition %q", cp.Type))
 }
 
-func (cp *ConditionProbe) judge(condition map[string]any, generation int64) Result {
+func (cp *ConditionProbe) compare(condition map[string]any, generation int64) Result {
 	if result, ok := upToDate(condition, generation, fmt.Sprintf("condition %q", cp.Type)); !ok {
 		return result
 	}
-	status, ok := condition["status"].(string)
-	switch {
-	case !ok:
-		return UnknownResult(fmt.Sprintf("condition %q is malformed: it has no status", cp.Type))
-	case status == cp.Status:
+	status, _ := condition["status"].(string)
+	if status == cp.Status {
 		return TrueResult(fmt.Sprintf("condition %q is %q", cp.Type, status))
-	default:
-		return FalseResult(fmt.Sprintf("condition %q is %q, want %q%s", cp.Type, status, cp.Status, reason(condition)))
 	}
+	return FalseResult(fmt.Sprintf("condition %q is %q, want %q%s", cp.Type, status, cp.Status, reason(condition)))
 }
 
-// reason is what the condition says why it is as it is.
+// reason returns the reason and message of the condition.
 func reason(condition map[string]any) string {
 	text, _ := condition["reason"].(string)
 	if message, ok := condition["message"].(string); ok && message != "" {
@@ -72,15 +67,14 @@ func reason(condition map[string]any) string {
 	return " (" + text + ")"
 }
 
-// ObservedGenerationProbe asks its probe when the status was made for the
-// present generation of the object, or does not say for which. Otherwise it is
-// Unknown.
+// ObservedGenerationProbe calls its probe unless the status has observed another
+// generation of the object; then the result is Unknown.
 type ObservedGenerationProbe struct {
-	// Prober is asked about objects whose status is up to date.
+	// Prober checks objects whose status is up to date.
 	Prober
 }
 
-// Probe asks the probe unless status.observedGeneration is out of date.
+// Probe calls the probe unless status.observedGeneration is outdated.
 func (cg *ObservedGenerationProbe) Probe(obj client.Object) Result {
 	return probeContent(obj, func(fields map[string]any) Result {
 		status, _ := fields["status"].(map[string]any)
@@ -91,18 +85,12 @@ func (cg *ObservedGenerationProbe) Probe(obj client.Object) Result {
 	})
 }
 
-// upToDate compares the observedGeneration of a part of the object, when it has
-// one, with the generation of the object.
+// upToDate compares the observedGeneration of a part of the object with the
+// generation of the object. A missing or malformed observedGeneration is ignored.
 func upToDate(part map[string]any, generation int64, name string) (Result, bool) {
-	switch observed := part["observedGeneration"].(type) {
-	case nil:
+	observed, ok := part["observedGeneration"].(int64)
+	if !ok || observed == generation {
 		return Result{}, true
-	case int64:
-		if observed == generation {
-			return Result{}, true
-		}
-		return UnknownResult(fmt.Sprintf("%s is out of date: it is for generation %d, the object is at %d", name, observed, generation)), false
-	default:
-		return UnknownResult(fmt.Sprintf("%s is malformed: observedGeneration is %v", name, observed)), false
 	}
+	return UnknownResult(fmt.Sprintf("%s is outdated: observed generation %d, current generation %d", name, observed, generation)), false
 }

@@ -40,7 +40,7 @@ func ExampleAnd() {
 	}
 	// Output:
 	// False
-	// ".status.updatedReplicas" is 1, ".status.replicas" is 2, want them equal
+	// ".status.updatedReplicas" is 1, ".status.replicas" is 2, want equal values
 }
 
 func ExampleNewCELProbe() {

@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// FieldsEqualProbe compares two fields of an object. It is False when one of
-// them is not there.
+// FieldsEqualProbe compares two fields of an object. The result is False if one of
+// them is missing; a field that is null exists.
 type FieldsEqualProbe struct {
 	// FieldA and FieldB are paths of field names separated by dots, such as
-	// ".spec.replicas". The first dot may be left out.
+	// ".spec.replicas". Leading and trailing dots are ignored.
 	FieldA, FieldB string
 }
 
-// Probe answers whether the two fields mean the same.
+// Probe reports whether the two fields are semantically equal.
 func (fe *FieldsEqualProbe) Probe(obj client.Object) Result {
 	return probeContent(obj, func(fields map[string]any) Result {
 		a, err := lookUp(fields, fe.FieldA)
@@ -33,44 +33,42 @@ func (fe *FieldsEqualProbe) Probe(obj client.Object) Result {
 		if equality.Semantic.DeepEqual(a, b) {
 			return TrueResult(fmt.Sprintf("%q equals %q", fe.FieldA, fe.FieldB))
 		}
-		return FalseResult(fmt.Sprintf("%q is %v, %q is %v, want them equal", fe.FieldA, a, fe.FieldB, b))
+		return FalseResult(fmt.Sprintf("%q is %v, %q is %v, want equal values", fe.FieldA, a, fe.FieldB, b))
 	})
 }
 
-// FieldValueProbe compares a field of an object with a value. It is False when
-// the field is not there.
+// FieldValueProbe compares a string field of an object with a value. The result is
+// False if the field is missing or not a string.
 type FieldValueProbe struct {
 	// FieldPath is a path of field names separated by dots, such as
-	// ".status.phase". The first dot may be left out.
+	// ".status.phase". Leading and trailing dots are ignored.
 	FieldPath string
-	// Value is the text that the field must be. Numbers and booleans are
-	// compared as they are written.
+	// Value is the desired value.
 	Value string
 }
 
-// Probe answers whether the field has the value.
+// Probe reports whether the field has the value.
 func (fv *FieldValueProbe) Probe(obj client.Object) Result {
 	return probeContent(obj, func(fields map[string]any) Result {
 		value, err := lookUp(fields, fv.FieldPath)
 		if err != nil {
 			return FalseResult(err.Error())
 		}
-		if text := fmt.Sprint(value); text != fv.Value {
-			return FalseResult(fmt.Sprintf("%q is %q, want %q", fv.FieldPath, text, fv.Value))
+		if value != any(fv.Value) {
+			return FalseResult(fmt.Sprintf("%q is %#v, want %q", fv.FieldPath, value, fv.Value))
 		}
 		return TrueResult(fmt.Sprintf("%q is %q", fv.FieldPath, fv.Value))
 	})
 }
 
-// lookUp finds a field by its path. A field that is null is missing.
+// lookUp returns the field at a path.
 func lookUp(fields map[string]any, path string) (any, error) {
-	names := strings.Split(strings.TrimPrefix(path, "."), ".")
-	value, found, err := unstructured.NestedFieldNoCopy(fields, names...)
+	value, found, err := unstructured.NestedFieldNoCopy(fields, strings.Split(strings.Trim(path, "."), ".")...)
 	if err != nil {
-		return nil, fmt.Errorf("looking up %q: %w", path, err)
+		return nil, fmt.Errorf("reading field %q: %w", path, err)
 	}
-	if !found || value == nil {
-		return nil, fmt.Errorf("field %q is missing", path)
+	if !found {
+		return nil, fmt.Errorf("field %q not found", path)
 	}
 	return value, nil
 }

@@ -12,39 +12,38 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// Prober says whether an object is in the state somebody waits for.
+// Prober checks the state of an object.
 type Prober = types.Prober
 
-// Status is the answer of a probe.
+// Status is the status of a probe.
 type Status = types.ProbeStatus
 
 const (
-	// StatusTrue means that the object is in the state asked for.
+	// StatusTrue means that the object is in the desired state.
 	StatusTrue Status = types.ProbeStatusTrue
-	// StatusFalse means that it is not.
+	// StatusFalse means that the object is not in the desired state.
 	StatusFalse Status = types.ProbeStatusFalse
-	// StatusUnknown means that it cannot be told, or not yet.
+	// StatusUnknown means that the state is not known yet.
 	StatusUnknown Status = types.ProbeStatusUnknown
 )
 
-// Result is the answer of a probe and why.
+// Result is the status of a probe and its reason.
 type Result = types.ProbeResult
 
-// TrueResult says that the object is in the state asked for.
+// TrueResult returns a result with StatusTrue.
 func TrueResult(msgs ...string) Result { return Result{Status: StatusTrue, Messages: msgs} }
 
-// FalseResult says that the object is not in the state asked for.
+// FalseResult returns a result with StatusFalse.
 func FalseResult(msgs ...string) Result { return Result{Status: StatusFalse, Messages: msgs} }
 
-// UnknownResult says that it cannot be told.
+// UnknownResult returns a result with StatusUnknown.
 func UnknownResult(msgs ...string) Result { return Result{Status: StatusUnknown, Messages: msgs} }
 
-// And asks all its probes. One Unknown makes the answer Unknown, else one False
-// makes it False. The messages are those of the probes that answered so. No
-// probes answer True.
+// And combines probes: the result is Unknown if one is Unknown, else False if one is
+// False, with the messages of the probes of that status. Without probes it is True.
 type And []Prober
 
-// Probe asks all probes and combines their answers.
+// Probe calls all probes and combines their results.
 func (p And) Probe(obj client.Object) Result {
 	messages := map[Status][]string{}
 	asked := map[Status]bool{}
@@ -61,23 +60,22 @@ func (p And) Probe(obj client.Object) Result {
 	return TrueResult(messages[StatusTrue]...)
 }
 
-// ask makes a probe that is not there an answer that is not known, and of an
-// answer that is none of the three as well.
+// ask calls a probe. The result is Unknown if the probe is nil or returns an invalid
+// status.
 func ask(prober Prober, obj client.Object) Result {
 	if prober == nil {
-		return UnknownResult("no probe given")
+		return UnknownResult("probe is not set")
 	}
 	result := prober.Probe(obj)
 	switch result.Status {
 	case StatusTrue, StatusFalse, StatusUnknown:
 		return result
 	default:
-		return UnknownResult(append([]string{fmt.Sprintf("probe answered %q", result.Status)}, result.Messages...)...)
+		return UnknownResult(append([]string{fmt.Sprintf("probe returned invalid status %q", result.Status)}, result.Messages...)...)
 	}
 }
 
-// content is the object in the form in which the API has it, which must not be
-// changed.
+// content returns the object as unstructured data, which must not be changed.
 func content(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
@@ -89,7 +87,7 @@ func content(obj client.Object) (map[string]any, error) {
 	return fields, nil
 }
 
-// probeContent asks a question about the fields of an object.
+// probeContent calls a probe with the fields of an object.
 func probeContent(obj client.Object, probe func(fields map[string]any) Result) Result {
 	fields, err := content(obj)
 	if err != nil {

@@ -38,7 +38,7 @@ func answer(result Result) Prober {
 	return types.ProbeFunc(func(client.Object) Result { return result })
 }
 
-func TestProbesAnswer(t *testing.T) {
+func TestProbe_Results(t *testing.T) {
 	available := &ConditionProbe{Type: "Available", Status: "True"}
 	sameReplicas := &FieldsEqualProbe{FieldA: ".spec.replicas", FieldB: "status.readyReplicas"}
 	running := &FieldValueProbe{FieldPath: ".status.phase", Value: "Running"}
@@ -70,26 +70,26 @@ func TestProbesAnswer(t *testing.T) {
 		},
 		"condition: for an earlier generation": {
 			available, `metadata: {generation: 2}, status: {conditions: [{type: Available, status: "True", observedGeneration: 1}]}`,
-			UnknownResult(`condition "Available" is out of date: it is for generation 1, the object is at 2`),
+			UnknownResult(`condition "Available" is outdated: observed generation 1, current generation 2`),
 		},
 		"condition: generation malformed": {
 			available, `status: {conditions: [{type: Available, status: "True", observedGeneration: one}]}`,
-			UnknownResult(`condition "Available" is malformed: observedGeneration is one`),
+			TrueResult(`condition "Available" is "True"`),
 		},
 		"condition: not there":     {available, `status: {conditions: []}`, UnknownResult(`object has no condition "Available"`)},
 		"condition: no status":     {available, `spec: {}`, UnknownResult("object has no status.conditions")},
 		"condition: status a text": {available, `status: fine`, UnknownResult("object has no status.conditions")},
 		"condition: no list": {
 			available, `status: {conditions: {Available: "True"}}`,
-			UnknownResult("status.conditions is malformed: map[string]interface {} is no list"),
+			UnknownResult("status.conditions is malformed: got map[string]interface {}, want a list"),
 		},
 		"condition: no objects in the list": {
 			available, `status: {conditions: [Available]}`,
-			UnknownResult("status.conditions[0] is malformed: string is no object"),
+			UnknownResult("status.conditions[0] is malformed: got string, want an object"),
 		},
 		"condition: without status": {
 			available, `status: {conditions: [{type: Available}]}`,
-			UnknownResult(`condition "Available" is malformed: it has no status`),
+			FalseResult(`condition "Available" is "", want "True"`),
 		},
 
 		"fields: equal": {
@@ -98,31 +98,32 @@ func TestProbesAnswer(t *testing.T) {
 		},
 		"fields: not equal": {
 			sameReplicas, `spec: {replicas: 3}, status: {readyReplicas: 2}`,
-			FalseResult(`".spec.replicas" is 3, "status.readyReplicas" is 2, want them equal`),
+			FalseResult(`".spec.replicas" is 3, "status.readyReplicas" is 2, want equal values`),
 		},
-		"fields: one missing":   {sameReplicas, `spec: {replicas: 3}`, FalseResult(`field "status.readyReplicas" is missing`)},
-		"fields: other missing": {sameReplicas, `status: {readyReplicas: 3}`, FalseResult(`field ".spec.replicas" is missing`)},
-		"fields: both null":     {sameReplicas, `spec: {replicas: null}, status: {readyReplicas: null}`, FalseResult(`field ".spec.replicas" is missing`)},
+		"fields: one missing":   {sameReplicas, `spec: {replicas: 3}`, FalseResult(`field "status.readyReplicas" not found`)},
+		"fields: other missing": {sameReplicas, `status: {readyReplicas: 3}`, FalseResult(`field ".spec.replicas" not found`)},
+		"fields: both null":     {sameReplicas, `spec: {replicas: null}, status: {readyReplicas: null}`, TrueResult(`".spec.replicas" equals "status.readyReplicas"`)},
 		"fields: whole objects": {
 			&FieldsEqualProbe{FieldA: "spec", FieldB: "status"}, `spec: {a: [1, {b: c}]}, status: {a: [1, {b: c}]}`,
 			TrueResult(`"spec" equals "status"`),
 		},
 		"fields: path through a text": {
 			&FieldsEqualProbe{FieldA: "spec.a.b", FieldB: "spec.a"}, `spec: {a: text}`,
-			FalseResult(`looking up "spec.a.b": .spec.a.b accessor error: text is of the type string, expected map[string]interface{}`),
+			FalseResult(`reading field "spec.a.b": .spec.a.b accessor error: text is of the type string, expected map[string]interface{}`),
 		},
 
 		"value: equal":     {running, `status: {phase: Running}`, TrueResult(`".status.phase" is "Running"`)},
 		"value: not equal": {running, `status: {phase: Pending}`, FalseResult(`".status.phase" is "Pending", want "Running"`)},
-		"value: missing":   {running, `status: {}`, FalseResult(`field ".status.phase" is missing`)},
-		"value: number":    {&FieldValueProbe{FieldPath: "status.count", Value: "3"}, `status: {count: 3}`, TrueResult(`"status.count" is "3"`)},
-		"value: boolean":   {&FieldValueProbe{FieldPath: "status.ok", Value: "true"}, `status: {ok: true}`, TrueResult(`"status.ok" is "true"`)},
+		"value: missing":   {running, `status: {}`, FalseResult(`field ".status.phase" not found`)},
+		"value: number":    {&FieldValueProbe{FieldPath: "status.count", Value: "3"}, `status: {count: 3}`, FalseResult(`"status.count" is 3, want "3"`)},
+		"value: boolean":   {&FieldValueProbe{FieldPath: "status.ok", Value: "true"}, `status: {ok: true}`, FalseResult(`"status.ok" is true, want "true"`)},
+		"value: last dot":  {&FieldValueProbe{FieldPath: ".status.phase.", Value: "Running"}, `status: {phase: Running}`, TrueResult(`".status.phase." is "Running"`)},
 
 		"generation: observed":     {upToDate, `metadata: {generation: 2}, status: {observedGeneration: 2}`, FalseResult("asked")},
 		"generation: not told":     {upToDate, `metadata: {generation: 2}, status: {}`, FalseResult("asked")},
 		"generation: no status":    {upToDate, `metadata: {generation: 2}`, FalseResult("asked")},
-		"generation: not observed": {upToDate, `metadata: {generation: 2}, status: {observedGeneration: 1}`, UnknownResult("status is out of date: it is for generation 1, the object is at 2")},
-		"generation: malformed":    {upToDate, `status: {observedGeneration: one}`, UnknownResult("status is malformed: observedGeneration is one")},
+		"generation: not observed": {upToDate, `metadata: {generation: 2}, status: {observedGeneration: 1}`, UnknownResult("status is outdated: observed generation 1, current generation 2")},
+		"generation: malformed":    {upToDate, `status: {observedGeneration: one}`, FalseResult("asked")},
 
 		"kind: selected":                    {widgets, `spec: {}`, FalseResult("asked")},
 		"kind: not selected":                {gadgets, `spec: {}`, TrueResult()},
@@ -139,12 +140,12 @@ func TestProbesAnswer(t *testing.T) {
 		"and: one unknown": {
 			And{answer(FalseResult("a")), answer(UnknownResult("b")), answer(TrueResult("c")), answer(UnknownResult())}, `spec: {}`, UnknownResult("b"),
 		},
-		"and: no answer":       {And{answer(Result{Messages: []string{"a"}})}, `spec: {}`, UnknownResult(`probe answered ""`, "a")},
-		"and: no probe":        {And{nil}, `spec: {}`, UnknownResult("no probe given")},
+		"and: no answer":       {And{answer(Result{Messages: []string{"a"}})}, `spec: {}`, UnknownResult(`probe returned invalid status ""`, "a")},
+		"and: no probe":        {And{nil}, `spec: {}`, UnknownResult("probe is not set")},
 		"and: nested":          {And{And{answer(TrueResult()), And{answer(FalseResult("deep"))}}}, `spec: {}`, FalseResult("deep")},
-		"kind: no probe":       {&GroupKindSelector{GroupKind: widgets.GroupKind}, `spec: {}`, UnknownResult("no probe given")},
-		"labels no probe":      {&LabelSelector{}, `spec: {}`, UnknownResult("no probe given")},
-		"generation: no probe": {&ObservedGenerationProbe{}, `spec: {}`, UnknownResult("no probe given")},
+		"kind: no probe":       {&GroupKindSelector{GroupKind: widgets.GroupKind}, `spec: {}`, UnknownResult("probe is not set")},
+		"labels no probe":      {&LabelSelector{}, `spec: {}`, UnknownResult("probe is not set")},
+		"generation: no probe": {&ObservedGenerationProbe{}, `spec: {}`, UnknownResult("probe is not set")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, test.probe.Probe(object(t, test.object))); diff != "" {
@@ -154,7 +155,7 @@ func TestProbesAnswer(t *testing.T) {
 	}
 }
 
-func TestTypedObjectsAreProbedAsTheAPIHasThem(t *testing.T) {
+func TestProbe_TypedObjects(t *testing.T) {
 	deployment := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Name: "d", Generation: 3},
@@ -181,18 +182,18 @@ func TestTypedObjectsAreProbedAsTheAPIHasThem(t *testing.T) {
 	}
 }
 
-func TestCELRulesAnswer(t *testing.T) {
+func TestCELProbe_Results(t *testing.T) {
 	for name, test := range map[string]struct {
 		rule, object string
 		want         Status
 	}{
 		"true":               {"self.spec.count == self.status.count", "spec: {count: 1}, status: {count: 1}", StatusTrue},
 		"false":              {"self.spec.count == self.status.count", "spec: {count: 1}, status: {count: 2}", StatusFalse},
-		"field missing":      {"self.status.count == 1", "spec: {}", StatusFalse},
+		"field missing":      {"self.status.count == 1", "spec: {}", StatusUnknown},
 		"field asked for":    {"has(self.status) && self.status.count == 1", "spec: {}", StatusFalse},
 		"optional field":     {"self.?status.count.orValue(1) == 1", "spec: {}", StatusTrue},
 		"list":               {`self.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`, `status: {conditions: [{type: Ready, status: "True"}]}`, StatusTrue},
-		"no boolean at last": {"bool(self.status.ok)", "status: {ok: [1]}", StatusFalse},
+		"no boolean at last": {"bool(self.status.ok)", "status: {ok: [1]}", StatusUnknown},
 		"strings":            {`self.status.name.lowerAscii().startsWith("a")`, "status: {name: ABC}", StatusTrue},
 		"quantities":         {`quantity(self.spec.size).compareTo(quantity("1000Mi")) > 0`, "spec: {size: 1Gi}", StatusTrue},
 		"semantic versions":  {`semver(self.status.version).isGreaterThan(semver("1.2.3"))`, `status: {version: 1.10.0}`, StatusTrue},
@@ -215,19 +216,19 @@ func TestCELRulesAnswer(t *testing.T) {
 	}
 }
 
-func TestACELRuleThatCannotBeEvaluatedSaysWhy(t *testing.T) {
+func TestCELProbe_EvaluationErrorHasCause(t *testing.T) {
 	probe, err := NewCELProbe("self.status.count == 1", "the message")
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := probe.Probe(object(t, "spec: {}"))
-	want := FalseResult("the message", "evaluating CEL rule: no such key: status")
+	want := UnknownResult("CEL program failed: no such key: status")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
 }
 
-func TestCELRulesThatDoNotCompileAreRefused(t *testing.T) {
+func TestNewCELProbe_RejectsInvalidRules(t *testing.T) {
 	for _, rule := range []string{"", "self.", "other.spec == 1", "unknown(self)", `1 == "a"`} {
 		if _, err := NewCELProbe(rule, ""); err == nil || errors.Is(err, ErrCELInvalidEvaluationType) {
 			t.Errorf("rule %q: got %v, want an error of the compiler", rule, err)
@@ -242,7 +243,7 @@ func TestCELRulesThatDoNotCompileAreRefused(t *testing.T) {
 	}
 }
 
-func TestACELProbeWithoutAProgramDoesNotKnow(t *testing.T) {
+func TestCELProbe_ZeroValueIsUnknown(t *testing.T) {
 	if got := (&CELProbe{}).Probe(object(t, "spec: {}")); got.Status != StatusUnknown {
 		t.Errorf("got %+v, want Unknown", got)
 	}

@@ -30,7 +30,7 @@ func (kp *GroupKindSelector) Probe(obj client.Object) Result {
 type LabelSelector struct {
 	// Prober is asked about the objects selected.
 	Prober
-	// Selector is what labels must match. Nil selects all objects.
+	// Selector matches labels. Nil selects all objects.
 	labels.Selector
 }
 

@@ -12,9 +12,9 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// SummarizeRevisionResult says in one line what came of a revision: what is
-// invalid, which phases have collisions or probes that are not satisfied, and
-// whether it is incomplete. It is empty for nil.
+// SummarizeRevisionResult summarizes a result in one line: validation errors, phases
+// with collisions or failing probes, and whether the revision is incomplete. It is
+// empty for nil.
 func SummarizeRevisionResult(result machinery.RevisionResult) string {
 	if result == nil {
 		return ""
@@ -40,7 +40,7 @@ func SummarizeRevisionResult(result machinery.RevisionResult) string {
 	return strings.Join(parts, "; ")
 }
 
-// phaseIssues has "<phase>: <issue>, <issue>" for each phase that has any.
+// phaseIssues returns "<phase>: <issue>, <issue>" for each phase with issues.
 func phaseIssues(phases []machinery.PhaseResult) []string {
 	var out []string
 	for _, phase := range phases {
@@ -73,9 +73,9 @@ func objectIssues(object machinery.ObjectResult) []string {
 	return out
 }
 
-// SummarizeRevisionTeardownResult says in one line how far the removal of a
-// revision is: the phase at work with the objects that it waits for, the phases
-// after it and those that are gone. It is empty for nil.
+// SummarizeRevisionTeardownResult summarizes a teardown in one line: the active phase
+// with the objects it waits for, the waiting phases and the gone ones. It is empty
+// for nil.
 func SummarizeRevisionTeardownResult(result machinery.RevisionTeardownResult) string {
 	if result == nil {
 		return ""

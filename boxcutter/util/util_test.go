@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-func TestHashIsThatOfTheContent(t *testing.T) {
+func TestHash_DependsOnContent(t *testing.T) {
 	type content struct {
 		Labels map[string]string
 		Next   *content
@@ -77,7 +77,7 @@ func phase(name string, objects ...string) types.Phase {
 	return types.NewPhase(name, list)
 }
 
-func TestSummaryOfARevision(t *testing.T) {
+func TestSummarizeRevisionResult_Texts(t *testing.T) {
 	waiting := types.WithProbe(types.ProgressProbeType, types.ProbeFunc(func(client.Object) types.ProbeResult {
 		return types.ProbeResult{Status: types.ProbeStatusFalse, Messages: []string{"not yet", "soon"}}
 	}))
@@ -88,10 +88,10 @@ func TestSummaryOfARevision(t *testing.T) {
 	}{
 		"nothing":    {want: "reconcile completed successfully"},
 		"successful": {phases: []types.Phase{phase("one", "a"), phase("two", "b")}, want: "2 phase(s) successful"},
-		"collision":  {phases: []types.Phase{phase("one", "foreign")}, want: "phases with issues: one: collision of ConfigMap.v1 default/foreign; status: in transition"},
+		"collision":  {phases: []types.Phase{phase("one", "foreign")}, want: "phases with issues: one: collision of /v1, Kind=ConfigMap default/foreign; status: in transition"},
 		"probe": {
 			phases: []types.Phase{phase("one", "a")}, options: []types.RevisionReconcileOption{waiting},
-			want: "phases with issues: one: probe Progress of ConfigMap.v1 default/a is False: not yet, soon; status: incomplete",
+			want: "phases with issues: one: probe Progress of /v1, Kind=ConfigMap default/a is False: not yet, soon; status: incomplete",
 		},
 		"refused": {
 			phases: []types.Phase{phase("refused", "a")},
@@ -99,7 +99,7 @@ func TestSummaryOfARevision(t *testing.T) {
 		},
 		"invalid": {
 			phases: []types.Phase{phase("one", "a", "a")},
-			want:   `validation error: revision "test" (1): phase "one": ConfigMap.v1 default/a: object is more than once in phase "one"; status: incomplete`,
+			want:   `validation error: revision "test" (1): phase "one": /v1, Kind=ConfigMap default/a: object occurs more than once in phase "one"; status: incomplete`,
 		},
 	}
 	for name, test := range tests {
@@ -118,15 +118,15 @@ func TestSummaryOfARevision(t *testing.T) {
 	}
 }
 
-func TestSummaryOfATeardown(t *testing.T) {
+func TestSummarizeRevisionTeardownResult_Texts(t *testing.T) {
 	e := engine()
 	rev := types.NewRevision("test", 1, []types.Phase{phase("one", "a"), phase("two", "b"), phase("three")})
 	if _, err := e.Reconcile(t.Context(), rev); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"active phase: two (waiting for ConfigMap.v1 default/b); waiting phases: one; gone phases: three",
-		"active phase: one (waiting for ConfigMap.v1 default/a); gone phases: three, two",
+		"active phase: two (waiting for /v1, Kind=ConfigMap default/b); waiting phases: one; gone phases: three",
+		"active phase: one (waiting for /v1, Kind=ConfigMap default/a); gone phases: two, three",
 		"teardown completed successfully",
 	} {
 		result, err := e.Teardown(t.Context(), rev)

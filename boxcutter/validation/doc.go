@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validation finds what is wrong with a revision before any of it is
-// written.
+// Package validation checks revisions before any object is written.
 //
-// RevisionValidator looks at the revision alone. PhaseValidator and
-// ObjectValidator ask the API server, by dry-run, whether it would accept the
-// objects. What they find comes as a tree of errors:
+// RevisionValidator checks the revision alone. PhaseValidator and ObjectValidator
+// ask the API server with dry runs. Findings form a tree of errors:
 //
-//	RevisionValidationError
-//	└── PhaseValidationError
+//	*RevisionValidationError
+//	└── *PhaseValidationError
 //	    ├── PhaseNameInvalidError
-//	    └── ObjectValidationError
+//	    └── *ObjectValidationError
 //	        ├── *field.Error, PhaseObjectDuplicationError
 //	        ├── MustBeNamespaceScopedResourceError, MustBeInNamespaceError
 //	        └── DryRunValidationError
 //
-// Errors of the tree are values, and errors.As finds each of them from the top.
-// An error outside of the tree says that validation could not be done, and that
-// it is worth to try again.
+// errors.As finds each of them from the top. Any other error means that the
+// validation was not possible and is worth a retry.
 package validation

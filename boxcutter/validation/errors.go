@@ -10,16 +10,16 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// ObjectValidationError says what is wrong with one object.
+// ObjectValidationError holds the findings about one object.
 type ObjectValidationError struct {
 	// ObjectRef names the object.
 	ObjectRef types.ObjectRef
-	// Errors is everything found.
+	// Errors are the findings.
 	Errors []error
 }
 
-// NewObjectValidationError returns an ObjectValidationError of those errors
-// that are not nil, or nil when there are none.
+// NewObjectValidationError returns an *ObjectValidationError with the errors that
+// are not nil, or nil if there are none.
 func NewObjectValidationError(
 	objRef types.ObjectRef,
 	errs ...error,
@@ -28,7 +28,7 @@ func NewObjectValidationError(
 	if len(errs) == 0 {
 		return nil
 	}
-	return ObjectValidationError{ObjectRef: objRef, Errors: errs}
+	return &ObjectValidationError{ObjectRef: objRef, Errors: errs}
 }
 
 // String is the report, one line for each error.
@@ -44,25 +44,25 @@ func (e ObjectValidationError) Error() string {
 // Unwrap returns the errors found.
 func (e ObjectValidationError) Unwrap() []error { return e.Errors }
 
-// PhaseValidationError says what is wrong with one phase and its objects.
+// PhaseValidationError holds the findings about one phase and its objects.
 type PhaseValidationError struct {
 	// PhaseName is the name of the phase.
 	PhaseName string
-	// PhaseError is what is wrong with the phase itself, nil for nothing.
+	// PhaseError is the finding about the phase itself, or nil.
 	PhaseError error
 	// Objects are the objects with errors, in the order of the phase.
 	Objects []ObjectValidationError
 }
 
-// NewPhaseValidationError returns a PhaseValidationError, or nil when there is
-// no error to put into it.
+// NewPhaseValidationError returns a *PhaseValidationError, or nil if there is no
+// error.
 func NewPhaseValidationError(
 	phaseName string, phaseErr error, oErrs ...ObjectValidationError,
 ) error {
 	if phaseErr == nil && len(oErrs) == 0 {
 		return nil
 	}
-	return PhaseValidationError{PhaseName: phaseName, PhaseError: phaseErr, Objects: oErrs}
+	return &PhaseValidationError{PhaseName: phaseName, PhaseError: phaseErr, Objects: oErrs}
 }
 
 // String is the report, one line for each error.
@@ -81,7 +81,7 @@ func (e PhaseValidationError) Unwrap() []error {
 
 func (e PhaseValidationError) title() string { return fmt.Sprintf("phase %q", e.PhaseName) }
 
-// RevisionValidationError says what is wrong with one revision and its phases.
+// RevisionValidationError holds the findings about one revision and its phases.
 type RevisionValidationError struct {
 	// RevisionName is the name of the revision.
 	RevisionName string
@@ -91,8 +91,8 @@ type RevisionValidationError struct {
 	Phases []PhaseValidationError
 }
 
-// NewRevisionValidationError returns a RevisionValidationError, or nil when
-// there is no error to put into it.
+// NewRevisionValidationError returns a *RevisionValidationError, or nil if there is
+// no error.
 func NewRevisionValidationError(
 	revisionName string, revisionNumber int64,
 	phaseErrs ...PhaseValidationError,
@@ -100,7 +100,7 @@ func NewRevisionValidationError(
 	if len(phaseErrs) == 0 {
 		return nil
 	}
-	return RevisionValidationError{RevisionName: revisionName, RevisionNumber: revisionNumber, Phases: phaseErrs}
+	return &RevisionValidationError{RevisionName: revisionName, RevisionNumber: revisionNumber, Phases: phaseErrs}
 }
 
 // String is the report, one line for each error.
@@ -118,11 +118,11 @@ func (e RevisionValidationError) title() string {
 	return fmt.Sprintf("revision %q (%d)", e.RevisionName, e.RevisionNumber)
 }
 
-// PhaseNameInvalidError says that the name of a phase is no DNS-1035 label.
+// PhaseNameInvalidError reports a phase name that is not a DNS-1035 label.
 type PhaseNameInvalidError struct {
 	// PhaseName is the name that was given.
 	PhaseName string
-	// ErrorMessages say which rules it breaks.
+	// ErrorMessages are the violated rules.
 	ErrorMessages []string
 }
 
@@ -131,30 +131,30 @@ func (e PhaseNameInvalidError) Error() string {
 	return fmt.Sprintf("phase name %q is invalid: %s", e.PhaseName, strings.Join(e.ErrorMessages, ", "))
 }
 
-// PhaseObjectDuplicationError says that an object is there more than once.
+// PhaseObjectDuplicationError reports an object that occurs more than once.
 type PhaseObjectDuplicationError struct {
-	// PhaseNames are the phases that hold it, each once, sorted.
+	// PhaseNames are the phases of the object, sorted and unique.
 	PhaseNames []string
 }
 
 // Error names the phases.
 func (e PhaseObjectDuplicationError) Error() string {
 	if len(e.PhaseNames) == 1 {
-		return fmt.Sprintf("object is more than once in phase %q", e.PhaseNames[0])
+		return fmt.Sprintf("object occurs more than once in phase %q", e.PhaseNames[0])
 	}
-	return fmt.Sprintf("object is in more than one phase: %s", strings.Join(e.PhaseNames, ", "))
+	return fmt.Sprintf("object occurs in more than one phase: %s", strings.Join(e.PhaseNames, ", "))
 }
 
-// MustBeNamespaceScopedResourceError says that an object has no namespace,
-// while its owner may own objects of its own namespace only.
+// MustBeNamespaceScopedResourceError reports a cluster-scoped object of a namespaced
+// owner.
 type MustBeNamespaceScopedResourceError struct{}
 
-// Error says what the object must be.
+// Error describes the requirement.
 func (e MustBeNamespaceScopedResourceError) Error() string {
-	return "object must be of a namespace-scoped kind, because its owner is namespaced"
+	return "object must be namespace-scoped, because its owner is namespaced"
 }
 
-// MustBeInNamespaceError says that an object is not in the namespace of its owner.
+// MustBeInNamespaceError reports an object outside of the namespace of its owner.
 type MustBeInNamespaceError struct {
 	// ExpectedNamespace is that of the owner, ActualNamespace that of the object.
 	ExpectedNamespace, ActualNamespace string
@@ -162,12 +162,11 @@ type MustBeInNamespaceError struct {
 
 // Error names both namespaces.
 func (e MustBeInNamespaceError) Error() string {
-	return fmt.Sprintf("object must be in namespace %q of its owner, not in %q", e.ExpectedNamespace, e.ActualNamespace)
+	return fmt.Sprintf("object must be in namespace %q of its owner, but is in %q", e.ExpectedNamespace, e.ActualNamespace)
 }
 
-// DryRunValidationError says that the API server does not take the object as it
-// is. It wraps the answer, so that errors.As finds the API's own status with
-// its causes.
+// DryRunValidationError reports an object that the API server rejects. It wraps the
+// answer, so that errors.As finds the API status with its causes.
 type DryRunValidationError struct {
 	err error
 }
@@ -182,10 +181,14 @@ func withoutNil(errs []error) []error {
 	return slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 }
 
-func asErrors[E error](errs []E) []error {
+// asErrors returns pointers, so that errors.As finds them by their pointer types.
+func asErrors[E any, P interface {
+	*E
+	error
+}](errs []E) []error {
 	out := make([]error, len(errs))
 	for i := range errs {
-		out[i] = errs[i]
+		out[i] = P(&errs[i])
 	}
 	return out
 }

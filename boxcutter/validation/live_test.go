@@ -82,7 +82,7 @@ func typedPatchFailure() error {
 	}}
 }
 
-func TestAnswersThatStayTheSameAreFindings(t *testing.T) {
+func TestPhaseValidator_TerminalResponsesAreFindings(t *testing.T) {
 	for name, answer := range map[string]error{
 		"Unauthorized":          apierrors.NewUnauthorized("who are you"),
 		"Forbidden":             apierrors.NewForbidden(configMaps(), "a", errors.New("no")),
@@ -100,7 +100,7 @@ func TestAnswersThatStayTheSameAreFindings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := &apiServer{apply: map[string]error{"a": answer}}
 			err := NewClusterObjectValidator(nil, server.client()).Validate(t.Context(), object("ConfigMap", "ns", "a"))
-			if _, ok := errors.AsType[ObjectValidationError](err); !ok {
+			if _, ok := errors.AsType[*ObjectValidationError](err); !ok {
 				t.Errorf("got %v, want an ObjectValidationError", err)
 			}
 			if _, ok := errors.AsType[DryRunValidationError](err); !ok || !errors.Is(err, answer) {
@@ -110,7 +110,7 @@ func TestAnswersThatStayTheSameAreFindings(t *testing.T) {
 	}
 }
 
-func TestAnswersThatMayChangeAreWorthToTryAgain(t *testing.T) {
+func TestPhaseValidator_TransientResponsesAreErrors(t *testing.T) {
 	for name, answer := range map[string]error{
 		"TooManyRequests":    apierrors.NewTooManyRequests("later", 1),
 		"Timeout":            apierrors.NewTimeoutError("slow", 1),
@@ -126,14 +126,14 @@ func TestAnswersThatMayChangeAreWorthToTryAgain(t *testing.T) {
 			if !errors.Is(err, answer) {
 				t.Errorf("got %v, want the answer", err)
 			}
-			if _, ok := errors.AsType[ObjectValidationError](err); ok {
+			if _, ok := errors.AsType[*ObjectValidationError](err); ok {
 				t.Errorf("got %v, want no ObjectValidationError", err)
 			}
 		})
 	}
 }
 
-func TestObjectsAreTriedByDryRun(t *testing.T) {
+func TestPhaseValidator_DryRuns(t *testing.T) {
 	apply := request{Verb: "apply", Object: "a", Manager: "boxcutter", Force: true, DryRun: true}
 	create := request{Verb: "create", Object: "a", Manager: "boxcutter", DryRun: true}
 	for name, test := range map[string]struct {
@@ -149,7 +149,7 @@ func TestObjectsAreTriedByDryRun(t *testing.T) {
 		"an object whose kind or namespace is not there": {
 			server: apiServer{apply: map[string]error{"a": errNotFound}, create: map[string]error{"a": errNotFound}},
 			want:   []request{apply, create},
-			report: "ConfigMap.v1 ns/a:\n- dry-run: configmaps \"a\" not found",
+			report: "/v1, Kind=ConfigMap ns/a:\n- dry-run: configmaps \"a\" not found",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestObjectsAreTriedByDryRun(t *testing.T) {
 	}
 }
 
-func TestTheFieldOwnerIsThatOfTheWrites(t *testing.T) {
+func TestPhaseValidator_WithFieldOwner(t *testing.T) {
 	for name, test := range map[string]struct {
 		fieldOwner, ofWriter, want string
 	}{
@@ -201,12 +201,12 @@ func TestTheFieldOwnerIsThatOfTheWrites(t *testing.T) {
 	}
 }
 
-func TestANamespacedOwnerStaysInItsNamespace(t *testing.T) {
+func TestPhaseValidator_NamespacedOwner(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, meta.RESTScopeRoot)
-	inNamespace := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: "ns"}}
-	inNone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}
+	inNamespace := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "owner", Name: "owner", Namespace: "ns"}}
+	inNone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{UID: "owner", Name: "owner"}}
 
 	for name, test := range map[string]struct {
 		validator func(restMapper, client.Writer) *ObjectValidator
@@ -256,7 +256,7 @@ func TestANamespacedOwnerStaysInItsNamespace(t *testing.T) {
 			if !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
-			if _, ok := errors.AsType[ObjectValidationError](err); ok != (test.want != nil) {
+			if _, ok := errors.AsType[*ObjectValidationError](err); ok != (test.want != nil) {
 				t.Errorf("got %v, want an ObjectValidationError: %v", err, test.want != nil)
 			}
 			if asked := len(server.requests) > 0; asked != (test.want == nil) {
@@ -266,14 +266,14 @@ func TestANamespacedOwnerStaysInItsNamespace(t *testing.T) {
 	}
 }
 
-func TestObjectsThatNeedANamespaceMustHaveOne(t *testing.T) {
+func TestPhaseValidator_MissingNamespace(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
 	for name, validator := range map[string]func(restMapper, client.Writer) *ObjectValidator{
 		"cluster": NewClusterObjectValidator, "namespaced": NewNamespacedObjectValidator,
 	} {
 		err := validator(mapper, (&apiServer{}).client()).Validate(t.Context(), object("ConfigMap", "", "a"))
-		want := "ConfigMap.v1 /a:\n- metadata.namespace: Required value: objects of this kind have a namespace"
+		want := "/v1, Kind=ConfigMap /a:\n- metadata.namespace: Required value: must be set for objects of this kind"
 		if diff := cmp.Diff(want, reportOf(t, err)); diff != "" {
 			t.Errorf("%s: report (-want +got):\n%s", name, diff)
 		}
@@ -286,20 +286,21 @@ func (failingMapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping
 	return nil, errors.New("discovery failed")
 }
 
-func TestADiscoveryThatFailsIsWorthToTryAgain(t *testing.T) {
+func TestPhaseValidator_FailedDiscoveryIsError(t *testing.T) {
 	owner := object("ConfigMap", "ns", "owner")
+	owner.SetUID("owner")
 	server := &apiServer{}
 	err := NewNamespacedObjectValidator(failingMapper{}, server.client()).
 		Validate(t.Context(), object("ConfigMap", "ns", "a"), types.WithOwner(owner, nil))
-	if _, ok := errors.AsType[ObjectValidationError](err); ok || err == nil {
+	if _, ok := errors.AsType[*ObjectValidationError](err); ok || err == nil {
 		t.Errorf("got %v, want an error that is no ObjectValidationError", err)
 	}
 }
 
-func TestObjectsThatCannotBeAskedForAreFindings(t *testing.T) {
+func TestPhaseValidator_InvalidNamesAreFindings(t *testing.T) {
 	server := &apiServer{}
 	err := NewClusterObjectValidator(nil, server.client()).Validate(t.Context(), &corev1.ConfigMap{})
-	want := `. /:
+	want := `/, Kind= /:
 - apiVersion: Required value: must be a version or group/version
 - kind: Required value: must name the kind of the object
 - metadata.name: Required value: must name the object`
@@ -311,7 +312,7 @@ func TestObjectsThatCannotBeAskedForAreFindings(t *testing.T) {
 	}
 }
 
-func TestTypedObjectsCanBeAskedForToo(t *testing.T) {
+func TestPhaseValidator_TypedObjects(t *testing.T) {
 	server := &apiServer{}
 	obj := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -325,21 +326,21 @@ func TestTypedObjectsCanBeAskedForToo(t *testing.T) {
 	}
 }
 
-func TestAllObjectsOfAPhaseAreChecked(t *testing.T) {
+func TestPhaseValidator_ChecksAllObjects(t *testing.T) {
 	server := &apiServer{apply: map[string]error{
 		"a": apierrors.NewBadRequest("first"), "c": apierrors.NewBadRequest("second"),
 	}}
 	err := NewClusterPhaseValidator(nil, server.client()).Validate(t.Context(), phase("Bad",
 		object("ConfigMap", "ns", "a"), object("ConfigMap", "ns", "b"), object("ConfigMap", "ns", "c"),
 	))
-	phaseErr, ok := errors.AsType[PhaseValidationError](err)
+	phaseErr, ok := errors.AsType[*PhaseValidationError](err)
 	if !ok {
 		t.Fatalf("got %v, want a PhaseValidationError", err)
 	}
 	if _, ok := errors.AsType[PhaseNameInvalidError](phaseErr.PhaseError); !ok {
 		t.Errorf("phase error is %v, want a PhaseNameInvalidError", phaseErr.PhaseError)
 	}
-	want := `ConfigMap.v1 ns/a: dry-run: first`
+	want := `/v1, Kind=ConfigMap ns/a: dry-run: first`
 	if len(phaseErr.Objects) != 2 || phaseErr.Objects[0].Error() != want {
 		t.Errorf("objects are %v, want two of them and first %q", phaseErr.Objects, want)
 	}
@@ -348,14 +349,14 @@ func TestAllObjectsOfAPhaseAreChecked(t *testing.T) {
 	}
 }
 
-func TestAnAnswerWorthToTryAgainIsNotTakenForAFinding(t *testing.T) {
+func TestPhaseValidator_TransientResponseIsNoFinding(t *testing.T) {
 	server := &apiServer{apply: map[string]error{
 		"a": apierrors.NewBadRequest("finding"), "b": apierrors.NewTooManyRequests("later", 1),
 	}}
 	err := NewClusterPhaseValidator(nil, server.client()).Validate(t.Context(), phase("one",
 		object("ConfigMap", "ns", "a"), object("ConfigMap", "ns", "b"), object("ConfigMap", "ns", "c"),
 	))
-	if _, ok := errors.AsType[PhaseValidationError](err); ok || !apierrors.IsTooManyRequests(err) {
+	if _, ok := errors.AsType[*PhaseValidationError](err); ok || !apierrors.IsTooManyRequests(err) {
 		t.Errorf("got %v, want the answer", err)
 	}
 	if len(server.requests) != 2 {
@@ -363,10 +364,11 @@ func TestAnAnswerWorthToTryAgainIsNotTakenForAFinding(t *testing.T) {
 	}
 }
 
-func TestOptionsOfThePhaseCount(t *testing.T) {
+func TestPhaseValidator_OptionsOfPhase(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
 	owner := object("ConfigMap", "ns", "owner")
+	owner.SetUID("owner")
 	objects := []client.Object{object("ConfigMap", "other", "a")}
 
 	for name, validate := range map[string]func(v *PhaseValidator) error{
@@ -390,7 +392,7 @@ func TestOptionsOfThePhaseCount(t *testing.T) {
 	}
 }
 
-func TestWithFieldOwnerLeavesTheOriginalAlone(t *testing.T) {
+func TestWithFieldOwner_ReturnsCopy(t *testing.T) {
 	server := &apiServer{}
 	validator := NewClusterObjectValidator(nil, server.client())
 	validator.WithFieldOwner("other")

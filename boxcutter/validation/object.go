@@ -15,15 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"pkg.package-operator.run/boxcutter/internal/dryrun"
 	bctypes "pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// restMapper tells whether a kind is namespace-scoped.
+// restMapper returns the scope of a kind.
 type restMapper interface {
 	RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error)
 }
 
-// ObjectValidator asks the API server whether it would take an object.
+// ObjectValidator checks objects with a dry run.
 type ObjectValidator struct {
 	restMapper restMapper
 	writer     client.Writer
@@ -41,7 +42,7 @@ func NewClusterObjectValidator(
 }
 
 // NewNamespacedObjectValidator returns a validator for objects that must be in
-// the namespace of their owner, when that has one.
+// the namespace of their owner, if it has one.
 func NewNamespacedObjectValidator(
 	restMapper restMapper,
 	writer client.Writer,
@@ -49,22 +50,11 @@ func NewNamespacedObjectValidator(
 	return &ObjectValidator{restMapper: restMapper, writer: writer, namespaced: true}
 }
 
-// WithFieldOwner returns a validator that asks in the name of the given field
-// owner, which should be that of the writes to come: what the object would look
-// like depends on the fields that its applier holds and does not want any more.
-// Without it the writer's own field owner is used, and "boxcutter" when it has none.
-func (d *ObjectValidator) WithFieldOwner(name string) *ObjectValidator {
-	named := *d
-	named.fieldOwner = fieldOwner(name)
-	return &named
-}
-
-// Validate returns nil, an ObjectValidationError, or an error that kept it from
-// asking. Nothing is written, and obj stays as it is.
+// Validate returns nil, an *ObjectValidationError, or an error of the dry run that is
+// worth a retry. It writes nothing and does not change obj.
 //
-// The question is a server-side apply as a dry-run, with force, for whose the
-// object is gets decided elsewhere. Where there is nothing to apply to, it is a
-// create.
+// The dry run is a server-side apply with force, because ownership is decided
+// elsewhere; if there is nothing to apply to, it is a create.
 func (d *ObjectValidator) Validate(
 	ctx context.Context,
 	obj client.Object,
@@ -74,36 +64,45 @@ func (d *ObjectValidator) Validate(
 	for _, opt := range opts {
 		opt.ApplyToObjectReconcileOptions(&options)
 	}
-	ref := bctypes.ToObjectRef(obj)
-	if errs := validateIdentity(obj); len(errs) > 0 {
+	request := dryrun.For(ctx, obj)
+	ref := bctypes.ToObjectRef(request.Object)
+	if errs := validateIdentity(request.Object); len(errs) > 0 {
 		return NewObjectValidationError(ref, errs...)
 	}
-	finding, err := d.check(ctx, obj, options.Owner)
+	finding, err := d.check(ctx, request, options.Owner)
 	if err != nil {
 		return fmt.Errorf("validating object %s: %w", ref, err)
 	}
 	return NewObjectValidationError(ref, finding)
 }
 
-// check returns what is wrong with the object, or what kept it from looking.
-func (d *ObjectValidator) check(ctx context.Context, obj, owner client.Object) (finding, err error) {
-	if finding, err = d.checkNamespace(obj, owner); finding != nil || err != nil {
+// check returns a finding about the object, or an error that prevented the check.
+func (d *ObjectValidator) check(ctx context.Context, request dryrun.Request, owner client.Object) (finding, err error) {
+	if request.Skip && !d.confines(owner) {
+		return nil, nil
+	}
+	if finding, err = d.checkNamespace(request.Object, owner); finding != nil || err != nil || request.Skip {
 		return finding, err
 	}
-	return triage(d.dryRun(ctx, obj))
+	return classify(d.dryRun(ctx, request.Object))
 }
 
-// checkNamespace wants objects of namespace-scoped kinds to have a namespace,
-// and keeps a namespaced owner from reaching out of its own.
+// confines reports whether the objects of an owner must be in its namespace.
+func (d *ObjectValidator) confines(owner client.Object) bool {
+	return d.namespaced && owner != nil && owner.GetNamespace() != ""
+}
+
+// checkNamespace requires a namespace of objects of namespace-scoped kinds and
+// confines a namespaced owner to its namespace.
 func (d *ObjectValidator) checkNamespace(obj, owner client.Object) (finding, err error) {
-	confined := d.namespaced && owner != nil && owner.GetNamespace() != ""
+	confined := d.confines(owner)
 	if !confined && (obj.GetNamespace() != "" || d.restMapper == nil) {
 		return nil, nil
 	}
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	mapping, err := d.restMapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
-		return triage(err)
+		return classify(err)
 	}
 	scoped := mapping.Scope.Name() == meta.RESTScopeNameNamespace
 	switch {
@@ -112,7 +111,7 @@ func (d *ObjectValidator) checkNamespace(obj, owner client.Object) (finding, err
 	case confined && obj.GetNamespace() != owner.GetNamespace():
 		return MustBeInNamespaceError{ExpectedNamespace: owner.GetNamespace(), ActualNamespace: obj.GetNamespace()}, nil
 	case scoped && obj.GetNamespace() == "":
-		return field.Required(field.NewPath("metadata", "namespace"), "objects of this kind have a namespace"), nil
+		return field.Required(field.NewPath("metadata", "namespace"), "must be set for objects of this kind"), nil
 	}
 	return nil, nil
 }
@@ -122,8 +121,8 @@ func (d *ObjectValidator) dryRun(ctx context.Context, obj client.Object) error {
 	if err != nil {
 		return err
 	}
-	// The client puts the answer into the object it is given: each gets its own.
-	// No cache will ever show what a dry-run did, so none must be waited for.
+	// The client writes the answer into its object, so each request gets a copy. A
+	// cache never shows the result of a dry run, so reads must not wait for it.
 	config := client.ApplyConfigurationFromUnstructured(desired.DeepCopy())
 	err = d.writer.Apply(ctx, config,
 		client.DryRunAll, client.ForceOwnership, client.DisableReadYourWritesConsistency, d.fieldOwner)
@@ -134,7 +133,7 @@ func (d *ObjectValidator) dryRun(ctx context.Context, obj client.Object) error {
 	return err
 }
 
-// toUnstructured copies any object into the form that can be applied.
+// toUnstructured returns a copy that can be applied.
 func toUnstructured(obj client.Object) (*unstructured.Unstructured, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.DeepCopy(), nil
@@ -146,16 +145,16 @@ func toUnstructured(obj client.Object) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// fieldOwner names the field manager of a request. Empty, it leaves that to the
-// writer, which has added its own options before.
+// fieldOwner is the field manager of a request. If empty, the options of the writer
+// apply.
 type fieldOwner string
 
 const defaultFieldOwner = "boxcutter"
 
-// ApplyToApply enters the option.
+// ApplyToApply sets the option.
 func (o fieldOwner) ApplyToApply(opts *client.ApplyOptions) { o.apply(&opts.FieldManager) }
 
-// ApplyToCreate enters the option.
+// ApplyToCreate sets the option.
 func (o fieldOwner) ApplyToCreate(opts *client.CreateOptions) { o.apply(&opts.FieldManager) }
 
 func (o fieldOwner) apply(manager *string) {
@@ -166,10 +165,10 @@ func (o fieldOwner) apply(manager *string) {
 	}
 }
 
-// refusals are the answers that stay the same until the object, the cluster's
-// kinds or somebody's rights are changed. Timeouts, too many requests and
-// failures of the server are not among them.
-var refusals = []func(error) bool{
+// rejections are the answers that do not change until the object, the kinds of the
+// cluster or permissions change. Timeouts, too many requests and failures of the
+// server are retryable.
+var rejections = []func(error) bool{
 	apierrors.IsUnauthorized,
 	apierrors.IsForbidden,
 	apierrors.IsNotFound,
@@ -185,9 +184,9 @@ var refusals = []func(error) bool{
 	isTypedPatchFailure,
 }
 
-// triage returns an answer that is a refusal as a finding, and any other as it is.
-func triage(answer error) (finding, err error) {
-	for _, is := range refusals {
+// classify returns a rejection as a finding and any other error unchanged.
+func classify(answer error) (finding, err error) {
+	for _, is := range rejections {
 		if answer != nil && is(answer) {
 			return DryRunValidationError{err: answer}, nil
 		}
@@ -195,10 +194,9 @@ func triage(answer error) (finding, err error) {
 	return nil, answer
 }
 
-// isTypedPatchFailure recognizes objects that do not fit the schema of their
-// kind, such as fields it does not declare. The API server answers them with
-// status 500 and no reason, like a failure of its own, so that the text is all
-// there is to tell them by.
+// isTypedPatchFailure recognizes objects that do not match the schema of their kind,
+// such as unknown fields. The API server answers with status 500 and no reason, so
+// only the text distinguishes them from a failure of the server.
 func isTypedPatchFailure(err error) bool {
 	return apierrors.ReasonForError(err) == "" && strings.Contains(err.Error(), "failed to create typed patch object")
 }

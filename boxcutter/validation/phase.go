@@ -5,6 +5,8 @@ package validation
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -12,9 +14,9 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// PhaseValidator asks the API server about all objects of a phase.
+// PhaseValidator checks the name of a phase and all its objects.
 type PhaseValidator struct {
-	objects *ObjectValidator
+	*ObjectValidator
 }
 
 // NewClusterPhaseValidator returns a validator for phases whose objects may be
@@ -23,41 +25,34 @@ func NewClusterPhaseValidator(
 	restMapper restMapper,
 	writer client.Writer,
 ) *PhaseValidator {
-	return &PhaseValidator{objects: NewClusterObjectValidator(restMapper, writer)}
+	return &PhaseValidator{NewClusterObjectValidator(restMapper, writer)}
 }
 
-// NewNamespacedPhaseValidator returns a validator for phases whose objects must
-// be in the namespace of their owner, when that has one.
+// NewNamespacedPhaseValidator returns a validator for phases whose objects must be
+// in the namespace of their owner, if it has one.
 func NewNamespacedPhaseValidator(
 	restMapper restMapper,
 	writer client.Writer,
 ) *PhaseValidator {
-	return &PhaseValidator{objects: NewNamespacedObjectValidator(restMapper, writer)}
+	return &PhaseValidator{NewNamespacedObjectValidator(restMapper, writer)}
 }
 
-// WithFieldOwner returns a validator that asks in the name of the given field
-// owner; see ObjectValidator.WithFieldOwner.
-func (v *PhaseValidator) WithFieldOwner(fieldOwner string) *PhaseValidator {
-	return &PhaseValidator{objects: v.objects.WithFieldOwner(fieldOwner)}
-}
-
-// Validate returns nil, a PhaseValidationError with everything found in all
-// objects, or the first error that kept it from asking. Options are those given
-// and then those of the phase; types.WithConcurrency has it ask about several
-// objects at the same time.
+// Validate returns nil, a *PhaseValidationError with all findings, or the first
+// error of a dry run that is worth a retry. The given options apply before those of
+// the phase.
 func (v *PhaseValidator) Validate(
 	ctx context.Context, phase types.Phase, opts ...types.PhaseReconcileOption,
 ) error {
 	var options types.PhaseReconcileOptions
-	for _, opt := range opts {
+	for _, opt := range slices.Concat(opts, phase.GetReconcileOptions()) {
 		opt.ApplyToPhaseReconcileOptions(&options)
 	}
-	for _, opt := range phase.GetReconcileOptions() {
-		opt.ApplyToPhaseReconcileOptions(&options)
+	if err := validateDuplicates(phase); err != nil {
+		return err
 	}
 	var errs []ObjectValidationError
 	for _, outcome := range bounded.Do(phase.GetObjects(), options.Concurrency, always, func(obj client.Object) (*ObjectValidationError, error) {
-		return findingOf(v.objects.Validate(ctx, obj, options.ForObject(obj)...))
+		return findingOf(v.ObjectValidator.Validate(ctx, obj, options.ForObject(obj)...))
 	}) {
 		if outcome.Err != nil {
 			return outcome.Err
@@ -69,10 +64,29 @@ func (v *PhaseValidator) Validate(
 	return NewPhaseValidationError(phase.GetName(), validatePhaseName(phase.GetName()), errs...)
 }
 
-// findingOf tells what is wrong with an object from what kept us from asking.
+// validateDuplicates returns the findings about a phase with duplicate objects,
+// without a dry run of any object.
+func validateDuplicates(phase types.Phase) error {
+	holders := phasesByObject([]types.Phase{phase})
+	var errs []ObjectValidationError
+	for ref, names := range holders {
+		if err := duplication(names); err != nil {
+			errs = append(errs, ObjectValidationError{ObjectRef: ref, Errors: []error{err}})
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	slices.SortFunc(errs, func(a, b ObjectValidationError) int {
+		return strings.Compare(a.ObjectRef.String(), b.ObjectRef.String())
+	})
+	return NewPhaseValidationError(phase.GetName(), validatePhaseName(phase.GetName()), errs...)
+}
+
+// findingOf separates findings about an object from other errors.
 func findingOf(err error) (*ObjectValidationError, error) {
-	if finding, ok := errors.AsType[ObjectValidationError](err); ok {
-		return &finding, nil
+	if finding, ok := errors.AsType[*ObjectValidationError](err); ok {
+		return finding, nil
 	}
 	return nil, err
 }

@@ -16,20 +16,20 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// RevisionValidator checks what can be told from the revision alone: the names
-// of its phases, the metadata of its objects, and that no object is there twice.
+// RevisionValidator checks a revision without the API server: phase names, object
+// metadata and duplicate objects.
 type RevisionValidator struct{}
 
 // NewRevisionValidator returns the validator.
 func NewRevisionValidator() *RevisionValidator { return &RevisionValidator{} }
 
-// Validate returns nil or a RevisionValidationError with everything found.
+// Validate returns nil or a *RevisionValidationError with all findings.
 func (v *RevisionValidator) Validate(_ context.Context, rev types.Revision) error {
 	holders := phasesByObject(rev.GetPhases())
 	var errs []PhaseValidationError
 	for _, phase := range rev.GetPhases() {
-		if err, ok := errors.AsType[PhaseValidationError](validatePhase(phase, holders)); ok {
-			errs = append(errs, err)
+		if err, ok := errors.AsType[*PhaseValidationError](validatePhase(phase, holders)); ok {
+			errs = append(errs, *err)
 		}
 	}
 	return NewRevisionValidationError(rev.GetName(), rev.GetRevisionNumber(), errs...)
@@ -45,8 +45,8 @@ func validatePhase(phase types.Phase, holders map[types.ObjectRef][]string) erro
 			objErrs = append(objErrs, duplication(holders[ref]))
 		}
 		seen[ref] = true
-		if err, ok := errors.AsType[ObjectValidationError](NewObjectValidationError(ref, objErrs...)); ok {
-			errs = append(errs, err)
+		if err, ok := errors.AsType[*ObjectValidationError](NewObjectValidationError(ref, objErrs...)); ok {
+			errs = append(errs, *err)
 		}
 	}
 	return NewPhaseValidationError(phase.GetName(), validatePhaseName(phase.GetName()), errs...)
@@ -59,8 +59,7 @@ func validatePhaseName(name string) error {
 	return nil
 }
 
-// phasesByObject returns for each object the names of the phases that hold it,
-// once for each time it is there.
+// phasesByObject returns the phase names of each object, once per occurrence.
 func phasesByObject(phases []types.Phase) map[types.ObjectRef][]string {
 	holders := map[types.ObjectRef][]string{}
 	for _, phase := range phases {
@@ -79,8 +78,8 @@ func duplication(phaseNames []string) error {
 	return PhaseObjectDuplicationError{PhaseNames: slices.Compact(slices.Sorted(slices.Values(phaseNames)))}
 }
 
-// validateMetadata wants the object to say what it is, and to leave to the API
-// server and the engine what they set.
+// validateMetadata requires the identity of the object and forbids the metadata
+// that the API server and the engine set.
 func validateMetadata(obj client.Object) []error {
 	errs := validateIdentity(obj)
 	metadata := field.NewPath("metadata")
@@ -100,9 +99,8 @@ func validateMetadata(obj client.Object) []error {
 	return errs
 }
 
-// validateIdentity wants everything without which no request can be made. The
-// client would refuse to make one, and nothing but its text would tell that
-// refusal from a failure worth to try again.
+// validateIdentity requires the fields without which the client cannot send a
+// request: its error would differ from a retryable error only by its text.
 func validateIdentity(obj client.Object) []error {
 	var errs []error
 	gvk := obj.GetObjectKind().GroupVersionKind()
@@ -119,7 +117,7 @@ func validateIdentity(obj client.Object) []error {
 	return append(errs, validateSegment("namespace", obj.GetNamespace())...)
 }
 
-// validateSegment wants what can stand in the path of a request.
+// validateSegment requires a valid segment of a URL path.
 func validateSegment(child, value string) []error {
 	var errs []error
 	for _, message := range content.IsPathSegmentName(value) {

@@ -49,7 +49,7 @@ func reportOf(t *testing.T, err error) string {
 	return s.String()
 }
 
-func TestRevisionsAreCheckedWithoutTheAPIServer(t *testing.T) {
+func TestRevisionValidator_Findings(t *testing.T) {
 	for name, test := range map[string]struct {
 		phases []types.Phase
 		want   string
@@ -81,18 +81,18 @@ func TestRevisionsAreCheckedWithoutTheAPIServer(t *testing.T) {
 			},
 			want: `revision "rev" (3):
 - phase "two":
-  - ConfigMap.v1 ns/a:
-    - object is in more than one phase: one, two
+  - /v1, Kind=ConfigMap ns/a:
+    - object occurs in more than one phase: one, two
 - phase "one":
-  - ConfigMap.v1 ns/a:
-    - object is in more than one phase: one, two`,
+  - /v1, Kind=ConfigMap ns/a:
+    - object occurs in more than one phase: one, two`,
 		},
 		"an object twice in a phase, reported once": {
 			phases: []types.Phase{phase("one", object("ConfigMap", "ns", "a"), object("ConfigMap", "ns", "a"))},
 			want: `revision "rev" (3):
 - phase "one":
-  - ConfigMap.v1 ns/a:
-    - object is more than once in phase "one"`,
+  - /v1, Kind=ConfigMap ns/a:
+    - object occurs more than once in phase "one"`,
 		},
 		"what the API server and the engine set": {
 			phases: []types.Phase{phase("one", changed(object("ConfigMap", "ns", "a"), func(obj *unstructured.Unstructured) {
@@ -105,7 +105,7 @@ func TestRevisionsAreCheckedWithoutTheAPIServer(t *testing.T) {
 			}))},
 			want: `revision "rev" (3):
 - phase "one":
-  - ConfigMap.v1 ns/a:
+  - /v1, Kind=ConfigMap ns/a:
     - metadata.finalizers: Forbidden: must be empty
     - metadata.generateName: Forbidden: must be empty
     - metadata.generation: Forbidden: must be empty
@@ -117,7 +117,7 @@ func TestRevisionsAreCheckedWithoutTheAPIServer(t *testing.T) {
 			phases: []types.Phase{phase("one", &unstructured.Unstructured{Object: map[string]any{}})},
 			want: `revision "rev" (3):
 - phase "one":
-  - . /:
+  - /, Kind= /:
     - apiVersion: Required value: must be a version or group/version
     - kind: Required value: must name the kind of the object
     - metadata.name: Required value: must name the object`,
@@ -126,7 +126,7 @@ func TestRevisionsAreCheckedWithoutTheAPIServer(t *testing.T) {
 			phases: []types.Phase{phase("one", object("ConfigMap", "..", "a/b"))},
 			want: `revision "rev" (3):
 - phase "one":
-  - ConfigMap.v1 ../a/b:
+  - /v1, Kind=ConfigMap ../a/b:
     - metadata.name: Invalid value: "a/b": may not contain '/'
     - metadata.namespace: Invalid value: "..": may not be '..'`,
 		},
@@ -140,21 +140,21 @@ func TestRevisionsAreCheckedWithoutTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestEachErrorIsFoundFromTheTopOfTheTree(t *testing.T) {
+func TestValidationErrors_Unwrap(t *testing.T) {
 	a := changed(object("ConfigMap", "ns", "a"), func(obj *unstructured.Unstructured) { obj.SetUID("uid") })
 	err := NewRevisionValidator().Validate(t.Context(), types.NewRevision("rev", 3, []types.Phase{
 		phase("Bad", a), phase("good", object("ConfigMap", "ns", "a")),
 	}))
 
-	revisionErr, ok := errors.AsType[RevisionValidationError](err)
+	revisionErr, ok := errors.AsType[*RevisionValidationError](err)
 	if !ok || revisionErr.RevisionName != "rev" || revisionErr.RevisionNumber != 3 || len(revisionErr.Phases) != 2 {
 		t.Errorf("revision error is %+v, %v", revisionErr, ok)
 	}
-	phaseErr, ok := errors.AsType[PhaseValidationError](err)
+	phaseErr, ok := errors.AsType[*PhaseValidationError](err)
 	if !ok || phaseErr.PhaseName != "Bad" {
 		t.Errorf("phase error is %+v, %v", phaseErr, ok)
 	}
-	objectErr, ok := errors.AsType[ObjectValidationError](err)
+	objectErr, ok := errors.AsType[*ObjectValidationError](err)
 	if !ok || objectErr.ObjectRef != types.ToObjectRef(a) {
 		t.Errorf("object error is %+v, %v", objectErr, ok)
 	}
@@ -170,22 +170,22 @@ func TestEachErrorIsFoundFromTheTopOfTheTree(t *testing.T) {
 	}
 }
 
-func TestErrorsAreOneLine(t *testing.T) {
+func TestValidationErrors_OneLine(t *testing.T) {
 	err := NewRevisionValidator().Validate(t.Context(), types.NewRevision("rev", 3, []types.Phase{
 		phase("one", object("ConfigMap", "ns", "a"), object("ConfigMap", "", "b")),
 		phase("two", object("ConfigMap", "ns", "a"), changed(object("ConfigMap", "", "c"), func(obj *unstructured.Unstructured) {
 			obj.SetUID("uid")
 		})),
 	}))
-	want := `revision "rev" (3): phase "one": ConfigMap.v1 ns/a: object is in more than one phase: one, two; ` +
-		`phase "two": ConfigMap.v1 ns/a: object is in more than one phase: one, two; ` +
-		`ConfigMap.v1 /c: metadata.uid: Forbidden: must be empty`
+	want := `revision "rev" (3): phase "one": /v1, Kind=ConfigMap ns/a: object occurs in more than one phase: one, two; ` +
+		`phase "two": /v1, Kind=ConfigMap ns/a: object occurs in more than one phase: one, two; ` +
+		`/v1, Kind=ConfigMap /c: metadata.uid: Forbidden: must be empty`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)
 	}
 }
 
-func TestNoErrorsMakeNoError(t *testing.T) {
+func TestValidationErrors_EmptyIsNil(t *testing.T) {
 	for name, err := range map[string]error{
 		"object":   NewObjectValidationError(types.ObjectRef{}, nil, nil),
 		"phase":    NewPhaseValidationError("one", nil),

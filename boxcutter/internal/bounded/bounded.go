@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bounded does something with many items, some of them at the same time.
+// Package bounded calls a function for many items with limited concurrency.
 package bounded
 
 import (
@@ -10,17 +10,16 @@ import (
 	"sync/atomic"
 )
 
-// Outcome is what came of an item.
+// Outcome is the result or the error of an item.
 type Outcome[R any] struct {
-	// Result is what there is unless Err is set.
+	// Result is set unless Err is.
 	Result R
 	Err    error
 }
 
-// Do does something with the items, which it begins in their order, with at most
-// limit of them at the same time; a limit below 2 means one after the other. It
-// begins no more once stop says so of the error of one. The outcomes are those of
-// the items that were begun, in order. It returns when all of these have ended.
+// Do calls do for the items in order, with at most limit calls at the same time; below
+// 2, one by one. It starts no further call after stop returns true for an error. It
+// returns the outcomes of the started calls, in order, when all have ended.
 func Do[T, R any](items []T, limit int, stop func(error) bool, do func(T) (R, error)) []Outcome[R] {
 	if limit < 2 || len(items) < 2 {
 		return inTurn(items, stop, do)
@@ -69,7 +68,7 @@ func atOnce[T, R any](items []T, limit int, stop func(error) bool, do func(T) (R
 		})
 	}
 	running.Wait()
-	// Whoever called can recover from a panic in a goroutine of their own only.
+	// A caller can recover from a panic only in its own goroutine.
 	if text := panicked.Load(); text != nil {
 		panic(*text)
 	}

@@ -49,7 +49,7 @@ func numbers(n int) []int {
 	return out
 }
 
-func TestExactlySoManyRunAtTheSameTime(t *testing.T) {
+func TestBounded_RunsUpToLimit(t *testing.T) {
 	for _, limit := range []int{2, 3, 8} {
 		synctest.Test(t, func(t *testing.T) {
 			var w watched
@@ -71,7 +71,7 @@ func TestExactlySoManyRunAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestALimitBelowTwoIsOneAfterTheOther(t *testing.T) {
+func TestBounded_LimitBelowTwoIsSequential(t *testing.T) {
 	for _, limit := range []int{-1, 0, 1} {
 		var w watched
 		bounded.Do(numbers(5), limit, always, func(item int) (int, error) {
@@ -85,7 +85,7 @@ func TestALimitBelowTwoIsOneAfterTheOther(t *testing.T) {
 	}
 }
 
-func TestNothingIsBegunAfterAStop(t *testing.T) {
+func TestBounded_StartsNothingAfterStop(t *testing.T) {
 	for _, limit := range []int{1, 2, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			var w watched
@@ -106,7 +106,7 @@ func TestNothingIsBegunAfterAStop(t *testing.T) {
 	}
 }
 
-func TestErrorsThatDoNotStopAreOutcomes(t *testing.T) {
+func TestBounded_OtherErrorsAreOutcomes(t *testing.T) {
 	outcomes := bounded.Do(numbers(6), 3, never, func(item int) (int, error) {
 		if item%2 == 0 {
 			return 0, errBad
@@ -119,7 +119,7 @@ func TestErrorsThatDoNotStopAreOutcomes(t *testing.T) {
 	}
 }
 
-func TestAPanicReachesTheCaller(t *testing.T) {
+func TestBounded_PanicReachesCaller(t *testing.T) {
 	for _, limit := range []int{1, 4} {
 		func() {
 			defer func() {

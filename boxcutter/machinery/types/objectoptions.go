@@ -3,58 +3,30 @@
 package types
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// CollisionProtection says when an object that exists already is taken over.
+// CollisionProtection selects which existing objects may be adopted.
 type CollisionProtection string
 
 const (
-	// CollisionProtectionPrevent never takes over an object.
+	// CollisionProtectionPrevent never adopts an object.
 	CollisionProtectionPrevent CollisionProtection = "Prevent"
-	// CollisionProtectionIfNoController takes over objects without a controller.
+	// CollisionProtectionIfNoController adopts objects that have no controller.
 	CollisionProtectionIfNoController CollisionProtection = "IfNoController"
-	// CollisionProtectionNone takes over objects from whoever has them. Two who
-	// both do this will fight without end.
+	// CollisionProtectionNone adopts objects from any other controller. Two
+	// controllers that both use it overwrite each other forever.
 	CollisionProtectionNone CollisionProtection = "None"
 )
 
-// objectReconcileOption lifts a change of object options to phases and revisions.
-type objectReconcileOption func(opts *ObjectReconcileOptions)
-
-func (fn objectReconcileOption) ApplyToObjectReconcileOptions(opts *ObjectReconcileOptions) {
-	fn(opts)
-}
-
-func (fn objectReconcileOption) ApplyToPhaseReconcileOptions(opts *PhaseReconcileOptions) {
-	opts.DefaultObjectOptions = append(opts.DefaultObjectOptions, fn)
-}
-
-func (fn objectReconcileOption) ApplyToRevisionReconcileOptions(opts *RevisionReconcileOptions) {
-	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, fn)
-}
-
-// objectTeardownOption lifts a change of object options to phases and revisions.
-type objectTeardownOption func(opts *ObjectTeardownOptions)
-
-func (fn objectTeardownOption) ApplyToObjectTeardownOptions(opts *ObjectTeardownOptions) {
-	fn(opts)
-}
-
-func (fn objectTeardownOption) ApplyToPhaseTeardownOptions(opts *PhaseTeardownOptions) {
-	opts.DefaultObjectOptions = append(opts.DefaultObjectOptions, fn)
-}
-
-func (fn objectTeardownOption) ApplyToRevisionTeardownOptions(opts *RevisionTeardownOptions) {
-	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, fn)
-}
-
-// WithCollisionProtection sets when objects of others are taken over.
+// WithCollisionProtection selects which existing objects may be adopted.
 type WithCollisionProtection CollisionProtection
 
-// ApplyToObjectReconcileOptions enters the option.
+// ApplyToObjectReconcileOptions sets the option.
 func (p WithCollisionProtection) ApplyToObjectReconcileOptions(opts *ObjectReconcileOptions) {
 	opts.CollisionProtection = CollisionProtection(p)
 }
@@ -69,10 +41,10 @@ func (p WithCollisionProtection) ApplyToRevisionReconcileOptions(opts *RevisionR
 	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, p)
 }
 
-// WithSiblingOwnerClassifier sets how the owners of other revisions are known.
+// WithSiblingOwnerClassifier reports whether an owner is that of another revision.
 type WithSiblingOwnerClassifier SiblingOwnerClassifierFunc
 
-// ApplyToObjectReconcileOptions enters the option.
+// ApplyToObjectReconcileOptions sets the option.
 func (p WithSiblingOwnerClassifier) ApplyToObjectReconcileOptions(opts *ObjectReconcileOptions) {
 	opts.SiblingOwnerClassifier = SiblingOwnerClassifierFunc(p)
 }
@@ -87,7 +59,7 @@ func (p WithSiblingOwnerClassifier) ApplyToRevisionReconcileOptions(opts *Revisi
 	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, p)
 }
 
-// WithSiblingOwners takes the given objects for siblings, by their UIDs.
+// WithSiblingOwners classifies the given objects as siblings, by their UIDs.
 func WithSiblingOwners(siblings []client.Object) WithSiblingOwnerClassifier {
 	uids := make(map[types.UID]bool, len(siblings))
 	for _, sibling := range siblings {
@@ -96,7 +68,7 @@ func WithSiblingOwners(siblings []client.Object) WithSiblingOwnerClassifier {
 	return siblingsByUID(uids)
 }
 
-// WithSiblingOwnerRefs takes the given references for siblings, by their UIDs.
+// WithSiblingOwnerRefs classifies the given references as siblings, by their UIDs.
 func WithSiblingOwnerRefs(ownerRefs []metav1.OwnerReference) WithSiblingOwnerClassifier {
 	uids := make(map[types.UID]bool, len(ownerRefs))
 	for _, ref := range ownerRefs {
@@ -105,15 +77,15 @@ func WithSiblingOwnerRefs(ownerRefs []metav1.OwnerReference) WithSiblingOwnerCla
 	return siblingsByUID(uids)
 }
 
-// siblingsByUID never takes an owner without a UID for a sibling.
+// siblingsByUID never classifies an owner without a UID as a sibling.
 func siblingsByUID(uids map[types.UID]bool) WithSiblingOwnerClassifier {
 	return func(ref metav1.OwnerReference) bool { return ref.UID != "" && uids[ref.UID] }
 }
 
-// WithPaused reports what would be done and writes nothing.
+// WithPaused reports the actions without writing anything.
 type WithPaused struct{}
 
-// ApplyToObjectReconcileOptions enters the option.
+// ApplyToObjectReconcileOptions sets the option.
 func (p WithPaused) ApplyToObjectReconcileOptions(opts *ObjectReconcileOptions) {
 	opts.Paused = true
 }
@@ -128,24 +100,26 @@ func (p WithPaused) ApplyToRevisionReconcileOptions(opts *RevisionReconcileOptio
 	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, p)
 }
 
-// WithProbe registers a probe under a type, in place of one registered before.
+// WithProbe registers a probe of the given type and replaces an earlier one of
+// this type.
 func WithProbe(t string, probe Prober) ObjectReconcileOption {
-	return objectReconcileOption(func(opts *ObjectReconcileOptions) {
+	return &objectReconcileOption{func(opts *ObjectReconcileOptions) {
 		if opts.Probes == nil {
 			opts.Probes = map[string]Prober{}
 		}
 		opts.Probes[t] = probe
-	})
+	}}
 }
 
-// WithOrphan leaves objects in place at teardown and removes our marks from them.
+// WithOrphan retains objects at teardown. They count as gone.
 func WithOrphan() ObjectTeardownOption {
-	return objectTeardownOption(func(opts *ObjectTeardownOptions) { opts.Orphan = true })
+	return &objectTeardownOption{func(opts *ObjectTeardownOptions) { opts.Orphan = true }}
 }
 
-// WithTeardownWriter has the writes of a teardown made by the given writer.
+// WithTeardownWriter sets the writer that deletes and orphans objects. An owner
+// that is not the controller is removed by the writer of the engine.
 func WithTeardownWriter(writer client.Writer) ObjectTeardownOption {
-	return objectTeardownOption(func(opts *ObjectTeardownOptions) { opts.TeardownWriter = writer })
+	return &objectTeardownOption{func(opts *ObjectTeardownOptions) { opts.TeardownWriter = writer }}
 }
 
 type ownerOption struct {
@@ -156,25 +130,29 @@ type ownerOption struct {
 	strategy OwnerStrategy
 }
 
-func (o ownerOption) ApplyToComparatorOptions(opts *ComparatorOptions) {
+func (o *ownerOption) ApplyToComparatorOptions(opts *ComparatorOptions) {
 	opts.Owner, opts.OwnerStrategy = o.owner, o.strategy
 }
 
-// WithOwner has objects belong to an owner, who becomes their controller by the
-// given strategy.
+// WithOwner sets the owner of the objects, which the strategy makes their
+// controller. It panics if the owner has no UID: such an owner was not read from
+// the API server, and two objects of one name could not be told apart.
 func WithOwner(obj client.Object, start OwnerStrategy) interface {
 	ComparatorOption
 	ObjectReconcileOption
 	ObjectTeardownOption
 } {
-	return ownerOption{
+	if obj != nil && obj.GetUID() == "" {
+		panic(fmt.Sprintf("owner %s must have a UID", ToObjectRef(obj)))
+	}
+	return &ownerOption{
 		owner:    obj,
 		strategy: start,
-		objectReconcileOption: func(opts *ObjectReconcileOptions) {
+		objectReconcileOption: objectReconcileOption{func(opts *ObjectReconcileOptions) {
 			opts.Owner, opts.OwnerStrategy = obj, start
-		},
-		objectTeardownOption: func(opts *ObjectTeardownOptions) {
+		}},
+		objectTeardownOption: objectTeardownOption{func(opts *ObjectTeardownOptions) {
 			opts.Owner, opts.OwnerStrategy = obj, start
-		},
+		}},
 	}
 }

@@ -9,21 +9,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ObjectRef names an object: its kind, namespace and name.
+// ObjectRef identifies an object by kind, namespace and name.
 type ObjectRef struct {
 	schema.GroupVersionKind
 	client.ObjectKey
 }
 
-// ToObjectRef names the given object. Its kind is what the object itself says.
+// ToObjectRef returns the reference of an object, with the kind that the object
+// itself carries. The reference of nil is the zero value.
 func ToObjectRef(obj client.Object) ObjectRef {
+	if obj == nil {
+		return ObjectRef{}
+	}
 	return ObjectRef{
 		GroupVersionKind: obj.GetObjectKind().GroupVersionKind(),
 		ObjectKey:        client.ObjectKeyFromObject(obj),
 	}
 }
 
-// String is "<Kind>.<group/version> <namespace>/<name>".
+// String returns "<group>/<version>, Kind=<kind> <namespace>/<name>".
 func (oid ObjectRef) String() string {
-	return fmt.Sprintf("%s.%s %s", oid.Kind, oid.GroupVersion(), oid.ObjectKey)
+	return fmt.Sprintf("%s %s", oid.GroupVersionKind, oid.ObjectKey)
 }

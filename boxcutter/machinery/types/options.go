@@ -4,17 +4,21 @@ package types
 
 import (
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// RevisionReconcileOptions shape how a revision is reconciled.
+// RevisionReconcileOptions are the settings for reconciling a revision.
 type RevisionReconcileOptions struct {
 	// DefaultPhaseOptions hold for all phases.
 	DefaultPhaseOptions []PhaseReconcileOption
 	// PhaseOptions hold for the phase of that name, after the defaults.
 	PhaseOptions map[string][]PhaseReconcileOption
+	// ProgressDeadline is the time by which the revision should be complete; zero is
+	// none. See WithProgressDeadline.
+	ProgressDeadline time.Time
 }
 
 // ForPhase returns the options for one phase: the defaults, then its own.
@@ -38,11 +42,11 @@ func (rropts RevisionReconcileOptions) GetOwner() client.Object {
 
 // RevisionReconcileOption is an option for RevisionEngine.Reconcile.
 type RevisionReconcileOption interface {
-	// ApplyToRevisionReconcileOptions enters the option.
+	// ApplyToRevisionReconcileOptions sets the option.
 	ApplyToRevisionReconcileOptions(opts *RevisionReconcileOptions)
 }
 
-// RevisionTeardownOptions shape how a revision is torn down.
+// RevisionTeardownOptions are the settings for the teardown of a revision.
 type RevisionTeardownOptions struct {
 	// DefaultPhaseOptions hold for all phases.
 	DefaultPhaseOptions []PhaseTeardownOption
@@ -57,24 +61,24 @@ func (rtopts RevisionTeardownOptions) ForPhase(phaseName string) []PhaseTeardown
 
 // RevisionTeardownOption is an option for RevisionEngine.Teardown.
 type RevisionTeardownOption interface {
-	// ApplyToRevisionTeardownOptions enters the option.
+	// ApplyToRevisionTeardownOptions sets the option.
 	ApplyToRevisionTeardownOptions(opts *RevisionTeardownOptions)
 }
 
-// PhaseReconcileOptions shape how a phase is reconciled.
+// PhaseReconcileOptions are the settings for reconciling a phase.
 type PhaseReconcileOptions struct {
 	// DefaultObjectOptions hold for all objects.
 	DefaultObjectOptions []ObjectReconcileOption
 	// ObjectOptions hold for the object of that name, after the defaults.
 	ObjectOptions map[ObjectRef][]ObjectReconcileOption
-	// AggregateErrors has all objects tried and their errors joined, where
-	// otherwise the first error stops the phase.
+	// AggregateErrors tries all objects and joins their errors. By default the
+	// first error stops the phase.
 	AggregateErrors bool
-	// Concurrency is how many neighbours of the same kind are written at the same
-	// time; below 2: one after the other. See WithConcurrency.
+	// Concurrency is the maximum number of objects of one kind that are written at
+	// the same time; below 2, objects are written one by one. See WithConcurrency.
 	Concurrency int
-	// NoDryRunOfUnchanged leaves out the dry-run of objects that are as they should
-	// be. See WithoutDryRunOfUnchanged.
+	// NoDryRunOfUnchanged limits the dry run to objects that are going to be
+	// written. See WithoutDryRunOfUnchanged.
 	NoDryRunOfUnchanged bool
 }
 
@@ -86,22 +90,22 @@ func (pro PhaseReconcileOptions) ForObject(obj client.Object) []ObjectReconcileO
 // PhaseReconcileOption is an option for PhaseEngine.Reconcile, and as a default
 // for that of a revision.
 type PhaseReconcileOption interface {
-	// ApplyToPhaseReconcileOptions enters the option.
+	// ApplyToPhaseReconcileOptions sets the option.
 	ApplyToPhaseReconcileOptions(opts *PhaseReconcileOptions)
 	RevisionReconcileOption
 }
 
-// PhaseTeardownOptions shape how a phase is torn down.
+// PhaseTeardownOptions are the settings for the teardown of a phase.
 type PhaseTeardownOptions struct {
 	// DefaultObjectOptions hold for all objects.
 	DefaultObjectOptions []ObjectTeardownOption
 	// ObjectOptions hold for the object of that name, after the defaults.
 	ObjectOptions map[ObjectRef][]ObjectTeardownOption
-	// AggregateErrors has all objects tried and their errors joined, where
-	// otherwise the first error stops the phase.
+	// AggregateErrors tries all objects and joins their errors. By default the
+	// first error stops the phase.
 	AggregateErrors bool
-	// Concurrency is how many neighbours of the same kind are deleted at the same
-	// time; below 2: one after the other. See WithConcurrency.
+	// Concurrency is the maximum number of objects of one kind that are deleted at
+	// the same time; below 2, objects are deleted one by one. See WithConcurrency.
 	Concurrency int
 }
 
@@ -113,35 +117,35 @@ func (pto PhaseTeardownOptions) ForObject(obj client.Object) []ObjectTeardownOpt
 // PhaseTeardownOption is an option for PhaseEngine.Teardown, and as a default
 // for that of a revision.
 type PhaseTeardownOption interface {
-	// ApplyToPhaseTeardownOptions enters the option.
+	// ApplyToPhaseTeardownOptions sets the option.
 	ApplyToPhaseTeardownOptions(opts *PhaseTeardownOptions)
 	RevisionTeardownOption
 }
 
-// SiblingOwnerClassifierFunc says whether an object's controller is a sibling
-// of the owner at work: the owner of another revision of the same thing, whose
-// objects may pass on.
+// SiblingOwnerClassifierFunc reports whether the controller of an object is a
+// sibling of the current owner: the owner of another revision of the same
+// application, whose objects may be handed over.
 type SiblingOwnerClassifierFunc func(ownerRef metav1.OwnerReference) bool
 
-// ObjectReconcileOptions shape how an object is reconciled.
+// ObjectReconcileOptions are the settings for reconciling an object.
 type ObjectReconcileOptions struct {
-	// CollisionProtection says when objects of others are taken over. Default:
+	// CollisionProtection selects which existing objects may be adopted. Default:
 	// CollisionProtectionPrevent.
 	CollisionProtection CollisionProtection
 	// SiblingOwnerClassifier recognizes the owners of other revisions.
 	SiblingOwnerClassifier SiblingOwnerClassifierFunc
-	// Owner is made the controller of the object, by OwnerStrategy. Without an
-	// owner the revision annotation alone says whose the object is.
+	// Owner becomes the controller of the object, by OwnerStrategy. Without an
+	// owner, the revision annotation marks the objects of the revision.
 	Owner client.Object
-	// OwnerStrategy is needed exactly when there is an Owner.
+	// OwnerStrategy is required if Owner is set.
 	OwnerStrategy OwnerStrategy
-	// Paused reports what would be done and writes nothing.
+	// Paused reports the actions without writing anything.
 	Paused bool
 	// Probes are run on the resulting object, by probe type.
 	Probes map[string]Prober
 }
 
-// Default fills in what was not set.
+// Default sets the defaults.
 func (opts *ObjectReconcileOptions) Default() {
 	if opts.CollisionProtection == "" {
 		opts.CollisionProtection = CollisionProtectionPrevent
@@ -154,63 +158,60 @@ func (opts *ObjectReconcileOptions) Default() {
 // ObjectReconcileOption is an option for ObjectEngine.Reconcile, and as a
 // default for those of phases and revisions.
 type ObjectReconcileOption interface {
-	// ApplyToObjectReconcileOptions enters the option.
+	// ApplyToObjectReconcileOptions sets the option.
 	ApplyToObjectReconcileOptions(opts *ObjectReconcileOptions)
 	PhaseReconcileOption
 }
 
-// ObjectTeardownOptions shape how an object is torn down.
+// ObjectTeardownOptions are the settings for the teardown of an object.
 type ObjectTeardownOptions struct {
-	// Orphan leaves the object in place and removes our marks from it.
+	// Orphan retains the object.
 	Orphan bool
-	// KeepUsedCRDs leaves a CustomResourceDefinition in place of which there are
-	// objects. See WithKeepUsedCRDs.
-	KeepUsedCRDs bool
 	// TeardownWriter writes instead of the engine's writer.
 	TeardownWriter client.Writer
-	// Owner is on whose behalf the object is torn down.
+	// Owner is the owner of the objects that are torn down.
 	Owner client.Object
-	// OwnerStrategy is needed exactly when there is an Owner.
+	// OwnerStrategy is required if Owner is set.
 	OwnerStrategy OwnerStrategy
 }
 
-// Default fills in what was not set. There is nothing to fill in now.
+// Default sets the defaults. There are none at present.
 func (opts *ObjectTeardownOptions) Default() {}
 
 // ObjectTeardownOption is an option for ObjectEngine.Teardown, and as a default
 // for those of phases and revisions.
 type ObjectTeardownOption interface {
-	// ApplyToObjectTeardownOptions enters the option.
+	// ApplyToObjectTeardownOptions sets the option.
 	ApplyToObjectTeardownOptions(opts *ObjectTeardownOptions)
 	PhaseTeardownOption
 }
 
-// ComparatorOptions shape a comparison.
+// ComparatorOptions are the settings of a comparison.
 type ComparatorOptions struct {
 	// Owner is made the controller of the desired object before it is compared.
 	Owner client.Object
-	// OwnerStrategy is needed exactly when there is an Owner.
+	// OwnerStrategy is required if Owner is set.
 	OwnerStrategy OwnerStrategy
 }
 
 // ComparatorOption is an option for Comparator.Compare.
 type ComparatorOption interface {
-	// ApplyToComparatorOptions enters the option.
+	// ApplyToComparatorOptions sets the option.
 	ApplyToComparatorOptions(opts *ComparatorOptions)
 }
 
-// OwnerStrategy reads and writes who owns an object.
+// OwnerStrategy reads and writes the owners of an object.
 type OwnerStrategy interface {
 	// SetControllerReference makes owner the controller of obj. It fails with
 	// *controllerutil.AlreadyOwnedError while obj has another controller.
 	SetControllerReference(owner, obj metav1.Object) error
 	// GetController returns the controller of obj, false when it has none.
 	GetController(obj metav1.Object) (metav1.OwnerReference, bool)
-	// IsController says whether owner is the controller of obj.
+	// IsController reports whether owner is the controller of obj.
 	IsController(owner, obj metav1.Object) bool
 	// CopyOwnerReferences replaces the owners of objB by those of objA.
 	CopyOwnerReferences(objA, objB metav1.Object)
-	// ReleaseController leaves the owners of obj, none of them as controller.
+	// ReleaseController clears the controller flag of all owners of obj.
 	ReleaseController(obj metav1.Object)
 	// RemoveOwner removes owner from the owners of obj.
 	RemoveOwner(owner, obj metav1.Object)

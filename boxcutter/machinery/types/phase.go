@@ -33,12 +33,12 @@ type phase struct {
 	teardownOptions  []PhaseTeardownOption
 }
 
-// NewPhase makes a phase of the given objects.
+// NewPhase returns a phase of the given objects.
 func NewPhase(name string, objects []client.Object) PhaseBuilder {
 	return &phase{name: name, objects: objects}
 }
 
-// NewPhaseWithOwner makes a phase whose objects belong to an owner.
+// NewPhaseWithOwner returns a phase whose objects belong to an owner.
 func NewPhaseWithOwner(
 	name string, objects []client.Object,
 	owner client.Object, ownerStrat OwnerStrategy,
@@ -47,8 +47,8 @@ func NewPhaseWithOwner(
 	return NewPhase(name, objects).WithReconcileOptions(option).WithTeardownOptions(option)
 }
 
-// NewPhaseWithOwnerAndSiblings makes a phase whose objects belong to an owner
-// and may be taken over from its siblings.
+// NewPhaseWithOwnerAndSiblings returns a phase whose objects belong to an owner
+// and may be adopted from its siblings.
 func NewPhaseWithOwnerAndSiblings(
 	name string, objects []client.Object,
 	owner client.Object, ownerStrat OwnerStrategy,

@@ -4,92 +4,55 @@ package types
 
 import "sigs.k8s.io/controller-runtime/pkg/client"
 
-// phaseReconcileOption lifts a change of phase options to revisions.
-type phaseReconcileOption func(opts *PhaseReconcileOptions)
-
-func (fn phaseReconcileOption) ApplyToPhaseReconcileOptions(opts *PhaseReconcileOptions) {
-	fn(opts)
-}
-
-func (fn phaseReconcileOption) ApplyToRevisionReconcileOptions(opts *RevisionReconcileOptions) {
-	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, fn)
-}
-
-// phaseTeardownOption lifts a change of phase options to revisions.
-type phaseTeardownOption func(opts *PhaseTeardownOptions)
-
-func (fn phaseTeardownOption) ApplyToPhaseTeardownOptions(opts *PhaseTeardownOptions) {
-	fn(opts)
-}
-
-func (fn phaseTeardownOption) ApplyToRevisionTeardownOptions(opts *RevisionTeardownOptions) {
-	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, fn)
-}
-
-// WithAggregatePhaseReconcileErrors has all objects of a phase tried and their
-// errors joined. Only "too many requests" still stops at once.
+// WithAggregatePhaseReconcileErrors tries all objects of a phase and joins their
+// errors. Only "too many requests" still stops the phase at once.
 func WithAggregatePhaseReconcileErrors() PhaseReconcileOption {
-	return phaseReconcileOption(func(opts *PhaseReconcileOptions) { opts.AggregateErrors = true })
+	return &phaseReconcileOption{func(opts *PhaseReconcileOptions) { opts.AggregateErrors = true }}
 }
 
-// WithAggregatePhaseTeardownErrors has all objects of a phase tried and their
-// errors joined. Only "too many requests" still stops at once.
+// WithAggregatePhaseTeardownErrors tries all objects of a phase and joins their
+// errors. Only "too many requests" still stops the phase at once.
 func WithAggregatePhaseTeardownErrors() PhaseTeardownOption {
-	return phaseTeardownOption(func(opts *PhaseTeardownOptions) { opts.AggregateErrors = true })
+	return &phaseTeardownOption{func(opts *PhaseTeardownOptions) { opts.AggregateErrors = true }}
 }
 
-// WithObjectReconcileOptions sets options for one object, known by its kind,
-// namespace and name.
+// WithObjectReconcileOptions sets the options of one object, which is identified
+// by kind, namespace and name. If given twice for an object, the last one wins.
 func WithObjectReconcileOptions(obj client.Object, opts ...ObjectReconcileOption) PhaseReconcileOption {
 	ref := ToObjectRef(obj)
-	return phaseReconcileOption(func(phase *PhaseReconcileOptions) {
-		if phase.ObjectOptions == nil {
-			phase.ObjectOptions = map[ObjectRef][]ObjectReconcileOption{}
-		}
-		phase.ObjectOptions[ref] = append(phase.ObjectOptions[ref], opts...)
-	})
+	return &phaseReconcileOption{func(phase *PhaseReconcileOptions) {
+		setOptions(&phase.ObjectOptions, ref, opts)
+	}}
 }
 
-// WithObjectTeardownOptions sets options for one object, known by its kind,
-// namespace and name.
+// WithObjectTeardownOptions sets the options of one object, which is identified
+// by kind, namespace and name. If given twice for an object, the last one wins.
 func WithObjectTeardownOptions(obj client.Object, opts ...ObjectTeardownOption) PhaseTeardownOption {
 	ref := ToObjectRef(obj)
-	return phaseTeardownOption(func(phase *PhaseTeardownOptions) {
-		if phase.ObjectOptions == nil {
-			phase.ObjectOptions = map[ObjectRef][]ObjectTeardownOption{}
-		}
-		phase.ObjectOptions[ref] = append(phase.ObjectOptions[ref], opts...)
-	})
+	return &phaseTeardownOption{func(phase *PhaseTeardownOptions) {
+		setOptions(&phase.ObjectOptions, ref, opts)
+	}}
 }
 
-type revisionReconcileOption func(opts *RevisionReconcileOptions)
-
-func (fn revisionReconcileOption) ApplyToRevisionReconcileOptions(opts *RevisionReconcileOptions) {
-	fn(opts)
-}
-
-type revisionTeardownOption func(opts *RevisionTeardownOptions)
-
-func (fn revisionTeardownOption) ApplyToRevisionTeardownOptions(opts *RevisionTeardownOptions) {
-	fn(opts)
-}
-
-// WithPhaseReconcileOptions sets options for the phase of that name.
+// WithPhaseReconcileOptions sets the options of the phase of that name. If given
+// twice for a phase, the last one wins.
 func WithPhaseReconcileOptions(phaseName string, opts ...PhaseReconcileOption) RevisionReconcileOption {
-	return revisionReconcileOption(func(revision *RevisionReconcileOptions) {
-		if revision.PhaseOptions == nil {
-			revision.PhaseOptions = map[string][]PhaseReconcileOption{}
-		}
-		revision.PhaseOptions[phaseName] = append(revision.PhaseOptions[phaseName], opts...)
-	})
+	return &revisionReconcileOption{func(revision *RevisionReconcileOptions) {
+		setOptions(&revision.PhaseOptions, phaseName, opts)
+	}}
 }
 
-// WithPhaseTeardownOptions sets options for the phase of that name.
+// WithPhaseTeardownOptions sets the options of the phase of that name. If given
+// twice for a phase, the last one wins.
 func WithPhaseTeardownOptions(phaseName string, opts ...PhaseTeardownOption) RevisionTeardownOption {
-	return revisionTeardownOption(func(revision *RevisionTeardownOptions) {
-		if revision.PhaseOptions == nil {
-			revision.PhaseOptions = map[string][]PhaseTeardownOption{}
-		}
-		revision.PhaseOptions[phaseName] = append(revision.PhaseOptions[phaseName], opts...)
-	})
+	return &revisionTeardownOption{func(revision *RevisionTeardownOptions) {
+		setOptions(&revision.PhaseOptions, phaseName, opts)
+	}}
+}
+
+func setOptions[K comparable, O any](all *map[K][]O, key K, opts []O) {
+	if *all == nil {
+		*all = map[K][]O{}
+	}
+	(*all)[key] = opts
 }

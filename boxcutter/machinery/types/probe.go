@@ -8,29 +8,29 @@ import "sigs.k8s.io/controller-runtime/pkg/client"
 // complete, and so whether the next phase may begin.
 const ProgressProbeType = "Progress"
 
-// Prober says whether an object is in the state somebody waits for.
+// Prober checks the state of an object.
 type Prober interface {
-	// Probe looks at the object as it was read last.
+	// Probe checks the object as it was read last.
 	Probe(obj client.Object) ProbeResult
 }
 
-// ProbeStatus is the answer of a probe.
+// ProbeStatus is the status of a probe.
 type ProbeStatus string
 
 const (
-	// ProbeStatusTrue means that the object is in the state asked for.
+	// ProbeStatusTrue means that the object is in the desired state.
 	ProbeStatusTrue ProbeStatus = "True"
-	// ProbeStatusFalse means that it is not.
+	// ProbeStatusFalse means that the object is not in the desired state.
 	ProbeStatusFalse ProbeStatus = "False"
-	// ProbeStatusUnknown means that it cannot be told, or not yet.
+	// ProbeStatusUnknown means that the state is not known yet.
 	ProbeStatusUnknown ProbeStatus = "Unknown"
 )
 
-// ProbeResult is the answer of a probe and why.
+// ProbeResult is the status of a probe and its reason.
 type ProbeResult struct {
-	// Status is the answer.
+	// Status is the status.
 	Status ProbeStatus
-	// Messages explain the answer to a person.
+	// Messages explain the status to a person.
 	Messages []string
 }
 
@@ -51,5 +51,5 @@ type probeFunc func(obj client.Object) ProbeResult
 // Probe calls the function.
 func (fn probeFunc) Probe(obj client.Object) ProbeResult { return fn(obj) }
 
-// ProbeFunc makes a function a Prober.
+// ProbeFunc returns a Prober that calls a function.
 func ProbeFunc(fn func(obj client.Object) ProbeResult) Prober { return probeFunc(fn) }

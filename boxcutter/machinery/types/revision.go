@@ -2,14 +2,17 @@
 
 package types
 
-import "sigs.k8s.io/controller-runtime/pkg/client"
+import (
+	"pkg.package-operator.run/boxcutter/internal/compat"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
 
-// Revision is one state of the world to be reached phase by phase.
+// Revision is a desired state that is rolled out phase by phase.
 type Revision interface {
-	// GetName returns the name, for people.
+	// GetName returns the name, which appears in messages only.
 	GetName() string
-	// GetRevisionNumber returns the number, 1 or more. Objects pass from lower
-	// numbers to higher ones, never back.
+	// GetRevisionNumber returns the number, 1 or more. Siblings hand objects over
+	// from lower numbers to higher ones.
 	GetRevisionNumber() int64
 	// GetPhases returns the phases in the order they are reconciled.
 	GetPhases() []Phase
@@ -36,7 +39,7 @@ type revision struct {
 	teardownOptions  []RevisionTeardownOption
 }
 
-// NewRevision makes a revision of the given phases.
+// NewRevision returns a revision of the given phases.
 func NewRevision(
 	name string,
 	revNumber int64,
@@ -45,7 +48,7 @@ func NewRevision(
 	return &revision{name: name, number: revNumber, phases: phases}
 }
 
-// NewRevisionWithOwner makes a revision whose objects belong to an owner.
+// NewRevisionWithOwner returns a revision whose objects belong to an owner.
 func NewRevisionWithOwner(
 	name string,
 	revNumber int64,
@@ -56,8 +59,8 @@ func NewRevisionWithOwner(
 	return NewRevision(name, revNumber, phases).WithReconcileOptions(option).WithTeardownOptions(option)
 }
 
-// NewRevisionWithOwnerAndSiblings makes a revision whose objects belong to an
-// owner and may be taken over from its siblings, the owners of other revisions.
+// NewRevisionWithOwnerAndSiblings returns a revision whose objects belong to an
+// owner and may be adopted from its siblings, the owners of other revisions.
 func NewRevisionWithOwnerAndSiblings(
 	name string,
 	revNumber int64,
@@ -65,8 +68,10 @@ func NewRevisionWithOwnerAndSiblings(
 	owner client.Object, ownerStrat OwnerStrategy,
 	siblings []client.Object,
 ) RevisionBuilder {
-	return NewRevisionWithOwner(name, revNumber, phases, owner, ownerStrat).
-		WithReconcileOptions(WithSiblingOwners(siblings))
+	option := WithOwner(owner, ownerStrat)
+	return NewRevision(name, revNumber, phases).
+		WithReconcileOptions(option, WithSiblingOwners(siblings)).
+		WithTeardownOptions(option)
 }
 
 func (r *revision) GetName() string                                { return r.name }
@@ -76,11 +81,17 @@ func (r *revision) GetReconcileOptions() []RevisionReconcileOption { return r.re
 func (r *revision) GetTeardownOptions() []RevisionTeardownOption   { return r.teardownOptions }
 
 func (r *revision) WithReconcileOptions(opts ...RevisionReconcileOption) RevisionBuilder {
+	if compat.Original {
+		r.reconcileOptions = nil
+	}
 	r.reconcileOptions = append(r.reconcileOptions, opts...)
 	return r
 }
 
 func (r *revision) WithTeardownOptions(opts ...RevisionTeardownOption) RevisionBuilder {
+	if compat.Original {
+		r.teardownOptions = nil
+	}
 	r.teardownOptions = append(r.teardownOptions, opts...)
 	return r
 }
