@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image makes the installer's image as an OCI layout, as Containerfile
-// describes it, without a container engine. The same source gives the same
-// digest every time, on every machine.
+// Command image builds the installer's image as an OCI layout, with the content that
+// Containerfile describes, without a container engine. The build is reproducible: the
+// same source gives the same digest on every machine.
 //
 //	go run ./hack/image -binary bin/capi-installer -version v1.0.0 -output _output/image
 package main
@@ -10,6 +10,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -21,10 +22,11 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/capi-installer/capi-installer/internal/ocilayout"
 )
 
 func main() {
@@ -41,25 +43,14 @@ func main() {
 	fmt.Printf("%s@%s\n", *output, digest)
 }
 
-// run writes the layout aside, puts it into its place, and returns the image's digest.
+// run writes the layout and returns the digest of the image.
 func run(binary, manifests, version, output string) (v1.Hash, error) {
 	image, err := image(binary, manifests, version)
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	aside := output + ".new"
-	if err := os.RemoveAll(aside); err != nil {
-		return v1.Hash{}, err
-	}
-	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{Add: image})
-	if _, err := layout.Write(aside, index); err != nil {
-		return v1.Hash{}, fmt.Errorf("writing %s: %w", aside, err)
-	}
-	if err := os.RemoveAll(output); err != nil {
-		return v1.Hash{}, err
-	}
-	if err := os.Rename(aside, output); err != nil {
-		return v1.Hash{}, err
+	if err := ocilayout.Write(context.Background(), output, image, "capi-installer:"+version); err != nil {
+		return v1.Hash{}, fmt.Errorf("writing %s: %w", output, err)
 	}
 	return image.Digest()
 }
@@ -120,7 +111,7 @@ func contents(binary, manifests string) ([]file, error) {
 		return nil, fmt.Errorf("reading the manifests: %w", err)
 	}
 	for _, entry := range entries {
-		if filepath.Ext(entry.Name()) != ".yaml" && entry.Name() != "image-references" {
+		if !ofRelease(entry.Name()) {
 			continue
 		}
 		content, err := os.ReadFile(filepath.Join(manifests, entry.Name()))
@@ -133,7 +124,13 @@ func contents(binary, manifests string) ([]file, error) {
 	return files, nil
 }
 
-// archive packs files without times and owners, so that equal files make equal archives.
+// ofRelease reports whether a file belongs in the release payload. kustomization.yaml does not: the cluster version
+// operator would apply it.
+func ofRelease(name string) bool {
+	return name == "image-references" || strings.HasPrefix(name, "0000_") && filepath.Ext(name) == ".yaml"
+}
+
+// archive packs files without times and owners, so that the archive is reproducible.
 func archive(files []file) ([]byte, error) {
 	var out bytes.Buffer
 	writer := tar.NewWriter(&out)

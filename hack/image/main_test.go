@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-func TestTheSameFilesMakeTheSameImage(t *testing.T) {
+func TestImage_IsReproducible(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(binary, []byte("program"), 0o600); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestTheSameFilesMakeTheSameImage(t *testing.T) {
 	}
 }
 
-func TestTheImageRunsTheProgramAsNobody(t *testing.T) {
+func TestImage_RunsAsNonRoot(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(binary, []byte("program"), 0o600); err != nil {
 		t.Fatal(err)
@@ -72,5 +72,16 @@ func TestTheImageRunsTheProgramAsNobody(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"/usr/bin/capi-installer"}, config.Config.Entrypoint); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestOfRelease_ExcludesKustomization(t *testing.T) {
+	for name, want := range map[string]bool{
+		"0000_30_cluster-api_00_namespaces.yaml": true, "image-references": true,
+		"kustomization.yaml": false, "manifests.go": false, "overlays": false,
+	} {
+		if got := ofRelease(name); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
+		}
 	}
 }

@@ -14,27 +14,27 @@ import (
 
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
-	"github.com/capi-installer/capi-installer/extractor/remote/pull"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 )
 
-// extractCommand makes this program the extractor's process.
+// extractCommand is the argument that makes this program run the extractor.
 const extractCommand = "extract"
 
-// report is what that process prints.
+// report is the output of that process.
 type report struct {
 	Bundles int   `json:"bundles"`
 	Read    int64 `json:"read"`
 }
 
-// atOnce is how many images are read at once.
+// atOnce is the number of images read concurrently.
 const atOnce = 20
 
 // extract reads the bundles of images as the program in the cluster does, and returns the exit code.
 func extract(dir string, references []string) int {
 	var read atomic.Int64
-	puller := &pull.Puller{Wrap: func(next http.RoundTripper) http.RoundTripper { return &counter{next, &read} }}
+	puller := &fetch.Client{WrapTransport: func(next http.RoundTripper) http.RoundTripper { return &counter{next, &read} }}
 	store := &cache.Store{Dir: dir}
-	fetcher := &cache.Cached{Store: store, Next: remote.Limit(&remote.Registry{Puller: puller, Layers: store}, atOnce)}
+	fetcher := &cache.Cached{Store: store, Next: remote.Limit(&remote.Registry{Client: puller, Layers: store}, atOnce)}
 	var group sync.WaitGroup
 	var found atomic.Int64
 	var failed atomic.Bool

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Bench compares how the bundles of a release's images are had: with this
+// Bench compares two ways to read the bundles of a release's images: with this
 // project's extractor and with crane export, which reads whole images. Both run
 // as processes of their own, against one registry on the loopback interface that
 // counts, and waits for as long as a round trip takes.
@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// exportsAtOnce is how many processes of crane run at once: as many as large layers the extractor reads.
+// exportsAtOnce is the number of concurrent processes of crane: the number of large layers that the extractor reads at once.
 const exportsAtOnce = 4
 
 // bench is one run of all measurements.
@@ -109,7 +109,7 @@ func (b *bench) measure(r *release) error {
 	return nil
 }
 
-// usage is what reading took.
+// usage is the cost of reading.
 type usage struct {
 	wall, cpu time.Duration
 	peak      int64 // bytes of the largest process
@@ -136,7 +136,7 @@ func (b *bench) read(cache string, references []string) (usage, error) {
 	}
 	var said report
 	if err := json.Unmarshal(output, &said); err != nil {
-		return used, fmt.Errorf("reading what the extractor says: %w", err)
+		return used, fmt.Errorf("reading the output of the extractor: %w", err)
 	}
 	used.read = said.Read
 	if said.Bundles != b.registry.bundles(references) {
@@ -163,11 +163,11 @@ func (b *bench) exportAll(references []string) (all usage, err error) {
 		})
 	}
 	group.Wait()
-	all.read = 1 << 62 // crane takes all that is sent
+	all.read = 1 << 62 // crane reads complete bodies
 	return all, err
 }
 
-// finished runs a process and says what it took.
+// finished runs a process and returns its cost.
 func finished(cmd *exec.Cmd) ([]byte, usage, error) {
 	var errorText strings.Builder
 	cmd.Stderr = &errorText
@@ -188,8 +188,8 @@ func finished(cmd *exec.Cmd) ([]byte, usage, error) {
 	return output.Bytes(), used, nil
 }
 
-// watch returns the peak of a process's memory, as Linux tells it while the
-// process runs: what it tells afterwards counts the memory of who started it.
+// watch returns the peak of a process's memory, as Linux shows it while the
+// process runs: its own figures afterwards include the memory of its parent.
 func watch(pid int, ended <-chan struct{}) (peak int64) {
 	every := time.NewTicker(2 * time.Millisecond)
 	defer every.Stop()

@@ -16,14 +16,14 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/klauspost/compress/gzip"
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// release is the references of images, of each kind as many.
+// release holds the references of images, with the same number of each kind.
 type release struct {
 	// packed have a base, a program and the bundle in a last layer, with a hint.
 	packed []string
@@ -66,7 +66,7 @@ func newRelease(s *server, images, scale int) (*release, error) {
 	return r, nil
 }
 
-// blocks is how many blocks are so many MB, compressed.
+// blocks returns the number of blocks for a compressed size in MB.
 func blocks(mb, scale int) int { return max(1, mb*2<<20/blockSize/scale) }
 
 // add adds the n-th image of each kind.
@@ -100,10 +100,10 @@ func (r *release) add(s *server, b *block, base v1.Descriptor, n, images, scale 
 		hints      map[string]string
 		bundles    int
 	}{
-		{&r.packed, []v1.Descriptor{base, program, last}, remote.Hints(last.Digest, files), 1},
-		{&r.changed, []v1.Descriptor{base, program, lastNewer}, remote.Hints(lastNewer.Digest, newer), 1},
+		{&r.packed, []v1.Descriptor{base, program, last}, remote.LocatorAnnotations(last.Digest, files), 1},
+		{&r.changed, []v1.Descriptor{base, program, lastNewer}, remote.LocatorAnnotations(lastNewer.Digest, newer), 1},
 		{&r.squashed, []v1.Descriptor{base, after}, nil, 1},
-		{&r.hinted, []v1.Descriptor{base, before}, remote.Hints(before.Digest, files), 1},
+		{&r.hinted, []v1.Descriptor{base, before}, remote.LocatorAnnotations(before.Digest, files), 1},
 		{&r.empty, []v1.Descriptor{base, program}, nil, 0},
 	} {
 		reference, err := s.image("providers/"+name, image.layers, image.hints, image.bundles)
@@ -116,12 +116,12 @@ func (r *release) add(s *server, b *block, base v1.Descriptor, n, images, scale 
 	return nil
 }
 
-// bundleOf is the bundle of the n-th image: some hundred KB of YAML.
+// bundleOf returns the bundle of the n-th image: some hundred KB of YAML.
 func bundleOf(n, version int) (extractor.Files, error) {
 	var manifests strings.Builder
 	for i := range 400 {
 		fmt.Fprintf(&manifests, "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: of-%d-%d\n  labels:\n    version: %q\ndata:\n  digest: %s\n  text: %s\n",
-			n, i, fmt.Sprint(version), digest.FromString(fmt.Sprint(n, i, version)), strings.Repeat("what a schema says of a field ", 20))
+			n, i, fmt.Sprint(version), digest.FromString(fmt.Sprint(n, i, version)), strings.Repeat("the description of a field in a schema ", 20))
 	}
 	return extractor.Bundle{
 		Metadata: extractor.Metadata{
@@ -137,25 +137,11 @@ func newBlock() (*block, error) {
 	for text.Len() < blockSize {
 		fmt.Fprintf(&text, "%016x", random.Uint64())
 	}
-	compressed, err := member(text.Bytes()[:blockSize])
+	compressed, err := registry.Gzip.Compress(text.Bytes()[:blockSize])
 	return &block{compressed}, err
 }
 
-// member is a member of a gzip stream, which is as many of them as one likes.
-func member(data []byte) ([]byte, error) {
-	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.DefaultCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(data); err != nil {
-		return nil, err
-	}
-	err = w.Close()
-	return out.Bytes(), err
-}
-
-// layer makes a layer of the files before, a program of so many blocks (none if it has no name), and the files after it.
+// layer returns a layer with the files before, a program of a number of blocks (none if its name is empty), and the files after it.
 func (b *block) layer(s *server, program string, blocks int, before, after extractor.Files) (v1.Descriptor, error) {
 	var head, tail bytes.Buffer
 	if err := writeFiles(&head, before, false); err != nil {
@@ -170,11 +156,11 @@ func (b *block) layer(s *server, program string, blocks int, before, after extra
 	if err := writeFiles(&tail, after, true); err != nil {
 		return v1.Descriptor{}, err
 	}
-	first, err := member(head.Bytes())
+	first, err := registry.Gzip.Compress(head.Bytes())
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
-	last, err := member(tail.Bytes())
+	last, err := registry.Gzip.Compress(tail.Bytes())
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
@@ -213,7 +199,7 @@ func (s *server) blob(parts [][]byte) v1.Descriptor {
 	return d
 }
 
-// image makes an image available. Its config names layers that nobody looks at.
+// image makes an image available. Its config names layers that no client reads.
 func (s *server) image(repository string, layers []v1.Descriptor, hints map[string]string, bundles int) (string, error) {
 	config := v1.ConfigFile{Architecture: "amd64", OS: "linux", RootFS: v1.RootFS{Type: "layers"}}
 	for _, layer := range layers {

@@ -16,8 +16,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// server is a registry whose blobs are made of parts that they share, so that
-// gigabytes of images fit into memory.
+// server is a registry whose blobs share their chunks, so that gigabytes of images
+// fit into memory.
 type server struct {
 	listener  net.Listener
 	http      *http.Server
@@ -44,7 +44,7 @@ func serve() (*server, error) {
 	s.http = &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() {
 		defer close(s.stopped)
-		_ = s.http.Serve(distant{listener, s}) // it ends with close, and says so
+		_ = s.http.Serve(distant{listener, s}) // the error after close
 	}()
 	return s, nil
 }
@@ -55,7 +55,7 @@ func (s *server) close() error {
 	return err
 }
 
-// distant is a listener whose connections take a round trip to be made.
+// distant is a listener that delays each new connection by a round trip.
 type distant struct {
 	net.Listener
 	server *server
@@ -80,7 +80,7 @@ func (c *distantConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// ServeHTTP serves what clients of a registry read.
+// ServeHTTP serves the requests of a registry's clients.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
 	time.Sleep(s.roundTrip)
@@ -125,10 +125,10 @@ func sizeOf(parts [][]byte) (total int64) {
 	return total
 }
 
-// reset returns the counts, and begins anew.
+// reset returns the counts and sets them to zero.
 func (s *server) reset() (sent, requests int64) { return s.sent.Swap(0), s.requests.Swap(0) }
 
-// bundles is how many bundles are in the images.
+// bundles returns the number of bundles in the images.
 func (s *server) bundles(references []string) (total int) {
 	for _, reference := range references {
 		_, digest, _ := strings.Cut(reference, "@")

@@ -16,14 +16,16 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/bundle"
+	"github.com/capi-installer/capi-installer/build/clusterctl"
+	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// TestClusterctlReadsTheReleaseOfEachRealProvider also takes those of the folder
+// TestClusterctl_ReadsReleasesOfRealProviders also takes those of the folder
 // PROVIDERS, if it is given.
-func TestClusterctlReadsTheReleaseOfEachRealProvider(t *testing.T) {
+func TestClusterctl_ReadsReleasesOfRealProviders(t *testing.T) {
 	providers, err := fixture.Providers(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -63,14 +65,14 @@ var ownMetadata = map[string][]byte{
 
 func check(t *testing.T, provider fixture.Provider, metadata []byte) {
 	t.Helper()
-	release, err := build.Clusterctl(build.GenerateOptions{
+	release, err := clusterctl.New(generate.Options{
 		Dir: provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
 	}, metadata)
 	if err != nil {
 		t.Fatal(err)
 	}
 	root := t.TempDir()
-	if err := build.WriteFiles(t.Context(), filepath.Join(root, release.Dir), release.Files); err != nil {
+	if err := bundle.WriteFiles(t.Context(), filepath.Join(root, release.Dir), release.Files); err != nil {
 		t.Fatal(err)
 	}
 	label := path.Dir(release.Dir)
@@ -103,7 +105,7 @@ func check(t *testing.T, provider fixture.Provider, metadata []byte) {
 }
 
 // open opens the repository as clusterctl does for a provider that its config file names.
-func open(t *testing.T, root, label string, providerType extractor.ProviderType, release build.ClusterctlRelease) (repository.Client, config.Provider) {
+func open(t *testing.T, root, label string, providerType extractor.ProviderType, release clusterctl.Release) (repository.Client, config.Provider) {
 	t.Helper()
 	var components string
 	for file := range release.Files {

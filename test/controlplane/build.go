@@ -25,17 +25,24 @@ const BinaryEnv = "CONTROLPLANE_BINARY"
 
 const (
 	module = "github.com/capi-installer/capi-installer/test/controlplane"
-	// unusedFor is how long a binary that nobody asks for is kept.
+	// unusedFor is how long an unused binary is kept.
 	unusedFor = 30 * 24 * time.Hour
 )
 
+// latest is the name in the cache folder of the binary that was used last.
+const latest = "latest"
+
 // Build returns the path of the control plane binary and compiles it first if
 // the user's cache folder does not hold it yet. The working folder must be
-// inside a module that requires this one.
+// inside a module that requires this one, or inside this one. Without the go
+// command it returns the binary that was used last: latest/controlplane in the
+// cache folder.
 //
 // A cold build takes about 15 minutes of two cores; progress then gets a line at
 // once and further ones regularly. A nil progress means silence. Of several
-// processes that ask at once one builds, the others wait for it and say so.
+// concurrent processes one builds; the others print that they wait for it.
+//
+// In a test with -short it fails: such tests need no control plane.
 func Build(ctx context.Context, progress io.Writer) (string, error) {
 	if ready := os.Getenv(BinaryEnv); ready != "" {
 		if _, err := os.Stat(ready); err != nil {
@@ -43,19 +50,36 @@ func Build(ctx context.Context, progress io.Writer) (string, error) {
 		}
 		return filepath.Abs(ready)
 	}
-	source, err := sourceFolder(ctx)
-	if err != nil {
-		return "", err
+	if short() {
+		return "", errShort
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("finding the user's cache folder: %w", err)
 	}
-	b := builder{source: source, cache: filepath.Join(cache, "capi-installer", "controlplane"), progress: progress}
+	cache = filepath.Join(cache, "capi-installer", "controlplane")
+	if _, err := exec.LookPath("go"); err != nil {
+		return latestIn(cache)
+	}
+	source, err := sourceFolder(ctx)
+	if err != nil {
+		return "", err
+	}
+	b := builder{source: source, cache: cache, progress: progress}
 	if b.progress == nil {
 		b.progress = io.Discard
 	}
 	return b.build(ctx)
+}
+
+// latestIn returns the binary of a cache folder that was used last.
+func latestIn(cache string) (string, error) {
+	binary := filepath.Join(cache, latest, "controlplane")
+	if _, err := os.Stat(binary); err != nil {
+		return "", fmt.Errorf("no control plane found: the go command is not in PATH to build it, %s does not exist, and %s is not set; "+
+			"install Go, or copy the binary from another machine to that path, or name it in %[2]s", binary, BinaryEnv)
+	}
+	return binary, nil
 }
 
 // builder compiles the main package in source into a folder of cache.
@@ -64,7 +88,30 @@ type builder struct {
 	progress      io.Writer
 }
 
+// build returns the binary of the source, and makes it the latest one.
 func (b builder) build(ctx context.Context) (string, error) {
+	binary, err := b.find(ctx)
+	if err == nil {
+		b.link(filepath.Base(filepath.Dir(binary)))
+	}
+	return binary, err
+}
+
+// link makes the binary of a key the latest one. Errors are ignored: only a machine without
+// Go needs it. A folder of that name, which is the user's, stays.
+func (b builder) link(key string) {
+	link := filepath.Join(b.cache, latest)
+	if current, err := os.Readlink(link); err == nil && current == key {
+		return
+	}
+	temporary := fmt.Sprintf("%s.%d", link, os.Getpid())
+	_ = os.Symlink(key, temporary)
+	_ = os.Rename(temporary, link)
+	_ = os.Remove(temporary)
+}
+
+// find returns the binary of the source, which it compiles if it is not in the cache.
+func (b builder) find(ctx context.Context) (string, error) {
 	flags, err := b.linkerFlags(ctx)
 	if err != nil {
 		return "", err
@@ -95,7 +142,7 @@ func (b builder) build(ctx context.Context) (string, error) {
 	return binary, b.compile(ctx, flags, binary)
 }
 
-// used reports whether the binary is there, and notes that somebody wants it.
+// used reports whether the binary is there, and records the use.
 func used(folder, binary string) bool {
 	if _, err := os.Stat(binary); err != nil {
 		return false
@@ -105,8 +152,8 @@ func used(folder, binary string) bool {
 	return true
 }
 
-// prune removes the binaries that nobody has asked for in a long time. It is
-// housekeeping: what cannot be removed stays.
+// prune removes the binaries that have been unused for a long time. Errors are
+// ignored: the next build prunes again.
 func (b builder) prune(keep string) {
 	entries, _ := os.ReadDir(b.cache)
 	for _, entry := range entries {
@@ -122,7 +169,7 @@ func (b builder) compile(ctx context.Context, linkerFlags, binary string) error 
 	m := startMeter(b.progress)
 	defer m.stop()
 	m.say("building the test control plane into %s\nthe first time takes about 15 minutes of two cores", binary)
-	m.phase("looking at what there is to compile")
+	m.phase("listing the packages to compile")
 	stale, err := b.run(ctx, m.downloading, "list", "-trimpath", "-deps", "-f", "{{if and .Stale (ne .Name `main`)}}{{.ImportPath}}{{end}}", ".")
 	if err != nil {
 		return fmt.Errorf("listing the packages of the control plane: %w", err)
@@ -253,7 +300,7 @@ func goCommand(ctx context.Context, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-// commandError joins a failed command's end with what it said, or with the
+// commandError joins a failed command's end with its output, or with the
 // reason for which it was ended.
 func commandError(ctx context.Context, err error, said string) error {
 	if ctx.Err() != nil {

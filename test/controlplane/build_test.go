@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-func TestABinaryIsBuiltOnceAndThenFound(t *testing.T) {
+func TestBuild_CompilesOnce(t *testing.T) {
 	b := tinyBuilder(t)
 	var progress buffer
 	b.progress = &progress
@@ -38,7 +38,7 @@ func TestABinaryIsBuiltOnceAndThenFound(t *testing.T) {
 	}
 }
 
-func TestAChangedSourceIsBuiltAnew(t *testing.T) {
+func TestBuild_RebuildsChangedSource(t *testing.T) {
 	b := tinyBuilder(t)
 	before := mustBuild(t, b)
 	writeFile(t, filepath.Join(b.source, "more.go"), "package main\n")
@@ -55,7 +55,7 @@ func TestAChangedSourceIsBuiltAnew(t *testing.T) {
 	}
 }
 
-func TestOfTwoBuildersOneWaitsAndSaysSo(t *testing.T) {
+func TestBuild_WaitsForAnotherProcess(t *testing.T) {
 	b := tinyBuilder(t)
 	var progress buffer
 	b.progress = &progress
@@ -93,7 +93,7 @@ func TestOfTwoBuildersOneWaitsAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestASourceThatDoesNotCompileLeavesNoBinary(t *testing.T) {
+func TestBuild_CompileErrorLeavesNoBinary(t *testing.T) {
 	b := tinyBuilder(t)
 	writeFile(t, filepath.Join(b.source, "broken.go"), "package main\n\nvar x int = \"y\"\n")
 	_, err := b.build(t.Context())
@@ -106,7 +106,7 @@ func TestASourceThatDoesNotCompileLeavesNoBinary(t *testing.T) {
 	}
 }
 
-func TestABinaryThatNobodyAskedForInALongTimeIsRemoved(t *testing.T) {
+func TestBuild_RemovesUnusedBinaries(t *testing.T) {
 	b := tinyBuilder(t)
 	old, recent := filepath.Join(b.cache, "old"), filepath.Join(b.cache, "recent")
 	for folder, age := range map[string]time.Duration{old: unusedFor + time.Hour, recent: unusedFor - time.Hour} {
@@ -127,7 +127,7 @@ func TestABinaryThatNobodyAskedForInALongTimeIsRemoved(t *testing.T) {
 	}
 }
 
-func TestAReadyBinaryIsUsedAsItIs(t *testing.T) {
+func TestBuild_UsesBinaryFromEnvironment(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
 	t.Setenv(BinaryEnv, ready)
 	if got, err := Build(t.Context(), nil); err == nil {
@@ -139,7 +139,39 @@ func TestAReadyBinaryIsUsedAsItIs(t *testing.T) {
 	}
 }
 
-func TestTheSourceOfTheBinaryIsFound(t *testing.T) {
+func TestBuild_WithoutGoUsesTheLatestBinary(t *testing.T) {
+	b := tinyBuilder(t)
+	if _, err := latestIn(b.cache); err == nil || !strings.Contains(err.Error(), filepath.Join(b.cache, "latest", "controlplane")) || !strings.Contains(err.Error(), BinaryEnv) {
+		t.Errorf("got %v, want an error with the path and the environment variable", err)
+	}
+	for _, version := range []string{"before", "after"} {
+		writeFile(t, filepath.Join(b.source, "more.go"), "package main\n\n// "+version+"\n")
+		built := mustBuild(t, b)
+		found, err := latestIn(b.cache)
+		if err == nil {
+			found, err = filepath.EvalSymlinks(found)
+		}
+		want, errWant := filepath.EvalSymlinks(built)
+		if err != nil || errWant != nil || found != want {
+			t.Errorf("%s: got %s, %v; want %s, %v", version, found, err, want, errWant)
+		}
+	}
+}
+
+func TestBuild_KeepsTheUsersLatestBinary(t *testing.T) {
+	b := tinyBuilder(t)
+	own := filepath.Join(b.cache, latest, "controlplane")
+	writeFile(t, own, "the user's")
+	mustBuild(t, b)
+	if content, err := os.ReadFile(own); err != nil || string(content) != "the user's" {
+		t.Errorf("got %q, %v; want the binary of the user", content, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(b.cache, latest+".*")); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+func TestSourceFolder(t *testing.T) {
 	source, err := sourceFolder(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ type Options struct {
 	Dir string
 	// Logs is the folder for the programs' logs, NAME.log each. Empty means Dir/logs.
 	Logs string
-	// Progress is told about a build of the control plane; nil means silence.
+	// Progress receives the progress of a build of the control plane; nil discards it.
 	Progress io.Writer
 	// Timeout limits how long the programs may take to become ready; zero means
 	// two minutes. It does not include the build.
@@ -57,14 +57,19 @@ type Cluster struct {
 	stopped    error
 }
 
-// attempts to find ports that nobody else takes meanwhile.
+// attempts to find ports that no other process takes meanwhile.
 const attempts = 3
 
 // Start builds the control plane if need be (see Build), starts it and returns
 // when its node is Ready and its controllers work. The caller must Stop it; it
 // also ends with the calling process. A failure of one of the programs is a
 // *ProgramError.
+//
+// In a test with -short it fails: such tests need no control plane.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
+	if short() {
+		return nil, errShort
+	}
 	binary, err := Build(ctx, options.Progress)
 	if err != nil {
 		return nil, err
@@ -145,7 +150,7 @@ func (c *Cluster) prepare(ctx context.Context, p ports) error {
 	return nil
 }
 
-// run starts the programs: the API server waits for etcd by itself, the others
+// run starts the programs: the API server itself waits for etcd, the others
 // give up if they must wait for the API server.
 func (c *Cluster) run(ctx context.Context, p ports) error {
 	if err := c.prepare(ctx, p); err != nil {
@@ -180,7 +185,7 @@ func (c *Cluster) run(ctx context.Context, p ports) error {
 	})
 }
 
-// await asks ready until it says so, a program ends or ctx does; program is the
+// await polls ready until it succeeds, a program ends or ctx does; program is the
 // one to blame for the latter.
 func (c *Cluster) await(ctx context.Context, program string, ready func(context.Context) error) error {
 	ctx, cancel := c.supervisor.whileAllRun(ctx)
@@ -237,7 +242,7 @@ func (c *Cluster) remove() []string {
 }
 
 // Stop ends all programs at once and removes the folder unless Options.Dir named
-// it. All calls after the first return what that returned.
+// it. Later calls return the result of the first.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
 		defer c.unlock()
@@ -270,8 +275,8 @@ func (c *Cluster) PID(program string) int {
 	return c.supervisor.pids[program]
 }
 
-// Kubectl runs kubectl with all rights and returns what it printed. An error holds
-// what it complained about.
+// Kubectl runs kubectl with all rights and returns its standard output. An error holds
+// the end of its standard error.
 func (c *Cluster) Kubectl(ctx context.Context, arguments ...string) ([]byte, error) {
 	return c.output(ctx, "kubectl", arguments...)
 }

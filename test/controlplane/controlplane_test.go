@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	Main(m)
 }
 
-func TestADeploymentBecomesAvailable(t *testing.T) {
+func TestCluster_DeploymentBecomesAvailable(t *testing.T) {
 	c := Shared(t)
 	namespace := c.Namespace(t)
 	kubectl(t, c, "create", "deployment", "web", "--image=example.test/web:1", "--replicas=2", "--namespace="+namespace)
@@ -48,7 +48,7 @@ func TestADeploymentBecomesAvailable(t *testing.T) {
 	}
 }
 
-func TestACRDBecomesEstablished(t *testing.T) {
+func TestCluster_CRDBecomesEstablished(t *testing.T) {
 	c := Shared(t)
 	apply(t, c, `
 apiVersion: apiextensions.k8s.io/v1
@@ -70,7 +70,7 @@ spec:
 	}
 }
 
-func TestWhatADeletedObjectOwnsIsDeletedToo(t *testing.T) {
+func TestCluster_CollectsOwnedObjects(t *testing.T) {
 	c := Shared(t)
 	namespace := c.Namespace(t)
 	maps := c.client.CoreV1().ConfigMaps(namespace)
@@ -89,10 +89,10 @@ func TestWhatADeletedObjectOwnsIsDeletedToo(t *testing.T) {
 	kubectl(t, c, "wait", "--for=delete", "--timeout=60s", "--namespace="+namespace, "configmap/owned")
 }
 
-func TestAServiceAccountHasOnlyTheRightsItIsGiven(t *testing.T) {
+func TestServiceAccount_HasOnlyGrantedPermissions(t *testing.T) {
 	c := Shared(t)
 	namespace := c.Namespace(t)
-	path, err := c.ServiceAccount(t.Context(), namespace, "nobody")
+	path, err := c.ServiceAccount(t.Context(), namespace, "viewer")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,21 +100,21 @@ func TestAServiceAccountHasOnlyTheRightsItIsGiven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody, err := kubernetes.NewForConfig(config)
+	viewer, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nobody.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := viewer.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("listing without rights: got %v, want Forbidden", err)
 	}
-	kubectl(t, c, "create", "rolebinding", "view", "--clusterrole=view", "--serviceaccount="+namespace+":nobody", "--namespace="+namespace)
+	kubectl(t, c, "create", "rolebinding", "view", "--clusterrole=view", "--serviceaccount="+namespace+":viewer", "--namespace="+namespace)
 	eventually(t, "listing with rights", func() error {
-		_, err := nobody.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
+		_, err := viewer.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
 		return err
 	})
 }
 
-func TestAnAdmissionPolicyRefuses(t *testing.T) {
+func TestCluster_AdmissionPolicyRejects(t *testing.T) {
 	c := Shared(t)
 	namespace := c.Namespace(t)
 	apply(t, c, `
@@ -144,14 +144,30 @@ spec: {policyName: no-odd-maps, validationActions: [Deny]}
 	})
 }
 
-func TestTheNamespaceOfATestIsDeletedWhenItEnds(t *testing.T) {
+func TestNamespace_IsDeletedWhenTheTestEnds(t *testing.T) {
 	c := Shared(t)
 	var name string
 	t.Run("inner", func(t *testing.T) { name = c.Namespace(t) })
 	kubectl(t, c, "wait", "--for=delete", "--timeout=60s", "namespace/"+name)
 }
 
-func TestStopEndsEverythingAndRemovesTheFolder(t *testing.T) {
+func TestLease_GivesEachClusterToOneTestAtATime(t *testing.T) {
+	var first, second *Cluster
+	t.Run("two at once", func(t *testing.T) {
+		first, second = Lease(t), Lease(t)
+		if first == second {
+			t.Error("both leases are of the same cluster")
+		}
+	})
+	t.Run("afterwards", func(t *testing.T) {
+		if again := Lease(t); again != first && again != second {
+			t.Error("a third cluster was started while two were free")
+		}
+	})
+}
+
+func TestStop_EndsProgramsAndRemovesTheFolder(t *testing.T) {
+	skipShort(t)
 	began := time.Now()
 	c, err := Start(t.Context(), Options{})
 	if err != nil {
@@ -176,7 +192,8 @@ func TestStopEndsEverythingAndRemovesTheFolder(t *testing.T) {
 	}
 }
 
-func TestAClusterInAFolderOfItsOwnContinues(t *testing.T) {
+func TestStart_ContinuesFromAnExistingFolder(t *testing.T) {
+	skipShort(t)
 	dir := filepath.Join(t.TempDir(), "cluster")
 	first := startIn(t, dir)
 	kubectl(t, first, "create", "configmap", "kept")
@@ -189,7 +206,8 @@ func TestAClusterInAFolderOfItsOwnContinues(t *testing.T) {
 	kubectl(t, startIn(t, dir), "get", "configmap", "kept")
 }
 
-func TestAProgramThatEndsIsNamedWithTheEndOfItsLog(t *testing.T) {
+func TestStart_NamesTheProgramThatEnded(t *testing.T) {
+	skipShort(t)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "etcd"), []byte("a file where etcd wants a folder"), 0o600); err != nil {
 		t.Fatal(err)
@@ -210,7 +228,8 @@ func TestAProgramThatEndsIsNamedWithTheEndOfItsLog(t *testing.T) {
 	}
 }
 
-func TestALateStartStopsWhatItStarted(t *testing.T) {
+func TestStart_TimeoutStopsAllPrograms(t *testing.T) {
+	skipShort(t)
 	dir := t.TempDir()
 	_, err := Start(t.Context(), Options{Dir: dir, Timeout: 500 * time.Millisecond})
 	program, ok := errors.AsType[*ProgramError](err)
@@ -224,7 +243,8 @@ func TestALateStartStopsWhatItStarted(t *testing.T) {
 	unlock()
 }
 
-func TestAStartThatIsCancelledSaysOnlyThat(t *testing.T) {
+func TestStart_ReturnsTheCauseOfCancellation(t *testing.T) {
+	skipShort(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted")
 	time.AfterFunc(time.Second, func() { cancel(interrupted) })
@@ -234,7 +254,8 @@ func TestAStartThatIsCancelledSaysOnlyThat(t *testing.T) {
 	}
 }
 
-func TestWaitTellsWhichProgramWasKilled(t *testing.T) {
+func TestWait_NamesTheKilledProgram(t *testing.T) {
+	skipShort(t)
 	c := startIn(t, t.TempDir())
 	if err := syscall.Kill(c.PID("kwok"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -242,7 +263,7 @@ func TestWaitTellsWhichProgramWasKilled(t *testing.T) {
 	if program, ok := errors.AsType[*ProgramError](c.Wait(t.Context())); !ok || program.Program != "kwok" {
 		t.Errorf("got %v, want a *ProgramError of kwok", program)
 	}
-	// What is left ends with the supervisor, too.
+	// The remaining programs end with the supervisor.
 	if err := c.supervisor.process.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +278,8 @@ func TestWaitTellsWhichProgramWasKilled(t *testing.T) {
 	})
 }
 
-func TestAClusterEndsWithAKilledProcess(t *testing.T) {
+func TestCluster_EndsWithItsProcess(t *testing.T) {
+	skipShort(t)
 	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +338,7 @@ func startAndHang() {
 		os.Exit(1)
 	}
 	time.Sleep(time.Minute)
-	os.Exit(1) // nobody has killed it
+	os.Exit(1) // no signal has ended it
 }
 
 func startIn(t *testing.T, dir string) *Cluster {

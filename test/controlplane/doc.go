@@ -15,7 +15,9 @@
 //		...
 //	}
 //
-// Start gives a cluster of one's own. Every cluster ends with the process that
+// Lease gives a test a cluster that no other test uses meanwhile, so that such tests
+// run in parallel; Fresh gives it a new one. With -short, tests that ask for a cluster
+// are skipped. Start is for programs. Every cluster ends with the process that
 // started it, also if that is killed.
 //
 // # Two modules
@@ -23,17 +25,18 @@
 // All programs are one binary, whose source is the folder binary. That folder is
 // a module of its own, because k8s.io/kubernetes can only be required together
 // with a replace for each of its thirty-odd staging modules, and Go applies the
-// replaces of the main module only: whoever required that module would have to
+// replaces of the main module only: a module that required it would have to
 // repeat them all. This package needs no more than client-go, so any module may
 // require it (and replace it by its path).
 //
 // Build compiles the binary, which takes about 15 minutes of two cores the first
-// time, and keeps it in the user's cache folder; every later call finds it there.
+// time, and keeps it in the user's cache folder; every later call finds it there,
+// and one without the go command finds the binary that was used last.
 // The environment variable CONTROLPLANE_BINARY names a ready one to use instead.
 //
-// # What listens
+// # Addresses
 //
 // Everything listens on 127.0.0.1 only. The API server wants a client certificate
 // or a token, etcd a client certificate of an authority that signs for nothing
-// else. All keys are made anew at each start and live in the cluster's folder.
+// else. All keys are generated at each start and live in the cluster's folder.
 package controlplane

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ProgramError says that a program of the control plane ended or did not become
+// ProgramError reports that a program of the control plane ended or did not become
 // ready.
 type ProgramError struct {
 	// Program is its name, such as "kube-apiserver", or "supervise", which runs the others.
@@ -18,7 +18,7 @@ type ProgramError struct {
 	Log string
 	// Tail is the end of its log.
 	Tail string
-	// Err is what happened to it.
+	// Err is the cause.
 	Err error
 }
 

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// errLocked says that another process, or another part of this one, has the lock.
+// errLocked reports that another process, or another part of this one, has the lock.
 var errLocked = errors.New("it is locked")
 
 // tryLock takes the lock of a file, which the system gives back when the process
-// ends, however it ends. The error is errLocked if somebody else has it.
+// ends, however it ends. The error is errLocked if another process has it.
 func tryLock(path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -35,7 +35,7 @@ func tryLock(path string) (unlock func(), err error) {
 }
 
 // lock takes the lock of a file as tryLock does, and waits for it. It calls
-// waiting once if somebody else has it.
+// waiting once if another process has it.
 func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	for first := true; ; first = false {
 		unlock, err := tryLock(path)

@@ -27,7 +27,7 @@ func (c *Cluster) serving(ctx context.Context) error {
 	return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
-// createNode creates the node that kwok plays, with room for whatever a test wants.
+// createNode creates the node that kwok plays, with room for the pods of any test.
 func (c *Cluster) createNode(ctx context.Context) error {
 	room := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"),
@@ -59,7 +59,7 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 	return errors.New("the node is not Ready")
 }
 
-// namespaceReady says whether a namespace has the service account without which
+// namespaceReady returns an error unless a namespace has the service account without which
 // no pod can be created in it.
 func (c *Cluster) namespaceReady(ctx context.Context, namespace string) error {
 	_, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})

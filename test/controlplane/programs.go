@@ -14,8 +14,8 @@ import (
 // ports are the TCP ports of 127.0.0.1 that a cluster listens on.
 type ports struct{ api, etcd, peer int }
 
-// freePorts finds ports that nobody listens on now. Somebody may take one before
-// the cluster does; taken tells.
+// freePorts finds ports without a listener. Another process may take one before
+// the cluster does; taken reports that.
 func freePorts() (ports, error) {
 	var found ports
 	for _, port := range []*int{&found.api, &found.etcd, &found.peer} {
@@ -29,7 +29,7 @@ func freePorts() (ports, error) {
 	return found, nil
 }
 
-// taken reports whether somebody listens on one of the ports.
+// taken reports whether one of the ports has a listener.
 func (p ports) taken() bool {
 	return slices.ContainsFunc([]int{p.api, p.etcd, p.peer}, func(port int) bool {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -75,7 +75,7 @@ func apiServerFlags(f files, p ports) []string {
 	}
 }
 
-// controllers are those whose work is seen by what installs software.
+// controllers are those that software installation depends on.
 var controllers = []string{
 	"clusterrole-aggregation-controller", "daemonset-controller", "deployment-controller", "disruption-controller",
 	"endpointslice-controller", "garbage-collector-controller", "job-controller", "namespace-controller",

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// meter tells how far a build is: in place and every second on a terminal, as a
+// meter prints the progress of a build: in place and every second on a terminal, as a
 // line every ten seconds elsewhere.
 type meter struct {
 	out     io.Writer
@@ -110,7 +110,7 @@ func (m *meter) downloading(line string) {
 	m.state = fmt.Sprintf("downloading modules: %d so far", m.loaded)
 }
 
-// expect says which packages there are to compile.
+// expect sets the packages to compile.
 func (m *meter) expect(stale []string) {
 	m.mu.Lock()
 	m.total = len(stale)

@@ -6,14 +6,24 @@ package controlplane
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
 	"testing"
 )
 
-var shared struct {
+// clusters are the clusters of this process that Main stops.
+var clusters struct {
 	sync.Mutex
+	shared sharedCluster
+	idle   []*Cluster // leased before and free now
+	leased map[*Cluster]bool
+}
+
+// sharedCluster is the result of the one attempt to start it.
+type sharedCluster struct {
 	tried   bool
 	cluster *Cluster
 	err     error
@@ -21,22 +31,122 @@ var shared struct {
 
 // Shared returns the cluster that all tests of the process share. The first call
 // starts it; Main stops it. If it could not be started, every call fails its test.
+// With -short the test is skipped.
 func Shared(tb testing.TB) *Cluster {
 	tb.Helper()
-	shared.Lock()
-	defer shared.Unlock()
-	if !shared.tried {
-		shared.tried = true
-		// Not the context of this test: the cluster is for the others, too.
-		shared.cluster, shared.err = Start(context.Background(), Options{Progress: os.Stderr})
+	skipShort(tb)
+	clusters.Lock()
+	defer clusters.Unlock()
+	if !clusters.shared.tried {
+		cluster, err := startForTests()
+		clusters.shared = sharedCluster{true, cluster, err}
 	}
-	if shared.err != nil {
-		tb.Fatalf("starting the control plane: %v", shared.err)
+	if clusters.shared.err != nil {
+		tb.Fatalf("starting the control plane: %v", clusters.shared.err)
 	}
-	return shared.cluster
+	return clusters.shared.cluster
 }
 
-// Main runs the tests, stops the shared cluster and exits. It is what TestMain calls.
+// Lease returns a cluster that no other test uses until this one ends. The next
+// test may get the same cluster with everything that this one has left in it, except
+// after a failure. There are at most as many clusters as tests run in parallel.
+// With -short the test is skipped.
+func Lease(tb testing.TB) *Cluster {
+	tb.Helper()
+	skipShort(tb)
+	cluster := idleCluster()
+	if cluster == nil {
+		var err error
+		if cluster, err = startForTests(); err != nil {
+			tb.Fatalf("starting a control plane: %v", err)
+		}
+	}
+	clusters.Lock()
+	defer clusters.Unlock()
+	if clusters.leased == nil {
+		clusters.leased = map[*Cluster]bool{}
+	}
+	clusters.leased[cluster] = true
+	tb.Cleanup(func() { cluster.release(tb) })
+	return cluster
+}
+
+// idleCluster takes a cluster that is not leased; nil if there is none.
+func idleCluster() *Cluster {
+	clusters.Lock()
+	defer clusters.Unlock()
+	last := len(clusters.idle) - 1
+	if last < 0 {
+		return nil
+	}
+	cluster := clusters.idle[last]
+	clusters.idle = clusters.idle[:last]
+	return cluster
+}
+
+// release ends a lease. A cluster in which a test has failed is stopped: its content is unknown.
+func (c *Cluster) release(tb testing.TB) {
+	clusters.Lock()
+	delete(clusters.leased, c)
+	failed := tb.Failed()
+	if !failed {
+		clusters.idle = append(clusters.idle, c)
+	}
+	clusters.Unlock()
+	if failed {
+		c.stopAfter(tb)
+	}
+}
+
+// Fresh returns a new cluster, which is stopped when the test ends. With -short the
+// test is skipped.
+func Fresh(tb testing.TB) *Cluster {
+	tb.Helper()
+	skipShort(tb)
+	cluster, err := startForTests()
+	if err != nil {
+		tb.Fatalf("starting a control plane: %v", err)
+	}
+	tb.Cleanup(func() { cluster.stopAfter(tb) })
+	return cluster
+}
+
+// startForTests is without the context of a test: the cluster outlives the test that starts it.
+func startForTests() (*Cluster, error) {
+	return Start(context.Background(), Options{Progress: os.Stderr})
+}
+
+func (c *Cluster) stopAfter(tb testing.TB) {
+	if err := c.Stop(); err != nil {
+		tb.Errorf("stopping the control plane: %v", err)
+	}
+}
+
+// short reports whether this is a test process with the flag -short.
+func short() bool { return testing.Testing() && flag.Parsed() && testing.Short() }
+
+func skipShort(tb testing.TB) {
+	tb.Helper()
+	if short() {
+		tb.Skip("needs a control plane: run without -short")
+	}
+}
+
+// errShort makes a test fail that would start or build a control plane in spite of -short.
+var errShort = errors.New("tests with -short use no control plane: get it from controlplane.Shared, Lease, Fresh or Binary, which skip the test")
+
+// Binary is Build for a test. With -short the test is skipped.
+func Binary(tb testing.TB) string {
+	tb.Helper()
+	skipShort(tb)
+	binary, err := Build(tb.Context(), os.Stderr)
+	if err != nil {
+		tb.Fatalf("building the control plane: %v", err)
+	}
+	return binary
+}
+
+// Main runs the tests, stops the clusters that they used and exits. TestMain calls it.
 func Main(m *testing.M) {
 	code := m.Run()
 	if err := StopShared(); err != nil {
@@ -46,13 +156,21 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// StopShared stops the cluster that Shared has started, if it has. It is for a TestMain
+// StopShared stops the clusters that Shared and Lease have started. It is for a TestMain
 // that cannot call Main.
 func StopShared() error {
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.cluster == nil {
-		return nil
+	clusters.Lock()
+	defer clusters.Unlock()
+	started := clusters.idle
+	for cluster := range clusters.leased {
+		started = append(started, cluster)
 	}
-	return shared.cluster.Stop()
+	if clusters.shared.cluster != nil {
+		started = append(started, clusters.shared.cluster)
+	}
+	var failed error
+	for _, cluster := range started {
+		failed = errors.Join(failed, cluster.Stop())
+	}
+	return failed
 }

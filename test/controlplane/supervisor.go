@@ -16,7 +16,7 @@ import (
 )
 
 // supervisor is the process of the binary that all programs are children of. It
-// reads what to start from a pipe and ends, with all of them, when the pipe does:
+// reads from a pipe which programs to start and ends, with all of them, when the pipe does:
 // when this process closes it, exits or is killed.
 type supervisor struct {
 	process *exec.Cmd
@@ -26,7 +26,7 @@ type supervisor struct {
 	gone    chan struct{} // closed once the supervisor has ended
 
 	died  chan struct{} // closed when something has ended
-	ended *ProgramError // what, once died is closed
+	ended *ProgramError // the first to end, once died is closed
 
 	mu   sync.Mutex // guards pids
 	pids map[string]int
@@ -57,7 +57,7 @@ func startSupervisor(binary, logs string, remove ...string) (*supervisor, error)
 	return s, nil
 }
 
-// follow notes what the supervisor reports, to its end.
+// follow reads the reports of the supervisor to their end.
 func (s *supervisor) follow(events io.Reader) {
 	decoder := json.NewDecoder(events)
 	for {
@@ -81,7 +81,7 @@ func (s *supervisor) follow(events io.Reader) {
 	close(s.gone)
 }
 
-// end notes what ended first; that is why the others end.
+// end records the program that ended first, which is why the others end.
 func (s *supervisor) end(err *ProgramError) {
 	if s.ended == nil {
 		s.ended = err

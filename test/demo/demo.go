@@ -25,13 +25,13 @@ type demo struct {
 	dir      string // for everything that is written
 	programs string // where the programs are
 	screen   *screen
-	keep     bool // what is installed, to be looked at
+	keep     bool // keep the installed objects for inspection
 
 	cluster  *controlplane.Cluster
 	client   client.Client
 	registry *registry.Registry
 	operator *operator
-	// example is an image to look at.
+	// example is an image for the user to inspect.
 	example string
 	// apiRequests and registryRequests are those of all operators so far.
 	apiRequests, registryRequests map[string]int
@@ -39,11 +39,11 @@ type demo struct {
 
 // newDemo makes a demonstration that runs the programs of one folder and writes into another.
 func newDemo(programs, dir string, screen *screen) *demo {
-	log.SetLogger(logr.Discard()) // the screen is for what is shown
+	log.SetLogger(logr.Discard()) // the screen is for the demonstration's output
 	return &demo{dir: dir, programs: programs, screen: screen, apiRequests: map[string]int{}, registryRequests: map[string]int{}}
 }
 
-// run is the story, step by step.
+// run runs the steps of the demonstration.
 func (d *demo) run(ctx context.Context) error {
 	if err := d.startServers(ctx); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (d *demo) startServers(ctx context.Context) error {
 	return nil
 }
 
-// stop ends everything that was started, the last first.
+// stop stops all servers and programs in reverse order.
 func (d *demo) stop() {
 	if d.operator != nil {
 		_ = d.operator.stop()
@@ -115,7 +115,7 @@ func (d *demo) stop() {
 // binary is the path of a program of this project.
 func (d *demo) binary(name string) string { return filepath.Join(d.programs, name) }
 
-// tool runs capi-manifests and returns what it prints on its standard output.
+// tool runs capi-manifests and returns its standard output.
 func (d *demo) tool(ctx context.Context, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, d.binary("capi-manifests"), arguments...)
 	var stderr strings.Builder
@@ -127,7 +127,7 @@ func (d *demo) tool(ctx context.Context, arguments ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// kubectl shows what kubectl prints.
+// kubectl shows the output of kubectl.
 func (d *demo) kubectl(ctx context.Context, arguments ...string) error {
 	out, err := d.cluster.Kubectl(ctx, arguments...)
 	if err != nil {
@@ -137,9 +137,9 @@ func (d *demo) kubectl(ctx context.Context, arguments ...string) error {
 	return nil
 }
 
-// check fails unless the second release did what it should and nothing else.
+// check fails unless the second release made its changes and no others.
 func (d *demo) check(found difference) error {
-	d.screen.step("What the second release did to the cluster")
+	d.screen.step("Changes that the second release made to the cluster")
 	d.screen.line("added      %s", strings.Join(found.added, ", "))
 	d.screen.line("removed    %s", strings.Join(found.removed, ", "))
 	d.screen.line("changed    %s", strings.Join(found.changed, ", "))
@@ -148,13 +148,13 @@ func (d *demo) check(found difference) error {
 	same := slices.Equal(found.added, want.added) && slices.Equal(found.removed, want.removed) &&
 		slices.Equal(found.changed, want.changed) && len(found.recreated) == 0
 	if !same {
-		return fmt.Errorf("the second release should add %v, remove %v, change %v and make nothing anew, but it made %v anew",
+		return fmt.Errorf("the second release should add %v, remove %v, change %v and recreate nothing, but it recreated %v",
 			want.added, want.removed, want.changed, found.recreated)
 	}
 	return nil
 }
 
-// summary tells in numbers what was done.
+// summary prints the totals.
 func (d *demo) summary(installed snapshot) {
 	d.screen.step("Summary")
 	d.screen.line("objects installed             %d (%s)", len(installed), installed.kinds())
@@ -178,7 +178,7 @@ func (d *demo) count(ctx context.Context) error {
 	return nil
 }
 
-// linger keeps everything up until the user has seen enough.
+// linger keeps the control plane running until the user interrupts the demonstration.
 func (d *demo) linger(ctx context.Context) {
 	d.screen.block("Everything stays up until you press Ctrl-C. To look around:", fmt.Sprintf(`export KUBECONFIG=%s
 alias kubectl='%s kubectl'
@@ -190,7 +190,7 @@ tail -f %s`, d.cluster.Kubeconfig, d.binary("controlplane"), d.binary("capi-mani
 	<-ctx.Done()
 }
 
-// explain adds to an error what helps to find its cause before the folder is removed.
+// explain adds the end of the log to an error before the folder is removed.
 func (d *demo) explain(err error) error {
 	log, readErr := os.ReadFile(filepath.Join(d.dir, "capi-installer.log"))
 	if readErr != nil {

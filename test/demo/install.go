@@ -17,10 +17,10 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// patience is how long a release may take to be installed.
+// patience is the time limit for the installation of a release.
 const patience = 5 * time.Minute
 
-// prepareCluster makes the cluster what a release finds. The demonstration runs the
+// prepareCluster prepares the cluster as a release expects it. The demonstration runs the
 // program itself, because the nodes of this cluster run nothing.
 func (d *demo) prepareCluster(ctx context.Context) error {
 	d.screen.step("Preparing the cluster: OpenShift's CRDs, the platform AWS, and the installer's own manifests")
@@ -40,9 +40,9 @@ func (d *demo) prepareCluster(ctx context.Context) error {
 	return nil
 }
 
-// install has the release's own capi-installer install it, as in an upgrade of
-// the cluster, waits until the ClusterOperator says that it is there, and returns
-// what is installed then.
+// install starts the capi-installer of a release, as an upgrade of the cluster
+// does, waits until the ClusterOperator reports the release, and returns the
+// installed objects.
 func (d *demo) install(ctx context.Context, release release) (snapshot, error) {
 	d.screen.step("Installing release %s with the credentials of service account %s", release.version, v1alpha1.ServiceAccountName)
 	if err := d.replaceOperator(ctx, release); err != nil {
@@ -68,7 +68,7 @@ func (d *demo) install(ctx context.Context, release release) (snapshot, error) {
 	return take(ctx, d.client)
 }
 
-// replaceOperator stops the operator of the release before, and starts this release's.
+// replaceOperator stops the operator of the previous release and starts the one of this release.
 func (d *demo) replaceOperator(ctx context.Context, release release) error {
 	if d.operator != nil {
 		if err := d.operator.stop(); err != nil {
@@ -85,8 +85,8 @@ func (d *demo) replaceOperator(ctx context.Context, release release) error {
 	return err
 }
 
-// awaitInstalled waits until the ClusterOperator reports the release, available
-// and at rest.
+// awaitInstalled waits until the ClusterOperator reports the release, is Available
+// and not Progressing.
 func (d *demo) awaitInstalled(ctx context.Context, release release) error {
 	operator := &configv1.ClusterOperator{}
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
@@ -102,12 +102,12 @@ func (d *demo) awaitInstalled(ctx context.Context, release release) error {
 		return reports(operator, release.version), nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for ClusterOperator %s to report release %s: %w; it says %s", v1alpha1.ClusterOperatorName, release.version, err, conditions(operator))
+		return fmt.Errorf("waiting for ClusterOperator %s to report release %s: %w; its conditions are %s", v1alpha1.ClusterOperatorName, release.version, err, conditions(operator))
 	}
 	return nil
 }
 
-// atRest has the controllers run a few times more, and fails if they write anything.
+// atRest triggers further reconciles, and fails if they write anything.
 func (d *demo) atRest(ctx context.Context) error {
 	before, err := d.quiet(ctx)
 	if err != nil {
@@ -139,8 +139,8 @@ func (d *demo) atRest(ctx context.Context) error {
 	return nil
 }
 
-// quiet waits until what was under way when the release was reported has come to
-// its end, and returns the requests so far.
+// quiet waits until no further requests are made after the release was reported, and
+// returns the number of requests so far.
 func (d *demo) quiet(ctx context.Context) (map[string]int, error) {
 	last, err := d.operator.requests(ctx)
 	if err != nil {
@@ -155,7 +155,7 @@ func (d *demo) quiet(ctx context.Context) (map[string]int, error) {
 	return last, err
 }
 
-// reports says whether the ClusterOperator reports a release as installed and at rest.
+// reports reports whether the ClusterOperator shows a release as installed and not Progressing.
 func reports(operator *configv1.ClusterOperator, version string) bool {
 	want := map[configv1.ClusterStatusConditionType]configv1.ConditionStatus{
 		configv1.OperatorAvailable: configv1.ConditionTrue, configv1.OperatorProgressing: configv1.ConditionFalse, configv1.OperatorDegraded: configv1.ConditionFalse,

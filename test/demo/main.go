@@ -3,12 +3,12 @@
 // Command demo shows the whole path on this machine: it makes images of real
 // providers, pushes them to a registry, installs them with the real
 // capi-installer in a real Kubernetes control plane, and rolls out a second
-// release over the first. Then it lets somebody edit and delete what is installed,
+// release over the first. Then another actor edits and deletes installed objects, and the demonstration
 // rolls out a release that cannot be installed, and uninstalls everything.
 //
-// It needs the programs of `make build` and controlplane beside it in one
-// folder; `make demo` builds all of them. Everything listens on loopback and is
-// gone when it ends, unless --keep is given, which also leaves out the uninstall.
+// It needs the programs of `make build` and controlplane in its own folder;
+// `make demo` builds all of them. Everything listens on loopback and is removed
+// at the end. With --keep, nothing is uninstalled or removed.
 package main
 
 import (

@@ -38,8 +38,8 @@ func (d *demo) startOperator(ctx context.Context, kubeconfig string, release rel
 		return nil, err
 	}
 	command := exec.CommandContext(ctx, d.binary("capi-installer"),
-		"--kubeconfig="+kubeconfig, "--images-json="+release.imagesJSON, "--cache-dir="+filepath.Join(d.dir, "cache"),
-		"--leader-elect", "--health-probe-bind-address=0", "--metrics-bind-address="+address)
+		"--kubeconfig="+kubeconfig, "--images-json="+release.imagesJSON, "--signature-policy=", "--cache-dir="+filepath.Join(d.dir, "cache"),
+		"--leader-elect", "--health-probe-bind-address=0", "--metrics-bind-address="+address, "--metrics-insecure")
 	command.Env = append(os.Environ(), "RELEASE_VERSION="+release.version)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = 10 * time.Second
@@ -59,7 +59,7 @@ func (d *demo) startOperator(ctx context.Context, kubeconfig string, release rel
 	return o, nil
 }
 
-// stop ends capi-installer as a cluster would, and waits for it.
+// stop terminates capi-installer as the kubelet does, and waits for its end.
 func (o *operator) stop() error {
 	if err := o.command.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -72,22 +72,20 @@ func (o *operator) stop() error {
 	}
 }
 
-// entry is what the demonstration shows of a line of the log.
+// entry holds the fields of a line of the log that the demonstration shows.
 type entry struct {
-	Message  string  `json:"msg"`
-	Version  string  `json:"version"`
-	Phase    string  `json:"phase"`
-	Objects  int     `json:"objects"`
-	Ready    int     `json:"ready"`
-	Seconds  float64 `json:"seconds"`
-	Done     string  `json:"done"`
-	For      string  `json:"for"`
-	Reason   string  `json:"reason"`
-	Cause    string  `json:"cause"`
-	WaitsFor string  `json:"waitsFor"`
-	Object   string  `json:"object"`
-	Action   string  `json:"action"`
-	CRD      string  `json:"crd"`
+	Message  string `json:"msg"`
+	Version  string `json:"version"`
+	Phase    string `json:"phase"`
+	Objects  int    `json:"objects"`
+	Ready    int    `json:"ready"`
+	For      string `json:"for"`
+	Reason   string `json:"reason"`
+	Cause    string `json:"cause"`
+	WaitsFor string `json:"waitsFor"`
+	Object   string `json:"object"`
+	Action   string `json:"action"`
+	CRD      string `json:"crd"`
 }
 
 // show reads the log to its end and shows one line per phase.
@@ -111,28 +109,28 @@ func (e entry) text() string {
 	case "New desired version":
 		return "decided on version " + e.Version
 	case "Phase complete":
-		return fmt.Sprintf("%-42s %3d of %3d ready  %5.1fs  %s", e.Phase, e.Ready, e.Objects, e.Seconds, e.Done)
-	case "Phase waits":
-		return fmt.Sprintf("%-42s %3d of %3d ready          waiting for %s", e.Phase, e.Ready, e.Objects, e.For)
-	case "Retiring a version":
+		return fmt.Sprintf("%-42s %3d of %3d ready", e.Phase, e.Ready, e.Objects)
+	case "Phase waiting":
+		return fmt.Sprintf("%-42s %3d of %3d ready, waiting for %s", e.Phase, e.Ready, e.Objects, e.For)
+	case "Retiring version":
 		return "retiring version " + e.Version
-	case "Removing a version":
-		return fmt.Sprintf("removing what only %s has; left: %s", e.Version, brief(e.WaitsFor))
-	case "Kept a CRD":
-		return "kept CRD " + e.CRD
+	case "Removing version":
+		return fmt.Sprintf("removing the objects that only %s has; left: %s", e.Version, brief(e.WaitsFor))
+	case "Retained CRD":
+		return "retained CRD " + e.CRD
 	case "Object written":
 		if e.Action == "Recovered" {
-			return "put right: " + e.Object
+			return "reverted drift of " + e.Object
 		}
 		return ""
-	case "Not installed", "Not deciding on a new version":
+	case "Installation failed", "Version not updated":
 		return fmt.Sprintf("%s: %s: %s", e.Message, e.Reason, brief(e.Cause))
 	default:
 		return ""
 	}
 }
 
-// brief is as much of a text as fits on a line.
+// brief returns a text cut to the length of a line.
 func brief(text string) string {
 	const most = 150
 	if len(text) <= most {
@@ -171,7 +169,7 @@ func (o *operator) requests(ctx context.Context) (map[string]int, error) {
 	return counts, lines.Err()
 }
 
-// freeAddress is an address on loopback that nobody listens on.
+// freeAddress returns an unused address on loopback.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

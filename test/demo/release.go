@@ -16,15 +16,15 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// release is a release of OpenShift, as far as Cluster API goes.
+// release is the part of an OpenShift release that concerns Cluster API.
 type release struct {
 	version    string
 	imagesJSON string
 	images     map[string]string
 }
 
-// What the second release changes: its image of the AWS provider brings one
-// object more and one less, and the Deployment runs the new image.
+// The changes of the second release: its AWS provider has one object more and
+// one less, and the Deployment runs the new image.
 const (
 	changedProvider = "cluster-api-provider-aws"
 	addedObject     = "NetworkPolicy openshift-cluster-api/capa-webhook"
@@ -32,7 +32,7 @@ const (
 	changedObject   = "Deployment openshift-cluster-api/capa-controller-manager"
 )
 
-// overlay makes the AWS provider of the second release of that of the first.
+// overlay changes the AWS provider of the first release into the one of the second.
 const overlay = `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources:
@@ -58,8 +58,8 @@ spec:
     - {port: webhook-server}
 `
 
-// badPatch makes of the AWS provider one that no cluster takes over the one before:
-// the selector of a Deployment cannot be changed.
+// badPatch makes the API server reject the AWS provider as an update: the selector
+// of a Deployment is immutable.
 const badPatch = `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [%s]
@@ -70,7 +70,7 @@ patches:
     - {op: add, path: /spec/template/metadata/labels/release, value: bad}
 `
 
-// badRelease is another one with an image of the AWS provider that cannot be installed.
+// badRelease is a release with an AWS provider that the API server rejects.
 func (d *demo) badRelease(ctx context.Context, good release, providers []fixture.Provider) (release, error) {
 	images := maps.Clone(good.images)
 	for _, provider := range providers {
@@ -93,8 +93,8 @@ func (d *demo) badRelease(ctx context.Context, good release, providers []fixture
 	return d.write("4.22.2", images)
 }
 
-// firstRelease makes and pushes the images of the first release: the real
-// providers, one for another platform, and one that holds no provider.
+// firstRelease builds and pushes the images of the first release: the real
+// providers, one for another platform, and an image without a bundle.
 func (d *demo) firstRelease(ctx context.Context) (release, []fixture.Provider, error) {
 	d.screen.step("Making release 4.22.0: images of real providers")
 	providers, err := fixture.Providers(ctx, filepath.Join(d.dir, "providers"))
@@ -121,7 +121,7 @@ func (d *demo) firstRelease(ctx context.Context) (release, []fixture.Provider, e
 	return made, providers, d.plan(ctx, made)
 }
 
-// secondRelease is the first with another image of the AWS provider.
+// secondRelease is the first release with another image of the AWS provider.
 func (d *demo) secondRelease(ctx context.Context, first release, providers []fixture.Provider) (release, error) {
 	d.screen.step("Making release 4.22.1: one image changed, with one object less and one more")
 	images := maps.Clone(first.images)
@@ -144,7 +144,7 @@ func (d *demo) secondRelease(ctx context.Context, first release, providers []fix
 	return made, d.plan(ctx, made)
 }
 
-// azure is a small provider for a platform that the cluster is not on.
+// azure is a small provider for another platform than that of the cluster.
 func (d *demo) azure() (fixture.Provider, error) {
 	synthetic := fixture.Synthetic{Name: "cluster-api-provider-azure", Platform: "Azure"}
 	metadata := synthetic.Bundle().Metadata
@@ -158,7 +158,7 @@ func (d *demo) azure() (fixture.Provider, error) {
 	})
 }
 
-// overlaid is a provider with the overlay over its directory.
+// overlaid returns a provider with the overlay applied to its directory.
 func (d *demo) overlaid(provider fixture.Provider) (fixture.Provider, error) {
 	dir := filepath.Join(d.dir, "providers", "overlay")
 	base, err := filepath.Rel(dir, provider.Kustomization)
@@ -190,7 +190,7 @@ func (d *demo) publish(ctx context.Context, provider fixture.Provider, tag strin
 	return reference, nil
 }
 
-// pushOther pushes an image that has nothing to do with Cluster API.
+// pushOther pushes an image without a bundle.
 func (d *demo) pushOther() (string, error) {
 	image, err := random.Image(64<<10, 3)
 	if err != nil {
@@ -204,7 +204,7 @@ func (d *demo) pushOther() (string, error) {
 	return reference, nil
 }
 
-// short is the beginning of a reference's digest.
+// short returns the first characters of a reference's digest.
 func short(reference string) string {
 	_, digest, _ := strings.Cut(reference, "@")
 	return digest[:min(len(digest), 19)]
@@ -220,7 +220,7 @@ func (d *demo) write(version string, images map[string]string) (release, error) 
 	return made, writeFiles(filepath.Dir(made.imagesJSON), map[string]string{"images.json": string(content)})
 }
 
-// plan shows what the release will install on AWS.
+// plan shows the providers that the release installs on AWS.
 func (d *demo) plan(ctx context.Context, made release) error {
 	out, err := d.tool(ctx, "plan", "--images-json", made.imagesJSON, "--platform", "AWS", "--release-version", made.version)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// screen writes what happens as it happens, each line with the time since the start.
+// screen writes lines with the time since the start.
 type screen struct {
 	out   io.Writer
 	start time.Time
@@ -24,12 +24,12 @@ func (s *screen) step(format string, args ...any) {
 	s.write("\n%6.1fs  %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// line tells one thing that happened.
+// line prints an event.
 func (s *screen) line(format string, args ...any) {
 	s.write("%6.1fs    %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// block shows a command or a heading, and text below it as it is.
+// block prints a command or a heading, and the unmodified text below it.
 func (s *screen) block(title, text string) {
 	indented := "          " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n          ")
 	s.write("\n        %s\n%s\n\n", title, indented)

@@ -20,7 +20,7 @@ import (
 // snapshot is every installed object by "Kind namespace/name".
 type snapshot map[string]*unstructured.Unstructured
 
-// take lists everything that is marked as installed.
+// take lists all objects that are marked as installed.
 func take(ctx context.Context, reader client.Reader) (snapshot, error) {
 	installed, err := fixture.Installed(ctx, reader)
 	if err != nil {
@@ -34,10 +34,10 @@ func take(ctx context.Context, reader client.Reader) (snapshot, error) {
 	return objects, nil
 }
 
-// difference is what happened between two snapshots.
+// difference is the change between two snapshots.
 type difference struct {
 	added, removed, changed []string
-	// recreated are objects of one name that are not the same object any more.
+	// recreated are objects with the same name and another UID.
 	recreated []string
 	untouched int
 }
@@ -65,8 +65,8 @@ func compare(before, after snapshot) difference {
 	return d
 }
 
-// content is an object without what every hand-over from one version to the
-// next changes: which version owns it, and the server's bookkeeping.
+// content returns an object without the fields that each new version changes: its owner,
+// and the metadata of the API server.
 func content(obj *unstructured.Unstructured) map[string]any {
 	bare := obj.DeepCopy().Object
 	for _, field := range []string{"resourceVersion", "managedFields", "generation"} {

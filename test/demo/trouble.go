@@ -21,13 +21,13 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// editedObject is what somebody edits, and changedObject what they delete.
+// editedObject is edited by another actor, and changedObject deleted.
 const editedObject = "ClusterRole /capa-manager-role"
 
-// drift has somebody edit one installed object and delete another, and waits until
-// everything is as it was. It returns what is installed then.
+// drift edits one installed object and deletes another, and waits until
+// both are reverted. It returns the installed objects.
 func (d *demo) drift(ctx context.Context, installed snapshot) (snapshot, error) {
-	d.screen.step("Somebody empties a ClusterRole and deletes a Deployment")
+	d.screen.step("A user empties a ClusterRole and deletes a Deployment")
 	began := time.Now()
 	edited, deleted := installed[editedObject], installed[changedObject]
 	if edited == nil || deleted == nil {
@@ -48,14 +48,14 @@ func (d *demo) drift(ctx context.Context, installed snapshot) (snapshot, error) 
 		return len(found.changed)+len(found.removed)+len(found.added) == 0 && len(found.recreated) == 1, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("waiting for what was edited and deleted to be put right: %w; it differs in %+v", err, found)
+		return nil, fmt.Errorf("waiting for the edited and deleted objects to be reverted: %w; differences: %+v", err, found)
 	}
-	d.screen.line("put right after %.1f s: %s has its rules, %s is there", time.Since(began).Seconds(), editedObject, found.recreated[0])
+	d.screen.line("reverted after %.1f s: %s has its rules, %s exists", time.Since(began).Seconds(), editedObject, found.recreated[0])
 	return now, nil
 }
 
-// holdBack rolls out a release that cannot be installed, shows why it is held back
-// and that the one before runs on, and then goes back to that one.
+// holdBack rolls out a release that the API server rejects, shows the cause and that the
+// previous release is still running, and then rolls back.
 func (d *demo) holdBack(ctx context.Context, good release, providers []fixture.Provider, installed snapshot) error {
 	d.screen.step("Making release 4.22.2: an image whose Deployment no API server takes over the one before")
 	bad, err := d.badRelease(ctx, good, providers)
@@ -91,14 +91,14 @@ func (d *demo) holdBack(ctx context.Context, good release, providers []fixture.P
 	return err
 }
 
-// instance is an object of a CRD that no webhook looks after, because nothing serves webhooks here.
+// instance is an object of a CRD without webhooks, because the nodes run no webhook server.
 const (
 	instance    = "AWSManagedCluster openshift-cluster-api/precious"
 	instanceCRD = "awsmanagedclusters.infrastructure.cluster.x-k8s.io"
 )
 
-// uninstall makes an object of one of the providers' kinds, deletes the ClusterAPI
-// object, and waits until nothing is installed but the CRD of that object.
+// uninstall creates an object of a kind of a provider, deletes the ClusterAPI object,
+// and waits until only the CRD of that object is left.
 func (d *demo) uninstall(ctx context.Context, installed snapshot) error {
 	d.screen.step("Uninstalling: a user has %s, and the ClusterAPI object is deleted", instance)
 	precious := &unstructured.Unstructured{Object: map[string]any{
@@ -129,7 +129,7 @@ func (d *demo) uninstall(ctx context.Context, installed snapshot) error {
 	return d.kubectl(ctx, "get", "awsmanagedclusters", "-n", v1alpha1.OperandNamespace)
 }
 
-// left are the installed objects that are still there, and the versions.
+// left returns the remaining installed objects and versions.
 func (d *demo) left(ctx context.Context, installed snapshot) ([]string, error) {
 	var left []string
 	for name, object := range installed {
@@ -148,7 +148,7 @@ func (d *demo) left(ctx context.Context, installed snapshot) ([]string, error) {
 	return left, err
 }
 
-// await waits until done says so.
+// await waits until done returns true.
 func (d *demo) await(ctx context.Context, done wait.ConditionWithContextFunc) error {
 	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, done)
 }

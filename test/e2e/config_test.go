@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -45,7 +44,7 @@ func (h *harness) configured(object client.Object) {
 	h.Cleanup(func() { h.must(client.IgnoreNotFound(h.Delete(context.Background(), object))) })
 }
 
-func TestTheClustersTLSProfileAndProxyReachTheProvidersThatAskForThem(t *testing.T) {
+func TestVariables_TLSProfileAndProxyReachProviders(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0", flagged), aws("v1.0.0"))
 	p := h.start("4.22.0").settle("4.22.0-1", h)
@@ -56,7 +55,7 @@ func TestTheClustersTLSProfileAndProxyReachTheProvidersThatAskForThem(t *testing
 		t.Errorf("a variable without value gives %q", got)
 	}
 	if got := h.setting("kept"); got != "$$ $(POD) $${ESCAPED} ${ spaced } self.x == '${' && $" {
-		t.Errorf("what is no variable has become %q", got)
+		t.Errorf("text that is not a variable was changed to %q", got)
 	}
 	server := &configv1.APIServer{}
 	server.Spec.TLSSecurityProfile = &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType, Modern: &configv1.ModernTLSProfile{}}
@@ -71,7 +70,7 @@ func TestTheClustersTLSProfileAndProxyReachTheProvidersThatAskForThem(t *testing
 	proxy.Status = configv1.ProxyStatus{HTTPSProxy: "http://proxy.example.com:3128", NoProxy: ".svc"}
 	h.must(h.Status().Update(t.Context(), proxy))
 	h.quiet()
-	h.settled("4.22.0-2") // nobody asks for the proxy
+	h.settled("4.22.0-2") // no request goes through the proxy
 	h.release(core("v1.0.0", flagged+"  proxy: \"${HTTPS_PROXY} ${HTTP_PROXY} ${NO_PROXY}\"\n"), aws("v1.0.0"))
 	h.settled("4.22.0-3")
 	if got := h.setting("proxy"); got != "http://proxy.example.com:3128  .svc" {
@@ -80,8 +79,8 @@ func TestTheClustersTLSProfileAndProxyReachTheProvidersThatAskForThem(t *testing
 	proxy.Status.NoProxy = ".svc,.cluster.local"
 	h.must(h.Status().Update(t.Context(), proxy))
 	h.settled("4.22.0-4")
-	h.release(core("v1.0.0", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: bad\n  namespace: openshift-cluster-api\ndata:\n  a: ${NOBODY_KNOWS}\n"), aws("v1.0.0"))
-	h.reports("VersionDegraded", "RenderFailed", "image cluster-api", "line ", "NOBODY_KNOWS has no value and no default")
+	h.release(core("v1.0.0", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: bad\n  namespace: openshift-cluster-api\ndata:\n  a: ${UNKNOWN_VARIABLE}\n"), aws("v1.0.0"))
+	h.reports("VersionDegraded", "RenderFailed", "image cluster-api", "line ", "UNKNOWN_VARIABLE has no value and no default")
 	h.settledOn("4.22.0-4")
 	p.terminate()
 }
@@ -96,7 +95,7 @@ func (h *harness) settledOn(version string) {
 	}
 }
 
-func TestImagesAreOverriddenLoudlyAndTheReleaseComesBackWithoutTheOverrides(t *testing.T) {
+func TestImageOverrides_AreReportedAndReverted(t *testing.T) {
 	h := newHarness(t)
 	images := h.imagesOf(core("v1.0.0"), aws("v1.0.0"))
 	h.writeImages(images)
@@ -117,7 +116,7 @@ func TestImagesAreOverriddenLoudlyAndTheReleaseComesBackWithoutTheOverrides(t *t
 	if names := h.names(); !slices.Contains(names, "Deployment cluster-api-provider-ipam-controller-manager") {
 		t.Errorf("the added provider is not installed: %v", names)
 	}
-	h.eventually("an event tells of the overrides", func() error {
+	h.eventually("an event names the overrides", func() error {
 		events := &corev1.EventList{}
 		if err := h.List(t.Context(), events, client.InNamespace(corev1.NamespaceDefault)); err != nil {
 			return err
@@ -129,7 +128,7 @@ func TestImagesAreOverriddenLoudlyAndTheReleaseComesBackWithoutTheOverrides(t *t
 		}
 		return fmt.Errorf("none of %d does", len(events.Items))
 	})
-	h.eventually("a metric tells of the overrides", func() error {
+	h.eventually("a metric names the overrides", func() error {
 		metrics, err := get(p.metrics + "/metrics")
 		if err == nil && !strings.Contains(metrics, `capi_installer_image_override_info{image="`+fork+`",name="cluster-api-provider-aws"} 1`) {
 			err = errors.New("none does")
@@ -149,23 +148,16 @@ func TestImagesAreOverriddenLoudlyAndTheReleaseComesBackWithoutTheOverrides(t *t
 	p.terminate()
 }
 
-func TestAPIsOfOpenShiftThatAppearLaterAreUsed(t *testing.T) {
-	cluster, err := controlplane.Start(context.Background(), controlplane.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cluster.Stop() })
-	h := connect(t, cluster)
-	h.vanilla = true
-	h.prepare(cluster)
+func TestOpenShiftAPIs_AreUsedOnceTheyExist(t *testing.T) {
+	h := newVanillaHarness(t)
 	h.release(core("v1.0.0", flagged), aws("v1.0.0"))
 	h.start("4.22.0", "--platform=AWS").settle("4.22.0-1", h).terminate()
 	h.release(core("v2.0.0", flagged), aws("v2.0.0"))
-	p := h.start("4.22.0") // nothing tells the platform
+	p := h.start("4.22.0") // the platform is unknown
 	h.reports("VersionProgressing", "PlatformUnknown")
 	crds, err := fixture.OpenShiftCRDs(t.Context())
 	h.must(err)
-	h.must(fixture.InstallCRDs(t.Context(), cluster.Config, crds))
+	h.must(fixture.InstallCRDs(t.Context(), h.cluster.Config, crds))
 	infrastructure := &configv1.Infrastructure{}
 	infrastructure.Spec.PlatformSpec.Type = configv1.AWSPlatformType
 	h.configured(infrastructure)

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -19,12 +20,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install"
 	"github.com/capi-installer/capi-installer/test/controlplane"
@@ -35,10 +35,15 @@ import (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	controlplane.Main(m)
+	code := m.Run()
+	if err := errors.Join(controlplane.StopShared(), removeBinary()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
 }
 
-// full says whether scenarios are to be repeated at every step.
+// full reports whether scenarios are to be repeated at every step.
 var full = os.Getenv("E2E") == "full"
 
 const (
@@ -52,6 +57,7 @@ type harness struct {
 	*testing.T
 	client.Client // an administrator's, past the proxy
 
+	cluster    *controlplane.Cluster
 	proxy      *faults.Proxy
 	registry   *registry.Registry
 	kubeconfig string // of the installer's service account, through the proxy
@@ -61,12 +67,23 @@ type harness struct {
 	arguments  []string // of every process
 }
 
-// newHarness prepares the shared cluster as OpenShift on AWS.
+// newHarness prepares a cluster as OpenShift on AWS. The test runs in parallel with others.
 func newHarness(t *testing.T) *harness {
 	t.Helper()
-	cluster := controlplane.Shared(t)
-	h := connect(t, cluster)
-	h.prepare(cluster)
+	t.Parallel()
+	h := connect(t, controlplane.Lease(t))
+	h.prepare()
+	return h
+}
+
+// newVanillaHarness prepares a new cluster that has no OpenShift APIs. The test runs in
+// parallel with others.
+func newVanillaHarness(t *testing.T) *harness {
+	t.Helper()
+	t.Parallel()
+	h := connect(t, controlplane.Fresh(t))
+	h.vanilla = true
+	h.prepare()
 	return h
 }
 
@@ -74,7 +91,7 @@ func newHarness(t *testing.T) *harness {
 func connect(t *testing.T, cluster *controlplane.Cluster) *harness {
 	t.Helper()
 	dir := t.TempDir()
-	h := &harness{T: t, kubeconfig: filepath.Join(dir, "kubeconfig"), images: filepath.Join(dir, "images.json"), cache: filepath.Join(dir, "cache")}
+	h := &harness{T: t, cluster: cluster, kubeconfig: filepath.Join(dir, "kubeconfig"), images: filepath.Join(dir, "images.json"), cache: filepath.Join(dir, "cache")}
 	scheme, err := install.Scheme()
 	h.must(err)
 	h.Client, err = client.New(cluster.Config, client.Options{Scheme: scheme})
@@ -86,13 +103,11 @@ func connect(t *testing.T, cluster *controlplane.Cluster) *harness {
 // prepare applies what a release applies to run the installer, but for its Deployment,
 // and puts a proxy between the installer and the API server. When the test ends,
 // everything that was installed is uninstalled.
-func (h *harness) prepare(cluster *controlplane.Cluster) {
+func (h *harness) prepare() {
 	h.Helper()
-	_, err := fixture.Preparation{WithoutOpenShift: h.vanilla}.Apply(h.Context(), cluster.Config)
+	_, err := fixture.Preparation{WithoutOpenShift: h.vanilla}.Apply(h.Context(), h.cluster.Config)
 	h.must(err)
-	direct, err := cluster.ServiceAccount(h.Context(), v1alpha1.OperatorNamespace, v1alpha1.ServiceAccountName)
-	h.must(err)
-	config, err := clientcmd.BuildConfigFromFlags("", direct)
+	config, err := fixture.InstallerConfig(h.Context(), h.cluster)
 	h.must(err)
 	h.proxy, err = faults.Start(config)
 	h.must(err)
@@ -112,7 +127,7 @@ func (h *harness) start(release string, arguments ...string) *process {
 // startWatched is start; watch is called for every line of the log before the next one is read.
 func (h *harness) startWatched(release string, watch func(*process, line), arguments ...string) *process {
 	h.Helper()
-	own := []string{"--kubeconfig=" + h.kubeconfig, "--images-json=" + h.images, "--cache-dir=" + h.cache, "--release-version=" + release}
+	own := []string{"--kubeconfig=" + h.kubeconfig, "--images-json=" + h.images, "--cache-dir=" + h.cache, "--release-version=" + release, "--signature-policy="}
 	return launch(h.T, watch, slices.Concat(own, h.arguments, arguments)...)
 }
 
@@ -134,8 +149,11 @@ func (h *harness) uninstall() {
 		if err := h.List(context.Background(), left, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}); err != nil {
 			return err
 		}
-		if names := h.names(); len(left.Items)+len(names) > 0 {
-			return fmt.Errorf("left: %d versions, %v", len(left.Items), names)
+		if len(left.Items) > 0 { // listing all kinds takes the API server much longer
+			return fmt.Errorf("left: %d revision ConfigMaps", len(left.Items))
+		}
+		if names := h.names(); len(names) > 0 {
+			return fmt.Errorf("left: %v", names)
 		}
 		return nil
 	})
@@ -162,7 +180,7 @@ func (h *harness) releaseBundles(bundles ...extractor.Bundle) {
 	h.Helper()
 	images := map[string]string{}
 	for _, bundle := range bundles {
-		image, err := build.Pack(nil, bundle)
+		image, err := pack.Pack(nil, bundle)
 		h.must(err)
 		name := bundle.Metadata.ProviderName
 		images[name] = h.registry.MustPush(h.T, "test/"+name, image)
@@ -210,7 +228,7 @@ func (h *harness) within(limit time.Duration, what string, check func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			h.Fatalf("waited %s in vain until %s: %v\n%s", limit, what, err, h.conditions())
+			h.Fatalf("timed out after %s waiting until %s: %v\n%s", limit, what, err, h.conditions())
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -235,13 +253,13 @@ func (h *harness) conditions() string {
 	return text
 }
 
-// settled waits until version alone is there and nothing is left to do.
+// settled waits until only this version exists and the conditions are settled.
 func (h *harness) settled(version string) {
 	h.Helper()
 	h.within(2*patience, "version "+version+" is installed and nothing else", func() error { return h.unsettled(version) })
 }
 
-// unsettled says what is missing until version alone is there, current and
+// unsettled returns an error until only this version exists, current and
 // desired, and the conditions say that nothing is left to do.
 func (h *harness) unsettled(version string) error {
 	cluster, err := h.clusterAPI()

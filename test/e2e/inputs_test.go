@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/faults"
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -33,7 +33,7 @@ import (
 // push pushes the image of a provider and returns its reference.
 func (h *harness) push(provider fixture.Synthetic) string {
 	h.Helper()
-	image, err := build.Pack(nil, provider.Bundle())
+	image, err := pack.Pack(nil, provider.Bundle())
 	h.must(err)
 	return h.registry.MustPush(h.T, "test/"+provider.Name, image)
 }
@@ -48,7 +48,7 @@ func (h *harness) imagesOf(providers ...fixture.Synthetic) map[string]string {
 	return images
 }
 
-// writeImages puts images in the place of images.json at once.
+// writeImages replaces images.json atomically.
 func (h *harness) writeImages(images map[string]string) {
 	h.Helper()
 	content, err := json.Marshal(images)
@@ -83,7 +83,7 @@ func (h *harness) reports(kind, reason string, parts ...string) {
 	})
 }
 
-// fingerprints tell whether installed objects were written: everything of each but its status.
+// fingerprints are the installed objects without their status, to detect writes.
 func (h *harness) fingerprints() map[string]string {
 	h.Helper()
 	found := map[string]string{}
@@ -170,7 +170,7 @@ var badInputs = []struct {
 	{"an image that need not be there has lost its bundle", func(h *harness, good map[string]string) {
 		good["cluster-api-provider-ipam"] = h.emptyImage()
 		h.writeImages(good)
-	}, "ComponentMissing", []string{"cluster-api-provider-ipam", "now holds no provider"}},
+	}, "ComponentMissing", []string{"cluster-api-provider-ipam", "now contains no provider"}},
 	{"an image is not in its registry", func(h *harness, good map[string]string) {
 		good["cluster-api-provider-ipam"] = withDigest(good["cluster-api-provider-ipam"], "1")
 		h.writeImages(good)
@@ -182,7 +182,7 @@ var badInputs = []struct {
 	{"a provider comes twice", func(h *harness, good map[string]string) {
 		good["again"] = h.push(aws("v3.0.0"))
 		h.writeImages(good)
-	}, "ComponentMissing", []string{"cluster-api-provider-aws", "twice", "again"}},
+	}, "ComponentMissing", []string{"cluster-api-provider-aws", "is defined by both", "again"}},
 	{"the platform is not known any more", func(h *harness, _ map[string]string) { h.platform("") }, "PlatformUnknown", []string{"Infrastructure cluster"}},
 	{"the platform is External", func(h *harness, _ map[string]string) { h.platform(configv1.ExternalPlatformType) }, "ComponentMissing", []string{`"External"`, "for AWS"}},
 	{"an override by tag cannot be written, and one of an image that is not there is named", func(h *harness, good map[string]string) {
@@ -194,14 +194,14 @@ var badInputs = []struct {
 	{"an override with a provider of the wrong type", func(h *harness, good map[string]string) {
 		other := h.push(fixture.Synthetic{Name: "cluster-api-provider-other", Type: extractor.Addon})
 		h.must(h.override(v1alpha1.ImageOverride{Name: "cluster-api-provider-ipam", Image: v1alpha1.ImageReference(other)}))
-	}, "ComponentMissing", []string{"cluster-api-provider-ipam", "now holds cluster-api-provider-other of type addon", "spec.imageOverrides"}},
+	}, "ComponentMissing", []string{"cluster-api-provider-ipam", "now contains cluster-api-provider-other of type addon", "spec.imageOverrides"}},
 	{"an override at a registry that is not there", func(h *harness, good map[string]string) {
 		away := "127.0.0.1:1/test/capi@sha256:" + strings.Repeat("4", 64)
 		h.must(h.override(v1alpha1.ImageOverride{Name: "cluster-api", Image: v1alpha1.ImageReference(away)}))
 	}, "ImageUnreadable", []string{"cluster-api", "127.0.0.1:1", "spec.imageOverrides"}},
 }
 
-func TestNoInputUninstallsAnythingOrMakesAVersionThatLacksAProvider(t *testing.T) {
+func TestInputs_InvalidInputChangesNothing(t *testing.T) {
 	h := newHarness(t)
 	good := h.imagesOf(core("v1.0.0"), aws("v1.0.0"), ipam("v1.0.0"))
 	h.writeImages(good)
@@ -238,13 +238,13 @@ func TestNoInputUninstallsAnythingOrMakesAVersionThatLacksAProvider(t *testing.T
 	p.terminate()
 }
 
-// writeRelease says which release images.json is of.
+// writeRelease writes the release that images.json belongs to.
 func (h *harness) writeRelease(release string) {
 	h.Helper()
 	h.must(os.WriteFile(filepath.Join(filepath.Dir(h.images), "release-version"), []byte(release+"\n"), 0o600))
 }
 
-// platform has the Infrastructure object tell a platform; empty is none.
+// platform writes the platform of the Infrastructure object; empty removes it.
 func (h *harness) platform(platform configv1.PlatformType) {
 	h.Helper()
 	h.eventually("the Infrastructure object is written", func() error {
@@ -271,7 +271,7 @@ func (h *harness) override(overrides ...v1alpha1.ImageOverride) error {
 	return h.Patch(context.Background(), cluster, client.MergeFrom(before))
 }
 
-func TestAnImageOfAnotherPlatformThatCannotBePulledAnyMoreHoldsNothingUp(t *testing.T) {
+func TestInputs_UnreadableImageOfAnotherPlatform(t *testing.T) {
 	h := newHarness(t)
 	azure := fixture.Synthetic{Name: "cluster-api-provider-azure", Platform: "Azure"}
 	images := h.imagesOf(core("v1.0.0"), aws("v1.0.0"), azure)
@@ -303,7 +303,7 @@ func (p *process) settle(version string, h *harness) *process {
 	return p
 }
 
-func TestAProcessThatIsRestartedInTheMiddleOfAReleaseChangeLeavesNothingHalf(t *testing.T) {
+func TestRestart_DuringReleaseChange(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	h.start("4.22.0").settle("4.22.0-1", h).terminate()
@@ -313,7 +313,7 @@ func TestAProcessThatIsRestartedInTheMiddleOfAReleaseChangeLeavesNothingHalf(t *
 	h.proxy.Fail(faults.Fault{Verbs: []string{faults.Update}, Path: "/clusterapis/cluster/status", Status: http.StatusServiceUnavailable})
 	killed := h.start("4.22.1")
 	h.eventually("the version is stored, and not in the status", func() error {
-		if !killed.logged("Stored a version") {
+		if !killed.logged("Stored version") {
 			return errors.New("it is not stored")
 		}
 		return nil
@@ -335,7 +335,7 @@ func TestAProcessThatIsRestartedInTheMiddleOfAReleaseChangeLeavesNothingHalf(t *
 	p.terminate()
 }
 
-func TestAClusterWithoutInfrastructureToProvisionGetsNoProviderForIt(t *testing.T) {
+func TestPlatformNone_GetsNoInfrastructureProvider(t *testing.T) {
 	h := newHarness(t)
 	h.platform(configv1.NonePlatformType)
 	t.Cleanup(func() { h.platform(configv1.AWSPlatformType) })
@@ -347,7 +347,7 @@ func TestAClusterWithoutInfrastructureToProvisionGetsNoProviderForIt(t *testing.
 	p.terminate()
 }
 
-func TestAMountedConfigMapThatChangesIsReadAtOnce(t *testing.T) {
+func TestImagesJSON_MountedConfigMapChanges(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	first, err := os.ReadFile(h.images)
@@ -387,7 +387,7 @@ func swap(h *harness, mount, generation, release, images string) {
 	}
 }
 
-func TestAHundredRunsAfterConvergenceWriteNothing(t *testing.T) {
+func TestConvergence_HundredReconcilesWriteNothing(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	p := h.start("4.22.0").settle("4.22.0-1", h)

@@ -20,7 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/pack"
+	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -33,12 +36,12 @@ func (h *harness) realRelease(providers []fixture.Provider, further string) {
 	h.Helper()
 	images := map[string]string{}
 	for _, provider := range providers {
-		bundle, _, err := build.Generate(build.GenerateOptions{
+		bundle, _, err := generate.Bundle(generate.Options{
 			Dir: h.overlay(provider, further), ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
-			OCPPlatform: provider.Platform, ImageName: provider.ImageName,
+			OCPPlatform: provider.Platform, Options: transform.Options{ImageName: provider.ImageName},
 		})
 		h.must(err)
-		image, err := build.Pack(nil, bundle)
+		image, err := pack.Pack(nil, bundle)
 		h.must(err)
 		images[provider.Name] = h.registry.MustPush(h.T, "test/"+provider.Name, image)
 	}
@@ -68,7 +71,7 @@ metadata: {name: further, namespace: capa-system}
 data: {value: "1"}
 `
 
-func TestRealProvidersAreInstalledUpgradedPutRightAndUninstalled(t *testing.T) {
+func TestRealProviders_InstallUpgradeRevertUninstall(t *testing.T) {
 	h := newHarness(t)
 	all, err := fixture.Providers(t.Context(), t.TempDir())
 	h.must(err)
@@ -92,7 +95,7 @@ func TestRealProvidersAreInstalledUpgradedPutRightAndUninstalled(t *testing.T) {
 	h.spoil("ClusterRole", "capa-manager-role", `{"rules": []}`)
 	h.spoil("Deployment", "capi-controller-manager", `{"spec": {"replicas": 0}}`)
 	h.spoil("CustomResourceDefinition", "awsclusters.infrastructure.cluster.x-k8s.io", `{"spec": {"names": {"shortNames": ["spoilt"]}}}`)
-	h.eventually("everything is put right", func() error { return notRight(second, h.content()) })
+	h.eventually("all changes are reverted", func() error { return notRight(second, h.content()) })
 	h.settled("4.22.0-2")
 	h.quiet()
 
@@ -111,14 +114,15 @@ func TestRealProvidersAreInstalledUpgradedPutRightAndUninstalled(t *testing.T) {
 		return nil
 	})
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(precious), precious))
-	crds := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinitionList"}}
+	crds := &unstructured.UnstructuredList{}
+	crds.SetGroupVersionKind(object.CRDVersion)
 	h.must(h.List(t.Context(), crds, client.MatchingLabels{"cluster.x-k8s.io/provider": "infrastructure-aws"}))
 	if len(crds.Items) != 1 || crds.Items[0].GetName() != "awsmanagedclusters.infrastructure.cluster.x-k8s.io" {
 		t.Errorf("%d CRDs of the AWS provider are left, want the one that has an object", len(crds.Items))
 	}
-	h.eventually("the log says what is kept", func() error {
-		if !p.logged("Kept a CRD") {
-			return errors.New("it does not")
+	h.eventually("the log names the retained CRD", func() error {
+		if !p.logged("Retained CRD") {
+			return errors.New("not in the log")
 		}
 		return nil
 	})
@@ -129,7 +133,7 @@ func TestRealProvidersAreInstalledUpgradedPutRightAndUninstalled(t *testing.T) {
 	p.terminate()
 }
 
-// notRight says what of an earlier state is not there; addresses and what others own do not count.
+// notRight returns the objects of an earlier state that are missing or differ, except addresses and fields of other owners.
 func notRight(before, now map[string]any) error {
 	var wrong []string
 	for name, object := range before {
@@ -145,12 +149,12 @@ func notRight(before, now map[string]any) error {
 	return nil
 }
 
-// spoil edits an installed object as somebody else.
+// spoil edits an installed object as another actor.
 func (h *harness) spoil(kind, name, patch string) {
 	h.Helper()
 	object := h.installed()[kind+" "+name]
 	if object == nil {
 		h.Fatalf("%s %s is not installed", kind, name)
 	}
-	h.must(h.Patch(h.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("somebody")))
+	h.must(h.Patch(h.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("external")))
 }

@@ -26,9 +26,9 @@ func ownMetrics(served string) []string {
 	return names
 }
 
-// TestTheMetricsAreThoseOfTheDocument has the program do whatever has a metric, and
+// TestMetrics_MatchDocumentation has the program do whatever has a metric, and
 // compares what it serves with docs/metrics.md, both ways.
-func TestTheMetricsAreThoseOfTheDocument(t *testing.T) {
+func TestMetrics_MatchDocumentation(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0", configMap("settings")))
 	p := h.start("4.22.0")
@@ -36,7 +36,7 @@ func TestTheMetricsAreThoseOfTheDocument(t *testing.T) {
 	settings := &corev1.ConfigMap{}
 	settings.Namespace, settings.Name = namespace, "settings"
 	h.must(h.Delete(t.Context(), settings))
-	h.eventually("what was deleted is back", func() error { return h.Get(t.Context(), client.ObjectKeyFromObject(settings), settings) })
+	h.eventually("the deleted object is recreated", func() error { return h.Get(t.Context(), client.ObjectKeyFromObject(settings), settings) })
 	cluster, err := h.clusterAPI()
 	h.must(err)
 	image := string(cluster.Status.Versions[0].Components[1].Image)

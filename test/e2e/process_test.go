@@ -11,30 +11,30 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/capi-installer/capi-installer/test/controlplane"
 )
 
 var built struct {
 	sync.Once
-	path string
-	err  error
+	dir, path string
+	err       error
 }
 
-// binary is the path of capi-installer, compiled once into the folder of the shared
-// cluster, with which it goes.
+// binary is the path of capi-installer, compiled once.
 func binary(t *testing.T) string {
 	t.Helper()
-	dir := controlplane.Shared(t).Dir
 	built.Do(func() {
-		built.path = filepath.Join(dir, "capi-installer")
-		output, err := exec.Command("go", "build", "-o", built.path, "../../cmd/capi-installer").CombinedOutput()
+		if built.dir, built.err = os.MkdirTemp("", "capi-installer-e2e-"); built.err != nil {
+			return
+		}
+		built.path = filepath.Join(built.dir, "capi-installer")
+		output, err := exec.Command("go", "build", "-tags", buildTags(), "-o", built.path, "../../cmd/capi-installer").CombinedOutput()
 		if err != nil {
 			built.err = fmt.Errorf("%w: %s", err, output)
 		}
@@ -44,6 +44,21 @@ func binary(t *testing.T) string {
 	}
 	return built.path
 }
+
+// buildTags returns the build tags of the test, comma-separated. The program must have the
+// same: boxcutter_compat selects another behaviour of boxcutter.
+func buildTags() string {
+	info, _ := debug.ReadBuildInfo()
+	for _, setting := range info.Settings {
+		if setting.Key == "-tags" {
+			return setting.Value
+		}
+	}
+	return ""
+}
+
+// removeBinary removes the folder of the binary, if there is one.
+func removeBinary() error { return os.RemoveAll(built.dir) }
 
 // remembered is the number of lines at the end of a log that a failed test shows.
 const remembered = 400
@@ -72,10 +87,16 @@ type process struct {
 // log before the next one is read. A process that still runs when the test ends is killed.
 func launch(t *testing.T, watch func(*process, line), arguments ...string) *process {
 	t.Helper()
+	return launchWith(t, nil, watch, arguments...)
+}
+
+// launchWith is launch with more variables in the environment.
+func launchWith(t *testing.T, environment []string, watch func(*process, line), arguments ...string) *process {
+	t.Helper()
 	health, metrics := freeAddress(t), freeAddress(t)
 	p := &process{t: t, health: "http://" + health, metrics: "http://" + metrics, exited: make(chan struct{})}
-	p.command = exec.Command(binary(t), append([]string{"--health-probe-bind-address=" + health, "--metrics-bind-address=" + metrics}, arguments...)...)
-	p.command.Env = []string{"HOME=" + os.Getenv("HOME"), "TMPDIR=" + t.TempDir()}
+	p.command = exec.Command(binary(t), append([]string{"--health-probe-bind-address=" + health, "--metrics-bind-address=" + metrics, "--metrics-insecure"}, arguments...)...)
+	p.command.Env = append([]string{"HOME=" + os.Getenv("HOME"), "TMPDIR=" + t.TempDir()}, environment...)
 	p.command.SysProcAttr = endWithParent()
 	log, err := p.command.StderrPipe()
 	if err == nil {
@@ -124,14 +145,14 @@ func (p *process) log() string {
 	return strings.Join(p.tail, "\n")
 }
 
-// logged says whether there is a line with this message in the log.
+// logged reports whether there is a line with this message in the log.
 func (p *process) logged(message string) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return slices.ContainsFunc(p.lines, func(l line) bool { return l.Message == message })
 }
 
-// runs says whether the process has not ended.
+// runs reports whether the process has not ended.
 func (p *process) runs() bool {
 	select {
 	case <-p.exited:
@@ -167,7 +188,7 @@ func (p *process) terminate() {
 	}
 }
 
-// freeAddress is an address on loopback that nobody listens on.
+// freeAddress returns an unused address on loopback.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -25,10 +25,9 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/manifests"
-	"github.com/capi-installer/capi-installer/test/controlplane"
 )
 
-func TestSIGTERMHandsTheLeaseToTheNextReplicaAtOnce(t *testing.T) {
+func TestLeaderElection_SIGTERMReleasesTheLease(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0", configMap("settings")))
 	// A lease that is not released would be waited for longer than the test waits.
@@ -51,7 +50,7 @@ func TestSIGTERMHandsTheLeaseToTheNextReplicaAtOnce(t *testing.T) {
 	settings := &corev1.ConfigMap{}
 	settings.Namespace, settings.Name = namespace, "settings"
 	h.must(h.Delete(t.Context(), settings))
-	h.eventually("the second replica mends what is missing", func() error {
+	h.eventually("the second replica recreates the missing object", func() error {
 		return h.Get(t.Context(), client.ObjectKeyFromObject(settings), settings)
 	})
 	second.terminate()
@@ -60,7 +59,7 @@ func TestSIGTERMHandsTheLeaseToTheNextReplicaAtOnce(t *testing.T) {
 	}
 }
 
-// leader is who holds the lease; empty if nobody does.
+// leader returns the holder of the lease; empty if there is none.
 func (h *harness) leader() string {
 	h.Helper()
 	lease := &coordinationv1.Lease{}
@@ -71,7 +70,7 @@ func (h *harness) leader() string {
 	return *lease.Spec.HolderIdentity
 }
 
-func TestHealthAndMetricsAreServed(t *testing.T) {
+func TestProgram_ServesHealthAndMetrics(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	p := h.start("4.22.0")
@@ -108,12 +107,12 @@ func get(url string) (string, error) {
 	return string(body), err
 }
 
-func TestAMissingRightIsNamedAndGrantingItIsEnough(t *testing.T) {
+func TestPermissions_MissingOneIsReportedUntilGranted(t *testing.T) {
 	h := newHarness(t)
 	granted := h.revoke("services")
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	p := h.start("4.22.0")
-	h.eventually("a condition names what is missing", func() error {
+	h.eventually("a condition names the missing API", func() error {
 		cluster, err := h.clusterAPI()
 		if err != nil {
 			return err
@@ -149,15 +148,8 @@ func (h *harness) revoke(resource string) *rbacv1.Role {
 	return granted
 }
 
-func TestAClusterWithoutOpenShiftAPIsIsInstalledAndReportedOnClusterAPIAlone(t *testing.T) {
-	cluster, err := controlplane.Start(context.Background(), controlplane.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cluster.Stop() })
-	h := connect(t, cluster)
-	h.vanilla = true
-	h.prepare(cluster)
+func TestVanillaCluster_ReportsOnClusterAPIAlone(t *testing.T) {
+	h := newVanillaHarness(t)
 	h.arguments = []string{"--platform=AWS"}
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	p := h.start("4.22.0")
@@ -171,7 +163,7 @@ func TestAClusterWithoutOpenShiftAPIsIsInstalledAndReportedOnClusterAPIAlone(t *
 	p.terminate()
 }
 
-func TestBadFlagsEndTheProgramWithAMessage(t *testing.T) {
+func TestProgram_InvalidFlags(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for _, test := range []struct {
 		name      string

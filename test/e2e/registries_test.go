@@ -15,15 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// unreadable waits until the installer says that it cannot read an image, for a reason.
+// unreadable waits until the installer reports that it cannot read an image, with a reason.
 func (h *harness) unreadable(why string) {
 	h.Helper()
-	h.eventually("the installer says "+why, func() error {
+	h.eventually("the installer reports "+why, func() error {
 		cluster, err := h.clusterAPI()
 		if err != nil {
 			return err
@@ -44,7 +44,7 @@ func (h *harness) during(object client.Object) {
 	h.Cleanup(func() { _ = h.Delete(context.Background(), object) })
 }
 
-func TestAMirrorSetHelpsWhileTheRegistryCannotBeReached(t *testing.T) {
+func TestMirrorSet_ReplacesAnUnreachableRegistry(t *testing.T) {
 	h := newHarness(t)
 	providers := []fixture.Synthetic{core("v1.0.0"), aws("v1.0.0")}
 	h.release(providers...)
@@ -52,7 +52,7 @@ func TestAMirrorSetHelpsWhileTheRegistryCannotBeReached(t *testing.T) {
 	h.must(err)
 	mirror := registry.New(t, registry.Options{Address: "127.0.0.2:0", CA: ca})
 	for _, provider := range providers {
-		image, err := build.Pack(nil, provider.Bundle())
+		image, err := pack.Pack(nil, provider.Bundle())
 		h.must(err)
 		mirror.MustPush(t, "mirrored/"+provider.Name, image)
 	}
@@ -97,7 +97,7 @@ func pullSecretOf(host, user, password string) map[string][]byte {
 	return map[string][]byte{corev1.DockerConfigJsonKey: text}
 }
 
-func TestAPullSecretIsRotated(t *testing.T) {
+func TestPullSecret_Rotation(t *testing.T) {
 	h := newHarness(t)
 	h.registry = registry.New(t, registry.Options{Username: "robot", Password: "n3w-s3cr3t"})
 	h.release(core("v1.0.0"), aws("v1.0.0"))
@@ -105,7 +105,7 @@ func TestAPullSecretIsRotated(t *testing.T) {
 	secret.Namespace, secret.Name = "openshift-config", "pull-secret"
 	h.during(secret)
 	p := h.start("4.22.0")
-	h.unreadable("does not accept the credentials of")
+	h.unreadable("check the credentials of")
 	secret.Data = pullSecretOf(h.registry.Host()+"/test", "robot", "n3w-s3cr3t")
 	h.must(h.Update(t.Context(), secret))
 	h.settled("4.22.0-1")

@@ -19,7 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/faults"
 )
 
-func TestAReleaseIsInstalledOnceThoughWritesFailNowAndThen(t *testing.T) {
+func TestRollout_FailedWrites(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	var happened []func() int
@@ -90,7 +90,7 @@ func (h *harness) quiet() {
 	})
 }
 
-func TestAReleaseIsInstalledThoughReadsFailAndWatchesAreCut(t *testing.T) {
+func TestRollout_FailedReadsAndCutWatches(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	unread := h.proxy.Fail(faults.Fault{Verbs: []string{faults.Get, faults.Watch}, Every: 7, Times: 20, Status: http.StatusServiceUnavailable})
@@ -105,14 +105,14 @@ func TestAReleaseIsInstalledThoughReadsFailAndWatchesAreCut(t *testing.T) {
 	settings := &corev1.ConfigMap{}
 	settings.Namespace, settings.Name = namespace, "cluster-api-config"
 	h.must(h.Delete(t.Context(), settings))
-	h.eventually("what is deleted is there again", func() error {
+	h.eventually("the deleted objects are recreated", func() error {
 		return h.Get(t.Context(), client.ObjectKeyFromObject(settings), settings)
 	})
 	h.owned("4.22.0-1")
 	p.terminate()
 }
 
-func TestTheProgramOutlivesAnAPIServerThatIsDownInTheMiddleOfARollout(t *testing.T) {
+func TestRollout_APIServerDown(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	p := h.startUntilDown("4.22.0", "--leader-elect")
@@ -129,11 +129,11 @@ func TestTheProgramOutlivesAnAPIServerThatIsDownInTheMiddleOfARollout(t *testing
 	p.terminate()
 }
 
-func TestSIGTERMEndsTheProgramSoonThoughTheAPIServerIsDown(t *testing.T) {
+func TestProgram_SIGTERMWhileAPIServerIsDown(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	p := h.startUntilDown("4.22.0", "--leader-elect")
-	time.Sleep(15 * time.Second) // by then what is watched is tried again only after many seconds
+	time.Sleep(15 * time.Second) // by then, watches are retried after many seconds only
 	p.terminate()
 }
 
@@ -157,7 +157,7 @@ func (h *harness) startUntilDown(release string, arguments ...string) *process {
 	return p
 }
 
-func TestTheProgramWaitsForAnAPIServerThatIsDownWhenItStarts(t *testing.T) {
+func TestProgram_WaitsForTheAPIServerAtStart(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	h.must(h.proxy.Down())
@@ -174,36 +174,36 @@ func TestTheProgramWaitsForAnAPIServerThatIsDownWhenItStarts(t *testing.T) {
 	p.terminate()
 }
 
-// startWaiting starts a program, and returns when that says that it waits for the API server.
+// startWaiting starts a program, and returns when it waits for the API server.
 func (h *harness) startWaiting(release string) *process {
 	h.Helper()
 	p := h.start(release)
 	h.eventually("the program waits for the API server", func() error {
 		if !p.logged("Waiting for the API server") {
-			return errors.New("it does not say so")
+			return errors.New("not in the log")
 		}
 		return nil
 	})
 	return p
 }
 
-// boundaries are the steps of an upgrade of which the log tells.
+// boundaries are the steps of an upgrade in the log.
 var boundaries = []line{
-	{Message: "Stored a version"},
+	{Message: "Stored version"},
 	{Message: "New desired version"},
 	{Message: "Phase complete", Phase: "cluster-api-crds"},
 	{Message: "Phase complete", Phase: "cluster-api"},
 	{Message: "Phase complete", Phase: "cluster-api-provider-aws-crds"},
 	{Message: "Phase complete", Phase: "cluster-api-provider-aws"},
-	{Message: "Retiring a version"},
-	{Message: "Released a revision ConfigMap"},
+	{Message: "Retiring version"},
+	{Message: "Removed the finalizer of a revision ConfigMap"},
 }
 
-func TestAnUpgradeThatIsKilledAtAPhaseBoundaryEndsLikeAnUndisturbedOne(t *testing.T) {
+func TestUpgrade_KilledAtPhaseBoundary(t *testing.T) {
 	h := newHarness(t)
 	u := h.upgrades()
 	for _, boundary := range boundaries {
-		ofTheOldVersion := boundary.Message == "Retiring a version" || boundary.Message == "Released a revision ConfigMap"
+		ofTheOldVersion := boundary.Message == "Retiring version" || boundary.Message == "Removed the finalizer of a revision ConfigMap"
 		u.killAt(func(l line, version string) bool {
 			return l.Message == boundary.Message && l.Phase == boundary.Phase && (l.Version != version) == ofTheOldVersion
 		})
@@ -214,7 +214,7 @@ func TestAnUpgradeThatIsKilledAtAPhaseBoundaryEndsLikeAnUndisturbedOne(t *testin
 	u.running.terminate()
 }
 
-func TestAnUpgradeThatIsKilledAtAWriteEndsLikeAnUndisturbedOne(t *testing.T) {
+func TestUpgrade_KilledAtWrite(t *testing.T) {
 	h := newHarness(t)
 	u := h.upgrades()
 	first, step := 8, 24
@@ -245,6 +245,8 @@ type upgrades struct {
 	mutex    sync.Mutex
 	revision int // the number of the newest version
 	killer   func(l line, version string) bool
+	// armed is set while an upgrade may be killed, killed when it was.
+	armed, killed bool
 }
 
 // upgrades installs both releases one after the other, undisturbed.
@@ -276,8 +278,28 @@ func (u *upgrades) killAt(chosen func(l line, version string) bool) {
 	u.killer = chosen
 }
 
-// kill kills the running program.
-func (u *upgrades) kill() { _ = u.running.command.Process.Kill() }
+// kill kills the running program during an upgrade. A converged program must not be
+// killed: with the original boxcutter it still makes dry runs, which count as writes.
+func (u *upgrades) kill() {
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	u.killProcess(u.running)
+}
+
+func (u *upgrades) killProcess(p *process) {
+	if u.armed {
+		u.armed, u.killed = false, true
+		_ = p.command.Process.Kill()
+	}
+}
+
+// disarm ends the time during which an upgrade may be killed, and reports whether it was.
+func (u *upgrades) disarm() bool {
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	u.armed, u.killer = false, nil
+	return u.killed
+}
 
 func (u *upgrades) start() {
 	u.Helper()
@@ -285,28 +307,29 @@ func (u *upgrades) start() {
 		u.mutex.Lock()
 		defer u.mutex.Unlock()
 		if u.killer != nil && u.killer(l, u.version()) {
-			_ = p.command.Process.Kill()
+			u.killProcess(p)
 		}
 	})
 }
 
 // upgrade changes to the other release, starts the program again if it is killed
-// on the way, and checks that all ends as after an undisturbed upgrade. It says
+// on the way, and checks that all ends as after an undisturbed upgrade. It reports
 // whether the program was killed.
 func (u *upgrades) upgrade() (killed bool) {
 	u.Helper()
 	u.mutex.Lock()
 	u.revision++
+	u.armed, u.killed = true, false
 	u.mutex.Unlock()
 	u.releases[u.revision%2]()
 	u.eventually("the program is killed or done", func() error {
-		if killed = !u.running.runs(); killed {
+		if !u.running.runs() {
 			return nil
 		}
 		return u.unsettled(u.version())
 	})
-	u.killAt(nil)
-	if killed {
+	if killed = u.disarm(); killed {
+		<-u.running.exited
 		u.start()
 		u.settled(u.version())
 	}

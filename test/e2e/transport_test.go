@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/extractor/configmap"
-	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -26,7 +25,7 @@ import (
 // which alone may write transport ConfigMaps. When the test ends, it removes them.
 func (h *harness) versionOperator() client.Client {
 	h.Helper()
-	config := rest.CopyConfig(controlplane.Shared(h.T).Config)
+	config := rest.CopyConfig(h.cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:openshift-cluster-version:default", Groups: []string{"system:masters", "system:authenticated"}}
 	operator, err := client.New(config, client.Options{})
 	h.must(err)
@@ -67,7 +66,7 @@ func put(h *harness, operator client.Client, configMaps ...*corev1.ConfigMap) {
 	}
 }
 
-func TestProvidersComeOutOfConfigMapsAndMoveIntoTheirImagesWithoutAWrite(t *testing.T) {
+func TestTransport_MoveToImagesWritesNothing(t *testing.T) {
 	h := newHarness(t)
 	operator := h.versionOperator()
 	coreMaps, awsMaps := h.transported(core("v1.0.0"), "4.22.0", 1), h.transported(aws("v1.0.0"), "4.22.0", 3)
@@ -158,7 +157,7 @@ var badTransport = []struct {
 	{"the binding leaves ConfigMaps out", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
 		h.editGuard("ValidatingAdmissionPolicyBinding", `{"spec": {"matchResources": {"objectSelector": {"matchLabels": {"guarded": "yes"}}}}}`)
 	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicyBinding", "spec.matchResources"}},
-	{"the policy lets somebody else through", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
+	{"the policy admits another user", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
 		h.editGuard("ValidatingAdmissionPolicy", `{"spec": {"matchConditions": [{"name": "not-me", "expression": "request.userInfo.username != 'me'"}]}}`)
 	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicy ", "spec.matchConditions"}},
 	{"the policy leaves ConfigMaps out", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
@@ -206,7 +205,7 @@ func (h *harness) guarded() (restore func()) {
 	}
 }
 
-func TestTransportConfigMapsThatAreNotWholeOrNotGuardedAreNotUsed(t *testing.T) {
+func TestTransport_IncompleteOrUnguardedIsIgnored(t *testing.T) {
 	h := newHarness(t)
 	operator := h.versionOperator()
 	restore := h.guarded()
@@ -225,7 +224,9 @@ func TestTransportConfigMapsThatAreNotWholeOrNotGuardedAreNotUsed(t *testing.T) 
 			if test.reason == "TransportUnguarded" {
 				restore()
 			}
-			h.must(operator.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(namespace), client.HasLabels{configmap.BundleLabel}))
+			h.eventually("the original policy is in force", func() error {
+				return operator.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(namespace), client.HasLabels{configmap.BundleLabel})
+			})
 			put(h, operator, good...)
 			h.settled("4.22.0-1")
 			h.untouched(before)
@@ -236,7 +237,7 @@ func TestTransportConfigMapsThatAreNotWholeOrNotGuardedAreNotUsed(t *testing.T) 
 	p.terminate()
 }
 
-func TestAProviderStaysUntilItsConfigMapsOfTheNextReleaseAreThere(t *testing.T) {
+func TestTransport_ProviderStaysUntilNextReleaseIsComplete(t *testing.T) {
 	h := newHarness(t)
 	operator := h.versionOperator()
 	h.release(core("v1.0.0"), aws("v1.0.0"))
@@ -251,7 +252,7 @@ func TestAProviderStaysUntilItsConfigMapsOfTheNextReleaseAreThere(t *testing.T) 
 	h.must(operator.Update(t.Context(), next.DeepCopy()))
 	h.settled("4.22.1-2")
 	h.must(operator.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(namespace), client.HasLabels{configmap.BundleLabel}))
-	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-ipam-00", "gone")
+	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-ipam-00", "not found")
 	put(h, operator, h.transported(ipam("v1.0.0"), "4.22.1", 1)...)
 	h.settled("4.22.1-2")
 	if names := h.names(); !slices.Contains(names, "Deployment cluster-api-provider-ipam-controller-manager") {
@@ -260,10 +261,10 @@ func TestAProviderStaysUntilItsConfigMapsOfTheNextReleaseAreThere(t *testing.T) 
 	p.terminate()
 }
 
-func TestAForgedTransportConfigMapIsRefusedByTheAPIServer(t *testing.T) {
+func TestTransport_ForgedConfigMapIsRejected(t *testing.T) {
 	h := newHarness(t)
 	forged := h.transported(aws("v6.6.6"), "4.22.0", 1)[0]
-	h.eventually("it is refused", func() error {
+	h.eventually("the write is rejected", func() error {
 		err := h.Create(t.Context(), forged.DeepCopy(), client.DryRunAll)
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the cluster version operator writes") {
 			return errors.Join(errors.New("it is not"), err)

@@ -46,6 +46,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		time.Sleep(10 * time.Millisecond)
 	}
+	if r.URL.Path == "/count" {
+		fmt.Fprintf(w, `{"apiVersion":"v1","kind":"CountList","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"%d"}}]}`, s.writes.Load())
+		return
+	}
 	fmt.Fprint(w, "done")
 }
 
@@ -101,7 +105,7 @@ func send(client *http.Client, method, url string) (int, string, error) {
 	return response.StatusCode, string(body), err
 }
 
-func TestRequestsGoThroughWithTheClientsTokenAndAreCounted(t *testing.T) {
+func TestProxy_ForwardsAndCountsRequests(t *testing.T) {
 	s, p, client := start(t)
 	for _, request := range []string{"GET /a", "GET /a", "PATCH /a?dryRun=All", "PATCH /a", "POST /a", "DELETE /a", "PUT /a", "HEAD /a"} {
 		method, path, _ := strings.Cut(request, " ")
@@ -118,7 +122,7 @@ func TestRequestsGoThroughWithTheClientsTokenAndAreCounted(t *testing.T) {
 	}
 }
 
-func TestAKubeconfigLeadsToTheProxy(t *testing.T) {
+func TestProxy_Kubeconfig(t *testing.T) {
 	_, p, _ := start(t)
 	content, err := p.Kubeconfig()
 	if err != nil {
@@ -133,7 +137,7 @@ func TestAKubeconfigLeadsToTheProxy(t *testing.T) {
 	}
 }
 
-func TestAnErrorIsAnsweredInPlaceOfTheServer(t *testing.T) {
+func TestFault_Status(t *testing.T) {
 	s, p, client := start(t)
 	p.Fail(Fault{Status: http.StatusServiceUnavailable})
 	p.Fail(Fault{Status: http.StatusConflict})
@@ -149,7 +153,7 @@ func TestAnErrorIsAnsweredInPlaceOfTheServer(t *testing.T) {
 	}
 }
 
-func TestAKubernetesClientUnderstandsTheError(t *testing.T) {
+func TestFault_StatusIsUnderstoodByClients(t *testing.T) {
 	_, p, _ := start(t)
 	p.Fail(Fault{Status: http.StatusTooManyRequests, RetryAfter: time.Second, Times: 1})
 	p.Fail(Fault{Status: http.StatusConflict})
@@ -164,7 +168,7 @@ func TestAKubernetesClientUnderstandsTheError(t *testing.T) {
 	}
 }
 
-func TestARequestIsToldOfAndDelayed(t *testing.T) {
+func TestFault_DoAndDelay(t *testing.T) {
 	_, p, client := start(t)
 	told := false
 	p.Fail(Fault{Do: func() { told = true }, Delay: 50 * time.Millisecond})
@@ -178,7 +182,7 @@ func TestARequestIsToldOfAndDelayed(t *testing.T) {
 	}
 }
 
-func TestAResetKeepsTheRequestFromTheServerAndALostAnswerDoesNot(t *testing.T) {
+func TestFault_ResetAndLose(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		fault  Fault
@@ -197,7 +201,7 @@ func TestAResetKeepsTheRequestFromTheServerAndALostAnswerDoesNot(t *testing.T) {
 	}
 }
 
-func TestARunningWatchIsCut(t *testing.T) {
+func TestFault_CutEndsWatch(t *testing.T) {
 	_, p, client := start(t)
 	p.Fail(Fault{Verbs: []string{Watch}, Cut: 100 * time.Millisecond})
 	_, body, err := send(client, http.MethodGet, p.Config().Host+"/a?watch=true")
@@ -206,16 +210,22 @@ func TestARunningWatchIsCut(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsDownRefusesAndCutsAndComesBackAtTheSameAddress(t *testing.T) {
-	_, p, client := start(t)
-	watch := make(chan error, 1)
+// startWatch starts a watch through the proxy, and returns its error when it ends.
+func startWatch(client *http.Client, p *Proxy) <-chan error {
+	ended := make(chan error, 1)
 	go func() {
 		_, _, err := send(client, http.MethodGet, p.Config().Host+"/a?watch=true")
-		watch <- err
+		ended <- err
 	}()
 	for p.Requests()[Request{Verb: Watch}] == 0 {
 		time.Sleep(time.Millisecond)
 	}
+	return ended
+}
+
+func TestProxy_DownAndUp(t *testing.T) {
+	_, p, client := start(t)
+	watch := startWatch(client, p)
 	if err := p.Down(); err != nil {
 		t.Fatal(err)
 	}
@@ -233,23 +243,16 @@ func TestAServerThatIsDownRefusesAndCutsAndComesBackAtTheSameAddress(t *testing.
 	}
 }
 
-func TestCloseEndsARunningWatch(t *testing.T) {
+func TestProxy_CloseEndsWatches(t *testing.T) {
 	_, p, client := start(t)
-	watch := make(chan error, 1)
-	go func() {
-		_, _, err := send(client, http.MethodGet, p.Config().Host+"/a?watch=true")
-		watch <- err
-	}()
-	for p.Requests()[Request{Verb: Watch}] == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	watch := startWatch(client, p)
 	p.Close()
 	if err := <-watch; err == nil {
 		t.Error("the watch was not cut")
 	}
 }
 
-func TestAFaultIsForItsVerbsAndPathsAndHappensAsOftenAsItSays(t *testing.T) {
+func TestFault_VerbsPathsAndTimes(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		fault    Fault
@@ -263,6 +266,7 @@ func TestAFaultIsForItsVerbsAndPathsAndHappensAsOftenAsItSays(t *testing.T) {
 		{"by a pattern of the path", Fault{Path: "/api/*/services"}, "GET /api/v1/services, GET /api/v1/services/x, GET /api/v1/x/services", "x.."},
 		{"twice", Fault{Times: 2}, "GET /a, GET /a, GET /a", "xx."},
 		{"each third", Fault{Every: 3}, "GET /a, GET /a, GET /a, GET /a, GET /a, GET /a", "..x..x"},
+		{"the first attempt of each operation", Fault{EachOnce: true}, "PATCH /a, PATCH /a, PATCH /a?dryRun=All, PUT /a, PATCH /b, PATCH /b", "x.xxx."},
 		{"each second, once", Fault{Every: 2, Times: 1}, "GET /a, GET /a, GET /a, GET /a", ".x.."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -302,7 +306,7 @@ func met(t *testing.T, client *http.Client, method, url string) string {
 	return "."
 }
 
-func TestAnAddressThatIsNoURLIsRefused(t *testing.T) {
+func TestStart_InvalidAddress(t *testing.T) {
 	if _, err := Start(&rest.Config{Host: "not a url"}); err == nil || !strings.Contains(err.Error(), `"not a url"`) {
 		t.Errorf("%v, want an error that names it", err)
 	}

@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -27,11 +28,11 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// Request is what requests are counted by.
+// Request is a category in which requests are counted.
 type Request struct {
 	// Verb is one of Get, Watch, Create, Update, Patch, Delete, or the HTTP method of another request.
 	Verb string
-	// DryRun says that a write was to change nothing.
+	// DryRun reports that the write was a dry run.
 	DryRun bool
 }
 
@@ -50,17 +51,24 @@ type Proxy struct {
 	serving  sync.WaitGroup
 	faults   []*scripted
 	requests map[Request]int
+	observe  func(Observation)
+	frozen   chan struct{} // closed by Thaw; nil while watches flow
+	// frozenPaths are parts of the paths whose watches are frozen; none freezes all.
+	frozenPaths []string
+	events      *scriptedEvents // nil if no event fails
+	lists       *lists
 }
 
 // Start starts a proxy for the client that config is the configuration of. The
 // client's bearer token goes through it; a client certificate is presented by the
 // proxy. It serves until Close.
 func Start(config *rest.Config) (*Proxy, error) {
-	forward, err := forwarder(config)
-	if err != nil {
+	p := &Proxy{address: "127.0.0.1:0", token: config.BearerToken, requests: map[Request]int{}}
+	var err error
+	if p.forward, err = p.forwarder(config); err != nil {
 		return nil, err
 	}
-	p := &Proxy{address: "127.0.0.1:0", token: config.BearerToken, forward: forward, requests: map[Request]int{}}
+	p.lists = &lists{forward: p.forward.Transport, target: config.Host, token: config.BearerToken}
 	if p.certificate, err = certificate(); err != nil {
 		return nil, err
 	}
@@ -79,7 +87,7 @@ var certificate = sync.OnceValues(func() (tls.Certificate, error) {
 })
 
 // forwarder passes requests on to the API server as they are.
-func forwarder(config *rest.Config) (*httputil.ReverseProxy, error) {
+func (p *Proxy) forwarder(config *rest.Config) (*httputil.ReverseProxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil || target.Host == "" {
 		return nil, fmt.Errorf("reading the address of the API server %q: %w", config.Host, errors.Join(err, errors.New("it has to be a URL")))
@@ -93,7 +101,7 @@ func forwarder(config *rest.Config) (*httputil.ReverseProxy, error) {
 		Transport:      &http.Transport{TLSClientConfig: tlsConfig, DisableCompression: true, MaxIdleConnsPerHost: 100},
 		FlushInterval:  -1, // each event of a watch at once
 		ErrorLog:       log.New(io.Discard, "", 0),
-		ModifyResponse: lose,
+		ModifyResponse: p.modify,
 		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { reset(w) },
 	}, nil
 }
@@ -117,9 +125,9 @@ func (p *Proxy) Kubeconfig() ([]byte, error) {
 }
 
 // Fail adds a fault. Of several that a request could meet, it meets the first.
-// The function that is returned tells how often the fault has happened.
+// The returned function returns the number of injected faults.
 func (p *Proxy) Fail(fault Fault) (happened func() int) {
-	added := &scripted{Fault: fault}
+	added := &scripted{Fault: fault, met: map[string]bool{}}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.faults = append(p.faults, added)
@@ -132,13 +140,15 @@ func (p *Proxy) Fail(fault Fault) (happened func() int) {
 
 // Heal removes all faults. It does not bring back a server that is down.
 func (p *Proxy) Heal() {
+	p.Thaw()
+	p.lists.fresh()
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.faults = nil
+	p.faults, p.events = nil, nil
 }
 
-// Requests returns how often the proxy was asked what since it was started. What
-// was answered with a fault counts, what was refused by a server that is down does not.
+// Requests returns the number of requests since the start, by category. Requests that
+// met a fault count; requests to a server that is down do not.
 func (p *Proxy) Requests() map[Request]int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -205,7 +215,19 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	defer p.serving.Done()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	if answer := p.lists.answer(w, r, func() { p.awaitThaw(ctx) }); answer != nil {
+		answer()
+		return
+	}
 	fault := p.meet(r)
+	if observe := p.observer(); observe != nil {
+		recorder := &statusRecorder{ResponseWriter: w}
+		w = recorder
+		began := time.Now()
+		defer func() {
+			observe(Observation{Time: began, Verb: verb(r), Path: r.URL.Path, DryRun: r.URL.Query().Has("dryRun"), Status: recorder.status, Faulty: !fault.isZero()})
+		}()
+	}
 	if fault.Do != nil {
 		fault.Do()
 	}
@@ -218,7 +240,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case fault.Reset:
 		reset(w)
-	case fault.Status > 0:
+	case fault.Status > 0 && !fault.Late:
 		answer(w, fault)
 	default:
 		p.forward.ServeHTTP(w, r.WithContext(context.WithValue(ctx, faultKey{}, fault)))
@@ -232,11 +254,16 @@ func (p *Proxy) meet(r *http.Request) Fault {
 	defer p.mutex.Unlock()
 	p.requests[Request{Verb: verb, DryRun: r.URL.Query().Has("dryRun")}]++
 	for _, s := range p.faults {
-		if s.matches(verb, r.URL.Path) && s.happens() {
+		if s.matches(verb, r.URL.Path) && s.happens(identity(verb, r)) {
 			return s.Fault
 		}
 	}
 	return Fault{}
+}
+
+// identity is the same for the requests of an operation that is tried again.
+func identity(verb string, r *http.Request) string {
+	return fmt.Sprint(verb, " ", r.URL.Path, " ", r.URL.Query().Has("dryRun"))
 }
 
 var verbs = map[string]string{
@@ -259,10 +286,21 @@ type faultKey struct{}
 
 var errLost = errors.New("the answer is lost")
 
-// lose drops the answer of the API server where the request's fault says so.
-func lose(response *http.Response) error {
-	if fault, _ := response.Request.Context().Value(faultKey{}).(Fault); fault.Lose {
+// modify lets an answer of the API server meet the fault of its request.
+func (p *Proxy) modify(response *http.Response) error {
+	fault, _ := response.Request.Context().Value(faultKey{}).(Fault)
+	if fault.After != nil {
+		fault.After()
+	}
+	if fault.Lose {
 		return errLost
+	}
+	if fault.Late {
+		return replace(response, fault)
+	}
+	if verb(response.Request) == Watch && response.StatusCode == http.StatusOK {
+		events := newEventBody(p, response)
+		response.Body = &gatedBody{ReadCloser: events, proxy: p, path: response.Request.URL.Path, ctx: response.Request.Context()}
 	}
 	return nil
 }
@@ -284,23 +322,43 @@ func reset(w http.ResponseWriter) {
 
 // answer answers as the API server does when it fails.
 func answer(w http.ResponseWriter, fault Fault) {
-	reasons := map[int]metav1.StatusReason{
-		http.StatusConflict: metav1.StatusReasonConflict, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
-		http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
-		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound,
-	}
-	if fault.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(fault.RetryAfter.Seconds())))
-	}
-	w.Header().Set("Content-Type", "application/json")
+	header, body := failure(fault)
+	maps.Copy(w.Header(), header)
 	w.WriteHeader(fault.Status)
-	_ = json.NewEncoder(w).Encode(metav1.Status{
+	_, _ = w.Write(body)
+}
+
+// replace replaces an answer of the API server.
+func replace(response *http.Response, fault Fault) error {
+	header, body := failure(fault)
+	err := response.Body.Close()
+	response.StatusCode, response.Status = fault.Status, http.StatusText(fault.Status)
+	response.Header, response.Body, response.ContentLength = header, io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return err
+}
+
+var reasons = map[int]metav1.StatusReason{
+	http.StatusConflict: metav1.StatusReasonConflict, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
+	http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
+	http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound,
+	http.StatusUnprocessableEntity: metav1.StatusReasonInvalid, http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
+	http.StatusGatewayTimeout: metav1.StatusReasonTimeout, http.StatusGone: metav1.StatusReasonExpired,
+}
+
+// failure returns the header and the body, a Status object, of an answer.
+func failure(fault Fault) (http.Header, []byte) {
+	header := http.Header{"Content-Type": {"application/json"}}
+	if fault.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.Itoa(int(fault.RetryAfter.Seconds())))
+	}
+	body, _ := json.Marshal(metav1.Status{ // a value of strings and numbers always has a JSON form
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
 		Code: int32(fault.Status), Reason: reasons[fault.Status], Message: "a fault by script",
 	})
+	return header, body
 }
 
-// sleep waits, and says whether it was not interrupted.
+// sleep waits and reports whether it was not interrupted.
 func sleep(ctx context.Context, duration time.Duration) bool {
 	select {
 	case <-ctx.Done():

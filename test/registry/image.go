@@ -24,22 +24,22 @@ import (
 type Layer struct {
 	// Txtar is an archive of text files by their paths in the image.
 	Txtar string
-	// Entries are archive entries in their order; what is in them need not make sense.
+	// Entries are archive entries in their order; they may be invalid.
 	Entries []Entry
-	// Archive is the tar archive itself, if it is to be something that Entries cannot say.
+	// Archive, if set, is the tar archive, for content that Entries cannot express.
 	Archive []byte
 	// Compression is Gzip, Zstd or None.
 	Compression Compression
-	// Blob is what the registry holds, if it is to be something else than the compressed archive.
+	// Blob, if set, is the content of the blob in place of the compressed archive.
 	Blob []byte
-	// MediaType is the layer's media type; "" is the right one for the compression and the format.
+	// MediaType is the media type of the layer; "" is that of the compression and the format.
 	MediaType types.MediaType
 }
 
-// Compression is how a layer is compressed.
+// Compression is the compression of a layer.
 type Compression int
 
-// The compressions that images use.
+// The compressions of image layers.
 const (
 	Gzip Compression = iota
 	Zstd
@@ -79,7 +79,7 @@ func Whiteout(name string) Entry {
 	return File(dir+".wh."+base, "")
 }
 
-// Opaque hides what the layers below have in dir; "" is the image's root.
+// Opaque hides the content of dir in the layers below; "" is the image's root.
 func Opaque(dir string) Entry {
 	return File(path.Join(dir, ".wh..wh..opq"), "")
 }
@@ -99,7 +99,7 @@ func MustImage(t testing.TB, layers ...Layer) v1.Image {
 	return image
 }
 
-// Format says how an image is written. The zero value is OCI for linux/amd64.
+// Format is the format of an image. The zero value is OCI for linux/amd64.
 type Format struct {
 	// Docker writes Docker's media types instead of OCI's.
 	Docker bool
@@ -147,7 +147,7 @@ func (f Format) platform() (*v1.Platform, error) {
 
 // Child is an image of an index.
 type Child struct {
-	// Platform is what the index says of the image, such as "linux/arm64"; "" says nothing.
+	// Platform is the platform of the image in the index, such as "linux/arm64"; "" omits it.
 	Platform string
 	Image    v1.Image
 }
@@ -213,7 +213,7 @@ func (f Format) layer(l Layer) (*blob, error) {
 	}
 	made := &blob{plain: archive, data: l.Blob, mediaType: l.MediaType}
 	if made.data == nil {
-		if made.data, err = l.Compression.compress(archive); err != nil {
+		if made.data, err = l.Compression.Compress(archive); err != nil {
 			return nil, err
 		}
 	}
@@ -232,8 +232,8 @@ func (f Format) mediaType(c Compression) types.MediaType {
 	return oci[c]
 }
 
-// compress compresses an archive, always to the same bytes.
-func (c Compression) compress(archive []byte) ([]byte, error) {
+// Compress compresses an archive, always to the same bytes.
+func (c Compression) Compress(archive []byte) ([]byte, error) {
 	var out bytes.Buffer
 	var w io.WriteCloser
 	switch c {
@@ -248,7 +248,7 @@ func (c Compression) compress(archive []byte) ([]byte, error) {
 	case None:
 		return archive, nil
 	default:
-		return nil, fmt.Errorf("there is no compression %d", c)
+		return nil, fmt.Errorf("unknown compression %d", c)
 	}
 	if _, err := w.Write(archive); err != nil {
 		return nil, err
@@ -259,7 +259,7 @@ func (c Compression) compress(archive []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// blob is a v1.Layer whose bytes are whatever a test wants them to be.
+// blob is a v1.Layer with arbitrary bytes.
 type blob struct {
 	plain, data []byte
 	mediaType   types.MediaType

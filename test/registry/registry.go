@@ -2,7 +2,7 @@
 
 // Package registry is a container registry for tests and the demo: the real
 // protocol on a free port of the loopback interface, with everything in memory,
-// counts of what it was asked, and faults on demand.
+// counters of its requests, and faults on demand.
 //
 //	reg, err := registry.Start(registry.Options{})
 //	defer reg.Close()
@@ -39,12 +39,12 @@ import (
 
 // Options are the options of a Registry. The zero value is an open registry on 127.0.0.1.
 type Options struct {
-	// Address is where to listen; "" is 127.0.0.1:0. Another loopback address makes another host.
+	// Address is the address to listen on; "" is 127.0.0.1:0. Another loopback address makes another host.
 	Address string
-	// Username and Password are asked for (HTTP basic authentication) if
-	// Username is not empty. Push has them.
+	// Username and Password are required (HTTP basic authentication) if
+	// Username is not empty. Push uses them.
 	Username, Password string
-	// CA, if there is one, signs the certificate with which the registry speaks TLS; without, it does not.
+	// CA, if set, signs the certificate of the registry; nil serves plain HTTP.
 	CA *CA
 	// Handler is the registry itself; nil is go-containerregistry's, with everything in memory.
 	Handler http.Handler
@@ -52,7 +52,7 @@ type Options struct {
 	Log io.Writer
 }
 
-// Key is what requests are counted by.
+// Key is the key of the request counters.
 type Key struct {
 	// Method is the HTTP method.
 	Method string
@@ -108,7 +108,7 @@ func Start(options Options) (*Registry, error) {
 	}
 	go func() {
 		defer close(r.stopped)
-		_ = r.server.Serve(serve) // it ends with Close, and says so
+		_ = r.server.Serve(serve) // the error after Close
 	}()
 	return r, nil
 }
@@ -128,7 +128,7 @@ func New(t testing.TB, options Options) *Registry {
 	return r
 }
 
-// Close stops the registry and cuts what it is serving.
+// Close stops the registry and closes its connections.
 func (r *Registry) Close() error {
 	err := r.server.Close()
 	<-r.stopped
@@ -138,14 +138,14 @@ func (r *Registry) Close() error {
 // Host is the registry's host and port, as in references.
 func (r *Registry) Host() string { return r.listener.Addr().String() }
 
-// Requests returns how often the registry was asked what since the last Reset; pushes count too.
+// Requests returns the number of requests by key since the last Reset, including those of pushes.
 func (r *Registry) Requests() map[Key]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.requests)
 }
 
-// Paths returns how often each path was asked for with GET since the last Reset.
+// Paths returns the number of GET requests by path since the last Reset.
 func (r *Registry) Paths() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +160,7 @@ func (r *Registry) Reset() {
 }
 
 // Push pushes an image or an index to a repository and returns the reference
-// to it by digest. The requests of a push meet no faults.
+// to it by digest. Faults do not apply to the requests of a push.
 func (r *Registry) Push(repository string, image remote.Taggable) (string, error) {
 	digest, err := digestOf(image)
 	if err != nil {
@@ -177,9 +177,9 @@ func (r *Registry) Push(repository string, image remote.Taggable) (string, error
 	return reference, nil
 }
 
-// PushTag pushes an image or an index under a tag too, such as "v1".
+// PushTag also tags the image or index, for example "v1".
 func (r *Registry) PushTag(repository, tag string, image remote.Taggable) (string, error) {
-	ref, err := name.NewTag(r.Host() + "/" + repository + ":" + tag)
+	ref, err := name.NewTag(r.Host()+"/"+repository+":"+tag, name.Insecure) // it speaks TLS first
 	if err != nil {
 		return "", fmt.Errorf("pushing to %s: %w", repository, err)
 	}
@@ -257,7 +257,7 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) {
 	fault.serve(w, req, r.handler)
 }
 
-// count counts a request and returns the fault that it is to meet.
+// count counts a request and returns its fault.
 func (r *Registry) count(req *http.Request) *Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,7 +281,7 @@ func (r *Registry) authorized(req *http.Request) bool {
 	return subtle.ConstantTimeCompare([]byte(username+"\x00"+password), []byte(r.options.Username+"\x00"+r.options.Password)) == 1
 }
 
-// kindOf says what a path of the protocol is for.
+// kindOf is the kind of a path of the protocol.
 func kindOf(p string) string {
 	switch {
 	case p == "/v2/" || p == "/v2":
@@ -297,41 +297,41 @@ func kindOf(p string) string {
 	return "other"
 }
 
-// Fault is what happens to requests instead of, or besides, an answer. More
-// than one of its effects can be set; Status replaces the answer.
+// Fault changes or replaces the responses to requests. Several effects
+// can be combined; Status replaces the response.
 type Fault struct {
 	// Path is a pattern as of path.Match for the whole path, such as
 	// "/v2/*/blobs/*", or a substring of it if it has no "*"; "" is every path.
 	Path string
 	// Method is the method; "" is every method.
 	Method string
-	// Times is how often the fault happens; 0 is always.
+	// Times is the number of requests that the fault applies to; 0 means all.
 	Times int
 
-	// Status is the status to answer with, instead of the registry's answer. The body is Body if
-	// there is one, else an error of the protocol.
+	// Status replaces the response of the registry. The body is Body if
+	// set, else an error of the protocol.
 	Status int
-	// Header is added to the answer, such as Retry-After or Location.
+	// Header is added to the response, such as Retry-After or Location.
 	Header http.Header
-	// Body replaces the body of a good answer; its other headers stay.
+	// Body replaces the body of a successful response; its other headers remain.
 	Body []byte
 	// CutAfter, if above 0, ends the connection after as many bytes of the body.
 	CutAfter int
-	// Delay is the time to wait before the first byte of the answer.
+	// Delay is the time to wait before the first byte of the response.
 	Delay time.Duration
 	// Pause is the time to wait after each Chunk of the body; of 1 KiB if Chunk is 0.
 	Pause time.Duration
 	Chunk int
-	// NoRange has the registry answer as if no part were asked for but all.
+	// NoRange makes the registry ignore Range headers.
 	NoRange bool
-	// Serve, if there is one, answers instead of all this. next is the registry, without faults.
+	// Serve, if set, replaces all other effects. next is the registry, without faults.
 	Serve func(w http.ResponseWriter, req *http.Request, next http.Handler)
 
 	met int
 }
 
-// Fail adds a fault. Of several that a request matches, it meets the first
-// that has Times left.
+// Fail adds a fault. The first matching fault with Times left applies to
+// a request.
 func (r *Registry) Fail(fault Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -345,7 +345,7 @@ func (r *Registry) Heal() {
 	r.faults = nil
 }
 
-// meets says whether a request is to meet the fault, and counts it if so.
+// meets reports whether the fault applies to a request, and counts it.
 func (f *Fault) meets(req *http.Request) bool {
 	if f.Times > 0 && f.met >= f.Times || f.Method != "" && f.Method != req.Method || !matches(f.Path, req.URL.Path) {
 		return false
@@ -398,7 +398,7 @@ var reasons = map[int]string{
 	http.StatusTooManyRequests: "TOOMANYREQUESTS",
 }
 
-// refuse answers with an error of the protocol.
+// refuse sends an error of the protocol.
 func refuse(w http.ResponseWriter, status int, code string) {
 	if code == "" {
 		code = "UNKNOWN"
@@ -408,7 +408,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 	fmt.Fprintf(w, `{"errors":[{"code":%q,"message":"a fault of the test"}]}`, code)
 }
 
-// send sends an answer as the fault has it.
+// send sends a response with the effects of the fault.
 func (f *Fault) send(ctx context.Context, w http.ResponseWriter, answer *recorder) {
 	for key, values := range answer.header {
 		if key != "Content-Length" && w.Header().Get(key) == "" {
@@ -449,7 +449,7 @@ func (f *Fault) trickle(ctx context.Context, w http.ResponseWriter, body []byte)
 	}
 }
 
-// sleep waits, and says whether the client is still there.
+// sleep waits, and reports whether the client is still connected.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return true
@@ -464,7 +464,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// recorder keeps an answer so that a fault can spoil it.
+// recorder buffers a response so that a fault can change it.
 type recorder struct {
 	header http.Header
 	status int

@@ -47,7 +47,7 @@ func pull(t *testing.T, reference string, options ...remote.Option) error {
 	return validate.Image(image)
 }
 
-func TestWhatIsPushedCanBePulledByOthers(t *testing.T) {
+func TestRegistry_PushAndPull(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	for _, format := range []registry.Format{{}, {Docker: true}, {Platform: "linux/arm64", Labels: map[string]string{"a": "b"}}} {
 		image, err := format.Image(registry.Layer{Txtar: "-- a/b --\nc\n"}, registry.Layer{Entries: []registry.Entry{registry.Whiteout("a/b")}})
@@ -67,7 +67,7 @@ func TestWhatIsPushedCanBePulledByOthers(t *testing.T) {
 	}
 }
 
-func TestLayersHoldWhatTheyDescribe(t *testing.T) {
+func TestLayer_Contents(t *testing.T) {
 	image := registry.MustImage(t, registry.Layer{Txtar: "-- a/b --\nc\n"}, registry.Layer{Entries: []registry.Entry{registry.File("a/d", "e")}, Compression: registry.None})
 	files := mutate.Extract(image)
 	defer files.Close()
@@ -82,7 +82,7 @@ func TestLayersHoldWhatTheyDescribe(t *testing.T) {
 	}
 }
 
-func TestRequestsAreCounted(t *testing.T) {
+func TestRegistry_CountsRequests(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	reference, err := reg.PushTag("a", "v1", registry.MustImage(t, registry.Layer{Txtar: "-- a --\n"}))
 	if err != nil {
@@ -111,7 +111,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	}
 }
 
-func TestPasswordsAreAskedFor(t *testing.T) {
+func TestRegistry_RequiresPasswords(t *testing.T) {
 	reg := registry.New(t, registry.Options{Username: "robot", Password: "password"})
 	reference := reg.MustPush(t, "a", registry.MustImage(t, registry.Layer{Txtar: "-- a --\n"}))
 	if err := pull(t, reference, remote.WithAuth(&authn.Basic{Username: "robot", Password: "password"})); err != nil {
@@ -129,7 +129,7 @@ func code(err error) int {
 	return 0
 }
 
-func TestFaultsHappenAsDescribed(t *testing.T) {
+func TestFault(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault registry.Fault
 		good  func(error) bool
@@ -159,7 +159,7 @@ func TestFaultsHappenAsDescribed(t *testing.T) {
 	}
 }
 
-func TestAFaultHappensAsOftenAsItSays(t *testing.T) {
+func TestFault_Times(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	reference := reg.MustPush(t, "a", registry.MustImage(t, registry.Layer{Txtar: "-- a --\n"}))
 	reg.Fail(registry.Fault{Path: "/manifests/", Status: 503, Times: 2, Header: http.Header{"Retry-After": {"7"}}})

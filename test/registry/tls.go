@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// CA is a certificate authority of a test's own, which nobody trusts unless told to.
+// CA is a certificate authority for tests, which the system does not trust.
 type CA struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// NewCA makes a CA.
+// NewCA creates a CA.
 func NewCA() (*CA, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *CA) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.certificate.Raw})
 }
 
-// serve returns how to speak TLS as the given names and addresses.
+// serve returns the TLS configuration of a server with the given names and addresses.
 func (c *CA) serve(names ...string) (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -5,6 +5,7 @@
 package scenario
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,8 +22,8 @@ type File = txtar.File
 type Archive = txtar.Archive
 
 // Run runs a test for each archive that a pattern such as "testdata/render/*.txtar" matches. goesIn says by
-// its name which files go in; run returns what comes out. It is an error if that are not the other files of
-// the archive; with UPDATE=1 they are written anew.
+// its name which files go in; run returns the output files. It is an error if they differ from the other files of
+// the archive; with UPDATE=1 they are rewritten.
 func Run(t *testing.T, pattern string, goesIn func(name string) bool, run func(t *testing.T, archive *Archive) []File) {
 	t.Helper()
 	for _, path := range matches(t, pattern) {
@@ -90,4 +91,27 @@ func read(tb testing.TB, path string) *Archive {
 		tb.Fatal(err)
 	}
 	return archive
+}
+
+// ReadOptions decodes the file options.json of an archive into options, which keep their values without the file or a key.
+func ReadOptions(tb testing.TB, archive *Archive, options any) {
+	tb.Helper()
+	for _, file := range archive.Files {
+		if file.Name != "options.json" {
+			continue
+		}
+		if err := json.Unmarshal(file.Data, options); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// ReadFile returns the content of a file that the code under test has written.
+func ReadFile(tb testing.TB, path string) []byte {
+	tb.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return data
 }

@@ -25,7 +25,7 @@ type startRequest struct {
 	Log     string   `json:"log"`
 }
 
-// startEvent tells what became of a program: it runs as PID, or it has ended.
+// startEvent reports that a program runs as PID, or that it has ended.
 type startEvent struct {
 	Program string `json:"program"`
 	PID     int    `json:"pid,omitempty"`
@@ -105,7 +105,7 @@ func (s *supervisor) start(request startRequest) error {
 	return nil
 }
 
-// report tells the caller, who may be gone.
+// report writes to the parent process, which may have ended.
 func (s *supervisor) report(event startEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *supervisor) killAll() {
 	s.running.Wait()
 }
 
-// removeAll removes a folder, into which a process of somebody else's may be
+// removeAll removes a folder, into which another process may be
 // writing a last file.
 func removeAll(folder string) error {
 	var err error

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package distribution runs the registry of the distribution project in this
-// process, with everything in memory, behind a token server of its own: what
-// most registries in the field are made of. Faults and counts are those of package registry.
+// process, with everything in memory, behind a token server of its own: the
+// code of most production registries. Faults and counters are those of package registry.
 package distribution
 
 import (
@@ -38,10 +38,10 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// Options are whom the token server gives tokens to.
+// Options are the credentials that the token server accepts.
 type Options struct {
 	Username, Password string
-	// CA, if there is one, signs the certificates of registry and token server.
+	// CA, if set, signs the certificates of registry and token server.
 	CA *registry.CA
 }
 
@@ -58,7 +58,7 @@ type Registry struct {
 
 const service, issuer, keyID = "registry of a test", "token server of a test", "key of a test"
 
-// leeway is how long the registry takes tokens after their end.
+// leeway is the time for which the registry accepts expired tokens.
 const leeway = time.Minute
 
 // New starts a registry for a test, which stops it.
@@ -102,14 +102,14 @@ func (r *Registry) configuration(t testing.TB, realm string) *configuration.Conf
 
 func coded(data []byte) string { return base64.RawURLEncoding.EncodeToString(data) }
 
-// Lasts says how long tokens last from now on. The token server does not tell.
+// Lasts sets the lifetime of new tokens, which the token server does not report.
 func (r *Registry) Lasts(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lasts = d
 }
 
-// Tokens are the scopes for which tokens were given.
+// Tokens are the scopes of the issued tokens.
 func (r *Registry) Tokens() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,8 +145,8 @@ func (r *Registry) Push(t testing.TB, repository string, image v1.Image) string 
 	return ref.String()
 }
 
-// authorized logs in with a token that nobody asked for: the client that pushes
-// asks no token server on this machine.
+// authorized authenticates with a token that it issues itself: the client that pushes
+// does not use a token server on the local host.
 type authorized struct {
 	next   http.RoundTripper
 	header string
@@ -158,7 +158,7 @@ func (a authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 	return a.next.RoundTrip(req)
 }
 
-// serveToken gives a token for one repository.
+// serveToken issues a token for one repository.
 func (r *Registry) serveToken(w http.ResponseWriter, req *http.Request) {
 	username, password, _ := req.BasicAuth()
 	if username != r.options.Username || password != r.options.Password {
@@ -181,7 +181,7 @@ func (r *Registry) serveToken(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprintf(w, `{"token": %q, "expires_in": 3600}`, token)
 }
 
-// token makes a token for somebody.
+// token issues a token for a subject.
 func (r *Registry) token(subject string, access []any) (string, error) {
 	now := time.Now()
 	return r.sign(map[string]any{
@@ -190,7 +190,7 @@ func (r *Registry) token(subject string, access []any) (string, error) {
 	})
 }
 
-// sign makes a JSON Web Token (RFC 7519) with ES256.
+// sign creates a JSON Web Token (RFC 7519) with ES256.
 func (r *Registry) sign(claims map[string]any) (string, error) {
 	header, err := json.Marshal(map[string]string{"alg": "ES256", "typ": "JWT", "kid": keyID})
 	if err != nil {

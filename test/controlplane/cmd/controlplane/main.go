@@ -30,7 +30,9 @@ const usage = `usage: controlplane COMMAND
                    until standard input ends
   kubectl ARGS...  run the kubectl that is built in
 
-Run it in this project. CONTROLPLANE_BINARY names a ready binary to use instead of building one.
+Run it in a module that requires test/controlplane, such as this project. CONTROLPLANE_BINARY names
+a ready binary to use instead of building one. Without Go, it uses the binary that was used last:
+capi-installer/controlplane/latest/controlplane in the user's cache folder.
 `
 
 func main() {
@@ -63,7 +65,7 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) erro
 		return nil
 	default:
 		fmt.Fprint(stderr, usage)
-		return fmt.Errorf("there is no command %q", arguments[0])
+		return fmt.Errorf("unknown command %q", arguments[0])
 	}
 }
 

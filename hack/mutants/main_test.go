@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	m, err := parse("description: a bug\ntest: ./install -run TestX\ndiff --git a/x b/x\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := mutant{description: "a bug", test: []string{"./install", "-run", "TestX"}, patch: "diff --git a/x b/x\n"}
+	if diff := cmp.Diff(want, m, cmp.AllowUnexported(mutant{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := parse("diff --git a/x b/x\n"); err == nil {
+		t.Error("a patch without header is accepted")
+	}
+}
+
+func TestTable(t *testing.T) {
+	got := table([]mutant{{description: "one", result: "TestA", found: true}, {description: "two", result: "not applied: x"}})
+	for _, want := range []string{"find 1 of 2", "| one | `TestA` |", "| two | **not found**: not applied: x |"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the table has no %q:\n%s", want, got)
+		}
+	}
+}
+
+// TestPatches_AreComplete checks the headers of the patches of the project.
+func TestPatches_AreComplete(t *testing.T) {
+	mutants, err := read("../../test/mutants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		if !strings.Contains(m.patch, "\n+++ b/") || !strings.HasPrefix(m.test[0], "./") {
+			t.Errorf("%s has no diff or no package to test", m.name)
+		}
+	}
+}
+
+// TestPatches_Apply fails after a change to code in which a bug is seeded: the patch
+// must follow the change.
+func TestPatches_Apply(t *testing.T) {
+	mutants, err := read("../../test/mutants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		apply := exec.CommandContext(t.Context(), "git", "apply", "--check", "-")
+		apply.Dir, apply.Stdin = "../..", strings.NewReader(m.patch)
+		if out, err := apply.CombinedOutput(); err != nil {
+			t.Errorf("%s does not apply: %s", m.name, out)
+		}
+	}
+}

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/faults"
+	"github.com/capi-installer/capi-installer/test/faults/report"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// atRest is the time without writes after which a workload has ended.
+const atRest = 500 * time.Millisecond
+
+// cycle runs all workloads one after the other, again and again, in one cluster: first
+// undisturbed, which gives the states that disturbed runs must end in.
+type cycle struct {
+	*harness
+	results  *results
+	all      []workload
+	operator client.Client // the cluster version operator
+	want     map[string]state
+	writes   map[string]int // of each undisturbed workload
+	revision int            // the number of the desired version
+	edited   bool           // a user has changed objects since begin
+	election []string       // arguments of processes that compete for the lease
+	second   *process       // competes for the lease; nil if none does
+
+	mutex   sync.Mutex
+	running *process
+	run     *report.Run // nil between workloads
+	rules   rules
+}
+
+// rules are the conditions that may not be seen during a run.
+type rules struct{ available, degraded bool }
+
+// newCycle runs all workloads undisturbed.
+func newCycle(t *testing.T, results *results, workloads []workload) *cycle {
+	t.Helper()
+	c := &cycle{harness: newHarness(t), results: results, all: workloads, want: map[string]state{}, writes: map[string]int{}}
+	c.operator = c.versionOperator()
+	c.proxy.Observe(c.observe)
+	c.watchConditions()
+	c.begin()
+	for _, w := range c.all {
+		before := c.proxy.Requests()
+		c.perform(w, disturbance{name: "none"}, 0)
+		c.writes[w.name] = max(1, writesOf(c.proxy.Requests())-writesOf(before))
+	}
+	c.end()
+	return c
+}
+
+// writesOf counts writes, dry runs among them.
+func writesOf(requests map[faults.Request]int) int {
+	sum := 0
+	for request, count := range requests {
+		if slices.Contains(faults.Writes, request.Verb) {
+			sum += count
+		}
+	}
+	return sum
+}
+
+func (c *cycle) mostWrites() int { return slices.Max(slices.Collect(maps.Values(c.writes))) }
+
+// begin makes the cluster as it is before the first installation.
+func (c *cycle) begin() {
+	c.Helper()
+	operator := &configv1.ClusterOperator{}
+	operator.Name = v1alpha1.ClusterOperatorName
+	c.must(client.IgnoreNotFound(c.Delete(c.Context(), operator)))
+	c.reapply()
+	c.revision, c.edited = 0, false
+}
+
+// reapply applies the manifests of the release again.
+func (c *cycle) reapply() {
+	c.Helper()
+	_, err := fixture.Preparation{}.Apply(c.Context(), c.cluster.Config)
+	c.must(err)
+}
+
+func (c *cycle) end() {
+	c.Helper()
+	c.process().terminate()
+}
+
+// disturbed runs all workloads, each under a chosen fault, and compares how they end.
+func (c *cycle) disturbed(choose func(workload) (disturbance, int)) {
+	c.Helper()
+	c.begin()
+	for _, w := range c.all {
+		d, n := choose(w)
+		if d.everyWrite && n > c.writes[w.name] || d.user && w.unattended {
+			d = disturbance{name: "none"}
+		}
+		if !c.perform(w, d, n) {
+			c.Fatalf("%s under %s did not end: the next workload needs its end", w.name, d.name)
+		}
+	}
+	c.end()
+}
+
+// perform runs a workload under a fault. It reports whether the workload came to its end.
+func (c *cycle) perform(w workload, d disturbance, n int) (ended bool) {
+	c.Helper()
+	run := &report.Run{Workload: w.name, Fault: d.name, Began: time.Now()}
+	if d.everyWrite || d.user {
+		run.Point = fmt.Sprintf("write %d", n)
+	}
+	c.record(run, rules{available: w.stays, degraded: !w.degrades && !d.terminal})
+	before := c.uids()
+	happened := func() int { return 0 }
+	if d.arm != nil {
+		happened = d.arm(c, n)
+	}
+	w.act(c)
+	err := c.await(w)
+	if d.after != nil && err == nil {
+		d.after(c)
+		err = c.await(w)
+	}
+	run.Happened = happened()
+	c.proxy.Heal()
+	if d.cleanup != nil {
+		d.cleanup(c)
+	}
+	if err == nil && full && !d.everyWrite && d.arm != nil {
+		err = c.silent(w)
+	}
+	if err != nil {
+		c.finish(fmt.Sprintf("it does not end: %v\n%s", err, c.conditions()))
+		return false
+	}
+	if _, known := c.want[w.name]; !known {
+		c.want[w.name] = c.state(before)
+	}
+	c.finish(c.differences(w, d, before)...)
+	return true
+}
+
+// differences compares the cluster with the end of an undisturbed run, and the two status
+// objects with each other. Status may follow the last write of an object a little later.
+func (c *cycle) differences(w workload, d disturbance, before map[string]types.UID) (problems []string) {
+	c.Helper()
+	c.edited = c.edited || d.user
+	compared := func(s state) state {
+		if c.edited {
+			s = s.withoutFieldOwners()
+		}
+		if d.user {
+			s.Recreated = nil
+		}
+		return s
+	}
+	want := compared(c.want[w.name])
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		problems = c.disagreement()
+		if diff := cmp.Diff(want, compared(c.state(before))); diff != "" {
+			problems = append(problems, "the end (-undisturbed +now):\n"+diff)
+		}
+		if len(problems) == 0 || time.Now().After(deadline) {
+			return problems
+		}
+	}
+}
+
+// record begins the timeline of a run.
+func (c *cycle) record(run *report.Run, rules rules) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.run, c.rules = run, rules
+}
+
+// finish ends a run with the problems that were found.
+func (c *cycle) finish(problems ...string) {
+	c.Helper()
+	c.mutex.Lock()
+	run := c.run
+	c.run = nil
+	c.mutex.Unlock()
+	run.Problems = append(run.Problems, problems...)
+	c.results.add(*run)
+	for _, problem := range run.Problems {
+		c.Errorf("%s under %s %s: %s", run.Workload, run.Fault, run.Point, problem)
+	}
+}
+
+// event adds to the timeline.
+func (c *cycle) event(kind, text string) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.run != nil {
+		c.run.Events = append(c.run.Events, report.Event{Time: time.Now(), Kind: kind, Text: text})
+	}
+}
+
+// observe adds writes and faults to the timeline.
+func (c *cycle) observe(o faults.Observation) {
+	text := fmt.Sprintf("%s %s: %d", o.Verb, o.Path, o.Status)
+	switch {
+	case o.Faulty:
+		c.event("fault", text)
+	case slices.Contains(faults.Writes, o.Verb) && !o.DryRun && !strings.HasSuffix(o.Path, "/events"):
+		c.event("write", text)
+	}
+}
+
+// watchConditions adds the conditions of ClusterAPI to the timeline until the test ends.
+func (c *cycle) watchConditions() {
+	c.Helper()
+	watching, err := client.NewWithWatch(c.cluster.Config, client.Options{Scheme: c.Scheme()})
+	c.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	watcher, err := watching.Watch(ctx, &v1alpha1.ClusterAPIList{})
+	if err != nil {
+		cancel()
+		c.Fatal(err)
+	}
+	done := make(chan struct{})
+	c.Cleanup(func() {
+		cancel()
+		watcher.Stop()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		last := map[string]string{}
+		for event := range watcher.ResultChan() {
+			if cluster, ok := event.Object.(*v1alpha1.ClusterAPI); ok {
+				c.conditionsChanged(cluster, last)
+			}
+		}
+	}()
+}
+
+// conditionsChanged notes the conditions that differ from the last ones, and broken rules.
+func (c *cycle) conditionsChanged(cluster *v1alpha1.ClusterAPI, last map[string]string) {
+	for _, condition := range cluster.Status.Conditions {
+		now := fmt.Sprintf("%s=%s %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message)
+		if last[condition.Type] == now {
+			continue
+		}
+		last[condition.Type] = now
+		c.event("condition", now)
+		c.check(condition.Type, condition.Status == "True", now)
+	}
+}
+
+// check adds a problem to the run if a condition breaks a rule.
+func (c *cycle) check(kind string, isTrue bool, text string) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.run == nil {
+		return
+	}
+	if c.rules.available && kind == "Available" && !isTrue || c.rules.degraded && kind == "Degraded" && isTrue {
+		c.run.Problems = append(c.run.Problems, "during the run: "+text)
+	}
+}
+
+func (c *cycle) process() *process {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.running
+}
+
+// crash kills the program. await starts it again.
+func (c *cycle) crash() {
+	c.event("process", "killed")
+	_ = c.process().command.Process.Kill() // it may have ended
+}
+
+// ensureRunning starts the program unless it runs.
+func (c *cycle) ensureRunning() {
+	c.Helper()
+	if p := c.process(); p != nil && p.runs() {
+		return
+	}
+	c.event("process", "started")
+	p := c.start("4.22.0", c.election...)
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.running = p
+}
+
+// silence is the time at rest in which a settled installer must not write.
+const silence = 10 * time.Second
+
+// silent returns an error if the installer writes although a workload has ended.
+func (c *cycle) silent(w workload) error {
+	c.Helper()
+	if err := c.await(w); err != nil {
+		return err
+	}
+	before := c.proxy.Writes()
+	time.Sleep(silence)
+	if writes := c.proxy.Writes() - before; writes > 0 {
+		return fmt.Errorf("%d writes in %s at rest", writes, silence)
+	}
+	return nil
+}
+
+// await waits until a workload has reached its end and writing has come to an end.
+func (c *cycle) await(w workload) error {
+	c.Helper()
+	deadline := time.Now().Add(3 * patience)
+	writes, since := -1, time.Now()
+	for {
+		c.ensureRunning()
+		c.answerRequirements()
+		err := w.done(c)
+		if now := c.proxy.Writes(); now != writes || err != nil || c.proxy.Frozen() {
+			writes, since = now, time.Now()
+		}
+		if err == nil && time.Since(since) > atRest && c.process().runs() {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(err, fmt.Errorf("waited %s; writes ended %s ago", 3*patience, time.Since(since).Round(time.Millisecond)))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// recordLists records what the program watches, once it does.
+func (c *cycle) recordLists() {
+	c.Helper()
+	c.ensureRunning()
+	c.eventually("the lists are recorded", func() error { return c.proxy.RecordLists(context.Background()) })
+}
+
+// uids are the UIDs of the installed objects.
+func (c *cycle) uids() map[string]types.UID {
+	c.Helper()
+	found := map[string]types.UID{}
+	for name, object := range c.installed() {
+		found[name] = object.GetUID()
+	}
+	return found
+}
+
+// clusterOperator reads the ClusterOperator.
+func (c *cycle) clusterOperator() (*configv1.ClusterOperator, error) {
+	operator := &configv1.ClusterOperator{}
+	return operator, c.Get(context.Background(), client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator)
+}
+
+// answerRequirements plays the checker of CompatibilityRequirements: every CRD is compatible.
+func (c *cycle) answerRequirements() {
+	c.Helper()
+	list := requirementList()
+	if err := c.List(context.Background(), list); err != nil {
+		return // while the API server does not answer, the next round does
+	}
+	for i := range list.Items {
+		requirement := &list.Items[i]
+		conditions := []map[string]any{}
+		for kind, status := range map[string]string{"Admitted": "True", "Compatible": "True", "Progressing": "False"} {
+			conditions = append(conditions, map[string]any{
+				"type": kind, "status": status, "reason": "Tested", "message": "it is",
+				"lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": requirement.GetGeneration(),
+			})
+		}
+		if answered(requirement) {
+			continue
+		}
+		crd, _, _ := strings.Cut(requirement.GetName(), "-")
+		patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions, "crdName": crd}})
+		c.must(err)
+		_ = c.Status().Patch(context.Background(), requirement, client.RawPatch(types.MergePatchType, patch)) // or in the next round
+	}
+}
+
+// reason is the reason of a condition of ClusterAPI, with its message.
+func (c *cycle) reason(kind string) (reason, message string, err error) {
+	cluster, err := c.clusterAPI()
+	if err != nil {
+		return "", "", err
+	}
+	if condition := meta.FindStatusCondition(cluster.Status.Conditions, kind); condition != nil {
+		return condition.Reason, condition.Message, nil
+	}
+	return "", "", nil
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// kubernetes is a cluster without OpenShift's APIs, in which kubectl installs
+// deploy/kubernetes as docs/install.md says. Its nodes run nothing: the test runs the
+// program as the applied Deployment describes it.
+type kubernetes struct {
+	*harness
+	folder string // of the administrator's kustomization
+}
+
+// newKubernetes writes the kustomization of docs/install.md.
+func newKubernetes(t *testing.T) *kubernetes {
+	t.Helper()
+	t.Parallel()
+	k := &kubernetes{harness: connect(t, controlplane.Fresh(t)), folder: t.TempDir()}
+	k.images = filepath.Join(k.folder, "images.json")
+	here, err := os.Getwd()
+	k.must(err)
+	base, err := filepath.Rel(k.folder, filepath.Join(here, "../../deploy/kubernetes"))
+	k.must(err)
+	page, err := os.ReadFile("../../docs/install.md")
+	k.must(err)
+	_, text, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	text = strings.Replace(text, "capi-installer/deploy/kubernetes", base, 1)
+	if !strings.Contains(text, base) {
+		t.Fatalf("docs/install.md has no kustomization with deploy/kubernetes:\n%s", text)
+	}
+	k.must(os.WriteFile(filepath.Join(k.folder, "kustomization.yaml"), []byte(text), 0o600))
+	return k
+}
+
+// setRelease replaces the release version in the kustomization.
+func (k *kubernetes) setRelease(before, after string) {
+	k.Helper()
+	file := filepath.Join(k.folder, "kustomization.yaml")
+	text, err := os.ReadFile(file)
+	k.must(err)
+	k.must(os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "release-version="+before, "release-version="+after)), 0o600))
+}
+
+// kubectl runs kubectl and returns its output.
+func (k *kubernetes) kubectl(arguments ...string) string {
+	k.Helper()
+	output, err := k.cluster.Kubectl(k.Context(), arguments...)
+	k.must(err)
+	return string(output)
+}
+
+// run starts the program with the arguments, the environment and the ConfigMap of the
+// Deployment in the cluster.
+func (k *kubernetes) run() *process {
+	k.Helper()
+	deployment := &appsv1.Deployment{}
+	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: "capi-installer"}, deployment))
+	configMap := &corev1.ConfigMap{}
+	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: "capi-installer-images"}, configMap))
+	mounted := k.TempDir()
+	for name, content := range configMap.Data {
+		k.must(os.WriteFile(filepath.Join(mounted, name), []byte(content), 0o600))
+	}
+	container := deployment.Spec.Template.Spec.Containers[0]
+	var environment []string
+	for _, variable := range container.Env {
+		environment = append(environment, variable.Name+"="+configMap.Data[variable.ValueFrom.ConfigMapKeyRef.Key])
+	}
+	arguments := slices.Clone(container.Args)
+	for i, argument := range arguments {
+		argument = strings.Replace(argument, "/etc/capi-installer/", mounted+"/", 1)
+		arguments[i] = strings.Replace(argument, "/var/cache/capi-installer", k.cache, 1)
+	}
+	kubeconfig, err := k.cluster.ServiceAccount(k.Context(), v1alpha1.OperatorNamespace, deployment.Spec.Template.Spec.ServiceAccountName)
+	k.must(err)
+	return launchWith(k.T, environment, nil, append(arguments, "--kubeconfig="+kubeconfig)...)
+}
+
+func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
+	k := newKubernetes(t)
+	docker := fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: "v1.0.0"}
+	k.release(core("v1.0.0"), docker)
+	k.kubectl("apply", "-k", k.folder)
+	for _, result := range strings.Split(strings.TrimSpace(k.kubectl("apply", "-k", k.folder)), "\n") {
+		if !strings.HasSuffix(result, " unchanged") {
+			t.Errorf("the second apply: %s", result)
+		}
+	}
+	p := k.run()
+	k.settled("1.0.0-1")
+	if names := k.names(); !slices.Contains(names, "Deployment cluster-api-controller-manager") || !slices.Contains(names, "Deployment cluster-api-provider-docker-controller-manager") {
+		t.Errorf("installed: %v", names)
+	}
+	p.terminate()
+
+	docker.Version = "v1.1.0"
+	k.release(core("v1.1.0"), docker)
+	k.setRelease("1.0.0", "1.1.0")
+	k.kubectl("apply", "-k", k.folder)
+	p = k.run()
+	k.settled("1.1.0-2")
+
+	k.kubectl("delete", "clusterapi", "cluster")
+	k.eventually("everything is uninstalled", func() error {
+		if names := k.names(); len(names) > 0 {
+			return fmt.Errorf("left: %v", names)
+		}
+		return nil
+	})
+	p.terminate()
+	p = k.run()
+	k.eventually("the program is ready", func() error { return answers(p.health + "/readyz") })
+	k.eventually("the program has its lease", func() error {
+		if !p.logged("Starting workers") {
+			return fmt.Errorf("no controller has started")
+		}
+		return nil
+	})
+	if _, err := k.clusterAPI(); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("ClusterAPI is created again after the uninstall: %v", err)
+	}
+	p.terminate()
+	if _, err := k.cluster.Kubectl(k.Context(), "delete", "-k", k.folder, "--timeout=3m"); err != nil {
+		t.Errorf("deleting everything: %v\n%s\n%s", err, k.kubectl("get", "namespaces", "-o", "yaml"), k.kubectl("get", "pods,configmaps,secrets,crds", "-A"))
+	}
+}
+
+// The admission policies reject writes of an administrator; the example of
+// capi-installer --help impersonates the service account.
+func TestWorkstation_ImpersonatesTheServiceAccount(t *testing.T) {
+	h := newHarness(t)
+	h.release(core("v1.0.0"), aws("v1.0.0", configMap("settings")))
+	h.start("4.22.0", "--kubeconfig="+h.cluster.Kubeconfig, "--as=system:serviceaccount:"+v1alpha1.OperatorNamespace+":"+v1alpha1.ServiceAccountName)
+	h.settled("4.22.0-1")
+	settings := &corev1.ConfigMap{}
+	h.must(h.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "settings"}, settings))
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// deleteObjects deletes the installed ConfigMaps and Services, as a user does. Errors are
+// ignored: the objects may not exist yet, or not any more.
+func (c *cycle) deleteObjects() {
+	c.event("user", "deletes objects")
+	c.eachObject(func(object client.Object) { _ = c.Delete(context.Background(), object) })
+}
+
+// editObjects changes a label of the installed ConfigMaps and Services that the providers
+// define, and of ConfigMaps their content.
+func (c *cycle) editObjects() {
+	c.event("user", "edits objects")
+	c.eachObject(func(object client.Object) {
+		patch := `{"metadata":{"labels":{"cluster.x-k8s.io/provider":"edited"}}}`
+		if object.GetObjectKind().GroupVersionKind().Kind == "ConfigMap" && object.GetLabels()["cluster.x-k8s.io/provider"] != "" {
+			patch = `{"metadata":{"labels":{"cluster.x-k8s.io/provider":"edited"}},"data":{"version":"edited"}}`
+		}
+		if object.GetLabels()["cluster.x-k8s.io/provider"] != "" {
+			_ = c.Patch(context.Background(), object, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("user"))
+		}
+	})
+}
+
+// eachObject calls a function with each installed ConfigMap and Service.
+func (c *cycle) eachObject(call func(client.Object)) {
+	objects, err := fixture.Installed(context.Background(), c)
+	if err != nil {
+		return
+	}
+	for i := range objects {
+		if kind := objects[i].GetKind(); kind == "ConfigMap" || kind == "Service" {
+			call(&objects[i])
+		}
+	}
+}
+
+// editStatus removes a condition from the status of the ClusterAPI object, and changes the
+// text of another one.
+func (c *cycle) editStatus() {
+	c.event("user", "edits the status")
+	cluster, err := c.clusterAPI()
+	if err != nil {
+		return
+	}
+	meta.RemoveStatusCondition(&cluster.Status.Conditions, "Upgradeable")
+	if condition := meta.FindStatusCondition(cluster.Status.Conditions, "InstallerProgressing"); condition != nil {
+		condition.Message = "edited"
+	}
+	_ = c.Status().Update(context.Background(), cluster) // a conflict is no edit
+}
+
+// rewriteImages writes images.json 100 times with the same images.
+func (c *cycle) rewriteImages() {
+	c.Helper()
+	c.event("user", "rewrites images.json")
+	content, err := os.ReadFile(c.images)
+	c.must(err)
+	text := strings.TrimRight(string(content), " ")
+	for i := range 100 {
+		c.must(os.WriteFile(c.images+".new", []byte(text+strings.Repeat(" ", i%2)), 0o600))
+		c.must(os.Rename(c.images+".new", c.images))
+	}
+}
+
+// elect makes the process, and those that follow, compete for the lease.
+func (c *cycle) elect() {
+	c.Helper()
+	c.election = []string{"--leader-elect", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"}
+	c.crash()
+	<-c.process().exited
+}
+
+// startSecond starts a second process. If the processes compete for the lease, it takes
+// over when the first one ends.
+func (c *cycle) startSecond() {
+	c.Helper()
+	c.ensureRunning()
+	c.second = c.start("4.22.0", append(slices.Clone(c.election), "--cache-dir="+c.TempDir())...)
+}
+
+func (c *cycle) endSecond() {
+	if c.second != nil {
+		c.second.kill()
+		c.second = nil
+	}
+}
+
+// endElection ends the second process, and lets the first one run without a lease.
+func (c *cycle) endElection() {
+	c.Helper()
+	c.endSecond()
+	c.election = nil
+	c.crash()
+	<-c.process().exited
+	c.ensureRunning()
+	c.eventually("the program is ready", func() error { return answers(c.process().health + "/readyz") })
+}

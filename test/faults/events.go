@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// EventEffect is the effect of an EventFault.
+type EventEffect int
+
+const (
+	// DropEvent loses the event. The watch ends two seconds later, and the next watch
+	// is answered with 410 (Gone), so that the client lists again: a client cannot
+	// notice an event that is lost otherwise.
+	DropEvent EventEffect = iota + 1
+	// RepeatEvent sends the event twice.
+	RepeatEvent
+	// DelayEvent sends the event, and all later ones of this watch, two seconds later.
+	DelayEvent
+	// DropBookmarks loses all bookmarks, except those that end a streaming list.
+	DropBookmarks
+)
+
+// eventDelay is the time of DropEvent and DelayEvent.
+const eventDelay = 2 * time.Second
+
+// EventFault happens to events of watches.
+type EventFault struct {
+	Effect EventEffect
+	// Every makes the fault happen to each nth event of all watches; 0 is each of them.
+	Every int
+	// Times is how often the fault happens; 0 is always.
+	Times int
+}
+
+// FailEvents makes a fault happen to events of watches until Heal. It replaces an earlier
+// one. The returned function returns the number of injected faults.
+func (p *Proxy) FailEvents(fault EventFault) (happened func() int) {
+	added := &scriptedEvents{EventFault: fault}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.events = added
+	return func() int {
+		p.mutex.Lock()
+		defer p.mutex.Unlock()
+		return added.happened
+	}
+}
+
+// scriptedEvents is an event fault with the number of events that it has counted, and of
+// those that it has happened to.
+type scriptedEvents struct {
+	EventFault
+	counted, happened int
+}
+
+// meetEvent counts an event and returns the effect on it; 0 if there is none.
+func (p *Proxy) meetEvent(event []byte) EventEffect {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	s := p.events
+	if s == nil || isBookmark(event) != (s.Effect == DropBookmarks) || s.Times > 0 && s.happened == s.Times {
+		return 0
+	}
+	s.counted++
+	if s.Every > 0 && s.counted%s.Every != 0 {
+		return 0
+	}
+	s.happened++
+	return s.Effect
+}
+
+// isBookmark reports whether an event, in JSON or protobuf, is a bookmark that does not end
+// a streaming list.
+func isBookmark(event []byte) bool {
+	named := bytes.Contains(event, []byte(`"type":"BOOKMARK"`)) || bytes.Contains(event[:min(len(event), 20)], []byte("BOOKMARK"))
+	return named && !bytes.Contains(event, []byte("k8s.io/initial-events-end"))
+}
+
+// eventBody is the body of a watch, of which single events meet faults.
+type eventBody struct {
+	io.ReadCloser
+	proxy    *Proxy
+	path     string
+	events   *bufio.Reader
+	protobuf bool
+	pending  []byte
+	err      error
+}
+
+// newEventBody returns the body of the answer to a watch.
+func newEventBody(proxy *Proxy, answer *http.Response) *eventBody {
+	return &eventBody{
+		ReadCloser: answer.Body, proxy: proxy, path: answer.Request.URL.Path, events: bufio.NewReader(answer.Body),
+		protobuf: strings.Contains(answer.Header.Get("Content-Type"), "protobuf"),
+	}
+}
+
+// Read returns the next events.
+func (b *eventBody) Read(into []byte) (int, error) {
+	for len(b.pending) == 0 && b.err == nil {
+		b.next()
+	}
+	if len(b.pending) == 0 {
+		return 0, b.err
+	}
+	n := copy(into, b.pending)
+	b.pending = b.pending[n:]
+	return n, nil
+}
+
+// next reads an event and lets it meet its fault.
+func (b *eventBody) next() {
+	event, err := b.frame()
+	if err != nil || len(event) == 0 {
+		b.pending, b.err = event, err
+		return
+	}
+	switch b.proxy.meetEvent(event) {
+	case DropEvent:
+		b.proxy.Fail(Fault{Verbs: []string{Watch}, Path: b.path, Times: 1, Status: http.StatusGone})
+		time.AfterFunc(eventDelay, func() { _ = b.Close() })
+	case RepeatEvent:
+		b.pending = append(bytes.Clone(event), event...)
+	case DelayEvent:
+		time.Sleep(eventDelay)
+		b.pending = event
+	case DropBookmarks:
+	default:
+		b.pending = event
+	}
+}
+
+// frame reads an event with its delimiter: a line of JSON, or a length of four bytes
+// before protobuf.
+func (b *eventBody) frame() ([]byte, error) {
+	if !b.protobuf {
+		return b.events.ReadBytes('\n')
+	}
+	var length [4]byte
+	if _, err := io.ReadFull(b.events, length[:]); err != nil {
+		return nil, err
+	}
+	event := make([]byte, 4+binary.BigEndian.Uint32(length[:]))
+	copy(event, length[:])
+	if _, err := io.ReadFull(b.events, event[4:]); err != nil {
+		return nil, fmt.Errorf("reading an event: %w", err)
+	}
+	return event, nil
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	added    = `{"type":"ADDED","object":{}}` + "\n"
+	modified = `{"type":"MODIFIED","object":{}}` + "\n"
+	bookmark = `{"type":"BOOKMARK","object":{}}` + "\n"
+	initial  = `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
+)
+
+// framed returns an event with its length, as protobuf is sent.
+func framed(event string) string {
+	return string(binary.BigEndian.AppendUint32(nil, uint32(len(event)))) + event
+}
+
+func TestEventFault_Effects(t *testing.T) {
+	protobufAdded, protobufBookmark := framed("\x0a\x05ADDED\x12\x00"), framed("\x0a\x08BOOKMARK\x12\x00")
+	for name, test := range map[string]struct {
+		fault      EventFault
+		kind, sent string
+		want       string
+		happened   int
+	}{
+		"a lost event":                    {EventFault{Effect: DropEvent, Times: 1}, "application/json", added + modified, modified, 1},
+		"each second event twice":         {EventFault{Effect: RepeatEvent, Every: 2}, "application/json", added + modified, added + modified + modified, 1},
+		"bookmarks are not counted":       {EventFault{Effect: DropEvent, Every: 2}, "application/json", added + bookmark + modified, added + bookmark, 1},
+		"lost bookmarks":                  {EventFault{Effect: DropBookmarks}, "application/json", added + bookmark + initial, added + initial, 1},
+		"lost bookmarks in protobuf":      {EventFault{Effect: DropBookmarks}, "application/vnd.kubernetes.protobuf", protobufAdded + protobufBookmark, protobufAdded, 1},
+		"an event twice in protobuf":      {EventFault{Effect: RepeatEvent}, "application/vnd.kubernetes.protobuf", protobufAdded, protobufAdded + protobufAdded, 1},
+		"the end of the answer, no event": {EventFault{Effect: DropEvent}, "application/json", "", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &Proxy{}
+			happened := p.FailEvents(test.fault)
+			body := newEventBody(p, &http.Response{
+				Body: io.NopCloser(strings.NewReader(test.sent)), Header: http.Header{"Content-Type": {test.kind + ";stream=watch"}},
+				Request: &http.Request{URL: &url.URL{Path: "/a"}},
+			})
+			got, err := io.ReadAll(body)
+			if string(got) != test.want || err != nil || happened() != test.happened {
+				t.Errorf("read %q, %v, happened %d times; want %q, %d", got, err, happened(), test.want, test.happened)
+			}
+			if test.fault.Effect == DropEvent && test.happened > 0 && len(p.faults) == 0 {
+				t.Error("the watch after a lost event is not answered with 410")
+			}
+		})
+	}
+}
+
+func TestEventFault_Delay(t *testing.T) {
+	p := &Proxy{}
+	p.FailEvents(EventFault{Effect: DelayEvent, Times: 1})
+	body := newEventBody(p, &http.Response{
+		Body: io.NopCloser(bytes.NewReader([]byte(added))), Header: http.Header{}, Request: &http.Request{URL: &url.URL{}},
+	})
+	began := time.Now()
+	if got, err := io.ReadAll(body); string(got) != added || err != nil || time.Since(began) < eventDelay {
+		t.Errorf("read %q, %v after %s", got, err, time.Since(began))
+	}
+}
+
+func TestFault_Late(t *testing.T) {
+	s, p, client := start(t)
+	p.Fail(Fault{Status: http.StatusGatewayTimeout, Late: true, Times: 1})
+	status, body, err := send(client, http.MethodPost, p.Config().Host+"/a")
+	if status != http.StatusGatewayTimeout || !strings.Contains(body, "Timeout") || err != nil {
+		t.Errorf("answered %d %s, %v", status, body, err)
+	}
+	if s.writes.Load() != 1 {
+		t.Errorf("%d writes have arrived, want 1", s.writes.Load())
+	}
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"net/http"
+	"time"
+)
+
+// Observation is a request that has ended.
+type Observation struct {
+	// Time is when it came.
+	Time time.Time
+	// Verb is one of Get, Watch, Create, Update, Patch, Delete, or the HTTP method of another request.
+	Verb string
+	// Path is that of the URL.
+	Path string
+	// DryRun is true for a write that changes nothing.
+	DryRun bool
+	// Status is the HTTP status of the answer; 0 if there was none.
+	Status int
+	// Faulty is true if the request met a fault.
+	Faulty bool
+}
+
+// Observe has observe called for each request that ends from now on; nil ends it.
+func (p *Proxy) Observe(observe func(Observation)) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.observe = observe
+}
+
+func (p *Proxy) observer() func(Observation) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.observe
+}
+
+// isZero reports whether the fault has no effect.
+func (f Fault) isZero() bool {
+	return f.Do == nil && f.After == nil && f.Delay == 0 && f.Status == 0 && !f.Reset && !f.Lose && f.Cut == 0
+}
+
+// statusRecorder notes the status of an answer.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+// Unwrap is for http.ResponseController.
+func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+func (s *statusRecorder) WriteHeader(status int) {
+	s.status = status
+	s.ResponseWriter.WriteHeader(status)
+}
