@@ -10,7 +10,7 @@ type Image struct {
 	// Reference is the payload reference, always by digest. It is the identity of
 	// the image everywhere, wherever its bytes are pulled from.
 	Reference string
-	// Overridden says that the reference comes from spec.imageOverrides and not from the release.
+	// Overridden reports that the reference comes from spec.imageOverrides and not from the release.
 	Overridden bool
 }
 

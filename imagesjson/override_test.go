@@ -22,7 +22,7 @@ func release() imagesjson.Images {
 	return imagesjson.Images{{Name: "aws", Reference: released}, {Name: "core", Reference: released}}
 }
 
-func TestAnOverrideReplacesAnImageOrAddsOne(t *testing.T) {
+func TestOverride_ReplacesOrAddsAnImage(t *testing.T) {
 	before := release()
 	got, err := before.Override([]v1alpha1.ImageOverride{{Name: "new", Image: mine}, {Name: "aws", Image: mine}, {Name: "core", Image: released}})
 	if err != nil {
@@ -41,7 +41,7 @@ func TestAnOverrideReplacesAnImageOrAddsOne(t *testing.T) {
 	}
 }
 
-func TestNoOverrideChangesNothing(t *testing.T) {
+func TestOverride_None(t *testing.T) {
 	got, err := release().Override(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestNoOverrideChangesNothing(t *testing.T) {
 	}
 }
 
-func TestWrongOverridesAreAllNamed(t *testing.T) {
+func TestOverride_NamesAllInvalidEntries(t *testing.T) {
 	_, err := release().Override([]v1alpha1.ImageOverride{
 		{Name: "aws", Image: "quay.io/me/capa:latest"},
 		{Name: "", Image: mine},

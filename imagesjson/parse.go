@@ -16,9 +16,9 @@ import (
 
 // EntryError is one wrong entry of images.json or of spec.imageOverrides.
 type EntryError struct {
-	// Name is the operand's name; empty if that is what is wrong.
+	// Name is the key; it may be empty.
 	Name string
-	// Value is what stands there for an image reference: a string's content, other JSON as it is written.
+	// Value is the value of the key: the content of a string, other JSON literally.
 	Value string
 	// Line is the line in images.json, from 1; 0 for an override.
 	Line int
@@ -41,7 +41,7 @@ func (e *EntryError) Error() string {
 
 func (e *EntryError) Unwrap() error { return e.Err }
 
-// SyntaxError says where the file stops being what it should be.
+// SyntaxError is the position of malformed content.
 type SyntaxError struct {
 	// Line and Column count from 1; a column is a byte.
 	Line, Column int
@@ -63,15 +63,15 @@ type Parser struct {
 func Parse(data []byte) (Images, error) { return Parser{}.Parse(data) }
 
 // Parse reads images.json: a JSON object from operand name to image reference.
-// If data is no such object the error is a *SyntaxError; otherwise it joins
-// everything that is wrong with the entries, each an *EntryError.
+// If data is not such an object the error is a *SyntaxError; otherwise it joins
+// an *EntryError for each error of an entry.
 func (p Parser) Parse(data []byte) (Images, error) {
 	entries, err := scan(data)
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
-	first := map[string]int{} // the line that a name stands on first
+	first := map[string]int{} // line of the first entry with a name
 	images := make(map[string]Image, len(entries))
 	for _, e := range entries {
 		for _, err := range p.checkEntry(e, first[e.name]) {
@@ -88,10 +88,10 @@ func (p Parser) Parse(data []byte) (Images, error) {
 	return sorted(images), nil
 }
 
-// checkEntry says what is wrong with an entry; first is the line of an earlier one with its name.
+// checkEntry returns the errors of an entry; first is the line of an earlier one with the same name, or 0.
 func (p Parser) checkEntry(e entry, first int) (errs []error) {
 	if first > 0 {
-		errs = append(errs, fmt.Errorf("the name stands on line %d already", first))
+		errs = append(errs, fmt.Errorf("duplicate name: already on line %d", first))
 	}
 	if !e.isString() {
 		return append(errs, errors.New("an image reference is a string"))
@@ -99,7 +99,7 @@ func (p Parser) checkEntry(e entry, first int) (errs []error) {
 	return append(errs, p.check(e.name, e.text())...)
 }
 
-// check says what is wrong with an image.
+// check returns the errors of an image.
 func (p Parser) check(operand, reference string) (errs []error) {
 	if strings.TrimSpace(operand) == "" {
 		errs = append(errs, errors.New("the name is empty"))
@@ -115,7 +115,7 @@ const (
 	tagNeeded    = "name the image by tag or digest: <registry>/<repository>:<tag>, or with @sha256:<64 hex digits>"
 )
 
-// byDigest is what the ClusterAPI object takes for an image; it has room for longest bytes.
+// byDigest is the pattern of an image in the ClusterAPI object, of at most longest bytes.
 var byDigest = regexp.MustCompile(`^[][a-zA-Z0-9.:_-]+(/[a-zA-Z0-9._-]+)+(:[a-zA-Z0-9._-]+)?@sha256:[a-f0-9]{64}$`)
 
 const longest = 1024
@@ -155,7 +155,7 @@ func checkDigest(reference string) error {
 		return fmt.Errorf("the digest is %s; %s", d.Algorithm(), digestNeeded)
 	}
 	if !byDigest.MatchString(reference) {
-		return errors.New("is no image reference; " + digestNeeded)
+		return errors.New("invalid image reference; " + digestNeeded)
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ type entry struct {
 
 func (e entry) isString() bool { return len(e.value) > 0 && e.value[0] == '"' }
 
-// text is a string's content, and other JSON as it is written.
+// text is the content of a string, and other JSON literally.
 func (e entry) text() string {
 	var s string
 	if e.isString() && json.Unmarshal(e.value, &s) == nil {
@@ -203,7 +203,7 @@ func scan(data []byte) ([]entry, error) {
 	return entries, nil
 }
 
-// checkObject says where data is not one JSON object.
+// checkObject returns a *SyntaxError if data is not one JSON object.
 func checkObject(data []byte) error {
 	var whole json.RawMessage
 	err := json.Unmarshal(data, &whole)

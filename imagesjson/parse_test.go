@@ -53,18 +53,18 @@ func checkTypes(t *testing.T, err error) {
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		t.Errorf("%T is no joined error", err)
+		t.Errorf("error is a %T, want joined errors", err)
 		return
 	}
 	for _, err := range joined.Unwrap() {
 		if _, ok := err.(*imagesjson.EntryError); !ok {
-			t.Errorf("%T is no *EntryError", err)
+			t.Errorf("error is a %T, want *EntryError", err)
 		}
 	}
 }
 
-// What Parse takes must fit into the status of the ClusterAPI object.
-func TestReferencesAreTheOnesThatTheAPITakes(t *testing.T) {
+// References that Parse accepts must be valid in the status of the ClusterAPI object.
+func TestParse_AcceptsTheReferencesOfTheAPI(t *testing.T) {
 	api, err := os.ReadFile("../api/v1alpha1/clusterapi.go")
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build_test
+package bundle_test
 
 import (
 	"errors"
@@ -8,12 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
-func TestContentsOfCountsObjectsAndNamesImagesAndVariables(t *testing.T) {
-	bundle := bundleOf(`# a comment
+func TestContentsOf(t *testing.T) {
+	of := bundleOf(`# a comment
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -26,7 +27,7 @@ spec:
       containers:
       - name: manager
         image: example.com/a
-        args: ["--v=${LOGLEVEL}", "--w=${LOGLEVEL:=2}", "$(POD_IP)", "${URL:=${HOST:-localhost}:80}", "${EMPTY:=}"]
+        args: ["--v=${LOGLEVEL}", "--w=${LOGLEVEL:=2}", "$(POD_IP)", "${URL:=${HOST:-localhost}:80}", "${EMPTY:=}", "$${ESCAPED}", "${DASH-def}"]
         env: [{name: ROLE, value: "${ROLE/#arn/role-arn}"}]
 ---
 apiVersion: v1
@@ -35,19 +36,22 @@ items:
 - {apiVersion: v1, kind: Service, metadata: {name: a}}
 - {apiVersion: v1, kind: Service, metadata: {name: b}}
 ---
+{apiVersion: v1, kind: PodTemplate, metadata: {name: t}, template: {spec: {ephemeralContainers: [{image: example.com/c}]}}}
+---
+{apiVersion: example.com/v1, kind: Recipe, metadata: {name: r}, items: [flour]}
 `)
-	got, err := build.ContentsOf(bundle)
+	got, err := bundle.ContentsOf(of)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := func(s string) *string { return &s }
-	want := build.Contents{
-		Objects: 3,
-		Kinds:   []build.KindCount{{"", "Service", 2}, {"apps", "Deployment", 1}},
-		Images:  []string{"example.com/a", "example.com/b"},
-		Variables: []build.Variable{
-			{"EMPTY", text(""), false}, {"HOST", text("localhost"), false}, {"LOGLEVEL", text("2"), true},
-			{"REPLICAS", text("1"), false}, {"ROLE", nil, true}, {"URL", text("${HOST:-localhost}:80"), false},
+	want := bundle.Contents{
+		Objects: 5,
+		Kinds:   []bundle.KindCount{{"", "PodTemplate", 1}, {"", "Service", 2}, {"apps", "Deployment", 1}, {"example.com", "Recipe", 1}},
+		Images:  []string{"example.com/a", "example.com/b", "example.com/c"},
+		Variables: []variable.Variable{
+			{Name: "EMPTY", Default: text(""), Required: false}, {Name: "HOST", Default: text("localhost"), Required: false}, {Name: "LOGLEVEL", Default: text("2"), Required: true},
+			{Name: "REPLICAS", Default: text("1"), Required: false}, {Name: "ROLE", Default: nil, Required: true}, {Name: "URL", Default: text("${HOST:-localhost}:80"), Required: false},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -55,12 +59,18 @@ items:
 	}
 }
 
-func TestContentsOfNamesTheDocumentThatIsNoYAML(t *testing.T) {
-	_, err := build.ContentsOf(bundleOf("kind: A\n---\nkind: {\n"))
-	if !errors.Is(err, extractor.ErrInvalid) || err.Error() != "reading the manifests of cluster-api-provider-demo: document 2: error converting YAML to JSON: yaml: line 1: did not find expected node content" {
+func TestContentsOf_InvalidYAML(t *testing.T) {
+	_, err := bundle.ContentsOf(bundleOf("kind: A\n---\nkind: {\n"))
+	if !errors.Is(err, extractor.ErrInvalid) || err.Error() != "reading the manifests of cluster-api-provider-demo: line 3 (document 2): yaml: line 3: did not find expected node content" {
 		t.Errorf("got %v", err)
 	}
 }
+
+func bundleOf(manifests string) extractor.Bundle {
+	return extractor.Bundle{Metadata: extractor.Metadata{ProviderName: "cluster-api-provider-demo"}, Manifests: []byte(manifests)}
+}
+
+const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: demo\n"
 
 func FuzzContentsOf(f *testing.F) {
 	for _, seed := range []string{
@@ -70,7 +80,7 @@ func FuzzContentsOf(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, manifests []byte) {
-		contents, err := build.ContentsOf(extractor.Bundle{Manifests: manifests})
+		contents, err := bundle.ContentsOf(extractor.Bundle{Manifests: manifests})
 		if err != nil && !errors.Is(err, extractor.ErrInvalid) {
 			t.Errorf("the error is not ErrInvalid: %v", err)
 		}

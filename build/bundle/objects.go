@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package bundle
 
 import (
 	"fmt"
@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // Objects returns the objects of a bundle as they are, with their variables and the
 // placeholder of the image. An error is an extractor.ErrInvalid.
 func Objects(bundle extractor.Bundle) ([]*unstructured.Unstructured, error) {
-	objects, err := parse(bundle.Manifests)
+	objects, err := yamldoc.Objects(bundle.Manifests)
 	if err != nil {
 		return nil, &extractor.InvalidError{Err: fmt.Errorf("reading the manifests of %s: %w", bundle.Metadata.ProviderName, err)}
 	}

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package clusterctl
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // releaseSeries is an entry of metadata.yaml.
@@ -23,39 +22,29 @@ type releaseSeries struct {
 
 const newestContract = "v1beta2"
 
-// seriesOf is the series of a version that versionPattern matches, without its contract.
+// seriesOf is the series of a semantic version with a leading v, without its contract.
 func seriesOf(text string) releaseSeries {
-	match := versionPattern.FindStringSubmatch(text)
-	major, _ := strconv.Atoi(match[1])
-	minor, _ := strconv.Atoi(match[2])
+	var major, minor int
+	_, _ = fmt.Sscanf(text, "v%d.%d", &major, &minor) // options were checked
 	return releaseSeries{Major: major, Minor: minor}
 }
 
-// contractLabel is the label by which a CRD says which of its versions keep a contract.
-var contractLabel = regexp.MustCompile(`^cluster\.x-k8s\.io/(v\d+(?:(?:alpha|beta)\d+)?)$`)
-
-// contractsOf returns the newest contract of each CRD that has one, oldest first, each once.
+// contractsOf returns the contracts by which Cluster API reads the CRDs, the oldest first, each once.
 func contractsOf(objects []*unstructured.Unstructured) []string {
 	var contracts []string
-	for _, object := range objects {
-		if groupKind(object) != crdKind {
+	for _, obj := range objects {
+		if !object.IsCRD(obj) {
 			continue
 		}
-		var own []string
-		for label := range object.GetLabels() {
-			if match := contractLabel.FindStringSubmatch(label); match != nil {
-				own = append(own, match[1])
-			}
-		}
-		if len(own) > 0 {
-			contracts = append(contracts, slices.MaxFunc(own, version.CompareKubeAwareVersionStrings))
+		if contract := capicontract.Of(obj.GetLabels()); contract != "" {
+			contracts = append(contracts, contract)
 		}
 	}
-	slices.SortFunc(contracts, version.CompareKubeAwareVersionStrings)
+	slices.SortFunc(contracts, capicontract.Compare)
 	return slices.Compact(contracts)
 }
 
-// newMetadata is a metadata.yaml for one series, and what keeps it from being right.
+// newMetadata returns a metadata.yaml for one series, and an error if the CRDs contradict it.
 func newMetadata(series releaseSeries, contracts []string) ([]byte, error) {
 	var err error
 	if len(contracts) > 1 {

@@ -1,29 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package clusterctl
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/kustomize"
+	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
-// ClusterctlRelease is a version of a provider as clusterctl reads it from a local
+// Release is a version of a provider as clusterctl reads it from a local
 // repository (https://cluster-api.sigs.k8s.io/clusterctl/provider-contract): the provider as its
 // kustomize directory says, without the edits for OpenShift.
-type ClusterctlRelease struct {
+type Release struct {
 	// Dir is where the files belong in the repository: "<provider label>/<version>".
 	Dir string
 	// Files are the components, metadata.yaml and README.md, by name.
 	Files map[string][]byte
-	// Notes are sentences about what clusterctl accepts and is probably not meant.
+	// Notes are sentences about probable mistakes that clusterctl accepts.
 	Notes []string
 }
 
@@ -43,43 +49,43 @@ var clusterctlTypes = map[extractor.ProviderType]clusterctlType{
 	extractor.Addon:            {"AddonProvider", "addon"},
 }
 
-// Clusterctl makes the release of a kustomize directory for a clusterctl repository.
+// New makes the release of a kustomize directory for a clusterctl repository.
 // metadata is the provider's own metadata.yaml; without one a release series is made for
-// the version, of the contract that the CRDs are labelled with. Of the options those about
-// OpenShift mean nothing here, and images are replaced by what can be pulled, so not by the placeholder.
-// Errors are of type *OptionsError or *GenerateError and name everything that is wrong.
-func Clusterctl(o GenerateOptions, metadata []byte) (ClusterctlRelease, error) {
-	if err := o.normalized().check(); err != nil {
-		return ClusterctlRelease{}, &OptionsError{err}
+// the version, of the contract that the CRDs are labelled with. The options for
+// OpenShift are ignored, and images are replaced by images that can be pulled, not by the placeholder.
+// Errors are of type *transform.OptionsError or *generate.Error and name everything that is wrong.
+func New(o generate.Options, metadata []byte) (Release, error) {
+	if err := o.Check(); err != nil {
+		return Release{}, err
 	}
-	release, err := clusterctl(o, metadata)
+	release, err := newRelease(o, metadata)
 	if err != nil {
-		return ClusterctlRelease{}, &GenerateError{o.Dir, err}
+		return Release{}, &generate.Error{Dir: o.Dir, Err: err}
 	}
 	return release, nil
 }
 
-func clusterctl(o GenerateOptions, metadata []byte) (ClusterctlRelease, error) {
-	objects, quoted, err := renderKustomize(o.Dir)
+func newRelease(o generate.Options, metadata []byte) (Release, error) {
+	objects, err := kustomize.Render(o.Dir)
 	if err != nil {
-		return ClusterctlRelease{}, err
+		return Release{}, err
 	}
 	label, of := clusterctlLabel(o, objects), clusterctlTypes[o.ProviderType]
-	release := ClusterctlRelease{Dir: path.Join(label, o.ProviderVersion)}
+	release := Release{Dir: path.Join(label, o.ProviderVersion)}
 	var errs []error
 	if metadata == nil {
 		metadata, err = newMetadata(seriesOf(o.ProviderVersion), contractsOf(objects))
 		errs = append(errs, err)
 	}
-	errs = append(errs, replaceImages(objects, pullable(o))...)
-	errs = append(errs, checkUnique(objects)...)
-	for _, object := range objects {
-		ensureMap(object.Object, "metadata", "labels")[providerLabel] = label
+	errs = append(errs, transform.ReplaceImages(objects, pullable(o))...)
+	errs = append(errs, object.CheckUnique(objects)...)
+	for _, obj := range objects {
+		object.EnsureMap(obj.Object, "metadata", "labels")[transform.ProviderLabel] = label
 	}
-	sortObjects(objects)
-	components, err := encode(objects, quoted)
+	slices.SortStableFunc(objects, object.Compare)
+	components, err := kustomize.Print(objects)
 	if err != nil {
-		return ClusterctlRelease{}, err
+		return Release{}, err
 	}
 	file := contract.ComponentsName(o.ProviderType)
 	release.Files = map[string][]byte{
@@ -87,13 +93,13 @@ func clusterctl(o GenerateOptions, metadata []byte) (ClusterctlRelease, error) {
 		"README.md": clusterctlReadme(o, strings.TrimPrefix(label, of.prefix+"-"), path.Join(release.Dir, file), components),
 	}
 	if err := errors.Join(append(errs, release.check()...)...); err != nil {
-		return ClusterctlRelease{}, err
+		return Release{}, err
 	}
 	return release, nil
 }
 
-// check returns what clusterctl would refuse, and notes what it would not.
-func (r *ClusterctlRelease) check() (errs []error) {
+// check returns an error for everything that clusterctl rejects, and adds a note for other mistakes.
+func (r *Release) check() (errs []error) {
 	for _, f := range contract.CheckReleaseForm(contract.Release{Dir: r.Dir, Files: r.Files}) {
 		text := whereOf(f) + ": " + f.Message
 		switch f.Severity {
@@ -119,7 +125,7 @@ func whereOf(f contract.Finding) string {
 }
 
 // pullable are the images to replace by others that a cluster can pull.
-func pullable(o GenerateOptions) map[string]string {
+func pullable(o generate.Options) map[string]string {
 	images := map[string]string{}
 	for old, replacement := range o.Images {
 		if replacement != o.ImageName {
@@ -131,18 +137,18 @@ func pullable(o GenerateOptions) map[string]string {
 
 // clusterctlLabel is the provider label: the one that the objects have if clusterctl would make it
 // of a name and this type, and otherwise the one that it would make of the provider's name.
-func clusterctlLabel(o GenerateOptions, objects []*unstructured.Unstructured) string {
+func clusterctlLabel(o generate.Options, objects []*unstructured.Unstructured) string {
 	prefix := clusterctlTypes[o.ProviderType].prefix + "-"
-	for _, object := range objects {
-		if label := object.GetLabels()[providerLabel]; strings.HasPrefix(label, prefix) && label != prefix {
+	for _, obj := range objects {
+		if label := obj.GetLabels()[transform.ProviderLabel]; strings.HasPrefix(label, prefix) && label != prefix {
 			return label
 		}
 	}
-	return contract.ProviderLabel(o.metadata(nil))
+	return contract.ProviderLabel(o.Metadata(nil))
 }
 
-// clusterctlReadme says how to use the release, and what its variables are.
-func clusterctlReadme(o GenerateOptions, name, components string, manifests []byte) []byte {
+// clusterctlReadme returns the README.md of the release: its use and its variables.
+func clusterctlReadme(o generate.Options, name, components string, manifests []byte) []byte {
 	if o.ProviderType == extractor.Core {
 		name = "cluster-api"
 	}
@@ -163,7 +169,7 @@ providers:
 clusterctl init --config <config file> --%s %[3]s
 `+"```"+`
 `, o.ProviderName, o.ProviderVersion, name, of.kind, components, of.prefix)
-	variables := variablesOf(manifests)
+	variables := variable.Variables(manifests)
 	if len(variables) == 0 {
 		out.WriteString("\nThe manifests have no variables.\n")
 		return out.Bytes()

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build_test
+package clusterctl_test
 
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/clusterctl"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
-// TestClusterctlMakesTheReleaseOfEachScenario runs Clusterctl on the files below in/ of
+// TestRelease_Scenarios runs Clusterctl on the files below in/ of
 // each archive, with metadata.yaml if there is one, and compares with the files below out/, notes or error.
-func TestClusterctlMakesTheReleaseOfEachScenario(t *testing.T) {
-	scenario.Run(t, "testdata/clusterctl/*.txtar", scenario.Only("options.json", "metadata.yaml", "in/"), releaseFiles)
+func TestRelease_Scenarios(t *testing.T) {
+	scenario.Run(t, "testdata/*.txtar", scenario.Only("options.json", "metadata.yaml", "in/"), releaseFiles)
 }
 
 func releaseFiles(t *testing.T, archive *scenario.Archive) []scenario.File {
@@ -29,14 +33,16 @@ func releaseFiles(t *testing.T, archive *scenario.Archive) []scenario.File {
 		}
 	}
 	dir := t.TempDir()
-	writeArchive(t, dir, archive)
+	if err := txtar.Write(inputsOf(archive), dir); err != nil {
+		t.Fatal(err)
+	}
 	options := optionsIn(t, archive)
 	options.Dir = filepath.Join(dir, "in")
-	release, err := build.Clusterctl(options, metadata)
+	release, err := clusterctl.New(options, metadata)
 	if err != nil {
 		return []scenario.File{{Name: "error", Data: []byte(strings.ReplaceAll(err.Error(), dir, "DIR") + "\n")}}
 	}
-	again, err := build.Clusterctl(options, metadata)
+	again, err := clusterctl.New(options, metadata)
 	if diff := cmp.Diff(release, again); diff != "" || err != nil {
 		t.Errorf("the second run differs: %v\n%s", err, diff)
 	}
@@ -54,10 +60,26 @@ func releaseFiles(t *testing.T, archive *scenario.Archive) []scenario.File {
 	return files
 }
 
-func TestClusterctlRefusesOptionsBeforeItReadsAnything(t *testing.T) {
-	_, err := build.Clusterctl(build.GenerateOptions{Dir: "nowhere", ProviderType: extractor.Core}, nil)
-	var optionsError *build.OptionsError
+func TestRelease_RejectsInvalidOptions(t *testing.T) {
+	_, err := clusterctl.New(generate.Options{Dir: "nowhere", ProviderType: extractor.Core}, nil)
+	var optionsError *transform.OptionsError
 	if !errors.As(err, &optionsError) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// optionsIn reads options.json of a scenario: GenerateOptions.
+func optionsIn(t *testing.T, archive *scenario.Archive) generate.Options {
+	t.Helper()
+	options := generate.Options{
+		ProviderName: "cluster-api-provider-demo", ProviderType: extractor.Infrastructure, ProviderVersion: "v1.2.3",
+		Options: transform.Options{ImageName: "registry.example.com/openshift:demo"},
+	}
+	scenario.ReadOptions(t, archive, &options)
+	return options
+}
+
+// inputsOf is the part of an archive that is written to files; notes repeat a name.
+func inputsOf(archive *scenario.Archive) *scenario.Archive {
+	return &scenario.Archive{Files: slices.DeleteFunc(slices.Clone(archive.Files), func(f scenario.File) bool { return f.Name == "note" })}
 }

@@ -9,15 +9,15 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/parallel"
 )
 
-// The rules that an API server has the last word on.
+// The rules that an API server checks.
 const (
 	crdEstablished  = "server/crd-established"
 	objectAccepted  = "server/object-accepted"
@@ -27,136 +27,84 @@ const (
 	notChecked      = "server/not-checked"
 )
 
-// serverRules are checked by CheckAgainst alone.
-var serverRules = []Rule{{
-	ID:       crdEstablished,
-	By:       ByServer,
-	Severity: Error,
-	Only:     FormBundle,
-	Source:   kubernetes("Create a CustomResourceDefinition", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
-	Why:      "A CRD that the API server does not establish is not served: nobody can create an object of its kind, and the installer waits for it before it goes on.",
-	Fix:      "Correct the CRD as the message says. Names that are not accepted are those of another CRD of the group.",
-}, {
-	ID:       objectAccepted,
-	By:       ByServer,
-	Severity: Error,
-	Only:     FormBundle,
-	Source:   kubernetes("Dry-run", "reference/using-api/api-concepts/"),
-	Why:      "The installer writes nothing of a phase in which the API server refuses an object.",
-	Fix:      "Correct the object as the message says.",
-}, {
-	ID:       policyCompiles,
-	By:       ByServer,
-	Severity: Error,
-	Only:     FormBundle,
-	Source:   kubernetes("Validating Admission Policy", "reference/access-authn-authz/validating-admission-policy/"),
-	Why:      "An admission policy whose expressions the API server cannot compile is refused.",
-	Fix:      "Correct the CEL expression as the message says.",
-}, {
-	ID:       podAdmitted,
-	By:       ByServer,
-	Severity: Error,
-	Only:     FormBundle,
-	Source:   kubernetes("Pod Security Admission", "concepts/security/pod-security-admission/"),
-	Why:      "The API server takes a Deployment whatever its pods are like. If it refuses the pods, the Deployment never has any, and the installer waits for it in vain.",
-	Fix:      "Correct the pod template as the message says; the providers' namespace takes restricted pods only.",
-}, {
-	ID:       minimalAccepted,
-	By:       ByServer,
-	Severity: Warning,
-	Only:     FormBundle,
-	Source:   kubernetes("Validation", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
-	Why:      "An object with no more than what the schema requires is refused, so that nobody can tell from the schema what a good one is.",
-	Fix:      "Correct what contradicts itself in the schema: required fields, defaults, enums, patterns and limits.",
-}, {
-	ID:       notChecked,
-	By:       ByServer,
-	Severity: Info,
-	Only:     FormBundle,
-	Source:   kubernetes("Dry-run", "reference/using-api/api-concepts/"),
-	Why:      "This API server could not be asked: it lacks a kind, a namespace or a right, or what to ask is not known.",
-	Fix:      "Nothing; or ask one that can tell, such as a cluster on which the provider is installed.",
-}}
-
-// Verdict is what an API server thinks of an object.
+// Verdict is the decision of an API server on an object.
 type Verdict int
 
 const (
-	// Accepted means that it takes the object.
+	// Accepted means that the API server accepts the object.
 	Accepted Verdict = iota
-	// Refused means that it does not.
-	Refused
-	// Unknown means that it cannot be asked.
+	// Rejected means that the API server rejects the object.
+	Rejected
+	// Unknown means that the API server cannot decide.
 	Unknown
 )
 
 // Answer is a verdict and its reasons.
 type Answer struct {
 	Verdict Verdict
-	// Causes say why it is not accepted.
+	// Causes are the reasons unless the verdict is Accepted.
 	Causes []Cause
 }
 
-// Cause is one thing that is wrong.
+// Cause is a reason of a verdict.
 type Cause struct {
-	// Field of the object that was asked about, such as "spec.ports[0].port"; may be empty.
+	// Field of the object, such as "spec.ports[0].port"; may be empty.
 	Field   string
 	Message string
 }
 
-// Server is an API server that can be asked. An error means that it was not
-// reached. Both methods are called concurrently.
+// Server is an API server. An error means that it was not reached. Both methods are called concurrently.
 type Server interface {
-	// Define asks whether a CRD would be, or is, established with its names.
+	// Define returns the verdict on a CRD: whether it would be, or is, established with its names.
 	Define(ctx context.Context, crd *unstructured.Unstructured) (Answer, error)
-	// Try asks whether an object would be taken. It is not written.
-	Try(ctx context.Context, object *unstructured.Unstructured) (Answer, error)
+	// DryRun returns the verdict on a write of an object, which is not stored.
+	DryRun(ctx context.Context, object *unstructured.Unstructured) (Answer, error)
 }
 
-// question is asked about an object, for a rule.
-type question struct {
+// dryRun is a write of an object with dryRun=All, for a rule.
+type dryRun struct {
 	rule string
-	// ask is what the server is asked about, place where that stands in the manifests.
-	ask   *unstructured.Unstructured
-	place Value
-	// about says what it is, if it is not the object itself.
+	// object is the object of the request, place its position in the manifests.
+	object *unstructured.Unstructured
+	place  Value
+	// about describes the object of the request, if it is not the one at place.
 	about string
-	// guessed says that a part of ask is a guess, so that a refusal means little.
+	// guessed reports that a part of object is a guess: a rejection is then no finding.
 	guessed bool
 	answer  Answer
 }
 
-// concurrentQuestions bounds how many the server is asked at a time.
-const concurrentQuestions = 8
+// concurrentDryRuns is the maximum number of concurrent dry runs.
+const concurrentDryRuns = 8
 
-// CheckAgainst returns everything in which a bundle breaks a rule by the word of an API
-// server, in the order of the manifests. An error means that the server was not reached.
+// CheckAgainst returns the objects of a bundle that an API server rejects, as findings in the order of the manifests. An error
+// means that the server was not reached.
 func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server) ([]Finding, error) {
 	b := readBundle(bundle)
-	definitions := b.definitionQuestions()
-	var asked []*question
+	definitions := b.definitionDryRuns()
+	var sent []*dryRun
 	for _, stage := range []struct {
-		questions func() []*question
-		ask       func(context.Context, *unstructured.Unstructured) (Answer, error)
+		dryRuns func() []*dryRun
+		send    func(context.Context, *unstructured.Unstructured) (Answer, error)
 	}{
-		{func() []*question { return definitions }, server.Define}, // the others may be of the kinds that these define
-		{b.objectQuestions, server.Try},
-		{b.podQuestions, server.Try},
-		{func() []*question { return b.minimalQuestions(definitions) }, server.Try},
+		{func() []*dryRun { return definitions }, server.Define}, // other objects can have the kinds that these define
+		{b.objectDryRuns, server.DryRun},
+		{b.podDryRuns, server.DryRun},
+		{func() []*dryRun { return b.minimalDryRuns(definitions) }, server.DryRun},
 	} {
-		questions := stage.questions()
-		if err := askAll(ctx, questions, stage.ask); err != nil {
+		dryRuns := stage.dryRuns()
+		if err := sendAll(ctx, dryRuns, stage.send); err != nil {
 			return nil, err
 		}
-		asked = append(asked, questions...)
+		sent = append(sent, dryRuns...)
 	}
-	return judge(onceUnknown(asked)), nil
+	return findingsOf(onceUnknown(sent)), nil
 }
 
-// onceUnknown leaves out that an API server without a kind cannot tell of its further versions either.
-func onceUnknown(asked []*question) []*question {
+// onceUnknown keeps one dry run of each kind that the API server does not serve: the further versions have the same cause.
+func onceUnknown(sent []*dryRun) []*dryRun {
 	told := map[*Object]bool{}
-	return slices.DeleteFunc(asked, func(q *question) bool {
+	return slices.DeleteFunc(sent, func(q *dryRun) bool {
 		if q.rule != minimalAccepted || q.answer.Verdict != Unknown {
 			return false
 		}
@@ -166,29 +114,20 @@ func onceUnknown(asked []*question) []*question {
 	})
 }
 
-func askAll(ctx context.Context, questions []*question, ask func(context.Context, *unstructured.Unstructured) (Answer, error)) error {
-	errs := make([]error, len(questions))
-	limit := make(chan struct{}, concurrentQuestions)
-	var wait sync.WaitGroup
-	for i, q := range questions {
-		if q.ask == nil {
-			continue // answered already
-		}
-		limit <- struct{}{}
-		wait.Go(func() {
-			defer func() { <-limit }()
-			q.answer, errs[i] = ask(ctx, q.ask)
-		})
-	}
-	wait.Wait()
+func sendAll(ctx context.Context, dryRuns []*dryRun, send func(context.Context, *unstructured.Unstructured) (Answer, error)) error {
+	unsent := slices.DeleteFunc(slices.Clone(dryRuns), func(q *dryRun) bool { return q.object == nil })
+	errs := parallel.MapLimit(unsent, concurrentDryRuns, func(q *dryRun) (err error) {
+		q.answer, err = send(ctx, q.object)
+		return err
+	})
 	return errors.Join(errs...)
 }
 
-// judge makes findings of the answers.
-func judge(asked []*question) (findings []Finding) {
+// findingsOf returns a finding for each rejected dry run.
+func findingsOf(sent []*dryRun) (findings []Finding) {
 	for _, rule := range serverRules {
 		var found []Finding
-		for _, q := range asked {
+		for _, q := range sent {
 			if q.verdictOn(rule.ID) {
 				found = append(found, q.findings()...)
 			}
@@ -198,11 +137,10 @@ func judge(asked []*question) (findings []Finding) {
 	return inOrder(findings)
 }
 
-// verdictOn says whether the answer is a finding of the rule. A guess that is refused
-// tells no more than one that could not be asked.
-func (q *question) verdictOn(rule string) bool {
+// verdictOn reports whether the answer is a finding of the rule. The rejection of a guess counts as unknown.
+func (q *dryRun) verdictOn(rule string) bool {
 	switch {
-	case q.answer.Verdict == Refused && !q.guessed:
+	case q.answer.Verdict == Rejected && !q.guessed:
 		return rule == q.rule
 	case q.answer.Verdict != Accepted:
 		return rule == notChecked
@@ -211,7 +149,7 @@ func (q *question) verdictOn(rule string) bool {
 	}
 }
 
-func (q *question) findings() (findings []Finding) {
+func (q *dryRun) findings() (findings []Finding) {
 	for _, cause := range q.answer.Causes {
 		place, message := q.place, strings.Join(strings.Fields(cause.Message), " ")
 		if q.about == "" {
@@ -224,8 +162,8 @@ func (q *question) findings() (findings []Finding) {
 	return findings
 }
 
-// sent is an object as it is sent to the server; nil with the reason in answer if it cannot be.
-func sent(o *Object) (*unstructured.Unstructured, Answer) {
+// requestObject returns an object as it is sent to the server; nil and the reason if it cannot be sent.
+func requestObject(o *Object) (*unstructured.Unstructured, Answer) {
 	data, err := o.json()
 	unknown := func(why string) Answer { return Answer{Unknown, []Cause{{Message: why}}} }
 	if err != nil {
@@ -242,47 +180,47 @@ func sent(o *Object) (*unstructured.Unstructured, Answer) {
 	return object, Answer{}
 }
 
-func (b *Bundle) definitionQuestions() (questions []*question) {
+func (b *Bundle) definitionDryRuns() (dryRuns []*dryRun) {
 	for _, d := range b.definitions {
-		questions = append(questions, ask(crdEstablished, d.Object))
+		dryRuns = append(dryRuns, newDryRun(crdEstablished, d.Object))
 	}
-	return questions
+	return dryRuns
 }
 
-// objectQuestions are about every other object.
-func (b *Bundle) objectQuestions() (questions []*question) {
+// objectDryRuns are those of all objects but CRDs.
+func (b *Bundle) objectDryRuns() (dryRuns []*dryRun) {
 	for _, o := range b.Objects {
 		switch {
 		case o.Kind == crdKind:
 		case o.Kind.Group == admissionGroup && strings.Contains(o.Kind.Kind, "AdmissionPolicy"):
-			questions = append(questions, ask(policyCompiles, o))
+			dryRuns = append(dryRuns, newDryRun(policyCompiles, o))
 		default:
-			questions = append(questions, ask(objectAccepted, o))
+			dryRuns = append(dryRuns, newDryRun(objectAccepted, o))
 		}
 	}
-	return questions
+	return dryRuns
 }
 
-func ask(rule string, o *Object) *question {
-	q := &question{rule: rule, place: o.Value}
-	q.ask, q.answer = sent(o)
+func newDryRun(rule string, o *Object) *dryRun {
+	q := &dryRun{rule: rule, place: o.Value}
+	q.object, q.answer = requestObject(o)
 	return q
 }
 
-// podQuestions are about the pods that objects make. Their service account is left
-// out, because it comes with the bundle.
-func (b *Bundle) podQuestions() (questions []*question) {
+// podDryRuns are those of the pods that workloads create, as OpenShift's SCC admission completes them. Their service account
+// is left out, because it comes with the bundle.
+func (b *Bundle) podDryRuns() (dryRuns []*dryRun) {
 	for _, o := range b.Objects {
 		spec := podSpec(o)
 		if !spec.Exists() || o.Kind.Kind == "Pod" {
 			continue
 		}
-		if q := ask(podAdmitted, o); q.ask != nil { // or else that is told of the object itself
-			q.ask, q.place, q.about = podOf(o, spec), spec, "its pod is refused"
-			questions = append(questions, q)
+		if q := newDryRun(podAdmitted, o); q.object != nil { // otherwise the object itself has the finding
+			q.object, q.place, q.about = podOf(o, spec), spec, "its pod is rejected"
+			dryRuns = append(dryRuns, q)
 		}
 	}
-	return questions
+	return dryRuns
 }
 
 func podOf(o *Object, spec Value) *unstructured.Unstructured {
@@ -290,19 +228,21 @@ func podOf(o *Object, spec Value) *unstructured.Unstructured {
 	if data, err := spec.json(); err != nil || json.Unmarshal(data, &content) != nil {
 		return nil // another rule
 	}
+	template, _ := podTemplate(o)
+	completeBySCC(content, template.At("metadata", "annotations", requiredSCC).Text())
 	delete(content, "serviceAccountName")
 	delete(content, "serviceAccount")
 	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": content}}
 	if content["restartPolicy"] == "OnFailure" || o.Kind.Group == "batch" {
 		content["restartPolicy"] = "Never"
 	}
-	pod.SetName("validate") // one that the server makes would make each run tell something else
+	pod.SetName("validate") // a generated name would differ in each run
 	pod.SetNamespace(o.Namespace)
 	return pod
 }
 
-// minimalQuestions are about one object of each version that a CRD serves, if it is accepted.
-func (b *Bundle) minimalQuestions(definitions []*question) (questions []*question) {
+// minimalDryRuns are those of one minimal object for each served version of the accepted CRDs.
+func (b *Bundle) minimalDryRuns(definitions []*dryRun) (dryRuns []*dryRun) {
 	for i, d := range b.definitions {
 		if definitions[i].answer.Verdict != Accepted {
 			continue
@@ -312,18 +252,18 @@ func (b *Bundle) minimalQuestions(definitions []*question) (questions []*questio
 				continue
 			}
 			schema := version.At("schema", "openAPIV3Schema")
-			q := &question{rule: minimalAccepted, place: version, about: "an object with only what " + version.At("name").Text() + " requires"}
+			q := &dryRun{rule: minimalAccepted, place: version, about: "an object with only the required fields of " + version.At("name").Text()}
 			if schema.Exists() {
 				q.place = schema
 			}
-			q.ask, q.guessed = d.minimal(version)
-			questions = append(questions, q)
+			q.object, q.guessed = d.minimal(version)
+			dryRuns = append(dryRuns, q)
 		}
 	}
-	return questions
+	return dryRuns
 }
 
-// minimal is an object with only what a version of a CRD requires, and whether it is in part a guess.
+// minimal returns an object with only the required fields of a version, and reports whether it is in part a guess.
 func (d *definition) minimal(version Value) (*unstructured.Unstructured, bool) {
 	var schema map[string]any
 	if data, err := version.At("schema", "openAPIV3Schema").json(); err != nil || json.Unmarshal(data, &schema) != nil {
@@ -336,7 +276,7 @@ func (d *definition) minimal(version Value) (*unstructured.Unstructured, bool) {
 	}
 	object := &unstructured.Unstructured{Object: fields}
 	object.SetAPIVersion(d.Group + "/" + version.At("name").Text())
-	object.SetKind(d.Defines)
+	object.SetKind(d.DefinedKind)
 	delete(fields, "metadata")
 	object.SetName("minimal")
 	if d.At("spec", "scope").Text() == "Namespaced" {

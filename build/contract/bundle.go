@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // Bundle is a bundle as rules see it.
@@ -30,12 +32,12 @@ type Bundle struct {
 
 	// file is the one that the objects are in; empty is ManifestsFile.
 	file string
-	// release is what the components belong to; nil for a bundle.
+	// release is the release of the components; nil for a bundle.
 	release *release
 
 	unreadable  []Finding
-	empty       []document // of nothing but blank lines and comments
-	lists       []*Object  // that stand for others
+	empty       []yamldoc.Document // of nothing but blank lines and comments
+	lists       []*Object          // that stand for others
 	definitions []*definition
 	grants      grants
 }
@@ -51,20 +53,20 @@ type Variable struct {
 // documents after them are not looked at.
 const maxUnreadable = 20
 
-// readBundle reads what can be read.
+// readBundle reads the documents that can be read.
 func readBundle(bundle extractor.Bundle) *Bundle {
 	text, required := withDefaults(bundle.Manifests)
 	b := &Bundle{Origin: bundle.Origin, Metadata: bundle.Metadata, Required: required, size: len(bundle.Manifests), text: bundle.Manifests}
-	for _, document := range split(text) {
+	for _, document := range yamldoc.Split(text) {
 		if len(b.unreadable) == maxUnreadable {
 			break
 		}
-		if document.line == 0 {
+		if document.IsEmpty() {
 			b.empty = append(b.empty, document)
 			continue
 		}
 		if err := b.read(document); err != nil {
-			b.unreadable = append(b.unreadable, Finding{File: ManifestsFile, Line: document.line, Message: err.Error()})
+			b.unreadable = append(b.unreadable, Finding{File: ManifestsFile, Line: document.Line, Message: err.Error()})
 		}
 	}
 	b.definitions, b.grants = define(b), grantsOfPods(b)
@@ -82,63 +84,18 @@ func (b *Bundle) ofKind(kinds ...schema.GroupKind) []*Object {
 	return found
 }
 
-// has says whether the bundle has an object.
+// has reports whether the bundle has an object.
 func (b *Bundle) has(kind schema.GroupKind, namespace, name string) bool {
 	return slices.ContainsFunc(b.Objects, func(o *Object) bool {
 		return o.Kind == kind && o.Namespace == namespace && o.Name == name
 	})
 }
 
-// document is the text of one YAML document.
-type document struct {
-	text []byte
-	// before is how many lines of the file stand before text; line is the first one that says something, from 1, or 0.
-	before, line int
-}
-
-// split divides the text where the installer does: at each line that begins or
-// ends a document.
-func split(text []byte) []document {
-	var documents []document
-	current := document{}
-	number := 0
-	for line := range bytes.Lines(text) {
-		if marksDocument(line) {
-			documents = append(documents, current)
-			current = document{before: number}
-		}
-		number++
-		if current.line == 0 && saysSomething(line) {
-			current.line = number
-		}
-		current.text = append(current.text, line...)
-	}
-	return append(documents, current)
-}
-
-func marksDocument(line []byte) bool {
-	for _, marker := range []string{"---", "..."} {
-		rest, found := bytes.CutPrefix(line, []byte(marker))
-		if found && (len(rest) == 0 || strings.ContainsRune(" \t\r\n", rune(rest[0]))) {
-			return true
-		}
-	}
-	return false
-}
-
-func saysSomething(line []byte) bool {
-	if marksDocument(line) {
-		line = line[len("---"):]
-	}
-	line = bytes.TrimSpace(line)
-	return len(line) > 0 && line[0] != '#'
-}
-
 // read adds the objects of a document.
-func (b *Bundle) read(document document) error {
+func (b *Bundle) read(document yamldoc.Document) error {
 	var root yaml.Node
-	if err := yaml.Unmarshal(document.text, &root); err != nil {
-		return document.exact(err)
+	if err := yaml.Unmarshal(document.Text, &root); err != nil {
+		return exactError(document, err)
 	}
 	if len(root.Content) == 0 {
 		return nil
@@ -146,12 +103,12 @@ func (b *Bundle) read(document document) error {
 	if err := checkSize(&root); err != nil {
 		return err
 	}
-	return b.add(root.Content[0], document.before)
+	return b.add(root.Content[0], document.Start-1)
 }
 
-// exact is the error of a document with the line of the file, not of the document.
-func (d document) exact(err error) error {
-	padded := append(bytes.Repeat([]byte("\n"), d.before), d.text...)
+// exactError returns the error of a document with the line of the file, not of the document.
+func exactError(d yamldoc.Document, err error) error {
+	padded := append(bytes.Repeat([]byte("\n"), d.Start-1), d.Text...)
 	if exact := yaml.Unmarshal(padded, new(yaml.Node)); exact != nil {
 		return exact
 	}
@@ -166,7 +123,7 @@ func (b *Bundle) add(node *yaml.Node, before int) error {
 		if !o.Exists() {
 			return nil
 		}
-		return errors.New("is no Kubernetes object: it has no fields")
+		return errors.New("invalid Kubernetes object: want a mapping with fields")
 	}
 	if isList(o.Value) {
 		b.lists = append(b.lists, o)
@@ -181,16 +138,19 @@ func (b *Bundle) add(node *yaml.Node, before int) error {
 		group = ""
 	}
 	o.Kind = schema.GroupKind{Group: group, Kind: o.At("kind").Text()}
+	if o.At("apiVersion").Text() == "" {
+		o.Kind = kindNamed(o.Kind.Kind)
+	}
 	o.Name, o.Namespace = o.At("metadata", "name").Text(), o.At("metadata", "namespace").Text()
 	b.Objects = append(b.Objects, o)
 	return nil
 }
 
-// isList says whether an object stands for others, as the installer takes it.
+// isList reports whether an object stands for others, as the installer takes it.
 func isList(v Value) bool {
 	kind, items := v.At("kind").Text(), v.At("items").node
 	hasItems := items != nil && items.Kind == yaml.SequenceNode
-	return kind == "List" && v.At("apiVersion").Text() == "v1" || hasItems && strings.HasSuffix(kind, "List")
+	return yamldoc.IsList(v.At("apiVersion").Text(), kind, hasItems)
 }
 
 // maxValues is how many values a document may have, those that aliases repeat
@@ -226,4 +186,30 @@ func sizeOf(node *yaml.Node, sizes map[*yaml.Node]int) int {
 		sizes[node] = size
 	}
 	return size
+}
+
+// eachObject makes a check of all objects out of one of one object.
+func eachObject(check func(*Object) []Finding) func(*Bundle) []Finding {
+	return func(b *Bundle) []Finding { return each(b.Objects, check) }
+}
+
+// each checks objects one by one.
+func each(objects []*Object, check func(*Object) []Finding) (findings []Finding) {
+	for _, o := range objects {
+		findings = append(findings, check(o)...)
+	}
+	return findings
+}
+
+func checkUnique(b *Bundle) (findings []Finding) {
+	first := map[object.Identity]*Object{}
+	for _, o := range b.Objects {
+		id := object.Identity{GroupKind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+		if other, twice := first[id]; twice && o.Name != "" {
+			findings = append(findings, o.finding("is there already, on line %d", other.line()))
+			continue
+		}
+		first[id] = o
+	}
+	return findings
 }

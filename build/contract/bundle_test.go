@@ -36,7 +36,7 @@ func lines(findings []Finding, rule string) (found []string) {
 	return found
 }
 
-func TestFindingsNameTheLineTheObjectAndTheField(t *testing.T) {
+func TestCheck_FindingsHaveLineObjectAndField(t *testing.T) {
 	findings := check(`# A comment.
 ---
 # Another one.
@@ -76,7 +76,7 @@ spec:
 	}
 }
 
-func TestADocumentThatCannotBeReadKeepsNoOtherFromBeingChecked(t *testing.T) {
+func TestCheck_ContinuesAfterInvalidDocument(t *testing.T) {
 	findings := check("a: b: c\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: x}\n---\nkind: [\n---\n7\n")
 	if diff := cmp.Diff([]string{"1", "7", "9"}, lines(findings, "bundle/yaml-parse")); diff != "" {
 		t.Errorf("documents that cannot be read (-want +got):\n%s", diff)
@@ -86,14 +86,14 @@ func TestADocumentThatCannotBeReadKeepsNoOtherFromBeingChecked(t *testing.T) {
 	}
 }
 
-func TestTheMessageOfADocumentThatCannotBeReadHasTheLineOfTheFile(t *testing.T) {
+func TestCheck_InvalidDocumentHasLineOfFile(t *testing.T) {
 	findings := check("apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n---\nb: c\nd: e: f\n")
 	if len(findings) == 0 || findings[len(findings)-1].Line != 5 || !strings.Contains(findings[len(findings)-1].Message, "line 6") {
 		t.Errorf("findings: %+v", findings)
 	}
 }
 
-func TestAliasesThatGrowBeyondMeasureAreRefusedInTime(t *testing.T) {
+func TestCheck_RejectsAliasBombs(t *testing.T) {
 	var bomb strings.Builder
 	bomb.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n")
 	for i := range 20 {
@@ -106,7 +106,7 @@ func TestAliasesThatGrowBeyondMeasureAreRefusedInTime(t *testing.T) {
 	}
 }
 
-func TestFieldsThatAMappingTakesOverAreThere(t *testing.T) {
+func TestCheck_ReadsMergeKeys(t *testing.T) {
 	findings := check(`apiVersion: apps/v1
 kind: Deployment
 metadata: {name: manager, namespace: openshift-cluster-api}
@@ -129,15 +129,15 @@ spec:
 	}
 }
 
-func TestOfVeryManyDocumentsThatCannotBeReadTheFirstAreTold(t *testing.T) {
+func TestCheck_LimitsInvalidDocuments(t *testing.T) {
 	if got := lines(check(strings.Repeat("---\n[\n", 100_000)), "bundle/yaml-parse"); len(got) != maxUnreadable {
 		t.Errorf("%d documents are told", len(got))
 	}
 }
 
-func TestVariablesAreReplacedByTheirDefaultsAsTheInstallerDoes(t *testing.T) {
+func TestWithDefaults(t *testing.T) {
 	text, required := withDefaults([]byte("a: ${A:=1} ${B=2}${C:-${D:=3}}\nb: $${E:=4} $F $(G) ${ H } ${I}\nc: ${J:=${K}} ${L^^} ${M:=}.\n"))
-	if diff := cmp.Diff("a: 1 23\nb: $${E:=4} $F $(G) ${ H } ${I}\nc: ${J:=${K}} ${L^^} .\n", string(text)); diff != "" {
+	if diff := cmp.Diff("a: 1 23\nb: $${E:=4} $F $(G) ${ H } ${I}\nc: ${K} ${L^^} .\n", string(text)); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]Variable{{"I", 2}, {"K", 3}, {"L", 3}}, required); diff != "" {
@@ -145,9 +145,9 @@ func TestVariablesAreReplacedByTheirDefaultsAsTheInstallerDoes(t *testing.T) {
 	}
 }
 
-// TestTheKindsAreThoseOfTheInstallersRoles reads the roles for what a provider
+// TestKinds_MatchInstallerRoles reads the roles for what a provider
 // consists of: those in which every verb of the installer is given.
-func TestTheKindsAreThoseOfTheInstallersRoles(t *testing.T) {
+func TestKinds_MatchInstallerRoles(t *testing.T) {
 	var allowed []string
 	for kind := range installable {
 		plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))

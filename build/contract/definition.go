@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gobuffalo/flect"
+
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// role is what a CRD is for Cluster API: which contract it has to keep.
+// role is the part that a CRD plays for Cluster API, and with it the contract of the kind.
 type role string
 
 const (
@@ -21,27 +23,33 @@ const (
 	ipamPool         role = "IPAM pool"
 )
 
-// roles are told apart by a label of the group and by the end of the kind. Groups
-// such as vmware.infrastructure.cluster.x-k8s.io count; control planes are in any group.
+// roles are recognized by the end of the kind and by the fields of the contract, in any group. In a group
+// whose labels have the part group, such as vmware.infrastructure.cluster.x-k8s.io, one of the fields is
+// enough. In another group the CRD needs a contract label or all of the fields of proof too.
 var roles = []struct {
 	role        role
 	group, kind string
 	// signature are fields of which a kind has at least one, or else a template, if it has the role.
 	signature []string
+	// proof are fields that together show the role without a contract label.
+	proof []string
 }{
-	{controlPlane, "", "ControlPlane", []string{"status.initialized", "status.initialization.controlPlaneInitialized"}},
-	{infraMachinePool, "infrastructure", "MachinePool", []string{"spec.providerIDList", "status.infrastructureMachineKind"}},
-	{infraCluster, "infrastructure", "Cluster", []string{"spec.controlPlaneEndpoint", "status.initialization.provisioned", "status.ready"}},
-	{infraMachine, "infrastructure", "Machine", []string{"spec.providerID", "status.initialization.provisioned"}},
-	{bootstrapConfig, "bootstrap", "Config", []string{"status.dataSecretName", "status.initialization.dataSecretCreated"}},
-	{ipamPool, "ipam", "Pool", nil},
+	{controlPlane, "", "ControlPlane", []string{"status.initialized", "status.initialization.controlPlaneInitialized"}, nil},
+	{infraMachinePool, "infrastructure", "MachinePool", []string{"spec.providerIDList", "status.infrastructureMachineKind"}, []string{"spec.providerIDList"}},
+	{infraCluster, "infrastructure", "Cluster", []string{"spec.controlPlaneEndpoint", "status.initialization.provisioned", "status.ready"}, []string{"spec.controlPlaneEndpoint.host", "spec.controlPlaneEndpoint.port"}},
+	{infraMachine, "infrastructure", "Machine", []string{"spec.providerID", "status.initialization.provisioned"}, []string{"spec.providerID", "status.addresses"}},
+	{bootstrapConfig, "bootstrap", "Config", []string{"status.dataSecretName", "status.initialization.dataSecretCreated"}, []string{"status.dataSecretName"}},
+	{ipamPool, "ipam", "Pool", nil, []string{"spec.addresses", "spec.gateway", "spec.prefix"}},
 }
+
+// coreGroup is the group of Cluster API's own kinds, which have no role: Cluster, Machine, MachinePool.
+const coreGroup = "cluster.x-k8s.io"
 
 // definition is a CRD as Cluster API sees it.
 type definition struct {
 	*Object
 	// Group and Define are those of the kind that the CRD defines.
-	Group, Defines string
+	Group, DefinedKind string
 	// Role is empty if the kind keeps no contract. Template says that the kind is
 	// the template of one with the role.
 	Role     role
@@ -58,35 +66,90 @@ type definition struct {
 func define(b *Bundle) []*definition {
 	var all []*definition
 	for _, o := range b.ofKind(crdKind) {
-		d := &definition{Object: o, Group: o.At("spec", "group").Text(), Defines: o.At("spec", "names", "kind").Text()}
+		d := &definition{Object: o, Group: o.At("spec", "group").Text(), DefinedKind: o.At("spec", "names", "kind").Text()}
 		d.Contract, d.Version = chosenContract(o)
 		d.Schema = versionOf(o, d.Version).At("schema", "openAPIV3Schema")
 		all = append(all, d)
 	}
 	for _, d := range all {
-		d.classify(all)
+		if !strings.HasSuffix(d.DefinedKind, templateSuffix) {
+			d.classify(all)
+		}
+	}
+	for _, d := range all {
+		if strings.HasSuffix(d.DefinedKind, templateSuffix) {
+			d.classifyTemplate(all)
+		}
 	}
 	return all
 }
 
+const templateSuffix = "Template"
+
 func (d *definition) classify(all []*definition) {
-	kind, isTemplate := strings.CutSuffix(d.Defines, "Template")
 	for _, r := range roles {
-		if r.group != "" && !slices.Contains(strings.Split(d.Group, "."), r.group) || !strings.HasSuffix(kind, r.kind) {
+		if d.Group == coreGroup || !strings.HasSuffix(d.DefinedKind, r.kind) || d.DefinedKind == r.kind && r.group != "" {
 			continue
 		}
-		d.Template = isTemplate
-		hasSibling := slices.ContainsFunc(all, func(other *definition) bool { return other.Group == d.Group && other.Defines == kind+"Template" })
-		if isTemplate || hasSibling || r.role == ipamPool || d.hasAny(r.signature) {
+		template := find(all, d.Group, d.DefinedKind+templateSuffix)
+		inGroup := r.group == "" || inGroup(d, r.group)
+		hasField := d.hasAny(r.signature)
+		switch {
+		case inGroup && (r.role == ipamPool || template != nil || hasField):
 			d.Role = r.role
-		} else {
+		case !inGroup && hasField && (d.Contract != "" || template != nil && template.Contract != ""),
+			!inGroup && len(r.proof) > 0 && d.hasAll(r.proof):
+			d.Role = r.role
+		case inGroup:
 			d.Unconfirmed = r.role
 		}
 		return
 	}
 }
 
-// hasAny says whether a version has one of the fields.
+// classifyTemplate gives a template the role of its kind. Without the kind the name, and the group
+// or the contract label, have to do.
+func (d *definition) classifyTemplate(all []*definition) {
+	kind := strings.TrimSuffix(d.DefinedKind, templateSuffix)
+	if of := find(all, d.Group, kind); of != nil {
+		if of.Role != "" {
+			d.Role, d.Template = of.Role, true
+			return
+		}
+		if of.Unconfirmed == "" {
+			return
+		}
+	}
+	for _, r := range roles {
+		isKind := strings.HasSuffix(kind, r.kind) && d.Group != coreGroup
+		if isKind && (r.group == "" || inGroup(d, r.group) || d.Contract != "" && d.hasAny([]string{"spec.template.spec"})) {
+			d.Role, d.Template = r.role, true
+			return
+		}
+	}
+}
+
+// find returns the CRD of a kind; nil if there is none.
+func find(all []*definition, group, kind string) *definition {
+	for _, d := range all {
+		if d.Group == group && d.DefinedKind == kind {
+			return d
+		}
+	}
+	return nil
+}
+
+// hasAll reports whether a version has all of the fields.
+func (d *definition) hasAll(fields []string) bool {
+	for _, field := range fields {
+		if !d.hasAny([]string{field}) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasAny reports whether a version has one of the fields.
 func (d *definition) hasAny(fields []string) bool {
 	for _, version := range d.At("spec", "versions").Items() {
 		schema := version.At("schema", "openAPIV3Schema")
@@ -129,7 +192,7 @@ func (b *Bundle) withRole() []*definition {
 }
 
 // playing are the kinds with one of the roles, without their templates.
-func (b *Bundle) playing(roles ...role) []*definition {
+func (b *Bundle) definitionsWithRole(roles ...role) []*definition {
 	return filter(b.definitions, func(d *definition) bool { return !d.Template && slices.Contains(roles, d.Role) })
 }
 
@@ -140,12 +203,7 @@ func (b *Bundle) templates() []*definition {
 
 // defined is the CRD of a kind, nil if the bundle has none.
 func (b *Bundle) defined(group, kind string) *definition {
-	for _, d := range b.definitions {
-		if d.Group == group && d.Defines == kind {
-			return d
-		}
-	}
-	return nil
+	return find(b.definitions, group, kind)
 }
 
 func filter[T any](all []T, keep func(T) bool) []T {
@@ -183,7 +241,7 @@ const (
 // needs asks for a kind with a role in the bundles of a provider type.
 func needs(kind extractor.ProviderType, wanted role) func(*Bundle) []Finding {
 	return func(b *Bundle) []Finding {
-		if b.Metadata.ProviderType != kind || len(b.playing(wanted)) > 0 {
+		if b.Metadata.ProviderType != kind || len(b.definitionsWithRole(wanted)) > 0 {
 			return nil
 		}
 		return metadataFinding("providerType", "a provider of type %s has a kind with the role %s, but this one defines none", kind, wanted)
@@ -193,9 +251,9 @@ func needs(kind extractor.ProviderType, wanted role) func(*Bundle) []Finding {
 // hasTemplate asks for a template of each kind with a role. Machines that a pool makes have none.
 func hasTemplate(of role) func(*Bundle) []Finding {
 	return func(b *Bundle) (findings []Finding) {
-		for _, d := range b.playing(of) {
-			if b.defined(d.Group, d.Defines+"Template") == nil && !strings.HasSuffix(d.Defines, "MachinePoolMachine") {
-				findings = append(findings, d.At("spec", "names", "kind").finding("there is no CRD of %sTemplate", d.Defines))
+		for _, d := range b.definitionsWithRole(of) {
+			if b.defined(d.Group, d.DefinedKind+"Template") == nil && !strings.HasSuffix(d.DefinedKind, "MachinePoolMachine") {
+				findings = append(findings, d.At("spec", "names", "kind").finding("CRD of %sTemplate not found", d.DefinedKind))
 			}
 		}
 		return findings
@@ -206,7 +264,7 @@ func hasTemplate(of role) func(*Bundle) []Finding {
 func oneHasTemplate(of role) func(*Bundle) []Finding {
 	return func(b *Bundle) []Finding {
 		missing := hasTemplate(of)(b)
-		if len(missing) == 0 || len(missing) < len(b.playing(of)) {
+		if len(missing) == 0 || len(missing) < len(b.definitionsWithRole(of)) {
 			return nil
 		}
 		return missing[:1]
@@ -215,4 +273,32 @@ func oneHasTemplate(of role) func(*Bundle) []Finding {
 
 func inGroup(d *definition, label string) bool {
 	return slices.Contains(strings.Split(d.Group, "."), label)
+}
+
+const (
+	versionsPage  = "tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/"
+	skipPreflight = "clusterctl.cluster.x-k8s.io/skip-crd-name-preflight-check"
+)
+
+func notTemplates(b *Bundle) []*definition {
+	return filter(b.withRole(), func(d *definition) bool { return !d.Template && d.Role != ipamPool })
+}
+
+// contains reports whether a list has a text.
+func contains(list Value, text string) bool {
+	for _, item := range list.Items() {
+		if item.Text() == text {
+			return true
+		}
+	}
+	return false
+}
+
+// checkCalculatedName makes the plural as Cluster API does.
+func checkCalculatedName(d *definition) []Finding {
+	plural := flect.Pluralize(strings.ToLower(d.DefinedKind))
+	if written := d.At("spec", "names", "plural"); written.Text() != plural && d.DefinedKind != "" {
+		return []Finding{written.finding("Cluster API looks for %s.%s", plural, d.Group)}
+	}
+	return nil
 }

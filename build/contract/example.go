@@ -14,7 +14,7 @@ var examples embed.FS
 
 // Example is a provider that keeps a rule, and one that breaks it: manifests.
 // In Bad a comment that begins with "<-" stands where the rule finds something. A
-// comment such as "# ocpPlatform: AWS" is what the metadata say. Of rules about how bundles lie in
+// comment such as "# ocpPlatform: AWS" sets a field of the metadata. Of rules about how bundles lie in
 // their images, and of rules about releases, they are all files, each below a line with its path
 // ("-- capi-manifests/metadata.json --").
 type Example struct{ Good, Bad string }

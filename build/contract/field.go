@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// fieldOf goes down a schema, as in "status.addresses[].type". What may be there
-// without being in the schema, because unknown fields are preserved, is hidden.
+// fieldOf goes down a schema, as in "status.addresses[].type". A field that may exist
+// outside the schema, because unknown fields are preserved, is hidden.
 func fieldOf(schema Value, path string) (field Value, hidden bool) {
 	for _, name := range strings.Split(path, ".") {
 		name, isList := strings.CutSuffix(name, "[]")
@@ -48,25 +48,25 @@ type subject struct {
 
 // of are the kinds whose fields are known.
 func (s subject) of(b *Bundle) []*definition {
-	return filter(b.playing(s.role), func(d *definition) bool {
+	return filter(b.definitionsWithRole(s.role), func(d *definition) bool {
 		return d.Schema.Exists() && (s.contract == "" || s.contract == d.Contract)
 	})
 }
 
-// must asks for a field of a type.
-func (s subject) must(field string, types ...string) func(*Bundle) []Finding {
+// requireTyped returns a check that a field exists and has one of the types.
+func (s subject) requireTyped(field string, types ...string) func(*Bundle) []Finding {
 	return eachDefinition(s.of, func(d *definition) []Finding {
 		return append(d.missing(field), d.mistyped(field, types...)...)
 	})
 }
 
-// should asks for fields of whatever type.
-func (s subject) should(fields ...string) func(*Bundle) []Finding {
+// require returns a check that fields exist, of any type.
+func (s subject) require(fields ...string) func(*Bundle) []Finding {
 	return eachDefinition(s.of, func(d *definition) []Finding { return d.missing(fields...) })
 }
 
-// shape asks for types where the fields are there: pairs of a field and its type.
-func (s subject) shape(pairs ...string) func(*Bundle) []Finding {
+// checkTypes returns a check of the types of existing fields: pairs of a field and its type.
+func (s subject) checkTypes(pairs ...string) func(*Bundle) []Finding {
 	return eachDefinition(s.of, func(d *definition) (findings []Finding) {
 		for pair := range slices.Chunk(pairs, 2) {
 			findings = append(findings, d.mistyped(pair[0], pair[1])...)
@@ -75,7 +75,7 @@ func (s subject) shape(pairs ...string) func(*Bundle) []Finding {
 	})
 }
 
-// optional asks that a field, which somebody fills in later, is not required.
+// optional checks that a field that a controller fills in later is not required.
 func (s subject) optional(field string) func(*Bundle) []Finding {
 	parent, name := field[:strings.LastIndex(field, ".")], field[strings.LastIndex(field, ".")+1:]
 	return eachDefinition(s.of, func(d *definition) (findings []Finding) {

@@ -6,6 +6,8 @@ import (
 	"iter"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // The groups of the kinds that rules name.
@@ -16,18 +18,18 @@ const (
 )
 
 var (
-	namespaceKind      = schema.GroupKind{Kind: "Namespace"}
-	secretKind         = schema.GroupKind{Kind: "Secret"}
-	serviceKind        = schema.GroupKind{Kind: "Service"}
-	serviceAccountKind = schema.GroupKind{Kind: "ServiceAccount"}
-	deploymentKind     = schema.GroupKind{Group: "apps", Kind: "Deployment"}
-	crdKind            = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-	mutatingKind       = schema.GroupKind{Group: admissionGroup, Kind: "MutatingWebhookConfiguration"}
-	validatingKind     = schema.GroupKind{Group: admissionGroup, Kind: "ValidatingWebhookConfiguration"}
-	roleKind           = schema.GroupKind{Group: rbacGroup, Kind: "Role"}
-	roleBindingKind    = schema.GroupKind{Group: rbacGroup, Kind: "RoleBinding"}
-	clusterRoleKind    = schema.GroupKind{Group: rbacGroup, Kind: "ClusterRole"}
-	clusterBindingKind = schema.GroupKind{Group: rbacGroup, Kind: "ClusterRoleBinding"}
+	namespaceKind      = object.Namespace
+	secretKind         = object.Secret
+	serviceKind        = object.Service
+	serviceAccountKind = object.ServiceAccount
+	deploymentKind     = object.Deployment
+	crdKind            = object.CustomResourceDefinition
+	mutatingKind       = object.MutatingWebhookConfiguration
+	validatingKind     = object.ValidatingWebhookConfiguration
+	roleKind           = object.Role
+	roleBindingKind    = object.RoleBinding
+	clusterRoleKind    = object.ClusterRole
+	clusterBindingKind = object.ClusterRoleBinding
 )
 
 // installable are the kinds that the installer's roles let it write, and whether
@@ -38,51 +40,56 @@ var installable = map[schema.GroupKind]bool{
 	clusterBindingKind: false,
 	mutatingKind:       false,
 	validatingKind:     false,
-	{Group: admissionGroup, Kind: "ValidatingAdmissionPolicy"}:              false,
-	{Group: admissionGroup, Kind: "ValidatingAdmissionPolicyBinding"}:       false,
-	{Group: "apiextensions.openshift.io", Kind: "CompatibilityRequirement"}: false,
-	{Kind: "ConfigMap"}:                  true,
-	serviceAccountKind:                   true,
-	serviceKind:                          true,
-	deploymentKind:                       true,
-	{Group: "apps", Kind: "DaemonSet"}:   true,
-	{Group: "apps", Kind: "StatefulSet"}: true,
-	{Group: "monitoring.coreos.com", Kind: "PodMonitor"}:     true,
-	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}: true,
-	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}: true,
-	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:      true,
-	{Group: "policy", Kind: "PodDisruptionBudget"}:           true,
+	{Group: admissionGroup, Kind: "ValidatingAdmissionPolicy"}:        false,
+	{Group: admissionGroup, Kind: "ValidatingAdmissionPolicyBinding"}: false,
+	object.CompatibilityRequirement:                                   false,
+	{Kind: "ConfigMap"}:                                               true,
+	serviceAccountKind:                                                true,
+	serviceKind:                                                       true,
+	deploymentKind:                                                    true,
+	{Group: "apps", Kind: "DaemonSet"}:                                true,
+	{Group: "apps", Kind: "StatefulSet"}:                              true,
+	{Group: "monitoring.coreos.com", Kind: "PodMonitor"}:              true,
+	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}:          true,
+	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:          true,
+	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:               true,
+	{Group: "policy", Kind: "PodDisruptionBudget"}:                    true,
 	roleKind:        true,
 	roleBindingKind: true,
 }
 
-// podSpecs says where the kinds that make pods hold the pod's spec.
-var podSpecs = map[schema.GroupKind][]string{
-	{Kind: "Pod"}:                        {"spec"},
-	{Kind: "PodTemplate"}:                {"template", "spec"},
-	{Kind: "ReplicationController"}:      {"spec", "template", "spec"},
-	deploymentKind:                       {"spec", "template", "spec"},
-	{Group: "apps", Kind: "DaemonSet"}:   {"spec", "template", "spec"},
-	{Group: "apps", Kind: "StatefulSet"}: {"spec", "template", "spec"},
-	{Group: "apps", Kind: "ReplicaSet"}:  {"spec", "template", "spec"},
-	{Group: "batch", Kind: "Job"}:        {"spec", "template", "spec"},
-	{Group: "batch", Kind: "CronJob"}:    {"spec", "jobTemplate", "spec", "template", "spec"},
+// kindNamed returns the kind that the installer knows by a name. An object without apiVersion is taken for it, so that only
+// the rule about the missing field reports the object.
+func kindNamed(name string) schema.GroupKind {
+	for kind := range installable {
+		if kind.Kind == name {
+			return kind
+		}
+	}
+	return schema.GroupKind{Kind: name}
 }
 
-// podSpec is the spec of the pods that an object makes; it does not exist if it makes none.
+// podSpec returns the pod spec of an object; it does not exist if the object has no pods.
 func podSpec(o *Object) Value {
-	path, found := podSpecs[o.Kind]
+	path, found := object.PodSpecPath(o.Kind)
 	if !found {
 		return Value{object: o}
 	}
 	return o.At(path...)
 }
 
-// containers are those of the pods that an object makes.
+// podTemplate returns the metadata and spec of the pods of an object, and reports
+// whether its kind has pods.
+func podTemplate(o *Object) (Value, bool) {
+	path, found := object.PodTemplatePath(o.Kind)
+	return o.At(path...), found
+}
+
+// containers returns the containers of the pods of an object.
 func containers(o *Object) iter.Seq[Value] {
 	return func(yield func(Value) bool) {
 		spec := podSpec(o)
-		for _, field := range []string{"initContainers", "containers", "ephemeralContainers"} {
+		for _, field := range object.ContainerFields() {
 			for _, container := range spec.At(field).Items() {
 				if !yield(container) {
 					return

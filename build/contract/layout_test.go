@@ -38,9 +38,9 @@ func unreadable(t *testing.T, rule Rule, example string) (places []string) {
 	return places
 }
 
-// TestEveryRuleAboutHowABundleLiesInItsImageRefusesItsBadExample leaves out layers that cannot be unpacked, which
+// TestLayoutRules_Examples leaves out layers that cannot be unpacked, which
 // no example shows; the extractor's tests do.
-func TestEveryRuleAboutHowABundleLiesInItsImageRefusesItsBadExample(t *testing.T) {
+func TestLayoutRules_Examples(t *testing.T) {
 	for _, rule := range layoutRules {
 		example, err := rule.Example()
 		if err != nil {
@@ -62,7 +62,7 @@ func TestEveryRuleAboutHowABundleLiesInItsImageRefusesItsBadExample(t *testing.T
 	}
 }
 
-func TestEveryProblemOfABundleHasARule(t *testing.T) {
+func TestLayoutRules_CoverEveryProblem(t *testing.T) {
 	for problem := range brokenBy {
 		if ruleOf(problem).ID != brokenBy[problem] {
 			t.Errorf("the rule %s of the problem %q does not exist", brokenBy[problem], problem)
@@ -73,7 +73,7 @@ func TestEveryProblemOfABundleHasARule(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotTheBundlesFaultIsNoFinding(t *testing.T) {
+func TestUnreadable_IgnoresOtherErrors(t *testing.T) {
 	wrong := &extractor.InvalidError{Err: errors.New("a link leads out")}
 	for name, test := range map[string]struct {
 		err  error

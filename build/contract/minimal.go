@@ -49,7 +49,7 @@ func (m *minimizer) value(schema map[string]any) any {
 	}
 }
 
-// withAlternatives adds what allOf, and the first of anyOf and of oneOf, ask for.
+// withAlternatives adds the constraints of allOf, and of the first of anyOf and oneOf.
 func (m *minimizer) withAlternatives(schema map[string]any) map[string]any {
 	out := schema
 	for _, key := range []string{"allOf", "anyOf", "oneOf"} {
@@ -70,7 +70,7 @@ func (m *minimizer) withAlternatives(schema map[string]any) map[string]any {
 	return out
 }
 
-// united has what both schemas ask for; where they ask for the same, b counts.
+// united merges the constraints of both schemas; b takes precedence.
 func united(a, b map[string]any) map[string]any {
 	out := map[string]any{}
 	for key, value := range a {
@@ -225,7 +225,7 @@ func write(text *strings.Builder, re *syntax.Regexp) {
 		}
 	case syntax.OpAlternate:
 		write(text, re.Sub[0])
-	default: // nothing is needed for what may be left out, or has no length
+	default: // optional and empty expressions need no text
 	}
 }
 

@@ -3,73 +3,13 @@
 package contract
 
 import (
-	"context"
-	"encoding/json"
 	"strconv"
 	"strings"
-	"sync"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// checkDefinitions asks the API server's own code about the CRDs, as many at once as there are.
-func checkDefinitions(b *Bundle) (findings []Finding) {
-	found := make([][]Finding, len(b.definitions))
-	var wait sync.WaitGroup
-	for i, d := range b.definitions {
-		wait.Go(func() { found[i] = checkValid(d) })
-	}
-	wait.Wait()
-	for _, of := range found {
-		findings = append(findings, of...)
-	}
-	return findings
-}
-
-// checkValid does what the API server does with a CRD that is created: it decodes
-// it, fills in defaults and validates it. What cannot be decoded has a rule of its own.
-//
-// The API server answers a request whose check panics with an error, and goes on; so does this.
-func checkValid(d *definition) (findings []Finding) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			findings = append(findings, d.finding("the API server's check fails: %v", cause))
-		}
-	}()
-	if d.At("apiVersion").Text() != "apiextensions.k8s.io/v1" {
-		return nil // another rule
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if data, err := d.json(); err != nil || json.Unmarshal(data, &crd) != nil {
-		return nil // another rule
-	}
-	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(&crd)
-	for _, version := range crd.Spec.Versions {
-		if version.Storage {
-			crd.Status.StoredVersions = []string{version.Name}
-		}
-	}
-	var internal apiextensions.CustomResourceDefinition
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil); err != nil {
-		return []Finding{d.finding("the API server cannot read it: %v", err)}
-	}
-	for _, problem := range validation.ValidateCustomResourceDefinition(context.Background(), &internal) {
-		if !hasOtherRule(problem) {
-			findings = append(findings, d.at(problem.Field).finding("%s", explain(problem)))
-		}
-	}
-	return findings
-}
-
-// hasOtherRule says whether a problem is found by another rule too, or is for the server only.
-func hasOtherRule(problem *field.Error) bool {
-	return problem.Field == "metadata.name" || strings.HasPrefix(problem.Field, "status")
-}
-
-// explain says on one line what is wrong, without the value if that is an object, which the place shows.
+// explain returns the problem on one line, without the value if that is an object.
 func explain(problem *field.Error) string {
 	text := problem.ErrorBody()
 	switch problem.BadValue.(type) {
@@ -86,7 +26,7 @@ var perVersion = map[string][]string{
 	"additionalPrinterColumns": {"additionalPrinterColumns"}, "selectableFields": {"selectableFields"},
 }
 
-// at is the place of a CRD that a path of the API server's names, or what of it there is.
+// at returns the place of a CRD that a path of the API server names, as deep as it exists.
 func (d *definition) at(path string) Value {
 	steps := stepsOf(path)
 	if len(steps) > 1 && steps[0] == "spec" && perVersion[steps[1]] != nil {

@@ -5,34 +5,31 @@ package contract
 import (
 	"slices"
 	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
 
 // grant is a rule of a role.
-type grant struct{ groups, resources, verbs []string }
+type grant rbacv1.PolicyRule
 
-// grants are what somebody may do.
+// grants are the permissions of a subject.
 type grants []grant
 
-// demand is what somebody has to be allowed to do with a resource. One of the verbs
+// demand is a required permission for a resource. One of the verbs
 // of "update|patch" is enough.
-type demand struct {
+type permission struct {
 	resource string
 	verbs    []string
 }
 
 func (g grants) allow(group, resource, verb string) bool {
-	return slices.ContainsFunc(g, func(rule grant) bool {
-		return either(rule.groups, group) && either(rule.verbs, verb) &&
-			(either(rule.resources, resource) || strings.Contains(resource, "/") && slices.Contains(rule.resources, "*/"+strings.SplitN(resource, "/", 2)[1]))
-	})
+	return slices.ContainsFunc(g, func(rule grant) bool { return rbacrule.Allows(rbacv1.PolicyRule(rule), group, resource, verb) })
 }
 
-func either(all []string, one string) bool {
-	return slices.Contains(all, one) || slices.Contains(all, "*")
-}
-
-// lacks returns the first verb of a demand that is not granted.
-func (g grants) lacks(group string, d demand) (verb string, lacks bool) {
+// lacks returns the first verb of a permission that is not granted.
+func (g grants) lacks(group string, d permission) (verb string, lacks bool) {
 	for _, verb := range d.verbs {
 		if !slices.ContainsFunc(strings.Split(verb, "|"), func(v string) bool { return g.allow(group, d.resource, v) }) {
 			return strings.ReplaceAll(verb, "|", " or "), true
@@ -41,14 +38,14 @@ func (g grants) lacks(group string, d demand) (verb string, lacks bool) {
 	return "", false
 }
 
-// lacking tells what the provider's pods may not do.
-func (g grants) lacking(b *Bundle, group string, demands ...demand) (findings []Finding) {
+// lacking returns a finding for each required permission that the provider's pods lack.
+func (g grants) lacking(b *Bundle, group string, permissions ...permission) (findings []Finding) {
 	pods := b.ofKind(deploymentKind)
 	if len(pods) == 0 {
 		return nil
 	}
 	at := podSpec(pods[0]).At("serviceAccountName")
-	for _, d := range demands {
+	for _, d := range permissions {
 		if verb, lacks := g.lacks(group, d); lacks {
 			findings = append(findings, at.finding("no role lets the provider %s %s in %s", verb, d.resource, quotedGroup(group)))
 		}
@@ -67,7 +64,10 @@ func quotedGroup(group string) string {
 func (b *Bundle) rulesOf(role *Object) grants {
 	var all grants
 	for _, rule := range role.At("rules").Items() {
-		all = append(all, grant{rule.At("apiGroups").texts(), rule.At("resources").texts(), rule.At("verbs").texts()})
+		all = append(all, grant{
+			APIGroups: rule.At("apiGroups").texts(), Resources: rule.At("resources").texts(),
+			Verbs: rule.At("verbs").texts(), ResourceNames: rule.At("resourceNames").texts(),
+		})
 	}
 	for _, selector := range role.At("aggregationRule", "clusterRoleSelectors").Items() {
 		for _, other := range b.ofKind(clusterRoleKind) {
@@ -79,7 +79,7 @@ func (b *Bundle) rulesOf(role *Object) grants {
 	return all
 }
 
-// selects says whether a selector of nothing but labels takes an object with labels.
+// selects reports whether a selector of nothing but labels takes an object with labels.
 func selects(selector, labels Value) bool {
 	wanted := 0
 	for name, value := range selector.At("matchLabels").Fields() {
@@ -99,7 +99,7 @@ func (v Value) texts() (texts []string) {
 	return texts
 }
 
-// grantsOfPods are what the bundle's roles let the bundle's pods do.
+// grantsOfPods returns the permissions that the bundle's roles grant to the bundle's pods.
 func grantsOfPods(b *Bundle) grants {
 	var all grants
 	for _, binding := range b.ofKind(roleBindingKind, clusterBindingKind) {
@@ -113,13 +113,13 @@ func grantsOfPods(b *Bundle) grants {
 			}
 		}
 		if binding.At("roleRef", "name").Text() == "cluster-admin" {
-			all = append(all, grant{[]string{"*"}, []string{"*"}, []string{"*"}})
+			all = append(all, grant{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
 		}
 	}
 	return all
 }
 
-// bindsPods says whether a binding is for the service account of the pods that an object makes.
+// bindsPods reports whether a binding is for the service account of the pods that an object makes.
 func bindsPods(binding, o *Object) bool {
 	spec := podSpec(o)
 	if !spec.Exists() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // Release is a release of a provider in a repository that clusterctl reads, as its
@@ -37,8 +38,8 @@ func CheckRelease(r Release) (extractor.Metadata, []Finding) {
 	return provider, checkComponents(components, RulesOf(FormRelease))
 }
 
-// CheckReleaseForm returns everything in which a release breaks a rule that is about releases alone: what
-// clusterctl asks of the files, and nothing of what both forms of a provider have in common.
+// CheckReleaseForm returns everything in which a release breaks a rule that is about releases alone:
+// the requirements of clusterctl for the files.
 func CheckReleaseForm(r Release) []Finding {
 	return checkComponents(readRelease(r), slices.DeleteFunc(Rules(), func(rule Rule) bool { return rule.Only != FormRelease }))
 }
@@ -52,7 +53,7 @@ func checkComponents(components []*Bundle, rules []Rule) []Finding {
 				continue // nothing to look at
 			}
 			for _, finding := range rule.findings(b) {
-				findings = append(findings, b.placed(finding))
+				findings = append(findings, b.withFile(finding))
 			}
 		}
 	}
@@ -67,8 +68,8 @@ func checkComponents(components []*Bundle, rules []Rule) []Finding {
 	})
 }
 
-// placed names the file of a release that a finding is in. What a bundle says in its metadata, the name of the components does.
-func (b *Bundle) placed(f Finding) Finding {
+// withFile names the file of a release that a finding is in. The name of the components stands for the metadata of a bundle.
+func (b *Bundle) withFile(f Finding) Finding {
 	switch f.File {
 	case MetadataFile:
 		f.File, f.Field = b.file, ""
@@ -98,14 +99,14 @@ var componentsNames = func() map[extractor.ProviderType]string {
 // ComponentsName is the name that the components of a type of provider have in a release by convention; empty for no such type.
 func ComponentsName(of extractor.ProviderType) string { return componentsNames[of] }
 
-// release is what all components of a Release have in common.
+// release holds the common parts of all components of a Release.
 type release struct {
 	Release
 	// label and version are the two parts of Dir.
 	label, version string
 	// metadata is metadata.yaml; nil if there is none, or none that can be read.
 	metadata *Object
-	// unreadable is what cannot be read in metadata.yaml.
+	// unreadable are the findings about invalid YAML in metadata.yaml.
 	unreadable []Finding
 	// templates are the cluster templates and the definitions of ClusterClasses.
 	templates []*Bundle
@@ -163,7 +164,7 @@ func (r Release) components() []string {
 	return nil
 }
 
-// read reads components as clusterctl installs them: what has no namespace is put into that of the Namespace.
+// read reads components as clusterctl installs them: objects without a namespace get that of the Namespace.
 func (r *release) read(name string) *Bundle {
 	b := readBundle(extractor.Bundle{Manifests: r.Files[name]})
 	b.file, b.release = name, r
@@ -217,19 +218,19 @@ func TypeOfLabel(label string) extractor.ProviderType {
 // is YAML depends on their values.
 func readFile(name string, text []byte) *Bundle {
 	b := &Bundle{file: name, text: text}
-	for _, document := range split(text) {
-		if document.line == 0 {
+	for _, document := range yamldoc.Split(text) {
+		if document.IsEmpty() {
 			continue // nothing is said
 		}
-		depends := isTemplate(name) && bytes.Contains(document.text, []byte("${"))
+		depends := isTemplate(name) && bytes.Contains(document.Text, []byte("${"))
 		if err := b.read(document); err != nil && !depends && len(b.unreadable) < maxUnreadable {
-			b.unreadable = append(b.unreadable, Finding{File: name, Line: document.line, Message: err.Error()})
+			b.unreadable = append(b.unreadable, Finding{File: name, Line: document.Line, Message: err.Error()})
 		}
 	}
 	return b
 }
 
-// target is the namespace that the provider is installed in; empty if whoever installs it decides.
+// target is the namespace that the provider is installed in; empty if the user decides at installation.
 func (b *Bundle) target() string {
 	if b.release == nil {
 		return v1alpha1.OperandNamespace

@@ -7,16 +7,18 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/clusterctl"
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// TestReleasesOfRealProvidersKeepTheRules finds no error in what clusterctl installs every day:
-// in what build.Clusterctl makes of the providers that there always are, and in those of the
+// TestCheckRelease_RealProviders finds no error in what clusterctl installs every day:
+// in what clusterctl.New makes of the providers that there always are, and in those of the
 // folder PROVIDERS as they are, with the release series that they have.
-func TestReleasesOfRealProvidersKeepTheRules(t *testing.T) {
+func TestCheckRelease_RealProviders(t *testing.T) {
 	for name, release := range releases(t) {
 		t.Run(name, func(t *testing.T) {
 			counts := map[string]int{}
@@ -46,9 +48,9 @@ func releases(t testing.TB) map[string]contract.Release {
 		t.Fatal(err)
 	}
 	for _, provider := range providers {
-		release, err := build.Clusterctl(build.GenerateOptions{
+		release, err := clusterctl.New(generate.Options{
 			Dir: provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type,
-			ProviderVersion: provider.Version, OCPPlatform: provider.Platform, ImageName: provider.ImageName,
+			ProviderVersion: provider.Version, OCPPlatform: provider.Platform, Options: transform.Options{ImageName: provider.ImageName},
 		}, nil)
 		if err != nil {
 			t.Fatal(err)

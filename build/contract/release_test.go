@@ -62,7 +62,7 @@ webhooks:
 - {name: d.e.f, clientConfig: {caBundle: Cg==, service: {namespace: openshift-cluster-api, name: webhook}}}
 `
 
-func TestAReleaseIsCheckedAsClusterctlInstallsItAndNotAsABundle(t *testing.T) {
+func TestCheckRelease_AppliesOnlyReleaseRules(t *testing.T) {
 	_, findings := CheckRelease(Release{Files: map[string][]byte{"infrastructure-components.yaml": []byte(namespaceAndController)}})
 	want := map[string][]string{
 		"webhook/service-namespace":    {"infrastructure-components.yaml:37 webhooks[1].clientConfig.service.namespace"},
@@ -79,7 +79,7 @@ func TestAReleaseIsCheckedAsClusterctlInstallsItAndNotAsABundle(t *testing.T) {
 	}
 }
 
-func TestTheRulesOfAFormAreThoseThatDoNotNameTheOther(t *testing.T) {
+func TestRulesOf(t *testing.T) {
 	for _, form := range []Form{FormBundle, FormRelease} {
 		for _, rule := range RulesOf(form) {
 			if rule.Only != "" && rule.Only != form {
@@ -96,7 +96,7 @@ func TestTheRulesOfAFormAreThoseThatDoNotNameTheOther(t *testing.T) {
 	}
 }
 
-func TestTheProviderOfAReleaseIsKnownByItsDirectoryItsComponentsOrItsLabels(t *testing.T) {
+func TestReadRelease_DetectsProvider(t *testing.T) {
 	const labelled = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x, labels: {cluster.x-k8s.io/provider: ipam-in-cluster}}\n"
 	for _, scenario := range []struct {
 		dir, file, text string
@@ -116,7 +116,7 @@ func TestTheProviderOfAReleaseIsKnownByItsDirectoryItsComponentsOrItsLabels(t *t
 	}
 }
 
-func TestOtherFilesAreNotTakenForComponents(t *testing.T) {
+func TestRelease_Components(t *testing.T) {
 	for want, files := range map[string][]string{
 		"bootstrap-components.yaml core-components.yaml": {"core-components.yaml", "bootstrap-components.yaml", "cluster-api-components.yaml", "metadata.yaml"},
 		"cluster-api-components.yaml":                    {"cluster-api-components.yaml", "cluster-template.yaml", "other.yaml"},
@@ -133,7 +133,7 @@ func TestOtherFilesAreNotTakenForComponents(t *testing.T) {
 	}
 }
 
-func TestComponentsOfOneReleaseShareTheFindingsInItsMetadata(t *testing.T) {
+func TestCheckRelease_SharedMetadata(t *testing.T) {
 	_, findings := CheckRelease(Release{Files: map[string][]byte{
 		"core-components.yaml": nil, "bootstrap-components.yaml": nil,
 		"metadata.yaml": []byte("apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nreleaseSeries:\n- {minor: 4, contract: v1alpha4}\n- {major: 1, contract: v1alpha3}\n"),
@@ -150,7 +150,7 @@ func TestComponentsOfOneReleaseShareTheFindingsInItsMetadata(t *testing.T) {
 	}
 }
 
-func TestComponentsOfOtherProvidersMayLieBesideThoseThatTheDirectoryIsOf(t *testing.T) {
+func TestCheckRelease_SeveralProvidersInOneDirectory(t *testing.T) {
 	const kubeadm = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x, labels: {cluster.x-k8s.io/provider: bootstrap-kubeadm}}\n"
 	for _, scenario := range []struct {
 		dir, provider string
@@ -173,7 +173,7 @@ func TestComponentsOfOtherProvidersMayLieBesideThoseThatTheDirectoryIsOf(t *test
 	}
 }
 
-func TestMetadataThatIsNoneIsOneFindingAndNothingMore(t *testing.T) {
+func TestCheckReleaseForm_UnreadableMetadata(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "- a\n", "text\n", "a: [\n", "a: &a {b: *a}\n"} {
 		var rules []string
 		for _, f := range CheckReleaseForm(Release{Files: map[string][]byte{"metadata.yaml": []byte(text), "ipam-components.yaml": nil}}) {

@@ -27,7 +27,7 @@ const (
 // Severities returns the severities, the worst first.
 func Severities() []Severity { return []Severity{Error, Warning, Info} }
 
-// AtLeast says whether s is as bad as least, or worse.
+// AtLeast reports whether s is at least as severe as least.
 func (s Severity) AtLeast(least Severity) bool {
 	return slices.Index(Severities(), s) <= slices.Index(Severities(), least)
 }
@@ -72,36 +72,36 @@ const (
 type Rule struct {
 	// ID is "theme/name", such as "installer/no-secret". It never changes.
 	ID string
-	// Severity of each of its findings.
+	// Severity of its findings; a check may change that of one.
 	Severity Severity
 	// Only is the form of a provider that the rule is about; empty if it is about both.
 	Only Form
 	// Source is the document that asks for it.
 	Source Source
-	// Why says what goes wrong otherwise, in a sentence or two.
+	// Why describes the harm of a violation, in a sentence or two.
 	Why string
-	// Fix says what to do about a finding.
+	// Fix tells the author how to resolve a finding.
 	Fix string
-	// By says what checks the rule.
-	By By
-	// Check returns what is wrong with a bundle. It leaves out what is the same in
-	// all findings of a rule: ID, severity and fix. It is nil unless the rule is checked ByCheck.
+	// By names the checker of the rule.
+	Checker Checker
+	// Check returns the violations of a bundle. It leaves out the fields that are the same in
+	// all findings of a rule: ID, severity and fix. It is nil unless the rule is checked CheckerFunction.
 	Check func(*Bundle) []Finding
 }
 
-// By is what checks a rule.
-type By int
+// By is the checker of a rule.
+type Checker int
 
 const (
-	// ByCheck means that Check does.
-	ByCheck By = iota
-	// ByReading means that the extractor refuses what breaks the rule: Unreadable tells which rule it was.
-	ByReading
-	// ByServer means that only an API server can tell: CheckAgainst asks one.
-	ByServer
+	// CheckerFunction means that Check does.
+	CheckerFunction Checker = iota
+	// CheckerExtractor means that the extractor rejects a violation: Unreadable finds the rule for its error.
+	CheckerExtractor
+	// CheckerServer means that only an API server can tell: CheckAgainst asks one.
+	CheckerServer
 )
 
-// The files of a bundle that findings are in. Where they lie and what they are called differs between the layouts.
+// The files of a bundle that findings are in. Their paths and names differ between the layouts.
 const (
 	MetadataFile  = "metadata"
 	ManifestsFile = "manifests"
@@ -120,7 +120,7 @@ type Finding struct {
 	Object string `json:"object,omitempty"`
 	// Field is the path in the object, such as "spec.template.spec.containers[0].image", or the field of the metadata.
 	Field string `json:"field,omitempty"`
-	// Message says what is wrong there.
+	// Message describes the violation.
 	Message string `json:"message"`
 	// Fix is that of the rule.
 	Fix string `json:"fix"`
@@ -128,9 +128,9 @@ type Finding struct {
 
 // Rules returns all rules, sorted by ID.
 func Rules() []Rule {
-	rules := slices.Concat(layoutRules, metadataRules, formatRules, imageRules, installerRules, rolloutRules, variableRules, clusterctlRules, crdRules, labelRules, commonRules,
-		infraClusterRules, infraMachineRules, infraMachinePoolRules, bootstrapRules, controlPlaneRules, templateRules, ipamRules, rbacRules, runtimeExtensionRules, podRules, objectRules,
-		webhookRules, referenceRules, hygieneRules, serverRules, releaseMetadataRules, releaseRules, certificateRules, releaseTemplateRules)
+	rules := slices.Concat(bootstrapConfigRules, bundleRules, classifyRules, clusterctlRules, contractRules, controlPlaneRules, crdRules,
+		extensionConfigRules, infraClusterRules, infraMachineRules, infraMachineTemplateRules, infraMachinePoolRules, installerRules, ipamRules,
+		layoutRules, metadataRules, metadataYAMLRules, rbacRules, runtimeExtensionRules, serverRules, templateRules, webhookRules)
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
 	return rules
 }
@@ -175,10 +175,11 @@ func (r Rule) findings(bundle *Bundle) []Finding {
 	return r.complete(r.Check(bundle))
 }
 
-// complete adds what is the same in all findings of the rule.
+// complete adds the fields that are the same in all findings of the rule.
 func (r Rule) complete(findings []Finding) []Finding {
 	for i := range findings {
-		findings[i].Rule, findings[i].Severity, findings[i].Fix = r.ID, r.Severity, r.Fix
+		findings[i].Rule, findings[i].Fix = r.ID, r.Fix
+		findings[i].Severity = cmp.Or(findings[i].Severity, r.Severity)
 	}
 	return findings
 }

@@ -3,20 +3,63 @@
 package contract
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/version"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
-// labelRules are about which version of a kind Cluster API uses.
-//
-// Cluster API finds the CRD of a reference by its name, and takes the label of
-// the newest contract that it knows: "cluster.x-k8s.io/v1beta2: v1beta1_v1beta2" means
-// that these versions of the CRD keep the contract v1beta2. Of them it uses the
-// highest, in whatever order they are written, and asks nothing further.
-var labelRules = []Rule{{
+// contractRules are the rules of the theme "contract".
+var contractRules = []Rule{{
+	ID:       "contract/scope",
+	Severity: Error,
+	Source:   forInfraCluster("All resources: scope"),
+	Why:      "Objects of a Cluster are in its namespace. Cluster API looks for them there, and nowhere else.",
+	Fix:      "Set spec.scope to Namespaced.",
+	Check: eachWithRole(func(d *definition) []Finding {
+		if scope := d.At("spec", "scope"); scope.Text() != "Namespaced" {
+			return []Finding{scope.finding("the scope is %q", scope.Text())}
+		}
+		return nil
+	}),
+}, {
+	ID:       "contract/typemeta",
+	Severity: Error,
+	Source:   forInfraCluster("All resources: TypeMeta and ObjectMeta field"),
+	Why:      "Cluster API reads and writes the metadata of the objects: owners, labels, finalizers.",
+	Fix:      "Declare apiVersion and kind as strings and metadata as an object, or none of them.",
+	Check: eachWithRole(func(d *definition) (findings []Finding) {
+		for field, kind := range map[string]string{"apiVersion": aString, "kind": aString, "metadata": anObject} {
+			findings = append(findings, d.mistyped(field, kind)...)
+		}
+		return findings
+	}),
+}, {
+	ID:       "contract/api-group",
+	Severity: Info,
+	Source:   forInfraCluster("RBAC"),
+	Why:      "Cluster API's own role allows the groups infrastructure, bootstrap and controlplane of cluster.x-k8s.io. Any other has to be added to it by an aggregated role.",
+	Fix:      "Use one of these groups, or see rbac/aggregation-label.",
+	Check: eachWithRole(func(d *definition) []Finding {
+		if slices.Contains(knownGroups, d.Group) {
+			return nil
+		}
+		return []Finding{d.At("spec", "group").finding("the group is not one that Cluster API's role has")}
+	}),
+}, {
+	ID:       "contract/conditions-shape",
+	Severity: Warning,
+	Source:   forInfraCluster("InfraCluster: conditions"),
+	Why:      "Cluster API reads conditions as a list of objects with type and status, and takes anything else for none.",
+	Fix:      "Make status.conditions a list of metav1.Condition.",
+	Check: eachWithRole(func(d *definition) []Finding {
+		var findings []Finding
+		for _, pair := range [][2]string{{"", anArray}, {"[]", anObject}, {"[].type", aString}, {"[].status", aString}} {
+			findings = append(findings, d.mistyped("status.conditions"+pair[0], pair[1])...)
+		}
+		return findings
+	}),
+}, {
 	ID:       "contract/label-present",
 	Severity: Error,
 	Source:   resourceVersions,
@@ -27,22 +70,22 @@ var labelRules = []Rule{{
 	ID:       "contract/label-format",
 	Severity: Error,
 	Source:   resourceVersions,
-	Why:      "Cluster API splits the label at \"_\". Of anything else it makes versions that there are not.",
+	Why:      "Cluster API splits the label at \"_\". Another separator results in versions that do not exist.",
 	Fix:      "Write versions such as v1beta1 and v1, joined by \"_\".",
 	Check:    eachWithRole(checkLabelFormat),
 }, {
 	ID:       "contract/label-chosen-served",
 	Severity: Error,
 	Source:   resourceVersions,
-	Why:      "Cluster API uses the highest version of the newest contract's label, without a look whether it is served. If it is not, every request for the kind fails.",
-	Fix:      "Serve the version, or take it out of the label.",
+	Why:      "Cluster API uses the highest version in the label of the newest contract and does not check that it is served. If it is not served, every request for the kind fails.",
+	Fix:      "Serve the version, or remove it from the label.",
 	Check:    eachWithRole(checkChosen),
 }, {
 	ID:       "contract/label-every-version-served",
 	Severity: Warning,
 	Source:   resourceVersions,
 	Why:      "Each value MUST be a version that is available. Cluster API uses only the highest, so the others do no harm until that one is removed.",
-	Fix:      "Take versions that are no longer served out of the label.",
+	Fix:      "Remove the versions that are not served from the label.",
 	Check:    eachWithRole(checkOtherVersions),
 }, {
 	ID:       "contract/label-current",
@@ -60,7 +103,7 @@ var labelRules = []Rule{{
 	ID:       "contract/label-consistent",
 	Severity: Warning,
 	Source:   contractOverview,
-	Why:      "Kinds of a provider refer to each other. With two contracts in one provider a Cluster is read by two sets of fields.",
+	Why:      "The kinds of a provider refer to each other. With two contracts in one provider, Cluster API reads different sets of fields for one Cluster.",
 	Fix:      "Label all kinds of the provider for the same contract.",
 	Check:    checkSameContract,
 }, {
@@ -80,8 +123,8 @@ var labelRules = []Rule{{
 	ID:       "contract/label-noncontract",
 	Severity: Info,
 	Source:   resourceVersions,
-	Why:      "The label of a kind without contract means nothing to Cluster API. One that names a version that there is not misleads readers; a label for all CRDs in a kustomization does that.",
-	Fix:      "Take the label off, or name the versions that there are.",
+	Why:      "Cluster API ignores the label of a kind without a contract. A label with a missing version misleads readers; a common label in a kustomization is a frequent cause.",
+	Fix:      "Remove the label, or list only existing versions.",
 	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
 		if d.Role != "" {
 			return nil
@@ -90,17 +133,6 @@ var labelRules = []Rule{{
 	}),
 }}
 
-// The contracts that Cluster API knows, the newest first.
-var contracts = []string{"v1beta2", "v1beta1"}
-
-const contractLabel = "cluster.x-k8s.io/"
-
-func contractOf(crd *Object, contract string) Value {
-	return crd.At("metadata", "labels", contractLabel+contract)
-}
-
-var versionPattern = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
-
 func checkLabelFormat(crd *definition) (findings []Finding) {
 	for _, contract := range contracts {
 		label := contractOf(crd.Object, contract)
@@ -108,29 +140,17 @@ func checkLabelFormat(crd *definition) (findings []Finding) {
 			continue
 		}
 		for name := range strings.SplitSeq(label.Text(), "_") {
-			if !versionPattern.MatchString(name) {
-				findings = append(findings, label.finding("%q is no version", name))
+			if !capicontract.IsVersion(name) {
+				findings = append(findings, label.finding("invalid version %q: want a form such as v1beta1", name))
 			}
 		}
 	}
 	return findings
 }
 
-// chosen is the label that Cluster API goes by, and its versions, the highest first.
-func chosen(crd *Object) (label Value, versions []string) {
-	for _, contract := range contracts {
-		if label := contractOf(crd, contract); label.Text() != "" {
-			versions := strings.Split(label.Text(), "_")
-			slices.SortFunc(versions, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
-			return label, versions
-		}
-	}
-	return Value{}, nil
-}
-
 func checkChosen(crd *definition) []Finding {
 	label, versions := chosen(crd.Object)
-	if len(versions) == 0 || !versionPattern.MatchString(versions[0]) || served(crd.Object, versions[0]) {
+	if len(versions) == 0 || !capicontract.IsVersion(versions[0]) || served(crd.Object, versions[0]) {
 		return nil
 	}
 	return []Finding{label.finding("version %s, which Cluster API uses, is not served; there are %s", versions[0], servedVersions(crd.Object))}
@@ -147,7 +167,7 @@ func checkLabelVersions(crd *definition, but string) (findings []Finding) {
 		label := contractOf(crd.Object, contract)
 		for name := range strings.SplitSeq(label.Text(), "_") {
 			hasOwnRule := label.Path == highest.Path && name == but
-			if versionPattern.MatchString(name) && !hasOwnRule && !served(crd.Object, name) {
+			if capicontract.IsVersion(name) && !hasOwnRule && !served(crd.Object, name) {
 				findings = append(findings, label.finding("version %s is not served", name))
 			}
 		}
@@ -168,25 +188,6 @@ func checkSameContract(b *Bundle) (findings []Finding) {
 		}
 	}
 	return findings
-}
-
-func served(crd *Object, name string) bool {
-	for _, version := range crd.At("spec", "versions").Items() {
-		if version.At("name").Text() == name && version.At("served").Text() == "true" {
-			return true
-		}
-	}
-	return false
-}
-
-func servedVersions(crd *Object) string {
-	var names []string
-	for _, version := range crd.At("spec", "versions").Items() {
-		if version.At("served").Text() == "true" {
-			names = append(names, version.At("name").Text())
-		}
-	}
-	return strings.Join(names, ", ")
 }
 
 func checkLabelPresent(crd *definition) []Finding {

@@ -2,22 +2,15 @@
 
 package contract
 
-var (
-	aControlPlane   = subject{role: controlPlane}
-	oldControlPlane = subject{controlPlane, "v1beta1"}
-	newControlPlane = subject{controlPlane, "v1beta2"}
-)
+import "slices"
 
-// controlPlaneRules are the contract of the kinds that run the API server of a cluster.
-//
-// Much of it holds for control planes that have replicas, or make machines: those
-// whose schema says so. Managed control planes have neither.
+// controlPlaneRules are the rules of the theme "control-plane".
 var controlPlaneRules = []Rule{{
 	ID:       "control-plane/present",
 	Severity: Error,
 	Source:   forControlPlane("Rules (contract version v1beta2)"),
-	Why:      "A Cluster refers to an object that runs its control plane. A control plane provider without a kind for it does nothing.",
-	Fix:      "Add the CRD, such as ExampleControlPlane in controlplane.cluster.x-k8s.io; correct providerType if this is no control plane provider.",
+	Why:      "A Cluster refers to an object that runs its control plane. A control plane provider without such a kind has no function.",
+	Fix:      "Add the CRD, such as ExampleControlPlane in controlplane.cluster.x-k8s.io; correct providerType if this is not a control plane provider.",
 	Check:    needs(controlPlaneType, controlPlane),
 }, {
 	ID:       "control-plane/initialized",
@@ -25,34 +18,34 @@ var controlPlaneRules = []Rule{{
 	Source:   forControlPlane("ControlPlane: initialization completed"),
 	Why:      "Under the contract v1beta1 nothing else of a Cluster is made until status.initialized is true.",
 	Fix:      "Add the boolean status.initialized, or keep the contract v1beta2.",
-	Check:    oldControlPlane.must("status.initialized", aBoolean),
+	Check:    oldControlPlane.requireTyped("status.initialized", aBoolean),
 }, {
 	ID:       "control-plane/status-ready",
 	Severity: Info,
 	Source:   forControlPlane("ControlPlane: initialization completed"),
 	Why:      "Tools of the contract v1beta1 look at status.ready.",
 	Fix:      "Add the boolean status.ready, or keep the contract v1beta2, which has it no more.",
-	Check:    oldControlPlane.should("status.ready"),
+	Check:    oldControlPlane.require("status.ready"),
 }, {
 	ID:       "control-plane/initialization",
 	Severity: Error,
 	Source:   forControlPlane("ControlPlane: initialization completed"),
 	Why:      "Under the contract v1beta2 nothing else of a Cluster is made until status.initialization.controlPlaneInitialized is true.",
 	Fix:      "Add the boolean status.initialization.controlPlaneInitialized.",
-	Check:    newControlPlane.must("status.initialization.controlPlaneInitialized", aBoolean),
+	Check:    newControlPlane.requireTyped("status.initialization.controlPlaneInitialized", aBoolean),
 }, {
 	ID:       "control-plane/endpoint",
 	Severity: Error,
 	Source:   forControlPlane("ControlPlane: endpoint"),
 	Why:      "Cluster API reads a host that is a string and a port that is an integer. Of anything else it reads no address, and the Cluster never becomes available.",
 	Fix:      "Use the types of the contract: host string, port integer.",
-	Check: aControlPlane.shape("spec.controlPlaneEndpoint", anObject,
+	Check: aControlPlane.checkTypes("spec.controlPlaneEndpoint", anObject,
 		"spec.controlPlaneEndpoint.host", aString, "spec.controlPlaneEndpoint.port", anInteger),
 }, {
 	ID:       "control-plane/endpoint-optional",
 	Severity: Warning,
 	Source:   forControlPlane("ControlPlane: endpoint"),
-	Why:      "The object is made before anybody knows the address; the controller fills it in.",
+	Why:      "The object is created before the address is known; the controller sets it later.",
 	Fix:      "Make the field optional: +optional in Go.",
 	Check:    aControlPlane.optional("spec.controlPlaneEndpoint"),
 }, {
@@ -61,16 +54,16 @@ var controlPlaneRules = []Rule{{
 	Source:   forControlPlane("ControlPlane: version"),
 	Why:      "A ClusterClass sets the Kubernetes version of a Cluster here, and upgrades by it.",
 	Fix:      "Add the string spec.version.",
-	Check:    aControlPlane.must("spec.version", aString),
+	Check:    aControlPlane.requireTyped("spec.version", aString),
 }, {
 	ID:       "control-plane/status-version",
 	Severity: Error,
 	Source:   forControlPlane("ControlPlane: version"),
-	Why:      "A control plane that takes a version tells which one it has. Until it does, machines are not upgraded after it.",
-	Fix:      "Add the string status.version.",
+	Why:      "A control plane with spec.version reports its version in status.version. Without it the MachineSets of the Cluster create no Machines, and workers are not upgraded.",
+	Fix:      "Add the string status.version; under the contract v1beta2, status.versions, a list of version and replicas, can take its place.",
 	Check: aControlPlane.whenThere("spec.version", func(d *definition) []Finding {
 		if d.Contract == "v1beta2" && d.has("status.versions") {
-			return nil
+			return slices.Concat(d.mistyped("status.versions", anArray), d.missing("status.versions[].version"), d.mistyped("status.versions[].version", aString))
 		}
 		return append(d.missing("status.version"), d.mistyped("status.version", aString)...)
 	}),
@@ -78,21 +71,21 @@ var controlPlaneRules = []Rule{{
 	ID:       "control-plane/replicas",
 	Severity: Error,
 	Source:   forControlPlane("ControlPlane: replicas"),
-	Why:      "A control plane that takes a number of replicas tells how many there are and how many are ready. Without, its Cluster counts as scaling for ever.",
+	Why:      "A control plane with spec.replicas reports its existing and ready replicas. Without these fields, its Cluster counts as scaling forever.",
 	Fix:      "Add the integers status.replicas and status.readyReplicas.",
 	Check:    withReplicas(aControlPlane, "status.replicas", "status.readyReplicas"),
 }, {
 	ID:       "control-plane/replica-counters-v1beta2",
 	Severity: Error,
 	Source:   forControlPlane("ControlPlane: replicas"),
-	Why:      "Under the contract v1beta2 Cluster API reads these counters to see whether the control plane is scaling. Without them it scales for ever, and no worker is upgraded.",
+	Why:      "Under the contract v1beta2 Cluster API reads these counters to see whether the control plane is scaling. Without them the control plane counts as scaling forever, and no worker is upgraded.",
 	Fix:      "Add the integers status.availableReplicas and status.upToDateReplicas.",
 	Check:    withReplicas(newControlPlane, "status.availableReplicas", "status.upToDateReplicas"),
 }, {
 	ID:       "control-plane/replica-counters-v1beta1",
 	Severity: Warning,
 	Source:   forControlPlane("ControlPlane: replicas"),
-	Why:      "Under the contract v1beta1 Cluster API reads this counter to see whether the control plane is scaling. Without it it seems to scale for ever.",
+	Why:      "Under the contract v1beta1 Cluster API reads this counter to see whether the control plane is scaling. Without it the control plane counts as scaling forever.",
 	Fix:      "Add the integer status.updatedReplicas.",
 	Check:    withReplicas(oldControlPlane, "status.updatedReplicas"),
 }, {
@@ -108,7 +101,7 @@ var controlPlaneRules = []Rule{{
 	ID:       "control-plane/scale-subresource",
 	Severity: Warning,
 	Source:   forControlPlane("ControlPlane: replicas"),
-	Why:      "\"kubectl scale\" and autoscalers know a number of replicas by this subresource only.",
+	Why:      "\"kubectl scale\" and autoscalers read and set replicas only through this subresource.",
 	Fix:      "Add subresources.scale with .spec.replicas, .status.replicas and .status.selector.",
 	Check:    aControlPlane.whenThere("spec.replicas", checkScale),
 }, {
@@ -145,7 +138,7 @@ var controlPlaneRules = []Rule{{
 	ID:       "control-plane/readiness-gates-taints",
 	Severity: Info,
 	Source:   forControlPlane("ControlPlane: machines"),
-	Why:      "A ClusterClass sets here what else has to be true of a control plane's machine before it is ready, and the taints of its node.",
+	Why:      "A ClusterClass sets here the readiness gates of the control plane's machines and the taints of their nodes.",
 	Fix:      "Add the lists spec.machineTemplate.spec.readinessGates and spec.machineTemplate.spec.taints.",
 	Check:    withMachines(newControlPlane, "spec.machineTemplate.spec.readinessGates", "spec.machineTemplate.spec.taints"),
 }, {
@@ -154,28 +147,28 @@ var controlPlaneRules = []Rule{{
 	Source:   forControlPlane("ControlPlane: rollout"),
 	Why:      "\"clusterctl rollout restart\" writes a time here.",
 	Fix:      "Make spec.rollout.after a string of the format date-time.",
-	Check:    newControlPlane.shape("spec.rollout", anObject, "spec.rollout.after", aString),
+	Check:    newControlPlane.checkTypes("spec.rollout", anObject, "spec.rollout.after", aString),
 }, {
 	ID:       "control-plane/external-managed",
 	Severity: Error,
 	Source:   forControlPlane("ControlPlane: externally managed"),
 	Why:      "Cluster API reads a boolean here, to know that the control plane has no machines and no nodes.",
 	Fix:      "Make status.externalManagedControlPlane a boolean.",
-	Check:    aControlPlane.shape("status.externalManagedControlPlane", aBoolean),
+	Check:    aControlPlane.checkTypes("status.externalManagedControlPlane", aBoolean),
 }, {
 	ID:       "control-plane/failure-fields-type",
 	Severity: Error,
 	Source:   forControlPlane("ControlPlane: terminal failures"),
-	Why:      "Cluster API reads these fields as strings, and fails at anything else.",
+	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
 	Fix:      "Make them strings, or remove them.",
-	Check:    aControlPlane.shape("status.failureReason", aString, "status.failureMessage", aString),
+	Check:    aControlPlane.checkTypes("status.failureReason", aString, "status.failureMessage", aString),
 }, {
 	ID:       "control-plane/conditions",
 	Severity: Warning,
 	Source:   forControlPlane("ControlPlane: conditions"),
-	Why:      "Conditions tell people, and the Cluster that sums them up, why something is not ready.",
+	Why:      "Conditions explain to users, and to the Cluster that summarizes them, why an object is not ready.",
 	Fix:      "Add status.conditions, a list of metav1.Condition, with Available among them.",
-	Check:    aControlPlane.should("status.conditions"),
+	Check:    aControlPlane.require("status.conditions"),
 }, {
 	ID:       "control-plane/template",
 	Severity: Warning,
@@ -183,7 +176,25 @@ var controlPlaneRules = []Rule{{
 	Why:      "A ClusterClass makes the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
 	Fix:      "Add the CRD <kind>Template to the same group.",
 	Check:    hasTemplate(controlPlane),
+}, {
+	ID:       "control-plane/kubeconfig-rbac",
+	Severity: Warning,
+	Source:   forControlPlane("Cluster kubeconfig management"),
+	Why:      "A control plane provider makes the Secret with the kubeconfig of the cluster.",
+	Fix:      "Grant create and update or patch of secrets.",
+	Check: func(b *Bundle) []Finding {
+		if len(b.definitionsWithRole(controlPlane)) == 0 {
+			return nil
+		}
+		return b.grants.lacking(b, "", permission{"secrets", []string{"create", "update|patch"}})
+	},
 }}
+
+var (
+	aControlPlane   = subject{role: controlPlane}
+	oldControlPlane = subject{controlPlane, "v1beta1"}
+	newControlPlane = subject{controlPlane, "v1beta2"}
+)
 
 // withReplicas asks for integers in control planes that have replicas.
 func withReplicas(of subject, counters ...string) func(*Bundle) []Finding {

@@ -3,71 +3,67 @@
 package contract
 
 import (
+	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
-	"github.com/gobuffalo/flect"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/capi-installer/capi-installer/internal/parallel"
 )
 
-// crdRules are about CRDs, whatever they define.
+// crdRules are the rules of the theme "crd".
 var crdRules = []Rule{{
 	ID:       "crd/valid",
 	Severity: Error,
 	Source:   kubernetes("Specifying a structural schema", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
-	Why:      "The API server refuses a CRD whose schema is not structural, whose defaults do not fit, or whose CEL rules do not compile or cost too much. It is asked here with its own code.",
-	Fix:      "Correct the CRD, as a rule in the Go type and its markers, and generate it again.",
+	Why:      "The API server rejects a CRD whose schema is not structural, whose defaults are invalid, or whose CEL rules do not compile or exceed the cost limit. This rule runs the validation code of the API server.",
+	Fix:      "Correct the Go type and its markers, and regenerate the CRD.",
 	Check:    checkDefinitions,
 }, {
 	ID:       "crd/name-plural-group",
 	Severity: Error,
 	Source:   kubernetes("Create a CustomResourceDefinition", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
-	Why:      "The API server refuses a CRD whose name is not <plural>.<group>, and Cluster API finds CRDs by that name.",
+	Why:      "The API server rejects a CRD whose name is not <plural>.<group>, and Cluster API finds CRDs by that name.",
 	Fix:      "Set metadata.name to <spec.names.plural>.<spec.group>.",
 	Check:    eachDefinition(allDefinitions, checkCRDName),
 }, {
 	ID:       "crd/name-calculate",
 	Severity: Error,
 	Source:   forInfraCluster("All resources: CRD name"),
-	Why:      "Cluster API does not list CRDs. It makes the name of the one that it needs out of the kind, so no other plural is found.",
+	Why:      "Cluster API derives the name of a CRD from the kind, so it does not find a CRD with another plural.",
 	Fix:      "Use the plural in the message; for the kind in Go, remove path from the kubebuilder:resource marker.",
 	Check:    eachDefinition((*Bundle).withRole, checkCalculatedName),
-}, {
-	ID:       "clusterctl/crd-name-preflight",
-	Severity: Error,
-	Source:   clusterctl("CRD naming"),
-	Why:      "clusterctl refuses a provider with a CRD that Cluster API would not find by its kind, unless an annotation says that Cluster API never looks for it.",
-	Fix:      "Use the plural in the message, or annotate the CRD with " + skipPreflight + ".",
-	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
-		if d.Role != "" || d.At("metadata", "annotations", skipPreflight).node != nil {
-			return nil
-		}
-		return checkCalculatedName(d)
-	}),
 }, {
 	ID:       "crd/list-kind",
 	Severity: Error,
 	Source:   forInfraCluster("InfraClusterList, InfraClusterTemplateList resources"),
-	Why:      "Cluster API lists objects of a kind by the kind with List at its end.",
-	Fix:      "Set spec.names.listKind to <kind>List, or leave it out.",
+	Why:      "Cluster API lists objects by the kind <kind>List.",
+	Fix:      "Set spec.names.listKind to <kind>List, or remove the field.",
 	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
 		list := d.At("spec", "names", "listKind")
-		if list.Text() == "" || list.Text() == d.Defines+"List" {
+		if list.Text() == "" || list.Text() == d.DefinedKind+"List" {
 			return nil
 		}
-		return []Finding{list.finding("the kind of lists is %s, not %sList", list.Text(), d.Defines)}
+		return []Finding{list.finding("the kind of lists is %s, not %sList", list.Text(), d.DefinedKind)}
 	}),
 }, {
 	ID:       "crd/status-subresource",
 	Severity: Error,
 	Source:   forInfraCluster("All resources: scope"),
-	Why:      "Controllers write the status of an object by its subresource. Without it their requests are answered with 404, and no status is ever there.",
+	Why:      "Controllers write the status of an object through the status subresource. Without it their requests fail with 404, and the status stays empty.",
 	Fix:      "Add subresources: {status: {}} to the version; in Go, the marker +kubebuilder:subresource:status.",
 	Check:    eachDefinition(notTemplates, checkStatusSubresource),
 }, {
 	ID:       "crd/served-version-exists",
 	Severity: Error,
 	Source:   kubernetes("Versions in CustomResourceDefinitions", versionsPage),
-	Why:      "Without a version that is served nobody can create an object of the kind.",
+	Why:      "Without a served version users cannot create objects of the kind.",
 	Fix:      "Serve a version.",
 	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
 		if versions := d.At("spec", "versions"); versions.length() > 0 && servedVersions(d.Object) == "" {
@@ -79,15 +75,15 @@ var crdRules = []Rule{{
 	ID:       "crd/no-unserved-storage",
 	Severity: Warning,
 	Source:   kubernetes("Versions in CustomResourceDefinitions", versionsPage),
-	Why:      "What is stored in a version that nobody can read can only be seen through conversion, and is lost to tools that read what is stored.",
+	Why:      "Objects stored in an unserved version are readable through conversion only, and invisible to tools that read the storage version.",
 	Fix:      "Store a version that is served.",
 	Check:    eachDefinition(allDefinitions, checkStorageServed),
 }, {
 	ID:       "crd/preserve-unknown-fields",
 	Severity: Error,
 	Source:   kubernetes("Field pruning", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
-	Why:      "The API server takes spec.preserveUnknownFields: true in no CRD of apiextensions.k8s.io/v1.",
-	Fix:      "Leave the field out, and set x-kubernetes-preserve-unknown-fields where fields are really unknown.",
+	Why:      "The API server rejects spec.preserveUnknownFields: true in CRDs of apiextensions.k8s.io/v1.",
+	Fix:      "Remove the field, and set x-kubernetes-preserve-unknown-fields only where fields are unknown by design.",
 	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
 		if preserve := d.At("spec", "preserveUnknownFields"); preserve.Text() == "true" {
 			return []Finding{preserve.finding("unknown fields are preserved everywhere")}
@@ -98,11 +94,13 @@ var crdRules = []Rule{{
 	ID:       "crd/open-schema",
 	Severity: Warning,
 	Source:   resourceVersions,
-	Why:      "A schema that preserves unknown fields at its root checks nothing, and whether the kind keeps its contract cannot be seen.",
+	Why:      "A schema that preserves unknown fields at its root, in spec or in status accepts misspelled fields, and does not show whether the kind keeps its contract.",
 	Fix:      "Declare the fields of spec and status.",
 	Check: eachWithRole(func(d *definition) []Finding {
-		if open := d.Schema.At("x-kubernetes-preserve-unknown-fields"); open.Text() == "true" {
-			return []Finding{open.finding("the schema of version %s says nothing about its fields", d.Version)}
+		for _, part := range []Value{d.Schema, d.Schema.At("properties", "spec"), d.Schema.At("properties", "status")} {
+			if open := part.At("x-kubernetes-preserve-unknown-fields"); open.Text() == "true" {
+				return []Finding{open.finding("the schema of version %s accepts unknown fields at its root, in spec or in status", d.Version)}
+			}
 		}
 		return nil
 	}),
@@ -110,14 +108,14 @@ var crdRules = []Rule{{
 	ID:       "crd/conversion-webhook",
 	Severity: Warning,
 	Source:   kubernetes("Webhook conversion", versionsPage),
-	Why:      "Without a webhook an object of one version becomes one of another by its apiVersion alone: fields that only one version has are lost.",
+	Why:      "Without a webhook the API server converts objects by changing their apiVersion only: fields that only one version has are lost.",
 	Fix:      "Convert by a webhook, or serve a single version.",
 	Check:    eachDefinition(allDefinitions, checkConversion),
 }, {
 	ID:       "crd/conversion-review-versions",
 	Severity: Warning,
 	Source:   kubernetes("Webhook request and response", versionsPage),
-	Why:      "These are versions of the ConversionReview, not of the kind. Without v1 the webhook lives on a version of the review that was deprecated long ago.",
+	Why:      "These are versions of ConversionReview, not of the kind. Without v1 the webhook depends on the deprecated v1beta1.",
 	Fix:      "Set conversionReviewVersions to [v1].",
 	Check:    eachDefinition(allDefinitions, checkReviewVersions),
 }, {
@@ -133,33 +131,7 @@ var crdRules = []Rule{{
 		}
 		return []Finding{categories.finding("the kind is not in the category cluster-api")}
 	}),
-}, {
-	ID:       "installer/probe-crd",
-	Severity: Error,
-	Source:   ours("Objects"),
-	Why:      "Of two kinds of a group with the same plural, singular or short name, the API server accepts the names of one only. The other never becomes established, and the release is never installed.",
-	Fix:      "Give each kind names of its own.",
-	Check:    checkNamesUnique,
 }}
-
-const (
-	versionsPage  = "tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/"
-	skipPreflight = "clusterctl.cluster.x-k8s.io/skip-crd-name-preflight-check"
-)
-
-func notTemplates(b *Bundle) []*definition {
-	return filter(b.withRole(), func(d *definition) bool { return !d.Template && d.Role != ipamPool })
-}
-
-// contains says whether a list has a text.
-func contains(list Value, text string) bool {
-	for _, item := range list.Items() {
-		if item.Text() == text {
-			return true
-		}
-	}
-	return false
-}
 
 func checkCRDName(crd *definition) []Finding {
 	want := crd.At("spec", "names", "plural").Text() + "." + crd.Group
@@ -167,15 +139,6 @@ func checkCRDName(crd *definition) []Finding {
 		return nil
 	}
 	return []Finding{crd.At("metadata", "name").finding("the name is not %s", want)}
-}
-
-// checkCalculatedName makes the plural as Cluster API does.
-func checkCalculatedName(d *definition) []Finding {
-	plural := flect.Pluralize(strings.ToLower(d.Defines))
-	if written := d.At("spec", "names", "plural"); written.Text() != plural && d.Defines != "" {
-		return []Finding{written.finding("Cluster API looks for %s.%s", plural, d.Group)}
-	}
-	return nil
 }
 
 func checkStatusSubresource(d *definition) (findings []Finding) {
@@ -239,21 +202,53 @@ func checkReviewVersions(d *definition) []Finding {
 	return []Finding{versions.finding("v1 is not among the versions of the review")}
 }
 
-func checkNamesUnique(b *Bundle) (findings []Finding) {
-	taken := map[string]*definition{}
-	for _, d := range b.definitions {
-		names := []Value{d.At("spec", "names", "plural"), d.At("spec", "names", "singular")}
-		for _, short := range d.At("spec", "names", "shortNames").Items() {
-			names = append(names, short)
+// checkDefinitions validates the CRDs with the code of the API server, in parallel.
+func checkDefinitions(b *Bundle) []Finding {
+	return slices.Concat(parallel.Map(b.definitions, checkValid)...)
+}
+
+// checkValid does the same as the API server when a CRD is created: it decodes
+// it, fills in defaults and validates it. Another rule reports CRDs that cannot be decoded.
+//
+// The API server answers a request whose check panics with an error, and goes on; so does this.
+func checkValid(d *definition) (findings []Finding) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			findings = append(findings, d.finding("the API server's check fails: %v", cause))
 		}
-		for _, name := range names {
-			key := d.Group + "/" + name.Text()
-			other, found := taken[key]
-			if found && other != d && name.Text() != "" {
-				findings = append(findings, name.finding("%s has the name %s already", other.Name, name.Text()))
-			}
-			taken[key] = d
+	}()
+	if d.At("apiVersion").Text() != "apiextensions.k8s.io/v1" {
+		return nil // another rule
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if data, err := d.json(); err != nil || json.Unmarshal(data, &crd) != nil {
+		return nil // another rule
+	}
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(&crd)
+	crd.Spec.PreserveUnknownFields = false // another rule; with it, defaults and other fields of the schema are rejected too
+	for _, version := range crd.Spec.Versions {
+		if version.Storage {
+			crd.Status.StoredVersions = []string{version.Name}
+		}
+	}
+	var internal apiextensions.CustomResourceDefinition
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil); err != nil {
+		return []Finding{d.finding("the API server cannot read it: %v", err)}
+	}
+	for _, problem := range validation.ValidateCustomResourceDefinition(context.Background(), &internal) {
+		if !hasOtherRule(problem) {
+			findings = append(findings, d.at(problem.Field).finding("%s", explain(problem)))
 		}
 	}
 	return findings
+}
+
+// hasOtherRule reports whether a problem is found by another rule too, or is for the server only.
+func hasOtherRule(problem *field.Error) bool {
+	for _, prefix := range []string{"metadata.name", "metadata.labels", "metadata.annotations", "status"} {
+		if strings.HasPrefix(problem.Field, prefix) {
+			return true
+		}
+	}
+	return false
 }

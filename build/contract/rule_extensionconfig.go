@@ -8,87 +8,13 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/json"
-
-	"github.com/capi-installer/capi-installer/extractor"
 )
 
-const (
-	runtimeGroup = "runtime.cluster.x-k8s.io"
-	injectSecret = runtimeGroup + "/inject-ca-from-secret"
-)
-
-var extensionConfigKind = schema.GroupKind{Group: runtimeGroup, Kind: "ExtensionConfig"}
-
-// runtimeExtensionRules are about Runtime Extensions: servers that Cluster API calls at hooks.
-var runtimeExtensionRules = []Rule{{
-	ID:       "runtime-extension/deployment",
-	Severity: Error,
-	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
-	Why:      "A Runtime Extension is a server. Without a Deployment nobody answers Cluster API's calls, and what waits for the answer does not go on.",
-	Fix:      "Add the Deployment; correct providerType if this is no Runtime Extension.",
-	Check: ofExtensions(func(b *Bundle) []Finding {
-		if len(b.ofKind(deploymentKind)) > 0 {
-			return nil
-		}
-		return metadataFinding("providerType", "a Runtime Extension has no Deployment here")
-	}),
-}, {
-	ID:       "runtime-extension/service",
-	Severity: Warning,
-	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
-	Why:      "Cluster API calls an extension by a Service inside the cluster. Calls from outside are none of its business.",
-	Fix:      "Add a Service of type ClusterIP that selects the pods.",
-	Check:    ofExtensions(checkExtensionService),
-}, {
-	ID:       "runtime-extension/tls",
-	Severity: Warning,
-	Source:   runtimeSDK("implement-extensions", "Guidelines"),
-	Why:      "Cluster API calls extensions over HTTPS only, with the CA of the ExtensionConfig.",
-	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name, or in a release for clusterctl add a Certificate, and mount the Secret.",
-	Check:    ofExtensions(checkExtensionTLS),
-}, {
-	ID:       "runtime-extension/rbac-minimal",
-	Severity: Warning,
-	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
-	Why:      "An extension answers questions. What it may do in the cluster beyond that is what somebody gets who takes it over.",
-	Fix:      "Use a ServiceAccount of its own with the permissions that the extension really needs, or none.",
-	Check: ofExtensions(func(b *Bundle) []Finding {
-		if !b.grants.allow("", "secrets", "*") && !b.grants.allow("*", "*", "*") {
-			return nil
-		}
-		return b.ofDeployments("the extension may do everything, or everything with Secrets")
-	}),
-}, {
-	ID:       "runtime-extension/replicas",
-	Severity: Info,
-	Source:   runtimeSDK("deploy-runtime-extension", "Availability"),
-	Why:      "While the only replica is replaced, calls fail and Clusters wait.",
-	Fix:      "Run more than one replica.",
-	Check: ofExtensions(func(b *Bundle) (findings []Finding) {
-		for _, o := range b.ofKind(deploymentKind) {
-			replicas := o.At("spec", "replicas")
-			if count, err := strconv.Atoi(replicas.Text()); err != nil || count < 2 {
-				findings = append(findings, replicas.finding("there is one replica"))
-			}
-		}
-		return findings
-	}),
-}, {
-	ID:       "runtime-extension/extensionconfig-present",
-	Severity: Info,
-	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "Cluster API calls an extension only after an ExtensionConfig names it. Here is none, so that each cluster's administrator decides.",
-	Fix:      "Document which ExtensionConfig to create.",
-	Check: ofExtensions(func(b *Bundle) []Finding {
-		if len(b.ofKind(extensionConfigKind)) > 0 {
-			return nil
-		}
-		return b.ofDeployments("no ExtensionConfig registers the extension")
-	}),
-}, {
+// extensionConfigRules are the rules of the theme "extensionconfig".
+var extensionConfigRules = []Rule{{
 	ID:       "extensionconfig/api-version",
 	Severity: Error,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
@@ -105,7 +31,7 @@ var runtimeExtensionRules = []Rule{{
 	ID:       "extensionconfig/scope",
 	Severity: Error,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "An ExtensionConfig is for the whole cluster, and in no namespace.",
+	Why:      "ExtensionConfig is cluster-scoped.",
 	Fix:      "Remove metadata.namespace.",
 	Check: eachExtensionConfig(func(_ *Bundle, o *Object) []Finding {
 		if namespace := o.At("metadata", "namespace"); namespace.Exists() {
@@ -129,7 +55,7 @@ var runtimeExtensionRules = []Rule{{
 	ID:       "extensionconfig/url-xor-service",
 	Severity: Error,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "An extension is called either by its Service or by a URL. With both, or neither, the object is refused.",
+	Why:      "An extension is called either by its Service or by a URL. The API server rejects an object with both or neither.",
 	Fix:      "Set one of clientConfig.service and clientConfig.url.",
 	Check: eachExtensionConfig(func(_ *Bundle, o *Object) []Finding {
 		config := o.At("spec", "clientConfig")
@@ -142,55 +68,55 @@ var runtimeExtensionRules = []Rule{{
 	ID:       "extensionconfig/url-https",
 	Severity: Error,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "Cluster API calls https URLs without user, query and fragment only, and refuses the object otherwise.",
+	Why:      "Cluster API only accepts https URLs without user, query and fragment.",
 	Fix:      "Write a URL such as https://extension.example.com:8443/path.",
 	Check:    eachExtensionConfig(checkExtensionURL),
 }, {
 	ID:       "extensionconfig/service",
 	Severity: Error,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "The webhook of Cluster API refuses a service without name and namespace, with a path that does not begin with a slash, or with a port that is none.",
+	Why:      "The webhook of Cluster API rejects a service without name or namespace, with a path that does not begin with a slash, or with an invalid port.",
 	Fix:      "Write name and namespace, a path such as /extension, and a port from 1 to 65535.",
 	Check:    eachExtensionConfig(checkExtensionServiceReference),
 }, {
 	ID:       "extensionconfig/service-exists",
 	Severity: Error,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "Without the Service every call fails, and what waits for the answer does not go on.",
+	Why:      "Without the Service every call fails, and the Clusters that wait for an answer block.",
 	Fix:      "Name the Service of the provider, with its namespace, and a port that it has.",
 	Check: eachExtensionConfig(func(b *Bundle, o *Object) []Finding {
 		service := o.At("spec", "clientConfig", "service")
 		if !service.Exists() || b.serviceOf(o.At("spec", "clientConfig")) != nil {
 			return nil
 		}
-		return []Finding{service.At("name").finding("there is no Service %s/%s of the provider", service.At("namespace").Text(), service.At("name").Text())}
+		return []Finding{service.At("name").finding("Service %s/%s not found", service.At("namespace").Text(), service.At("name").Text())}
 	}),
 }, {
 	ID:       "extensionconfig/ca",
 	Severity: Warning,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "Cluster API trusts the certificate of an extension only by the caBundle. Somebody has to fill it in.",
+	Why:      "Cluster API verifies the certificate of an extension with the caBundle only, so a controller has to populate it.",
 	Fix:      "Annotate the object with " + injectSecret + ": <namespace>/<Secret with ca.crt>, or write the caBundle.",
 	Check: eachExtensionConfig(func(_ *Bundle, o *Object) []Finding {
 		ca := o.At("spec", "clientConfig", "caBundle")
 		if ca.Text() != "" || o.At("metadata", "annotations", injectSecret).Text() != "" {
 			return nil
 		}
-		return []Finding{ca.finding("nobody fills in the caBundle")}
+		return []Finding{ca.finding("caBundle is not populated")}
 	}),
 }, {
 	ID:       "extensionconfig/namespace-selector",
 	Severity: Warning,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "The selector says for which Clusters the extension is called. One that is not valid is refused.",
+	Why:      "The selector determines the Clusters for which the extension is called. Cluster API rejects an invalid selector.",
 	Fix:      "Use matchLabels, and matchExpressions with the operators In, NotIn, Exists and DoesNotExist.",
 	Check:    eachExtensionConfig(checkNamespaceSelector),
 }, {
 	ID:       "extensionconfig/settings-strings",
 	Severity: Error,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "Settings are texts by name. Anything else is refused.",
-	Fix:      "Put numbers and booleans in quotes, and make structures a text.",
+	Why:      "Settings are a map of strings. The API server rejects other types.",
+	Fix:      "Quote numbers and booleans, and encode structures as a string.",
 	Check: eachExtensionConfig(func(_ *Bundle, o *Object) (findings []Finding) {
 		for name, value := range o.At("spec", "settings").Fields() {
 			if !value.isString() {
@@ -201,53 +127,10 @@ var runtimeExtensionRules = []Rule{{
 	}),
 }}
 
-// ofExtensions makes a check for the bundles of Runtime Extensions only.
-func ofExtensions(check func(*Bundle) []Finding) func(*Bundle) []Finding {
-	return func(b *Bundle) []Finding {
-		if b.Metadata.ProviderType != extractor.RuntimeExtension {
-			return nil
-		}
-		return check(b)
-	}
-}
-
 func eachExtensionConfig(check func(*Bundle, *Object) []Finding) func(*Bundle) []Finding {
 	return func(b *Bundle) []Finding {
 		return each(b.ofKind(extensionConfigKind), func(o *Object) []Finding { return check(b, o) })
 	}
-}
-
-// ofDeployments is the same finding for all Deployments.
-func (b *Bundle) ofDeployments(message string) (findings []Finding) {
-	for _, o := range b.ofKind(deploymentKind) {
-		findings = append(findings, o.finding("%s", message))
-	}
-	return findings
-}
-
-func checkExtensionService(b *Bundle) (findings []Finding) {
-	selecting := 0
-	for _, service := range b.ofKind(serviceKind) {
-		selecting += len(b.podsOf(service))
-		if kind := service.At("spec", "type"); kind.Text() != "" && kind.Text() != "ClusterIP" {
-			findings = append(findings, kind.finding("the Service is of type %s", kind.Text()))
-		}
-	}
-	if selecting == 0 {
-		findings = append(findings, b.ofDeployments("no Service selects the pods of the extension")...)
-	}
-	return findings
-}
-
-func checkExtensionTLS(b *Bundle) []Finding {
-	for _, o := range b.ofKind(deploymentKind) {
-		for _, volume := range podSpec(o).At("volumes").Items() {
-			if volume.At("secret", "secretName").Text() != "" {
-				return nil
-			}
-		}
-	}
-	return b.ofDeployments("no certificate is mounted")
 }
 
 func checkExtensionURL(_ *Bundle, o *Object) []Finding {
@@ -258,9 +141,9 @@ func checkExtensionURL(_ *Bundle, o *Object) []Finding {
 	parsed, err := url.Parse(written.Text())
 	switch {
 	case err != nil:
-		return []Finding{written.finding("it is no URL")}
+		return []Finding{written.finding("invalid URL")}
 	case parsed.Scheme != "https" || parsed.Host == "":
-		return []Finding{written.finding("it is no https URL with a host")}
+		return []Finding{written.finding("invalid URL: want https and a host")}
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
 		return []Finding{written.finding("it has a user, a query or a fragment")}
 	}
@@ -283,7 +166,7 @@ func checkExtensionServiceReference(_ *Bundle, o *Object) (findings []Finding) {
 		findings = append(findings, path.finding("the path %q does not begin with a slash", path.Text()))
 	}
 	if number, err := strconv.Atoi(port.Text()); port.Exists() && (err != nil || number < 1 || number > 65535) {
-		findings = append(findings, port.finding("%s is no port", port.Text()))
+		findings = append(findings, port.finding("invalid port %s: want a number from 1 to 65535", port.Text()))
 	}
 	return findings
 }

@@ -2,25 +2,19 @@
 
 package contract
 
-var (
-	anInfraCluster  = subject{role: infraCluster}
-	oldInfraCluster = subject{infraCluster, "v1beta1"}
-	newInfraCluster = subject{infraCluster, "v1beta2"}
-)
-
-// infraClusterRules are the contract of the kinds that make what a cluster stands on.
+// infraClusterRules are the rules of the theme "infra-cluster".
 var infraClusterRules = []Rule{{
 	ID:       "infra-cluster/present",
 	Severity: Error,
 	Source:   forInfraCluster("Rules (contract version v1beta2)"),
-	Why:      "Every Cluster refers to an object that makes its infrastructure. A provider of infrastructure without a kind for it cannot make a cluster.",
-	Fix:      "Add the CRD, such as ExampleCluster in infrastructure.cluster.x-k8s.io; correct providerType if this is no infrastructure provider.",
-	Check:    needs(infrastructureType, infraCluster),
+	Why:      "Every Cluster refers to an object that creates its infrastructure. An infrastructure provider without such a kind cannot create a cluster.",
+	Fix:      "Add the CRD, such as ExampleCluster in infrastructure.cluster.x-k8s.io; correct providerType if this is not an infrastructure provider.",
+	Check:    checkInfraCluster,
 }, {
 	ID:       "infra-cluster/name-convention",
 	Severity: Info,
 	Source:   forInfraCluster("InfraCluster, InfraClusterList resource definition"),
-	Why:      "People and tools know a kind of an infrastructure by its name: <environment>Cluster.",
+	Why:      "Users and tools recognize the kind by its name: <environment>Cluster.",
 	Fix:      "Name the kind so that it ends in Cluster.",
 	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
 		if d.Role == infraCluster || !inGroup(d, "infrastructure") || !d.hasAny([]string{"spec.controlPlaneEndpoint"}) || d.Template || d.Role == controlPlane {
@@ -33,21 +27,21 @@ var infraClusterRules = []Rule{{
 	Severity: Warning,
 	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
 	Why:      "Cluster API takes the address of the API server from here, unless the control plane provides it.",
-	Fix:      "Add spec.controlPlaneEndpoint with host and port, if nobody else provides the address.",
-	Check:    anInfraCluster.should("spec.controlPlaneEndpoint", "spec.controlPlaneEndpoint.host", "spec.controlPlaneEndpoint.port"),
+	Fix:      "Add spec.controlPlaneEndpoint with host and port, unless another component provides the address.",
+	Check:    anInfraCluster.require("spec.controlPlaneEndpoint", "spec.controlPlaneEndpoint.host", "spec.controlPlaneEndpoint.port"),
 }, {
 	ID:       "infra-cluster/control-plane-endpoint-type",
 	Severity: Error,
 	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
 	Why:      "Cluster API reads a host that is a string and a port that is an integer. Of anything else it reads no address, and the Cluster never becomes available.",
 	Fix:      "Use the types of the contract: host string, port integer.",
-	Check: anInfraCluster.shape("spec.controlPlaneEndpoint", anObject,
+	Check: anInfraCluster.checkTypes("spec.controlPlaneEndpoint", anObject,
 		"spec.controlPlaneEndpoint.host", aString, "spec.controlPlaneEndpoint.port", anInteger),
 }, {
 	ID:       "infra-cluster/control-plane-endpoint-optional",
 	Severity: Warning,
 	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
-	Why:      "Users and ClusterClasses make the object before anybody knows the address; the controller fills it in.",
+	Why:      "Users and ClusterClasses create the object before the address is known; the controller sets it later.",
 	Fix:      "Make the field optional: +optional in Go.",
 	Check:    anInfraCluster.optional("spec.controlPlaneEndpoint"),
 }, {
@@ -56,7 +50,7 @@ var infraClusterRules = []Rule{{
 	Source:   forInfraCluster("InfraCluster: initialization completed"),
 	Why:      "Under the contract v1beta1 the Cluster waits until status.ready is true.",
 	Fix:      "Add the boolean status.ready, or keep the contract v1beta2.",
-	Check:    oldInfraCluster.must("status.ready", aBoolean),
+	Check:    oldInfraCluster.requireTyped("status.ready", aBoolean),
 }, {
 	ID:       "infra-cluster/status-ready-kept",
 	Severity: Info,
@@ -64,62 +58,62 @@ var infraClusterRules = []Rule{{
 	Source:   openShiftOnboarding,
 	Why:      "On OpenShift the installation makes the cluster's own InfraCluster, and an operator marks it by status.ready, whatever the contract.",
 	Fix:      "Keep the boolean status.ready beside status.initialization.provisioned.",
-	Check:    newInfraCluster.should("status.ready"),
+	Check:    newInfraCluster.require("status.ready"),
 }, {
 	ID:       "infra-cluster/initialization-provisioned",
 	Severity: Error,
 	Source:   forInfraCluster("InfraCluster: initialization completed"),
 	Why:      "Under the contract v1beta2 the Cluster waits until status.initialization.provisioned is true; status.ready is not read.",
 	Fix:      "Add the boolean status.initialization.provisioned.",
-	Check:    newInfraCluster.must("status.initialization.provisioned", aBoolean),
+	Check:    newInfraCluster.requireTyped("status.initialization.provisioned", aBoolean),
 }, {
 	ID:       "infra-cluster/failure-domains-type",
 	Severity: Error,
 	Source:   forInfraCluster("InfraCluster: failure domains"),
 	Why:      "Under the contract v1beta1 Cluster API reads the failure domains as a map, by name. It fails at a list, and the Cluster is not reconciled any further.",
 	Fix:      "Make status.failureDomains an object with additionalProperties, or keep the contract v1beta2, in which it is a list.",
-	Check:    oldInfraCluster.shape("status.failureDomains", anObject),
+	Check:    oldInfraCluster.checkTypes("status.failureDomains", anObject),
 }, {
 	ID:       "infra-cluster/failure-domains-list",
 	Severity: Error,
 	Source:   forInfraCluster("InfraCluster: failure domains"),
 	Why:      "Under the contract v1beta2 Cluster API reads the failure domains as a list of name, controlPlane and attributes.",
 	Fix:      "Make status.failureDomains a list of objects with these fields.",
-	Check: newInfraCluster.shape("status.failureDomains", anArray, "status.failureDomains[].name", aString,
+	Check: newInfraCluster.checkTypes("status.failureDomains", anArray, "status.failureDomains[].name", aString,
 		"status.failureDomains[].controlPlane", aBoolean, "status.failureDomains[].attributes", anObject),
 }, {
 	ID:       "infra-cluster/failure-domains-key",
 	Severity: Warning,
 	Source:   forInfraCluster("InfraCluster: failure domains"),
-	Why:      "A list of failure domains without a key is replaced as a whole by everybody who writes one of them, and may name one twice.",
+	Why:      "A list of failure domains without a key is replaced as a whole by every writer, and may name one twice.",
 	Fix:      "Set x-kubernetes-list-type: map and x-kubernetes-list-map-keys: [name].",
 	Check: newInfraCluster.whenThere("status.failureDomains", func(d *definition) []Finding {
 		list, _ := fieldOf(d.Schema, "status.failureDomains")
 		if typeOf(list) != anArray || contains(list.At("x-kubernetes-list-map-keys"), "name") {
 			return nil
 		}
-		return []Finding{list.finding("status.failureDomains is no list by name in version %s", d.Version)}
+		return []Finding{list.finding("status.failureDomains in version %s is not a list map with the key name", d.Version)}
 	}),
 }, {
 	ID:       "infra-cluster/conditions",
 	Severity: Warning,
 	Source:   forInfraCluster("InfraCluster: conditions"),
-	Why:      "Conditions tell people, and the Cluster that sums them up, why something is not ready.",
+	Why:      "Conditions explain to users, and to the Cluster that summarizes them, why an object is not ready.",
 	Fix:      "Add status.conditions, a list of metav1.Condition.",
-	Check:    anInfraCluster.should("status.conditions"),
+	Check:    anInfraCluster.require("status.conditions"),
 }, {
 	ID:       "infra-cluster/failure-fields-type",
 	Severity: Error,
 	Source:   forInfraCluster("InfraCluster: terminal failures"),
-	Why:      "Cluster API reads these fields as strings, and fails at anything else.",
+	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
 	Fix:      "Make them strings, or remove them.",
-	Check:    anInfraCluster.shape("status.failureReason", aString, "status.failureMessage", aString),
+	Check:    anInfraCluster.checkTypes("status.failureReason", aString, "status.failureMessage", aString),
 }, {
 	ID:       "infra-cluster/failure-fields-deprecated",
 	Severity: Info,
 	Source:   forInfraCluster("InfraCluster: terminal failures"),
-	Why:      "The fields are of the contract v1beta1. When its support ends, Cluster API reads them no more.",
-	Fix:      "Tell of failures by conditions.",
+	Why:      "The fields are of the contract v1beta1. Cluster API ignores them when the support of that contract ends.",
+	Fix:      "Report failures by conditions.",
 	Check:    newInfraCluster.deprecated("status.failureReason", "status.failureMessage"),
 }, {
 	ID:       "infra-cluster/template",
@@ -129,3 +123,21 @@ var infraClusterRules = []Rule{{
 	Fix:      "Add the CRD <kind>Template to the same group.",
 	Check:    hasTemplate(infraCluster),
 }}
+
+var (
+	anInfraCluster  = subject{role: infraCluster}
+	oldInfraCluster = subject{infraCluster, "v1beta1"}
+	newInfraCluster = subject{infraCluster, "v1beta2"}
+)
+
+// checkInfraCluster lowers the severity for a provider of machines only: the document says SHOULD in one
+// place and MUST in another.
+func checkInfraCluster(b *Bundle) []Finding {
+	findings := needs(infrastructureType, infraCluster)(b)
+	if len(b.definitionsWithRole(infraMachine, infraMachinePool)) > 0 {
+		for i := range findings {
+			findings[i].Severity = Warning
+		}
+	}
+	return findings
+}

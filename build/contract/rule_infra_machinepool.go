@@ -7,17 +7,12 @@ import (
 	"strings"
 )
 
-var (
-	anInfraMachinePool  = subject{role: infraMachinePool}
-	newInfraMachinePool = subject{infraMachinePool, "v1beta2"}
-)
-
-// infraMachinePoolRules are the contract of the kinds that make machines in groups. A provider need not have any.
+// infraMachinePoolRules are the rules of the theme "infra-machinepool".
 var infraMachinePoolRules = []Rule{{
 	ID:       "infra-machinepool/name-convention",
 	Severity: Info,
 	Source:   forInfraMachinePool("InfraMachinePool, InfraMachinePoolList resource definition"),
-	Why:      "People and tools know the kinds that belong together by their names: <environment>Cluster and <environment>MachinePool.",
+	Why:      "Users and tools recognize related kinds by their names: <environment>Cluster and <environment>MachinePool.",
 	Fix:      "Name the kind after the environment of one of the provider's kinds for clusters.",
 	Check:    checkPoolNames,
 }, {
@@ -27,13 +22,13 @@ var infraMachinePoolRules = []Rule{{
 	Why:      "Cluster API finds the Nodes of a pool by these IDs. Without them no replica is ever counted.",
 	Fix:      "Add spec.providerIDList, a list of strings.",
 	Check: func(b *Bundle) []Finding {
-		return append(anInfraMachinePool.must("spec.providerIDList", anArray)(b), anInfraMachinePool.shape("spec.providerIDList[]", aString)(b)...)
+		return append(anInfraMachinePool.requireTyped("spec.providerIDList", anArray)(b), anInfraMachinePool.checkTypes("spec.providerIDList[]", aString)(b)...)
 	},
 }, {
 	ID:       "infra-machinepool/provider-id-list-optional",
 	Severity: Warning,
 	Source:   forInfraMachinePool("InfraMachinePool: providerIDList"),
-	Why:      "The object is made before its machines are there; the controller fills in the list.",
+	Why:      "The object is created before its machines exist; the controller sets the list later.",
 	Fix:      "Make the field optional: +optional in Go.",
 	Check:    anInfraMachinePool.optional("spec.providerIDList"),
 }, {
@@ -53,37 +48,37 @@ var infraMachinePoolRules = []Rule{{
 	ID:       "infra-machinepool/replicas",
 	Severity: Error,
 	Source:   forInfraMachinePool("InfraMachinePool: replicas"),
-	Why:      "Cluster API waits until the pool tells how many machines it has.",
+	Why:      "Cluster API waits until the pool reports its number of machines.",
 	Fix:      "Add the integer status.replicas.",
-	Check:    anInfraMachinePool.must("status.replicas", anInteger),
+	Check:    anInfraMachinePool.requireTyped("status.replicas", anInteger),
 }, {
 	ID:       "infra-machinepool/status-ready",
 	Severity: Error,
 	Source:   forInfraMachinePool("InfraMachinePool: initialization completed"),
-	Why:      "Of pools Cluster API reads status.ready, under the contract v1beta2 too. Without it no MachinePool is ever provisioned.",
+	Why:      "For pools, Cluster API reads status.ready under the contract v1beta2 too. Without it no MachinePool becomes provisioned.",
 	Fix:      "Add the boolean status.ready, beside status.initialization.provisioned.",
-	Check:    anInfraMachinePool.must("status.ready", aBoolean),
+	Check:    anInfraMachinePool.requireTyped("status.ready", aBoolean),
 }, {
 	ID:       "infra-machinepool/initialization-provisioned",
 	Severity: Warning,
 	Source:   forInfraMachinePool("InfraMachinePool: initialization completed"),
-	Why:      "The contract v1beta2 asks for the field. Cluster API reads status.ready still, but will not for ever.",
+	Why:      "The contract v1beta2 asks for the field. Cluster API still reads status.ready, but support will end.",
 	Fix:      "Add the boolean status.initialization.provisioned.",
-	Check:    newInfraMachinePool.must("status.initialization.provisioned", aBoolean),
+	Check:    newInfraMachinePool.requireTyped("status.initialization.provisioned", aBoolean),
 }, {
 	ID:       "infra-machinepool/instances",
 	Severity: Error,
 	Source:   forInfraMachinePool("InfraMachinePool: instances"),
-	Why:      "Where a pool tells of its instances, they are a list of objects.",
+	Why:      "If a pool reports its instances, they must be a list of objects.",
 	Fix:      "Make status.instances a list of objects.",
-	Check:    anInfraMachinePool.shape("status.instances", anArray, "status.instances[]", anObject),
+	Check:    anInfraMachinePool.checkTypes("status.instances", anArray, "status.instances[]", anObject),
 }, {
 	ID:       "infra-machinepool/machine-kind",
 	Severity: Error,
 	Source:   forInfraMachinePool("MachinePoolMachines support"),
-	Why:      "Cluster API makes a Machine for each object of the kind that is named here, as a string.",
+	Why:      "Cluster API creates a Machine for each object of the kind in this field, which must be a string.",
 	Fix:      "Make status.infrastructureMachineKind a string.",
-	Check:    anInfraMachinePool.shape("status.infrastructureMachineKind", aString),
+	Check:    anInfraMachinePool.checkTypes("status.infrastructureMachineKind", aString),
 }, {
 	ID:       "infra-machinepool/machine-kind-resolvable",
 	Severity: Error,
@@ -92,7 +87,7 @@ var infraMachinePoolRules = []Rule{{
 	Fix:      "Serve the CRD of the machines in the version of the pool.",
 	Check: func(b *Bundle) []Finding {
 		return anInfraMachinePool.whenThere("status.infrastructureMachineKind", func(d *definition) []Finding {
-			if slices.ContainsFunc(b.playing(infraMachine), func(m *definition) bool { return m.Group == d.Group && served(m.Object, d.Version) }) {
+			if slices.ContainsFunc(b.definitionsWithRole(infraMachine), func(m *definition) bool { return m.Group == d.Group && served(m.Object, d.Version) }) {
 				return nil
 			}
 			kind, _ := fieldOf(d.Schema, "status.infrastructureMachineKind")
@@ -103,23 +98,23 @@ var infraMachinePoolRules = []Rule{{
 	ID:       "infra-machinepool/provider-id",
 	Severity: Error,
 	Source:   forInfraMachinePool("InfraMachinePool: providerID"),
-	Why:      "Where a pool has an ID of its own, it is a string.",
+	Why:      "The ID of a pool must be a string.",
 	Fix:      "Make spec.providerID a string.",
-	Check:    anInfraMachinePool.shape("spec.providerID", aString),
+	Check:    anInfraMachinePool.checkTypes("spec.providerID", aString),
 }, {
 	ID:       "infra-machinepool/conditions",
 	Severity: Warning,
 	Source:   forInfraMachinePool("InfraMachinePool: conditions"),
-	Why:      "Conditions tell people, and the MachinePool that sums them up, why something is not ready.",
+	Why:      "Conditions explain to users, and to the MachinePool that summarizes them, why an object is not ready.",
 	Fix:      "Add status.conditions, a list of metav1.Condition.",
-	Check:    anInfraMachinePool.should("status.conditions"),
+	Check:    anInfraMachinePool.require("status.conditions"),
 }, {
 	ID:       "infra-machinepool/failure-fields",
 	Severity: Error,
 	Source:   forInfraMachinePool("InfraMachinePool: terminal failures"),
-	Why:      "Cluster API reads these fields as strings, and fails at anything else.",
+	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
 	Fix:      "Make them strings, or remove them.",
-	Check:    anInfraMachinePool.shape("status.failureReason", aString, "status.failureMessage", aString),
+	Check:    anInfraMachinePool.checkTypes("status.failureReason", aString, "status.failureMessage", aString),
 }, {
 	ID:       "infra-machinepool/template",
 	Severity: Info,
@@ -129,14 +124,19 @@ var infraMachinePoolRules = []Rule{{
 	Check:    hasTemplate(infraMachinePool),
 }}
 
-// checkPoolNames needs a kind for clusters that says what the environment is called.
+var (
+	anInfraMachinePool  = subject{role: infraMachinePool}
+	newInfraMachinePool = subject{infraMachinePool, "v1beta2"}
+)
+
+// checkPoolNames takes the name of the environment from the kind for clusters.
 func checkPoolNames(b *Bundle) (findings []Finding) {
-	clusters := b.playing(infraCluster)
-	for _, pool := range b.playing(infraMachinePool) {
-		cluster := strings.TrimSuffix(pool.Defines, "MachinePool") + "Cluster"
-		named := func(d *definition) bool { return d.Defines == cluster }
+	clusters := b.definitionsWithRole(infraCluster)
+	for _, pool := range b.definitionsWithRole(infraMachinePool) {
+		cluster := strings.TrimSuffix(pool.DefinedKind, "MachinePool") + "Cluster"
+		named := func(d *definition) bool { return d.DefinedKind == cluster }
 		if len(clusters) > 0 && !slices.ContainsFunc(clusters, named) {
-			findings = append(findings, pool.At("spec", "names", "kind").finding("there is no kind %s", cluster))
+			findings = append(findings, pool.At("spec", "names", "kind").finding("kind %s not found", cluster))
 		}
 	}
 	return findings

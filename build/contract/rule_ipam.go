@@ -2,22 +2,21 @@
 
 package contract
 
-// ipamRules are the contract of providers that give out addresses. Their pools are
-// in any scope, and need no label: Cluster API never reads them.
+// ipamRules are the rules of the theme "ipam".
 var ipamRules = []Rule{{
 	ID:       "ipam/pool-present",
 	Severity: Error,
 	Source:   forIPAM("IPAM provider contract: pools"),
-	Why:      "A claim for an address names a pool. An IPAM provider without a kind of pools has nothing to give out.",
-	Fix:      "Add the CRD of a pool, such as ExampleIPPool in ipam.cluster.x-k8s.io; correct providerType if this is no IPAM provider.",
+	Why:      "An IPAddressClaim refers to a pool. An IPAM provider without a pool kind cannot allocate addresses.",
+	Fix:      "Add the CRD of a pool, such as ExampleIPPool in ipam.cluster.x-k8s.io; correct providerType if this is not an IPAM provider.",
 	Check:    needs(ipamType, ipamPool),
 }, {
 	ID:       "ipam/conditions",
 	Severity: Info,
 	Source:   forIPAM("IPAM provider contract: pools"),
-	Why:      "Conditions tell people why a pool gives out no addresses.",
+	Why:      "Conditions explain to users why a pool allocates no addresses.",
 	Fix:      "Add status.conditions, a list of metav1.Condition.",
-	Check: eachDefinition(func(b *Bundle) []*definition { return b.playing(ipamPool) }, func(d *definition) []Finding {
+	Check: eachDefinition(func(b *Bundle) []*definition { return b.definitionsWithRole(ipamPool) }, func(d *definition) []Finding {
 		if d.hasAny([]string{"status.conditions"}) {
 			return nil
 		}
@@ -34,7 +33,7 @@ var ipamRules = []Rule{{
 			return nil
 		}
 		return b.grants.lacking(b, "ipam.cluster.x-k8s.io",
-			demand{"ipaddressclaims", []string{"get", "list", "watch"}},
-			demand{"ipaddresses", []string{"get", "list", "watch", "create", "delete"}})
+			permission{"ipaddressclaims", []string{"get", "list", "watch"}},
+			permission{"ipaddresses", []string{"get", "list", "watch", "create", "delete"}})
 	},
 }}

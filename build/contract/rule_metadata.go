@@ -3,57 +3,115 @@
 package contract
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	configv1 "github.com/openshift/api/config/v1"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"go.yaml.in/yaml/v3"
+
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// metadataRules are about the metadata that can be read but do not do what they should.
+// metadataRules are the rules of the theme "metadata".
 var metadataRules = []Rule{{
+	ID:       "metadata/image-name-occurs",
+	Severity: Error,
+	Only:     FormBundle,
+	Source:   ours("Images"),
+	Why:      "imageName is the placeholder for the provider's own image. If no container has it, the image of the release is never run.",
+	Fix:      "Use imageName as the image of the container that runs the provider, or correct imageName in the metadata.",
+	Check:    checkImageNameOccurs,
+}, {
+	ID:       "metadata/image-name-only-in-images",
+	Severity: Error,
+	Only:     FormBundle,
+	Source:   ours("Images"),
+	Why:      "The placeholder is replaced only where it is the whole of a container's image, of an argument or of an environment variable's value. Elsewhere it would stay as an image that cannot be pulled; the installer rejects that.",
+	Fix:      "Make the placeholder the whole value, for example by giving a flag and its value as two arguments.",
+	Check:    checkLeftovers,
+}, {
+	ID:       "metadata/parseable",
+	Checker:  CheckerExtractor,
+	Only:     FormBundle,
+	Severity: Error,
+	Source:   ours("Files"),
+	Why:      "Readers interpret ambiguous metadata differently, such as duplicate keys.",
+	Fix:      "Write one object with unique keys and strings as values.",
+}, {
+	ID:       "metadata/unknown-field",
+	Checker:  CheckerExtractor,
+	Only:     FormBundle,
+	Severity: Error,
+	Source:   ours("Files"),
+	Why:      "An unknown key is usually misspelled, and its value would be silently lost.",
+	Fix:      "Use the keys that the message names, letter by letter.",
+}, {
+	ID:       "metadata/required-field",
+	Checker:  CheckerExtractor,
+	Only:     FormBundle,
+	Severity: Error,
+	Source:   ours("Files"),
+	Why:      "Without name, type, version and content ID the installer cannot identify, order or verify the bundle.",
+	Fix:      "Add the key; \"capi-manifests generate\" writes all of them.",
+}, {
+	ID:       "metadata/field-valid",
+	Checker:  CheckerExtractor,
+	Only:     FormBundle,
+	Severity: Error,
+	Source:   ours("Files"),
+	Why:      "The name becomes a part of object names, and the type determines the install order. The installer rejects other values.",
+	Fix:      "Correct the value as the message says.",
+}, {
+	ID:       "metadata/content-id-matches",
+	Checker:  CheckerExtractor,
+	Only:     FormBundle,
+	Severity: Error,
+	Source:   ours("Files"),
+	Why:      "contentID is the digest of the manifests, byte for byte. If it differs, one of the two files was changed after the build.",
+	Fix:      "Regenerate the manifests instead of editing them; keep git and editors from changing line endings.",
+}, {
 	ID:       "metadata/provider-name-format",
 	Severity: Warning,
 	Only:     FormBundle,
 	Source:   clusterctl("Adding a provider to clusterctl"),
-	Why:      "clusterctl takes no other names. The installer makes the names of its phases of it, and of another name it makes one that people have to guess.",
+	Why:      "clusterctl rejects other names. The installer derives the names of its phases from this name.",
 	Fix:      "Use at most 63 lower case letters, digits and dashes, with a letter or digit at both ends, such as cluster-api-provider-aws.",
 	Check: func(b *Bundle) []Finding {
 		if namePattern.MatchString(b.Metadata.ProviderName) {
 			return nil
 		}
-		return metadataFinding("providerName", "%q is no name for clusterctl", b.Metadata.ProviderName)
+		return metadataFinding("providerName", "invalid provider name %q: want at most 63 lower case letters, digits and dashes", b.Metadata.ProviderName)
 	},
 }, {
 	ID:       "metadata/provider-version-semver",
 	Severity: Warning,
 	Only:     FormBundle,
 	Source:   clusterctl("Creating a provider repository on GitHub"),
-	Why:      "Tools and people compare versions; what is none cannot be compared.",
+	Why:      "Tools and people compare versions; an invalid version cannot be compared.",
 	Fix:      "Write a semantic version with a leading v, such as v2.10.0.",
 	Check: func(b *Bundle) []Finding {
 		if semverPattern.MatchString(b.Metadata.ProviderVersion) {
 			return nil
 		}
-		return metadataFinding("providerVersion", "%q is no semantic version with a leading v", b.Metadata.ProviderVersion)
+		return metadataFinding("providerVersion", "invalid version %q: want a semantic version with a leading v", b.Metadata.ProviderVersion)
 	},
 }, {
 	ID:       "metadata/ocp-platform-known",
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   ours("Files"),
-	Why:      "A provider is installed where its platform is that of the cluster, letter by letter. With a platform that no cluster has it is installed nowhere.",
+	Why:      "The installer compares the platform with that of the cluster, case-sensitively. A provider with an unknown platform is never installed.",
 	Fix:      "Write the platform as the Infrastructure object of a cluster does, such as AWS, BareMetal or VSphere; leave it out if the provider is for every platform.",
 	Check: func(b *Bundle) []Finding {
 		platform := b.Metadata.OCPPlatform
 		if platform == "" || slices.Contains(platforms, configv1.PlatformType(platform)) {
 			return nil
 		}
-		return metadataFinding("ocpPlatform", "%q is no platform of OpenShift", platform)
+		return metadataFinding("ocpPlatform", "unknown OpenShift platform %q", platform)
 	},
 }, {
 	ID:       "metadata/ocp-platform-required",
@@ -99,7 +157,7 @@ var metadataRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   clusterctl("Adding a provider to clusterctl"),
-	Why:      "cluster-api is the name of the core provider, and of no other. clusterctl refuses another type under this name, and core under another.",
+	Why:      "Only the core provider has the name cluster-api. clusterctl rejects another type with this name, and core with another name.",
 	Fix:      "Name core cluster-api, and others cluster-api-provider-<name>.",
 	Check: func(b *Bundle) []Finding {
 		isCore := b.Metadata.ProviderType == extractor.Core
@@ -113,8 +171,8 @@ var metadataRules = []Rule{{
 	Severity: Warning,
 	Only:     FormBundle,
 	Source:   ours("Files"),
-	Why:      "Providers are installed in the order of their types, and a cluster needs core and infrastructure. A bundle of another type than it says comes at the wrong time.",
-	Fix:      "Correct providerType, or add what a provider of the type has.",
+	Why:      "Providers are installed in the order of their types, and a cluster requires core and infrastructure. A bundle with a wrong type is installed at the wrong time.",
+	Fix:      "Correct providerType, or add the objects of a provider of the type.",
 	Check:    checkTypeMatches,
 }, {
 	ID:       "metadata/image-name-present",
@@ -139,7 +197,7 @@ var metadataRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   ours("Images"),
-	Why:      "The placeholder stands where an image does, so it has to be the name of one: with its registry, so that it is not taken for another.",
+	Why:      "The placeholder is used as an image, so it must be an image reference that includes the registry.",
 	Fix:      "Write a name such as registry.ci.openshift.org/openshift:aws-cluster-api-controllers.",
 	Check:    checkImageName,
 }, {
@@ -147,23 +205,64 @@ var metadataRules = []Rule{{
 	Severity: Warning,
 	Only:     FormBundle,
 	Source:   ours("Images"),
-	Why:      "The image of the release is the provider's. If the container manager runs another one, its own is probably forgotten.",
+	Why:      "The image of the release belongs to the container manager. If manager runs another image, imageName is probably wrong.",
 	Fix:      "Use imageName as the image of the container manager.",
 	Check:    checkManagerImage,
-}, {
-	ID:       "installer/size-configmap",
-	Severity: Warning,
-	Only:     FormBundle,
-	Source:   ours("Files"),
-	Why:      "A ConfigMap holds 1 MiB. Manifests that are longer travel in the image only, or have to be compressed or divided for the transport in ConfigMaps.",
-	Fix:      "Nothing, if the bundle is in an image; \"capi-manifests generate --transport configmap\" divides it.",
-	Check: func(b *Bundle) []Finding {
-		if b.size <= maxConfigMap || len(b.Origin.ConfigMaps) > 0 {
-			return nil
-		}
-		return []Finding{{File: ManifestsFile, Line: 1, Message: fmt.Sprintf("the manifests have %d bytes, more than a ConfigMap holds", b.size)}}
-	},
 }}
+
+func checkImageNameOccurs(b *Bundle) []Finding {
+	runs := false
+	for _, o := range b.Objects {
+		for container := range containers(o) {
+			if container.At("image").Text() == b.Metadata.ImageName {
+				return nil
+			}
+			runs = true
+		}
+	}
+	if !runs || b.Metadata.ImageName == "" {
+		return nil
+	}
+	return metadataFinding("imageName", "no container has the image %s", b.Metadata.ImageName)
+}
+
+func checkLeftovers(b *Bundle) (findings []Finding) {
+	placeholder := b.Metadata.ImageName
+	if placeholder == "" {
+		return nil
+	}
+	leftover := func(v Value) {
+		findings = append(findings, v.finding("the placeholder %s is not replaced here", placeholder))
+	}
+	for _, o := range b.Objects {
+		inContainers := map[*yaml.Node]bool{}
+		for container := range containers(o) {
+			for value := range container.All() {
+				inContainers[value.node] = true
+				replaced := value.Text() == placeholder && isReplaced(container, value)
+				if mentions(value.Text(), placeholder) && !replaced {
+					leftover(value)
+				}
+			}
+		}
+		for value := range o.All() {
+			if value.Text() == placeholder && !inContainers[value.node] {
+				leftover(value)
+			}
+		}
+	}
+	return findings
+}
+
+// isReplaced reports whether a value of a container is one of those that the installer replaces.
+func isReplaced(container, value Value) bool {
+	path := strings.TrimPrefix(value.Path, container.Path+".")
+	return path == "image" || strings.HasPrefix(path, "args[") || strings.HasPrefix(path, "env[") && strings.HasSuffix(path, "].value")
+}
+
+// mentions reports whether text holds an image reference: itself, and not a longer
+// one that begins or ends with it.
+func mentions(text, reference string) bool { return object.MentionsImage(text, reference) }
 
 var (
 	namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -171,28 +270,7 @@ var (
 	semverPattern = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 )
 
-// maxConfigMap is how many bytes the data of a ConfigMap may have.
-const maxConfigMap = 1 << 20
-
-// labelPrefixes begin the value of the provider label, by type.
-var labelPrefixes = map[extractor.ProviderType]string{
-	extractor.Infrastructure: "infrastructure-", extractor.ControlPlane: "control-plane-", extractor.Bootstrap: "bootstrap-",
-	extractor.IPAM: "ipam-", extractor.RuntimeExtension: "runtime-extension-", extractor.Addon: "addon-",
-}
-
-// ProviderLabel is the value of the label cluster.x-k8s.io/provider that clusterctl would give the objects of a provider.
-func ProviderLabel(m extractor.Metadata) string {
-	if m.ProviderType == extractor.Core {
-		return "cluster-api"
-	}
-	name, prefix := m.ProviderName, labelPrefixes[m.ProviderType]
-	for _, usual := range []string{"cluster-api-provider-", "cluster-api-", prefix} {
-		name = strings.TrimPrefix(name, usual)
-	}
-	return prefix + name
-}
-
-// checkTypeMatches leaves to other rules what the types with contracts need.
+// checkTypeMatches leaves the kinds of types with contracts to other rules.
 func checkTypeMatches(b *Bundle) []Finding {
 	switch b.Metadata.ProviderType {
 	case extractor.Core:
@@ -201,7 +279,7 @@ func checkTypeMatches(b *Bundle) []Finding {
 		}
 	case extractor.RuntimeExtension, extractor.Addon:
 		if kinds := b.withRole(); len(kinds) > 0 {
-			return metadataFinding("providerType", "the bundle has the %s %s, which a provider of type %s has not", kinds[0].Role, kinds[0].Defines, b.Metadata.ProviderType)
+			return metadataFinding("providerType", "the bundle has the %s %s, which a provider of type %s has not", kinds[0].Role, kinds[0].DefinedKind, b.Metadata.ProviderType)
 		}
 	default: // rules of their contracts
 	}
@@ -217,7 +295,7 @@ func checkImageName(b *Bundle) []Finding {
 	host, _, found := strings.Cut(written, "/")
 	switch {
 	case err != nil:
-		return metadataFinding("imageName", "%q is no image", written)
+		return metadataFinding("imageName", "invalid image reference %q", written)
 	case !found || !strings.ContainsAny(host, ".:") && host != "localhost":
 		return metadataFinding("imageName", "%q names no registry", written)
 	}
@@ -245,8 +323,4 @@ var platforms = []configv1.PlatformType{
 	configv1.LibvirtPlatformType, configv1.OpenStackPlatformType, configv1.NonePlatformType, configv1.VSpherePlatformType,
 	configv1.OvirtPlatformType, configv1.IBMCloudPlatformType, configv1.KubevirtPlatformType, configv1.EquinixMetalPlatformType,
 	configv1.PowerVSPlatformType, configv1.AlibabaCloudPlatformType, configv1.NutanixPlatformType, configv1.ExternalPlatformType,
-}
-
-func metadataFinding(field, format string, arguments ...any) []Finding {
-	return []Finding{{File: MetadataFile, Field: field, Message: fmt.Sprintf(format, arguments...)}}
 }

@@ -7,12 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	utilversion "k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/apimachinery/pkg/version"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
-// releaseMetadataRules are about the metadata.yaml of a release. What clusterctl refuses is an error.
-var releaseMetadataRules = []Rule{{
+// metadataYAMLRules are the rules of the theme "metadata-yaml".
+var metadataYAMLRules = []Rule{{
 	ID:       "metadata-yaml/present",
 	Severity: Error,
 	Only:     FormRelease,
@@ -30,12 +29,12 @@ var releaseMetadataRules = []Rule{{
 	Severity: Error,
 	Only:     FormRelease,
 	Source:   clusterctl("Metadata YAML"),
-	Why:      "clusterctl fails at a file that is no YAML, or that is no object.",
-	Fix:      "Correct the file; the line is where the parser noticed.",
+	Why:      "clusterctl fails at a file that is not a YAML object.",
+	Fix:      "Correct the file at or before the line of the finding.",
 	Check: func(b *Bundle) []Finding {
 		text, found := b.release.Files[releaseMetadata]
 		if found && b.release.metadata == nil && len(b.release.unreadable) == 0 {
-			return releaseFinding(releaseMetadata, fmt.Sprintf("there is no object in the %d bytes of the file", len(text)))
+			return releaseFinding(releaseMetadata, fmt.Sprintf("object not found in the %d bytes of the file", len(text)))
 		}
 		return b.release.unreadable
 	},
@@ -44,7 +43,7 @@ var releaseMetadataRules = []Rule{{
 	Severity: Error,
 	Only:     FormRelease,
 	Source:   clusterctl("Validation Rules"),
-	Why:      "clusterctl refuses metadata of another version.",
+	Why:      "clusterctl rejects metadata of another version.",
 	Fix:      "Set apiVersion to " + ReleaseMetadataVersion + ".",
 	Check: eachReleaseMetadata(func(_ *Bundle, m *Object) []Finding {
 		if written := m.At("apiVersion"); written.Text() != ReleaseMetadataVersion {
@@ -57,7 +56,7 @@ var releaseMetadataRules = []Rule{{
 	Severity: Error,
 	Only:     FormRelease,
 	Source:   clusterctl("Validation Rules"),
-	Why:      "clusterctl refuses metadata of another kind.",
+	Why:      "clusterctl rejects metadata of another kind.",
 	Fix:      "Set kind to Metadata.",
 	Check: eachReleaseMetadata(func(_ *Bundle, m *Object) []Finding {
 		if kind := m.At("kind"); kind.Text() != "Metadata" && kind.Text() != "" {
@@ -70,7 +69,7 @@ var releaseMetadataRules = []Rule{{
 	Severity: Warning,
 	Only:     FormRelease,
 	Source:   clusterctl("Validation Rules"),
-	Why:      "The kind must be Metadata. clusterctl takes files without one still, because there were some before it looked.",
+	Why:      "The kind must be Metadata. clusterctl still accepts old files without a kind.",
 	Fix:      "Set kind to Metadata.",
 	Check: eachReleaseMetadata(func(_ *Bundle, m *Object) []Finding {
 		if kind := m.At("kind"); kind.Text() == "" {
@@ -83,7 +82,7 @@ var releaseMetadataRules = []Rule{{
 	Severity: Error,
 	Only:     FormRelease,
 	Source:   clusterctl("Validation Rules"),
-	Why:      "clusterctl finds the contract of a version by its series, major.minor, and takes the first of two that are the same. It refuses a file without any, or whose numbers are none.",
+	Why:      "clusterctl finds the contract of a version by its series, major.minor, and uses the first of two equal series. It rejects a file without a series or with an invalid number.",
 	Fix:      "List each series once, as \"- {major: 1, minor: 2, contract: v1beta2}\".",
 	Check:    eachReleaseMetadata(func(_ *Bundle, m *Object) []Finding { return checkReleaseSeries(m.At("releaseSeries")) }),
 }, {
@@ -91,23 +90,23 @@ var releaseMetadataRules = []Rule{{
 	Severity: Error,
 	Only:     FormRelease,
 	Source:   clusterctl("Metadata YAML"),
-	Why:      "Of a version without a series clusterctl does not know the contract, and does not install it.",
+	Why:      "clusterctl does not install a version without a series, because its contract is unknown.",
 	Fix:      "Add the series of the version to releaseSeries; it is easily forgotten at a new minor version.",
 	Check: eachReleaseMetadata(func(b *Bundle, m *Object) []Finding {
 		series := m.At("releaseSeries")
 		own, known := seriesOf(b.release.version)
-		if !known || series.length() == 0 || slices.ContainsFunc(readSeries(series), own.same) {
+		if !known || series.length() == 0 || slices.ContainsFunc(readSeries(series), func(s releaseSeries) bool { return s.Series == own.Series }) {
 			return nil
 		}
-		return []Finding{series.finding("there is no release series %s; add \"- {major: %d, minor: %d, contract: %s}\"", own, own.major, own.minor, newestContract(b))}
+		return []Finding{series.finding("release series %s not found; add \"- {major: %d, minor: %d, contract: %s}\"", own, own.Major, own.Minor, newestContract(b))}
 	}),
 }, {
 	ID:       "metadata-yaml/contract-compatible",
 	Severity: Error,
 	Only:     FormRelease,
 	Source:   clusterctl("Metadata YAML"),
-	Why:      "clusterctl installs providers of a contract that the core provider is compatible with, and no others: " + strings.Join(contracts, ", and for a time ") + ".",
-	Fix:      "Name the contract that the release keeps. One of an older contract cannot be installed any more.",
+	Why:      "clusterctl only installs providers of a contract that the core provider is compatible with: " + strings.Join(contracts, ", and for a time ") + ".",
+	Fix:      "Set the contract of the release. clusterctl does not install older contracts.",
 	Check: eachReleaseMetadata(func(b *Bundle, m *Object) []Finding {
 		own := b.release.series(m)
 		if own == nil || slices.Contains(contracts, own.contract.Text()) || !slices.Contains(everyContract, own.contract.Text()) {
@@ -120,16 +119,16 @@ var releaseMetadataRules = []Rule{{
 	Severity: Warning,
 	Only:     FormRelease,
 	Source:   clusterctl("Metadata YAML"),
-	Why:      "The contract must be the one that the CRDs are labelled with. clusterctl goes by metadata.yaml when it installs, and Cluster API by the labels afterwards.",
+	Why:      "The contract must be the one that the CRDs are labelled with. clusterctl reads metadata.yaml at installation, and Cluster API reads the labels afterwards.",
 	Fix:      "Correct the contract of the series, or the labels of the CRDs.",
 	Check:    eachReleaseMetadata(checkLabelledContract),
 }}
 
 // ReleaseMetadataVersion is the apiVersion of the metadata.yaml of a release.
-const ReleaseMetadataVersion = "clusterctl.cluster.x-k8s.io/v1alpha3"
+const ReleaseMetadataVersion = capicontract.MetadataVersion
 
 // everyContract is each contract that there is or was.
-var everyContract = []string{"v1alpha1", "v1alpha2", "v1alpha3", "v1alpha4", "v1beta1", "v1beta2"}
+var everyContract = capicontract.Known()
 
 // eachReleaseMetadata makes a check of one of a metadata.yaml that can be read.
 func eachReleaseMetadata(check func(b *Bundle, m *Object) []Finding) func(*Bundle) []Finding {
@@ -141,39 +140,13 @@ func eachReleaseMetadata(check func(b *Bundle, m *Object) []Finding) func(*Bundl
 	}
 }
 
-// releaseSeries is an entry of releaseSeries.
-type releaseSeries struct {
-	major, minor uint
-	// contract does not exist in the series of a version that was asked for.
-	contract Value
-}
-
-func (s releaseSeries) String() string { return fmt.Sprintf("%d.%d", s.major, s.minor) }
-
-func (s releaseSeries) same(other releaseSeries) bool {
-	return s.major == other.major && s.minor == other.minor
-}
-
-func (s releaseSeries) newer(other releaseSeries) bool {
-	return s.major > other.major || s.major == other.major && s.minor > other.minor
-}
-
-// seriesOf is the series of a version, without a contract; false if clusterctl takes it for no semantic version.
-func seriesOf(text string) (releaseSeries, bool) {
-	parsed, err := utilversion.ParseSemantic(text)
-	if err != nil {
-		return releaseSeries{}, false
-	}
-	return releaseSeries{major: parsed.Major(), minor: parsed.Minor()}, true
-}
-
 // readSeries reads the entries whose numbers are numbers.
 func readSeries(list Value) (all []releaseSeries) {
 	for _, entry := range list.Items() {
 		major, isMajor := numberOf(entry.At("major"))
 		minor, isMinor := numberOf(entry.At("minor"))
 		if isMajor && isMinor {
-			all = append(all, releaseSeries{major, minor, entry.At("contract")})
+			all = append(all, releaseSeries{capicontract.Series{Major: major, Minor: minor}, entry.At("contract")})
 		}
 	}
 	return all
@@ -194,7 +167,7 @@ func (r *release) series(m *Object) *releaseSeries {
 	own, known := seriesOf(r.version)
 	var found *releaseSeries
 	for _, series := range readSeries(m.At("releaseSeries")) {
-		if known && found == nil && series.same(own) || !known && (found == nil || series.newer(*found)) {
+		if known && found == nil && series.Series == own.Series || !known && (found == nil || series.Compare(found.Series) > 0) {
 			found = &series
 		}
 	}
@@ -203,12 +176,12 @@ func (r *release) series(m *Object) *releaseSeries {
 
 func checkReleaseSeries(list Value) (findings []Finding) {
 	if list.length() == 0 {
-		return []Finding{list.finding("there is no release series")}
+		return []Finding{list.finding("release series not found")}
 	}
 	for _, entry := range list.Items() {
 		findings = append(findings, checkNumbers(entry)...)
 		if contract := entry.At("contract"); !slices.Contains(everyContract, contract.Text()) {
-			findings = append(findings, contract.finding("%q is no contract; they are %s", contract.Text(), strings.Join(everyContract, ", ")))
+			findings = append(findings, contract.finding("unknown contract %q: want one of %s", contract.Text(), strings.Join(everyContract, ", ")))
 		}
 	}
 	first := map[string]releaseSeries{}
@@ -225,7 +198,7 @@ func checkReleaseSeries(list Value) (findings []Finding) {
 func checkNumbers(entry Value) (findings []Finding) {
 	for _, name := range []string{"major", "minor"} {
 		if _, is := numberOf(entry.At(name)); !is {
-			findings = append(findings, entry.At(name).finding("%s is no whole number", name))
+			findings = append(findings, entry.At(name).finding("invalid %s: want a whole number", name))
 		}
 	}
 	return findings
@@ -234,7 +207,7 @@ func checkNumbers(entry Value) (findings []Finding) {
 // checkLabelledContract compares the series with all CRDs that are labelled: each of them is read by its newest contract.
 func checkLabelledContract(b *Bundle, m *Object) []Finding {
 	own, labelled := b.release.series(m), labelledContracts(b)
-	if own == nil || len(labelled) == 0 || slices.Equal(labelled, []string{own.contract.Text()}) {
+	if own == nil || !slices.Contains(everyContract, own.contract.Text()) || len(labelled) == 0 || slices.Equal(labelled, []string{own.contract.Text()}) {
 		return nil
 	}
 	return []Finding{own.contract.finding("release series %s keeps the contract %s, and the CRDs are labelled for %s", own, own.contract.Text(), strings.Join(labelled, " and "))}
@@ -248,7 +221,7 @@ func labelledContracts(b *Bundle) []string {
 			labelled = append(labelled, d.Contract)
 		}
 	}
-	slices.SortFunc(labelled, version.CompareKubeAwareVersionStrings)
+	slices.SortFunc(labelled, capicontract.Compare)
 	return slices.Compact(labelled)
 }
 
@@ -258,4 +231,17 @@ func newestContract(b *Bundle) string {
 		return labelled[len(labelled)-1]
 	}
 	return contracts[0]
+}
+
+// releaseSeries is an entry of releaseSeries.
+type releaseSeries struct {
+	capicontract.Series
+	// contract does not exist in the series of a version that was asked for.
+	contract Value
+}
+
+// seriesOf is the series of a version, without a contract; false if clusterctl takes it for no semantic version.
+func seriesOf(text string) (releaseSeries, bool) {
+	series, ok := capicontract.SeriesOf(text)
+	return releaseSeries{Series: series}, ok
 }

@@ -7,55 +7,50 @@ import (
 	"strings"
 )
 
-const (
-	aggregateToManager = "cluster.x-k8s.io/aggregate-to-manager"
-	aggregateToKubeadm = "kubeadm.controlplane.cluster.x-k8s.io/aggregate-to-manager"
-	rbacPage           = "reference/access-authn-authz/rbac/"
-	goodPractices      = "concepts/security/rbac-good-practices/"
-)
-
-// rbacRules are about what the provider may do, and what Cluster API may do with the provider's kinds.
+// rbacRules are the rules of the theme "rbac".
 var rbacRules = []Rule{{
 	ID:       "rbac/aggregation-label",
 	Severity: Error,
 	Source:   forInfraCluster("RBAC"),
-	Why:      "Cluster API's own role does not have this group. Without a role that is aggregated to it, Cluster API may not read or make the objects.",
+	Why:      "Cluster API's own role does not include this group. Without an aggregated ClusterRole, Cluster API cannot read or create the objects.",
 	Fix:      "Add a ClusterRole with the label " + aggregateToManager + ": \"true\" that grants create, delete, get, list, patch, update and watch of the resource.",
-	Check:    eachOwnGroup(func(b *Bundle, d *definition) []Finding { return aggregated(b, d, aggregateToManager, demandOf(d)) }),
+	Check: eachOwnGroup(func(b *Bundle, d *definition) []Finding {
+		return aggregated(b, d, aggregateToManager, permissionFor(d))
+	}),
 }, {
 	ID:       "rbac/aggregation-label-kcp",
 	Severity: Info,
 	Source:   forControlPlane("RBAC"),
-	Why:      "The kubeadm control plane makes machines and their configuration itself. Its role does not have this group either.",
+	Why:      "The kubeadm control plane provider creates machines and their configuration. Its role does not include this group either.",
 	Fix:      "Label the ClusterRole with " + aggregateToKubeadm + ": \"true\" too.",
 	Check: eachOwnGroup(func(b *Bundle, d *definition) []Finding {
 		if d.Role != infraMachine && d.Role != bootstrapConfig {
 			return nil
 		}
-		return aggregated(b, d, aggregateToKubeadm, demandOf(d))
+		return aggregated(b, d, aggregateToKubeadm, permissionFor(d))
 	}),
 }, {
 	ID:       "rbac/aggregation-finalizers",
 	Severity: Info,
 	Source:   forInfraCluster("RBAC"),
-	Why:      "Where owner references that block deletion are checked, Cluster API may set them only if it may update the finalizers of the owner.",
+	Why:      "With the admission plugin OwnerReferencesPermissionEnforcement, Cluster API can set blockOwnerDeletion only if it can update the finalizers of the owner.",
 	Fix:      "Grant update of <resource>/finalizers in the aggregated ClusterRole.",
 	Check: eachOwnGroup(func(b *Bundle, d *definition) []Finding {
-		return aggregated(b, d, aggregateToManager, demand{lowerPlural(d) + "/finalizers", []string{"update"}})
+		return aggregated(b, d, aggregateToManager, permission{lowerPlural(d) + "/finalizers", []string{"update"}})
 	}),
 }, {
 	ID:       "rbac/aggregation-too-broad",
 	Severity: Warning,
 	Source:   forInfraCluster("RBAC"),
-	Why:      "All that an aggregated role grants becomes Cluster API's. The provider's own permissions, such as those for Secrets, are none of its business.",
-	Fix:      "Put the label on a ClusterRole of its own that grants the provider's kinds and nothing else.",
+	Why:      "Cluster API gains every permission of an aggregated role. It does not need the provider's own permissions, such as those for Secrets.",
+	Fix:      "Label a separate ClusterRole that grants only the provider's kinds.",
 	Check:    checkAggregatedBreadth,
 }, {
 	ID:       "rbac/aggregation-selector",
 	Severity: Error,
 	Source:   kubernetes("Aggregated ClusterRoles", rbacPage),
-	Why:      "Kubernetes fills in the rules of an aggregated role from those that it selects, and overwrites its own. If it selects none it grants nothing.",
-	Fix:      "Remove the role's own rules, and label the roles that it is meant to select.",
+	Why:      "Kubernetes replaces the rules of an aggregated role with those of the selected roles. If it selects none, it grants nothing.",
+	Fix:      "Remove the role's own rules, and label the roles that it selects.",
 	Check:    checkAggregation,
 }, {
 	ID:       "rbac/own-types",
@@ -68,7 +63,7 @@ var rbacRules = []Rule{{
 			return nil
 		}
 		for _, d := range notTemplates(b) {
-			for _, wanted := range []demand{
+			for _, wanted := range []permission{
 				{lowerPlural(d), []string{"get", "list", "watch", "update|patch"}},
 				{lowerPlural(d) + "/status", []string{"update|patch"}},
 			} {
@@ -83,51 +78,45 @@ var rbacRules = []Rule{{
 	ID:       "rbac/read-clusters",
 	Severity: Warning,
 	Source:   forInfraCluster("RBAC"),
-	Why:      "A controller of a provider looks at the Cluster that its objects belong to: whether it is paused, and where its API server is.",
+	Why:      "A provider's controller reads the Cluster of its objects: for paused, and for the address of the API server.",
 	Fix:      "Grant get, list and watch of clusters in cluster.x-k8s.io.",
 	Check: func(b *Bundle) []Finding {
 		if len(notTemplates(b)) == 0 {
 			return nil
 		}
-		return b.grants.lacking(b, "cluster.x-k8s.io", demand{"clusters", []string{"get", "list", "watch"}})
+		findings := b.grants.lacking(b, "cluster.x-k8s.io", permission{"clusters", []string{"get", "list", "watch"}})
+		if b.Metadata.ProviderType == infrastructureType {
+			for i := range findings {
+				findings[i].Severity = Error // every controller of infrastructure reads the Cluster first
+			}
+		}
+		return findings
 	},
 }, {
 	ID:       "rbac/read-crds",
 	Severity: Info,
 	Source:   contractOverview,
-	Why:      "Cluster API's library finds the version of a contract in the labels of CRDs. A controller that uses it has to read them.",
+	Why:      "Cluster API's library reads the version of a contract from the labels of CRDs. A controller that uses the library needs to read CRDs.",
 	Fix:      "Grant get, list and watch of customresourcedefinitions, if the controller follows references to other providers.",
 	Check: func(b *Bundle) []Finding {
 		if len(notTemplates(b)) == 0 {
 			return nil
 		}
-		return b.grants.lacking(b, crdKind.Group, demand{"customresourcedefinitions", []string{"get", "list", "watch"}})
-	},
-}, {
-	ID:       "control-plane/kubeconfig-rbac",
-	Severity: Warning,
-	Source:   forControlPlane("Cluster kubeconfig management"),
-	Why:      "A control plane provider makes the Secret with the kubeconfig of the cluster.",
-	Fix:      "Grant create and update or patch of secrets.",
-	Check: func(b *Bundle) []Finding {
-		if len(b.playing(controlPlane)) == 0 {
-			return nil
-		}
-		return b.grants.lacking(b, "", demand{"secrets", []string{"create", "update|patch"}})
+		return b.grants.lacking(b, crdKind.Group, permission{"customresourcedefinitions", []string{"get", "list", "watch"}})
 	},
 }, {
 	ID:       "rbac/subject-exists",
 	Severity: Warning,
 	Source:   kubernetes("Referring to subjects", rbacPage),
-	Why:      "A binding for a service account that is not there gives its permissions to whoever makes one with that name.",
+	Why:      "A binding for a missing service account grants its permissions to any user who creates one with that name.",
 	Fix:      "Name a ServiceAccount of the provider, with its namespace.",
 	Check:    checkSubjects,
 }, {
 	ID:       "rbac/subject-not-default",
 	Severity: Warning,
 	Source:   kubernetes("Least privilege", goodPractices),
-	Why:      "Every pod in the namespace that names no service account has the permissions of the default one, pods of other providers among them.",
-	Fix:      "Make a ServiceAccount for the provider, and bind the role to it.",
+	Why:      "Every pod of the namespace without a service account has the permissions of the default one, including pods of other providers.",
+	Fix:      "Create a ServiceAccount for the provider, and bind the role to it.",
 	Check: eachSubject(func(subject Value) []Finding {
 		if subject.At("kind").Text() == serviceAccountKind.Kind && subject.At("name").Text() == "default" {
 			return []Finding{subject.At("name").finding("the role is granted to the default service account")}
@@ -138,8 +127,8 @@ var rbacRules = []Rule{{
 	ID:       "rbac/no-cluster-admin",
 	Severity: Warning,
 	Source:   kubernetes("Least privilege", goodPractices),
-	Why:      "Whoever takes over a pod of a provider with cluster-admin has the whole cluster.",
-	Fix:      "Grant what the provider needs in a ClusterRole of its own.",
+	Why:      "An attacker who takes over a pod with cluster-admin controls the whole cluster.",
+	Fix:      "Grant the permissions that the provider needs in its own ClusterRole.",
 	Check: func(b *Bundle) (findings []Finding) {
 		for _, binding := range b.ofKind(roleBindingKind, clusterBindingKind) {
 			if name := binding.At("roleRef", "name"); name.Text() == "cluster-admin" {
@@ -152,7 +141,7 @@ var rbacRules = []Rule{{
 	ID:       "rbac/no-wildcard",
 	Severity: Warning,
 	Source:   kubernetes("Least privilege", goodPractices),
-	Why:      "A rule with * for groups, resources and verbs is cluster-admin by another name, for kinds that are yet to come too.",
+	Why:      "A rule with * for groups, resources and verbs equals cluster-admin, including kinds that are installed later.",
 	Fix:      "Name the groups, resources and verbs.",
 	Check: eachRoleRule(func(rule Value) []Finding {
 		if contains(rule.At("apiGroups"), "*") && contains(rule.At("resources"), "*") && contains(rule.At("verbs"), "*") {
@@ -164,7 +153,7 @@ var rbacRules = []Rule{{
 	ID:       "rbac/escalation-verbs",
 	Severity: Warning,
 	Source:   kubernetes("Privilege escalation risks", goodPractices),
-	Why:      "With escalate, bind or impersonate somebody can make more of his permissions than he was given.",
+	Why:      "The verbs escalate, bind and impersonate let a subject extend its own permissions.",
 	Fix:      "Grant the permissions themselves.",
 	Check: eachRoleRule(func(rule Value) (findings []Finding) {
 		for _, verb := range rule.At("verbs").Items() {
@@ -174,7 +163,35 @@ var rbacRules = []Rule{{
 		}
 		return findings
 	}),
+}, {
+	ID:       "rbac/roleref-exists",
+	Severity: Warning,
+	Source:   kubernetes("RoleBinding and ClusterRoleBinding", "reference/access-authn-authz/rbac/"),
+	Why:      "A binding to a missing role grants nothing, and the provider fails at its first request that needs it.",
+	Fix:      "Add the role to the manifests, or correct the name. Ignore the finding if another component provides the role.",
+	Check:    checkRoleRefs,
+}, {
+	ID:       "rbac/rule-valid",
+	Severity: Error,
+	Source:   kubernetes("Role and ClusterRole", rbacPage),
+	Why:      "The API server rejects a role with a rule that has no verbs, no API groups or no resources.",
+	Fix:      "Complete the rule; the core group is \"\".",
+	Check:    eachRoleRule(checkRoleRule),
+}, {
+	ID:       "rbac/leader-election",
+	Severity: Error,
+	Source:   kubernetes("Leases: leader election", "concepts/architecture/leases/"),
+	Why:      "A controller with leader election does not reconcile before it holds the Lease. Without the permission it never reconciles, although its pod can be ready.",
+	Fix:      "Add a Role that grants get, create and update of leases in coordination.k8s.io, and a RoleBinding to the service account of the controller.",
+	Check:    checkLeaderElection,
 }}
+
+const (
+	aggregateToManager = "cluster.x-k8s.io/aggregate-to-manager"
+	aggregateToKubeadm = "kubeadm.controlplane.cluster.x-k8s.io/aggregate-to-manager"
+	rbacPage           = "reference/access-authn-authz/rbac/"
+	goodPractices      = "concepts/security/rbac-good-practices/"
+)
 
 // eachOwnGroup checks the kinds with a contract whose group Cluster API's role does not have.
 func eachOwnGroup(check func(*Bundle, *definition) []Finding) func(*Bundle) []Finding {
@@ -188,18 +205,18 @@ func eachOwnGroup(check func(*Bundle, *definition) []Finding) func(*Bundle) []Fi
 	}
 }
 
-// demandOf is what Cluster API does with a kind: it only reads and changes templates
+// permissionFor returns the permissions that Cluster API needs for a kind: it only reads and changes templates
 // of clusters and control planes, and makes everything else.
-func demandOf(d *definition) demand {
+func permissionFor(d *definition) permission {
 	verbs := []string{"get", "list", "patch", "update", "watch"}
 	if !d.Template || d.Role != infraCluster && d.Role != controlPlane {
 		verbs = append(verbs, "create", "delete")
 	}
-	return demand{lowerPlural(d), verbs}
+	return permission{lowerPlural(d), verbs}
 }
 
 // aggregated asks for a cluster role with a label that grants something.
-func aggregated(b *Bundle, d *definition, label string, wanted demand) []Finding {
+func aggregated(b *Bundle, d *definition, label string, wanted permission) []Finding {
 	var all grants
 	for _, role := range b.ofKind(clusterRoleKind) {
 		if role.At("metadata", "labels", label).Text() == "true" {
@@ -266,7 +283,7 @@ func checkSubjects(b *Bundle) []Finding {
 		if !isOurs || b.has(serviceAccountKind, namespace, name.Text()) {
 			return nil
 		}
-		return []Finding{name.finding("there is no ServiceAccount %s/%s of the provider", namespace, name.Text())}
+		return []Finding{name.finding("ServiceAccount %s/%s not found", namespace, name.Text())}
 	})(b)
 }
 
@@ -290,4 +307,24 @@ func eachRoleRule(check func(rule Value) []Finding) func(*Bundle) []Finding {
 		}
 		return findings
 	}
+}
+
+func checkRoleRefs(b *Bundle) (findings []Finding) {
+	for _, binding := range b.ofKind(roleBindingKind, clusterBindingKind) {
+		role := binding.At("roleRef")
+		name := role.At("name")
+		exists := b.has(clusterRoleKind, "", name.Text()) || isBuiltIn(name.Text())
+		if role.At("kind").Text() == roleKind.Kind {
+			exists = b.has(roleKind, binding.Namespace, name.Text())
+		}
+		if !exists && name.Text() != "" {
+			findings = append(findings, name.finding("%s %s not found", role.At("kind").Text(), name.Text()))
+		}
+	}
+	return findings
+}
+
+// isBuiltIn reports whether every cluster has a cluster role.
+func isBuiltIn(name string) bool {
+	return strings.HasPrefix(name, "system:") || slices.Contains([]string{"cluster-admin", "admin", "edit", "view"}, name)
 }

@@ -2,21 +2,19 @@
 
 package contract
 
-import (
-	"strings"
-)
+import "strings"
 
-// templateRules are about the kinds that a ClusterClass and a MachineSet make other objects from.
+// templateRules are the rules of the theme "template".
 var templateRules = []Rule{{
 	ID:       "template/named-after-resource",
 	Severity: Error,
 	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
-	Why:      "Cluster API makes the kind of an object out of that of its template, by taking Template away.",
+	Why:      "Cluster API derives the kind of an object from the kind of its template by removing the suffix Template.",
 	Fix:      "Add the CRD of the kind, in the same group, or rename the template.",
 	Check: func(b *Bundle) (findings []Finding) {
 		for _, d := range b.templates() {
-			if kind := strings.TrimSuffix(d.Defines, "Template"); b.defined(d.Group, kind) == nil {
-				findings = append(findings, d.At("spec", "names", "kind").finding("there is no CRD of %s in %s", kind, d.Group))
+			if kind := strings.TrimSuffix(d.DefinedKind, "Template"); b.defined(d.Group, kind) == nil {
+				findings = append(findings, d.At("spec", "names", "kind").finding("CRD of %s in %s not found", kind, d.Group))
 			}
 		}
 		return findings
@@ -25,7 +23,7 @@ var templateRules = []Rule{{
 	ID:       "template/spec-template-spec",
 	Severity: Error,
 	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
-	Why:      "Cluster API copies spec.template.spec to the spec of the objects that it makes, and fails if there is none.",
+	Why:      "Cluster API copies spec.template.spec to the spec of the objects that it creates, and fails without it.",
 	Fix:      "Put the spec of the objects into spec.template.spec.",
 	Check: eachTemplate(func(d *definition) []Finding {
 		return append(d.missing("spec.template.spec"), d.mistyped("spec.template.spec", anObject)...)
@@ -41,7 +39,7 @@ var templateRules = []Rule{{
 	ID:       "template/no-status-ready",
 	Severity: Info,
 	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
-	Why:      "Nothing is made of a template itself, so that nobody ever sets status.ready in one. It promises users something to wait for.",
+	Why:      "No controller reconciles a template, so status.ready in one is never set, although it suggests a condition to wait for.",
 	Fix:      "Remove status.ready from the template; capacity and nodeInfo are all that Cluster API reads of its status.",
 	Check: eachTemplate(func(d *definition) []Finding {
 		if ready, _ := fieldOf(d.Schema, "status.ready"); ready.Exists() {
@@ -53,7 +51,7 @@ var templateRules = []Rule{{
 	ID:       "template/metadata-not-pruned",
 	Severity: Warning,
 	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
-	Why:      "A field without properties loses all that is written to it, without a word.",
+	Why:      "The API server silently drops the content of a field without properties.",
 	Fix:      "Use the type ObjectMeta of Cluster API, which has labels and annotations, not that of Kubernetes.",
 	Check: eachTemplate(func(d *definition) []Finding {
 		metadata, _ := fieldOf(d.Schema, "spec.template.metadata")
@@ -67,14 +65,14 @@ var templateRules = []Rule{{
 	ID:       "template/same-contract",
 	Severity: Error,
 	Source:   resourceVersions,
-	Why:      "Cluster API makes an object in the version of its template. It must be a version of the object too, under the same contract.",
+	Why:      "Cluster API creates an object in the version of its template. The CRD of the object must have the same version under the same contract.",
 	Fix:      "Give both CRDs the same contract labels.",
 	Check: func(b *Bundle) (findings []Finding) {
 		for _, d := range b.templates() {
-			of := b.defined(d.Group, strings.TrimSuffix(d.Defines, "Template"))
-			if of != nil && d.Contract != "" && of.Contract != "" && (d.Contract != of.Contract || d.Version != of.Version) {
+			of := b.defined(d.Group, strings.TrimSuffix(d.DefinedKind, "Template"))
+			if of != nil && d.Schema.Exists() && of.Schema.Exists() && (d.Contract != of.Contract || d.Version != of.Version) {
 				findings = append(findings, contractOf(d.Object, d.Contract).finding("the template keeps %s in version %s, %s keeps %s in version %s",
-					d.Contract, d.Version, of.Defines, of.Contract, of.Version))
+					d.Contract, d.Version, of.DefinedKind, of.Contract, of.Version))
 			}
 		}
 		return findings
@@ -84,7 +82,7 @@ var templateRules = []Rule{{
 	Severity: Info,
 	Source:   forInfraMachine("InfraMachineTemplate: support for SSA dry run"),
 	Why:      "Cluster API compares templates by dry-run requests, which a webhook that keeps templates from being changed must let pass. Whether it does only a running one can tell.",
-	Fix:      "Let updates pass that are dry runs with the annotation topology.cluster.x-k8s.io/dry-run.",
+	Fix:      "Allow updates that are dry runs with the annotation topology.cluster.x-k8s.io/dry-run.",
 	Check:    checkImmutableByWebhook,
 }, {
 	ID:       "template/ssa-dry-run-cel",
@@ -97,7 +95,7 @@ var templateRules = []Rule{{
 	ID:       "template/webhook-side-effects",
 	Severity: Error,
 	Source:   kubernetes("Side effects", webhooksPage),
-	Why:      "A request that is a dry run is refused if it meets a webhook with side effects, and Cluster API compares templates by dry runs.",
+	Why:      "The API server rejects a dry run that matches a webhook with side effects, and Cluster API compares templates by dry runs.",
 	Fix:      "Set sideEffects to None or NoneOnDryRun.",
 	Check: eachWebhook(func(webhook Value) []Finding {
 		effects := webhook.At("sideEffects")
@@ -115,7 +113,7 @@ func eachTemplate(check func(*definition) []Finding) func(*Bundle) []Finding {
 	}, check)
 }
 
-// isComparedByDryRun says whether Cluster API compares objects of a template by dry runs.
+// isComparedByDryRun reports whether Cluster API compares objects of a template by dry runs.
 func isComparedByDryRun(d *definition) bool {
 	return d.Template && (d.Role == infraMachine || d.Role == infraMachinePool || d.Role == bootstrapConfig)
 }
@@ -129,7 +127,7 @@ func checkImmutableByWebhook(b *Bundle) (findings []Finding) {
 				}
 				for _, d := range b.templates() {
 					if isComparedByDryRun(d) && contains(rule.At("apiGroups"), d.Group) && contains(rule.At("resources"), d.At("spec", "names", "plural").Text()) {
-						findings = append(findings, rule.At("resources").finding("the webhook decides on updates of %s", d.Defines))
+						findings = append(findings, rule.At("resources").finding("the webhook decides on updates of %s", d.DefinedKind))
 					}
 				}
 			}

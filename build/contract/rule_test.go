@@ -45,7 +45,7 @@ func marked(manifests string) (places []place) {
 	return places
 }
 
-// isFile says whether a mark is about a file as a whole.
+// isFile reports whether a mark is about a file as a whole.
 func isFile(mark string) bool {
 	return mark == MetadataFile || mark == "." || strings.HasSuffix(mark, ".yaml") || strings.HasSuffix(mark, ".yml")
 }
@@ -130,11 +130,11 @@ func found(rule Rule, manifests string) (places []place) {
 	return places
 }
 
-// TestEveryRuleFindsWhatIsWrongInItsBadExampleAndNothingInItsGoodOne leaves out what keeps a bundle from being read,
+// TestRules_Examples leaves out what keeps a bundle from being read,
 // for which there is the like in layout_test.go, and what an API server has to be asked for: capi-manifests, which does, has it.
-func TestEveryRuleFindsWhatIsWrongInItsBadExampleAndNothingInItsGoodOne(t *testing.T) {
+func TestRules_Examples(t *testing.T) {
 	for _, rule := range Rules() {
-		if rule.By != ByCheck {
+		if rule.Checker != CheckerFunction {
 			continue
 		}
 		t.Run(rule.ID, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestEveryRuleFindsWhatIsWrongInItsBadExampleAndNothingInItsGoodOne(t *testi
 	}
 }
 
-func TestEveryExampleBelongsToARule(t *testing.T) {
+func TestExamples_BelongToRules(t *testing.T) {
 	ids := map[string]bool{}
 	for _, rule := range Rules() {
 		ids[rule.ID] = true
@@ -172,14 +172,14 @@ func TestEveryExampleBelongsToARule(t *testing.T) {
 	}
 }
 
-func TestEveryRuleSaysAllThatAReaderNeeds(t *testing.T) {
+func TestRules_Complete(t *testing.T) {
 	id, seen := regexp.MustCompile(`^[a-z][a-z0-9-]+/[a-z0-9-]+$`), map[string]bool{}
 	for _, rule := range Rules() {
 		if !id.MatchString(rule.ID) || seen[rule.ID] {
 			t.Errorf("the ID %q is wrong or is there twice", rule.ID)
 		}
 		seen[rule.ID] = true
-		if !slices.Contains(Severities(), rule.Severity) || rule.Source.Document == "" || rule.Source.Section == "" || rule.Source.URL == "" || (rule.Check != nil) != (rule.By == ByCheck) || (rule.By == ByServer) != strings.HasPrefix(rule.ID, "server/") {
+		if !slices.Contains(Severities(), rule.Severity) || rule.Source.Document == "" || rule.Source.Section == "" || rule.Source.URL == "" || (rule.Check != nil) != (rule.Checker == CheckerFunction) || (rule.Checker == CheckerServer) != strings.HasPrefix(rule.ID, "server/") {
 			t.Errorf("%s is not complete: %+v", rule.ID, rule)
 		}
 		for _, text := range []string{rule.Why, rule.Fix} {
@@ -190,7 +190,7 @@ func TestEveryRuleSaysAllThatAReaderNeeds(t *testing.T) {
 	}
 }
 
-func TestWhatTheInstallerAsksForIsWrittenDown(t *testing.T) {
+func TestRules_SourcesAreInFormatPage(t *testing.T) {
 	format, err := os.ReadFile("FORMAT.md")
 	if err != nil {
 		t.Fatal(err)
@@ -202,9 +202,9 @@ func TestWhatTheInstallerAsksForIsWrittenDown(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write RULES.md anew")
+var update = flag.Bool("update", false, "rewrite RULES.md")
 
-func TestRULESIsUpToDate(t *testing.T) {
+func TestMarkdown_UpToDate(t *testing.T) {
 	if *update {
 		if err := os.WriteFile("RULES.md", []byte(Markdown()), 0o644); err != nil {
 			t.Fatal(err)
@@ -215,6 +215,6 @@ func TestRULESIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := gocmp.Diff(Markdown(), string(written)); diff != "" {
-		t.Errorf("RULES.md is not what go generate makes of the rules (-rules +file):\n%s", diff)
+		t.Errorf("RULES.md is outdated; run go generate (-rules +file):\n%s", diff)
 	}
 }

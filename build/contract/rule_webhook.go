@@ -8,13 +8,27 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-const webhooksPage = "reference/access-authn-authz/extensible-admission-controllers/"
-
-// webhookRules are about webhooks of admission and of conversion.
+// webhookRules are the rules of the theme "webhook".
 var webhookRules = []Rule{{
+	ID:       "webhook/ca-ref",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Components YAML transformations"),
+	Why:      "cert-manager fills in the CA of the Certificate that the annotation names, as <namespace>/<name>. clusterctl fails at any other value, and without the Certificate every call of the webhook fails.",
+	Fix:      "Name a Certificate of the components.",
+	Check:    checkCARefs,
+}, {
+	ID:       "webhook/cert-dns",
+	Severity: Warning,
+	Only:     FormRelease,
+	Source:   clusterctl("Components YAML transformations"),
+	Why:      "The API server calls a webhook as <service>.<namespace>.svc, and rejects a certificate for another name.",
+	Fix:      "Add the name to spec.dnsNames of the Certificate.",
+	Check:    checkCertificates,
+}, {
 	ID:       "webhook/service-exists",
 	Severity: Error,
 	Source:   clusterctl("Components YAML"),
@@ -26,13 +40,13 @@ var webhookRules = []Rule{{
 		if !service.Exists() || b.has(serviceKind, namespace, name) {
 			return nil
 		}
-		return []Finding{service.At("name").finding("there is no Service %s/%s of the provider", namespace, name)}
+		return []Finding{service.At("name").finding("Service %s/%s not found", namespace, name)}
 	}),
 }, {
 	ID:       "webhook/ca-injection",
 	Severity: Error,
 	Source:   kubernetes("Authenticate webhooks", webhooksPage),
-	Why:      "The API server trusts the certificate of a Service in the cluster only by the caBundle. Somebody has to fill it in.",
+	Why:      "The API server verifies the certificate of a Service in the cluster with the caBundle only, so a controller has to populate it.",
 	Fix:      "Annotate the object with service.beta.openshift.io/inject-cabundle: \"true\"; in a release for clusterctl with cert-manager.io/inject-ca-from.",
 	Check: eachClient(func(_ *Bundle, config, annotations Value) []Finding {
 		injected := annotations.At("service.beta.openshift.io/inject-cabundle").Text() == "true"
@@ -42,13 +56,13 @@ var webhookRules = []Rule{{
 		if injected || !config.At("service").Exists() || config.At("caBundle").Text() != "" {
 			return nil
 		}
-		return []Finding{config.At("caBundle").finding("nobody fills in the caBundle")}
+		return []Finding{config.At("caBundle").finding("caBundle is not populated")}
 	}),
 }, {
 	ID:       "webhook/service-namespace",
 	Severity: Error,
 	Source:   clusterctl("Components YAML"),
-	Why:      "The webhook of a provider runs where the provider does. A Service in another namespace is none of the provider's, and calls to it go to whoever makes one.",
+	Why:      "The webhook of a provider runs where the provider does. A Service in another namespace is not the provider's, and any user of that namespace can answer its calls.",
 	Fix:      "Set the namespace of the service to the provider's: openshift-cluster-api in a bundle, that of the Namespace in a release.",
 	Check: eachClient(func(b *Bundle, config, _ Value) []Finding {
 		namespace, target := config.At("service", "namespace"), b.target()
@@ -61,7 +75,7 @@ var webhookRules = []Rule{{
 	ID:       "webhook/service-port",
 	Severity: Error,
 	Source:   kubernetes("Service reference", webhooksPage),
-	Why:      "The API server calls port 443 unless another one is named. A Service that does not have the port, or hands it to a port that no container has, answers no call.",
+	Why:      "The API server calls port 443 by default. If the Service lacks the port, or no container has its targetPort, every call fails.",
 	Fix:      "Name a port of the Service, whose targetPort is a port of the container.",
 	Check:    eachClient(checkWebhookPort),
 }, {
@@ -69,7 +83,7 @@ var webhookRules = []Rule{{
 	Severity: Error,
 	Source:   kubernetes("Service reference", webhooksPage),
 	Why:      "A Service without pods answers no call, and with failurePolicy Fail every request for the kinds of the webhook fails.",
-	Fix:      "Give the Service the labels of the pod template for a selector.",
+	Fix:      "Set the selector of the Service to labels of the pod template.",
 	Check: eachClient(func(b *Bundle, config, _ Value) []Finding {
 		service := b.serviceOf(config)
 		if service == nil || len(b.podsOf(service)) > 0 {
@@ -81,7 +95,7 @@ var webhookRules = []Rule{{
 	ID:       "webhook/rule-resource-in-bundle",
 	Severity: Warning,
 	Source:   kubernetes("Matching requests: rules", webhooksPage),
-	Why:      "A webhook for a resource that there is not is never called: what it should default or refuse stays as it is. A kind in place of its plural is the usual cause.",
+	Why:      "A webhook for a resource that does not exist is never called, so its defaults and checks do not apply. A kind in place of its plural is the usual cause.",
 	Fix:      "Name the resource by its plural, as the CRD does.",
 	Check:    checkWebhookResources,
 }, {
@@ -95,7 +109,7 @@ var webhookRules = []Rule{{
 	ID:       "webhook/admission-review-known",
 	Severity: Error,
 	Source:   kubernetes("Webhook request and response", webhooksPage),
-	Why:      "The API server sends reviews of the versions v1 and v1beta1, and refuses a webhook that takes neither.",
+	Why:      "The API server sends AdmissionReview v1 and v1beta1, and rejects a webhook that accepts neither.",
 	Fix:      "Set admissionReviewVersions to [v1].",
 	Check: eachWebhook(func(webhook Value) []Finding {
 		if versions := webhook.At("admissionReviewVersions"); !contains(versions, "v1") && !contains(versions, "v1beta1") {
@@ -107,7 +121,7 @@ var webhookRules = []Rule{{
 	ID:       "webhook/admission-review-v1",
 	Severity: Warning,
 	Source:   kubernetes("Webhook request and response", webhooksPage),
-	Why:      "v1beta1 is the review of an API that is gone since Kubernetes 1.22. The API server sends it still, for as long as it does.",
+	Why:      "AdmissionReview v1beta1 is deprecated, and a future API server can stop sending it.",
 	Fix:      "Set admissionReviewVersions to [v1].",
 	Check: eachWebhook(func(webhook Value) []Finding {
 		if versions := webhook.At("admissionReviewVersions"); contains(versions, "v1beta1") && !contains(versions, "v1") {
@@ -119,42 +133,119 @@ var webhookRules = []Rule{{
 	ID:       "webhook/unique-name",
 	Severity: Error,
 	Source:   kubernetes("Webhook configuration", webhooksPage),
-	Why:      "The API server refuses a configuration in which two webhooks have the same name, or one has a name of less than three parts.",
+	Why:      "The API server rejects a configuration with two webhooks of the same name, or with a name of fewer than three segments.",
 	Fix:      "Name each webhook like a host, such as validation.examplecluster.infrastructure.cluster.x-k8s.io.",
 	Check:    checkWebhookNames,
 }, {
 	ID:       "webhook/failure-policy",
 	Severity: Info,
 	Source:   kubernetes("Failure policy", webhooksPage),
-	Why:      "While a webhook with failurePolicy Ignore does not answer, everything passes that it would refuse or default.",
-	Fix:      "Set failurePolicy to Fail, unless that is meant.",
-	Check: eachWebhook(func(webhook Value) []Finding {
-		if policy := webhook.At("failurePolicy"); policy.Text() == "Ignore" {
-			return []Finding{policy.finding("the webhook is passed over when it does not answer")}
-		}
-		return nil
-	}),
+	Why:      "While a webhook with failurePolicy Ignore is unavailable, requests pass without its validation and defaults. The API server rejects any value but Fail and Ignore.",
+	Fix:      "Set failurePolicy to Fail, unless requests have to pass without the webhook.",
+	Check:    eachWebhook(checkFailurePolicy),
 }, {
 	ID:       "webhook/no-self-lock",
 	Severity: Warning,
 	Source:   kubernetes("Avoiding operating on the kube-system namespace", webhooksPage),
-	Why:      "A webhook that must agree to every pod or Secret keeps its own pods from starting, and the cluster from healing, when it is down.",
-	Fix:      "Leave such kinds out, or exclude the provider's namespace by a namespaceSelector or objectSelector.",
+	Why:      "While a webhook for all pods or Secrets is unavailable, its own pods cannot start and the cluster cannot recover.",
+	Fix:      "Remove such resources from the rules, or exclude the provider's namespace by namespaceSelector or objectSelector.",
 	Check:    eachWebhook(checkSelfLock),
 }, {
-	ID:       "installer/webhook-namespace-selector",
-	Severity: Warning,
-	Only:     FormBundle,
-	Source:   manifestsGen("Webhooks"),
-	Why:      "On OpenShift the objects of Cluster API are in " + v1alpha1.OperandNamespace + ". A webhook for every namespace decides on objects of others, who run a Cluster API of their own.",
-	Fix:      "Set namespaceSelector to {matchLabels: {kubernetes.io/metadata.name: " + v1alpha1.OperandNamespace + "}}.",
-	Check: eachWebhook(func(webhook Value) []Finding {
-		if selector := webhook.At("namespaceSelector"); !selector.At("matchLabels").Exists() && !selector.At("matchExpressions").Exists() {
-			return []Finding{selector.finding("the webhook is for every namespace")}
-		}
-		return nil
-	}),
+	ID:       "webhook/cert-mounted",
+	Severity: Error,
+	Source:   clusterctl("Components YAML transformations"),
+	Why:      "The server of a webhook presents the certificate in the Secret of the Certificate, or of the Service's annotation. If its pods mount another Secret, every call fails.",
+	Fix:      "Mount the Secret, or correct its name.",
+	Check:    checkCertificateMounted,
 }}
+
+// checkFailurePolicy returns an error for a value that the API server rejects.
+func checkFailurePolicy(webhook Value) []Finding {
+	policy := webhook.At("failurePolicy")
+	switch text := policy.Text(); {
+	case text == "" || text == "Fail" || strings.Contains(text, "${"):
+		return nil
+	case text == "Ignore":
+		return []Finding{policy.finding("requests pass while the webhook is unavailable")}
+	default:
+		invalid := policy.finding("invalid failurePolicy %q: want Fail or Ignore", text)
+		invalid.Severity = Error
+		return []Finding{invalid}
+	}
+}
+
+const injectsFrom = "cert-manager.io/inject-ca-from"
+
+var certificateKind = schema.GroupKind{Group: certManagerGroup, Kind: "Certificate"}
+
+func checkCARefs(b *Bundle) (findings []Finding) {
+	for _, o := range b.ofKind(mutatingKind, validatingKind, crdKind) {
+		if annotation := o.At("metadata", "annotations", injectsFrom); annotation.Exists() && !namesOne(annotation) {
+			findings = append(findings, annotation.finding("%q is not a namespace and a name", annotation.Text()))
+		}
+	}
+	unknown := eachClient(func(b *Bundle, _, annotations Value) []Finding {
+		annotation := annotations.At(injectsFrom)
+		if !namesOne(annotation) || strings.Contains(annotation.Text(), "${") || b.certificateOf(annotations) != nil {
+			return nil
+		}
+		return []Finding{annotation.finding("Certificate %s not found in the components", annotation.Text())}
+	})
+	return append(findings, unknown(b)...)
+}
+
+// namesOne reports whether an annotation is a namespace and a name.
+func namesOne(annotation Value) bool { return strings.Count(annotation.Text(), "/") == 1 }
+
+// certificateOf is the Certificate that an annotation names, in whatever namespace, which clusterctl sets; nil if there is none.
+func (b *Bundle) certificateOf(annotations Value) *Object {
+	_, name, _ := strings.Cut(annotations.At(injectsFrom).Text(), "/")
+	for _, o := range b.ofKind(certificateKind) {
+		if o.Name == name {
+			return o
+		}
+	}
+	return nil
+}
+
+// checkCertificates skips CA certificates: the pods derive their serving certificates from them.
+func checkCertificates(b *Bundle) []Finding {
+	return eachClient(func(b *Bundle, config, annotations Value) (findings []Finding) {
+		certificate, service := b.certificateOf(annotations), config.At("service")
+		if certificate == nil || !service.Exists() || certificate.At("spec", "isCA").Text() == "true" {
+			return nil
+		}
+		host := service.At("name").Text() + "." + service.At("namespace").Text() + ".svc"
+		if names := certificate.At("spec", "dnsNames"); !contains(names, host) {
+			findings = append(findings, names.finding("%s is not among the names", host))
+		}
+		return findings
+	})(b)
+}
+
+// checkCertificateMounted compares the Secret of the certificate of each webhook with those that pods mount.
+func checkCertificateMounted(b *Bundle) (findings []Finding) {
+	mounted := map[string]bool{}
+	for _, o := range b.Objects {
+		for _, ref := range references(podSpec(o)) {
+			mounted[ref.kind+" "+ref.name.Text()] = true
+		}
+	}
+	seen := map[*Object]bool{}
+	return eachClient(func(b *Bundle, config, annotations Value) []Finding {
+		secret := Value{}
+		if certificate := b.certificateOf(annotations); certificate != nil && certificate.At("spec", "isCA").Text() != "true" {
+			secret = certificate.At("spec", "secretName")
+		} else if service := b.serviceOf(config); service != nil && len(b.podsOf(service)) > 0 {
+			secret = service.At("metadata", "annotations", injectsCertificate)
+		}
+		if !secret.Exists() || seen[secret.object] || mounted["Secret "+secret.Text()] {
+			return nil
+		}
+		seen[secret.object] = true
+		return []Finding{secret.finding("no pod mounts the Secret %s", secret.Text())}
+	})(b)
+}
 
 // eachClient makes a check of all webhooks out of one of a webhook's clientConfig,
 // which is given the annotations of the object too. Of a CRD with a single version
@@ -173,50 +264,6 @@ func eachClient(check func(b *Bundle, config, annotations Value) []Finding) func
 		}
 		return findings
 	}
-}
-
-// eachWebhook makes a check of all webhooks of admission out of one of one webhook.
-func eachWebhook(check func(webhook Value) []Finding) func(*Bundle) []Finding {
-	return func(b *Bundle) (findings []Finding) {
-		for _, o := range b.ofKind(mutatingKind, validatingKind) {
-			for _, webhook := range o.At("webhooks").Items() {
-				findings = append(findings, check(webhook)...)
-			}
-		}
-		return findings
-	}
-}
-
-// serviceOf is the Service that a webhook names, nil if the bundle has none.
-func (b *Bundle) serviceOf(config Value) *Object {
-	for _, o := range b.ofKind(serviceKind) {
-		if o.Name == config.At("service", "name").Text() && o.Namespace == config.At("service", "namespace").Text() {
-			return o
-		}
-	}
-	return nil
-}
-
-// podsOf are the pod templates that a Service selects.
-func (b *Bundle) podsOf(service *Object) (templates []Value) {
-	for _, o := range b.Objects {
-		path, makesPods := podSpecs[o.Kind]
-		if !makesPods || o.Namespace != service.Namespace {
-			continue
-		}
-		template := o.At(path[:len(path)-1]...)
-		wanted, found := 0, 0
-		for name, value := range service.At("spec", "selector").Fields() {
-			wanted++
-			if template.At("metadata", "labels", name).Text() == value.Text() {
-				found++
-			}
-		}
-		if wanted > 0 && wanted == found {
-			templates = append(templates, template)
-		}
-	}
-	return templates
 }
 
 func checkWebhookPort(b *Bundle, config, _ Value) []Finding {
@@ -244,7 +291,7 @@ func checkWebhookPort(b *Bundle, config, _ Value) []Finding {
 	return []Finding{number.finding("Service %s has no port %s", service.Name, wanted)}
 }
 
-// hasPort says whether a container has a port by name or number. A number need not be declared.
+// hasPort reports whether a container has a port by name or number. A number need not be declared.
 func hasPort(template Value, port string) bool {
 	if _, err := strconv.Atoi(port); err == nil {
 		return true
@@ -319,7 +366,7 @@ func checkWebhookNames(b *Bundle) (findings []Finding) {
 	return findings
 }
 
-// checkSelfLock looks for webhooks that must agree to what every pod needs.
+// checkSelfLock looks for webhooks that can block resources that every pod needs.
 func checkSelfLock(webhook Value) (findings []Finding) {
 	selects := func(field string) bool {
 		selector := webhook.At(field)
@@ -337,4 +384,49 @@ func checkSelfLock(webhook Value) (findings []Finding) {
 		}
 	}
 	return findings
+}
+
+const webhooksPage = "reference/access-authn-authz/extensible-admission-controllers/"
+
+// eachWebhook makes a check of all webhooks of admission out of one of one webhook.
+func eachWebhook(check func(webhook Value) []Finding) func(*Bundle) []Finding {
+	return func(b *Bundle) (findings []Finding) {
+		for _, o := range b.ofKind(mutatingKind, validatingKind) {
+			for _, webhook := range o.At("webhooks").Items() {
+				findings = append(findings, check(webhook)...)
+			}
+		}
+		return findings
+	}
+}
+
+// serviceOf is the Service that a webhook names, nil if the bundle has none.
+func (b *Bundle) serviceOf(config Value) *Object {
+	for _, o := range b.ofKind(serviceKind) {
+		if o.Name == config.At("service", "name").Text() && o.Namespace == config.At("service", "namespace").Text() {
+			return o
+		}
+	}
+	return nil
+}
+
+// podsOf are the pod templates that a Service selects.
+func (b *Bundle) podsOf(service *Object) (templates []Value) {
+	for _, o := range b.Objects {
+		template, makesPods := podTemplate(o)
+		if !makesPods || o.Namespace != service.Namespace {
+			continue
+		}
+		wanted, found := 0, 0
+		for name, value := range service.At("spec", "selector").Fields() {
+			wanted++
+			if template.At("metadata", "labels", name).Text() == value.Text() {
+				found++
+			}
+		}
+		if wanted > 0 && wanted == found {
+			templates = append(templates, template)
+		}
+	}
+	return templates
 }

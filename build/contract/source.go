@@ -10,7 +10,7 @@ func clusterctl(section string) Source {
 	return Source{Document: "clusterctl provider contract", Section: section, URL: book + "clusterctl"}
 }
 
-// contractPage is a page of the book about what a kind has to keep.
+// contractPage is a page of the book with the contract of a kind.
 func contractPage(kind, page, section string) Source {
 	return Source{Document: "Contract rules for " + kind, Section: section, URL: book + page}
 }
@@ -18,18 +18,23 @@ func contractPage(kind, page, section string) Source {
 func forInfraCluster(section string) Source {
 	return contractPage("InfraCluster", "infra-cluster", section)
 }
+
 func forInfraMachine(section string) Source {
 	return contractPage("InfraMachine", "infra-machine", section)
 }
+
 func forInfraMachinePool(section string) Source {
 	return contractPage("InfraMachinePool", "infra-machinepool", section)
 }
+
 func forControlPlane(section string) Source {
 	return contractPage("ControlPlane", "control-plane", section)
 }
+
 func forBootstrapConfig(section string) Source {
 	return contractPage("BootstrapConfig", "bootstrap-config", section)
 }
+
 func forIPAM(section string) Source { return contractPage("IPAM", "ipam", section) }
 
 // runtimeSDK is a page of the book about Runtime Extensions.
@@ -50,15 +55,15 @@ func kubernetes(section, url string) Source {
 	return Source{Document: "Kubernetes documentation", Section: section, URL: "https://kubernetes.io/docs/" + url}
 }
 
-// manifestsGen is what OpenShift's own build tool does to the manifests of every provider.
+// manifestsGen is OpenShift's own build tool for the manifests of providers.
 func manifestsGen(section string) Source {
 	return Source{Document: "manifests-gen of cluster-capi-operator", Section: section, URL: "https://github.com/openshift/cluster-capi-operator"}
 }
 
-// openShiftOnboarding is what OpenShift asks of the kinds of a provider.
+// openShiftOnboarding is OpenShift's guide for the kinds of a provider.
 var openShiftOnboarding = Source{Document: "cluster-capi-operator", Section: "Provider onboarding", URL: "https://github.com/openshift/cluster-capi-operator/blob/main/docs/provideronboarding.md"}
 
-// ours is what this project's installer needs: a heading of FORMAT.md.
+// ours is a requirement of this project's installer: a heading of FORMAT.md.
 func ours(section string) Source {
 	return Source{Document: "Bundle format", Section: section, URL: formatPage}
 }

@@ -20,7 +20,7 @@ type Object struct {
 	// Kind is the group and the kind; Name and Namespace are as in its metadata.
 	Kind            schema.GroupKind
 	Name, Namespace string
-	// asJSON is the object as the API server is sent it, once somebody asked.
+	// asJSON caches the object as it is sent to the API server.
 	asJSON []byte
 	// before is how many lines of the file stand before the document of the object.
 	before int
@@ -37,18 +37,18 @@ func (o *Object) String() string {
 	return strings.TrimSpace(o.Kind.Kind + " " + name)
 }
 
-// Value is a place in an object. What is missing, null or of another type than
+// Value is a place in an object. A value that is missing, null or of another type than
 // is asked for reads as empty, so that rules can go down without looking: whether
 // an object is valid is a matter of other rules.
 type Value struct {
 	object *Object
 	node   *yaml.Node // nil if there is nothing
-	near   *yaml.Node // node, or what is nearest to where it is missing
+	near   *yaml.Node // node, or the nearest node if it is missing
 	// Path from the object, such as "spec.versions[0].name".
 	Path string
 }
 
-// Exists says whether there is something, and not null.
+// Exists reports whether there is something, and not null.
 func (v Value) Exists() bool { return v.node != nil && v.node.Tag != "!!null" }
 
 // Text is the value of a scalar, as it is written.
@@ -59,7 +59,7 @@ func (v Value) Text() string {
 	return v.node.Value
 }
 
-// isString says whether the value is a text, and would be one for the API server too.
+// isString reports whether the value is a text, and would be one for the API server too.
 func (v Value) isString() bool {
 	return v.node != nil && v.node.Kind == yaml.ScalarNode && v.node.Tag == "!!str"
 }
@@ -73,7 +73,7 @@ func (v Value) length() int {
 }
 
 // At goes down through the fields of mappings. If one is missing, the Value that
-// is returned does not exist, and findings at it have the line of what it is missing in.
+// is returned does not exist, and findings at it have the line of the parent.
 func (v Value) At(fields ...string) Value {
 	for _, field := range fields {
 		v = v.field(field)
@@ -94,7 +94,7 @@ func (v Value) field(name string) Value {
 	return v.merged(name, missing)
 }
 
-// merged looks a field up in what a mapping takes over with the key "<<".
+// merged looks a field up in the mappings that the key "<<" merges.
 func (v Value) merged(name string, missing Value) Value {
 	if name == mergeKey {
 		return missing
@@ -188,7 +188,7 @@ func (v Value) visit(yield func(Value) bool) bool {
 	return true
 }
 
-// child is a value in v; an alias stands for what it names.
+// child is a value in v; an alias stands for its anchor.
 func (v Value) child(node *yaml.Node, path string) Value {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -207,7 +207,7 @@ func join(path, field string) string {
 	return path + "." + field
 }
 
-// finding says what is wrong at a value.
+// finding returns a finding at a value.
 func (v Value) finding(format string, arguments ...any) Finding {
 	return Finding{
 		File: cmp.Or(v.object.file, ManifestsFile), Line: v.line(), Object: v.object.String(), Field: v.Path,

@@ -11,26 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// holder is who may do something, and where: everywhere if the namespace is empty.
-type holder struct{ subject, namespace string }
+// scopedSubject is a subject in a namespace, or in all namespaces if the namespace is empty.
+type scopedSubject struct{ subject, namespace string }
 
-// accessReport is what differs in what subjects may do.
+// accessReport holds the changed permissions of all subjects.
 type accessReport struct {
 	changes []Access
-	// gained is what any subject gained, with the objects that make it so.
+	// gained are the permissions that any subject gained, with the objects that grant them.
 	gained grants
 }
 
-// accessChanges compares what each subject may do in the end. A permission that
-// moved from one role to another of the same subject is no difference.
+// accessChanges compares the effective permissions of each subject. A permission that
+// moved to another role of the same subject is not a change.
 func accessChanges(a, b []Provider) accessReport {
 	before, after := accessOf(a), accessOf(b)
 	report := accessReport{changes: []Access{}, gained: grants{}}
-	holders := slices.SortedFunc(maps.Keys(union(before, after)), func(x, y holder) int {
+	subjects := slices.SortedFunc(maps.Keys(union(before, after)), func(x, y scopedSubject) int {
 		return cmp.Or(cmp.Compare(x.subject, y.subject), cmp.Compare(x.namespace, y.namespace))
 	})
-	for _, h := range holders {
-		gained, lost := newlyIn(after, before, h), newlyIn(before, after, h)
+	for _, h := range subjects {
+		gained, lost := onlyIn(after, before, h), onlyIn(before, after, h)
 		if len(gained)+len(lost) == 0 {
 			continue
 		}
@@ -43,10 +43,10 @@ func accessChanges(a, b []Provider) accessReport {
 	return report
 }
 
-// newlyIn is what a holder may do in one and not in the other. What it may do everywhere
-// is not told again of a namespace.
-func newlyIn(one, other map[holder]grants, h holder) grants {
-	everywhere := holder{subject: h.subject}
+// onlyIn returns the permissions of a subject in one and not in other. Permissions that
+// it has in all namespaces are not repeated for a single namespace.
+func onlyIn(one, other map[scopedSubject]grants, h scopedSubject) grants {
+	everywhere := scopedSubject{subject: h.subject}
 	covered := []grants{other[h], other[everywhere]}
 	if h != everywhere {
 		covered = append(covered, one[everywhere])
@@ -67,10 +67,10 @@ func providersOf(all ...grants) []string {
 	return slices.Compact(names)
 }
 
-// authorization are the roles and bindings of a side.
+// authorization holds the roles and bindings of one side.
 type authorization struct {
 	roles    map[Ref]role
-	bindings []role // only with object and origin
+	bindings []role // without rules
 	bound    map[Ref]bool
 }
 
@@ -80,23 +80,23 @@ type role struct {
 	rules  grants
 }
 
-// accessOf is what everybody may do.
-func accessOf(providers []Provider) map[holder]grants {
+// accessOf returns the effective permissions of all subjects.
+func accessOf(providers []Provider) map[scopedSubject]grants {
 	side := authorization{roles: map[Ref]role{}, bound: map[Ref]bool{}}
 	for _, p := range providers {
 		for _, o := range p.Objects {
-			side.take(o, origin{refOf(o), p.Name})
+			side.add(o, origin{refOf(o), p.Name})
 		}
 	}
-	access := map[holder]grants{}
+	access := map[scopedSubject]grants{}
 	for _, binding := range side.bindings {
 		side.bind(access, binding)
 	}
-	side.unbound(access)
+	side.addUnbound(access)
 	return access
 }
 
-func (r *authorization) take(o *unstructured.Unstructured, from origin) {
+func (r *authorization) add(o *unstructured.Unstructured, from origin) {
 	switch {
 	case from.ref.Group != rbacGroup:
 	case strings.HasSuffix(from.ref.Kind, "RoleBinding"):
@@ -104,24 +104,27 @@ func (r *authorization) take(o *unstructured.Unstructured, from origin) {
 	case strings.HasSuffix(from.ref.Kind, "Role"):
 		rules := grants{}
 		rules.add(rulesOf(o.Object), from)
-		rules.add(r.roles[from.ref].rules) // another provider's of the same name
+		rules.add(r.roles[from.ref].rules) // a role of the same name in another provider
 		r.roles[from.ref] = role{o, from, rules}
 	}
 }
 
-// bind gives the subjects of a binding what its role allows.
-func (r *authorization) bind(access map[holder]grants, binding role) {
+// bind adds the permissions of a binding to its subjects.
+func (r *authorization) bind(access map[scopedSubject]grants, binding role) {
 	ref := Ref{Group: rbacGroup, Kind: textAt(binding.object.Object, "roleRef", "kind"), Name: textAt(binding.object.Object, "roleRef", "name")}
 	if ref.Kind == "Role" {
 		ref.Namespace = binding.object.GetNamespace()
 	}
 	r.bound[ref] = true
 	for _, subject := range mapsAt(binding.object.Object, "subjects") {
-		give(access, holder{subjectName(subject, binding.object.GetNamespace()), binding.object.GetNamespace()}, r.allowed(ref), binding.origin)
+		if textAt(subject, "name") == "" {
+			continue // reported by bindingChanges
+		}
+		grantTo(access, scopedSubject{subjectName(subject, binding.object.GetNamespace()), binding.object.GetNamespace()}, r.allowed(ref), binding.origin)
 	}
 }
 
-func give(access map[holder]grants, h holder, allowed grants, origins ...origin) {
+func grantTo(access map[scopedSubject]grants, h scopedSubject, allowed grants, origins ...origin) {
 	if access[h] == nil {
 		access[h] = grants{}
 	}
@@ -136,7 +139,7 @@ func subjectName(subject map[string]any, namespace string) string {
 	return textAt(subject, "kind") + " " + name
 }
 
-// allowed is what a role allows; of an aggregated one, what the roles allow that it selects.
+// allowed returns the permissions of a role, including those of the roles that it aggregates.
 func (r *authorization) allowed(ref Ref) grants {
 	found, known := r.roles[ref]
 	switch {
@@ -153,7 +156,7 @@ func (r *authorization) allowed(ref Ref) grants {
 	return grants{{role: ref.String()}: nil}
 }
 
-// aggregated are the roles whose labels a role selects.
+// aggregated returns the roles that a role selects by their labels.
 func (r *authorization) aggregated(aggregating role) (selected []Ref) {
 	for _, selector := range mapsAt(mapAt(aggregating.object.Object, "aggregationRule"), "clusterRoleSelectors") {
 		for ref, candidate := range r.roles {
@@ -166,44 +169,44 @@ func (r *authorization) aggregated(aggregating role) (selected []Ref) {
 }
 
 func selects(selector map[string]any, labels map[string]string) bool {
-	wanted := mapAt(selector, "matchLabels")
-	for name, value := range wanted {
+	required := mapAt(selector, "matchLabels")
+	for name, value := range required {
 		if text, isText := value.(string); !isText || labels[name] != text {
 			return false
 		}
 	}
-	return len(wanted) > 0
+	return len(required) > 0
 }
 
-// unbound gives what roles allow that nobody here is bound to, to those who are
-// bound to them elsewhere; and what roles allow with labels by which no role here
-// aggregates, to those whose roles do.
-func (r *authorization) unbound(access map[holder]grants) {
-	selected, here := map[Ref]bool{}, map[string]bool{}
+// addUnbound adds the permissions of roles that objects outside the bundles may bind or
+// aggregate: roles without a binding in the bundles, and roles with an aggregation
+// label that no role in the bundles selects.
+func (r *authorization) addUnbound(access map[scopedSubject]grants) {
+	selected, selectedLabels := map[Ref]bool{}, map[string]bool{}
 	for _, aggregating := range r.roles {
 		for _, ref := range r.aggregated(aggregating) {
 			selected[ref] = true
 		}
 		for _, selector := range mapsAt(mapAt(aggregating.object.Object, "aggregationRule"), "clusterRoleSelectors") {
 			for label := range mapAt(selector, "matchLabels") {
-				here[label] = true
+				selectedLabels[label] = true
 			}
 		}
 	}
 	for ref, found := range r.roles {
 		labels := aggregationLabels(found.object)
 		for _, label := range labels {
-			if !here[label] {
-				give(access, holder{subject: "whoever has a role that aggregates " + label}, found.rules)
+			if !selectedLabels[label] {
+				grantTo(access, scopedSubject{subject: "subjects of roles that aggregate " + label}, found.rules)
 			}
 		}
 		if len(labels) == 0 && !r.bound[ref] && !selected[ref] {
-			give(access, holder{"whoever is bound to " + ref.String(), ref.Namespace}, r.allowed(ref))
+			grantTo(access, scopedSubject{"subjects bound to " + ref.String(), ref.Namespace}, r.allowed(ref))
 		}
 	}
 }
 
-// aggregationLabels are the labels by which roles aggregate a role.
+// aggregationLabels returns the labels of a role by which other roles aggregate it.
 func aggregationLabels(o *unstructured.Unstructured) (labels []string) {
 	for label, value := range o.GetLabels() {
 		if strings.Contains(label, "/aggregate-to-") && value == "true" {
@@ -213,8 +216,8 @@ func aggregationLabels(o *unstructured.Unstructured) (labels []string) {
 	return labels
 }
 
-// roleChanges tells what the rules of a role allow, and did not, and the other way
-// round; and of a binding, whether somebody gained something by it.
+// roleChanges returns the permissions that the rules of a role gained and lost. For a
+// binding, it returns whether its subjects gained permissions.
 func (r accessReport) roleChanges(o objectPair) (changes []Change) {
 	if strings.HasSuffix(o.ref.Kind, "Binding") {
 		return r.bindingChanges(o)
@@ -222,15 +225,15 @@ func (r accessReport) roleChanges(o objectPair) (changes []Change) {
 	before, after := rulesIn(o.a), rulesIn(o.b)
 	gained, lost := after.without(before), before.without(after)
 	for _, permission := range gained.permissions() {
-		changes = append(changes, Change{Rule: "rbac/gained", Level: r.levelOf(permission, o.ref), Says: "allows " + permission.String(), Means: sentence(permission.Sensitive), To: permission})
+		changes = append(changes, Change{Rule: "rbac/gained", Level: r.levelOf(permission, o.ref), Message: "allows " + permission.String(), Consequence: sentence(permission.Sensitive), To: permission})
 	}
 	for _, permission := range lost.permissions() {
-		changes = append(changes, Change{Rule: "rbac/lost", Level: Plain, Says: "no longer allows " + permission.String(), From: permission})
+		changes = append(changes, Change{Rule: "rbac/lost", Level: Plain, Message: "no longer allows " + permission.String(), From: permission})
 	}
 	return changes
 }
 
-// sentence makes a sentence of what a permission is good for.
+// sentence capitalizes a text and adds a full stop.
 func sentence(why string) string {
 	if why == "" {
 		return ""
@@ -245,8 +248,8 @@ func rulesIn(o *unstructured.Unstructured) grants {
 	return rulesOf(o.Object)
 }
 
-// levelOf is Widening if somebody gained by a role what the permission is about. Else
-// whoever has the role had it before, by another role.
+// levelOf returns Widening if a subject gained the permission through the role. Otherwise
+// all subjects of the role already had it through another role.
 func (r accessReport) levelOf(p Permission, role Ref) Level {
 	for gained, origins := range r.gained {
 		if p.includes(gained) && slices.ContainsFunc(origins, func(from origin) bool { return from.ref == role }) {
@@ -262,17 +265,29 @@ func (p Permission) includes(g grant) bool {
 }
 
 func (r accessReport) bindingChanges(o objectPair) []Change {
-	by := grants{}
+	granted := grants{}
 	for allowed, origins := range r.gained {
 		if slices.ContainsFunc(origins, func(from origin) bool { return from.ref == o.ref }) {
-			by[allowed] = nil
+			granted[allowed] = nil
 		}
 	}
-	if o.b == nil || len(by) == 0 {
+	if o.b == nil {
 		return nil
 	}
+	var changes []Change
+	for _, subject := range mapsAt(o.b.Object, "subjects") {
+		if textAt(subject, "name") == "" {
+			changes = append(changes, Change{
+				Rule: "rbac/malformed-subject", Level: Review, Path: "subjects", Message: "invalid subject: " + cmp.Or(textAt(subject, "kind"), "subject") + " without a name",
+				Consequence: "The API server rejects the binding.", To: subject,
+			})
+		}
+	}
+	if len(granted) == 0 {
+		return changes
+	}
 	ref := mapAt(o.b.Object, "roleRef")
-	return []Change{{
-		Rule: "rbac/bound", Level: Widening, Says: "gives its subjects permissions of " + textAt(ref, "kind") + " " + textAt(ref, "name") + " that they had not",
-	}}
+	return append(changes, Change{
+		Rule: "rbac/bound", Level: Widening, Message: "grants its subjects new permissions of " + textAt(ref, "kind") + " " + textAt(ref, "name"),
+	})
 }

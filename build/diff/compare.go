@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Compare tells what changed from a to b. The order of the providers is that of b,
-// with those that only a has at the end; nothing else depends on an order.
+// Compare reports the changes from a to b. Providers are in the order of b, followed
+// by those that only a has. The order of objects in the input has no effect.
 func Compare(a, b []Provider) Report {
-	pairs := paired(a, b)
+	pairs := pairProviders(a, b)
 	access := accessChanges(a, b)
 	report := Report{Providers: []ProviderChange{}, Access: access.changes}
 	for _, p := range pairs {
@@ -23,7 +23,7 @@ func Compare(a, b []Provider) Report {
 	return report
 }
 
-// pair is a provider on both sides. On the side that has it not there is the zero Provider.
+// pair is a provider on both sides; the zero Provider stands for a missing one.
 type pair struct {
 	a, b       Provider
 	inA, inB   bool
@@ -31,17 +31,17 @@ type pair struct {
 	name, kind string
 }
 
-// objectPair is an object on both sides; nil where it is not.
+// objectPair is an object on both sides; nil stands for a missing one.
 type objectPair struct {
 	ref  Ref
 	a, b *unstructured.Unstructured
-	// from is the provider that had it before, if that is another.
+	// from is the name of the previous provider if the object moved.
 	from string
 }
 
-// paired finds for each provider and object the one that it was before. An object
-// that another provider took over is the same object.
-func paired(a, b []Provider) []*pair {
+// pairProviders matches the providers of both sides, and their objects. An object
+// that moved to another provider is still the same object.
+func pairProviders(a, b []Provider) []*pair {
 	var pairs []*pair
 	for _, provider := range b {
 		pairs = append(pairs, &pair{b: provider, inB: true, name: provider.Name, kind: provider.Type})
@@ -94,35 +94,35 @@ func union[K comparable, V any](a, b map[K]V) map[K]bool {
 	return all
 }
 
-// joinMoved makes one pair of an object that one provider no longer has and another has now.
+// joinMoved joins the two pairs of an object that moved from one provider to another.
 func joinMoved(pairs []*pair) {
 	type place struct {
 		pair   *pair
 		object *unstructured.Unstructured
 	}
-	gone := map[Ref]place{}
+	removed := map[Ref]place{}
 	for _, p := range pairs {
 		for _, o := range p.objects {
-			if _, twice := gone[o.ref]; o.b == nil && !twice {
-				gone[o.ref] = place{p, o.a}
+			if _, duplicate := removed[o.ref]; o.b == nil && !duplicate {
+				removed[o.ref] = place{p, o.a}
 			}
 		}
 	}
 	for _, p := range pairs {
 		for i, o := range p.objects {
-			before, moved := gone[o.ref]
+			before, moved := removed[o.ref]
 			if o.a != nil || !moved {
 				continue
 			}
 			p.objects[i].a, p.objects[i].from = before.object, before.pair.name
 			before.pair.objects = slices.DeleteFunc(before.pair.objects, func(g objectPair) bool { return g.ref == o.ref && g.b == nil })
-			delete(gone, o.ref)
+			delete(removed, o.ref)
 		}
 	}
 }
 
-// is says what became of the provider, given what became of its objects.
-func (p *pair) is(differs bool) Is {
+// outcome classifies the provider; differs reports whether any of its objects changed.
+func (p *pair) outcome(differs bool) Outcome {
 	switch {
 	case !p.inA:
 		return Added
@@ -130,7 +130,7 @@ func (p *pair) is(differs bool) Is {
 		return Removed
 	case differs || p.a.Version != p.b.Version:
 		return Changed
-	case p.a.Image != p.b.Image && p.a.Image != "" && p.b.Image != "": // what is in no image yet is in no other one
+	case p.a.Image != p.b.Image && p.a.Image != "" && p.b.Image != "": // a directory has no image
 		return Changed
 	}
 	return Same
@@ -147,18 +147,19 @@ func (p *pair) compare(access accessReport) ProviderChange {
 			change.Entries = append(change.Entries, entry)
 		}
 	}
+	p.addRequirements(&change)
 	change.fold()
 	change.Folds = foldsOf(change.Entries)
 	for i := range change.Entries {
-		change.Entries[i].settle()
+		change.Entries[i].setLevel()
 	}
 	slices.SortStableFunc(change.Entries, compareEntries)
 	change.Cells = cellsOf(change)
 	for _, cell := range change.Cells {
 		change.Level = worse(change.Level, cell.Level)
 	}
-	change.Is = p.is(len(change.Entries) > 0)
-	if change.Is != Same {
+	change.Outcome = p.outcome(len(change.Entries) > 0)
+	if change.Outcome != Same {
 		change.Level = worse(change.Level, Noise)
 	}
 	return change
@@ -168,21 +169,21 @@ func compareEntries(a, b Entry) int {
 	return cmp.Or(cmp.Compare(slices.Index(Areas(), a.Area), slices.Index(Areas(), b.Area)), compareLevels(a.Level, b.Level), a.Object.compare(b.Object))
 }
 
-// compare tells how an object differs.
+// compare returns the differences of an object.
 func (o objectPair) compare(access accessReport) (entry Entry, differs bool) {
-	entry = Entry{Area: areaOf(o.ref), Object: o.ref, Is: Changed, From: o.from}
+	entry = Entry{Area: areaOf(o.ref), Object: o.ref, Outcome: Changed, From: o.from}
 	same := o.a != nil && o.b != nil && reflect.DeepEqual(o.a.Object, o.b.Object)
 	if same && o.from == "" {
 		return entry, false
 	}
 	if o.from != "" {
-		entry.Changes = append(entry.Changes, Change{Rule: "object/moved", Level: Plain, Says: "is brought by another provider", From: o.from})
+		entry.Changes = append(entry.Changes, Change{Rule: "object/moved", Level: Plain, Message: "moved from another provider", From: o.from})
 	}
 	switch {
 	case o.a == nil:
-		entry.Is, entry.Changes = Added, []Change{added(o.ref)}
+		entry.Outcome, entry.Changes = Added, []Change{added(o.ref)}
 	case o.b == nil:
-		entry.Is, entry.Changes = Removed, []Change{removed(o.ref)}
+		entry.Outcome, entry.Changes = Removed, []Change{removed(o.ref)}
 	case !same:
 		entry.Changes = append(entry.Changes, o.changes()...)
 	}
@@ -190,12 +191,12 @@ func (o objectPair) compare(access accessReport) (entry Entry, differs bool) {
 		entry.Changes = append(entry.Changes, access.roleChanges(o)...)
 	}
 	if len(entry.Changes) == 0 {
-		entry.Changes = []Change{{Rule: "object/rewritten", Level: Noise, Fold: FoldRewritten, Says: "written otherwise, and means the same"}}
+		entry.Changes = []Change{{Rule: "object/rewritten", Level: Noise, Fold: FoldRewritten, Message: "rewritten without semantic change"}}
 	}
 	return entry, true
 }
 
-// changes compares an object by what its kind means.
+// changes compares an object with the comparison for its kind.
 func (o objectPair) changes() []Change {
 	switch areaOf(o.ref) {
 	case CRDs:
@@ -220,31 +221,32 @@ func areaOf(ref Ref) Area {
 }
 
 func added(ref Ref) Change {
-	change := Change{Rule: "object/added", Level: Plain, Says: "is new"}
+	change := Change{Rule: "object/added", Level: Plain, Message: "object added"}
 	if areaOf(ref) == Webhooks {
 		change.Level = Review
-		change.Means = "Requests are sent to the provider that were not before."
+		change.Consequence = "The API server sends requests to the provider that it did not send before."
 	}
 	return change
 }
 
 func removed(ref Ref) Change {
-	change := Change{Rule: "object/removed", Level: Review, Says: "is gone"}
+	change := Change{Rule: "object/removed", Level: Review, Message: "object removed"}
 	switch areaOf(ref) {
 	case CRDs:
 		change.Level = Breaking
-		change.Means = "A CRD without objects is deleted. One with objects stays, and nobody looks after them."
+		change.Consequence = "A CRD without instances is deleted. A CRD with instances is retained, but no controller reconciles them."
 	case RBAC:
-		change.Level = Plain // what somebody lost by that is told with the access
+		change.Level = Plain // lost permissions are reported as Access
 	case Webhooks:
-		change.Means = "Requests are no longer checked, or defaulted, by the provider."
+		change.Consequence = "The provider no longer validates or defaults these requests."
 	default:
 	}
 	return change
 }
 
-// settle gives an entry the level of what is not folded, or of all if everything is.
-func (e *Entry) settle() {
+// setLevel sets the entry's level to the worst level of its unfolded changes. If all
+// changes are folded, the entry is folded too.
+func (e *Entry) setLevel() {
 	for _, change := range e.Changes {
 		if change.Fold == "" {
 			e.Level = worse(e.Level, change.Level)
@@ -255,7 +257,7 @@ func (e *Entry) settle() {
 	}
 }
 
-// worst is the worst level of all changes, those that are folded too.
+// worst returns the worst level of all changes, including folded ones.
 func (e *Entry) worst() (level Level) {
 	for _, change := range e.Changes {
 		level = worse(level, change.Level)
@@ -270,25 +272,25 @@ func cellsOf(p ProviderChange) map[Area]Cell {
 	}
 	for _, entry := range p.Entries {
 		cell := cells[entry.Area]
-		cell.count(entry.Is, entry.Folded, entry.worst())
+		cell.count(entry.Outcome, entry.Folded, entry.worst())
 		cells[entry.Area] = cell
 	}
 	for _, image := range p.ImageChanges {
 		cell := cells[Images]
-		cell.count(image.Is, false, image.Level)
+		cell.count(image.Outcome, false, image.Level)
 		cells[Images] = cell
 	}
 	return cells
 }
 
-func (c *Cell) count(is Is, folded bool, level Level) {
+func (c *Cell) count(outcome Outcome, folded bool, level Level) {
 	c.Level = worse(c.Level, level)
 	switch {
 	case folded:
 		c.Folded++
-	case is == Added:
+	case outcome == Added:
 		c.Added++
-	case is == Removed:
+	case outcome == Removed:
 		c.Removed++
 	default:
 		c.Changed++
@@ -310,7 +312,7 @@ func verdict(report Report) (v Verdict) {
 			}
 		}
 		for _, image := range provider.ImageChanges {
-			if image.Level != Noise { // which the fields have
+			if image.Level != Noise { // counted with the fields
 				v.count(Change{Level: image.Level})
 			}
 		}

@@ -20,9 +20,9 @@ import (
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
-// TestCompareTellsWhatChangedInEachScenario compares the files below a/ and b/ of
-// each archive, one for a provider, and then reads what is told from the file want.
-func TestCompareTellsWhatChangedInEachScenario(t *testing.T) {
+// TestCompare_Scenarios compares the files below a/ and b/ of
+// each archive, one file for each provider, and compares the listing with the file want.
+func TestCompare_Scenarios(t *testing.T) {
 	scenario.Run(t, "testdata/*.txtar", scenario.AllBut("want"), func(t *testing.T, archive *scenario.Archive) []scenario.File {
 		a, b := providersIn(t, archive, "a/"), providersIn(t, archive, "b/")
 		checkOrderDoesNotMatter(t, a, b)
@@ -31,7 +31,7 @@ func TestCompareTellsWhatChangedInEachScenario(t *testing.T) {
 	})
 }
 
-// providersIn makes a provider of each file in a folder; its name is that of the file.
+// providersIn returns a provider for each file in a folder, with the name of the file.
 func providersIn(t *testing.T, archive *scenario.Archive, folder string) (providers []diff.Provider) {
 	t.Helper()
 	for _, file := range archive.Files {
@@ -68,10 +68,10 @@ func objectsOf(t *testing.T, manifests []byte) (objects []*unstructured.Unstruct
 	}
 }
 
-// checkOrderDoesNotMatter turns the objects of both sides round.
+// checkOrderDoesNotMatter compares with the objects of both sides reversed.
 func checkOrderDoesNotMatter(t *testing.T, a, b []diff.Provider) {
 	t.Helper()
-	turned := func(side []diff.Provider) (all []diff.Provider) {
+	reversed := func(side []diff.Provider) (all []diff.Provider) {
 		for _, p := range side {
 			p.Objects = slices.Clone(p.Objects)
 			slices.Reverse(p.Objects)
@@ -79,41 +79,41 @@ func checkOrderDoesNotMatter(t *testing.T, a, b []diff.Provider) {
 		}
 		return all
 	}
-	if diff := cmp.Diff(diff.Compare(a, b), diff.Compare(turned(a), turned(b))); diff != "" {
+	if diff := cmp.Diff(diff.Compare(a, b), diff.Compare(reversed(a), reversed(b))); diff != "" {
 		t.Errorf("with the objects in another order (-want +got):\n%s", diff)
 	}
 }
 
-// checkMirrored compares the other way round: what was gained is lost, and what was new is gone.
+// checkMirrored compares in both directions: gained permissions are lost, and added objects are removed.
 func checkMirrored(t *testing.T, a, b []diff.Provider) {
 	t.Helper()
-	there, back := diff.Compare(a, b), diff.Compare(b, a)
-	if len(there.Access) != len(back.Access) || (there.Verdict.Level == diff.None) != (back.Verdict.Level == diff.None) {
-		t.Errorf("there: %+v\nback: %+v", there.Verdict, back.Verdict)
+	forward, backward := diff.Compare(a, b), diff.Compare(b, a)
+	if len(forward.Access) != len(backward.Access) || (forward.Verdict.Level == diff.None) != (backward.Verdict.Level == diff.None) {
+		t.Errorf("forward: %+v\nbackward: %+v", forward.Verdict, backward.Verdict)
 	}
-	for i, access := range there.Access {
-		other := back.Access[i]
+	for i, access := range forward.Access {
+		other := backward.Access[i]
 		if diff := cmp.Diff([][]diff.Permission{access.Gained, access.Lost}, [][]diff.Permission{other.Lost, other.Gained}); diff != "" {
-			t.Errorf("%s (-there +back):\n%s", access.Subject, diff)
+			t.Errorf("%s (-forward +backward):\n%s", access.Subject, diff)
 		}
 	}
-	is := func(r diff.Report, mirror map[diff.Is]diff.Is) (all []string) {
+	outcomes := func(r diff.Report, mirror map[diff.Outcome]diff.Outcome) (all []string) {
 		for _, p := range r.Providers {
 			for _, e := range p.Entries {
-				all = append(all, e.Object.String()+" "+string(mirror[e.Is]))
+				all = append(all, e.Object.String()+" "+string(mirror[e.Outcome]))
 			}
 		}
 		slices.Sort(all)
 		return all
 	}
-	straight := map[diff.Is]diff.Is{diff.Added: diff.Added, diff.Removed: diff.Removed, diff.Changed: diff.Changed}
-	mirrored := map[diff.Is]diff.Is{diff.Added: diff.Removed, diff.Removed: diff.Added, diff.Changed: diff.Changed}
-	if diff := cmp.Diff(is(there, straight), is(back, mirrored)); diff != "" {
-		t.Errorf("(-there +back):\n%s", diff)
+	straight := map[diff.Outcome]diff.Outcome{diff.Added: diff.Added, diff.Removed: diff.Removed, diff.Changed: diff.Changed}
+	mirrored := map[diff.Outcome]diff.Outcome{diff.Added: diff.Removed, diff.Removed: diff.Added, diff.Changed: diff.Changed}
+	if diff := cmp.Diff(outcomes(forward, straight), outcomes(backward, mirrored)); diff != "" {
+		t.Errorf("(-forward +backward):\n%s", diff)
 	}
 }
 
-// listing is a report as lines, everything that a reader of one sees.
+// listing formats all fields of a report as text.
 func listing(r diff.Report) string {
 	var out strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
@@ -128,17 +128,17 @@ func listing(r diff.Report) string {
 		}
 	}
 	for _, p := range r.Providers {
-		line("%s %s -> %s is %s: %s", p.Name, or(p.Versions[0], "none"), or(p.Versions[1], "none"), p.Is, or(p.Level, "same"))
+		line("%s %s -> %s is %s: %s", p.Name, or(p.Versions[0], "none"), or(p.Versions[1], "none"), p.Outcome, or(p.Level, "same"))
 		for _, area := range diff.Areas() {
 			if c := p.Cells[area]; c != (diff.Cell{}) {
 				line("  [%s] +%d -%d ~%d (%d) %s", area, c.Added, c.Removed, c.Changed, c.Folded, c.Level)
 			}
 		}
 		for _, i := range p.ImageChanges {
-			line("  %s image %s -> %s: %s: %s", i.Level, or(i.From, "none"), or(i.To, "none"), i.Says, strings.Join(i.Containers, ", "))
+			line("  %s image %s -> %s: %s: %s", i.Level, or(i.From, "none"), or(i.To, "none"), i.Message, strings.Join(i.Containers, ", "))
 		}
 		for _, e := range p.Entries {
-			line("  %s %s %s%s", e.Level, e.Object, e.Is, note(strings.TrimSpace(map[bool]string{true: "folded"}[e.Folded]+" "+e.From)))
+			line("  %s %s %s%s", e.Level, e.Object, e.Outcome, note(strings.TrimSpace(map[bool]string{true: "folded"}[e.Folded]+" "+e.From)))
 			for _, c := range e.Changes {
 				line("    %s %s %s", c.Level, c.Rule, changeText(c)+note(string(c.Fold)))
 			}
@@ -151,7 +151,7 @@ func listing(r diff.Report) string {
 }
 
 func changeText(c diff.Change) string {
-	text := strings.TrimSpace(strings.TrimSpace(c.Version+" "+c.Path) + ": " + c.Says)
+	text := strings.TrimSpace(strings.TrimSpace(c.Version+" "+c.Path) + ": " + c.Message)
 	if c.From != nil || c.To != nil {
 		text += " " + compact(c.From) + " -> " + compact(c.To)
 	}

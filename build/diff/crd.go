@@ -17,16 +17,16 @@ import (
 	"sigs.k8s.io/crdify/pkg/validations/crd/storedversionremoval"
 )
 
-// crdChanges compares CRDs: what follows for the objects that exist and for
-// clients. What has no such consequence is compared by field.
+// crdChanges reports the consequences of a changed CRD for existing objects and for
+// clients. Other changes are reported field by field.
 func crdChanges(a, b *unstructured.Unstructured) []Change {
 	old, errOld := decoded(a)
 	now, errNow := decoded(b)
 	if errOld != nil || errNow != nil {
-		return undecoded(a, b)
+		return undecodedChanges(a, b)
 	}
 	changes := objectChanges(refOf(a), withoutSchemas(a.Object), withoutSchemas(b.Object))
-	changes = slices.DeleteFunc(changes, toldByMeaning)
+	changes = slices.DeleteFunc(changes, comparedSeparately)
 	changes = append(changes, identityChanges(old, now)...)
 	changes = append(changes, versionChanges(old, now)...)
 	changes = append(changes, conversionChanges(old, now)...)
@@ -38,17 +38,17 @@ func crdChanges(a, b *unstructured.Unstructured) []Change {
 	return changes
 }
 
-// wholeVersion is the path of a version that is new, or gone.
+// wholeVersion matches the path of an added or removed version.
 var wholeVersion = regexp.MustCompile(`^spec\.versions\[[^\]]*\]$`)
 
-// toldByMeaning says whether a field is one that is told otherwise, and better.
-func toldByMeaning(c Change) bool {
+// comparedSeparately reports whether another comparison reports the field.
+func comparedSeparately(c Change) bool {
 	return c.Path == "spec.scope" || c.Path == "spec.names.kind" || c.Path == "spec.group" || wholeVersion.MatchString(c.Path)
 }
 
 func decoded(o *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
 	if version := o.GetAPIVersion(); version != apiextensionsv1.SchemeGroupVersion.String() {
-		return nil, fmt.Errorf("reading a CRD of %s", version)
+		return nil, fmt.Errorf("unsupported apiVersion %q of a CRD", version)
 	}
 	encoded, err := json.Marshal(o.Object)
 	if err != nil {
@@ -58,8 +58,8 @@ func decoded(o *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefin
 	return crd, json.Unmarshal(encoded, crd)
 }
 
-// undecoded compares CRDs field by field that cannot be read as what they should be.
-func undecoded(a, b *unstructured.Unstructured) []Change {
+// undecodedChanges compares CRDs that cannot be decoded, field by field.
+func undecodedChanges(a, b *unstructured.Unstructured) []Change {
 	changes := objectChanges(refOf(a), a.Object, b.Object)
 	for i := range changes {
 		if strings.HasPrefix(changes[i].Path, "spec") || changes[i].Path == "apiVersion" {
@@ -69,7 +69,7 @@ func undecoded(a, b *unstructured.Unstructured) []Change {
 	return changes
 }
 
-// withoutSchemas leaves out what is compared by meaning.
+// withoutSchemas returns a CRD without the fields that are compared separately.
 func withoutSchemas(object map[string]any) map[string]any {
 	rest, spec := maps.Clone(object), maps.Clone(mapAt(object, "spec"))
 	if spec == nil {
@@ -104,24 +104,24 @@ func schemaOf(version *apiextensionsv1.CustomResourceDefinitionVersion) *apiexte
 	return version.Schema.OpenAPIV3Schema
 }
 
-// identityChanges are about what the API server never lets change.
+// identityChanges compares the immutable fields.
 func identityChanges(old, now *apiextensionsv1.CustomResourceDefinition) (changes []Change) {
-	const refused = "The API server refuses the CRD as long as the one before is there, and with it the provider."
+	const rejected = "The API server rejects the CRD while the old one exists; the provider cannot be installed."
 	if old.Spec.Names.Kind != now.Spec.Names.Kind {
-		changes = append(changes, Change{Rule: "crd/kind", Level: Breaking, Path: "spec.names.kind", Says: "kind changed", From: old.Spec.Names.Kind, To: now.Spec.Names.Kind, Means: refused})
+		changes = append(changes, Change{Rule: "crd/kind", Level: Breaking, Path: "spec.names.kind", Message: "kind changed", From: old.Spec.Names.Kind, To: now.Spec.Names.Kind, Consequence: rejected})
 	}
 	if old.Spec.Group != now.Spec.Group {
-		changes = append(changes, Change{Rule: "crd/group", Level: Breaking, Path: "spec.group", Says: "group changed", From: old.Spec.Group, To: now.Spec.Group, Means: refused})
+		changes = append(changes, Change{Rule: "crd/group", Level: Breaking, Path: "spec.group", Message: "group changed", From: old.Spec.Group, To: now.Spec.Group, Consequence: rejected})
 	}
 	check := &scope.Scope{}
 	check.SetEnforcement(config.EnforcementPolicyError)
 	if len(check.Compare(old, now).Errors) > 0 {
-		changes = append(changes, Change{Rule: "crd/scope", Level: Breaking, Path: "spec.scope", Says: "scope changed", From: string(old.Spec.Scope), To: string(now.Spec.Scope), Means: refused})
+		changes = append(changes, Change{Rule: "crd/scope", Level: Breaking, Path: "spec.scope", Message: "scope changed", From: string(old.Spec.Scope), To: string(now.Spec.Scope), Consequence: rejected})
 	}
 	return changes
 }
 
-// versionChanges are about the versions of a CRD.
+// versionChanges compares the versions of a CRD.
 func versionChanges(old, now *apiextensionsv1.CustomResourceDefinition) (changes []Change) {
 	for _, before := range old.Spec.Versions {
 		if after := versionOf(now, before.Name); after != nil {
@@ -132,21 +132,21 @@ func versionChanges(old, now *apiextensionsv1.CustomResourceDefinition) (changes
 	}
 	for _, after := range now.Spec.Versions {
 		if versionOf(old, after.Name) == nil {
-			changes = append(changes, Change{Rule: "crd/version-added", Level: Plain, Version: after.Name, Says: "version " + after.Name + " is new", To: after.Name})
+			changes = append(changes, Change{Rule: "crd/version-added", Level: Plain, Version: after.Name, Message: "version " + after.Name + " added", To: after.Name})
 		}
 	}
 	if before, after := storageOf(old), storageOf(now); before != after {
-		changes = append(changes, storageMoved(before, after))
+		changes = append(changes, storageVersionChange(before, after))
 	}
 	return changes
 }
 
-// removedVersion tells what follows for the objects stored in a version. Which these
-// are only a cluster knows; the version in which the CRD before stores is one of them.
+// removedVersion reports the consequence for objects that are stored in a version. Only a
+// cluster knows all stored versions; the storage version of the old CRD is one of them.
 func removedVersion(old, now *apiextensionsv1.CustomResourceDefinition, version apiextensionsv1.CustomResourceDefinitionVersion) Change {
 	change := Change{
-		Rule: "crd/version-removed", Level: Breaking, Version: version.Name, Says: "version " + version.Name + " is gone", From: version.Name,
-		Means: "Clients that use it get 404. The API server refuses the CRD of a cluster in which objects were ever stored in it, until they are migrated.",
+		Rule: "crd/version-removed", Level: Breaking, Version: version.Name, Message: "version " + version.Name + " removed", From: version.Name,
+		Consequence: "Clients that use it get 404. If objects were ever stored in it, the API server rejects the CRD until they are migrated.",
 	}
 	stored := old.DeepCopy()
 	stored.Status.StoredVersions = nil
@@ -158,10 +158,10 @@ func removedVersion(old, now *apiextensionsv1.CustomResourceDefinition, version 
 	switch {
 	case len(check.Compare(stored, now).Errors) > 0:
 		change.Rule = "crd/stored-version-removed"
-		change.Means = "Objects are stored in it: the API server refuses the CRD until they are migrated and it is no longer in status.storedVersions."
+		change.Consequence = "Objects are stored in it: the API server rejects the CRD until they are migrated and it is removed from status.storedVersions."
 	case !version.Served:
 		change.Level = Review
-		change.Means = "It was not served any more. The API server refuses the CRD of a cluster that still has it in status.storedVersions."
+		change.Consequence = "It was no longer served. The API server rejects the CRD while status.storedVersions contains it."
 	}
 	return change
 }
@@ -175,22 +175,22 @@ func storageOf(crd *apiextensionsv1.CustomResourceDefinition) string {
 	return ""
 }
 
-func storageMoved(from, to string) Change {
+func storageVersionChange(from, to string) Change {
 	return Change{
-		Rule: "crd/storage-version", Level: Review, Path: "spec.versions", Says: "objects are stored in " + to, From: from, To: to,
-		Means: "Objects that exist are rewritten only when somebody writes them. Going back to the release before needs " + to + " to be known to it.",
+		Rule: "crd/storage-version", Level: Review, Path: "spec.versions", Message: "objects are stored in " + to, From: from, To: to,
+		Consequence: "Existing objects are migrated at their next write. A rollback requires that the previous release also has version " + to + ".",
 	}
 }
 
-// sameVersionChanges are about a version that is still there.
+// sameVersionChanges compares a version that exists on both sides.
 func sameVersionChanges(before, after apiextensionsv1.CustomResourceDefinitionVersion) (changes []Change) {
 	path := "spec.versions[" + before.Name + "]"
 	add := func(rule string, level Level, field, says, means string, from, to any) {
-		changes = append(changes, Change{Rule: rule, Level: level, Version: before.Name, Path: path + "." + field, Says: says, Means: means, From: from, To: to})
+		changes = append(changes, Change{Rule: rule, Level: level, Version: before.Name, Path: path + "." + field, Message: says, Consequence: means, From: from, To: to})
 	}
 	switch {
 	case before.Served && !after.Served:
-		add("crd/version-unserved", Breaking, "served", "version "+before.Name+" is no longer served", "Clients that use it get 404. Objects stored in it are kept.", true, false)
+		add("crd/version-unserved", Breaking, "served", "version "+before.Name+" is no longer served", "Clients that use it get 404. Stored objects are retained.", true, false)
 	case !before.Served && after.Served:
 		add("crd/version-served", Plain, "served", "version "+before.Name+" is served", "", false, true)
 	}
@@ -198,9 +198,9 @@ func sameVersionChanges(before, after apiextensionsv1.CustomResourceDefinitionVe
 	for _, name := range unionOfKeys(had, has) {
 		switch {
 		case had[name] != "" && has[name] == "":
-			add("crd/subresource-removed", Breaking, "subresources."+name, "subresource "+name+" is gone", "Requests to it get 404.", had[name], nil)
+			add("crd/subresource-removed", Breaking, "subresources."+name, "subresource "+name+" removed", "Requests to it get 404.", had[name], nil)
 		case had[name] == "":
-			add("crd/subresource-added", Review, "subresources."+name, "subresource "+name+" is new", subresourceMeans(name), nil, has[name])
+			add("crd/subresource-added", Review, "subresources."+name, "subresource "+name+" added", subresourceMeans(name), nil, has[name])
 		case had[name] != has[name]:
 			add("crd/subresource", Review, "subresources."+name, "subresource "+name+" changed", "", had[name], has[name])
 		}
@@ -210,12 +210,12 @@ func sameVersionChanges(before, after apiextensionsv1.CustomResourceDefinitionVe
 
 func subresourceMeans(name string) string {
 	if name == "status" {
-		return "Who writes the status together with the rest of an object writes it no longer."
+		return "Writes of the whole object no longer change its status; clients must use the subresource."
 	}
 	return ""
 }
 
-// subresources are the subresources of a version as JSON, by name.
+// subresources returns the subresources of a version as JSON, by name.
 func subresources(version apiextensionsv1.CustomResourceDefinitionVersion) map[string]string {
 	found := map[string]string{}
 	if version.Subresources == nil {
@@ -230,14 +230,14 @@ func subresources(version apiextensionsv1.CustomResourceDefinitionVersion) map[s
 	return found
 }
 
-// conversionChanges are about how objects get from one version to another.
+// conversionChanges compares the conversion between versions.
 func conversionChanges(old, now *apiextensionsv1.CustomResourceDefinition) (changes []Change) {
 	before, after := strategyOf(old), strategyOf(now)
 	if before != after {
-		change := Change{Rule: "crd/conversion", Level: Review, Path: "spec.conversion.strategy", Says: "conversion between versions changed", From: before, To: after}
+		change := Change{Rule: "crd/conversion", Level: Review, Path: "spec.conversion.strategy", Message: "conversion between versions changed", From: before, To: after}
 		if after == string(apiextensionsv1.NoneConverter) && len(now.Spec.Versions) > 1 {
 			change.Level = Breaking
-			change.Means = "Objects stored in another version are served with nothing but their apiVersion changed; fields that only one version has are lost."
+			change.Consequence = "The API server only changes the apiVersion of objects stored in another version; fields that only one version has are lost."
 		}
 		changes = append(changes, change)
 	}
@@ -255,7 +255,7 @@ func strategyOf(crd *apiextensionsv1.CustomResourceDefinition) string {
 	return string(crd.Spec.Conversion.Strategy)
 }
 
-// conversionOf is the conversion webhook without its certificates.
+// conversionOf returns the conversion webhook without its CA bundle.
 func conversionOf(crd *apiextensionsv1.CustomResourceDefinition) any {
 	if crd.Spec.Conversion == nil || crd.Spec.Conversion.Webhook == nil {
 		return nil
@@ -264,16 +264,16 @@ func conversionOf(crd *apiextensionsv1.CustomResourceDefinition) any {
 	if webhook.ClientConfig != nil {
 		webhook.ClientConfig.CABundle = nil
 	}
-	return plain(webhook)
+	return jsonValue(webhook)
 }
 
-// plain is a value as JSON reads it.
-func plain(value any) any {
+// jsonValue converts a value to the types of package json.
+func jsonValue(value any) any {
 	encoded, err := json.Marshal(value)
 	if err != nil {
-		return nil // types of the API can be encoded
+		return nil // API types can always be encoded
 	}
 	var decoded any
-	_ = json.Unmarshal(encoded, &decoded) // what was encoded before
+	_ = json.Unmarshal(encoded, &decoded) // cannot fail: it was just encoded
 	return decoded
 }

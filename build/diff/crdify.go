@@ -19,45 +19,45 @@ type validation interface {
 	validations.Comparator[schema]
 }
 
-// constraints are what is compared of a property. Nothing changes them.
+// constraints are the compared constraints of a property. They are read-only.
 var constraints = newConstraints()
 
-// newConstraints returns what is compared of a property: what crdify validates, and what
-// it has no validation for.
+// newConstraints returns the validations of crdify, and our own for the constraints that
+// crdify does not validate.
 //
-// crdify is asked property by property, with paths of our own: its own walk gives a
-// property and the alternatives in its anyOf the same path, so that the last one hides
-// the others, and its texts list names in no order.
+// Each property is validated separately: crdify's walk over a schema gives a property
+// and the alternatives in its anyOf the same path, so that the last one hides the
+// others, and its messages list names in random order.
 func newConstraints() []constraint {
 	return append([]constraint{
-		{"type", func(s *schema) any { return textOrNil(s.Type) }, judgeBy(&property.Type{}, "type changed", "type changed", refusesOthers)},
-		{"enum", enumOf, judgeBy(&property.Enum{EnumConfig: property.EnumConfig{AdditionPolicy: property.AdditionPolicyAllow}}, "fewer values are allowed", "more values are allowed", refusesOthers)},
+		{"type", func(s *schema) any { return textOrNil(s.Type) }, judgeBy(&property.Type{}, "type changed", "type changed", rejectsOthers)},
+		{"enum", enumOf, judgeBy(&property.Enum{EnumConfig: property.EnumConfig{AdditionPolicy: property.AdditionPolicyAllow}}, "fewer values are allowed", "more values are allowed", rejectsOthers)},
 		{"required", requiredOf, judgeRequired},
 		{"default", func(s *schema) any { return valueOrNil(s.Default) }, judgeDefault},
-		bound("maximum", &property.Maximum{}, func(s *schema) any { return pointed(s.Maximum) }),
-		bound("minimum", &property.Minimum{}, func(s *schema) any { return pointed(s.Minimum) }),
-		bound("maxLength", &property.MaxLength{}, func(s *schema) any { return pointed(s.MaxLength) }),
-		bound("minLength", &property.MinLength{}, func(s *schema) any { return pointed(s.MinLength) }),
-		bound("maxItems", &property.MaxItems{}, func(s *schema) any { return pointed(s.MaxItems) }),
-		bound("minItems", &property.MinItems{}, func(s *schema) any { return pointed(s.MinItems) }),
-		bound("maxProperties", &property.MaxProperties{}, func(s *schema) any { return pointed(s.MaxProperties) }),
-		bound("minProperties", &property.MinProperties{}, func(s *schema) any { return pointed(s.MinProperties) }),
+		bound("maximum", &property.Maximum{}, func(s *schema) any { return pointee(s.Maximum) }),
+		bound("minimum", &property.Minimum{}, func(s *schema) any { return pointee(s.Minimum) }),
+		bound("maxLength", &property.MaxLength{}, func(s *schema) any { return pointee(s.MaxLength) }),
+		bound("minLength", &property.MinLength{}, func(s *schema) any { return pointee(s.MinLength) }),
+		bound("maxItems", &property.MaxItems{}, func(s *schema) any { return pointee(s.MaxItems) }),
+		bound("minItems", &property.MinItems{}, func(s *schema) any { return pointee(s.MinItems) }),
+		bound("maxProperties", &property.MaxProperties{}, func(s *schema) any { return pointee(s.MaxProperties) }),
+		bound("minProperties", &property.MinProperties{}, func(s *schema) any { return pointee(s.MinProperties) }),
 		{"description", func(s *schema) any { return textOrNil(s.Description) }, judgeText},
 	}, ownConstraints()...)
 }
 
-// enforced makes what a validation finds incompatible an error.
+// enforced configures a validation to report incompatible changes as errors.
 func enforced(v validation) validation {
 	v.SetEnforcement(config.EnforcementPolicyError)
 	return v
 }
 
-// incompatible says whether a validation finds a change incompatible.
+// incompatible reports whether a validation finds a change incompatible.
 func incompatible(v validation, was, is *schema) bool {
-	return len(v.Compare(was.DeepCopy(), is.DeepCopy()).Errors) > 0 // it empties what it is given
+	return len(v.Compare(was.DeepCopy(), is.DeepCopy()).Errors) > 0 // Compare modifies its arguments
 }
 
-// judgeBy has crdify judge: what it finds incompatible breaks.
+// judgeBy classifies a change with a validation of crdify: an incompatible change is Breaking.
 func judgeBy(v validation, worse, better, means string) func(was, is *schema) (Level, string, string) {
 	v = enforced(v)
 	return func(was, is *schema) (Level, string, string) {
@@ -69,7 +69,7 @@ func judgeBy(v validation, worse, better, means string) func(was, is *schema) (L
 }
 
 func bound(name string, v validation, value func(*schema) any) constraint {
-	return constraint{strings.ToLower(name), value, judgeBy(v, name+" is tighter", name+" is looser", refusesSome)}
+	return constraint{strings.ToLower(name), value, judgeBy(v, name+" is tighter", name+" is looser", rejectsSome)}
 }
 
 func enumOf(s *schema) any {
@@ -79,7 +79,7 @@ func enumOf(s *schema) any {
 
 func requiredOf(s *schema) any { return valueOrNil(slices.Sorted(slices.Values(s.Required))) }
 
-// judgeRequired has crdify judge. A field that gets a default when it is left out is never missing.
+// judgeRequired classifies a change of the required fields. A field with a default is never missing.
 func judgeRequired(was, is *schema) (Level, string, string) {
 	if !incompatible(enforced(&property.Required{}), was, is) {
 		return Plain, "fewer fields are required", ""
@@ -90,19 +90,19 @@ func judgeRequired(was, is *schema) (Level, string, string) {
 	if len(missing) == 0 {
 		return Plain, strings.Join(names, ", ") + " is required", "Objects without it get its default."
 	}
-	return Breaking, strings.Join(missing, ", ") + " is required", "Objects without it stay readable; every write of one is refused, that of a controller too."
+	return Breaking, strings.Join(missing, ", ") + " is required", "Existing objects without it stay readable, but every write is rejected, including writes of controllers."
 }
 
-// judgeDefault has crdify judge. A default that is new changes nothing that was said before.
+// judgeDefault classifies a change of the default. A new default contradicts no old one.
 func judgeDefault(was, is *schema) (Level, string, string) {
-	const means = "Objects that leave the field out have another value at the next read."
+	const means = "Objects without the field have another value at the next read."
 	switch {
 	case !incompatible(enforced(&property.Default{}), was, is):
-		return Plain, "written otherwise", ""
+		return Plain, "rewritten without semantic change", ""
 	case was.Default == nil:
-		return Review, "a default is new", means
+		return Review, "default added", means
 	case is.Default == nil:
-		return Breaking, "the default is gone", "Objects made from now on that leave the field out have no value."
+		return Breaking, "default removed", "New objects without the field have no value."
 	}
-	return Breaking, "the default changed", means
+	return Breaking, "default changed", means
 }

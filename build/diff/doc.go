@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diff tells what changed between two sets of providers, for those who
-// decide whether the second may replace the first. It is pure: values in, values out.
+// Package diff compares two sets of providers and reports the changes that a reviewer
+// of an upgrade needs to see. It performs no I/O.
 //
-// Objects are compared field by field, the items of lists by their keys. Four
-// kinds of objects are compared by what they mean:
+// Objects are compared field by field, list items by their keys. Four kinds are
+// compared by their meaning:
 //
-//   - CRDs: whether objects that exist stay valid and whole, and clients keep working;
-//     each property with the validations of sigs.k8s.io/crdify;
-//   - roles and bindings: what each subject may do in the end, as sets of verb, group,
-//     resource and name;
-//   - webhooks: which requests they are asked about, and what happens if they are down;
-//   - the images of workloads.
+//   - CRDs: whether existing objects stay valid and complete, and clients keep working;
+//     each property is checked with the validations of sigs.k8s.io/crdify;
+//   - roles and bindings: the effective permissions of each subject, as sets of verb,
+//     group, resource and name;
+//   - webhooks: the requests that they match, and their failure policy;
+//   - images of workloads.
 //
-// What says nothing to a reviewer is folded: it stays in the report, marked, and
-// is counted in a line.
+// Changes of no interest to a reviewer are folded: the report marks them and counts
+// them in one line.
 package diff

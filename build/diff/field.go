@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// listKeys are the fields by which the items of lists are told apart, by the
-// name of the list: those of the types of Kubernetes.
+// listKeys are the key fields of list items by the name of the list, as in the
+// Kubernetes types.
 var listKeys = map[string][]string{
 	"containers":                {"name"},
 	"initContainers":            {"name"},
@@ -42,8 +42,8 @@ var listKeys = map[string][]string{
 	"volumeClaimTemplates":      {"name"},
 }
 
-// fields returns the fields that differ below path. A value that is there on one
-// side only is one change, however much is below it.
+// fields returns the changed fields below path. A value that exists on one side only
+// is one change, including everything below it.
 func fields(path string, a, b any) []Change {
 	mapA, isA := a.(map[string]any)
 	mapB, isB := b.(map[string]any)
@@ -61,13 +61,13 @@ func fields(path string, a, b any) []Change {
 	return []Change{fieldChange(path, a, b)}
 }
 
-// isLabels says whether a field holds labels or annotations, each of which is something of its own.
+// isLabels reports whether a field holds labels or annotations, which are compared one by one.
 func isLabels(path string) bool {
 	name := lastName(path)
 	return name == "labels" || name == "annotations"
 }
 
-// fieldChange is a field with another value; nil is none.
+// fieldChange returns the change of a field; nil stands for a missing value.
 func fieldChange(path string, a, b any) Change {
 	says := "changed"
 	switch {
@@ -76,7 +76,7 @@ func fieldChange(path string, a, b any) Change {
 	case b == nil:
 		says = "removed"
 	}
-	return Change{Rule: "field", Level: Plain, Path: path, Says: says, From: a, To: b}
+	return Change{Rule: "field", Level: Plain, Path: path, Message: says, From: a, To: b}
 }
 
 func fieldsOfMaps(path string, a, b map[string]any) (changes []Change) {
@@ -92,7 +92,7 @@ func unionOfKeys[V any](a, b map[string]V) []string {
 	return slices.Compact(all)
 }
 
-// fieldsOfLists compares items by their keys; flags by their names; others by what they are.
+// fieldsOfLists compares list items by their keys, flags by their names, and other items by value.
 func fieldsOfLists(path string, a, b []any) []Change {
 	for _, key := range []func([]any) (map[string]any, bool){byKeys(path), byFlag(path)} {
 		itemsA, keyedA := key(a)
@@ -101,7 +101,7 @@ func fieldsOfLists(path string, a, b []any) []Change {
 			if changes := fieldsOfItems(path, itemsA, itemsB); len(changes) > 0 || reflect.DeepEqual(a, b) {
 				return changes
 			}
-			return []Change{{Rule: "field", Level: Plain, Path: path, Says: "in another order"}}
+			return []Change{{Rule: "field", Level: Plain, Path: path, Message: "reordered"}}
 		}
 	}
 	return unkeyed(path, a, b)
@@ -114,7 +114,7 @@ func fieldsOfItems(path string, a, b map[string]any) (changes []Change) {
 	return changes
 }
 
-// byKeys returns the items of a list by the values of their keys, if each has its own.
+// byKeys returns the items of a list by their keys; false if the keys are not unique.
 func byKeys(path string) func([]any) (map[string]any, bool) {
 	names := listKeys[lastName(path)]
 	return func(list []any) (map[string]any, bool) {
@@ -123,12 +123,12 @@ func byKeys(path string) func([]any) (map[string]any, bool) {
 			item, isMap := element.(map[string]any)
 			var parts []string
 			for _, name := range names {
-				if value, there := item[name]; there {
+				if value, exists := item[name]; exists {
 					parts = append(parts, compact(value))
 				}
 			}
 			key := strings.Join(parts, "/")
-			if _, twice := items[key]; !isMap || twice || key == "" {
+			if _, duplicate := items[key]; !isMap || duplicate || key == "" {
 				return nil, false
 			}
 			items[key] = item
@@ -146,7 +146,7 @@ func byFlag(path string) func([]any) (map[string]any, bool) {
 		for _, element := range list {
 			text, isText := element.(string)
 			flag, value, hasValue := strings.Cut(text, "=")
-			if _, twice := items[flag]; !isText || twice || !strings.HasPrefix(flag, "-") {
+			if _, duplicate := items[flag]; !isText || duplicate || !strings.HasPrefix(flag, "-") {
 				return nil, false
 			}
 			items[flag] = ""
@@ -158,7 +158,7 @@ func byFlag(path string) func([]any) (map[string]any, bool) {
 	}
 }
 
-// settings are the settings in a flag's value that has several; or else the value.
+// settings splits a flag's value of the form a=x,b=y; other values are returned unchanged.
 func settings(value string) any {
 	parts := strings.Split(value, ",")
 	found := map[string]any{}
@@ -172,26 +172,26 @@ func settings(value string) any {
 	return found
 }
 
-// unkeyed compares lists whose items have no keys: an item that changed went, and another came.
+// unkeyed compares lists whose items have no keys: a changed item is one removed and one added item.
 func unkeyed(path string, a, b []any) []Change {
-	gone, come := without(a, b), without(b, a)
-	if len(gone)+len(come) == 0 {
+	removedItems, addedItems := without(a, b), without(b, a)
+	if len(removedItems)+len(addedItems) == 0 {
 		if reflect.DeepEqual(a, b) {
 			return nil
 		}
-		return []Change{{Rule: "field", Level: Plain, Path: path, Says: "in another order"}}
+		return []Change{{Rule: "field", Level: Plain, Path: path, Message: "reordered"}}
 	}
 	var changes []Change
-	for _, item := range gone {
+	for _, item := range removedItems {
 		changes = append(changes, fieldChange(path+"[]", item, nil))
 	}
-	for _, item := range come {
+	for _, item := range addedItems {
 		changes = append(changes, fieldChange(path+"[]", nil, item))
 	}
 	return changes
 }
 
-// without are the items of a that b has not, each as often as it has it more often.
+// without returns the items of a that are not in b. Duplicates count separately.
 func without(a, b []any) (rest []any) {
 	left := slices.Clone(b)
 	for _, item := range a {
@@ -207,7 +207,7 @@ func without(a, b []any) (rest []any) {
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_$-]+$`)
 
-// below is the path of a field: a.b, or a["b.c"] where the name would not be told from a path.
+// below returns the path of a field: a.b, or a["b.c"] if the name is not a plain identifier.
 func below(path, name string) string {
 	switch {
 	case !plainName.MatchString(name):
@@ -218,7 +218,7 @@ func below(path, name string) string {
 	return path + "." + name
 }
 
-// lastName is the name of the field at the end of a path.
+// lastName returns the name of the field at the end of a path; empty for a list item.
 func lastName(path string) string {
 	if strings.HasSuffix(path, "]") {
 		return ""
@@ -226,14 +226,14 @@ func lastName(path string) string {
 	return path[strings.LastIndexAny(path, ".]")+1:]
 }
 
-// compact is a value in one line: a text as it is, everything else as JSON.
+// compact returns a value in one line: a string unchanged, other values as JSON.
 func compact(value any) string {
 	if text, isText := value.(string); isText {
 		return text
 	}
 	encoded, err := json.Marshal(value)
 	if err != nil {
-		return "?" // values of YAML can be encoded
+		return "?" // YAML values can always be encoded
 	}
 	return string(encoded)
 }

@@ -7,14 +7,16 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
-// repeats is how often the same change has to be there to be folded.
+// repeats is the number of equal changes from which they are folded.
 const repeats = 3
 
 var imagePath = regexp.MustCompile(`(?:^|\.)(?:initContainers|containers|ephemeralContainers)\[[^\]]*\]\.image$`)
 
-// fold marks the changes that say nothing, or the same as others.
+// fold marks image replacements and repeated changes as folded.
 func (p *ProviderChange) fold() {
 	replaced := p.replacedImages()
 	counts := map[string]int{}
@@ -33,7 +35,7 @@ func (p *ProviderChange) fold() {
 	}
 }
 
-// changes yields all changes, to be changed.
+// changes iterates over pointers to all changes.
 func (p *ProviderChange) changes(yield func(*Change) bool) {
 	for i := range p.Entries {
 		for j := range p.Entries[i].Changes {
@@ -44,43 +46,59 @@ func (p *ProviderChange) changes(yield func(*Change) bool) {
 	}
 }
 
-// replacedImages are the images that took the place of others. A flag or a
-// variable in which the one stood and now the other stands is the same change.
+// replacedImages returns pairs of old and new images of containers. A flag or variable
+// with the same old and new value is the same change.
 func (p *ProviderChange) replacedImages() map[[2]string]bool {
 	replaced := map[[2]string]bool{}
 	for _, image := range p.ImageChanges {
-		if image.Is == Changed {
+		if image.Outcome == Changed {
 			replaced[[2]string{image.From, image.To}] = true
 		}
 	}
 	return replaced
 }
 
-// repeatable says whether a change may be folded with others like it, and what
-// those have in common. What breaks or allows something is never folded.
+// repeatable reports whether a change may be folded with equal ones, and returns their
+// common key. Breaking and widening changes are never folded.
 func repeatable(change Change) (key string, may bool) {
-	if change.Fold != "" || change.Level == Breaking || change.Level == Widening || strings.HasPrefix(change.Rule, "object/") {
+	if change.Fold != "" || change.Level == Breaking || change.Level == Widening || neverFolded(change) {
 		return "", false
 	}
-	return strings.Join([]string{change.Rule, change.Version, general(change.Path), change.Says, compact(change.From), compact(change.To)}, "\x00"), true
+	return strings.Join([]string{change.Rule, change.Version, generalPath(change.Path), change.Message, compact(change.From), compact(change.To)}, "\x00"), true
 }
 
-// itemKey is the key of an item in a path; not a name in quotes, which is a field.
+// neverFolded reports whether equal changes are listed one by one: whole objects, the
+// storage version, conversion and contract label of a CRD, and required variables.
+func neverFolded(change Change) bool {
+	return strings.HasPrefix(change.Rule, "object/") || change.Rule == "crd/storage-version" || change.Rule == "variable/required" ||
+		change.Rule == "crd/conversion" && change.Level == Review || isContractLabel(change.Path)
+}
+
+func isContractLabel(path string) bool {
+	label := labelPath.FindStringSubmatch(path)
+	if label == nil {
+		return false
+	}
+	_, isContract := capicontract.OfLabel(label[1])
+	return isContract
+}
+
+// itemKey matches the key of a list item in a path, but not a quoted field name.
 var itemKey = regexp.MustCompile(`\[[^\]"]+\]`)
 
-// general is a path whatever the items of lists are.
-func general(path string) string { return itemKey.ReplaceAllString(path, "[*]") }
+// generalPath replaces the keys of list items in a path with *.
+func generalPath(path string) string { return itemKey.ReplaceAllString(path, "[*]") }
 
-// foldsOf are the lines that stand for the folded changes of entries.
+// foldsOf summarizes the folded changes of entries.
 func foldsOf(entries []Entry) []Fold {
 	found := map[string]*Fold{}
 	for _, entry := range entries {
 		for _, change := range entry.Changes {
-			if change.Fold == "" || change.Fold == FoldImage && fromElsewhere(change) {
+			if change.Fold == "" || change.Fold == FoldImage && repositoryChanged(change) {
 				continue
 			}
 			common := commonOf(change)
-			key := strings.Join([]string{string(change.Fold), common.Rule, common.Version, general(common.Path), common.Says, compact(common.From), compact(common.To)}, "\x00")
+			key := strings.Join([]string{string(change.Fold), common.Rule, common.Version, generalPath(common.Path), common.Message, compact(common.From), compact(common.To)}, "\x00")
 			if found[key] == nil {
 				found[key] = &Fold{Reason: change.Fold, Change: common}
 			}
@@ -95,15 +113,15 @@ func foldsOf(entries []Entry) []Fold {
 	return folds
 }
 
-// fromElsewhere says whether an image comes from another repository, which is told with the images.
-func fromElsewhere(change Change) bool {
+// repositoryChanged reports whether the repository of an image changed; ImageChanges report that.
+func repositoryChanged(change Change) bool {
 	return repository(compact(change.From)) != repository(compact(change.To))
 }
 
 func (f *Fold) add(change Change, object Ref) {
 	f.Count++
 	if f.Change.Path != change.Path {
-		f.Change.Path = general(change.Path)
+		f.Change.Path = generalPath(change.Path)
 	}
 	if !slices.Contains(f.Objects, object) {
 		f.Objects = append(f.Objects, object)
@@ -111,24 +129,24 @@ func (f *Fold) add(change Change, object Ref) {
 	}
 }
 
-// compareFolds puts the worst first, and then what is there most often.
+// compareFolds sorts by level, worst first, and then by count, highest first.
 func compareFolds(a, b Fold) int {
 	return cmp.Or(
 		compareLevels(a.Change.Level, b.Change.Level), -cmp.Compare(a.Count, b.Count), cmp.Compare(a.Reason, b.Reason),
-		cmp.Compare(a.Change.Version, b.Change.Version), cmp.Compare(a.Change.Path, b.Change.Path), cmp.Compare(a.Change.Says, b.Change.Says),
+		cmp.Compare(a.Change.Version, b.Change.Version), cmp.Compare(a.Change.Path, b.Change.Path), cmp.Compare(a.Change.Message, b.Change.Message),
 		cmp.Compare(compact(a.Change.From), compact(b.Change.From)), cmp.Compare(compact(a.Change.To), compact(b.Change.To)))
 }
 
-// commonOf is what a change has in common with those that it is folded with.
+// commonOf returns the fields that a change shares with the changes folded with it.
 func commonOf(change Change) Change {
 	common := Change{Rule: change.Rule, Level: change.Level, Fold: change.Fold}
 	switch change.Fold {
 	case FoldImage:
-		common.Rule, common.Says, common.From, common.To = "image", "image", change.From, change.To
+		common.Rule, common.Message, common.From, common.To = "image", "image", change.From, change.To
 	case FoldDescription:
-		common.Rule, common.Says = "description", "descriptions and examples of fields"
+		common.Rule, common.Message = "description", "descriptions and examples of fields"
 	case FoldRewritten:
-		common.Rule, common.Says = "rewritten", change.Says
+		common.Rule, common.Message = "rewritten", change.Message
 	default:
 		common = change
 	}

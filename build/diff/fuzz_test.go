@@ -15,8 +15,8 @@ import (
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
-// FuzzCompare compares whatever there may be in manifests: it never panics, an object is
-// the same as itself, and what differs is told in one direction and the other.
+// FuzzCompare compares arbitrary manifests: Compare never panics, finds no difference of an
+// object to itself, and finds differences in both directions.
 func FuzzCompare(f *testing.F) {
 	for _, archive := range scenario.Archives(f, "testdata/*.txtar") {
 		sides := map[string][]byte{}
@@ -31,17 +31,17 @@ func FuzzCompare(f *testing.F) {
 		if report := diff.Compare(a, a); report.Verdict != (diff.Verdict{}) {
 			t.Errorf("it differs from itself: %+v", report.Verdict)
 		}
-		there, back := diff.Compare(a, b), diff.Compare(b, a)
-		if (there.Verdict.Level == diff.None) != (back.Verdict.Level == diff.None) {
-			t.Errorf("there: %+v\nback: %+v", there.Verdict, back.Verdict)
+		forward, backward := diff.Compare(a, b), diff.Compare(b, a)
+		if (forward.Verdict.Level == diff.None) != (backward.Verdict.Level == diff.None) {
+			t.Errorf("forward: %+v\nbackward: %+v", forward.Verdict, backward.Verdict)
 		}
-		if d := cmp.Diff(there, diff.Compare(a, b)); d != "" {
-			t.Errorf("not the same twice:\n%s", d)
+		if d := cmp.Diff(forward, diff.Compare(a, b)); d != "" {
+			t.Errorf("not deterministic:\n%s", d)
 		}
 	})
 }
 
-// fuzzed makes a provider of the documents that are objects.
+// fuzzed returns a provider with the documents that are valid objects.
 func fuzzed(manifests []byte) []diff.Provider {
 	p := diff.Provider{Name: "fuzzed"}
 	for document := range bytes.SplitSeq(manifests, []byte("\n---\n")) {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capi-installer/capi-installer/build/rbac"
+	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
 
 const (
@@ -16,22 +16,22 @@ const (
 	everything = "*"
 )
 
-// grant is the least that a rule allows: a verb on a resource, a path, or all that a role
-// allows whose rules are not known.
+// grant is a single permission: a verb on a resource or a path, or all permissions of a
+// role whose rules are unknown.
 type grant struct {
 	verb, group, resource string
-	// name is that of the only object; empty is all.
+	// name limits the grant to one object; empty means all objects.
 	name string
-	// url is a path that is no resource.
+	// url is a non-resource path.
 	url string
-	// role is a role that is not among the objects.
+	// role is a role that is not part of the bundles.
 	role string
 }
 
-// grants are what is allowed, and by which objects.
+// grants are permissions with the objects that grant them.
 type grants map[grant][]origin
 
-// origin is an object that takes part in allowing something.
+// origin is a role or binding that contributes to a grant.
 type origin struct {
 	ref      Ref
 	provider string
@@ -47,7 +47,7 @@ func (g grants) add(other grants, origins ...origin) {
 	}
 }
 
-// without are the grants that others do not cover.
+// without returns the grants that others do not cover.
 func (g grants) without(others ...grants) grants {
 	rest := grants{}
 	for allowed, by := range g {
@@ -58,9 +58,9 @@ func (g grants) without(others ...grants) grants {
 	return rest
 }
 
-// cover says whether what is asked for is allowed, by a wildcard perhaps.
+// cover reports whether the grants include the requested one, directly or by a wildcard.
 func (g grants) cover(asked grant) bool {
-	if _, exactly := g[asked]; exactly {
+	if _, exact := g[asked]; exact {
 		return true
 	}
 	for allowed := range g {
@@ -71,7 +71,7 @@ func (g grants) cover(asked grant) bool {
 	return false
 }
 
-// covers is how the API server matches a rule: see k8s.io/kubernetes/pkg/apis/rbac/v1.
+// covers matches as the API server does: see k8s.io/kubernetes/pkg/apis/rbac/v1.
 func (g grant) covers(asked grant) bool {
 	all := grant{verb: everything, group: everything, resource: everything}
 	switch {
@@ -80,16 +80,16 @@ func (g grant) covers(asked grant) bool {
 	case g.verb != everything && g.verb != asked.verb:
 		return false
 	case asked.url != "" || g.url != "":
-		return rbac.CoversURL(g.url, asked.url)
+		return rbacrule.CoversURL(g.url, asked.url)
 	case g.group != everything && g.group != asked.group:
 		return false
 	case g.name != "" && g.name != asked.name:
 		return false
 	}
-	return rbac.CoversResource(g.resource, asked.resource)
+	return rbacrule.CoversResource(g.resource, asked.resource)
 }
 
-// rulesOf are the grants of the rules of a role.
+// rulesOf returns the grants of the rules of a role.
 func rulesOf(role map[string]any) grants {
 	all := grants{}
 	for _, rule := range mapsAt(role, "rules") {
@@ -116,7 +116,7 @@ func orEmpty(names []string) []string {
 	return names
 }
 
-// permissions are grants for people: resources with the same verbs are together.
+// permissions groups grants for display: resources with the same verbs are one permission.
 func (g grants) permissions() []Permission {
 	type target struct{ group, resource, name, url, role string }
 	verbs := map[target][]string{}
@@ -127,15 +127,15 @@ func (g grants) permissions() []Permission {
 	merged := map[string]*Permission{}
 	for on, may := range verbs {
 		slices.SortFunc(may, func(a, b string) int { return cmp.Or(cmp.Compare(verbRank(a), verbRank(b)), cmp.Compare(a, b)) })
-		danger := sensitive(on.group, on.resource, may)
-		key := strings.Join(append(may, "", on.group, on.url, on.role, danger), "\x00")
+		description := sensitive(on.group, on.resource, may)
+		key := strings.Join(append(may, "", on.group, on.url, on.role, description), "\x00")
 		if on.name != "" {
-			key += "\x00" + on.resource // its objects are of this resource
+			key += "\x00" + on.resource // names belong to one resource
 		}
 		if merged[key] == nil {
-			merged[key] = &Permission{Verbs: may, Group: on.group, Role: on.role, Sensitive: danger}
+			merged[key] = &Permission{Verbs: may, Group: on.group, Role: on.role, Sensitive: description}
 		}
-		merged[key].put(on.resource, on.name, on.url)
+		merged[key].add(on.resource, on.name, on.url)
 	}
 	permissions := []Permission{}
 	for _, key := range slices.Sorted(maps.Keys(merged)) {
@@ -145,7 +145,7 @@ func (g grants) permissions() []Permission {
 	return permissions
 }
 
-func (p *Permission) put(resource, name, url string) {
+func (p *Permission) add(resource, name, url string) {
 	for list, value := range map[*[]string]string{&p.Resources: resource, &p.Names: name, &p.URLs: url} {
 		if value != "" && !slices.Contains(*list, value) {
 			*list = append(*list, value)
@@ -154,7 +154,7 @@ func (p *Permission) put(resource, name, url string) {
 	}
 }
 
-// comparePermissions puts what is sensitive first.
+// comparePermissions sorts sensitive permissions first.
 func comparePermissions(a, b Permission) int {
 	if (a.Sensitive == "") != (b.Sensitive == "") {
 		return cmp.Compare(b.Sensitive, a.Sensitive)
@@ -162,7 +162,7 @@ func comparePermissions(a, b Permission) int {
 	return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Group, b.Group), slices.Compare(a.Resources, b.Resources), slices.Compare(a.URLs, b.URLs), slices.Compare(a.Verbs, b.Verbs), slices.Compare(a.Names, b.Names))
 }
 
-// verbRank orders verbs as people do.
+// verbRank orders verbs as in the Kubernetes documentation.
 func verbRank(verb string) int {
 	verbs := []string{everything, "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 	if at := slices.Index(verbs, verb); at >= 0 {
@@ -171,10 +171,10 @@ func verbRank(verb string) int {
 	return len(verbs)
 }
 
-// String is as in "get, list secrets (core) named leader".
+// String returns text such as "get, list secrets (core) named leader".
 func (p Permission) String() string {
 	if p.Role != "" {
-		return "all that " + p.Role + " allows"
+		return "all permissions of " + p.Role
 	}
 	text := inWords(p.Verbs, "all verbs on") + " "
 	if len(p.URLs) > 0 {
@@ -195,7 +195,7 @@ func (p Permission) String() string {
 	return text
 }
 
-// inWords joins texts; the wildcard is told in words.
+// inWords joins texts, or returns the description of the wildcard.
 func inWords(texts []string, wildcard string) string {
 	if slices.Contains(texts, everything) {
 		return wildcard
@@ -203,40 +203,40 @@ func inWords(texts []string, wildcard string) string {
 	return strings.Join(texts, ", ")
 }
 
-// danger is what somebody could make of verbs on a resource. See Kubernetes, "Role Based
-// Access Control Good Practices", privilege escalation risks.
-type danger struct {
+// risk is a privilege escalation risk of verbs on a resource. See Kubernetes, "Role Based
+// Access Control Good Practices".
+type risk struct {
 	groups, resources, verbs []string
-	why                      string
+	description              string
 }
 
 var (
-	writes  = []string{"create", "update", "patch"}
-	dangers = []danger{
-		{[]string{everything}, []string{everything}, []string{everything}, "is cluster-admin by another name"},
-		{nil, nil, []string{"escalate", "bind", "impersonate"}, "can make more of its permissions than it was given"},
-		{nil, nil, []string{everything}, "allows every verb, those to come too"},
-		{nil, []string{everything}, nil, "holds for every resource, those to come too"},
-		{[]string{everything}, nil, nil, "holds in every group, those to come too"},
+	writes = []string{"create", "update", "patch"}
+	risks  = []risk{
+		{[]string{everything}, []string{everything}, []string{everything}, "is equivalent to cluster-admin"},
+		{nil, nil, []string{"escalate", "bind", "impersonate"}, "allows privilege escalation"},
+		{nil, nil, []string{everything}, "allows all verbs, including future ones"},
+		{nil, []string{everything}, nil, "applies to all resources, including future ones"},
+		{[]string{everything}, nil, nil, "applies to all API groups, including future ones"},
 		{[]string{""}, []string{"secrets"}, []string{"get", "list", "watch"}, "reads secrets"},
-		{[]string{""}, []string{"serviceaccounts/token"}, []string{"create"}, "makes tokens of service accounts"},
-		{[]string{""}, []string{"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers"}, nil, "gets into pods"},
-		{[]string{""}, []string{"nodes/proxy"}, nil, "gets past the API server to the kubelet"},
-		{[]string{""}, []string{"persistentvolumes"}, writes, "mounts the disks of nodes"},
+		{[]string{""}, []string{"serviceaccounts/token"}, []string{"create"}, "creates tokens of service accounts"},
+		{[]string{""}, []string{"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers"}, nil, "runs commands in pods"},
+		{[]string{""}, []string{"nodes/proxy"}, nil, "bypasses the API server to reach the kubelet"},
+		{[]string{""}, []string{"persistentvolumes"}, writes, "mounts the file systems of nodes"},
 		{[]string{rbacGroup}, []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"}, writes, "grants permissions"},
-		{[]string{"admissionregistration.k8s.io"}, nil, writes, "sees and changes what others send to the API server"},
-		{[]string{"certificates.k8s.io"}, []string{"certificatesigningrequests/approval", "signers"}, nil, "makes client certificates"},
-		{[]string{"", "apps", "batch"}, []string{"pods", "deployments", "daemonsets", "statefulsets", "replicasets", "jobs", "cronjobs"}, writes, "runs pods, with any service account of the namespace"},
-		{[]string{"security.openshift.io"}, []string{"securitycontextconstraints"}, append([]string{"use"}, writes...), "decides what pods may do on nodes"},
+		{[]string{"admissionregistration.k8s.io"}, nil, writes, "reads and modifies requests of other clients"},
+		{[]string{"certificates.k8s.io"}, []string{"certificatesigningrequests/approval", "signers"}, nil, "issues client certificates"},
+		{[]string{"", "apps", "batch"}, []string{"pods", "deployments", "daemonsets", "statefulsets", "replicasets", "jobs", "cronjobs"}, writes, "runs pods with any service account of the namespace"},
+		{[]string{"security.openshift.io"}, []string{"securitycontextconstraints"}, append([]string{"use"}, writes...), "changes the privileges of pods on nodes"},
 	}
 )
 
-// sensitive says what somebody could make of verbs on a resource; empty if nothing in particular.
+// sensitive returns the risk of verbs on a resource; empty if there is none.
 func sensitive(group, resource string, verbs []string) string {
 	anyOf := func(of []string, one string) bool { return of == nil || slices.Contains(of, one) }
-	for _, d := range dangers {
+	for _, d := range risks {
 		if resource != "" && anyOf(d.groups, group) && anyOf(d.resources, resource) && slices.ContainsFunc(verbs, func(verb string) bool { return anyOf(d.verbs, verb) }) {
-			return d.why
+			return d.description
 		}
 	}
 	return ""

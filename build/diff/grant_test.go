@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// jsonNames are the names of a type's fields in JSON.
+// jsonNames returns the JSON names of the fields of a struct.
 func jsonNames(of any) (names []string) {
 	for i := range reflect.TypeOf(of).NumField() {
 		name, _, _ := strings.Cut(reflect.TypeOf(of).Field(i).Tag.Get("json"), ",")
@@ -30,7 +30,7 @@ func rulesFrom(t *testing.T, rules string) grants {
 	return rulesOf(role)
 }
 
-func TestRulesAreComparedAsWhatTheyAllow(t *testing.T) {
+func TestGrants_Without(t *testing.T) {
 	for _, c := range []struct {
 		name, before, after string
 		gained, lost        []string
@@ -47,18 +47,18 @@ func TestRulesAreComparedAsWhatTheyAllow(t *testing.T) {
 		{"all objects instead of some", `[{apiGroups: [a], resources: [x], verbs: [get], resourceNames: [one, two]}]`, `[{apiGroups: [a], resources: [x], verbs: [get]}]`, []string{"get x (a)"}, []string{}},
 		{"another object", `[{apiGroups: [a], resources: [x], verbs: [get], resourceNames: [one]}]`, `[{apiGroups: [a], resources: [x], verbs: [get], resourceNames: [one, two]}]`, []string{"get x (a) named two"}, nil},
 		{"paths below another", `[{nonResourceURLs: ["/a/*"], verbs: [get]}]`, `[{nonResourceURLs: [/a/b, /c], verbs: [get]}]`, []string{"get /c"}, []string{"get /a/*"}},
-		{"a path is no resource", `[{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]`, `[{nonResourceURLs: [/a], verbs: [get]}]`, []string{"get /a"}, []string{"all verbs on all resources (all groups)"}},
+		{"a path is not a resource", `[{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]`, `[{nonResourceURLs: [/a], verbs: [get]}]`, []string{"get /a"}, []string{"all verbs on all resources (all groups)"}},
 		{"the core group", `[]`, `[{apiGroups: [""], resources: [secrets], verbs: [watch, get, list]}]`, []string{"get, list, watch secrets (core)"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before, after := rulesFrom(t, c.before), rulesFrom(t, c.after)
-			check := func(what string, want []string, got grants) {
+			check := func(label string, want []string, got grants) {
 				texts := []string{}
 				for _, p := range got.permissions() {
 					texts = append(texts, p.String())
 				}
 				if diff := cmp.Diff(append([]string{}, want...), texts); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", what, diff)
+					t.Errorf("%s (-want +got):\n%s", label, diff)
 				}
 			}
 			check("gained", c.gained, after.without(before))
@@ -67,18 +67,18 @@ func TestRulesAreComparedAsWhatTheyAllow(t *testing.T) {
 	}
 }
 
-func TestWhatSomebodyCouldMakeOfAPermissionIsTold(t *testing.T) {
+func TestSensitive_Grants(t *testing.T) {
 	for _, c := range []struct{ group, resource, verbs, want string }{
-		{"*", "*", "*", "is cluster-admin by another name"},
+		{"*", "*", "*", "is equivalent to cluster-admin"},
 		{"", "secrets", "get", "reads secrets"},
 		{"", "secrets", "delete", ""},
 		{"", "configmaps", "get", ""},
-		{"rbac.authorization.k8s.io", "clusterroles", "escalate", "can make more of its permissions than it was given"},
+		{"rbac.authorization.k8s.io", "clusterroles", "escalate", "allows privilege escalation"},
 		{"rbac.authorization.k8s.io", "clusterrolebindings", "create", "grants permissions"},
-		{"apps", "deployments", "patch", "runs pods, with any service account of the namespace"},
+		{"apps", "deployments", "patch", "runs pods with any service account of the namespace"},
 		{"apps", "deployments", "get", ""},
-		{"", "pods/exec", "create", "gets into pods"},
-		{"admissionregistration.k8s.io", "mutatingwebhookconfigurations", "update", "sees and changes what others send to the API server"},
+		{"", "pods/exec", "create", "runs commands in pods"},
+		{"admissionregistration.k8s.io", "mutatingwebhookconfigurations", "update", "reads and modifies requests of other clients"},
 	} {
 		if got := sensitive(c.group, c.resource, []string{c.verbs}); got != c.want {
 			t.Errorf("%s %s (%s): got %q, want %q", c.verbs, c.resource, c.group, got, c.want)
@@ -86,8 +86,8 @@ func TestWhatSomebodyCouldMakeOfAPermissionIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatARuleCoversIsWhatTheAPIServerAllows asks request by request, of all that there could be.
-func TestWhatARuleCoversIsWhatTheAPIServerAllows(t *testing.T) {
+// TestGrant_CoversAsTheAPIServerDoes compares covers with the rules of the API server for all requests of a small universe.
+func TestGrant_CoversAsTheAPIServerDoes(t *testing.T) {
 	one := func(values ...string) *rapid.Generator[string] { return rapid.SampledFrom(values) }
 	draw := func(t *rapid.T, label string) grant {
 		return grant{
@@ -115,15 +115,15 @@ func TestWhatARuleCoversIsWhatTheAPIServerAllows(t *testing.T) {
 	})
 }
 
-// allows is how a request is matched against a rule of one verb, group, resource and name.
+// allows matches a request against a rule with one verb, group, resource and name.
 func allows(rule grant, verb, group, resource, name string) bool {
 	_, sub, isSub := strings.Cut(resource, "/")
 	return (rule.verb == "*" || rule.verb == verb) && (rule.group == "*" || rule.group == group) &&
 		(rule.resource == "*" || rule.resource == resource || isSub && rule.resource == "*/"+sub) && (rule.name == "" || rule.name == name)
 }
 
-// TestFieldsDifferExactlyWhereValuesDo makes values of all shapes.
-func TestFieldsDifferExactlyWhereValuesDo(t *testing.T) {
+// TestFields_DifferExactlyWhereValuesDo generates values of all shapes.
+func TestFields_DifferExactlyWhereValuesDo(t *testing.T) {
 	var value func(depth int) *rapid.Generator[any]
 	value = func(depth int) *rapid.Generator[any] {
 		scalar := rapid.OneOf(rapid.Just[any](true), rapid.Map(rapid.Int64Range(0, 2), func(n int64) any { return n }), rapid.Map(rapid.SampledFrom([]string{"", "a", "--b=c", "--b"}), func(s string) any { return s }))

@@ -6,9 +6,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
-// immutable are the fields that an API server refuses to change, by group and kind.
+// immutable are the immutable fields by group and kind.
 var immutable = map[[2]string][]string{
 	{"apps", "Deployment"}:                 {"spec.selector"},
 	{"apps", "DaemonSet"}:                  {"spec.selector"},
@@ -23,22 +25,23 @@ var immutable = map[[2]string][]string{
 	{"storage.k8s.io", "StorageClass"}:     {"provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"},
 }
 
-// reviewed are fields by which a provider's pods get closer to the node, or are other
-// pods altogether.
+// reviewed matches the fields of a pod that change its privileges or identity.
 var reviewed = regexp.MustCompile(`\.(hostNetwork|hostPID|hostIPC|hostPath|securityContext|serviceAccountName|automountServiceAccountToken|hostPort|privileged|capabilities)\b`)
 
-// objectChanges tells how an object differs, field by field. The rules of a role are
-// told as what they allow.
+// objectChanges compares an object field by field, without the rules of a role.
 func objectChanges(ref Ref, a, b map[string]any) []Change {
-	changes := fields("", leave(ref, a), leave(ref, b))
+	changes := fields("", withoutRulesAndStatus(ref, a), withoutRulesAndStatus(ref, b))
 	for i := range changes {
 		change := &changes[i]
 		switch {
 		case isImmutable(ref, a, change.Path):
 			change.Level, change.Rule = Breaking, "object/immutable"
-			change.Means = "The API server refuses this change; the object would have to be deleted and made anew."
+			change.Consequence = "The field is immutable: the API server rejects the change until the object is deleted and recreated."
 		case reviewed.MatchString(change.Path):
 			change.Level = Review
+		case change.Path == "spec.replicas" && compact(change.To) == "0":
+			change.Level = Review
+			change.Consequence = "The provider is installed but has no running pods."
 		}
 		markMetadata(change)
 		if columnText.MatchString(change.Path) {
@@ -48,11 +51,11 @@ func objectChanges(ref Ref, a, b map[string]any) []Change {
 	return changes
 }
 
-// columnText is the description of a column that kubectl prints.
+// columnText matches the description of a printer column.
 var columnText = regexp.MustCompile(`\.additionalPrinterColumns\[[^\]]*\]\.description$`)
 
-// leave leaves out the rules of roles, which are compared otherwise, and the status.
-func leave(ref Ref, object map[string]any) map[string]any {
+// withoutRulesAndStatus returns an object without its status and, for a role, without its rules.
+func withoutRulesAndStatus(ref Ref, object map[string]any) map[string]any {
 	rest := map[string]any{}
 	for name, value := range object {
 		if name == "status" || name == "rules" && areaOf(ref) == RBAC {
@@ -73,31 +76,32 @@ func isImmutable(ref Ref, before map[string]any, path string) bool {
 	})
 }
 
-// labelPath finds labels and annotations, those of pod templates too; the name is in quotes if it has a dot or slash.
+// labelPath matches labels and annotations, including those of pod templates; a name with a dot or slash is quoted.
 var labelPath = regexp.MustCompile(`^(?:[A-Za-z]+\.)*metadata\.(?:labels|annotations)(?:\.|\[")([^"\]]+)`)
 
-// meaningful are the beginnings of labels and annotations that something acts upon.
+// meaningful are prefixes of labels and annotations that controllers read.
 var meaningful = []string{
-	"cluster.x-k8s.io/v1", "clusterctl.cluster.x-k8s.io/", "service.beta.openshift.io/", "service.alpha.openshift.io/",
+	"clusterctl.cluster.x-k8s.io/", "service.beta.openshift.io/", "service.alpha.openshift.io/",
 	"cert-manager.io/", "capi-operator.openshift.io/", "target.workload.openshift.io/", "openshift.io/required-scc",
 	"pod-security.kubernetes.io/", "api-approved.kubernetes.io",
 }
 
-// markMetadata folds labels and annotations unless something acts upon them, and
-// has contract versions and the like reviewed.
+// markMetadata folds changes of labels and annotations, except those that controllers
+// read, which need a review.
 func markMetadata(change *Change) {
 	match := labelPath.FindStringSubmatch(change.Path)
 	if match == nil {
 		return
 	}
 	name := match[1]
+	_, isContract := capicontract.OfLabel(name)
 	switch {
 	case strings.Contains(name, "/aggregate-to-"):
 		change.Level = Review
-		change.Means = "Roles are aggregated by this label."
-	case strings.HasPrefix(name, "cluster.x-k8s.io/v1"):
+		change.Consequence = "Roles select other roles for aggregation by this label."
+	case isContract:
 		change.Level = Review
-		change.Means = "Cluster API finds the API version for a contract by this label."
+		change.Consequence = "Cluster API selects the API version for a contract by this label."
 	case slices.ContainsFunc(meaningful, func(prefix string) bool { return strings.HasPrefix(name, prefix) }):
 		change.Level = Review
 	default:

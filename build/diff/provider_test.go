@@ -11,39 +11,41 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// generated makes the bundles of the real providers once.
+// generated holds the bundles of the real providers, generated once.
 var generated struct {
 	once      sync.Once
 	providers []diff.Provider
 }
 
-// real are the real providers, as they are in their bundles. Nobody changes them.
+// real returns the real providers. Callers must not modify them.
 func real(t testing.TB) []diff.Provider {
 	t.Helper()
-	generated.once.Do(func() { generated.providers = generate(t) })
+	generated.once.Do(func() { generated.providers = generateAll(t) })
 	if generated.providers == nil {
-		t.Fatal("the bundles of real providers could not be made")
+		t.Fatal("generating the bundles of real providers failed")
 	}
 	return generated.providers
 }
 
-func generate(t testing.TB) (providers []diff.Provider) {
+func generateAll(t testing.TB) (providers []diff.Provider) {
 	t.Helper()
 	sources, err := fixture.Providers(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range sources {
-		bundle, _, err := build.Generate(build.GenerateOptions{Dir: p.Kustomization, ProviderName: p.Name, ProviderType: p.Type, ProviderVersion: p.Version, OCPPlatform: p.Platform, ImageName: p.ImageName})
+		generated, _, err := generate.Bundle(generate.Options{Dir: p.Kustomization, ProviderName: p.Name, ProviderType: p.Type, ProviderVersion: p.Version, OCPPlatform: p.Platform, Options: transform.Options{ImageName: p.ImageName}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		objects, err := build.Objects(bundle)
+		objects, err := bundle.Objects(generated)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +72,7 @@ type place struct {
 	path             []string
 }
 
-// places are all of them, and how to find them again in a copy.
+// places returns all places in the CRDs; they are valid in a copy too.
 func places(providers []diff.Provider) (found []place) {
 	for i, p := range providers {
 		for j, o := range p.Objects {
@@ -106,7 +108,7 @@ func sorted(m map[string]any) (names []string) {
 	return names
 }
 
-// schema is the schema at the place.
+// schema returns the schema at the place.
 func (p place) schema(providers []diff.Provider) map[string]any {
 	spec, _ := providers[p.provider].Objects[p.object].Object["spec"].(map[string]any)
 	versions, _ := spec["versions"].([]any)
@@ -120,8 +122,8 @@ func (p place) schema(providers []diff.Provider) map[string]any {
 	return at
 }
 
-// TestWhatBreaksInARealCRDIsFoundWhereverItIs breaks the schemas of real CRDs in any place.
-func TestWhatBreaksInARealCRDIsFoundWhereverItIs(t *testing.T) {
+// TestCompare_BreakingChangesInRealCRDs breaks the schemas of real CRDs at random places.
+func TestCompare_BreakingChangesInRealCRDs(t *testing.T) {
 	before := real(t)
 	all := places(before)
 	if len(all) < 100 {
@@ -150,7 +152,7 @@ func TestWhatBreaksInARealCRDIsFoundWhereverItIs(t *testing.T) {
 		rule := rapid.SampledFrom([]string{"crd/field-removed", "crd/type", "crd/enum", "crd/required"}).Draw(t, "rule")
 		property := properties[name].(map[string]any)
 		if required, _ := at.schema(before)["required"].([]any); rule == "crd/required" && slices.Contains(required, any(name)) || rule == "crd/enum" && len(property) > 0 && property["enum"] != nil && len(property["enum"].([]any)) == 0 {
-			t.Skip("it is so already")
+			t.Skip("no change")
 		}
 		one := before[at.provider]
 		one.Objects = one.Objects[at.object : at.object+1]
@@ -162,7 +164,7 @@ func TestWhatBreaksInARealCRDIsFoundWhereverItIs(t *testing.T) {
 			path += "." + name
 		}
 		if report := diff.Compare([]diff.Provider{one}, after); report.Verdict.Level != diff.Breaking || !has(report, rule, path) {
-			t.Errorf("%s of %s in %s is not found: %+v", rule, path, one.Objects[0].GetName(), report.Verdict)
+			t.Errorf("%s of %s in %s not found: %+v", rule, path, one.Objects[0].GetName(), report.Verdict)
 		}
 	})
 }
@@ -185,14 +187,14 @@ func has(r diff.Report, rule, path string) bool {
 	return false
 }
 
-func TestARealProviderIsTheSameAsItself(t *testing.T) {
+func TestCompare_RealProviderWithItself(t *testing.T) {
 	providers := real(t)
 	if report := diff.Compare(providers, copied(providers)); report.Verdict != (diff.Verdict{}) {
 		t.Errorf("%+v", report.Verdict)
 	}
 }
 
-func TestAnotherVersionOfARealImageIsNoise(t *testing.T) {
+func TestCompare_NewImageIsNoise(t *testing.T) {
 	before := real(t)
 	after := copied(before)
 	images := 0
@@ -228,7 +230,7 @@ func TestAnotherVersionOfARealImageIsNoise(t *testing.T) {
 	}
 }
 
-// BenchmarkCompare compares all real providers, in all of whose CRDs a description changed.
+// BenchmarkCompare compares all real providers with changed descriptions in all CRDs.
 func BenchmarkCompare(b *testing.B) {
 	before := real(b)
 	after := copied(before)

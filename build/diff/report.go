@@ -9,52 +9,52 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Provider is one provider of a side, with its objects as they are to be compared.
+// Provider is a provider on one side of the comparison.
 type Provider struct {
-	// Name is that of its metadata, such as "cluster-api-provider-aws".
+	// Name is the provider name in the metadata, such as "cluster-api-provider-aws".
 	Name string
-	// Type is what it is for, such as "infrastructure".
+	// Type is the provider type, such as "infrastructure".
 	Type string
-	// Version is its own, such as "v2.10.0".
+	// Version is the provider version, such as "v2.10.0".
 	Version string
-	// Image is the payload reference; empty if the manifests come from elsewhere.
+	// Image is the payload reference; empty if the manifests do not come from an image.
 	Image string
-	// Objects are never changed.
+	// Objects are the manifests; Compare does not modify them.
 	Objects []*unstructured.Unstructured
 }
 
-// Level says how much a change asks of a reviewer.
+// Level is the severity of a change.
 type Level string
 
-// The levels, from the least.
+// The levels, from the lowest.
 const (
-	// None is that of what is the same.
+	// None is the level of equal objects.
 	None Level = ""
-	// Noise says nothing: another digest of the same image, a label, a description.
+	// Noise needs no review: another digest of the same image, a label, a description.
 	Noise Level = "noise"
-	// Plain changes something, and breaks nothing that can be told from manifests.
+	// Plain is a change that breaks nothing, as far as manifests can show.
 	Plain Level = "change"
-	// Review may break something, which somebody who knows the provider can tell.
+	// Review may break something and needs a reviewer who knows the provider.
 	Review Level = "review"
-	// Widening lets somebody do what he could not do before.
+	// Widening grants a permission to a subject that did not have it.
 	Widening Level = "widening"
-	// Breaking loses or refuses objects that exist, or takes away what clients use.
+	// Breaking loses or rejects existing objects, or removes an API that clients use.
 	Breaking Level = "breaking"
 )
 
-// Levels are all levels of changes, from the worst.
+// Levels returns all levels of changes, worst first.
 func Levels() []Level { return []Level{Breaking, Widening, Review, Plain, Noise} }
 
-// compareLevels puts the worse level first.
+// compareLevels sorts the worse level first.
 func compareLevels(a, b Level) int {
 	levels := append(Levels(), None)
 	return cmp.Compare(slices.Index(levels, a), slices.Index(levels, b))
 }
 
-// worse is the worse of two levels.
+// worse returns the worse of two levels.
 func worse(a, b Level) Level { return slices.MinFunc([]Level{a, b}, compareLevels) }
 
-// Area is a column of the matrix: what kind of thing changed.
+// Area is a column of the matrix: the kind of the changed objects.
 type Area string
 
 // The areas.
@@ -66,73 +66,73 @@ const (
 	Objects  Area = "object"
 )
 
-// Areas are all areas, in the order in which they are shown.
+// Areas returns all areas in display order.
 func Areas() []Area { return []Area{CRDs, RBAC, Webhooks, Images, Objects} }
 
-// Is says what became of something.
-type Is string
+// Outcome classifies an object, an image or a provider.
+type Outcome string
 
-// What can become of something.
+// The outcomes.
 const (
-	Added   Is = "added"
-	Removed Is = "removed"
-	Changed Is = "changed"
-	Same    Is = "same"
+	Added   Outcome = "added"
+	Removed Outcome = "removed"
+	Changed Outcome = "changed"
+	Same    Outcome = "same"
 )
 
-// Report is what changed. Nothing in it depends on the order of the input.
+// Report is the result of a comparison.
 type Report struct {
 	Verdict Verdict `json:"verdict"`
-	// Providers are those of both sides in install order, also those that are the same.
+	// Providers are the providers of both sides in install order, including unchanged ones.
 	Providers []ProviderChange `json:"providers"`
-	// Access is what each subject gained and lost, all roles and bindings together.
+	// Access holds the permissions that each subject gained and lost over all roles and bindings.
 	Access []Access `json:"access"`
 }
 
-// Verdict is the report in numbers.
+// Verdict summarizes the report.
 type Verdict struct {
-	// Level is the worst there is; empty if both sides are the same.
+	// Level is the worst level; empty if both sides are equal.
 	Level Level `json:"level"`
-	// Breaking and Review count changes of that level; those that repeat count once.
+	// Breaking and Review count the changes of that level; repeated changes count once.
 	Breaking int `json:"breaking"`
 	// Widening counts the permissions that subjects gained.
 	Widening int `json:"widening"`
 	Review   int `json:"review"`
 	// Plain counts all other changes that are not folded.
 	Plain int `json:"change"`
-	// Folded counts changes that say nothing, and those that say the same as others.
+	// Folded counts noise and repeated changes.
 	Folded int `json:"folded"`
 }
 
-// ProviderChange is what changed in one provider.
+// ProviderChange holds the changes of one provider.
 type ProviderChange struct {
 	Name     string    `json:"name"`
 	Type     string    `json:"type"`
-	Is       Is        `json:"is"`
+	Outcome  Outcome   `json:"is"`
 	Level    Level     `json:"level"`
 	Versions [2]string `json:"versions"`
 	Images   [2]string `json:"images"`
-	// Cells are the provider's row of the matrix.
+	// Cells is the provider's row of the matrix.
 	Cells map[Area]Cell `json:"cells"`
-	// Entries are the objects that differ, by area, the worst first, then by kind, namespace and name.
+	// Entries are the changed objects, sorted by area, level (worst first), kind, namespace and name.
 	Entries []Entry `json:"entries"`
-	// ImageChanges are the images of workloads that differ.
+	// ImageChanges are the changed images of workloads.
 	ImageChanges []ImageChange `json:"imageChanges"`
-	// Folds are the lines that stand for what is folded.
+	// Folds summarize the folded changes.
 	Folds []Fold `json:"folds"`
 }
 
-// Cell counts what differs of a provider in an area.
+// Cell counts the changes of a provider in an area.
 type Cell struct {
 	Added   int `json:"added"`
 	Removed int `json:"removed"`
 	Changed int `json:"changed"`
-	// Folded counts those of which all changes are folded.
+	// Folded counts objects whose changes are all folded.
 	Folded int   `json:"folded"`
 	Level  Level `json:"level"`
 }
 
-// Ref names an object.
+// Ref identifies an object.
 type Ref struct {
 	Group     string `json:"group"`
 	Kind      string `json:"kind"`
@@ -140,7 +140,7 @@ type Ref struct {
 	Name      string `json:"name"`
 }
 
-// String is as in "Deployment openshift-cluster-api/capa-controller-manager".
+// String returns text such as "Deployment openshift-cluster-api/capa-controller-manager".
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name
@@ -152,44 +152,44 @@ func (r Ref) compare(other Ref) int {
 	return cmp.Or(cmp.Compare(r.Kind, other.Kind), cmp.Compare(r.Group, other.Group), cmp.Compare(r.Namespace, other.Namespace), cmp.Compare(r.Name, other.Name))
 }
 
-// Entry is an object that differs.
+// Entry is a changed object.
 type Entry struct {
-	Area   Area `json:"area"`
-	Object Ref  `json:"object"`
-	Is     Is   `json:"is"`
-	// From is the provider that had the object before, if that is another.
+	Area    Area    `json:"area"`
+	Object  Ref     `json:"object"`
+	Outcome Outcome `json:"is"`
+	// From is the name of the previous provider if the object moved.
 	From  string `json:"from,omitempty"`
 	Level Level  `json:"level"`
-	// Folded says that all of its changes are folded.
+	// Folded is true if all changes are folded.
 	Folded  bool     `json:"folded,omitempty"`
 	Changes []Change `json:"changes"`
 }
 
 // Change is one difference of an object.
 type Change struct {
-	// Rule says what kind of difference it is, such as "field" or "crd/enum".
+	// Rule is the kind of difference, such as "field" or "crd/enum".
 	Rule  string `json:"rule"`
 	Level Level  `json:"level"`
-	// Version is that of the CRD whose schema differs.
+	// Version is the CRD version whose schema differs.
 	Version string `json:"version,omitempty"`
-	// Path is that of the field, such as spec.template.spec.containers[manager].args[--v];
-	// below the root of the schema for one of a CRD's schema.
+	// Path is the path of the field, such as spec.template.spec.containers[manager].args[--v].
+	// In the schema of a CRD, it is relative to the root of the schema.
 	Path string `json:"path,omitempty"`
-	// Says is what happened, for people.
-	Says string `json:"says"`
-	// Means is what follows for objects and clients that exist.
-	Means string `json:"means,omitempty"`
-	// From and To are the values, as in JSON; nil where there is none.
+	// Message describes the change.
+	Message string `json:"says"`
+	// Consequence describes the consequence for existing objects and clients.
+	Consequence string `json:"means,omitempty"`
+	// From and To are JSON values; nil if there is none.
 	From any `json:"from,omitempty"`
 	To   any `json:"to,omitempty"`
-	// Fold says why it is folded; empty if it is not.
+	// Fold is the reason for folding the change; empty if it is not folded.
 	Fold FoldReason `json:"fold,omitempty"`
 }
 
-// FoldReason says why changes are folded.
+// FoldReason is a reason for folding changes.
 type FoldReason string
 
-// Why changes are folded.
+// The reasons for folding.
 const (
 	FoldImage       FoldReason = "image"
 	FoldLabel       FoldReason = "label"
@@ -198,37 +198,37 @@ const (
 	FoldRewritten   FoldReason = "rewritten"
 )
 
-// Fold stands for changes that are folded.
+// Fold summarizes folded changes.
 type Fold struct {
 	Reason FoldReason `json:"reason"`
-	// Change is what they have in common: what differs among them is left out, or is * in the path.
+	// Change holds the common fields of the changes; differing list items are * in the path.
 	Change Change `json:"change"`
-	// Count is how many changes there are.
+	// Count is the number of changes.
 	Count int `json:"count"`
-	// Objects are those with such a change.
+	// Objects are the objects with such a change.
 	Objects []Ref `json:"objects"`
 }
 
-// ImageChange is an image that workloads run, and did not, or no longer.
+// ImageChange is a change of the image of containers.
 type ImageChange struct {
-	Is    Is    `json:"is"`
-	Level Level `json:"level"`
-	// From and To are references; one is empty if a container came or went.
+	Outcome Outcome `json:"is"`
+	Level   Level   `json:"level"`
+	// From and To are references; one is empty if a container was added or removed.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// Says is what differs in the reference.
-	Says string `json:"says"`
-	// Containers are where it runs, such as "Deployment ns/name manager".
+	// Message describes the change.
+	Message string `json:"says"`
+	// Containers are the affected containers, such as "Deployment ns/name manager".
 	Containers []string `json:"containers"`
 }
 
-// Access is what differs in what a subject may do, all roles and bindings together.
+// Access holds the permissions that a subject gained and lost over all roles and bindings.
 type Access struct {
-	// Subject is as in "ServiceAccount ns/name", or tells who else has the role.
+	// Subject is text such as "ServiceAccount ns/name", or describes subjects outside the bundles.
 	Subject string `json:"subject"`
-	// Namespace is where; empty is everywhere.
+	// Namespace limits the permissions; empty means all namespaces.
 	Namespace string `json:"namespace,omitempty"`
-	// Providers are those whose roles or bindings make the difference.
+	// Providers are the providers whose roles or bindings changed.
 	Providers []string     `json:"providers"`
 	Gained    []Permission `json:"gained"`
 	Lost      []Permission `json:"lost"`
@@ -240,12 +240,12 @@ type Permission struct {
 	// Group is the API group, "" the core group.
 	Group     string   `json:"group"`
 	Resources []string `json:"resources,omitempty"`
-	// Names are those of the only objects; none means all.
+	// Names limits the permission to objects; empty means all objects.
 	Names []string `json:"names,omitempty"`
-	// URLs are paths that are no resources.
+	// URLs are non-resource paths.
 	URLs []string `json:"urls,omitempty"`
-	// Role is a role whose rules are not known, all of which are meant.
+	// Role is a role whose rules are unknown; the permission is all of them.
 	Role string `json:"role,omitempty"`
-	// Sensitive says what somebody could make of it; empty if nothing in particular.
+	// Sensitive describes the privilege escalation risk; empty if there is none.
 	Sensitive string `json:"sensitive,omitempty"`
 }

@@ -15,10 +15,9 @@ type schema = apiextensionsv1.JSONSchemaProps
 
 // schemaChanges compares the schemas of one version of a CRD, property by property.
 //
-// A property that is new or gone is told once, with how many are below it. One that
-// is there before and after is compared constraint by constraint. A new property
-// that is required matters only where what it is required of was there before, so
-// it is found there.
+// An added or removed property is one change, with the number of properties below it.
+// A property on both sides is compared constraint by constraint. A new required
+// property matters only if its parent existed before, so the parent reports it.
 func schemaChanges(version string, old, now *schema) (changes []Change) {
 	before, after := propertiesOf(old), propertiesOf(now)
 	for _, path := range unionOfKeys(before, after) {
@@ -28,11 +27,11 @@ func schemaChanges(version string, old, now *schema) (changes []Change) {
 		case was != nil && is != nil:
 			found = constraintChanges(was, is)
 		case retyped(before[parent(path)], after[parent(path)]):
-			// what was below it is told by that
+			// the type change of the parent covers it
 		case is == nil && after[parent(path)] != nil:
 			found = []Change{removedField(path, before, after)}
 		case was == nil && before[parent(path)] != nil:
-			found = []Change{{Rule: "crd/field-added", Level: Plain, Says: "field is new" + alsoBelow(path, after), To: summaryOf(is)}}
+			found = []Change{{Rule: "crd/field-added", Level: Plain, Message: "field added" + alsoBelow(path, after), To: summaryOf(is)}}
 		}
 		for _, change := range found {
 			change.Version, change.Path = version, strings.TrimPrefix(path, ".")
@@ -42,7 +41,7 @@ func schemaChanges(version string, old, now *schema) (changes []Change) {
 	return changes
 }
 
-// propertiesOf are all properties below a schema by path: "" the root, ".spec.a" a
+// propertiesOf returns all properties below a schema by path: "" is the root, ".spec.a" a
 // field, ".spec.a[]" the items of a list, ".spec.a{}" the values of a map.
 func propertiesOf(root *schema) map[string]*schema {
 	found := map[string]*schema{}
@@ -64,7 +63,7 @@ func propertiesOf(root *schema) map[string]*schema {
 	return found
 }
 
-// parent is the path of what a property is in.
+// parent returns the path of the parent property.
 func parent(path string) string {
 	if inner, isItem := strings.CutSuffix(path, "[]"); isItem {
 		return inner
@@ -75,16 +74,16 @@ func parent(path string) string {
 	return path[:max(0, strings.LastIndex(path, "."))]
 }
 
-// retyped says whether a property is of another type than before.
+// retyped reports whether the type of a property changed.
 func retyped(was, is *schema) bool { return was != nil && is != nil && was.Type != is.Type }
 
 func removedField(path string, before, after map[string]*schema) Change {
-	change := Change{Rule: "crd/field-removed", Level: Breaking, Says: "field is gone" + alsoBelow(path, before), From: summaryOf(before[path]), Means: "Its value is dropped from objects that have it, without a word, at the next write. Clients cannot set it."}
+	change := Change{Rule: "crd/field-removed", Level: Breaking, Message: "field removed" + alsoBelow(path, before), From: summaryOf(before[path]), Consequence: "Existing values are silently dropped at the next write. Clients cannot set the field."}
 	for at := path; at != ""; {
 		at = parent(at)
 		if in := after[at]; in != nil {
 			if in.XPreserveUnknownFields != nil && *in.XPreserveUnknownFields {
-				change.Level, change.Means = Review, "Its value is kept, as unknown fields are here, and no longer checked."
+				change.Level, change.Consequence = Review, "Values are preserved as unknown fields, but no longer validated."
 			}
 			break
 		}
@@ -102,10 +101,10 @@ func alsoBelow(path string, all map[string]*schema) string {
 	if count == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", with %d below it", count)
+	return fmt.Sprintf(" with %d nested %s", count, map[bool]string{true: "field", false: "fields"}[count == 1])
 }
 
-// summaryOf is what a field is, in a word.
+// summaryOf returns the type of a field, such as "array of string".
 func summaryOf(s *schema) string {
 	switch {
 	case s.XIntOrString:
@@ -118,7 +117,7 @@ func summaryOf(s *schema) string {
 	return s.Type
 }
 
-// constraintChanges compares a property that is there before and after.
+// constraintChanges compares a property that exists on both sides.
 func constraintChanges(was, is *schema) (changes []Change) {
 	if reflect.DeepEqual(was, is) {
 		return nil
@@ -129,7 +128,7 @@ func constraintChanges(was, is *schema) (changes []Change) {
 			continue
 		}
 		change := Change{Rule: "crd/" + c.name, From: from, To: to}
-		change.Level, change.Says, change.Means = c.judge(was, is)
+		change.Level, change.Message, change.Consequence = c.judge(was, is)
 		if change.Level == Noise {
 			change.Fold, change.From, change.To = FoldDescription, nil, nil
 		}
@@ -138,74 +137,74 @@ func constraintChanges(was, is *schema) (changes []Change) {
 	return changes
 }
 
-// constraint is one thing that a schema says of a property.
+// constraint is one constraint of a property, such as its maximum length.
 type constraint struct {
 	name string
-	// value is what a schema says, nil if nothing; equal values are equal constraints.
+	// value returns the value of the constraint, nil if it is not set.
 	value func(*schema) any
-	// judge says what a difference means.
+	// judge classifies a change of the value and describes it and its consequence.
 	judge func(was, is *schema) (level Level, says, means string)
 }
 
 const (
-	refusesOthers = "Objects with another value stay readable; writes that set one are refused."
-	refusesSome   = "Objects that break it stay readable; writes of such values are refused."
+	rejectsOthers = "Existing objects with another value stay readable; writes that set one are rejected."
+	rejectsSome   = "Existing objects that violate it stay readable; writes of such values are rejected."
 )
 
-// narrowing judges by what was there: a new constraint narrows, and one that went widens.
-// Of one that changed, changed is the level.
-func narrowing(what string, value func(*schema) any, changed Level) func(was, is *schema) (Level, string, string) {
+// narrowing classifies a new constraint as Breaking and a removed one as Plain. The
+// level of a changed one is changed.
+func narrowing(label string, value func(*schema) any, changed Level) func(was, is *schema) (Level, string, string) {
 	return func(was, is *schema) (Level, string, string) {
 		switch {
 		case value(was) == nil:
-			return Breaking, what + " is new", refusesSome
+			return Breaking, label + " added", rejectsSome
 		case value(is) == nil:
-			return Plain, what + " is gone", ""
+			return Plain, label + " removed", ""
 		}
-		return changed, what + " changed", "Whether it refuses more than before cannot be told; if so, writes of such values are refused."
+		return changed, label + " changed", "It may reject values that were valid before; writes of such values are then rejected."
 	}
 }
 
-// simple is a constraint that narrowing judges.
-func simple(name, what string, changed Level, value func(*schema) any) constraint {
-	return constraint{name, value, narrowing(what, value, changed)}
+// simple returns a constraint that narrowing classifies.
+func simple(name, label string, changed Level, value func(*schema) any) constraint {
+	return constraint{name, value, narrowing(label, value, changed)}
 }
 
-func reviewOf(what, means string) func(was, is *schema) (Level, string, string) {
-	return func(_, _ *schema) (Level, string, string) { return Review, what + " changed", means }
+func reviewOf(label, means string) func(was, is *schema) (Level, string, string) {
+	return func(_, _ *schema) (Level, string, string) { return Review, label + " changed", means }
 }
 
-// ownConstraints are those that crdify has no validation for.
+// ownConstraints returns the constraints that crdify does not validate.
 func ownConstraints() []constraint {
 	return []constraint{
-		simple("pattern", "the pattern", Review, func(s *schema) any { return textOrNil(s.Pattern) }),
-		simple("format", "the format", Review, func(s *schema) any { return textOrNil(s.Format) }),
-		simple("multiple-of", "multipleOf", Breaking, func(s *schema) any { return pointed(s.MultipleOf) }),
+		simple("pattern", "pattern", Review, func(s *schema) any { return textOrNil(s.Pattern) }),
+		simple("format", "format", Review, func(s *schema) any { return textOrNil(s.Format) }),
+		simple("multiple-of", "multipleOf", Breaking, func(s *schema) any { return pointee(s.MultipleOf) }),
 		simple("exclusive-minimum", "exclusiveMinimum", Review, func(s *schema) any { return trueOrNil(s.ExclusiveMinimum) }),
 		simple("exclusive-maximum", "exclusiveMaximum", Review, func(s *schema) any { return trueOrNil(s.ExclusiveMaximum) }),
 		simple("unique-items", "uniqueItems", Review, func(s *schema) any { return trueOrNil(s.UniqueItems) }),
-		simple("not", "what must not hold (not)", Review, func(s *schema) any { return valueOrNil(s.Not) }),
+		simple("not", "not", Review, func(s *schema) any { return valueOrNil(s.Not) }),
 		{"nullable", func(s *schema) any { return s.Nullable }, judgeNullable},
 		{"unknown-fields", func(s *schema) any { return preserves(s) }, judgeUnknown},
 		{"int-or-string", func(s *schema) any { return s.XIntOrString }, judgeIntOrString},
-		{"all-of", func(s *schema) any { return valueOrNil(s.AllOf) }, reviewOf("allOf", refusesSome)},
-		{"any-of", func(s *schema) any { return valueOrNil(s.AnyOf) }, reviewOf("anyOf", refusesSome)},
-		{"one-of", func(s *schema) any { return valueOrNil(s.OneOf) }, reviewOf("oneOf", refusesSome)},
+		{"all-of", func(s *schema) any { return valueOrNil(s.AllOf) }, reviewOf("allOf", rejectsSome)},
+		{"any-of", func(s *schema) any { return valueOrNil(s.AnyOf) }, reviewOf("anyOf", rejectsSome)},
+		{"one-of", func(s *schema) any { return valueOrNil(s.OneOf) }, reviewOf("oneOf", rejectsSome)},
 		{"additional-properties", closed, reviewOf("additionalProperties", "")},
-		{"list-type", func(s *schema) any { return valueOrNil(s.XListType) }, reviewOf("the list type", "Who owns which items is decided otherwise in server-side apply; a set or map refuses items that are there twice.")},
-		{"list-map-keys", func(s *schema) any { return valueOrNil(s.XListMapKeys) }, reviewOf("the keys of the list", "Items are told apart otherwise; those with equal keys are refused.")},
-		{"map-type", func(s *schema) any { return valueOrNil(s.XMapType) }, reviewOf("the map type", "Who owns which fields is decided otherwise in server-side apply.")},
+		{"list-type", func(s *schema) any { return valueOrNil(s.XListType) }, reviewOf("list type", "Server-side apply tracks the ownership of items differently; sets and maps reject duplicate items.")},
+		{"list-map-keys", func(s *schema) any { return valueOrNil(s.XListMapKeys) }, reviewOf("list map keys", "Items are identified by other keys; items with equal keys are rejected.")},
+		{"map-type", func(s *schema) any { return valueOrNil(s.XMapType) }, reviewOf("map type", "Server-side apply tracks the ownership of fields differently.")},
 		{"embedded-resource", func(s *schema) any { return trueOrNil(s.XEmbeddedResource) }, reviewOf("embedded resource", "")},
 		{"rules", validationsOf, judgeRules},
 		{"text", func(s *schema) any { return []any{s.Title, s.ExternalDocs, s.Example} }, judgeText},
 	}
 }
 
-func judgeText(_, _ *schema) (Level, string, string) { return Noise, "texts changed", "" }
+func judgeText(_, _ *schema) (Level, string, string) { return Noise, "descriptions changed", "" }
 
 func judgeNullable(was, _ *schema) (Level, string, string) {
 	if was.Nullable {
-		return Breaking, "null is no longer allowed", refusesOthers
+		return Breaking, "null is no longer allowed", rejectsOthers
 	}
 	return Plain, "null is allowed", ""
 }
@@ -214,19 +213,19 @@ func preserves(s *schema) bool { return s.XPreserveUnknownFields != nil && *s.XP
 
 func judgeUnknown(was, _ *schema) (Level, string, string) {
 	if preserves(was) {
-		return Breaking, "unknown fields are no longer kept", "Fields that the schema does not name are dropped from objects that have them, without a word, at the next write."
+		return Breaking, "unknown fields are no longer preserved", "Existing values of fields outside the schema are silently dropped at the next write."
 	}
-	return Plain, "unknown fields are kept", ""
+	return Plain, "unknown fields are preserved", ""
 }
 
 func judgeIntOrString(was, is *schema) (Level, string, string) {
 	if was.XIntOrString {
-		return Breaking, "either an integer or a string is no longer allowed: only " + is.Type, refusesOthers
+		return Breaking, "no longer both integer and string, only " + is.Type, rejectsOthers
 	}
-	return Plain, "both integers and strings are allowed", ""
+	return Plain, "integers and strings are allowed", ""
 }
 
-// closed is what additionalProperties says where it has no schema.
+// closed returns the value of additionalProperties if it is a boolean.
 func closed(s *schema) any {
 	if s.AdditionalProperties == nil || s.AdditionalProperties.Schema != nil {
 		return nil
@@ -234,24 +233,24 @@ func closed(s *schema) any {
 	return s.AdditionalProperties.Allows
 }
 
-// validationsOf are the CEL rules of a property, with their messages.
+// validationsOf returns the sorted CEL rules of a property.
 func validationsOf(s *schema) any {
 	sorted := slices.SortedFunc(slices.Values(s.XValidations), func(a, b apiextensionsv1.ValidationRule) int { return strings.Compare(a.Rule, b.Rule) })
 	return valueOrNil(sorted)
 }
 
 func judgeRules(was, is *schema) (Level, string, string) {
-	gone, come := rulesNotIn(was, is), rulesNotIn(is, was)
+	removedRules, addedRules := rulesNotIn(was, is), rulesNotIn(is, was)
 	switch {
-	case come > 0:
-		return Review, "a rule is new or changed", "Objects that break it stay readable; a write that changes what the rule looks at is refused."
-	case gone > 0:
-		return Plain, "a rule is gone", ""
+	case addedRules > 0:
+		return Review, "validation rule added or changed", "Existing objects that violate it stay readable; writes that change the validated fields are rejected."
+	case removedRules > 0:
+		return Plain, "validation rule removed", ""
 	}
-	return judgeText(was, is) // of a rule
+	return judgeText(was, is) // only a message changed
 }
 
-// rulesNotIn counts the rules of one that another has not.
+// rulesNotIn counts the rules of one that are missing in other.
 func rulesNotIn(one, other *schema) (count int) {
 	for _, rule := range one.XValidations {
 		if !slices.ContainsFunc(other.XValidations, func(o apiextensionsv1.ValidationRule) bool { return o.Rule == rule.Rule }) {
@@ -275,17 +274,17 @@ func trueOrNil(is bool) any {
 	return true
 }
 
-func pointed[T any](pointer *T) any {
+func pointee[T any](pointer *T) any {
 	if pointer == nil {
 		return nil
 	}
 	return *pointer
 }
 
-// valueOrNil is a value as JSON reads it; nil for what is empty.
+// valueOrNil returns a JSON value; nil if it is empty.
 func valueOrNil(value any) any {
 	if reflect.ValueOf(value).IsZero() || reflect.ValueOf(value).Kind() == reflect.Slice && reflect.ValueOf(value).Len() == 0 {
 		return nil
 	}
-	return plain(value)
+	return jsonValue(value)
 }

@@ -11,22 +11,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestASchemaIsComparedByWhatItRefusesAndLoses has two versions of spec's schema, and what is told of them.
-func TestASchemaIsComparedByWhatItRefusesAndLoses(t *testing.T) {
+// TestCompareSchemas compares two versions of the schema of spec.
+func TestCompareSchemas(t *testing.T) {
 	for _, c := range []struct {
 		name, old, now string
 		want           []string
 	}{
 		{"the same", `{type: string}`, `{type: string}`, nil},
-		{"a field is gone", `{properties: {a: {type: string}, b: {type: string}}}`, `{properties: {a: {type: string}}}`, []string{"breaking crd/field-removed spec.b: field is gone"}},
-		{"a field is gone with what is below it", `{properties: {a: {type: object, properties: {b: {type: string}, c: {type: array, items: {type: string}}}}}}`, `{}`, []string{"breaking crd/field-removed spec.a: field is gone, with 3 below it"}},
-		{"a field is gone where another begins with its name", `{properties: {a: {type: string}, ab: {type: string}}}`, `{properties: {ab: {type: string}}}`, []string{"breaking crd/field-removed spec.a: field is gone"}},
-		{"a field is gone where unknown fields are kept", `{properties: {a: {type: string}}}`, `{x-kubernetes-preserve-unknown-fields: true}`, []string{"change crd/unknown-fields spec: unknown fields are kept", "review crd/field-removed spec.a: field is gone"}},
-		{"a field is gone from the items of a list", `{properties: {l: {type: array, items: {properties: {a: {type: string}}}}}}`, `{properties: {l: {type: array, items: {}}}}`, []string{"breaking crd/field-removed spec.l[].a: field is gone"}},
-		{"a field is gone from the values of a map", `{additionalProperties: {properties: {a: {type: string}}}}`, `{additionalProperties: {}}`, []string{"breaking crd/field-removed spec{}.a: field is gone"}},
-		{"a field is new", `{}`, `{properties: {a: {type: string}}}`, []string{"change crd/field-added spec.a: field is new"}},
-		{"a new field has required fields", `{}`, `{properties: {a: {required: [b], properties: {b: {type: string}}}}}`, []string{"change crd/field-added spec.a: field is new, with 1 below it"}},
-		{"a new field is required", `{properties: {a: {type: string}}}`, `{required: [b], properties: {a: {type: string}, b: {type: string}}}`, []string{"breaking crd/required spec: b is required", "change crd/field-added spec.b: field is new"}},
+		{"removed field", `{properties: {a: {type: string}, b: {type: string}}}`, `{properties: {a: {type: string}}}`, []string{"breaking crd/field-removed spec.b: field removed"}},
+		{"removed field with nested fields", `{properties: {a: {type: object, properties: {b: {type: string}, c: {type: array, items: {type: string}}}}}}`, `{}`, []string{"breaking crd/field-removed spec.a: field removed with 3 nested fields"}},
+		{"removed field whose name is a prefix of another", `{properties: {a: {type: string}, ab: {type: string}}}`, `{properties: {ab: {type: string}}}`, []string{"breaking crd/field-removed spec.a: field removed"}},
+		{"removed field, unknown fields preserved", `{properties: {a: {type: string}}}`, `{x-kubernetes-preserve-unknown-fields: true}`, []string{"change crd/unknown-fields spec: unknown fields are preserved", "review crd/field-removed spec.a: field removed"}},
+		{"removed field of list items", `{properties: {l: {type: array, items: {properties: {a: {type: string}}}}}}`, `{properties: {l: {type: array, items: {}}}}`, []string{"breaking crd/field-removed spec.l[].a: field removed"}},
+		{"removed field of map values", `{additionalProperties: {properties: {a: {type: string}}}}`, `{additionalProperties: {}}`, []string{"breaking crd/field-removed spec{}.a: field removed"}},
+		{"new field", `{}`, `{properties: {a: {type: string}}}`, []string{"change crd/field-added spec.a: field added"}},
+		{"a new field has required fields", `{}`, `{properties: {a: {required: [b], properties: {b: {type: string}}}}}`, []string{"change crd/field-added spec.a: field added with 1 nested field"}},
+		{"a new field is required", `{properties: {a: {type: string}}}`, `{required: [b], properties: {a: {type: string}, b: {type: string}}}`, []string{"breaking crd/required spec: b is required", "change crd/field-added spec.b: field added"}},
 		{"a field with a default is required", `{properties: {a: {type: string, default: x}}}`, `{required: [a], properties: {a: {type: string, default: x}}}`, []string{"change crd/required spec: a is required"}},
 		{"a field is no longer required", `{required: [a, b]}`, `{required: [b]}`, []string{"change crd/required spec: fewer fields are required"}},
 		{"required fields in another order", `{required: [a, b]}`, `{required: [b, a]}`, nil},
@@ -38,32 +38,32 @@ func TestASchemaIsComparedByWhatItRefusesAndLoses(t *testing.T) {
 		{"a tighter maximum", `{maximum: 5}`, `{maximum: 4}`, []string{"breaking crd/maximum spec: maximum is tighter"}},
 		{"a looser maximum", `{maximum: 5}`, `{maximum: 6}`, []string{"change crd/maximum spec: maximum is looser"}},
 		{"a new maximum length", `{}`, `{maxLength: 4}`, []string{"breaking crd/maxlength spec: maxLength is tighter"}},
-		{"no maximum any more", `{maxItems: 4}`, `{}`, []string{"change crd/maxitems spec: maxItems is looser"}},
+		{"removed maximum", `{maxItems: 4}`, `{}`, []string{"change crd/maxitems spec: maxItems is looser"}},
 		{"a tighter minimum", `{minLength: 1}`, `{minLength: 2}`, []string{"breaking crd/minlength spec: minLength is tighter"}},
-		{"a new default", `{}`, `{default: x}`, []string{"review crd/default spec: a default is new"}},
-		{"another default", `{default: x}`, `{default: y}`, []string{"breaking crd/default spec: the default changed"}},
-		{"a default is gone", `{default: x}`, `{}`, []string{"breaking crd/default spec: the default is gone"}},
-		{"a new pattern", `{}`, `{pattern: a}`, []string{"breaking crd/pattern spec: the pattern is new"}},
-		{"another pattern", `{pattern: a}`, `{pattern: b}`, []string{"review crd/pattern spec: the pattern changed"}},
-		{"a pattern is gone", `{pattern: a}`, `{}`, []string{"change crd/pattern spec: the pattern is gone"}},
-		{"a new format", `{}`, `{format: date}`, []string{"breaking crd/format spec: the format is new"}},
-		{"null is refused", `{nullable: true}`, `{}`, []string{"breaking crd/nullable spec: null is no longer allowed"}},
+		{"a new default", `{}`, `{default: x}`, []string{"review crd/default spec: default added"}},
+		{"another default", `{default: x}`, `{default: y}`, []string{"breaking crd/default spec: default changed"}},
+		{"removed default", `{default: x}`, `{}`, []string{"breaking crd/default spec: default removed"}},
+		{"a new pattern", `{}`, `{pattern: a}`, []string{"breaking crd/pattern spec: pattern added"}},
+		{"another pattern", `{pattern: a}`, `{pattern: b}`, []string{"review crd/pattern spec: pattern changed"}},
+		{"removed pattern", `{pattern: a}`, `{}`, []string{"change crd/pattern spec: pattern removed"}},
+		{"a new format", `{}`, `{format: date}`, []string{"breaking crd/format spec: format added"}},
+		{"null is rejected", `{nullable: true}`, `{}`, []string{"breaking crd/nullable spec: null is no longer allowed"}},
 		{"null is allowed", `{}`, `{nullable: true}`, []string{"change crd/nullable spec: null is allowed"}},
-		{"unknown fields are dropped", `{x-kubernetes-preserve-unknown-fields: true}`, `{}`, []string{"breaking crd/unknown-fields spec: unknown fields are no longer kept"}},
-		{"only strings", `{x-kubernetes-int-or-string: true}`, `{type: string}`, []string{"breaking crd/type spec: type changed", "breaking crd/int-or-string spec: either an integer or a string is no longer allowed: only string"}},
+		{"unknown fields are dropped", `{x-kubernetes-preserve-unknown-fields: true}`, `{}`, []string{"breaking crd/unknown-fields spec: unknown fields are no longer preserved"}},
+		{"only strings", `{x-kubernetes-int-or-string: true}`, `{type: string}`, []string{"breaking crd/type spec: type changed", "breaking crd/int-or-string spec: no longer both integer and string, only string"}},
 		{"alternatives", `{anyOf: [{type: string}]}`, `{anyOf: [{type: integer}, {type: string}]}`, []string{"review crd/any-of spec: anyOf changed"}},
-		{"keys of a list", `{x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [a]}`, `{x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [b]}`, []string{"review crd/list-map-keys spec: the keys of the list changed"}},
-		{"a new rule", `{x-kubernetes-validations: [{rule: a}]}`, `{x-kubernetes-validations: [{rule: b}, {rule: a}]}`, []string{"review crd/rules spec: a rule is new or changed"}},
-		{"a rule is gone", `{x-kubernetes-validations: [{rule: a}, {rule: b}]}`, `{x-kubernetes-validations: [{rule: b}]}`, []string{"change crd/rules spec: a rule is gone"}},
+		{"keys of a list", `{x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [a]}`, `{x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [b]}`, []string{"review crd/list-map-keys spec: list map keys changed"}},
+		{"a new rule", `{x-kubernetes-validations: [{rule: a}]}`, `{x-kubernetes-validations: [{rule: b}, {rule: a}]}`, []string{"review crd/rules spec: validation rule added or changed"}},
+		{"removed rule", `{x-kubernetes-validations: [{rule: a}, {rule: b}]}`, `{x-kubernetes-validations: [{rule: b}]}`, []string{"change crd/rules spec: validation rule removed"}},
 		{"rules in another order", `{x-kubernetes-validations: [{rule: a}, {rule: b}]}`, `{x-kubernetes-validations: [{rule: b}, {rule: a}]}`, nil},
-		{"another message of a rule", `{x-kubernetes-validations: [{rule: a, message: x}]}`, `{x-kubernetes-validations: [{rule: a, message: y}]}`, []string{"noise crd/rules spec: texts changed"}},
-		{"another description", `{description: a}`, `{description: b}`, []string{"noise crd/description spec: texts changed"}},
+		{"another message of a rule", `{x-kubernetes-validations: [{rule: a, message: x}]}`, `{x-kubernetes-validations: [{rule: a, message: y}]}`, []string{"noise crd/rules spec: descriptions changed"}},
+		{"another description", `{description: a}`, `{description: b}`, []string{"noise crd/description spec: descriptions changed"}},
 		{"a parent's constraint beside alternatives", `{maxLength: 9, anyOf: [{type: string}]}`, `{maxLength: 3, anyOf: [{type: string}]}`, []string{"breaking crd/maxlength spec: maxLength is tighter"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
 			for _, change := range schemaChanges("v1", schemaFrom(t, c.old), schemaFrom(t, c.now)) {
-				got = append(got, fmt.Sprintf("%s %s %s: %s", change.Level, change.Rule, change.Path, change.Says))
+				got = append(got, fmt.Sprintf("%s %s %s: %s", change.Level, change.Rule, change.Path, change.Message))
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -72,7 +72,7 @@ func TestASchemaIsComparedByWhatItRefusesAndLoses(t *testing.T) {
 	}
 }
 
-// schemaFrom is a schema of objects with spec.
+// schemaFrom returns the schema of an object whose spec has the given schema.
 func schemaFrom(t *testing.T, spec string) *schema {
 	t.Helper()
 	s := &schema{}
@@ -82,9 +82,9 @@ func schemaFrom(t *testing.T, spec string) *schema {
 	return s
 }
 
-func TestEveryConstraintOfASchemaIsCompared(t *testing.T) {
-	// What is compared otherwise: properties by path, and what structural schemas have not.
-	elsewhere := []string{"properties", "items", "id", "$schema", "$ref", "patternproperties", "dependencies", "additionalitems", "definitions"}
+func TestConstraints_CoverEverySchemaField(t *testing.T) {
+	// Properties are compared by path; structural schemas do not have the other fields.
+	comparedByPath := []string{"properties", "items", "id", "$schema", "$ref", "patternproperties", "dependencies", "additionalitems", "definitions"}
 	names := map[string]string{
 		"externaldocs": "text", "title": "text", "example": "text", "allof": "all-of", "anyof": "any-of", "oneof": "one-of",
 		"exclusivemaximum": "exclusive-maximum", "exclusiveminimum": "exclusive-minimum", "multipleof": "multiple-of", "uniqueitems": "unique-items",
@@ -101,7 +101,7 @@ func TestEveryConstraintOfASchemaIsCompared(t *testing.T) {
 		if own, renamed := names[name]; renamed {
 			name = own
 		}
-		if !compared[name] && !strings.Contains(" "+strings.Join(elsewhere, " ")+" ", " "+name+" ") {
+		if !compared[name] && !strings.Contains(" "+strings.Join(comparedByPath, " ")+" ", " "+name+" ") {
 			t.Errorf("%s is not compared", field)
 		}
 	}

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build_test
+package generate_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,21 +11,23 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
-// TestGenerateMakesTheBundleOfEachScenario runs Generate on the files below in/ of
+// TestBundle_Scenarios runs Generate on the files below in/ of
 // each archive, and compares with manifests.yaml and summary, or with error.
-func TestGenerateMakesTheBundleOfEachScenario(t *testing.T) {
-	scenario.Run(t, "testdata/generate/*.txtar", scenario.Only("options.json", "in/"), run)
+func TestBundle_Scenarios(t *testing.T) {
+	scenario.Run(t, "testdata/*.txtar", scenario.Only("options.json", "in/"), run)
 }
 
-func TestEveryTransformHasAScenarioInWhichItAloneDoesSomething(t *testing.T) {
+func TestTransforms_EachHasAScenario(t *testing.T) {
 	alone := map[string]string{} // what the summaries say
-	for _, archive := range scenario.Archives(t, "testdata/generate/*.txtar") {
+	for _, archive := range scenario.Archives(t, "testdata/*.txtar") {
 		if only := optionsIn(t, archive).OnlyTransforms; len(only) == 1 {
 			for _, f := range archive.Files {
 				if f.Name == "summary" {
@@ -36,32 +36,32 @@ func TestEveryTransformHasAScenarioInWhichItAloneDoesSomething(t *testing.T) {
 			}
 		}
 	}
-	for _, transform := range build.Transforms() {
-		if !regexp.MustCompile(`\n` + transform.Name + ` (changed|dropped|added): `).MatchString(alone[transform.Name]) {
-			t.Errorf("no scenario shows what %s does alone", transform.Name)
+	for _, edit := range transform.All() {
+		if !regexp.MustCompile(`\n` + edit.Name + ` (changed|dropped|added): `).MatchString(alone[edit.Name]) {
+			t.Errorf("no scenario shows what %s does alone", edit.Name)
 		}
-		if transform.Does == "" || transform.Why == "" {
-			t.Errorf("%s does not say what it does and why", transform.Name)
+		if edit.Does == "" || edit.Why == "" {
+			t.Errorf("%s does not say what it does and why", edit.Name)
 		}
 	}
 }
 
-func TestATransformIsSwitchedOffByItsNameAndByThatOfOthers(t *testing.T) {
-	dir := kustomization(t, []byte(configMap))
+func TestOptions_OnlyAndSkipTransforms(t *testing.T) {
+	dir := kustomization(t, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: demo\n"))
 	for _, c := range []struct {
 		name    string
-		options build.GenerateOptions
+		options generate.Options
 		want    bool // that the namespace is changed
 	}{
-		{"nothing is said", build.GenerateOptions{}, true},
-		{"it is the only one", build.GenerateOptions{OnlyTransforms: []string{"namespace"}}, true},
-		{"another is the only one", build.GenerateOptions{OnlyTransforms: []string{"pull-policy"}}, false},
-		{"it is skipped", build.GenerateOptions{SkipTransforms: []string{"namespace"}}, false},
+		{"nothing is said", generate.Options{}, true},
+		{"it is the only one", generate.Options{Options: transform.Options{OnlyTransforms: []string{"namespace"}}}, true},
+		{"another is the only one", generate.Options{Options: transform.Options{OnlyTransforms: []string{"pull-policy"}}}, false},
+		{"it is skipped", generate.Options{Options: transform.Options{SkipTransforms: []string{"namespace"}}}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := c.options
 			o.Dir, o.ProviderName, o.ProviderType, o.ProviderVersion = dir, "demo", extractor.Core, "v1.0.0"
-			bundle, summary, err := build.Generate(o)
+			bundle, summary, err := generate.Bundle(o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,19 +78,13 @@ func TestATransformIsSwitchedOffByItsNameAndByThatOfOthers(t *testing.T) {
 }
 
 // optionsIn reads options.json of a scenario: GenerateOptions.
-func optionsIn(t *testing.T, archive *scenario.Archive) build.GenerateOptions {
+func optionsIn(t *testing.T, archive *scenario.Archive) generate.Options {
 	t.Helper()
-	options := build.GenerateOptions{
+	options := generate.Options{
 		ProviderName: "cluster-api-provider-demo", ProviderType: extractor.Infrastructure, ProviderVersion: "v1.2.3",
-		ImageName: "registry.example.com/openshift:demo",
+		Options: transform.Options{ImageName: "registry.example.com/openshift:demo"},
 	}
-	for _, f := range archive.Files {
-		if f.Name == "options.json" {
-			if err := json.Unmarshal(f.Data, &options); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	scenario.ReadOptions(t, archive, &options)
 	return options
 }
 
@@ -98,9 +92,11 @@ func run(t *testing.T, archive *scenario.Archive) []scenario.File {
 	t.Helper()
 	dir := t.TempDir()
 	options := optionsIn(t, archive)
-	writeArchive(t, dir, archive)
+	if err := txtar.Write(archive, dir); err != nil {
+		t.Fatal(err)
+	}
 	options.Dir = filepath.Join(dir, "in")
-	bundle, summary, err := build.Generate(options)
+	bundle, summary, err := generate.Bundle(options)
 	if err != nil {
 		return []scenario.File{{Name: "error", Data: []byte(strings.ReplaceAll(err.Error(), dir, "DIR") + "\n")}}
 	}
@@ -108,23 +104,10 @@ func run(t *testing.T, archive *scenario.Archive) []scenario.File {
 	return []scenario.File{{Name: "manifests.yaml", Data: bundle.Manifests}, {Name: "summary", Data: []byte(describe(summary))}}
 }
 
-func writeArchive(t *testing.T, dir string, archive *scenario.Archive) {
-	t.Helper()
-	for _, f := range archive.Files {
-		path := filepath.Join(dir, filepath.FromSlash(f.Name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // checkBundle checks what holds for each bundle: its files read back as the same bundle, and a second run gives the same.
-func checkBundle(t *testing.T, options build.GenerateOptions, bundle extractor.Bundle) {
+func checkBundle(t *testing.T, options generate.Options, bundle extractor.Bundle) {
 	t.Helper()
-	again, _, err := build.Generate(options)
+	again, _, err := generate.Bundle(options)
 	if err != nil {
 		t.Fatalf("the second run failed: %v", err)
 	}
@@ -144,7 +127,7 @@ func checkBundle(t *testing.T, options build.GenerateOptions, bundle extractor.B
 	}
 }
 
-func describe(summary build.Summary) string {
+func describe(summary generate.Summary) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "read %d, written %d\n", summary.Read, summary.Written)
 	for _, result := range summary.Results {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package generate
 
 import (
 	"cmp"
@@ -17,105 +17,38 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// GenerateOptions say what Generate makes a bundle of.
-type GenerateOptions struct {
+// Options are the inputs of a bundle.
+type Options struct {
 	// Dir is the kustomize directory.
 	Dir string
 	// ProviderName, such as "cluster-api-provider-aws". It becomes the name of a
 	// phase and of a label's value: at most 58 characters of a DNS label that starts with a letter.
 	ProviderName string
-	// ProviderType is what the provider is for.
+	// ProviderType is the type of the provider, such as infrastructure.
 	ProviderType extractor.ProviderType
 	// ProviderVersion is a semantic version with a leading v.
 	ProviderVersion string
 	// OCPPlatform is the OpenShift platform type that the provider is for, such as
 	// "AWS"; empty means every platform.
 	OCPPlatform string
-	// ImageName is the placeholder for the provider's own image. It is needed if anything runs.
-	ImageName string
-	// Images are further images to replace: the value, by digest or ImageName, takes the place of the key.
-	Images map[string]string
-	// Namespace is where the provider is installed; empty means openshift-cluster-api.
-	Namespace string
 	// InstallOrder orders providers of one type; 0 gives none. Not every layout can say it.
 	InstallOrder int
-	// ProtectClusters are the singular names of the resources, such as "awscluster", of
-	// which the cluster's own object is protected from being deleted; empty means those of all InfraClusters.
-	ProtectClusters []string
-	// OnlyTransforms names the transforms that are applied; empty means all of them.
-	OnlyTransforms []string
-	// SkipTransforms names the transforms that are not applied.
-	SkipTransforms []string
-}
-
-// OptionsError says that options contradict the format of a bundle, or, in a *GenerateError, that they
-// do not say what the objects need to have said.
-type OptionsError struct{ Err error }
-
-func (e *OptionsError) Error() string { return e.Err.Error() }
-func (e *OptionsError) Unwrap() error { return e.Err }
-
-// GenerateError says that a directory does not make a valid bundle.
-type GenerateError struct {
-	Dir string
-	Err error
-}
-
-func (e *GenerateError) Error() string { return fmt.Sprintf("generating from %s: %v", e.Dir, e.Err) }
-func (e *GenerateError) Unwrap() error { return e.Err }
-
-// Generate renders a kustomize directory, applies the transforms, and returns the
-// bundle and what was changed. Variables such as ${VAR:=x} are kept for the
-// cluster. Errors are of type *OptionsError or *GenerateError and name everything
-// that is wrong.
-func Generate(o GenerateOptions) (extractor.Bundle, Summary, error) {
-	o = o.normalized()
-	if err := o.check(); err != nil {
-		return extractor.Bundle{}, Summary{}, &OptionsError{err}
-	}
-	bundle, summary, err := generate(o)
-	if err != nil {
-		return extractor.Bundle{}, Summary{}, &GenerateError{o.Dir, err}
-	}
-	return bundle, summary, nil
+	// Options are those of the transforms.
+	transform.Options
 }
 
 // normalized puts in defaults.
-func (o GenerateOptions) normalized() GenerateOptions {
+func (o Options) normalized() Options {
 	o.Namespace = cmp.Or(o.Namespace, v1alpha1.OperandNamespace)
 	return o
 }
 
-func generate(o GenerateOptions) (extractor.Bundle, Summary, error) {
-	objects, quoted, err := renderKustomize(o.Dir)
-	if err != nil {
-		return extractor.Bundle{}, Summary{}, err
-	}
-	summary := Summary{Read: len(objects)}
-	objects, summary.Results, err = apply(Transforms(), objects, o)
-	if err != nil {
-		return extractor.Bundle{}, Summary{}, err
-	}
-	if len(objects) == 0 {
-		return extractor.Bundle{}, Summary{}, errors.New("nothing is left to install")
-	}
-	if err := errors.Join(append(checkUnique(objects), checkImages(objects, o)...)...); err != nil {
-		return extractor.Bundle{}, Summary{}, err
-	}
-	sortObjects(objects)
-	summary.Written = len(objects)
-	summary.Missing = missingSecrets(objects)
-	manifests, err := encode(objects, quoted)
-	if err != nil {
-		return extractor.Bundle{}, Summary{}, err
-	}
-	return extractor.Bundle{Metadata: o.metadata(manifests), Manifests: manifests}, summary, nil
-}
-
-func (o GenerateOptions) metadata(manifests []byte) extractor.Metadata {
+// Metadata returns the metadata of a bundle with the manifests.
+func (o Options) Metadata(manifests []byte) extractor.Metadata {
 	return extractor.Metadata{
 		ProviderName:    o.ProviderName,
 		ProviderType:    o.ProviderType,
@@ -144,7 +77,9 @@ var platforms = []configv1.PlatformType{
 	configv1.PowerVSPlatformType, configv1.AlibabaCloudPlatformType, configv1.NutanixPlatformType, configv1.ExternalPlatformType,
 }
 
-func (o GenerateOptions) check() error {
+// Check returns everything that is wrong with options, as an *OptionsError; missing ones get their defaults first.
+func (o Options) Check() error {
+	o = o.normalized()
 	var errs []error
 	if !providerNamePattern.MatchString(o.ProviderName) {
 		errs = append(errs, fmt.Errorf("provider name %q is not a DNS label of at most 58 characters that starts with a letter, such as cluster-api-provider-aws", o.ProviderName))
@@ -166,18 +101,15 @@ func (o GenerateOptions) check() error {
 	for _, problem := range validation.IsDNS1123Label(o.Namespace) {
 		errs = append(errs, fmt.Errorf("namespace %q: %s", o.Namespace, problem))
 	}
-	for _, old := range sortedKeys(o.Images) {
-		if !o.substitute(o.Images[old]) {
+	for _, old := range slices.Sorted(maps.Keys(o.Images)) {
+		if !o.Substitute(o.Images[old]) {
 			errs = append(errs, fmt.Errorf("image %s: its replacement %q is neither by digest (<repository>@sha256:<digest>) nor the image name %q", old, o.Images[old], o.ImageName))
 		}
 	}
-	return errors.Join(append(errs, o.checkTransforms()...)...)
-}
-
-// substitute says whether a container of the bundle may have an image.
-func (o GenerateOptions) substitute(image string) bool {
-	_, err := name.NewDigest(image)
-	return err == nil || (image != "" && image == o.ImageName)
+	if err := errors.Join(append(errs, o.Options.Check()...)...); err != nil {
+		return &transform.OptionsError{Err: err}
+	}
+	return nil
 }
 
 func join[T ~string](names []T) string {
@@ -187,5 +119,3 @@ func join[T ~string](names []T) string {
 	}
 	return strings.Join(texts, ", ")
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

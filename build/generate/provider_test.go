@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build_test
+package generate_test
 
 import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,18 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// TestGenerateMakesABundleOfEachRealProvider uses the kustomize directories that
+// TestBundle_RealProviders uses the kustomize directories that
 // providers release from, with only the options that a user has to give; and those of
 // the folder PROVIDERS, if that is given.
-func TestGenerateMakesABundleOfEachRealProvider(t *testing.T) {
+func TestBundle_RealProviders(t *testing.T) {
 	for name, options := range released(t) {
 		t.Run(name, func(t *testing.T) {
-			bundle, _ := generate(t, options)
+			bundle, _ := bundleFrom(t, options)
 			for _, o := range objectsOf(t, bundle) {
 				if o.GetKind() == "Deployment" {
 					checkManager(t, o, options.ImageName)
@@ -46,7 +46,7 @@ func TestGenerateMakesABundleOfEachRealProvider(t *testing.T) {
 		t.Run("rendered/"+provider.Folder, func(t *testing.T) {
 			options := optionsOf(provider)
 			options.Dir = kustomization(t, provider.Components)
-			bundle, summary := generate(t, options)
+			bundle, summary := bundleFrom(t, options)
 			if summary.Read != provider.Objects {
 				t.Errorf("read %d objects, the provider has %d", summary.Read, provider.Objects)
 			}
@@ -64,9 +64,9 @@ var unlabelled = []string{"addon-helm", "infrastructure-kubevirt"}
 // checkPreview checks that nothing has to be said to preview a provider, and that the same objects come of it.
 func checkPreview(t *testing.T, provider fixture.Rendered, dir string, bundle extractor.Bundle) {
 	t.Helper()
-	preview, err := build.Preview(build.GenerateOptions{Dir: dir})
+	preview, err := generate.Preview(generate.Options{Dir: dir})
 	if slices.Contains(unlabelled, provider.Folder) {
-		if !errors.As(err, new(*build.OptionsError)) {
+		if !errors.As(err, new(*transform.OptionsError)) {
 			t.Errorf("the preview of a provider without a label ends with %v", err)
 		}
 		return
@@ -82,9 +82,9 @@ func checkPreview(t *testing.T, provider fixture.Rendered, dir string, bundle ex
 	}
 }
 
-func generate(t *testing.T, options build.GenerateOptions) (extractor.Bundle, build.Summary) {
+func bundleFrom(t *testing.T, options generate.Options) (extractor.Bundle, generate.Summary) {
 	t.Helper()
-	bundle, summary, err := build.Generate(options)
+	bundle, summary, err := generate.Bundle(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,37 +93,28 @@ func generate(t *testing.T, options build.GenerateOptions) (extractor.Bundle, bu
 }
 
 // released returns the options for the providers that there always are.
-func released(t *testing.T) map[string]build.GenerateOptions {
+func released(t *testing.T) map[string]generate.Options {
 	t.Helper()
 	providers, err := fixture.Providers(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]build.GenerateOptions{}
+	all := map[string]generate.Options{}
 	for _, provider := range providers {
-		all[provider.Name] = build.GenerateOptions{
+		all[provider.Name] = generate.Options{
 			Dir: provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type,
-			ProviderVersion: provider.Version, OCPPlatform: provider.Platform, ImageName: provider.ImageName,
+			ProviderVersion: provider.Version, OCPPlatform: provider.Platform, Options: transform.Options{ImageName: provider.ImageName},
 		}
 	}
 	return all
 }
 
-func optionsOf(provider fixture.Rendered) build.GenerateOptions {
+func optionsOf(provider fixture.Rendered) generate.Options {
 	placeholder := "registry.example.com/openshift:" + provider.Name
-	return build.GenerateOptions{
+	return generate.Options{
 		ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
-		OCPPlatform: provider.Platform, ImageName: placeholder, Images: provider.Pins(placeholder),
+		OCPPlatform: provider.Platform, Options: transform.Options{ImageName: placeholder, Images: provider.Pins(placeholder)},
 	}
-}
-
-func readFile(t *testing.T, file string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
 }
 
 // kustomization returns a kustomize directory of one file.
@@ -170,10 +161,10 @@ func objectsOf(t *testing.T, bundle extractor.Bundle) []*unstructured.Unstructur
 }
 
 // checkAgain checks that a bundle's own manifests give the same manifests.
-func checkAgain(t *testing.T, options build.GenerateOptions, bundle extractor.Bundle) {
+func checkAgain(t *testing.T, options generate.Options, bundle extractor.Bundle) {
 	t.Helper()
 	options.Dir, options.Images = kustomization(t, bundle.Manifests), nil
-	again, _, err := build.Generate(options)
+	again, _, err := generate.Bundle(options)
 	if err != nil {
 		t.Fatalf("generating from the bundle: %v", err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package pack
 
 import (
 	"errors"
@@ -16,15 +16,15 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// LeftOut is an entry of a base index that the packed index does not have.
-type LeftOut struct {
+// OmittedEntry is an entry of a base index that the packed index does not have.
+type OmittedEntry struct {
 	// Digest is the entry's.
 	Digest string `json:"digest"`
-	// Reason says why it is left out.
+	// Reason is why it is omitted.
 	Reason string `json:"reason"`
 }
 
-// The annotations by which BuildKit marks what is about an image and no image
+// The annotations by which BuildKit marks attestations, which describe an image
 // (https://github.com/moby/buildkit/blob/master/docs/attestations/attestation-storage.md).
 const (
 	aboutType   = "vnd.docker.reference.type"
@@ -32,17 +32,17 @@ const (
 )
 
 // Index returns base with every image of it packed as Image does, for the same
-// platforms and in the same order. What is no image is left out and told: an attestation
-// is about an image without the bundle, which the index does not have any more. Errors are of type *PackError.
-func (p Packer) Index(base v1.ImageIndex, bundle extractor.Bundle) (v1.ImageIndex, []LeftOut, error) {
+// platforms and in the same order. It omits and returns attestations, because they describe
+// an image without the bundle, which is not in the index any more. Errors are of type *PackError.
+func (p Packer) Index(base v1.ImageIndex, bundle extractor.Bundle) (v1.ImageIndex, []OmittedEntry, error) {
 	index, left, err := p.index(base, bundle)
 	if err != nil {
-		return nil, nil, &PackError{err}
+		return nil, nil, &Error{err}
 	}
 	return index, left, nil
 }
 
-func (p Packer) index(base v1.ImageIndex, bundle extractor.Bundle) (v1.ImageIndex, []LeftOut, error) {
+func (p Packer) index(base v1.ImageIndex, bundle extractor.Bundle) (v1.ImageIndex, []OmittedEntry, error) {
 	manifest, err := base.IndexManifest()
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the base index: %w", err)
@@ -52,10 +52,10 @@ func (p Packer) index(base v1.ImageIndex, bundle extractor.Bundle) (v1.ImageInde
 		return nil, nil, fmt.Errorf("reading the base index: %w", err)
 	}
 	var images []mutate.IndexAddendum
-	var left []LeftOut
+	var left []OmittedEntry
 	for _, entry := range manifest.Manifests {
 		if reason := notPacked(entry); reason != "" {
-			left = append(left, LeftOut{entry.Digest.String(), reason})
+			left = append(left, OmittedEntry{entry.Digest.String(), reason})
 			continue
 		}
 		image, err := p.child(base, entry, bundle)
@@ -91,7 +91,7 @@ func notPacked(entry v1.Descriptor) string {
 	return ""
 }
 
-// child packs an image of base, and keeps what the index says of it but for its digest.
+// child packs an image of base, and keeps its descriptor except for size and digest.
 func (p Packer) child(base v1.ImageIndex, entry v1.Descriptor, bundle extractor.Bundle) (mutate.IndexAddendum, error) {
 	image, err := base.Image(entry.Digest)
 	if err == nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build_test
+package pack_test
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -42,14 +42,14 @@ func indexOf(t *testing.T, format registry.Format) v1.ImageIndex {
 	return index
 }
 
-func packedIndex(t *testing.T, packer build.Packer, base v1.ImageIndex) (*v1.IndexManifest, v1.ImageIndex, []build.LeftOut) {
+func packedIndex(t *testing.T, packer pack.Packer, base v1.ImageIndex) (*v1.IndexManifest, v1.ImageIndex, []pack.OmittedEntry) {
 	t.Helper()
 	index, left, err := packer.Index(base, bundleOf(configMap))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "layout")
-	if err := build.WriteLayout(t.Context(), dir, index, ""); err != nil {
+	if err := pack.WriteLayout(t.Context(), dir, index, ""); err != nil {
 		t.Fatal(err)
 	}
 	validateLayout(t, dir)
@@ -60,11 +60,11 @@ func packedIndex(t *testing.T, packer build.Packer, base v1.ImageIndex) (*v1.Ind
 	return manifest, index, left
 }
 
-func TestEveryImageOfAnIndexGetsTheBundle(t *testing.T) {
+func TestIndex_PacksEveryImage(t *testing.T) {
 	for name, format := range map[string]registry.Format{"OCI": {}, "Docker": {Docker: true}} {
 		t.Run(name, func(t *testing.T) {
 			base := indexOf(t, format)
-			manifest, index, left := packedIndex(t, build.Packer{}, base)
+			manifest, index, left := packedIndex(t, pack.Packer{}, base)
 			var platforms []string
 			for _, entry := range manifest.Manifests {
 				platforms = append(platforms, entry.Platform.String())
@@ -88,7 +88,7 @@ func TestEveryImageOfAnIndexGetsTheBundle(t *testing.T) {
 			if manifest.MediaType != wantType || (manifest.Annotations == nil) != format.Docker {
 				t.Errorf("it is a %s with the annotations %v", manifest.MediaType, manifest.Annotations)
 			}
-			if _, again, _ := packedIndex(t, build.Packer{}, base); indexDigest(t, again) != indexDigest(t, index) {
+			if _, again, _ := packedIndex(t, pack.Packer{}, base); indexDigest(t, again) != indexDigest(t, index) {
 				t.Error("the second index differs")
 			}
 		})
@@ -104,7 +104,7 @@ func indexDigest(t *testing.T, index v1.ImageIndex) string {
 	return digest.String()
 }
 
-func TestWhatIsNoImageOfAnIndexIsLeftOutWithItsReason(t *testing.T) {
+func TestIndex_OmitsEntriesWithReasons(t *testing.T) {
 	base := indexOf(t, registry.Format{})
 	other := registry.MustImage(t, registry.Layer{Txtar: "-- sbom.json --\n{}\n"})
 	subject := "sha256:" + strings.Repeat("ab", 32)
@@ -116,7 +116,7 @@ func TestWhatIsNoImageOfAnIndexIsLeftOutWithItsReason(t *testing.T) {
 		mutate.IndexAddendum{Add: mutate.Subject(other, v1.Descriptor{MediaType: types.OCIManifestSchema1}).(v1.Image), Descriptor: v1.Descriptor{ArtifactType: "application/spdx+json"}},
 		mutate.IndexAddendum{Add: empty.Index},
 	)
-	manifest, _, left := packedIndex(t, build.Packer{}, base)
+	manifest, _, left := packedIndex(t, pack.Packer{}, base)
 	var reasons []string
 	for _, l := range left {
 		reasons = append(reasons, l.Reason)
@@ -131,17 +131,17 @@ func TestWhatIsNoImageOfAnIndexIsLeftOutWithItsReason(t *testing.T) {
 	}
 }
 
-func TestAnIndexWithoutAnImageIsNoBase(t *testing.T) {
-	_, _, err := build.Packer{}.Index(empty.Index, bundleOf(configMap))
-	var packError *build.PackError
+func TestIndex_RejectsBaseWithoutImages(t *testing.T) {
+	_, _, err := pack.Packer{}.Index(empty.Index, bundleOf(configMap))
+	var packError *pack.Error
 	if !errors.As(err, &packError) || !errors.Is(err, extractor.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestAnImageSaysTheTimeItIsGivenAndItsLayerDoesNot(t *testing.T) {
+func TestImage_CreatedIsNotInLayer(t *testing.T) {
 	created := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	dated := build.Packer{Created: &created}
+	dated := pack.Packer{Created: &created}
 	for name, base := range map[string]v1.Image{"no base": nil, "an OCI base": registry.MustImage(t), "a Docker base": empty.Image} {
 		t.Run(name, func(t *testing.T) {
 			image, err := dated.Image(base, bundleOf(configMap))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build_test
+package pack_test
 
 import (
 	"archive/tar"
@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,10 +22,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/opencontainers/go-digest"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/bundle"
+	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/test/registry"
+	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 func bundleOf(manifests string) extractor.Bundle {
@@ -43,12 +44,12 @@ const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: demo\n"
 
 func packed(t *testing.T, base v1.Image, bundle extractor.Bundle) v1.Image {
 	t.Helper()
-	image, err := build.Pack(base, bundle)
+	image, err := pack.Pack(base, bundle)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "layout")
-	if err := build.WriteLayout(t.Context(), dir, image, ""); err != nil {
+	if err := pack.WriteLayout(t.Context(), dir, image, ""); err != nil {
 		t.Fatal(err)
 	}
 	validateLayout(t, dir)
@@ -116,7 +117,7 @@ func entriesOfTopLayer(t *testing.T, image v1.Image) []entry {
 	}
 }
 
-func TestPackGivesTheSameDigestForTheSameBundle(t *testing.T) {
+func TestPack_SameDigestForSameBundle(t *testing.T) {
 	first, second := packed(t, nil, bundleOf(configMap)), packed(t, nil, bundleOf(configMap))
 	if digestOf(t, first) != digestOf(t, second) {
 		t.Errorf("got %s, then %s", digestOf(t, first), digestOf(t, second))
@@ -131,7 +132,7 @@ func TestPackGivesTheSameDigestForTheSameBundle(t *testing.T) {
 	}
 }
 
-func TestPackWithoutABaseMakesAnOCIImageOfOneLayer(t *testing.T) {
+func TestPack_ScratchImageHasOneLayer(t *testing.T) {
 	bundle := bundleOf(configMap)
 	image := packed(t, nil, bundle)
 	files, err := bundle.Files()
@@ -157,8 +158,8 @@ func TestPackWithoutABaseMakesAnOCIImageOfOneLayer(t *testing.T) {
 		"org.opencontainers.image.title":       "cluster-api-provider-demo",
 		"org.opencontainers.image.version":     "v1.2.3",
 		"org.opencontainers.image.description": "Cluster API manifests of cluster-api-provider-demo, type infrastructure, for AWS",
-		remote.HintLayer:                       manifest.Layers[0].Digest.String(),
-		remote.HintListing:                     digest.FromBytes(files["capi-manifests/metadata.json"]).String(),
+		remote.AnnotationLayer:                 manifest.Layers[0].Digest.String(),
+		remote.AnnotationListing:               digest.FromBytes(files["capi-manifests/metadata.json"]).String(),
 	}
 	if diff := cmp.Diff(wantTexts, manifest.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
@@ -172,7 +173,7 @@ func TestPackWithoutABaseMakesAnOCIImageOfOneLayer(t *testing.T) {
 	}
 }
 
-func TestPackAppendsOneLayerToABaseAndHidesOlderBundles(t *testing.T) {
+func TestPack_AppendsLayerAndHidesOlderBundles(t *testing.T) {
 	base := mutate.MediaType(mutate.ConfigMediaType(packed(t, nil, bundleOf("kind: Old\n")), types.OCIConfigJSON), types.OCIManifestSchema1)
 	image := packed(t, base, bundleOf(configMap))
 	manifest, err := image.Manifest()
@@ -193,7 +194,7 @@ func TestPackAppendsOneLayerToABaseAndHidesOlderBundles(t *testing.T) {
 	}
 }
 
-func TestWhatIsPackedIsWhatAClusterReads(t *testing.T) {
+func TestPack_ReadBackByExtractor(t *testing.T) {
 	bundle := bundleOf(configMap)
 	origin := extractor.Origin{Name: "demo", Image: "registry.example.com/demo@sha256:" + strings.Repeat("ab", 32)}
 	bases := map[string]v1.Image{
@@ -217,7 +218,7 @@ func TestWhatIsPackedIsWhatAClusterReads(t *testing.T) {
 	}
 }
 
-func TestPackKeepsADockerImageDockers(t *testing.T) {
+func TestPack_KeepsDockerMediaTypes(t *testing.T) {
 	image := packed(t, empty.Image, bundleOf(configMap)) // empty.Image is Docker's
 	manifest, err := image.Manifest()
 	if err != nil {
@@ -231,7 +232,7 @@ func TestPackKeepsADockerImageDockers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := config.Config.Labels[remote.HintListing]; len(config.Config.Labels) != 2 || got != listing.Listing().String() {
+	if got := config.Config.Labels[remote.AnnotationListing]; len(config.Config.Labels) != 2 || got != listing.Listing().String() {
 		t.Errorf("the labels are %v", config.Config.Labels)
 	}
 	if manifest.MediaType != types.DockerManifestSchema2 || manifest.Layers[0].MediaType != types.DockerLayer || manifest.Annotations != nil {
@@ -239,21 +240,21 @@ func TestPackKeepsADockerImageDockers(t *testing.T) {
 	}
 }
 
-func TestPackRefusesABundleThatNobodyCouldRead(t *testing.T) {
+func TestPack_RejectsUnreadableBundle(t *testing.T) {
 	bundle := bundleOf(configMap)
 	bundle.Manifests = []byte("kind: Changed\n")
-	_, err := build.Pack(nil, bundle)
-	var packError *build.PackError
+	_, err := pack.Pack(nil, bundle)
+	var packError *pack.Error
 	if !errors.As(err, &packError) || !errors.Is(err, extractor.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestWriteLayoutReplacesALayoutAndNothingElse(t *testing.T) {
+func TestWriteLayout_ReplacesLayout(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "layout")
 	for _, manifests := range []string{configMap, configMap + "data: {}\n"} {
 		image := packed(t, nil, bundleOf(manifests))
-		if err := build.WriteLayout(t.Context(), dir, image, "example.com/demo:v1"); err != nil {
+		if err := pack.WriteLayout(t.Context(), dir, image, "example.com/demo:v1"); err != nil {
 			t.Fatal(err)
 		}
 		manifest := validateLayout(t, dir)
@@ -269,13 +270,13 @@ func TestWriteLayoutReplacesALayoutAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestWriteLayoutRefusesADirectoryWithSomethingElse(t *testing.T) {
+func TestWriteLayout_RejectsOtherDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "thesis.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	err := build.WriteLayout(t.Context(), dir, empty.Image, "")
-	var writeError *build.WriteError
+	err := pack.WriteLayout(t.Context(), dir, empty.Image, "")
+	var writeError *bundle.WriteError
 	if !errors.As(err, &writeError) || writeError.Path != dir {
 		t.Errorf("got %v", err)
 	}
@@ -284,71 +285,17 @@ func TestWriteLayoutRefusesADirectoryWithSomethingElse(t *testing.T) {
 	}
 }
 
-func TestWriteFilesReplacesFilesAndLeavesNothingElse(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "capi-manifests")
-	for _, text := range []string{"one", "two"} {
-		if err := build.WriteFiles(t.Context(), dir, map[string][]byte{"a": []byte(text), "b": []byte(text)}); err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range []string{"a", "b"} {
-			if got := string(readFile(t, filepath.Join(dir, file))); got != text {
-				t.Errorf("%s is %q, not %q", file, got, text)
-			}
-		}
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
-		t.Errorf("the directory holds %v, %v", entries, err)
-	}
-}
-
-func TestWriteFilesNamesTheDirectoryThatCannotBe(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	err := build.WriteFiles(t.Context(), filepath.Join(file, "below"), map[string][]byte{"a": nil})
-	var writeError *build.WriteError
-	if !errors.As(err, &writeError) || !errors.As(err, new(*fs.PathError)) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestWriteDirsWritesAllOrNothing(t *testing.T) {
-	dir := t.TempDir()
-	file, first := filepath.Join(dir, "file"), filepath.Join(dir, "a", "b")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	files := map[string][]byte{"c": []byte("c")}
-	err := build.WriteDirs(t.Context(), map[string]map[string][]byte{first: files, filepath.Join(file, "below"): files})
-	var writeError *build.WriteError
-	if !errors.As(err, &writeError) || writeError.Path != filepath.Join(file, "below") {
-		t.Errorf("got %v", err)
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("there is %v, %v", entries, err)
-	}
-	if err := build.WriteDirs(t.Context(), map[string]map[string][]byte{first: files, dir: files}); err != nil {
-		t.Fatal(err)
-	}
-	for _, written := range []string{filepath.Join(first, "c"), filepath.Join(dir, "c")} {
-		if got := string(readFile(t, written)); got != "c" {
-			t.Errorf("%s is %q", written, got)
-		}
-	}
-}
-
-func TestNothingIsWrittenOnceTheContextHasEnded(t *testing.T) {
+func TestWriteLayout_WritesNothingAfterCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir := t.TempDir()
 	image := packed(t, nil, bundleOf(configMap))
 	for _, err := range []error{
-		build.WriteFiles(ctx, filepath.Join(dir, "files"), map[string][]byte{"a": nil}),
-		build.WriteLayout(ctx, filepath.Join(dir, "layout"), image, ""),
-		build.WriteArchive(ctx, filepath.Join(dir, "archive.tar"), image, ""),
+		bundle.WriteFiles(ctx, filepath.Join(dir, "files"), map[string][]byte{"a": nil}),
+		pack.WriteLayout(ctx, filepath.Join(dir, "layout"), image, ""),
+		pack.WriteArchive(ctx, filepath.Join(dir, "archive.tar"), image, ""),
 	} {
-		var writeError *build.WriteError
+		var writeError *bundle.WriteError
 		if !errors.As(err, &writeError) || !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
@@ -358,15 +305,15 @@ func TestNothingIsWrittenOnceTheContextHasEnded(t *testing.T) {
 	}
 }
 
-func TestWriteArchiveReplacesAFileByTheSameBytes(t *testing.T) {
+func TestWriteArchive_ReplacesFileWithSameBytes(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "image.tar")
 	var first []byte
 	for range 2 {
-		if err := build.WriteArchive(t.Context(), file, packed(t, nil, bundleOf(configMap)), "example.com/demo:v1"); err != nil {
+		if err := pack.WriteArchive(t.Context(), file, packed(t, nil, bundleOf(configMap)), "example.com/demo:v1"); err != nil {
 			t.Fatal(err)
 		}
-		content := readFile(t, file)
+		content := scenario.ReadFile(t, file)
 		if first != nil && !bytes.Equal(first, content) {
 			t.Error("the second archive differs")
 		}

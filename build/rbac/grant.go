@@ -11,25 +11,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Kubernetes lets somebody write a role if they hold all that it grants, or if
-// they may "escalate" it; and bind a role if they hold all that it grants, or if they
-// may "bind" it.
+// Kubernetes accepts a role from a user who has all its permissions, or may "escalate"
+// it; and a binding from a user who has all permissions of the role, or may "bind" it.
 //
-// To hold what a role grants is the least, where that is enough: the installer can run a
-// pod with the service account of a provider anyway, so whoever has the installer has what the
-// providers have, and with "escalate" everything else too. That cannot be narrowed
-// to some roles, because Kubernetes does not look at the name where a role is created.
+// To have the permissions of the roles is the minimum, where it is enough: the installer
+// can run a pod with the service account of a provider anyway, so a compromised installer
+// has the permissions of the providers. "escalate" would give it all others too, and cannot be
+// narrowed to names, because the authorizer has no name for a create request.
 //
-// But of a ClusterRole that gathers the rules of others, of which Cluster API's core
-// has one, nobody knows what it will grant, and Kubernetes asks for "escalate" or for
-// everything there is. Where there is such a role, "escalate" takes care of all ClusterRoles.
+// The permissions of a ClusterRole with an aggregation rule, which Cluster API's core has,
+// are not known in advance, and Kubernetes requires "escalate" or all permissions. With
+// such a role, "escalate" covers all ClusterRoles.
 //
-// A binding is tried before the role that it binds is there, and then nobody holds
-// what the role grants. So "bind" is always needed; it is narrowed to the name of the role.
+// The dry run of a binding precedes the creation of its role, when the installer does not
+// have the permissions of the role yet. So "bind" is always needed; it is narrowed to the
+// name of the role.
 
-// addGrants adds what it takes to write the roles and bindings among objects, and the
+// addGrants adds the permissions to write the roles and bindings among objects, and the
 // bindings of admission policies.
-func (n needs) addGrants(objects []*unstructured.Unstructured, known resources) {
+func (n requiredPermissions) addGrants(objects []*unstructured.Unstructured, known resources) {
 	escalates := slices.ContainsFunc(objects, gathers)
 	for _, object := range objects {
 		n.addParams(object, objects, known)
@@ -37,20 +37,20 @@ func (n needs) addGrants(objects []*unstructured.Unstructured, known resources) 
 		case kind == clusterRoleKind && escalates:
 			n.add(forEscalate, permission{group: clusterRoles.Group, resource: clusterRoles.Resource, verb: "escalate"})
 		case kind == clusterRoleKind, kind == roleKind:
-			n.hold(object)
+			n.addRole(object)
 		case kind == clusterRoleBindingKind, kind == roleBindingKind:
 			n.bind(object)
 		}
 	}
 }
 
-// gathers says whether an object is a ClusterRole that gathers the rules of others.
+// gathers reports whether an object is a ClusterRole with an aggregation rule.
 func gathers(object *unstructured.Unstructured) bool {
 	return kindOf(object) == clusterRoleKind && object.Object["aggregationRule"] != nil
 }
 
-// hold adds all that a role grants.
-func (n needs) hold(role *unstructured.Unstructured) {
+// addRole adds all that a role grants.
+func (n requiredPermissions) addRole(role *unstructured.Unstructured) {
 	for _, rule := range rulesOf(role) {
 		for _, granted := range permissionsOf(role.GetNamespace(), rule) {
 			n.add(forGrant, granted)
@@ -58,7 +58,7 @@ func (n needs) hold(role *unstructured.Unstructured) {
 	}
 }
 
-// rulesOf are the rules of a role. What the API server could not read grants nothing.
+// rulesOf returns the rules of a role; none if they are invalid.
 func rulesOf(role *unstructured.Unstructured) []rbacv1.PolicyRule {
 	var read rbacv1.Role
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"rules": role.Object["rules"]}, &read); err != nil {
@@ -68,7 +68,7 @@ func rulesOf(role *unstructured.Unstructured) []rbacv1.PolicyRule {
 }
 
 // bind adds the permission to bind the role that a binding names.
-func (n needs) bind(binding *unstructured.Unstructured) {
+func (n requiredPermissions) bind(binding *unstructured.Unstructured) {
 	kind, _, _ := unstructured.NestedString(binding.Object, "roleRef", "kind")
 	name, _, _ := unstructured.NestedString(binding.Object, "roleRef", "name")
 	resource := rolesResource
@@ -80,7 +80,7 @@ func (n needs) bind(binding *unstructured.Unstructured) {
 
 // addParams adds the permission to read the parameters that a binding gives to an
 // admission policy, if it is one; of which kind they are, the policy says.
-func (n needs) addParams(binding *unstructured.Unstructured, objects []*unstructured.Unstructured, known resources) {
+func (n requiredPermissions) addParams(binding *unstructured.Unstructured, objects []*unstructured.Unstructured, known resources) {
 	paramRef, found, _ := unstructured.NestedMap(binding.Object, "spec", "paramRef")
 	policy, isBinding := strings.CutSuffix(binding.GetKind(), "Binding")
 	name, _, _ := unstructured.NestedString(binding.Object, "spec", "policyName")

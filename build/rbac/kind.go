@@ -7,14 +7,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 var (
-	crdKind                = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-	clusterRoleKind        = schema.GroupKind{Group: rbacv1.GroupName, Kind: "ClusterRole"}
-	roleKind               = schema.GroupKind{Group: rbacv1.GroupName, Kind: "Role"}
-	clusterRoleBindingKind = schema.GroupKind{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}
-	roleBindingKind        = schema.GroupKind{Group: rbacv1.GroupName, Kind: "RoleBinding"}
+	crdKind                = object.CustomResourceDefinition
+	clusterRoleKind        = object.ClusterRole
+	roleKind               = object.Role
+	clusterRoleBindingKind = object.ClusterRoleBinding
+	roleBindingKind        = object.RoleBinding
 
 	clusterRoles  = schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterroles"}
 	rolesResource = schema.GroupResource{Group: rbacv1.GroupName, Resource: "roles"}

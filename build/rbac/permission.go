@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
 
 // permission is one thing that may be done: one verb on one resource.
@@ -42,8 +44,8 @@ func permissionsOf(namespace string, rule rbacv1.PolicyRule) (all []permission) 
 	return all
 }
 
-// covers says whether whoever has p has other too, by the rules of Kubernetes'
-// authorizer and of its check for escalation.
+// covers reports whether p includes other, by the rules of Kubernetes' authorizer and its
+// check for escalation.
 func (p permission) covers(other permission) bool {
 	switch {
 	case p.verb != other.verb && p.verb != rbacv1.VerbAll,
@@ -51,37 +53,24 @@ func (p permission) covers(other permission) bool {
 		(p.url == "") != (other.url == ""):
 		return false
 	case p.url != "":
-		return CoversURL(p.url, other.url)
+		return rbacrule.CoversURL(p.url, other.url)
 	}
-	return (p.group == other.group || p.group == rbacv1.APIGroupAll) && CoversResource(p.resource, other.resource) && (p.name == "" || p.name == other.name)
+	return (p.group == other.group || p.group == rbacv1.APIGroupAll) && rbacrule.CoversResource(p.resource, other.resource) && (p.name == "" || p.name == other.name)
 }
 
-// CoversResource says whether a resource in a rule, such as "pods", "*" or "*/scale",
-// covers one that is asked for, such as "pods/scale", as Kubernetes' authorizer has it.
-func CoversResource(resource, asked string) bool {
-	_, subresource, isSub := strings.Cut(asked, "/")
-	return resource == rbacv1.ResourceAll || resource == asked || isSub && resource == rbacv1.ResourceAll+"/"+subresource
-}
+// requiredPermissions are permissions, each with the reason that is listed first.
+type requiredPermissions map[permission]reason
 
-// CoversURL says whether a path in a rule, with a * at its end perhaps, covers one that is asked for.
-func CoversURL(url, asked string) bool {
-	prefix, open := strings.CutSuffix(url, rbacv1.NonResourceAll)
-	return url == asked || open && asked != "" && strings.HasPrefix(asked, prefix)
-}
-
-// needs are permissions, each with the reason that is listed first.
-type needs map[permission]reason
-
-func (n needs) add(why reason, permission permission) {
+func (n requiredPermissions) add(why reason, permission permission) {
 	if known, found := n[permission]; !found || slices.Index(reasons, why) < slices.Index(reasons, known) {
 		n[permission] = why
 	}
 }
 
-// without returns what neither held nor the rest of the needs covers. Of two that
-// cover each other, which only happens to equals, none can be among the needs.
-func (n needs) without(held []permission) needs {
-	left := needs{}
+// without returns the needs that neither held nor another need covers. No two needs
+// cover each other, because they would be equal.
+func (n requiredPermissions) without(held []permission) requiredPermissions {
+	left := requiredPermissions{}
 	for wanted, why := range n {
 		covered := slices.ContainsFunc(held, func(p permission) bool { return p.covers(wanted) })
 		for other := range n {
@@ -99,13 +88,13 @@ type Rule struct {
 	// Namespace is where it holds; empty means everywhere.
 	Namespace string `json:"namespace,omitempty"`
 	rbacv1.PolicyRule
-	// Why says what the installer does with it.
+	// Why is the operation of the installer that needs the rule.
 	Why string `json:"why"`
 }
 
 // rules puts permissions together: first verbs, then names, then resources, each
 // where all the rest is the same. The order is always the same.
-func (n needs) rules() []Rule {
+func (n requiredPermissions) rules() []Rule {
 	var rules []Rule
 	for p, why := range n {
 		rule := Rule{Namespace: p.namespace, Why: string(why), PolicyRule: rbacv1.PolicyRule{Verbs: []string{p.verb}}}
@@ -132,8 +121,8 @@ func (n needs) rules() []Rule {
 	return rules
 }
 
-// order is what rules are sorted by: what holds everywhere before what holds in a
-// namespace, by reason as they are listed, and then by content.
+// order returns the sort key of a rule: cluster-wide rules before those of a namespace,
+// then by reason, then by content.
 func (r Rule) order() []string {
 	place := string(rune('a' + slices.Index(reasons, reason(r.Why))))
 	return []string{r.Namespace, place, r.key(nil)}

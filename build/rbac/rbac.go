@@ -11,38 +11,37 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// reason says what a permission is for.
+// reason is the purpose of a permission.
 type reason string
 
 const (
 	forKinds     reason = "each kind is watched, and its objects are created; neither can be narrowed to names"
-	forObjects   reason = "each object is put right when it was changed, and removed at the end"
-	forInstances reason = "a CRD is removed only when there is no object of its kind"
+	forObjects   reason = "external changes to each object are reverted, and it is deleted at teardown"
+	forInstances reason = "a CRD is deleted only if it has no instances"
 	forUnmanaged reason = "a CompatibilityRequirement is kept for each unmanaged CRD"
-	forEscalate  reason = "a ClusterRole of the set gathers the rules of others; Kubernetes asks for all permissions there are, or for this, which cannot be narrowed to names where a role is created"
-	forBind      reason = "each role is bound, which is tried before the role is there"
-	forParams    reason = "an admission policy is bound to parameters, which whoever binds it must be able to read"
-	forGrant     reason = "roles of the set grant it; Kubernetes lets nobody grant what they lack"
+	forEscalate  reason = "a ClusterRole of the set has an aggregation rule; Kubernetes requires all permissions, or this one, which cannot be narrowed to names for a create request"
+	forBind      reason = "each role is bound; the dry run of the binding precedes the creation of the role"
+	forParams    reason = "an admission policy is bound to parameters, which the writer of the binding must be able to read"
+	forGrant     reason = "roles of the set grant it; Kubernetes rejects roles with permissions that the writer lacks"
 )
 
 // reasons are in the order in which rules are listed.
 var reasons = []reason{forKinds, forObjects, forInstances, forUnmanaged, forEscalate, forBind, forParams, forGrant}
 
-// Options say what is known besides the objects. The zero value is right for a
-// cluster in which the installer manages every CRD and has no role yet.
+// Options are inputs besides the objects. The zero value is for a cluster in which the
+// installer manages every CRD and has no role yet.
 type Options struct {
 	// UnmanagedCRDs are those that the cluster does not let the installer manage.
 	UnmanagedCRDs []string
-	// Held are rules that the installer has anyway; they are left out. Why is not read.
-	Held []Rule
+	// ExistingRules are rules that the installer has in any case; they are omitted. Why is not read.
+	ExistingRules []Rule
 }
 
-// Least returns the rules that the installer needs for objects, rendered as in the
-// cluster. An object may come more than once: the objects of two releases give what the way
-// from one to the other needs. Rules are sorted, those that hold everywhere first,
-// and none covers another.
-func Least(objects []*unstructured.Unstructured, options Options) []Rule {
-	needed, known := needs{}, resourcesOf(objects)
+// MinimalRules returns the rules that the installer needs for objects, rendered as in the
+// cluster. Objects can have duplicates: the objects of two releases give the rules for an
+// upgrade. Rules are sorted, cluster-wide ones first, and none covers another.
+func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule {
+	needed, known := requiredPermissions{}, resourcesOf(objects)
 	for _, object := range objects {
 		if kindOf(object) == crdKind && slices.Contains(options.UnmanagedCRDs, object.GetName()) {
 			needed.addUnmanaged(object)
@@ -52,14 +51,14 @@ func Least(objects []*unstructured.Unstructured, options Options) []Rule {
 	}
 	needed.addGrants(objects, known)
 	var held []permission
-	for _, rule := range options.Held {
+	for _, rule := range options.ExistingRules {
 		held = append(held, permissionsOf(rule.Namespace, rule.PolicyRule)...)
 	}
 	return needed.without(held).rules()
 }
 
-// addObject adds what it takes to install an object, to keep it and to remove it.
-func (n needs) addObject(object *unstructured.Unstructured, resource schema.GroupResource) {
+// addObject adds the permissions to install, reconcile and delete an object.
+func (n requiredPermissions) addObject(object *unstructured.Unstructured, resource schema.GroupResource) {
 	in := permission{namespace: object.GetNamespace(), group: resource.Group, resource: resource.Resource}
 	watched := in
 	if in.namespace != "" {
@@ -75,10 +74,10 @@ func (n needs) addObject(object *unstructured.Unstructured, resource schema.Grou
 	}
 }
 
-// addUnmanaged adds what it takes to have the cluster check an unmanaged CRD. The
-// CompatibilityRequirements of each revision have names of their own. The CRD itself
-// is read and freed of the installer's marks, if it was managed before.
-func (n needs) addUnmanaged(crd *unstructured.Unstructured) {
+// addUnmanaged adds the permissions to check an unmanaged CRD. Each revision has
+// CompatibilityRequirements with its own names. The CRD itself is read, and the
+// installer's annotations are removed if it was managed before.
+func (n requiredPermissions) addUnmanaged(crd *unstructured.Unstructured) {
 	in := permission{group: requirements.Group, resource: requirements.Resource}
 	n.addVerbs(forUnmanaged, in, "list", "watch", "create", "get", "patch", "delete")
 	definitions := permission{group: crdKind.Group, resource: "customresourcedefinitions"}
@@ -87,7 +86,7 @@ func (n needs) addUnmanaged(crd *unstructured.Unstructured) {
 	n.addVerbs(forUnmanaged, definitions, "get", "patch")
 }
 
-func (n needs) addVerbs(why reason, in permission, verbs ...string) {
+func (n requiredPermissions) addVerbs(why reason, in permission, verbs ...string) {
 	for _, verb := range verbs {
 		in.verb = verb
 		n.add(why, in)

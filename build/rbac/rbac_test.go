@@ -59,7 +59,7 @@ const (
 `
 )
 
-func TestTheLeastRules(t *testing.T) {
+func TestMinimalRules(t *testing.T) {
 	for _, c := range []struct {
 		name, objects string
 		options       rbac.Options
@@ -70,10 +70,10 @@ func TestTheLeastRules(t *testing.T) {
 			"openshift-cluster-api: delete,get,patch configmaps (a,b)",
 		}},
 		{name: "what the installer holds is left out", objects: configMapsAB,
-			options: rbac.Options{Held: []rbac.Rule{{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}}},
+			options: rbac.Options{ExistingRules: []rbac.Rule{{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}}},
 			want:    []string{"openshift-cluster-api: create configmaps", "openshift-cluster-api: delete,patch configmaps (a,b)"}},
 		{name: "what it holds in another namespace is not", objects: configMapsAB,
-			options: rbac.Options{Held: []rbac.Rule{{Namespace: "other", PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}},
+			options: rbac.Options{ExistingRules: []rbac.Rule{{Namespace: "other", PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}},
 			want:    []string{"openshift-cluster-api: create,list,watch configmaps", "openshift-cluster-api: delete,get,patch configmaps (a,b)"}},
 		{name: "an object elsewhere is created there, and its kind watched where the cache is",
 			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: reader, namespace: kube-system}, roleRef: {kind: Role, name: extension-apiserver-authentication-reader}}`,
@@ -132,19 +132,19 @@ func TestTheLeastRules(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			objects := objectsOf(t, c.objects)
-			rules := rbac.Least(objects, c.options)
+			rules := rbac.MinimalRules(objects, c.options)
 			if diff := cmp.Diff(c.want, brief(rules)); diff != "" {
 				t.Errorf("rules (-want +got):\n%s", diff)
 			}
 			slices.Reverse(objects)
-			if diff := cmp.Diff(rules, rbac.Least(append(objects, objects...), c.options)); diff != "" {
+			if diff := cmp.Diff(rules, rbac.MinimalRules(append(objects, objects...), c.options)); diff != "" {
 				t.Errorf("in another order, and twice, the objects give others (-first +second):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestARuleWithManyVerbsAndResourcesIsHeldAsItIs(t *testing.T) {
+func TestMinimalRules_KeepsRuleWithManyVerbs(t *testing.T) {
 	role := objectsOf(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r, namespace: ns}, rules: [
   {apiGroups: [a, b], resources: [x, y/status], verbs: [get, "*"]}, {apiGroups: [a], resources: ["*"], verbs: [get]}, {apiGroups: [c], resources: ["*/status"], verbs: [get]},
   {apiGroups: [c], resources: [z/status], resourceNames: [one], verbs: [get]}]}`)
@@ -154,7 +154,7 @@ func TestARuleWithManyVerbsAndResourcesIsHeldAsItIs(t *testing.T) {
 		"ns: get *.a", "ns: * x,y/status.a", "ns: * x,y/status.b", "ns: get */status.c",
 		"openshift-cluster-api: list,watch roles.rbac.authorization.k8s.io",
 	}
-	got := brief(rbac.Least(role, rbac.Options{}))
+	got := brief(rbac.MinimalRules(role, rbac.Options{}))
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -162,8 +162,8 @@ func TestARuleWithManyVerbsAndResourcesIsHeldAsItIs(t *testing.T) {
 	}
 }
 
-func TestRolesAreBoundWhereTheyAreAndTheClusterRoleIsGathered(t *testing.T) {
-	rules := rbac.Least(objectsOf(t, crdOfThings+"---\n"+configMapsAB), rbac.Options{})
+func TestRolesOf_BindsAndAggregates(t *testing.T) {
+	rules := rbac.MinimalRules(objectsOf(t, crdOfThings+"---\n"+configMapsAB), rbac.Options{})
 	roles := rbac.RolesOf(rules, "least", map[string]string{"app": "addon"})
 	if diff := cmp.Diff(map[string]string{rbac.AggregateLabel: "true", "app": "addon"}, roles.ClusterRole.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
@@ -190,21 +190,21 @@ func TestRolesAreBoundWhereTheyAreAndTheClusterRoleIsGathered(t *testing.T) {
 	t.Errorf("no ClusterRole of the manifests gathers those with %s", rbac.AggregateLabel)
 }
 
-// TestTheReleasesRolesHoldTheLeastOfAnyProvider keeps the two from drifting apart: what
+// TestRulesOfInstaller_CoverEveryProvider keeps the two from drifting apart: what
 // a provider of ordinary kinds needs, the installer has by its manifests.
-func TestTheReleasesRolesHoldTheLeastOfAnyProvider(t *testing.T) {
+func TestRulesOfInstaller_CoverEveryProvider(t *testing.T) {
 	own, err := manifests.Objects()
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := rbac.HeldBy(own)
+	held, err := rbac.RulesOfInstaller(own)
 	if err != nil {
 		t.Fatal(err)
 	}
 	crd := strings.ReplaceAll(crdOfThings, "example.com", "infrastructure.cluster.x-k8s.io")
 	objects := objectsOf(t, crd+"---\n"+configMapsAB+"---\n"+gatheringRole+"---\n"+
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: b}, roleRef: {kind: ClusterRole, name: gathers}}`)
-	if rules := rbac.Least(objects, rbac.Options{Held: held}); len(rules) > 0 {
+	if rules := rbac.MinimalRules(objects, rbac.Options{ExistingRules: held}); len(rules) > 0 {
 		t.Errorf("they lack %v", brief(rules))
 	}
 }

@@ -82,10 +82,10 @@ func (r Roles) Objects() []Object {
 	return objects
 }
 
-// HeldBy returns the rules that objects, such as the installer's own manifests,
+// RulesOfInstaller returns the rules that objects, such as the installer's own manifests,
 // give to the installer's service account with the roles among them. Those of the
 // ClusterRoles that others make of parts are not among them.
-func HeldBy(objects []*unstructured.Unstructured) ([]Rule, error) {
+func RulesOfInstaller(objects []*unstructured.Unstructured) ([]Rule, error) {
 	granted := map[ref][]rbacv1.PolicyRule{}
 	for _, object := range objects {
 		if kind := kindOf(object); kind == clusterRoleKind || kind == roleKind {

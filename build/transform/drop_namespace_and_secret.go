@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package transform
 
 import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 var dropNamespaceAndSecret = Transform{
 	Name: "drop-namespace-and-secret",
 	Does: "Drops Namespaces and Secrets.",
-	Why:  "The installer's namespace is there already and is not the provider's to change. Credentials do not belong into an image that everybody can pull.",
-	Apply: func(objects []*unstructured.Unstructured, _ GenerateOptions) ([]*unstructured.Unstructured, error) {
+	Why:  "The installer's namespace already exists, and providers must not modify it. Credentials do not belong in a public image.",
+	Apply: func(objects []*unstructured.Unstructured, _ Options) ([]*unstructured.Unstructured, error) {
 		return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
-			return groupKind(o) == namespaceKind || groupKind(o) == secretKind
+			return object.GroupKind(o) == object.Namespace || object.GroupKind(o) == object.Secret
 		}), nil
 	},
 }

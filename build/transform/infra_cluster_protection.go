@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package transform
 
 import (
 	"cmp"
@@ -11,39 +11,42 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/internal/capicontract"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-var bindingKind = schema.GroupKind{Group: policyKind.Group, Kind: "ValidatingAdmissionPolicyBinding"}
+var bindingKind = schema.GroupKind{Group: object.ValidatingAdmissionPolicy.Group, Kind: "ValidatingAdmissionPolicyBinding"}
 
-// protectionPrefix begins the names of the policies, which are those that OpenShift's own providers ship them by.
+// protectionPrefix is the prefix of the policy names, as in OpenShift's own providers.
 const protectionPrefix = "openshift-cluster-api-protect-"
 
-// providerLabel is clusterctl's label for what belongs to a provider.
-const providerLabel = "cluster.x-k8s.io/provider"
+// ProviderLabel is clusterctl's label for the objects of a provider.
+const ProviderLabel = "cluster.x-k8s.io/provider"
 
-// notTheOwnCluster is true for every object but that of the cluster itself, which
-// has the name that the Infrastructure object gives. A cluster that has no such name yet has no such object.
+// notTheOwnCluster is true for all objects except the InfraCluster of the cluster itself,
+// whose name is in the Infrastructure object. A cluster without a name has no such InfraCluster yet.
 const notTheOwnCluster = "!has(params.status) || !has(params.status.infrastructureName) || oldObject.metadata.name != params.status.infrastructureName"
 
 // protectInfraCluster adds a ValidatingAdmissionPolicy and its binding for each
 // InfraCluster resource that the objects define.
 var protectInfraCluster = Transform{
 	Name: "infra-cluster-protection",
-	Does: "Adds an admission policy for each InfraCluster resource by which nobody deletes the object of the cluster itself; --protect-cluster-resource says for which.",
-	Why:  "With its InfraCluster go the load balancers, networks and machines that the cluster runs on.",
-	Apply: func(objects []*unstructured.Unstructured, o GenerateOptions) ([]*unstructured.Unstructured, error) {
+	Does: "Adds an admission policy for each InfraCluster resource that denies the deletion of the cluster's own object; --protect-cluster-resource limits the resources.",
+	Why:  "Deleting the cluster's own InfraCluster deletes its load balancers, networks and machines.",
+	Apply: func(objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, error) {
 		crds, err := protectedCRDs(objects, o.ProtectClusters)
 		if err != nil {
 			return nil, err
 		}
-		there := map[string]bool{}
-		for _, object := range objects {
-			there[identityOf(object)] = true
+		existing := map[string]bool{}
+		for _, obj := range objects {
+			existing[identityOf(obj)] = true
 		}
 		for _, crd := range crds {
-			for _, object := range protection(crd, o.Namespace) {
-				if !there[identityOf(object)] {
-					objects = append(objects, object)
+			for _, obj := range protection(crd, o.Namespace) {
+				if !existing[identityOf(obj)] {
+					objects = append(objects, obj)
 				}
 			}
 		}
@@ -52,15 +55,15 @@ var protectInfraCluster = Transform{
 }
 
 func identityOf(o *unstructured.Unstructured) string {
-	return groupKind(o).String() + " " + o.GetNamespace() + "/" + o.GetName()
+	return object.GroupKind(o).String() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// protectedCRDs returns the CRDs with the singular names, or those of InfraClusters if there are no names.
+// protectedCRDs returns the CRDs with the singular names, or all InfraCluster CRDs without names.
 func protectedCRDs(objects []*unstructured.Unstructured, singulars []string) ([]*unstructured.Unstructured, error) {
 	var crds []*unstructured.Unstructured
 	var infra, found []string
 	for _, o := range objects {
-		if groupKind(o) != crdKind {
+		if object.GroupKind(o) != object.CustomResourceDefinition {
 			continue
 		}
 		singular, isInfra := singularOf(o), isInfraCluster(o)
@@ -74,19 +77,35 @@ func protectedCRDs(objects []*unstructured.Unstructured, singulars []string) ([]
 	var errs []error
 	for _, singular := range singulars {
 		if !slices.Contains(found, singular) {
-			errs = append(errs, fmt.Errorf("no CRD has the singular name %q; InfraClusters are: %s", singular, cmp.Or(strings.Join(infra, ", "), "none")))
+			errs = append(errs, fmt.Errorf("CRD with singular name %q not found; InfraCluster resources: %s", singular, cmp.Or(strings.Join(infra, ", "), "none")))
 		}
 	}
 	return crds, errors.Join(errs...)
 }
 
 func singularOf(crd *unstructured.Unstructured) string {
-	return cmp.Or(textAt(crd.Object, "spec", "names", "singular"), strings.ToLower(textAt(crd.Object, "spec", "names", "kind")))
+	return cmp.Or(object.TextAt(crd.Object, "spec", "names", "singular"), strings.ToLower(object.TextAt(crd.Object, "spec", "names", "kind")))
 }
 
-// isInfraCluster says whether a CRD is one of those that a Cluster's infrastructureRef names.
+// isInfraCluster reports whether a Cluster's infrastructureRef may refer to the CRD: the kind is
+// <environment>Cluster in the common API group, or in another one with a contract label and an endpoint.
 func isInfraCluster(crd *unstructured.Unstructured) bool {
-	return textAt(crd.Object, "spec", "group") == "infrastructure.cluster.x-k8s.io" && strings.HasSuffix(textAt(crd.Object, "spec", "names", "kind"), "Cluster")
+	kind := object.TextAt(crd.Object, "spec", "names", "kind")
+	if !strings.HasSuffix(kind, "Cluster") || kind == "Cluster" {
+		return false
+	}
+	return object.TextAt(crd.Object, "spec", "group") == "infrastructure.cluster.x-k8s.io" ||
+		capicontract.Of(crd.GetLabels()) != "" && hasEndpoint(crd)
+}
+
+func hasEndpoint(crd *unstructured.Unstructured) bool {
+	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
+		spec := object.MapAt(version, "schema", "openAPIV3Schema", "properties", "spec", "properties")
+		if _, found := spec["controlPlaneEndpoint"]; found {
+			return true
+		}
+	}
+	return false
 }
 
 // protection returns the policy for a CRD and its binding.
@@ -97,12 +116,12 @@ func protection(crd *unstructured.Unstructured, namespace string) []*unstructure
 			"failurePolicy": "Fail",
 			"paramKind":     map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure"},
 			"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{
-				"apiGroups": []any{textAt(crd.Object, "spec", "group")}, "apiVersions": []any{"*"},
-				"operations": []any{"DELETE"}, "resources": []any{textAt(crd.Object, "spec", "names", "plural")},
+				"apiGroups": []any{object.TextAt(crd.Object, "spec", "group")}, "apiVersions": []any{"*"},
+				"operations": []any{"DELETE"}, "resources": []any{object.TextAt(crd.Object, "spec", "names", "plural")},
 			}}},
 			"validations": []any{map[string]any{
 				"expression": notTheOwnCluster,
-				"message":    "This is the cluster that you are working in: with this object its infrastructure would be deleted.",
+				"message":    "InfraCluster resources with metadata.name corresponding to the cluster infrastructureName cannot be deleted.",
 			}},
 		},
 	}
@@ -117,11 +136,11 @@ func protection(crd *unstructured.Unstructured, namespace string) []*unstructure
 		},
 	}
 	objects := []*unstructured.Unstructured{{Object: policy}, {Object: binding}}
-	for i, kind := range []schema.GroupKind{policyKind, bindingKind} {
+	for i, kind := range []schema.GroupKind{object.ValidatingAdmissionPolicy, bindingKind} {
 		objects[i].SetGroupVersionKind(kind.WithVersion("v1"))
 		objects[i].SetName(name)
-		if provider := crd.GetLabels()[providerLabel]; provider != "" {
-			objects[i].SetLabels(map[string]string{providerLabel: provider})
+		if provider := crd.GetLabels()[ProviderLabel]; provider != "" {
+			objects[i].SetLabels(map[string]string{ProviderLabel: provider})
 		}
 	}
 	return objects

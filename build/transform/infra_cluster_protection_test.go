@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build_test
+package transform_test
 
 import (
 	"context"
@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/bundle"
+	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -34,7 +35,7 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
 `
 
-func TestTheAPIServerKeepsTheClustersOwnInfraClusterAndNoOther(t *testing.T) {
+func TestProtectInfraCluster_DeniesDeletionOfOwnCluster(t *testing.T) {
 	config := controlplane.Shared(t).Config
 	if _, err := (fixture.Preparation{}).Apply(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -50,17 +51,17 @@ func TestTheAPIServerKeepsTheClustersOwnInfraClusterAndNoOther(t *testing.T) {
 		}
 	}
 	must(client.IgnoreAlreadyExists(admin.Create(t.Context(), objectOf("v1", "Namespace", "", v1alpha1.OperandNamespace))))
-	bundle, _ := generate(t, build.GenerateOptions{
-		Dir: kustomization(t, []byte(demoClusterCRD)), ProviderName: "demo", ProviderType: extractor.Infrastructure, ProviderVersion: "v1.0.0",
-	})
-	objects := objectsOf(t, bundle)
+	objects, err := bundle.Objects(extractor.Bundle{Manifests: []byte(demoClusterCRD)})
+	must(err)
+	objects, _, err = transform.Apply(transform.All(), objects, transform.Options{Namespace: v1alpha1.OperandNamespace})
+	must(err)
 	must(fixture.InstallCRDs(t.Context(), config, objects[:1]))
 	for _, object := range objects[1:] {
 		must(admin.Create(t.Context(), object))
 	}
 	own, other := demoCluster(v1alpha1.OperandNamespace, "mine"), demoCluster(v1alpha1.OperandNamespace, "other")
-	elsewhere := demoCluster("default", "mine")
-	for _, object := range []client.Object{own, other, elsewhere} {
+	inOtherNamespace := demoCluster("default", "mine")
+	for _, object := range []client.Object{own, other, inOtherNamespace} {
 		must(admin.Create(t.Context(), object))
 	}
 
@@ -71,17 +72,17 @@ func TestTheAPIServerKeepsTheClustersOwnInfraClusterAndNoOther(t *testing.T) {
 		must(admin.Status().Patch(t.Context(), infrastructure.DeepCopy(), client.RawPatch(types.MergePatchType, patch)))
 	}
 	rename(`"mine"`)
-	refused := deletion(t, admin, own, func(err error) bool { return err != nil })
-	if !apierrors.IsInvalid(refused) || !strings.Contains(refused.Error(), "This is the cluster that you are working in") {
-		t.Errorf("refused by: %v", refused)
+	denied := deletion(t, admin, own, func(err error) bool { return err != nil })
+	if !apierrors.IsInvalid(denied) || !strings.Contains(denied.Error(), "corresponding to the cluster infrastructureName cannot be deleted") {
+		t.Errorf("denied by: %v", denied)
 	}
 	must(admin.Delete(t.Context(), other))
-	must(admin.Delete(t.Context(), elsewhere))
+	must(admin.Delete(t.Context(), inOtherNamespace))
 	rename("null") // a cluster without a name has no InfraCluster of its own
 	deletion(t, admin, own, func(err error) bool { return err == nil })
 }
 
-// deletion tries to delete an object, without doing it, until it ends as it should.
+// deletion repeats a dry run of a deletion until it returns the expected result.
 func deletion(t *testing.T, admin client.Client, object *unstructured.Unstructured, ends func(error) bool) (last error) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package transform
 
 import (
 	"regexp"
@@ -8,54 +8,54 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 const namespaceNameLabel = "kubernetes.io/metadata.name"
 
-// moveToNamespace moves what is namespaced, unless it is in a namespace of Kubernetes, and then everything that refers to the
-// namespaces it came from: subjects, roles' users, the Services behind webhooks,
-// namespace selectors, "namespace/name" annotations, flags and variables about a
-// namespace, and the DNS names of Services wherever they occur. A reference to a
-// namespace that is not the provider's own stays.
+// moveToNamespace moves namespaced objects, except those in namespaces of Kubernetes, and
+// updates the references to their old namespaces: subjects, user names, Services of
+// webhooks, namespace selectors, "namespace/name" annotations, namespace flags and
+// variables, and DNS names of Services. References to other namespaces are unchanged.
 var moveToNamespace = Transform{
 	Name: "namespace",
-	Does: "Moves every namespaced object, and everything that refers to one, into the installer's namespace.",
-	Why:  "The installer and what it installs have rights in that one namespace, and network and admission policies guard it.",
-	Apply: func(objects []*unstructured.Unstructured, o GenerateOptions) ([]*unstructured.Unstructured, error) {
-		scopes := crdScopes(objects)
+	Does: "Moves namespaced objects, and the references to them, into the installer's namespace.",
+	Why:  "The installer and the providers have permissions in this namespace only, and network and admission policies protect it.",
+	Apply: func(objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, error) {
+		scopes := object.DefinedScopes(objects)
 		move := newRelocation(ownNamespaces(objects, scopes), o.Namespace)
-		for _, object := range objects {
+		for _, obj := range objects {
 			switch {
-			case namespaced(object, scopes):
-				if !systemNamespace(object.GetNamespace()) {
-					object.SetNamespace(o.Namespace)
+			case scopes.IsNamespaced(obj):
+				if !systemNamespace(obj.GetNamespace()) {
+					obj.SetNamespace(o.Namespace)
 				}
-			case object.GetNamespace() != "":
-				object.SetNamespace("") // The API server would drop it without a word.
-			case groupKind(object) == namespaceKind && slices.Contains(move.from, object.GetName()):
-				object.SetName(o.Namespace)
+			case obj.GetNamespace() != "":
+				obj.SetNamespace("") // The API server drops it silently.
+			case object.GroupKind(obj) == object.Namespace && slices.Contains(move.from, obj.GetName()):
+				obj.SetName(o.Namespace)
 			}
-			move.references(object)
+			move.references(obj)
 		}
 		return objects, nil
 	},
 }
 
-// systemNamespace says whether a namespace is Kubernetes's own. What a provider
-// puts there, such as the RoleBinding that lets an aggregated API server read
-// extension-apiserver-authentication, works nowhere else.
+// systemNamespace reports whether a namespace belongs to Kubernetes. Objects there, such
+// as the RoleBinding with which an aggregated API server reads
+// extension-apiserver-authentication, do not work in another namespace.
 func systemNamespace(namespace string) bool { return strings.HasPrefix(namespace, "kube-") }
 
-// ownNamespaces returns the namespaces that the provider's objects are in, and
-// those that it brings, sorted.
-func ownNamespaces(objects []*unstructured.Unstructured, scopes map[schema.GroupKind]bool) []string {
+// ownNamespaces returns the sorted namespaces of the provider's objects, and those that
+// it defines.
+func ownNamespaces(objects []*unstructured.Unstructured, scopes object.Scopes) []string {
 	var own []string
 	for _, o := range objects {
 		switch {
-		case groupKind(o) == namespaceKind:
+		case object.GroupKind(o) == object.Namespace:
 			own = append(own, o.GetName())
-		case namespaced(o, scopes) && o.GetNamespace() != "" && !systemNamespace(o.GetNamespace()):
+		case scopes.IsNamespaced(o) && o.GetNamespace() != "" && !systemNamespace(o.GetNamespace()):
 			own = append(own, o.GetNamespace())
 		}
 	}
@@ -63,14 +63,14 @@ func ownNamespaces(objects []*unstructured.Unstructured, scopes map[schema.Group
 	return slices.Compact(own)
 }
 
-// relocation is a move from some namespaces to one.
+// relocation moves objects from several namespaces to one.
 type relocation struct {
 	from []string
 	to   string
-	// text finds the old namespaces inside longer strings, where the string
-	// itself proves that a namespace is meant: ${1} stands before it, ${2} after.
+	// text matches an old namespace within a longer string whose form identifies it
+	// as a namespace; ${1} is the text before it, ${2} the text after it.
 	text []*regexp.Regexp
-	// flag finds them as the value of a flag about a namespace.
+	// flag matches an old namespace as the value of a namespace flag.
 	flag *regexp.Regexp
 }
 
@@ -92,47 +92,47 @@ func newRelocation(from []string, to string) relocation {
 	}
 }
 
-// references edits whatever in o refers to an old namespace.
+// references updates the references to old namespaces in o.
 func (r relocation) references(o *unstructured.Unstructured) {
 	if len(r.from) == 0 {
 		return
 	}
-	for _, subject := range mapsAt(o.Object, "subjects") {
+	for _, subject := range object.MapsAt(o.Object, "subjects") {
 		r.field(subject, "namespace")
 	}
 	for _, config := range clientConfigs(o) {
-		r.field(mapAt(config, "service"), "namespace")
+		r.field(object.MapAt(config, "service"), "namespace")
 	}
 	r.selectors(o)
-	r.field(mapAt(o.Object, "spec", "paramRef"), "namespace")
+	r.field(object.MapAt(o.Object, "spec", "paramRef"), "namespace")
 	r.annotations(o)
-	for _, container := range containersOf(o) {
+	for _, container := range object.Containers(o) {
 		r.container(container)
 	}
-	if groupKind(o) != crdKind { // A CRD's schema is long and names no namespace.
+	if object.GroupKind(o) != object.CustomResourceDefinition { // The schema of a CRD is long and refers to no namespace.
 		r.walk(o.Object)
 	}
 }
 
-func (r relocation) field(object map[string]any, field string) {
-	if value, _ := object[field].(string); slices.Contains(r.from, value) {
-		object[field] = r.to
+func (r relocation) field(obj map[string]any, field string) {
+	if value, _ := obj[field].(string); slices.Contains(r.from, value) {
+		obj[field] = r.to
 	}
 }
 
-// selectors edits the namespace selectors of webhooks and admission policies.
+// selectors updates the namespace selectors of webhooks and admission policies.
 func (r relocation) selectors(o *unstructured.Unstructured) {
 	selectors := []map[string]any{
-		mapAt(o.Object, "spec", "matchConstraints", "namespaceSelector"),
-		mapAt(o.Object, "spec", "matchResources", "namespaceSelector"),
+		object.MapAt(o.Object, "spec", "matchConstraints", "namespaceSelector"),
+		object.MapAt(o.Object, "spec", "matchResources", "namespaceSelector"),
 	}
-	for _, webhook := range mapsAt(o.Object, "webhooks") {
-		selectors = append(selectors, mapAt(webhook, "namespaceSelector"))
+	for _, webhook := range object.MapsAt(o.Object, "webhooks") {
+		selectors = append(selectors, object.MapAt(webhook, "namespaceSelector"))
 	}
 	for _, selector := range selectors {
-		r.field(mapAt(selector, "matchLabels"), namespaceNameLabel)
-		for _, expression := range mapsAt(selector, "matchExpressions") {
-			if textAt(expression, "key") == namespaceNameLabel {
+		r.field(object.MapAt(selector, "matchLabels"), namespaceNameLabel)
+		for _, expression := range object.MapsAt(selector, "matchExpressions") {
+			if object.TextAt(expression, "key") == namespaceNameLabel {
 				r.list(expression["values"])
 			}
 		}
@@ -148,9 +148,9 @@ func (r relocation) list(values any) {
 	}
 }
 
-// annotations edits the values that are "namespace/name", as in cert-manager.io/inject-ca-from.
+// annotations updates values of the form "namespace/name", as in cert-manager.io/inject-ca-from.
 func (r relocation) annotations(o *unstructured.Unstructured) {
-	annotations := mapAt(o.Object, "metadata", "annotations")
+	annotations := object.MapAt(o.Object, "metadata", "annotations")
 	for key, value := range annotations {
 		text, _ := value.(string)
 		namespace, name, found := strings.Cut(text, "/")
@@ -160,7 +160,7 @@ func (r relocation) annotations(o *unstructured.Unstructured) {
 	}
 }
 
-// container edits the flags and the variables of a container that are about a namespace.
+// container updates the namespace flags and variables of a container.
 func (r relocation) container(container map[string]any) {
 	for _, field := range []string{"command", "args"} {
 		list, _ := container[field].([]any)
@@ -170,14 +170,14 @@ func (r relocation) container(container map[string]any) {
 			}
 		}
 	}
-	for _, variable := range mapsAt(container, "env") {
-		if strings.HasSuffix(textAt(variable, "name"), "NAMESPACE") {
+	for _, variable := range object.MapsAt(container, "env") {
+		if strings.HasSuffix(object.TextAt(variable, "name"), "NAMESPACE") {
 			r.field(variable, "value")
 		}
 	}
 }
 
-// walk edits every string below value that holds a Service's DNS name or a service account's user name.
+// walk updates DNS names of Services and user names of service accounts in all strings below value.
 func (r relocation) walk(value any) any {
 	switch value := value.(type) {
 	case string:

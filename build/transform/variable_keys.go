@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package transform
 
 import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 var variableKeys = Transform{
 	Name: "variable-keys",
 	Does: "Drops annotations and labels whose key is a variable expression.",
-	Why:  "The installer puts in values, not keys, and the API server refuses the object for a key that is left over.",
+	Why:  "The installer substitutes variables in values, not in keys, and the API server rejects an object with such a key.",
 	Apply: eachObject(func(o *unstructured.Unstructured) {
-		dropVariableKeys(mapAt(o.Object, "metadata"))
-		dropVariableKeys(mapAt(podTemplate(o), "metadata"))
+		dropVariableKeys(object.MapAt(o.Object, "metadata"))
+		dropVariableKeys(object.MapAt(object.PodTemplate(o), "metadata"))
 	}),
 }
 
 func dropVariableKeys(metadata map[string]any) {
 	for _, field := range []string{"annotations", "labels"} {
-		keys := mapAt(metadata, field)
+		keys := object.MapAt(metadata, field)
 		for key := range keys {
 			if strings.Contains(key, "${") {
 				delete(keys, key)

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"strings"
+
+	"github.com/capi-installer/capi-installer/internal/capicontract"
+)
+
+// The contracts that Cluster API supports, the newest first.
+var contracts = capicontract.Supported()
+
+const contractLabel = capicontract.LabelPrefix
+
+func contractOf(crd *Object, contract string) Value {
+	return crd.At("metadata", "labels", contractLabel+contract)
+}
+
+// chosen is the label that Cluster API goes by, and its versions, the highest first.
+func chosen(crd *Object) (label Value, versions []string) {
+	for _, contract := range contracts {
+		if label := contractOf(crd, contract); label.Text() != "" {
+			return label, capicontract.Versions(label.Text())
+		}
+	}
+	return Value{}, nil
+}
+
+func served(crd *Object, name string) bool {
+	for _, version := range crd.At("spec", "versions").Items() {
+		if version.At("name").Text() == name && version.At("served").Text() == "true" {
+			return true
+		}
+	}
+	return false
+}
+
+func servedVersions(crd *Object) string {
+	var names []string
+	for _, version := range crd.At("spec", "versions").Items() {
+		if version.At("served").Text() == "true" {
+			names = append(names, version.At("name").Text())
+		}
+	}
+	return strings.Join(names, ", ")
+}

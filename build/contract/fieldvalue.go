@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// fieldLimit describes the values of a field that the validation of the API server accepts: a set of texts, or the
+// whole numbers from least to most.
+type fieldLimit struct {
+	// path of the field, with [] for each item of a list: "ports[].protocol".
+	path        string
+	allowed     []string
+	least, most int
+}
+
+func oneOf(path string, allowed ...string) fieldLimit {
+	return fieldLimit{path: path, allowed: allowed}
+}
+
+func between(path string, least, most int) fieldLimit {
+	return fieldLimit{path: path, least: least, most: most}
+}
+
+const (
+	maxPort  = 65535
+	maxInt32 = 1<<31 - 1
+)
+
+// The limits of fields, from the validation code of Kubernetes 1.34 (pkg/apis/*/validation).
+var (
+	containerLimits = []fieldLimit{
+		oneOf("imagePullPolicy", "Always", "IfNotPresent", "Never"),
+		oneOf("terminationMessagePolicy", "File", "FallbackToLogsOnError"),
+		oneOf("ports[].protocol", "TCP", "UDP", "SCTP"),
+		oneOf("securityContext.seccompProfile.type", "RuntimeDefault", "Unconfined", "Localhost"),
+		oneOf("livenessProbe.httpGet.scheme", "HTTP", "HTTPS"),
+		oneOf("readinessProbe.httpGet.scheme", "HTTP", "HTTPS"),
+		oneOf("startupProbe.httpGet.scheme", "HTTP", "HTTPS"),
+		between("ports[].containerPort", 1, maxPort),
+		between("livenessProbe.periodSeconds", 0, maxInt32),
+		between("livenessProbe.successThreshold", 0, 1),
+		between("livenessProbe.failureThreshold", 0, maxInt32),
+		between("readinessProbe.periodSeconds", 0, maxInt32),
+		between("readinessProbe.failureThreshold", 0, maxInt32),
+	}
+	podLimits = []fieldLimit{
+		oneOf("dnsPolicy", "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
+		oneOf("securityContext.seccompProfile.type", "RuntimeDefault", "Unconfined", "Localhost"),
+		oneOf("tolerations[].operator", "Exists", "Equal", "Gt", "Lt"),
+		oneOf("tolerations[].effect", "NoSchedule", "PreferNoSchedule", "NoExecute"),
+		oneOf("topologySpreadConstraints[].whenUnsatisfiable", "DoNotSchedule", "ScheduleAnyway"),
+	}
+	webhookLimits = []fieldLimit{
+		oneOf("webhooks[].matchPolicy", "Exact", "Equivalent"),
+		oneOf("webhooks[].reinvocationPolicy", "Never", "IfNeeded"),
+		oneOf("webhooks[].rules[].operations[]", "*", "CREATE", "UPDATE", "DELETE", "CONNECT"),
+		oneOf("webhooks[].rules[].scope", "*", "Cluster", "Namespaced"),
+		between("webhooks[].timeoutSeconds", 1, 30),
+		between("webhooks[].clientConfig.service.port", 1, maxPort),
+	}
+	bindingLimits = []fieldLimit{
+		oneOf("roleRef.apiGroup", rbacGroup),
+		oneOf("subjects[].kind", "ServiceAccount", "User", "Group"),
+	}
+	objectLimits = map[schema.GroupKind][]fieldLimit{
+		deploymentKind: {
+			oneOf("spec.strategy.type", "RollingUpdate", "Recreate"),
+			oneOf("spec.template.spec.restartPolicy", "Always"),
+			between("spec.replicas", 0, maxInt32),
+			between("spec.minReadySeconds", 0, maxInt32),
+			between("spec.revisionHistoryLimit", 0, maxInt32),
+		},
+		serviceKind: {
+			oneOf("spec.type", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName"),
+			oneOf("spec.sessionAffinity", "None", "ClientIP"),
+			oneOf("spec.ports[].protocol", "TCP", "UDP", "SCTP"),
+			between("spec.ports[].port", 1, maxPort),
+		},
+		mutatingKind:       webhookLimits,
+		validatingKind:     webhookLimits,
+		roleBindingKind:    append(bindingLimits, oneOf("roleRef.kind", "Role", "ClusterRole")),
+		clusterBindingKind: append(bindingLimits, oneOf("roleRef.kind", "ClusterRole")),
+		validatingPolicyKind: {
+			oneOf("spec.failurePolicy", "Fail", "Ignore"),
+			oneOf("spec.matchConstraints.matchPolicy", "Exact", "Equivalent"),
+		},
+		{Group: admissionGroup, Kind: "ValidatingAdmissionPolicyBinding"}: {oneOf("spec.validationActions[]", "Deny", "Warn", "Audit")},
+		{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:               {oneOf("spec.policyTypes[]", "Ingress", "Egress")},
+		{Group: "policy", Kind: "PodDisruptionBudget"}:                    {oneOf("spec.unhealthyPodEvictionPolicy", "IfHealthyBudget", "AlwaysAllow")},
+	}
+)
+
+// checkFieldValues compares an object and its pods with the limits of their fields.
+func checkFieldValues(o *Object) (findings []Finding) {
+	findings = outsideLimits(o.Value, objectLimits[o.Kind])
+	if spec := podSpec(o); spec.Exists() {
+		findings = append(findings, outsideLimits(spec, podLimits)...)
+	}
+	for container := range containers(o) {
+		findings = append(findings, outsideLimits(container, containerLimits)...)
+	}
+	return findings
+}
+
+func outsideLimits(v Value, limits []fieldLimit) (findings []Finding) {
+	for _, limit := range limits {
+		for _, field := range v.matching(strings.Split(limit.path, ".")) {
+			if problem := limit.problem(field.Text()); field.Exists() && problem != "" {
+				findings = append(findings, field.finding("invalid value %q: want %s", field.Text(), problem))
+			}
+		}
+	}
+	return findings
+}
+
+// problem describes the accepted values; empty if text is one of them, or depends on a variable.
+func (l fieldLimit) problem(text string) string {
+	if text == "" || strings.Contains(text, "${") {
+		return ""
+	}
+	if l.allowed != nil {
+		if slices.Contains(l.allowed, text) {
+			return ""
+		}
+		return strings.Join(l.allowed, ", ")
+	}
+	number, err := strconv.Atoi(text)
+	switch {
+	case err != nil: // another rule
+		return ""
+	case number < l.least:
+		return "at least " + strconv.Itoa(l.least)
+	case number > l.most:
+		return "at most " + strconv.Itoa(l.most)
+	}
+	return ""
+}
+
+// matching returns the values at a path, of which a step with [] stands for all items of a list.
+func (v Value) matching(path []string) []Value {
+	if len(path) == 0 {
+		return []Value{v}
+	}
+	name, isList := strings.CutSuffix(path[0], "[]")
+	at := v.At(name)
+	if !isList {
+		return at.matching(path[1:])
+	}
+	var all []Value
+	for _, item := range at.Items() {
+		all = append(all, item.matching(path[1:])...)
+	}
+	return all
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// typeConverter reads objects by the schema of Kubernetes' own kinds, as server-side apply does. Parsing
+// the schema takes a part of a second.
+var typeConverter = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme.Scheme) })
+
+// duplicateEntry is the error of server-side apply for two items of a list with equal keys.
+var duplicateEntry = regexp.MustCompile(`^(\S*): (duplicate entries for key .*)$`)
+
+// checkListKeys finds items of a list with equal keys.
+func checkListKeys(o *Object) (findings []Finding) {
+	if typeFor(o) == nil || o.Kind == crdKind {
+		return nil
+	}
+	data, err := o.json()
+	if err != nil || strings.Contains(string(data), "${") && !strings.Contains(string(data), "[") {
+		return nil // another rule
+	}
+	object := &unstructured.Unstructured{}
+	if object.UnmarshalJSON(data) != nil {
+		return nil
+	}
+	_, err = typeConverter().ObjectToTyped(object)
+	if err == nil {
+		return nil
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		line = strings.TrimSpace(line)
+		if _, after, found := strings.Cut(line, "errors:"); found {
+			line = strings.TrimSpace(after)
+		}
+		if match := duplicateEntry.FindStringSubmatch(line); match != nil {
+			findings = append(findings, o.reachedByKeys(match[1]).finding("%s", match[2]))
+		}
+	}
+	return findings
+}
+
+// keyedStep is a step of a path of server-side apply: .name or [key="value"].
+var keyedStep = regexp.MustCompile(`\.([^.\[]+)|\[([^=\]]+)="?([^",\]]*)"?[^\]]*\]`)
+
+// reachedByKeys goes down a path such as .spec.containers[name="manager"].env as far as there is something.
+func (o *Object) reachedByKeys(path string) Value {
+	at := o.Value
+	for _, step := range keyedStep.FindAllStringSubmatch(path, -1) {
+		next := Value{object: at.object}
+		if step[1] != "" {
+			next = at.At(step[1])
+		}
+		for _, item := range at.Items() {
+			if step[2] != "" && item.At(step[2]).Text() == step[3] {
+				next = item
+				break
+			}
+		}
+		if !next.Exists() {
+			break
+		}
+		at = next
+	}
+	return at
+}
+
+// checkWorkload finds references inside a pod that the API server rejects, or that keep the pod from becoming ready.
+func checkWorkload(spec Value) (findings []Finding) {
+	volumes := map[string]bool{}
+	for _, volume := range spec.At("volumes").Items() {
+		volumes[volume.At("name").Text()] = true
+	}
+	for _, claim := range spec.object.At("spec", "volumeClaimTemplates").Items() {
+		volumes[claim.At("metadata", "name").Text()] = true
+	}
+	if spec.At("containers").length() == 0 {
+		findings = append(findings, spec.At("containers").finding("the pod has no containers"))
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, container := range spec.At(list).Items() {
+			findings = append(findings, checkContainer(container, volumes)...)
+		}
+	}
+	return findings
+}
+
+func checkContainer(container Value, volumes map[string]bool) (findings []Finding) {
+	for _, field := range []string{"name", "image"} {
+		if value := container.At(field); value.Text() == "" {
+			findings = append(findings, value.finding("the container has no %s", field))
+		}
+	}
+	own := container.At("securityContext")
+	if escalation := own.At("allowPrivilegeEscalation"); own.At("privileged").Text() == "true" && escalation.Text() == "false" {
+		findings = append(findings, escalation.finding("%s is privileged, and allowPrivilegeEscalation is false", nameOf(container)))
+	}
+	for _, mount := range container.At("volumeMounts").Items() {
+		if name := mount.At("name"); !volumes[name.Text()] && !strings.Contains(name.Text(), "${") {
+			findings = append(findings, name.finding("%s mounts the volume %q, which the pod does not have", nameOf(container), name.Text()))
+		}
+		if path := mount.At("mountPath"); path.Text() == "" {
+			findings = append(findings, path.finding("the volume mount has no mountPath"))
+		}
+	}
+	for _, probe := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
+		for _, action := range []string{"httpGet", "tcpSocket"} {
+			port := container.At(probe, action, "port")
+			if text := port.Text(); port.isString() && !strings.Contains(text, "${") && !containerHasPort(container, text) {
+				findings = append(findings, port.finding("the %s uses the port %q, which %s does not declare", probe, text, nameOf(container)))
+			}
+		}
+	}
+	return findings
+}
+
+func containerHasPort(container Value, name string) bool {
+	for _, port := range container.At("ports").Items() {
+		if port.At("name").Text() == name {
+			return true
+		}
+	}
+	return false
+}
+
+// checkService finds ports that the API server rejects.
+func checkService(o *Object) (findings []Finding) {
+	ports := o.At("spec", "ports")
+	kind, headless := o.At("spec", "type").Text(), o.At("spec", "clusterIP").Text() == "None"
+	if ports.length() == 0 && kind != "ExternalName" && !headless {
+		return []Finding{ports.finding("the Service has no ports")}
+	}
+	seen := map[string]bool{}
+	for _, port := range ports.Items() {
+		name := port.At("name")
+		switch {
+		case name.Text() == "" && ports.length() > 1:
+			findings = append(findings, name.finding("a port of a Service with several ports has no name"))
+		case seen[name.Text()]:
+			findings = append(findings, name.finding("two ports have the name %s", name.Text()))
+		}
+		seen[name.Text()] = true
+		if number := port.At("port"); !number.Exists() {
+			findings = append(findings, number.finding("the port has no number"))
+		}
+	}
+	return findings
+}
+
+// checkRoleRule finds rules that the API server rejects.
+func checkRoleRule(rule Value) (findings []Finding) {
+	if verbs := rule.At("verbs"); verbs.length() == 0 {
+		findings = append(findings, verbs.finding("the rule has no verbs"))
+	}
+	if rule.At("nonResourceURLs").length() > 0 {
+		return findings
+	}
+	for _, field := range []string{"apiGroups", "resources"} {
+		if value := rule.At(field); value.length() == 0 {
+			findings = append(findings, value.finding("the rule has no %s", field))
+		}
+	}
+	return findings
+}
+
+// electsLeader reports whether an argument turns leader election on.
+func electsLeader(argument string) bool {
+	name, value, hasValue := strings.Cut(argument, "=")
+	return slices.Contains([]string{"--leader-elect", "--enable-leader-election", "--leader-election"}, name) && (!hasValue || value == "true")
+}
+
+// checkLeaderElection looks for the permission to write Leases, the only lock that client-go has had since Kubernetes 1.24.
+func checkLeaderElection(b *Bundle) []Finding {
+	return eachContainer(func(container Value) []Finding {
+		for _, argument := range container.At("args").Items() {
+			if !electsLeader(argument.Text()) {
+				continue
+			}
+			if verb, lacks := b.grants.lacks("coordination.k8s.io", permission{"leases", []string{"get", "create", "update"}}); lacks {
+				return []Finding{argument.finding("%s elects a leader, but no role lets it %s leases in coordination.k8s.io", nameOf(container), verb)}
+			}
+		}
+		return nil
+	})(b)
+}

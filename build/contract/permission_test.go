@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import "testing"
+
+// A rule with resourceNames allows neither list nor watch nor create, which have
+// no name, so it does not meet a permission for all objects.
+func TestGrants_ResourceNames(t *testing.T) {
+	rule := grant{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"clusters"}, Verbs: []string{"*"}}
+	named := rule
+	named.ResourceNames = []string{"only"}
+	if !(grants{rule}).allow("cluster.x-k8s.io", "clusters", "watch") {
+		t.Error("a rule for all objects does not allow watch")
+	}
+	if (grants{named}).allow("cluster.x-k8s.io", "clusters", "watch") {
+		t.Error("a rule for one object allows watch")
+	}
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"slices"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// A model of OpenShift's admission of pods, written from its documentation and not verified on an OpenShift cluster.
+//
+// Security context constraints (SCC) come first and complete a pod; PodSecurity admission sees the result. A pod that
+// names its SCC in an annotation gets that one or is rejected. Others get restricted-v2, which every service account may use.
+
+const (
+	requiredSCC  = "openshift.io/required-scc"
+	restrictedV2 = "restricted-v2"
+	nonrootV2    = "nonroot-v2"
+)
+
+// completeBySCC adds the fields to the spec of a pod that its SCC fills in.
+func completeBySCC(spec map[string]any, scc string) {
+	if scc != "" && scc != restrictedV2 && scc != nonrootV2 {
+		return
+	}
+	pod := object.EnsureMap(spec, "securityContext")
+	setMissing(pod, "runAsNonRoot", true)
+	setMissing(pod, "seccompProfile", map[string]any{"type": "RuntimeDefault"})
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, container := range object.MapsAt(spec, list) {
+			context := object.EnsureMap(container, "securityContext")
+			setMissing(context, "allowPrivilegeEscalation", false)
+			capabilities := object.EnsureMap(context, "capabilities")
+			setMissing(capabilities, "drop", []any{"ALL"})
+		}
+	}
+}
+
+func setMissing(fields map[string]any, name string, value any) {
+	if _, set := fields[name]; !set {
+		fields[name] = value
+	}
+}
+
+// checkRequiredSCC finds pods that require restricted-v2 and set IDs, which it takes from a range of the namespace.
+func checkRequiredSCC(o *Object) (findings []Finding) {
+	template, makesPods := podTemplate(o)
+	if !makesPods || template.At("metadata", "annotations", requiredSCC).Text() != restrictedV2 {
+		return nil
+	}
+	spec := podSpec(o)
+	fields := []Value{
+		spec.At("securityContext", "runAsUser"), spec.At("securityContext", "fsGroup"), spec.At("securityContext", "supplementalGroups"),
+	}
+	for container := range containers(o) {
+		fields = append(fields, container.At("securityContext", "runAsUser"))
+	}
+	for _, field := range slices.DeleteFunc(fields, func(v Value) bool { return !v.Exists() }) {
+		findings = append(findings, field.finding("the pod requires SCC %s and sets an ID, which that SCC rejects", restrictedV2))
+	}
+	return findings
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import "cmp"
+
+// reference is a Secret or ConfigMap that a pod names.
+type reference struct {
+	kind     string
+	name     Value
+	optional bool
+}
+
+// references are those of the volumes and the environment of a pod.
+func references(spec Value) (all []reference) {
+	add := func(kind string, name, of Value) {
+		if name.Text() != "" {
+			all = append(all, reference{kind, name, of.At("optional").Text() == "true"})
+		}
+	}
+	for _, volume := range spec.At("volumes").Items() {
+		sources := []Value{volume}
+		for _, source := range volume.At("projected", "sources").Items() {
+			sources = append(sources, source)
+		}
+		for _, source := range sources {
+			add("Secret", source.At("secret", cmp.Or(nameIfThere(source.At("secret"), "secretName"), "name")), source.At("secret"))
+			add("ConfigMap", source.At("configMap", "name"), source.At("configMap"))
+		}
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, container := range spec.At(list).Items() {
+			for _, from := range container.At("envFrom").Items() {
+				add("Secret", from.At("secretRef", "name"), from.At("secretRef"))
+				add("ConfigMap", from.At("configMapRef", "name"), from.At("configMapRef"))
+			}
+			for _, variable := range container.At("env").Items() {
+				from := variable.At("valueFrom")
+				add("Secret", from.At("secretKeyRef", "name"), from.At("secretKeyRef"))
+				add("ConfigMap", from.At("configMapKeyRef", "name"), from.At("configMapKeyRef"))
+			}
+		}
+	}
+	return all
+}
+
+// nameIfThere returns field if the value has it.
+func nameIfThere(v Value, field string) string {
+	if v.At(field).Exists() {
+		return field
+	}
+	return ""
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// labelPrefixes begin the value of the provider label, by type.
+var labelPrefixes = map[extractor.ProviderType]string{
+	extractor.Infrastructure: "infrastructure-", extractor.ControlPlane: "control-plane-", extractor.Bootstrap: "bootstrap-",
+	extractor.IPAM: "ipam-", extractor.RuntimeExtension: "runtime-extension-", extractor.Addon: "addon-",
+}
+
+// ProviderLabel is the value of the label cluster.x-k8s.io/provider that clusterctl would give the objects of a provider.
+func ProviderLabel(m extractor.Metadata) string {
+	if m.ProviderType == extractor.Core {
+		return "cluster-api"
+	}
+	name, prefix := m.ProviderName, labelPrefixes[m.ProviderType]
+	for _, usual := range []string{"cluster-api-provider-", "cluster-api-", prefix} {
+		name = strings.TrimPrefix(name, usual)
+	}
+	return prefix + name
+}
+
+func metadataFinding(field, format string, arguments ...any) []Finding {
+	return []Finding{{File: MetadataFile, Field: field, Message: fmt.Sprintf(format, arguments...)}}
+}
+
+const providerLabel = "cluster.x-k8s.io/provider"

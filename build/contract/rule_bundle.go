@@ -1,0 +1,598 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"bytes"
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/json"
+)
+
+// bundleRules are the rules of the theme "bundle".
+var bundleRules = []Rule{{
+	ID:       "bundle/typed-decode",
+	Severity: Error,
+	Source:   kubernetes("Server Side Field Validation", "reference/using-api/api-concepts/"),
+	Why:      "The API server rejects or silently drops a field with an unknown name or a wrong type.",
+	Fix:      "Correct the name or the type of the field.",
+	Check:    eachObject(checkDecodes),
+}, {
+	ID:       "bundle/served-api-version",
+	Severity: Error,
+	Source:   kubernetes("Deprecated API Migration Guide", "reference/using-api/deprecation-guide/"),
+	Why:      "No supported version of Kubernetes, and therefore none of OpenShift, serves this API version.",
+	Fix:      "Use the version that the deprecation guide names as its replacement.",
+	Check: eachObject(func(o *Object) []Finding {
+		version := o.At("apiVersion")
+		if kinds, isRemoved := removed[version.Text()]; !isRemoved || kinds != nil && !slices.Contains(kinds, o.Kind.Kind) {
+			return nil
+		}
+		return []Finding{version.finding("%s is served no more", version.Text())}
+	}),
+}, {
+	ID:       "bundle/name-valid",
+	Severity: Error,
+	Source:   kubernetes("Object Names and IDs", "concepts/overview/working-with-objects/names/"),
+	Why:      "The API server rejects invalid names, labels and annotations.",
+	Fix:      "Correct the name, label or annotation as the message says.",
+	Check:    eachObject(checkNames),
+}, {
+	ID:       "bundle/no-status",
+	Severity: Warning,
+	Source:   ours("Manifests"),
+	Why:      "Controllers write the status. In manifests it describes another cluster, and the API server drops it.",
+	Fix:      "Remove the status.",
+	Check: eachObject(func(o *Object) []Finding {
+		if status := o.At("status"); saysStatus(status) {
+			return []Finding{status.finding("the object has a status")}
+		}
+		return nil
+	}),
+}, {
+	ID:       "bundle/cluster-scoped-no-namespace",
+	Severity: Warning,
+	Source:   ours("Objects"),
+	Why:      "The API server drops the namespace of a cluster-scoped object, so that the applied object differs from the manifest.",
+	Fix:      "Remove metadata.namespace.",
+	Check: eachObject(func(o *Object) []Finding {
+		namespaced, known := installable[o.Kind]
+		if !known || namespaced || o.Namespace == "" {
+			return nil
+		}
+		return []Finding{o.At("metadata", "namespace").finding("a %s is in no namespace", o.Kind.Kind)}
+	}),
+}, {
+	ID:       "bundle/object-size",
+	Severity: Error,
+	Source:   kubernetes("Operating etcd clusters for Kubernetes", "tasks/administer-cluster/configure-upgrade-etcd/"),
+	Why:      "etcd rejects requests of more than 1.5 MiB, so the API server cannot store the object.",
+	Fix:      "Make the object smaller: leave descriptions out of a CRD, or serve fewer versions.",
+	Check:    eachObject(largerThan(maxObject, "the object has %d bytes as JSON, more than etcd takes")),
+}, {
+	ID:       "bundle/last-applied-size",
+	Severity: Info,
+	Source:   kubernetes("Attaching metadata to objects: size", "concepts/overview/working-with-objects/annotations/"),
+	Why:      "\"kubectl apply\" keeps a copy of the object in an annotation, which may have 256 KiB. The installer and clusterctl keep none, and have no such limit.",
+	Fix:      "Use \"kubectl apply --server-side\" where the object is applied by hand.",
+	Check:    eachObject(largerThan(maxAnnotations, "the object has %d bytes as JSON, more than \"kubectl apply\" can remember")),
+}, {
+	ID:       "bundle/no-plaintext-credentials",
+	Severity: Warning,
+	Source:   kubernetes("Good practices for Kubernetes Secrets", "concepts/security/secrets-good-practices/"),
+	Why:      "Every user who can pull the image or download the release can read its manifests.",
+	Fix:      "Remove the credential from the manifests and revoke it.",
+	Check: eachObject(func(o *Object) (findings []Finding) {
+		for value := range o.All() {
+			if o.Kind != crdKind && credential.MatchString(value.Text()) { // descriptions have examples
+				findings = append(findings, value.finding("this looks like a credential"))
+			}
+		}
+		return findings
+	}),
+}, {
+	ID:       "bundle/yaml11-scalars",
+	Severity: Warning,
+	Source:   ours("Manifests"),
+	Why:      "Kubernetes reads YAML 1.1, in which a bare y, n, yes, no, on or off is a boolean. Most other parsers read a text.",
+	Fix:      "Put the text in quotes, or write true or false.",
+	Check: eachObject(func(o *Object) (findings []Finding) {
+		for value := range o.All() {
+			if value.isString() && value.node.Style == 0 && isOldBoolean(value.Text()) {
+				findings = append(findings, value.finding("the bare %s is a boolean for some parsers, a text for others", value.Text()))
+			}
+		}
+		return findings
+	}),
+}, {
+	ID:       RuleOfYAML,
+	Severity: Error,
+	Source:   ours("Manifests"),
+	Why:      "The manifests are one file of YAML documents, each a Kubernetes object or a list of objects. The installer installs nothing of a file with an invalid document.",
+	Fix:      "Correct the document at or before the line in the message.",
+	Check:    func(b *Bundle) []Finding { return b.unreadable },
+}, {
+	ID:       "bundle/yaml-strict",
+	Severity: Error,
+	Source:   ours("Manifests"),
+	Why:      "A parser silently drops one of two equal keys, so the installer rejects the document.",
+	Fix:      "Keep one of the keys.",
+	Check: eachObject(func(o *Object) (findings []Finding) {
+		for value := range o.All() {
+			findings = append(findings, duplicateKeys(value)...)
+		}
+		return findings
+	}),
+}, {
+	ID:       "bundle/no-empty-documents",
+	Severity: Warning,
+	Source:   ours("Manifests"),
+	Why:      "The installer and clusterctl skip a document that has only comments. Other readers fail, because the object has no kind.",
+	Fix:      "Remove the document: one of the --- around it.",
+	Check:    checkEmpty,
+}, {
+	ID:       "bundle/no-lists",
+	Severity: Warning,
+	Source:   ours("Manifests"),
+	Why:      "The installer splits a List into its objects. clusterctl applies the List as one object, whose kind no API server serves.",
+	Fix:      "Write each object of the List as its own document.",
+	Check: func(b *Bundle) (findings []Finding) {
+		for _, list := range b.lists {
+			findings = append(findings, list.At("kind").finding("stands for the objects in it"))
+		}
+		return findings
+	},
+}, {
+	ID:       "bundle/typemeta",
+	Severity: Error,
+	Source:   ours("Manifests"),
+	Why:      "The installer addresses an object by its kind and its name; without them it cannot be applied.",
+	Fix:      "Set apiVersion, kind and metadata.name as strings; quote a value that YAML reads as another type.",
+	Check:    eachObject(checkIdentity),
+}, {
+	ID:       "bundle/duplicate-object",
+	Severity: Error,
+	Only:     FormBundle,
+	Source:   ours("Manifests"),
+	Why:      "Two objects of the same group, kind, namespace and name overwrite each other at every reconcile.",
+	Fix:      "Remove one of them, or give it another name.",
+	Check:    checkUnique,
+}, {
+	ID:       "bundle/no-server-metadata",
+	Severity: Error,
+	Only:     FormBundle,
+	Source:   ours("Manifests"),
+	Why:      "The API server and the installer set these fields. In manifests they refer to another cluster, and the installer rejects them.",
+	Fix:      "Remove the fields; they were copied from an object in a cluster.",
+	Check: eachObject(func(o *Object) (findings []Finding) {
+		for _, field := range []string{"uid", "resourceVersion", "generation", "generateName", "finalizers", "ownerReferences"} {
+			if value := o.At("metadata", field); value.Text() != "" && value.Text() != "0" || value.length() > 0 {
+				findings = append(findings, value.finding("%s is not for manifests", field))
+			}
+		}
+		return findings
+	}),
+}, {
+	ID:       "bundle/deployment-selector",
+	Severity: Error,
+	Source:   kubernetes("Selector", "concepts/workloads/controllers/deployment/"),
+	Why:      "The API server rejects a Deployment whose selector does not match its own pod template.",
+	Fix:      "Give the pod template the labels of spec.selector.",
+	Check:    func(b *Bundle) []Finding { return each(b.ofKind(deploymentKind), checkSelector) },
+}, {
+	ID:       "bundle/serviceaccount-explicit",
+	Severity: Warning,
+	Only:     FormBundle,
+	Source:   kubernetes("Configure Service Accounts for Pods", "tasks/configure-pod-container/configure-service-account/"),
+	Why:      "Providers share a namespace. Pods under the default service account share its permissions.",
+	Fix:      "Add a ServiceAccount and name it in spec.template.spec.serviceAccountName.",
+	Check: eachPod(func(spec Value) []Finding {
+		account := spec.At("serviceAccountName")
+		if text := account.Text(); text != "" && text != "default" {
+			return nil
+		}
+		return []Finding{account.finding("the pods run under the default service account")}
+	}),
+}, {
+	ID:       "bundle/volume-ref-exists",
+	Severity: Warning,
+	Source:   clusterctl("Components YAML"),
+	Why:      "A pod does not start before its Secrets and ConfigMaps exist.",
+	Fix:      "Add the ConfigMap to the manifests; have the Secret made by the service CA, by an annotation of a Service; or make the reference optional. Ignore the finding if another component of the cluster creates the object.",
+	Check:    checkVolumes,
+}, {
+	ID:       "bundle/image-valid",
+	Severity: Error,
+	Source:   kubernetes("Image names", "concepts/containers/images/"),
+	Why:      "A node cannot pull an image with an invalid reference.",
+	Fix:      "Write <registry>/<repository>@sha256:<digest>, with a repository in lower case.",
+	Check: eachContainer(func(container Value) []Finding {
+		image := container.At("image")
+		if image.Text() == "" || strings.Contains(image.Text(), "${") {
+			return nil // other rules
+		}
+		if _, err := name.ParseReference(image.Text()); err != nil {
+			return []Finding{image.finding("invalid image reference %q", image.Text())}
+		}
+		return nil
+	}),
+}, {
+	ID:       "bundle/pod-security",
+	Severity: Warning,
+	Source:   kubernetes("Restricted", "concepts/security/pod-security-standards/"),
+	Why:      "A controller does not need access to the host. A pod that is not restricted needs broader security context constraints, and an attacker who takes over the pod has them too.",
+	Fix:      "Set runAsNonRoot, seccompProfile RuntimeDefault, allowPrivilegeEscalation: false and capabilities.drop: [ALL], and use nothing of the host.",
+	Check:    eachPod(checkPodSecurity),
+}, {
+	ID:       "bundle/serviceaccount-exists",
+	Severity: Error,
+	Source:   kubernetes("Configure Service Accounts for Pods", "tasks/configure-pod-container/configure-service-account/"),
+	Why:      "Kubernetes creates no pod for a service account that does not exist.",
+	Fix:      "Add the ServiceAccount to the manifests, in the namespace of the workload.",
+	Check: func(b *Bundle) []Finding {
+		return eachPod(func(spec Value) []Finding {
+			account := spec.At("serviceAccountName")
+			name, namespace := account.Text(), spec.object.Namespace
+			if name == "" || name == "default" || b.has(serviceAccountKind, namespace, name) {
+				return nil
+			}
+			return []Finding{account.finding("ServiceAccount %s/%s not found", namespace, name)}
+		})(b)
+	},
+}, {
+	ID:       "bundle/custom-resource-has-crd",
+	Severity: Warning,
+	Only:     FormRelease,
+	Source:   clusterctl("Links to external objects"),
+	Why:      "clusterctl installs Cluster API and cert-manager before a provider, and nothing else. In a cluster without the CRD of an object the provider is installed in part.",
+	Fix:      "Add the CRD to the components, or remove the object.",
+	Check: func(b *Bundle) []Finding {
+		return each(b.Objects, func(o *Object) []Finding {
+			if o.Kind.Kind == "" || isKnownGroup(o.Kind.Group) || b.defined(o.Kind.Group, o.Kind.Kind) != nil {
+				return nil
+			}
+			return []Finding{o.At("kind").finding("no CRD of the components defines the kind %s", o.Kind)}
+		})
+	},
+}, {
+	ID:       "bundle/image-not-floating",
+	Severity: Warning,
+	Only:     FormRelease,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "A release is installed for years. A mutable tag, or no tag, can refer to another image later.",
+	Fix:      "Name the image by the tag of the release, or by digest; \"capi-manifests generate --image old=new\" does it.",
+	Check: eachContainer(func(container Value) []Finding {
+		image := container.At("image")
+		if image.Text() == "" || strings.Contains(image.Text(), "${") {
+			return nil
+		}
+		tag, err := name.NewTag(image.Text()) // an image by digest is none
+		if err != nil || !slices.Contains(floatingTags, tag.TagStr()) {
+			return nil
+		}
+		return []Finding{image.finding("%s: the image %s can change: its tag is mutable", nameOf(container), image.Text())}
+	}),
+}, {
+	ID:       "bundle/list-key-unique",
+	Severity: Error,
+	Source:   kubernetes("Merge strategy", "reference/using-api/server-side-apply/"),
+	Why:      "The installer uses server-side apply, which rejects an object with two items of equal keys in a list, such as two environment variables of one name or two ports of one number.",
+	Fix:      "Remove one of the items.",
+	Check:    eachObject(checkListKeys),
+}, {
+	ID:       "bundle/workload-valid",
+	Severity: Error,
+	Source:   kubernetes("Pod v1 core", "reference/kubernetes-api/workload-resources/pod-v1/"),
+	Why:      "The API server rejects a container without name or image, a mount of a volume that the pod does not have, and a privileged container without privilege escalation. A probe on an unknown port fails, and the pod never becomes ready.",
+	Fix:      "Correct the name, add the volume or the port, or make the security context consistent.",
+	Check:    eachPod(checkWorkload),
+}, {
+	ID:       "bundle/service-valid",
+	Severity: Error,
+	Source:   kubernetes("Multi-port Services", "concepts/services-networking/service/"),
+	Why:      "The API server rejects a Service without ports, and one with several ports that have no names of their own.",
+	Fix:      "Name each port.",
+	Check:    func(b *Bundle) []Finding { return each(b.ofKind(serviceKind), checkService) },
+}, {
+	ID:       "bundle/field-value",
+	Severity: Error,
+	Source:   kubernetes("Server Side Field Validation", "reference/using-api/api-concepts/"),
+	Why:      "The API server rejects an object with a value outside of the set or range of a field, such as a port above 65535 or an unknown pull policy.",
+	Fix:      "Use one of the values in the message.",
+	Check:    eachObject(checkFieldValues),
+}}
+
+const (
+	maxObject      = 3 << 19 // 1.5 MiB, the limit of requests to etcd
+	maxAnnotations = 256 << 10
+)
+
+// removed are versions that are served no more, with the kinds if not all are gone.
+var removed = map[string][]string{
+	"apiextensions.k8s.io/v1beta1":         nil,
+	"admissionregistration.k8s.io/v1beta1": {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"},
+	"apiregistration.k8s.io/v1beta1":       nil,
+	"apps/v1beta1":                         nil,
+	"apps/v1beta2":                         nil,
+	"autoscaling/v2beta1":                  nil,
+	"autoscaling/v2beta2":                  nil,
+	"batch/v1beta1":                        nil,
+	"coordination.k8s.io/v1beta1":          {"Lease"},
+	"extensions/v1beta1":                   nil,
+	"networking.k8s.io/v1beta1":            {"Ingress", "IngressClass"},
+	"policy/v1beta1":                       nil,
+	"rbac.authorization.k8s.io/v1alpha1":   nil,
+	"rbac.authorization.k8s.io/v1beta1":    nil,
+	"scheduling.k8s.io/v1alpha1":           nil,
+	"scheduling.k8s.io/v1beta1":            {"PriorityClass"},
+}
+
+// credential is a private key, or an access key of AWS.
+var credential = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----|\b(AKIA|ASIA)[0-9A-Z]{16}\b`)
+
+func isOldBoolean(text string) bool {
+	return slices.Contains([]string{"y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF"}, text)
+}
+
+// saysStatus reports whether a status holds more than the empty one that generators write.
+func saysStatus(status Value) bool {
+	for value := range status.All() {
+		if value.node != nil && value.node.Kind == yaml.ScalarNode && value.Exists() && value.Text() != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// checkDecodes reads an object of a kind that Kubernetes has by its Go type, as strictly as the API server.
+// Objects with a variable without default are skipped.
+func checkDecodes(o *Object) (findings []Finding) {
+	into := typeFor(o)
+	if into == nil {
+		return nil
+	}
+	data, err := o.json()
+	if err != nil {
+		return nil // another rule
+	}
+	if strings.Contains(string(data), "${") {
+		return nil
+	}
+	unknown, err := json.UnmarshalStrict(data, into)
+	for _, problem := range unknown {
+		findings = append(findings, o.finding("%v", problem))
+	}
+	if err != nil {
+		findings = append(findings, o.finding("%v", err))
+	}
+	return findings
+}
+
+// typeFor is an empty object of a kind that Kubernetes has, nil for any other.
+func typeFor(o *Object) any {
+	gv, err := schema.ParseGroupVersion(o.At("apiVersion").Text())
+	if err != nil {
+		return nil
+	}
+	if gv == apiextensionsv1.SchemeGroupVersion && o.Kind == crdKind {
+		return &apiextensionsv1.CustomResourceDefinition{}
+	}
+	var typed runtime.Object
+	if typed, err = scheme.Scheme.New(gv.WithKind(o.Kind.Kind)); err != nil {
+		return nil
+	}
+	return typed
+}
+
+// checkNames checks the metadata as the API server does for every object.
+func checkNames(o *Object) (findings []Finding) {
+	name := o.At("metadata", "name")
+	if name.isString() && !strings.Contains(o.Name, "${") {
+		for _, problem := range problemsOfName(o) {
+			findings = append(findings, name.finding("%q: %s", o.Name, problem))
+		}
+	}
+	labels := o.At("metadata", "labels")
+	for key, value := range labels.Fields() {
+		problems := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value.Text())...)
+		if !strings.Contains(key+value.Text(), "${") && len(problems) > 0 {
+			findings = append(findings, value.finding("%s", strings.Join(problems, "; ")))
+		}
+	}
+	annotations := map[string]string{}
+	for key, value := range o.At("metadata", "annotations").Fields() {
+		annotations[key] = value.Text()
+	}
+	for _, problem := range apivalidation.ValidateAnnotations(annotations, field.NewPath("annotations")) {
+		if !strings.Contains(problem.Error(), "${") {
+			findings = append(findings, o.At("metadata", "annotations").finding("%s", explain(problem)))
+		}
+	}
+	return findings
+}
+
+// problemsOfName returns the problems of a name, which depend on the kind.
+func problemsOfName(o *Object) []string {
+	switch {
+	case o.Name == "":
+		return nil // another rule
+	case o.Kind.Group == rbacGroup:
+		return content.IsPathSegmentName(o.Name)
+	case o.Kind == serviceKind:
+		return validation.IsDNS1035Label(o.Name)
+	}
+	return validation.IsDNS1123Subdomain(o.Name)
+}
+
+// largerThan looks for objects of more bytes as JSON.
+func largerThan(limit int, message string) func(*Object) []Finding {
+	return func(o *Object) []Finding {
+		data, err := o.json()
+		if err != nil || len(data) <= limit {
+			return nil
+		}
+		return []Finding{o.finding(message, len(data))}
+	}
+}
+
+// RuleOfYAML is the ID of the rule that manifests are YAML, and objects.
+const RuleOfYAML = "bundle/yaml-parse"
+
+// checkEmpty lets nothing but blank lines stand before the first document and after the last.
+func checkEmpty(b *Bundle) (findings []Finding) {
+	for _, d := range b.empty {
+		if len(bytes.TrimSpace(d.Text)) == 0 || bytes.HasPrefix(d.Text, []byte("...")) {
+			continue
+		}
+		findings = append(findings, Finding{File: ManifestsFile, Line: d.Start, Message: "there is nothing in this document"})
+	}
+	return findings
+}
+
+func duplicateKeys(v Value) (findings []Finding) {
+	seen := map[string]bool{}
+	for key, value := range v.Fields() {
+		if seen[key] {
+			findings = append(findings, value.finding("the key %q is there twice", key))
+		}
+		seen[key] = true
+	}
+	return findings
+}
+
+func checkIdentity(o *Object) (findings []Finding) {
+	for _, path := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}} {
+		value := o.At(path...)
+		isNeeded := path[len(path)-1] != "namespace"
+		switch {
+		case !isNeeded && !value.Exists():
+		case !value.Exists():
+			findings = append(findings, value.finding("%s is missing", value.Path))
+		case !value.isString():
+			findings = append(findings, value.finding("%s is not a string", value.Path))
+		case isNeeded && value.Text() == "":
+			findings = append(findings, value.finding("%s is empty", value.Path))
+		}
+	}
+	return findings
+}
+
+func checkSelector(o *Object) []Finding {
+	selector, labels := o.At("spec", "selector", "matchLabels"), o.At("spec", "template", "metadata", "labels")
+	wanted := 0
+	for key, value := range selector.Fields() {
+		wanted++
+		if labels.At(key).Text() != value.Text() {
+			return []Finding{value.finding("the pod template has no label %s: %s", key, value.Text())}
+		}
+	}
+	if wanted == 0 && !o.At("spec", "selector", "matchExpressions").Exists() {
+		return []Finding{selector.finding("the selector is empty")}
+	}
+	return nil
+}
+
+func checkVolumes(b *Bundle) []Finding {
+	return eachPod(func(spec Value) (findings []Finding) {
+		for _, ref := range references(spec) {
+			if !ref.optional && !b.makes(ref, spec.object.Namespace) {
+				findings = append(findings, ref.name.finding("nothing of the provider makes the %s %s", ref.kind, ref.name.Text()))
+			}
+		}
+		return findings
+	})(b)
+}
+
+// injectsCABundle and injectsCertificate ask OpenShift's service CA for a ConfigMap's contents, and for a Secret.
+const (
+	injectsCABundle    = "service.beta.openshift.io/inject-cabundle"
+	injectsCertificate = "service.beta.openshift.io/serving-cert-secret-name"
+)
+
+// makes reports whether the bundle has the referenced object, or an object that creates it.
+func (b *Bundle) makes(ref reference, namespace string) bool {
+	text := ref.name.Text()
+	return slices.ContainsFunc(b.Objects, func(o *Object) bool {
+		if o.Namespace != namespace {
+			return false
+		}
+		switch {
+		case o.Kind.Group == "" && o.Kind.Kind == ref.kind:
+			return o.Name == text
+		case o.Kind == serviceKind && ref.kind == "Secret":
+			return o.At("metadata", "annotations", injectsCertificate).Text() == text
+		case o.Kind.Group == certManagerGroup && ref.kind == "Secret":
+			return o.At("spec", "secretName").Text() == text
+		}
+		// Every namespace of OpenShift has these.
+		return ref.kind == "ConfigMap" && (text == "openshift-service-ca.crt" || text == "kube-root-ca.crt")
+	})
+}
+
+func checkPodSecurity(spec Value) (findings []Finding) {
+	for _, field := range []string{"hostNetwork", "hostPID", "hostIPC"} {
+		if host := spec.At(field); host.Text() == "true" {
+			findings = append(findings, host.finding("the pods share the host's: %s", field))
+		}
+	}
+	for _, volume := range spec.At("volumes").Items() {
+		if path := volume.At("hostPath"); path.Exists() {
+			findings = append(findings, path.finding("the pods see the host's %s", path.At("path").Text()))
+		}
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, container := range spec.At(list).Items() {
+			findings = append(findings, checkSecurityContext(spec, container)...)
+		}
+	}
+	return findings
+}
+
+// checkSecurityContext returns one finding for a container with all reasons why it is not restricted.
+func checkSecurityContext(spec, container Value) []Finding {
+	own, pods := container.At("securityContext"), spec.At("securityContext")
+	var open []string
+	if own.At("privileged").Text() == "true" {
+		open = append(open, "is privileged")
+	}
+	if cmp.Or(own.At("runAsNonRoot").Text(), pods.At("runAsNonRoot").Text()) != "true" {
+		open = append(open, "may run as root")
+	}
+	if !own.At("seccompProfile", "type").Exists() && !pods.At("seccompProfile", "type").Exists() {
+		open = append(open, "has no seccomp profile")
+	}
+	if own.At("allowPrivilegeEscalation").Text() != "false" {
+		open = append(open, "may gain privileges")
+	}
+	if !contains(own.At("capabilities", "drop"), "ALL") {
+		open = append(open, "keeps capabilities")
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	return []Finding{own.finding("%s %s", nameOf(container), strings.Join(open, ", "))}
+}
+
+// floatingTags are those of a branch, and the one that is meant where there is none.
+var floatingTags = []string{"latest", "main", "master", "dev"}
+
+// isKnownGroup reports whether a group exists before a provider is installed: Kubernetes', cert-manager's and Cluster API's own.
+func isKnownGroup(group string) bool {
+	isClusterAPI := slices.Contains([]string{"cluster.x-k8s.io", "addons.cluster.x-k8s.io", "ipam.cluster.x-k8s.io", "runtime.cluster.x-k8s.io"}, group)
+	isCertManager := group == certManagerGroup || strings.HasSuffix(group, "."+certManagerGroup)
+	return isClusterAPI || isCertManager || scheme.Scheme.IsGroupRegistered(group) || group == crdKind.Group || group == "apiregistration.k8s.io"
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+// classifyRules are the rules of the theme "classify".
+var classifyRules = []Rule{{
+	ID:       "classify/role",
+	Severity: Info,
+	Source:   contractOverview,
+	Why:      "The kind is named like one with a contract, but has neither the fields of the contract nor a template. Rules about fields skip it.",
+	Fix:      "No change is needed if the kind is internal to the provider; otherwise add the fields of the contract.",
+	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
+		if d.Unconfirmed == "" {
+			return nil
+		}
+		return []Finding{d.At("spec", "names", "kind").finding("the kind has a name like those with the role %s, but none of their fields", d.Unconfirmed)}
+	}),
+}}

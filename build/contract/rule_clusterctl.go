@@ -1,0 +1,601 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/fluxcd/pkg/envsubst"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// clusterctlRules are the rules of the theme "clusterctl".
+var clusterctlRules = []Rule{{
+	ID:       "clusterctl/provider-label",
+	Severity: Warning,
+	Source:   clusterctl("Labels"),
+	Why:      "clusterctl and users find the objects of a provider by this label.",
+	Fix:      "Label every object, in a kustomization with \"labels: [{pairs: {cluster.x-k8s.io/provider: infrastructure-<name>}}]\".",
+	Check: eachObject(func(o *Object) []Finding {
+		label := o.At("metadata", "labels", providerLabel)
+		if label.Text() != "" {
+			return nil
+		}
+		return []Finding{label.finding("the label %s is missing", providerLabel)}
+	}),
+}, {
+	ID:       "clusterctl/provider-label-single",
+	Severity: Warning,
+	Source:   clusterctl("Labels"),
+	Why:      "A bundle or release belongs to one provider. A query by one label value finds only a part of its objects.",
+	Fix:      "Give all objects the same value.",
+	Check:    checkOneProvider,
+}, {
+	ID:       "clusterctl/manager-container",
+	Severity: Error,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "The pod that runs the provider's controllers MUST have a container named manager; tools find the provider's image and flags by it.",
+	Fix:      "Name the container manager.",
+	Check:    checkManager,
+}, {
+	ID:       "clusterctl/provider-label-value",
+	Severity: Warning,
+	Source:   clusterctl("Labels"),
+	Why:      "clusterctl finds the objects of a provider by the value that it derives from type and name. It does not find objects with another value.",
+	Fix:      "Use cluster-api for core, and infrastructure-, control-plane-, bootstrap-, ipam-, runtime-extension- or addon- with the name for others.",
+	Check: eachObject(func(o *Object) []Finding {
+		label := o.At("metadata", "labels", providerLabel)
+		if text := label.Text(); text == "" || text == "cluster-api" || slices.ContainsFunc(slices.Collect(maps.Values(labelPrefixes)), func(prefix string) bool { return strings.HasPrefix(text, prefix) }) {
+			return nil
+		}
+		return []Finding{label.finding("invalid provider label %s: want the prefix of a type and a name", label.Text())}
+	}),
+}, {
+	ID:       "clusterctl/provider-label-matches-name",
+	Severity: Info,
+	Source:   clusterctl("Labels"),
+	Why:      "Users search for a provider by its name, which is in the metadata of a bundle and in the directory of a release.",
+	Fix:      "Use the same name in both.",
+	Check: func(b *Bundle) []Finding {
+		for _, o := range b.Objects {
+			label := o.At("metadata", "labels", providerLabel)
+			if label.Text() == "" {
+				continue
+			}
+			if want := ProviderLabel(b.Metadata); label.Text() != want {
+				return []Finding{label.finding("the label is %s, the name of the provider would make it %s", label.Text(), want)}
+			}
+			return nil
+		}
+		return nil
+	},
+}, {
+	ID:       "clusterctl/move-labels",
+	Severity: Info,
+	Source:   clusterctl("Move"),
+	Why:      "\"clusterctl move\" moves the objects of a Cluster. An identity does not belong to a Cluster and stays behind, unless its CRD has the label.",
+	Fix:      "Label the CRD with clusterctl.cluster.x-k8s.io/move or clusterctl.cluster.x-k8s.io/move-hierarchy, if its objects have to be moved.",
+	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
+		labels := d.At("metadata", "labels")
+		moves := labels.At("clusterctl.cluster.x-k8s.io/move").node != nil || labels.At("clusterctl.cluster.x-k8s.io/move-hierarchy").node != nil
+		if !strings.HasSuffix(d.DefinedKind, "Identity") || moves {
+			return nil
+		}
+		return []Finding{labels.finding("objects of %s are not moved", d.DefinedKind)}
+	}),
+}, {
+	ID:       "clusterctl/crd-name-preflight",
+	Severity: Error,
+	Source:   clusterctl("CRD naming"),
+	Why:      "clusterctl rejects a CRD whose name Cluster API cannot derive from its kind, unless an annotation declares that Cluster API does not use the kind.",
+	Fix:      "Use the plural in the message, or annotate the CRD with " + skipPreflight + ".",
+	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
+		if d.Role != "" || d.At("metadata", "annotations", skipPreflight).node != nil {
+			return nil
+		}
+		return checkCalculatedName(d)
+	}),
+}, {
+	ID:       "clusterctl/image-canonical",
+	Severity: Warning,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "The node's configuration decides the registry of such an image; image overrides and mirrors do not apply to it.",
+	Fix:      "Name the registry, docker.io too.",
+	Check: eachContainer(func(container Value) []Finding {
+		image := container.At("image")
+		host, _, found := strings.Cut(image.Text(), "/")
+		if image.Text() == "" || strings.Contains(image.Text(), "${") || found && (strings.ContainsAny(host, ".:") || host == "localhost") {
+			return nil
+		}
+		return []Finding{image.finding("image %s names no registry", image.Text())}
+	}),
+}, {
+	ID:       "clusterctl/deployment-present",
+	Severity: Error,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "The controllers of a provider MUST be deployed by a Deployment: the installer and clusterctl wait for it, and upgrade by it.",
+	Fix:      "Run the controllers by a Deployment.",
+	Check: func(b *Bundle) (findings []Finding) {
+		if len(b.ofKind(deploymentKind)) > 0 {
+			return nil
+		}
+		for _, o := range b.Objects {
+			if podSpec(o).Exists() {
+				findings = append(findings, o.At("kind").finding("the controllers are deployed by a %s", o.Kind.Kind))
+			}
+		}
+		return findings
+	},
+}, {
+	ID:       "clusterctl/manager-container-each",
+	Severity: Warning,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "Tools find the image and the flags of the controllers by the container name manager.",
+	Fix:      "Name the container of the controllers manager.",
+	Check: func(b *Bundle) []Finding {
+		if len(checkManager(b)) > 0 {
+			return nil // another rule
+		}
+		return each(b.ofKind(deploymentKind), func(o *Object) []Finding {
+			for container := range containers(o) {
+				if container.At("name").Text() == "manager" {
+					return nil
+				}
+			}
+			return []Finding{podSpec(o).At("containers").finding("no container is named manager")}
+		})
+	},
+}, {
+	ID:       "clusterctl/multiple-deployments",
+	Severity: Info,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "A provider usually has one controller Deployment. Several are upgraded, and can fail, independently.",
+	Fix:      "No change is needed if this is intended.",
+	Check: func(b *Bundle) (findings []Finding) {
+		for _, o := range b.ofKind(deploymentKind)[min(1, len(b.ofKind(deploymentKind))):] {
+			findings = append(findings, o.finding("there is another Deployment before"))
+		}
+		return findings
+	},
+}, {
+	ID:       "clusterctl/namespace-flag",
+	Severity: Warning,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "A controller that watches one namespace does not see Clusters in another.",
+	Fix:      "Leave --namespace out, or let it be openshift-cluster-api in a bundle, where OpenShift has its own Cluster.",
+	Check: func(b *Bundle) []Finding {
+		return eachContainer(func(container Value) (findings []Finding) {
+			for _, argument := range container.At("args").Items() {
+				value, pins := strings.CutPrefix(argument.Text(), "--namespace=")
+				isClusters := b.release == nil && value == v1alpha1.OperandNamespace
+				if pins && value != "" && !isClusters {
+					findings = append(findings, argument.finding("the controller watches the namespace %s only", value))
+				}
+			}
+			return findings
+		})(b)
+	},
+}, {
+	ID:       "clusterctl/repository-directory",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Creating a local provider repository"),
+	Why:      "In a local repository clusterctl looks for a release in <provider label>/<version>, with the label that it makes of the type and the name, and a semantic version. It finds it nowhere else.",
+	Fix:      "Name the directories like infrastructure-aws/v2.10.0.",
+	Check:    checkRepositoryDirectory,
+}, {
+	ID:       "clusterctl/components-present",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Components YAML"),
+	Why:      "Each version of a repository has the components that clusterctl installs.",
+	Fix:      "Put the components there; \"capi-manifests generate --clusterctl-dir\" writes them.",
+	Check: func(b *Bundle) []Finding {
+		if b.file != "" {
+			return nil
+		}
+		return releaseFinding(cmp.Or(componentsNames[b.Metadata.ProviderType], "components.yaml"), "components file not found")
+	},
+}, {
+	ID:       "clusterctl/components-file-name",
+	Severity: Info,
+	Only:     FormRelease,
+	Source:   clusterctl("Components YAML: naming conventions"),
+	Why:      "Users, and tools that mirror releases, expect the components under the name of the type.",
+	Fix:      "Name the file core-, infrastructure-, bootstrap-, control-plane-, ipam-, runtime-extension- or addon-components.yaml.",
+	Check: func(b *Bundle) []Finding {
+		for _, usual := range componentsNames {
+			if b.file == "" || b.file == usual {
+				return nil
+			}
+		}
+		if usual := componentsNames[b.Metadata.ProviderType]; usual != "" {
+			return releaseFinding(b.file, "the usual name is "+usual)
+		}
+		return releaseFinding(b.file, "the name tells no type of provider")
+	},
+}, {
+	ID:       "clusterctl/one-namespace",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Target namespace"),
+	Why:      "clusterctl installs a provider in one namespace and fails if the components have more than one Namespace.",
+	Fix:      "Leave one Namespace; its users create a namespace for another purpose.",
+	Check: func(b *Bundle) (findings []Finding) {
+		all := b.ofKind(namespaceKind)
+		for _, o := range all[min(1, len(all)):] {
+			findings = append(findings, o.finding("there is the Namespace %s already", all[0].Name))
+		}
+		return findings
+	},
+}, {
+	ID:       "clusterctl/namespace-present",
+	Severity: Warning,
+	Only:     FormRelease,
+	Source:   clusterctl("Target namespace"),
+	Why:      "The Namespace in the components says where the provider is installed. Without it every user has to set --target-namespace.",
+	Fix:      "Add a Namespace.",
+	Check: func(b *Bundle) []Finding {
+		if len(b.Objects) == 0 || len(b.ofKind(namespaceKind)) > 0 {
+			return nil
+		}
+		return releaseFinding(b.file, "Namespace not found in the components")
+	},
+}, {
+	ID:       "clusterctl/target-namespace",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Target namespace"),
+	Why:      "All objects that are in a namespace MUST be in the one of the provider. clusterctl silently moves the others there.",
+	Fix:      "Put the object into the provider's namespace, or have the controller make it where it belongs.",
+	Check:    checkReleaseNamespace,
+}, {
+	ID:       "clusterctl/scope-table-misses-kind",
+	Severity: Warning,
+	Only:     FormRelease,
+	Source:   clusterctl("Components YAML transformations"),
+	Why:      "clusterctl has a fixed list of cluster-scoped kinds. It sets the namespace of the provider on objects of all other kinds.",
+	Fix:      "No change is needed if the API server drops the namespace; otherwise let the controller create the object.",
+	Check: func(b *Bundle) []Finding {
+		return each(b.Objects, func(o *Object) []Finding {
+			if !b.clusterScoped(o) || slices.Contains(clusterctlScope, o.Kind.Kind) {
+				return nil
+			}
+			return []Finding{o.At("kind").finding("a %s is in no namespace, and clusterctl gives it one", o.Kind.Kind)}
+		})
+	},
+}, {
+	ID:       "clusterctl/duplicate-object",
+	Severity: Warning,
+	Only:     FormRelease,
+	Source:   clusterctl("Components YAML"),
+	Why:      "clusterctl applies the objects in order. The last object of the same group, kind, namespace and name overwrites the others.",
+	Fix:      "Remove one of them, or give it another name.",
+	Check:    checkUnique,
+}, {
+	ID:       "clusterctl/template-yaml",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Workload cluster templates"),
+	Why:      "\"clusterctl generate cluster\" fails at a template with invalid YAML.",
+	Fix:      "Correct the document at or before the line of the finding.",
+	Check:    eachTemplateFile("", func(t *Bundle) (findings []Finding) { return t.unreadable }),
+}, {
+	ID:       "clusterctl/cluster-template",
+	Severity: Info,
+	Only:     FormRelease,
+	Source:   clusterctl("Workload cluster templates: common variables"),
+	Why:      "\"clusterctl generate cluster\" sets the common variables by its flags, for all providers alike.",
+	Fix:      "Use the variable that the message names.",
+	Check: eachTemplateFile(clusterTemplate, func(t *Bundle) []Finding {
+		return each(t.Objects, checkCommonVariables)
+	}),
+}, {
+	ID:       "clusterctl/cluster-template-namespace",
+	Severity: Warning,
+	Only:     FormRelease,
+	Source:   clusterctl("Workload cluster templates: target namespace"),
+	Why:      "A template MUST assume that the namespace of the cluster exists, and all its objects MUST be in it. clusterctl moves those that are not.",
+	Fix:      "Leave the Namespace out, and write ${NAMESPACE} for the namespace of each object, or none.",
+	Check:    eachTemplateFile(clusterTemplate, checkTemplateNamespaces),
+}, {
+	ID:       "clusterctl/clusterclass-name",
+	Severity: Warning,
+	Only:     FormRelease,
+	Source:   clusterctl("ClusterClass definitions: naming conventions"),
+	Why:      "For a template with a topology clusterctl looks for clusterclass-<name>.yaml, by the name of the ClusterClass.",
+	Fix:      "Name the file after the ClusterClass in it.",
+	Check: eachTemplateFile(clusterClassFile, func(t *Bundle) (findings []Finding) {
+		for _, o := range t.Objects {
+			if o.Kind.Kind == "ClusterClass" && t.file != clusterClassFile+o.Name+".yaml" {
+				findings = append(findings, o.At("metadata", "name").finding("clusterctl looks for clusterclass-%s.yaml", o.Name))
+			}
+		}
+		return findings
+	}),
+}, {
+	ID:       "clusterctl/clusterclass-file",
+	Severity: Info,
+	Only:     FormRelease,
+	Source:   clusterctl("ClusterClass definitions"),
+	Why:      "A ClusterClass has variables of its own, and is used in any namespace. A change of an object that two classes share changes the clusters of both.",
+	Fix:      "Remove namespaces and ${…}, and give each ClusterClass its own templates.",
+	Check:    checkClusterClasses,
+}, {
+	ID:       "clusterctl/variables-default",
+	Severity: Warning,
+	Only:     FormBundle,
+	Source:   clusterctl("Variables"),
+	Why:      "A variable without a default needs a value in every cluster. Without it, the installer does not install the release.",
+	Fix:      "Give it a default with ${NAME:=default}, or have the installer given a value for it.",
+	Check: func(b *Bundle) (findings []Finding) {
+		for _, v := range b.Required {
+			findings = append(findings, Finding{File: ManifestsFile, Line: v.Line, Message: "variable " + v.Name + " has no default"})
+		}
+		return findings
+	},
+}, {
+	ID:       "clusterctl/variables-syntax",
+	Severity: Error,
+	Source:   clusterctl("Variables"),
+	Why:      "Variables are replaced before the text is parsed as YAML. An invalid expression prevents the installation of the whole provider.",
+	Fix:      "Write ${NAME}, ${NAME:=default} or another expression that drone/envsubst knows; write $${ for a literal ${.",
+	Check: eachVariableLine(func(line string) string {
+		if _, err := envsubst.Eval(line, func(string) (string, bool) { return "", true }); err != nil {
+			return "the variable expression cannot be read: " + err.Error()
+		}
+		return ""
+	}),
+}, {
+	ID:       "clusterctl/variables-legacy-space",
+	Severity: Warning,
+	Source:   clusterctl("Variables"),
+	Why:      "Only an old version of clusterctl accepts spaces in ${ NAME }. The installer does not replace such an expression.",
+	Fix:      "Write ${NAME}.",
+	Check: eachVariableLine(func(line string) string {
+		if legacy := legacyVariable.FindString(line); legacy != "" {
+			return "there are spaces in " + legacy
+		}
+		return ""
+	}),
+}, {
+	ID:       "clusterctl/variables-prefix",
+	Severity: Info,
+	Source:   clusterctl("Variables"),
+	Why:      "All providers of a cluster take their values from the same place. A name that begins with the provider's is taken by no other.",
+	Fix:      "Begin the name with that of the provider, if the variable is not shared on purpose, as feature gates are.",
+	Check:    checkVariablePrefix,
+}, {
+	ID:       "clusterctl/variables-in-crd",
+	Severity: Warning,
+	Source:   clusterctl("Variables"),
+	Why:      "A ${…} in the description of a field is replaced like any other: the text is lost.",
+	Fix:      "Write $${, or rephrase the description.",
+	Check: func(b *Bundle) []Finding {
+		findings := eachVariableLine(func(line string) string {
+			if anyVariable.MatchString(line) {
+				return "a variable stands in a CRD"
+			}
+			return ""
+		})(b)
+		inCRD := findings[:0]
+		for _, f := range findings {
+			if o := b.objectAt(f.Line); o != nil && o.Kind == crdKind {
+				f.Object = o.String()
+				inCRD = append(inCRD, f)
+			}
+		}
+		return inCRD
+	},
+}, {
+	ID:       "clusterctl/template-file-name",
+	Severity: Error,
+	Only:     FormRelease,
+	Source:   clusterctl("Workload cluster templates"),
+	Why:      "clusterctl finds templates by their names only: cluster-template.yaml, cluster-template-<flavor>.yaml and clusterclass-<name>.yaml. It ignores a template in another file.",
+	Fix:      "Rename the file.",
+	Check:    checkTemplateFileNames,
+}, {
+	ID:       "clusterctl/clusterclass-reference-namespace",
+	Severity: Warning,
+	Only:     FormRelease,
+	Source:   clusterctl("ClusterClass definitions: target namespace"),
+	Why:      "A ClusterClass is used in any namespace, and clusterctl does not set the namespace in references. A reference with a namespace names templates that do not exist elsewhere.",
+	Fix:      "Remove the namespace from the reference.",
+	Check:    eachTemplateFile(clusterClassFile, checkClusterClassReferences),
+}}
+
+func checkOneProvider(b *Bundle) (findings []Finding) {
+	first := ""
+	for _, o := range b.Objects {
+		label := o.At("metadata", "labels", providerLabel)
+		switch text := label.Text(); {
+		case text == "":
+		case first == "":
+			first = text
+		case text != first:
+			findings = append(findings, label.finding("the provider is %s here, but %s in objects before", text, first))
+		}
+	}
+	return findings
+}
+
+// checkManager looks for a container named manager in any Deployment: others may
+// run beside the controllers.
+func checkManager(b *Bundle) []Finding {
+	deployments := b.ofKind(deploymentKind)
+	for _, o := range deployments {
+		for container := range containers(o) {
+			if container.At("name").Text() == "manager" {
+				return nil
+			}
+		}
+	}
+	if len(deployments) == 0 {
+		return nil
+	}
+	return []Finding{podSpec(deployments[0]).At("containers").finding("no container of any Deployment is named manager")}
+}
+
+// checkRepositoryDirectory lets components of other providers lie beside those that the directory is of.
+func checkRepositoryDirectory(b *Bundle) (findings []Finding) {
+	r, of := b.release, b.Metadata.ProviderType
+	if r.Dir == "" {
+		return nil
+	}
+	if _, is := seriesOf(r.version); !is {
+		findings = releaseFinding(".", "invalid directory "+r.version+": want a semantic version such as v1.2.3")
+	}
+	labelled := TypeOfLabel(r.label)
+	_, others := r.Files[componentsNames[labelled]]
+	if labelled == "" || labelled != of && !others {
+		usual := ProviderLabel(extractor.Metadata{ProviderName: "example", ProviderType: cmp.Or(of, extractor.Infrastructure)})
+		findings = append(findings, releaseFinding(".", fmt.Sprintf("invalid directory %s: want a provider label such as %s", r.label, usual))...)
+	}
+	return findings
+}
+
+// checkReleaseNamespace takes the namespace of the first object for the one if there is no Namespace.
+func checkReleaseNamespace(b *Bundle) (findings []Finding) {
+	target := b.target()
+	for _, o := range b.Objects {
+		switch {
+		case o.Namespace == "" || b.clusterScoped(o):
+		case target == "":
+			target = o.Namespace
+		case o.Namespace != target:
+			findings = append(findings, o.At("metadata", "namespace").finding("the namespace is %s, not %s", o.Namespace, target))
+		}
+	}
+	return findings
+}
+
+var clusterTemplateName = regexp.MustCompile(`^cluster-template(-[^/]+)?\.yaml$`)
+
+// eachTemplateFile makes a check of a release out of one of the templates whose names begin so.
+func eachTemplateFile(prefix string, check func(*Bundle) []Finding) func(*Bundle) []Finding {
+	return func(b *Bundle) (findings []Finding) {
+		for _, t := range b.release.templates {
+			if strings.HasPrefix(t.file, prefix) {
+				findings = append(findings, check(t)...)
+			}
+		}
+		return findings
+	}
+}
+
+// commonVariables are those that clusterctl sets by flags, and the fields that they are for.
+var commonVariables = []struct{ kind, field, variable string }{
+	{"Cluster", "metadata.name", "CLUSTER_NAME"},
+	{"Cluster", "spec.topology.version", "KUBERNETES_VERSION"},
+	{"Cluster", "spec.topology.controlPlane.replicas", "CONTROL_PLANE_MACHINE_COUNT"},
+	{"ControlPlane", "spec.version", "KUBERNETES_VERSION"},
+	{"ControlPlane", "spec.replicas", "CONTROL_PLANE_MACHINE_COUNT"},
+	{"MachineDeployment", "spec.template.spec.version", "KUBERNETES_VERSION"},
+	{"MachineDeployment", "spec.replicas", "WORKER_MACHINE_COUNT"},
+	{"MachinePool", "spec.template.spec.version", "KUBERNETES_VERSION"},
+	{"MachinePool", "spec.replicas", "WORKER_MACHINE_COUNT"},
+}
+
+// checkCommonVariables looks for fields that are written out.
+func checkCommonVariables(o *Object) (findings []Finding) {
+	for _, common := range commonVariables {
+		isOf := o.Kind.Group == "cluster.x-k8s.io" && o.Kind.Kind == common.kind ||
+			common.kind == "ControlPlane" && strings.HasSuffix(o.Kind.Kind, common.kind)
+		if !isOf {
+			continue
+		}
+		field := o.At(strings.Split(common.field, ".")...)
+		if text := field.Text(); text != "" && !strings.Contains(text, "${") {
+			findings = append(findings, field.finding("it is always %s, not ${%s}", text, common.variable))
+		}
+	}
+	return findings
+}
+
+// checkTemplateNamespaces takes the namespace of the first object that has one for that of the template.
+func checkTemplateNamespaces(t *Bundle) (findings []Finding) {
+	first := ""
+	for _, o := range t.Objects {
+		switch {
+		case o.Kind == namespaceKind:
+			findings = append(findings, o.finding("the namespace is there already"))
+		case first == "":
+			first = o.Namespace
+		case o.Namespace != "" && o.Namespace != first:
+			findings = append(findings, o.At("metadata", "namespace").finding("the namespace is %s here, but %s in objects before", o.Namespace, first))
+		}
+	}
+	return findings
+}
+
+func checkClusterClasses(b *Bundle) []Finding {
+	owner := map[string]string{}
+	return eachTemplateFile(clusterClassFile, func(t *Bundle) []Finding {
+		findings := variableFindings(t)
+		for _, o := range t.Objects {
+			if namespace := o.At("metadata", "namespace"); namespace.Exists() {
+				findings = append(findings, namespace.finding("the object is for one namespace only"))
+			}
+			key := o.Kind.String() + " " + o.Name
+			if other, shared := owner[key]; shared && other != t.file {
+				findings = append(findings, o.finding("the object is in %s too", other))
+			}
+			owner[key] = t.file
+		}
+		return findings
+	})(b)
+}
+
+// variableFindings are the lines of a file with variables.
+func variableFindings(t *Bundle) (findings []Finding) {
+	number := 0
+	for line := range strings.Lines(string(t.text)) {
+		number++
+		if match := anyVariable.FindStringSubmatch(line); match != nil {
+			findings = append(findings, Finding{File: t.file, Line: number, Message: "variable " + match[1] + " stands in a ClusterClass"})
+		}
+	}
+	return findings
+}
+
+// checkTemplateFileNames looks for Clusters and ClusterClasses in files that clusterctl does not read.
+func checkTemplateFileNames(b *Bundle) (findings []Finding) {
+	for _, name := range slices.Sorted(maps.Keys(b.release.Files)) {
+		switch {
+		case path.Ext(name) != ".yaml" && path.Ext(name) != ".yml", name == releaseMetadata, name == b.file,
+			clusterTemplateName.MatchString(name), strings.HasPrefix(name, clusterClassFile) && path.Ext(name) == ".yaml":
+			continue
+		}
+		for _, o := range readFile(name, b.release.Files[name]).Objects {
+			if o.Kind.Group == coreGroup && (o.Kind.Kind == "Cluster" || o.Kind.Kind == "ClusterClass") || strings.HasPrefix(name, clusterTemplate) {
+				findings = append(findings, releaseFinding(name, "clusterctl ignores the template: the file is neither cluster-template.yaml, cluster-template-<flavor>.yaml nor clusterclass-<name>.yaml")...)
+				break
+			}
+		}
+	}
+	return findings
+}
+
+// checkClusterClassReferences finds namespaces in the references of ClusterClasses: mappings with kind and name.
+func checkClusterClassReferences(t *Bundle) (findings []Finding) {
+	for _, o := range t.Objects {
+		if o.Kind.Kind != "ClusterClass" {
+			continue
+		}
+		for value := range o.At("spec").All() {
+			if namespace := value.At("namespace"); namespace.Exists() && value.At("kind").Exists() && value.At("name").Exists() {
+				findings = append(findings, namespace.finding("the reference to %s %s has a namespace", value.At("kind").Text(), value.At("name").Text()))
+			}
+		}
+	}
+	return findings
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// installerRules are the rules of the theme "installer".
+var installerRules = []Rule{{
+	ID:       "installer/probe-crd",
+	Severity: Error,
+	Source:   ours("Objects"),
+	Why:      "The API server accepts only one of two kinds of a group with the same plural, singular or short name. The other never becomes established, and the installation never completes.",
+	Fix:      "Give each kind unique names.",
+	Check:    checkNamesUnique,
+}, {
+	ID:       "installer/deployment-priority-class",
+	Severity: Warning,
+	Only:     FormBundle,
+	Source:   openShift("Priority Classes"),
+	Why:      "A pod of the platform without a priority class is the first that a full node evicts.",
+	Fix:      "Set priorityClassName to system-cluster-critical.",
+	Check: eachPod(func(spec Value) []Finding {
+		class := spec.At("priorityClassName")
+		if class.Text() != "" {
+			return nil
+		}
+		return []Finding{class.finding("the pod has no priority class")}
+	}),
+}, {
+	ID:       "installer/deployment-required-scc",
+	Severity: Warning,
+	Only:     FormBundle,
+	Source:   manifestsGen("Deployments"),
+	Why:      "Without it a pod is admitted under the first security context constraints that fit, which an administrator's own may be.",
+	Fix:      "Annotate the pod template with openshift.io/required-scc: restricted-v2, or the constraints that it needs.",
+	Check:    podAnnotation("openshift.io/required-scc"),
+}, {
+	ID:       "installer/required-scc-consistent",
+	Severity: Warning,
+	Only:     FormBundle,
+	Source:   manifestsGen("Deployments"),
+	Why:      "SCC restricted-v2 takes user and group IDs from a range of the namespace and rejects a pod that sets others. Such a pod only runs where the label openshift.io/run-level: \"0\" turns SCC admission off, as in OpenShift's own namespace for providers. This is read from OpenShift's documentation and was not verified on an OpenShift cluster.",
+	Fix:      "Annotate the pod template with openshift.io/required-scc: nonroot-v2, which admits every user but root, or set no IDs; the transform \"required-scc\" of \"capi-manifests generate\" writes nonroot-v2.",
+	Check:    eachObject(checkRequiredSCC),
+}, {
+	ID:       "installer/deployment-workload-annotation",
+	Severity: Warning,
+	Only:     FormBundle,
+	Source:   manifestsGen("Deployments"),
+	Why:      "Where CPUs are set apart for the platform, pods without it run on those of users' workloads.",
+	Fix:      `Annotate the pod template with target.workload.openshift.io/management: '{"effect": "PreferredDuringScheduling"}'.`,
+	Check:    podAnnotation("target.workload.openshift.io/management"),
+}, {
+	ID:       "installer/container-resources",
+	Severity: Warning,
+	Only:     FormBundle,
+	Source:   openShift("Resources and Limits"),
+	Why:      "The scheduler places pods by their requests. Limits throttle or kill a controller just when a cluster is large and needs it.",
+	Fix:      "Request cpu and memory, and set no limits; the transform \"resource-requests\" of \"capi-manifests generate\" does it.",
+	Check:    eachContainer(checkResources),
+}, {
+	ID:       "installer/container-termination-message",
+	Severity: Warning,
+	Only:     FormBundle,
+	Source:   manifestsGen("Deployments"),
+	Why:      "With FallbackToLogsOnError the last lines of the log are in the pod's status, where must-gather and administrators see why it ended.",
+	Fix:      "Set terminationMessagePolicy to FallbackToLogsOnError.",
+	Check:    eachContainer(checkTerminationMessage),
+}, {
+	ID:       "installer/container-pull-policy",
+	Severity: Warning,
+	Only:     FormBundle,
+	Source:   ours("Images"),
+	Why:      "Images are named by digest. With Always a node asks the registry before every start, and does not start without it.",
+	Fix:      "Set imagePullPolicy to IfNotPresent.",
+	Check:    eachContainer(checkPullPolicy),
+}, {
+	ID:       "installer/other-image-pinned",
+	Severity: Error,
+	Only:     FormBundle,
+	Source:   ours("Images"),
+	Why:      "Only the placeholder imageName is replaced, by the image that the bundle comes from. Every other image runs as it is named, so it must be named by its digest: a release consists of exact images.",
+	Fix:      "Name the image by digest (<repository>@sha256:<digest>), or by imageName if it is the provider's own. \"capi-manifests generate --image old=new\" does it.",
+	Check: func(b *Bundle) []Finding {
+		return eachContainer(func(container Value) []Finding { return checkPinned(container, b.Metadata.ImageName) })(b)
+	},
+}, {
+	ID:       "installer/target-namespace",
+	Severity: Error,
+	Only:     FormBundle,
+	Source:   ours("Objects"),
+	Why:      "Every provider lives in " + v1alpha1.OperandNamespace + ", and the installer may write namespaced objects there and nowhere else.",
+	Fix:      "Set metadata.namespace; the transform \"namespace\" of \"capi-manifests generate\" does it, with everything that refers to it.",
+	Check:    eachObject(checkTargetNamespace),
+}, {
+	ID:       "installer/no-namespace-object",
+	Severity: Error,
+	Only:     FormBundle,
+	Source:   ours("Objects"),
+	Why:      "The release creates the namespace before any provider. The installer cannot write Namespaces: removing a provider would delete everything in the namespace.",
+	Fix:      "Remove the Namespace; \"capi-manifests generate\" drops it.",
+	Check: func(b *Bundle) (findings []Finding) {
+		for _, o := range b.ofKind(namespaceKind) {
+			findings = append(findings, o.finding("a bundle brings no Namespace"))
+		}
+		return findings
+	},
+}, {
+	ID:       "installer/no-secret",
+	Severity: Error,
+	Only:     FormBundle,
+	Source:   ours("Objects"),
+	Why:      "Credentials do not belong in a public image, and the installer can neither read nor write Secrets.",
+	Fix:      "Remove the Secret, and have it made in the cluster: by its administrator, by the cloud credential operator, or by the service CA for certificates.",
+	Check: func(b *Bundle) (findings []Finding) {
+		for _, o := range b.ofKind(secretKind) {
+			findings = append(findings, o.finding("a bundle brings no Secret"))
+		}
+		return findings
+	},
+}, {
+	ID:       "installer/no-cert-manager",
+	Severity: Error,
+	Only:     FormBundle,
+	Source:   ours("Objects"),
+	Why:      "cert-manager is not part of OpenShift: the certificate is not created, the CA is not injected, and webhooks fail. The service CA of OpenShift does both.",
+	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name and the objects that need the CA with service.beta.openshift.io/inject-cabundle; the transform \"cert-manager-to-service-ca\" of \"capi-manifests generate\" does it.",
+	Check:    eachObject(checkCertManager),
+}, {
+	ID:       "installer/kind-allowed",
+	Severity: Error,
+	Only:     FormBundle,
+	Source:   ours("Objects"),
+	Why:      "The installer has permissions only for the usual kinds of providers. The API server rejects an object of another kind, and the installation never completes.",
+	Fix:      "Remove the object, or let the controller create it. Where a cluster's administrator wants the kind, \"capi-manifests rbac\" writes the role that lets the installer bring it.",
+	Check:    eachObject(checkKind),
+}, {
+	ID:       "installer/size-configmap",
+	Severity: Warning,
+	Only:     FormBundle,
+	Source:   ours("Files"),
+	Why:      "A ConfigMap can have at most 1 MiB. Larger manifests must be in the image, or be compressed or divided for transport ConfigMaps.",
+	Fix:      "No change is needed if the bundle is in an image; \"capi-manifests generate --transport configmap\" divides it.",
+	Check: func(b *Bundle) []Finding {
+		if b.size <= maxConfigMap || len(b.Origin.ConfigMaps) > 0 {
+			return nil
+		}
+		return []Finding{{File: ManifestsFile, Line: 1, Message: fmt.Sprintf("the manifests have %d bytes, more than a ConfigMap holds", b.size)}}
+	},
+}, {
+	ID:       "installer/probe-deployment",
+	Severity: Warning,
+	Source:   ours("Objects"),
+	Why:      "The installer waits for the replicas of a Deployment. With zero replicas the provider counts as installed, but nothing runs.",
+	Fix:      "Set spec.replicas to 1 or more, or leave it out.",
+	Check: eachObject(func(o *Object) []Finding {
+		replicas := o.At("spec", "replicas")
+		if o.Kind != deploymentKind || replicas.Text() != "0" {
+			return nil
+		}
+		return []Finding{replicas.finding("there are no replicas")}
+	}),
+}, {
+	ID:       "installer/adopt-annotation",
+	Severity: Error,
+	Only:     FormBundle,
+	Source:   ours("Rollout"),
+	Why:      "An existing object that the installer does not manage blocks the rollout, unless its manifest allows adoption. An unknown value does not allow it.",
+	Fix:      "Write " + v1alpha1.AdoptAnnotation + ": " + v1alpha1.AdoptAlways + ", or leave the annotation out.",
+	Check: eachObject(func(o *Object) []Finding {
+		annotation := o.At("metadata", "annotations", v1alpha1.AdoptAnnotation)
+		if !annotation.Exists() || slices.Contains([]string{v1alpha1.AdoptAlways, "never"}, annotation.Text()) {
+			return nil
+		}
+		return []Finding{annotation.finding("the value %q means nothing", annotation.Text())}
+	}),
+}, {
+	ID:       "installer/protect-infracluster",
+	Severity: Info,
+	Only:     FormBundle,
+	Source:   ours("Rollout"),
+	Why:      "Deleting the InfraCluster of the cluster itself deletes its load balancers, networks and machines. An admission policy can deny the deletion.",
+	Fix:      "Add a ValidatingAdmissionPolicy for DELETE of the resource and its binding; the transform \"infra-cluster-protection\" of \"capi-manifests generate\" does it.",
+	Check:    checkProtection,
+}, {
+	ID:       "installer/phase-order",
+	Severity: Info,
+	Only:     FormBundle,
+	Source:   ours("Rollout"),
+	Why:      "All objects of a provider except its CRDs are applied in one phase, before the provider runs. A webhook with failurePolicy Fail that matches one of them rejects it while the provider is unavailable, also when the installer reverts drift.",
+	Fix:      "Exclude the object or its namespace from the webhook with objectSelector or namespaceSelector, or set failurePolicy to Ignore.",
+	Check:    checkPhaseOrder,
+}, {
+	ID:       "installer/webhook-namespace-selector",
+	Severity: Warning,
+	Only:     FormBundle,
+	Source:   manifestsGen("Webhooks"),
+	Why:      "On OpenShift the objects of Cluster API are in " + v1alpha1.OperandNamespace + ". A webhook for all namespaces also validates objects of another Cluster API installation.",
+	Fix:      "Set namespaceSelector to {matchLabels: {kubernetes.io/metadata.name: " + v1alpha1.OperandNamespace + "}}.",
+	Check: eachWebhook(func(webhook Value) []Finding {
+		if selector := webhook.At("namespaceSelector"); !selector.At("matchLabels").Exists() && !selector.At("matchExpressions").Exists() {
+			return []Finding{selector.finding("the webhook is for every namespace")}
+		}
+		return nil
+	}),
+}}
+
+func checkNamesUnique(b *Bundle) (findings []Finding) {
+	taken := map[string]*definition{}
+	for _, d := range b.definitions {
+		names := []Value{d.At("spec", "names", "plural"), d.At("spec", "names", "singular")}
+		for _, short := range d.At("spec", "names", "shortNames").Items() {
+			names = append(names, short)
+		}
+		for _, name := range names {
+			key := d.Group + "/" + name.Text()
+			other, found := taken[key]
+			if found && other != d && name.Text() != "" {
+				findings = append(findings, name.finding("%s has the name %s already", other.Name, name.Text()))
+			}
+			taken[key] = d
+		}
+	}
+	return findings
+}
+
+func podAnnotation(name string) func(*Bundle) []Finding {
+	return eachObject(func(o *Object) []Finding {
+		template, makesPods := podTemplate(o)
+		if !makesPods {
+			return nil
+		}
+		if annotation := template.At("metadata", "annotations", name); !annotation.Exists() {
+			return []Finding{annotation.finding("the pod template has no annotation %s", name)}
+		}
+		return nil
+	})
+}
+
+func checkResources(container Value) (findings []Finding) {
+	for _, resource := range []string{"cpu", "memory"} {
+		if request := container.At("resources", "requests", resource); request.Text() == "" {
+			findings = append(findings, request.finding("%s requests no %s", nameOf(container), resource))
+		}
+	}
+	if limits := container.At("resources", "limits"); limits.Exists() {
+		findings = append(findings, limits.finding("%s has limits", nameOf(container)))
+	}
+	return findings
+}
+
+func checkTerminationMessage(container Value) []Finding {
+	policy := container.At("terminationMessagePolicy")
+	switch text := policy.Text(); text {
+	case "FallbackToLogsOnError":
+		return nil
+	case "":
+		return []Finding{policy.finding("%s has no terminationMessagePolicy", nameOf(container))}
+	default:
+		return []Finding{policy.finding("%s ends with a message by %s", nameOf(container), text)}
+	}
+}
+
+// checkPullPolicy reads a missing policy as IfNotPresent, its meaning for a digest.
+func checkPullPolicy(container Value) []Finding {
+	policy := container.At("imagePullPolicy")
+	if text := policy.Text(); text != "" && text != "IfNotPresent" {
+		return []Finding{policy.finding("%s pulls its image by %s", nameOf(container), text)}
+	}
+	return nil
+}
+
+func checkPinned(container Value, placeholder string) []Finding {
+	image := container.At("image")
+	switch text := image.Text(); {
+	case text == "": // another rule
+		return nil
+	case text == placeholder, pinned(text), strings.Contains(text, "${"):
+		return nil
+	default:
+		return []Finding{image.finding("%s: image %s is neither by digest nor the placeholder %q", nameOf(container), text, placeholder)}
+	}
+}
+
+// pinned reports whether an image reference ends in a SHA-256 digest.
+func pinned(image string) bool { return object.IsPinned(image) }
+
+func checkTargetNamespace(o *Object) []Finding {
+	namespace := o.At("metadata", "namespace")
+	if !installable[o.Kind] || o.Namespace == v1alpha1.OperandNamespace {
+		return nil
+	}
+	if o.Namespace == "" {
+		return []Finding{namespace.finding("the namespace is missing; it is %s", v1alpha1.OperandNamespace)}
+	}
+	return []Finding{namespace.finding("the namespace is %s, not %s", o.Namespace, v1alpha1.OperandNamespace)}
+}
+
+func checkCertManager(o *Object) (findings []Finding) {
+	if o.Kind.Group == certManagerGroup {
+		findings = append(findings, o.finding("a cluster without cert-manager does not know the kind %s", o.Kind.Kind))
+	}
+	for _, name := range certManagerAnnotations {
+		if annotation := o.At("metadata", "annotations", name); annotation.Exists() {
+			findings = append(findings, annotation.finding("the CA that the annotation requests is not injected"))
+		}
+	}
+	return findings
+}
+
+func checkKind(o *Object) []Finding {
+	_, allowed := installable[o.Kind]
+	hasOwnRule := o.Kind == namespaceKind || o.Kind == secretKind || o.Kind.Group == certManagerGroup
+	if allowed || hasOwnRule || o.Kind.Kind == "" {
+		return nil
+	}
+	return []Finding{o.At("kind").finding("the installer may not write the kind %s", o.Kind)}
+}
+
+// maxConfigMap is how many bytes the data of a ConfigMap may have.
+const maxConfigMap = 1 << 20
+
+func checkProtection(b *Bundle) (findings []Finding) {
+	for _, d := range b.definitions {
+		if d.Role != infraCluster || d.Template || b.protects(d) {
+			continue
+		}
+		findings = append(findings, d.At("spec", "names", "kind").finding("no admission policy keeps anybody from deleting the %s of the cluster itself", d.DefinedKind))
+	}
+	return findings
+}
+
+// protects reports whether a policy of the bundle matches the deletion of objects of a kind.
+func (b *Bundle) protects(d *definition) bool {
+	resource := schema.GroupResource{Group: d.Group, Resource: lowerPlural(d)}
+	return slices.ContainsFunc(b.ofKind(validatingPolicyKind), func(policy *Object) bool {
+		return asks(policy.At("spec", "matchConstraints", "resourceRules"), resource, "DELETE")
+	})
+}
+
+func checkPhaseOrder(b *Bundle) []Finding {
+	return eachWebhook(func(webhook Value) (findings []Finding) {
+		failsOpen := webhook.At("failurePolicy").Text() == "Ignore"
+		if failsOpen || narrows(webhook.At("objectSelector")) || narrows(webhook.At("namespaceSelector")) {
+			return nil
+		}
+		for _, o := range b.Objects {
+			exempt := o.Kind.Group == admissionGroup || o.Kind == crdKind // no webhook is asked about the one, and the other comes before
+			if !exempt && asks(webhook.At("rules"), resourceOf(o), "CREATE", "UPDATE") {
+				findings = append(findings, webhook.At("name").finding("the webhook is asked about %s, which comes in the same phase", o))
+			}
+		}
+		return findings
+	})(b)
+}
+
+// narrows reports whether a selector leaves anything out.
+func narrows(selector Value) bool {
+	return selector.At("matchLabels").Exists() || selector.At("matchExpressions").Exists()
+}
+
+// resourceOf guesses the resource of an object's kind.
+func resourceOf(o *Object) schema.GroupResource {
+	plural, _ := meta.UnsafeGuessKindToResource(o.Kind.WithVersion(""))
+	return plural.GroupResource()
+}
+
+// asks reports whether one of the rules of a webhook or a policy covers one of the operations on a resource.
+func asks(rules Value, resource schema.GroupResource, operations ...string) bool {
+	covers := func(list Value, text string) bool { return contains(list, "*") || contains(list, text) }
+	for _, rule := range rules.Items() {
+		if covers(rule.At("apiGroups"), resource.Group) && covers(rule.At("resources"), resource.Resource) &&
+			slices.ContainsFunc(operations, func(operation string) bool { return covers(rule.At("operations"), operation) }) {
+			return true
+		}
+	}
+	return false
+}
+
+var validatingPolicyKind = schema.GroupKind{Group: admissionGroup, Kind: "ValidatingAdmissionPolicy"}
+
+// certManagerAnnotations ask cert-manager to fill in a CA.
+var certManagerAnnotations = []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret"}

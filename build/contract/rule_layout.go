@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+// layoutRules are the rules of the theme "layout".
+var layoutRules = []Rule{{
+	ID:       "layout/readable",
+	Checker:  CheckerExtractor,
+	Only:     FormBundle,
+	Severity: Error,
+	Source:   ours("Files"),
+	Why:      "The installer rejects an image with invalid or malicious layers, and then does not install the release.",
+	Fix:      "Rebuild the image with plain files; \"capi-manifests pack\" does it.",
+}, {
+	ID:       "layout/files-present",
+	Checker:  CheckerExtractor,
+	Only:     FormBundle,
+	Severity: Error,
+	Source:   ours("Files"),
+	Why:      "A bundle consists of metadata and manifests. If one is missing, the installer rejects the release instead of omitting a provider.",
+	Fix:      "Put metadata.json and manifests.yaml into capi-manifests, each once and not empty; \"capi-manifests generate\" does it.",
+}, {
+	ID:       "layout/file-size-limit",
+	Checker:  CheckerExtractor,
+	Only:     FormBundle,
+	Severity: Error,
+	Source:   ours("Files"),
+	Why:      "The installer keeps bundles in memory and rejects files above these limits.",
+	Fix:      "Keep the metadata below 64 KiB and the manifests below 32 MiB.",
+}}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// runtimeExtensionRules are the rules of the theme "runtime-extension".
+var runtimeExtensionRules = []Rule{{
+	ID:       "runtime-extension/deployment",
+	Severity: Error,
+	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
+	Why:      "A Runtime Extension is a server. Without a Deployment Cluster API's calls fail, and the Clusters that wait for an answer block.",
+	Fix:      "Add the Deployment; correct providerType if this is not a Runtime Extension.",
+	Check: ofExtensions(func(b *Bundle) []Finding {
+		if len(b.ofKind(deploymentKind)) > 0 {
+			return nil
+		}
+		return metadataFinding("providerType", "a Runtime Extension has no Deployment here")
+	}),
+}, {
+	ID:       "runtime-extension/service",
+	Severity: Warning,
+	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
+	Why:      "Cluster API calls an extension by a Service inside the cluster. Clients outside of the cluster do not need access.",
+	Fix:      "Add a Service of type ClusterIP that selects the pods.",
+	Check:    ofExtensions(checkExtensionService),
+}, {
+	ID:       "runtime-extension/tls",
+	Severity: Warning,
+	Source:   runtimeSDK("implement-extensions", "Guidelines"),
+	Why:      "Cluster API calls extensions over HTTPS only, with the CA of the ExtensionConfig.",
+	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name, or in a release for clusterctl add a Certificate, and mount the Secret.",
+	Check:    ofExtensions(checkExtensionTLS),
+}, {
+	ID:       "runtime-extension/rbac-minimal",
+	Severity: Warning,
+	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
+	Why:      "An extension answers calls of Cluster API. An attacker who takes it over has all of its permissions.",
+	Fix:      "Use a ServiceAccount of its own with the permissions that the extension really needs, or none.",
+	Check: ofExtensions(func(b *Bundle) []Finding {
+		if !b.grants.allow("", "secrets", "*") && !b.grants.allow("*", "*", "*") {
+			return nil
+		}
+		return b.ofDeployments("the extension may do everything, or everything with Secrets")
+	}),
+}, {
+	ID:       "runtime-extension/replicas",
+	Severity: Info,
+	Source:   runtimeSDK("deploy-runtime-extension", "Availability"),
+	Why:      "While the only replica is replaced, calls fail and Clusters wait.",
+	Fix:      "Run more than one replica.",
+	Check: ofExtensions(func(b *Bundle) (findings []Finding) {
+		for _, o := range b.ofKind(deploymentKind) {
+			replicas := o.At("spec", "replicas")
+			if count, err := strconv.Atoi(replicas.Text()); err != nil || count < 2 {
+				findings = append(findings, replicas.finding("there is one replica"))
+			}
+		}
+		return findings
+	}),
+}, {
+	ID:       "runtime-extension/extensionconfig-present",
+	Severity: Info,
+	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
+	Why:      "Cluster API calls an extension only after an ExtensionConfig names it. Here is none, so that each cluster's administrator decides.",
+	Fix:      "Document which ExtensionConfig to create.",
+	Check: ofExtensions(func(b *Bundle) []Finding {
+		if len(b.ofKind(extensionConfigKind)) > 0 {
+			return nil
+		}
+		return b.ofDeployments("no ExtensionConfig registers the extension")
+	}),
+}}
+
+// ofExtensions makes a check for the bundles of Runtime Extensions only.
+func ofExtensions(check func(*Bundle) []Finding) func(*Bundle) []Finding {
+	return func(b *Bundle) []Finding {
+		if b.Metadata.ProviderType != extractor.RuntimeExtension {
+			return nil
+		}
+		return check(b)
+	}
+}
+
+// ofDeployments is the same finding for all Deployments.
+func (b *Bundle) ofDeployments(message string) (findings []Finding) {
+	for _, o := range b.ofKind(deploymentKind) {
+		findings = append(findings, o.finding("%s", message))
+	}
+	return findings
+}
+
+func checkExtensionService(b *Bundle) (findings []Finding) {
+	selecting := 0
+	for _, service := range b.ofKind(serviceKind) {
+		selecting += len(b.podsOf(service))
+		if kind := service.At("spec", "type"); kind.Text() != "" && kind.Text() != "ClusterIP" {
+			findings = append(findings, kind.finding("the Service is of type %s", kind.Text()))
+		}
+	}
+	if selecting == 0 {
+		findings = append(findings, b.ofDeployments("no Service selects the pods of the extension")...)
+	}
+	return findings
+}
+
+func checkExtensionTLS(b *Bundle) []Finding {
+	for _, o := range b.ofKind(deploymentKind) {
+		for _, volume := range podSpec(o).At("volumes").Items() {
+			if volume.At("secret", "secretName").Text() != "" {
+				return nil
+			}
+		}
+	}
+	return b.ofDeployments("no certificate is mounted")
+}
+
+const (
+	runtimeGroup = "runtime.cluster.x-k8s.io"
+	injectSecret = runtimeGroup + "/inject-ca-from-secret"
+)
+
+var extensionConfigKind = schema.GroupKind{Group: runtimeGroup, Kind: "ExtensionConfig"}

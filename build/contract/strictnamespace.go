@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// Rejection is the reason why a pod is rejected.
+type Rejection struct {
+	// Object has the pod: its kind, namespace and name.
+	Object string `json:"object"`
+	// Field is the path in the object.
+	Field string `json:"field"`
+	// Message is the reason.
+	Message string `json:"message"`
+}
+
+// String returns the rejection as one line.
+func (r Rejection) String() string { return fmt.Sprintf("%s %s: %s", r.Object, r.Field, r.Message) }
+
+// StrictNamespace returns the reasons why the strict namespace of manifests/components/restricted rejects pods of manifests:
+// PodSecurity is "restricted" there, and its service accounts may use the SCCs restricted-v2 and nonroot-v2. It returns none,
+// not nil, if all pods are admitted. It is a model of OpenShift's admission and was not verified on an OpenShift cluster.
+func StrictNamespace(manifests []byte) []Rejection {
+	rejections := []Rejection{}
+	for _, o := range readBundle(extractor.Bundle{Manifests: manifests}).Objects {
+		spec := podSpec(o)
+		if !spec.Exists() {
+			continue
+		}
+		for _, finding := range strictFindings(o, spec) {
+			rejections = append(rejections, Rejection{finding.Object, finding.Field, finding.Message})
+		}
+	}
+	return rejections
+}
+
+func strictFindings(o *Object, spec Value) []Finding {
+	template, _ := podTemplate(o)
+	required := template.At("metadata", "annotations", requiredSCC)
+	if scc := required.Text(); scc != "" && scc != restrictedV2 && scc != nonrootV2 {
+		return []Finding{required.finding("the pod requires SCC %s, which the namespace does not allow", scc)}
+	}
+	completed, err := completedSpec(spec, required.Text())
+	if err != nil {
+		return []Finding{spec.finding("invalid pod: %v", err)}
+	}
+	findings := append(checkRequiredSCC(o), checkPodSecurity(completed)...)
+	return append(findings, checkStrictFields(completed)...)
+}
+
+// completedSpec returns the spec of a pod with the fields that its SCC fills in.
+func completedSpec(spec Value, scc string) (Value, error) {
+	data, err := spec.json()
+	if err != nil {
+		return Value{}, err
+	}
+	content, document := map[string]any{}, yaml.Node{}
+	if err := json.Unmarshal(data, &content); err != nil {
+		return Value{}, err
+	}
+	completeBySCC(content, scc)
+	if data, err = json.Marshal(content); err != nil {
+		return Value{}, err
+	}
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		return Value{}, err
+	}
+	return spec.child(document.Content[0], spec.Path), nil
+}
+
+// checkStrictFields finds the fields that the strict namespace rejects, and rule bundle/pod-security accepts.
+func checkStrictFields(spec Value) (findings []Finding) {
+	pod := spec.At("securityContext", "runAsUser")
+	users := []Value{pod}
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, container := range spec.At(list).Items() {
+			users = append(users, container.At("securityContext", "runAsUser"))
+			for _, port := range container.At("ports").Items() {
+				if host := port.At("hostPort"); host.Exists() && host.Text() != "0" {
+					findings = append(findings, host.finding("%s listens on a port of the host", nameOf(container)))
+				}
+			}
+			for _, capability := range container.At("securityContext", "capabilities", "add").Items() {
+				if capability.Text() != "NET_BIND_SERVICE" {
+					findings = append(findings, capability.finding("%s adds capability %s", nameOf(container), capability.Text()))
+				}
+			}
+		}
+	}
+	for _, user := range users {
+		if user.Text() == "0" {
+			findings = append(findings, user.finding("the user is root"))
+		}
+	}
+	return findings
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+)
+
+func TestStrictNamespace(t *testing.T) {
+	t.Parallel()
+	const pods = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a, namespace: openshift-cluster-api}
+spec:
+  template:
+    metadata: {annotations: {ANNOTATION}}
+    spec:
+      securityContext: {POD}
+      containers: [{name: manager, CONTAINER}]
+`
+	const field = "Deployment openshift-cluster-api/a spec.template."
+	for name, test := range map[string]struct {
+		annotation, pod, container string
+		want                       []string
+	}{
+		"CompletedBySCC":        {},
+		"UserWithNonroot":       {annotation: "openshift.io/required-scc: nonroot-v2", pod: "runAsUser: 65532"},
+		"UserWithoutAnnotation": {pod: "runAsUser: 65532"},
+		"UserWithRestricted": {
+			annotation: "openshift.io/required-scc: restricted-v2", pod: "runAsUser: 65532",
+			want: []string{field + "spec.securityContext.runAsUser: the pod requires SCC restricted-v2 and sets an ID, which that SCC rejects"},
+		},
+		"AnotherSCC": {
+			annotation: "openshift.io/required-scc: privileged", container: "securityContext: {privileged: true}",
+			want: []string{field + "metadata.annotations[openshift.io/required-scc]: the pod requires SCC privileged, which the namespace does not allow"},
+		},
+		"Root":    {pod: "runAsUser: 0", want: []string{field + "spec.securityContext.runAsUser: the user is root"}},
+		"MayRoot": {pod: "runAsNonRoot: false", want: []string{field + "spec.containers[0].securityContext: container manager may run as root"}},
+		"HostPort": {
+			container: "ports: [{containerPort: 1, hostPort: 1}, {containerPort: 2}]",
+			want:      []string{field + "spec.containers[0].ports[0].hostPort: container manager listens on a port of the host"},
+		},
+		"Capability": {
+			container: "securityContext: {capabilities: {add: [NET_BIND_SERVICE, NET_ADMIN]}}",
+			want:      []string{field + "spec.containers[0].securityContext.capabilities.add[1]: container manager adds capability NET_ADMIN"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			manifests := strings.NewReplacer("ANNOTATION", test.annotation, "POD", test.pod, "CONTAINER", test.container).Replace(pods)
+			var got []string
+			for _, rejection := range contract.StrictNamespace([]byte(manifests)) {
+				got = append(got, rejection.String())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("rejections (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package generate_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// forkDifferences are the accepted differences from the shipped manifests, with the reason: a pattern of a
+// line "object field". They hold for every fork.
+var forkDifferences = map[string]string{
+	`^Deployment \S+ \.spec\.template\.metadata\.annotations\.openshift\.io/required-scc: shipped restricted-v2, generated nonroot-v2`: "the pods set UID 65532, which restricted-v2 rejects",
+	`^Deployment \S+ \.(spec\.strategy|status): shipped map\[\], generated <nil>`:                                                      "manifests-gen writes empty structs of Go's types; they mean nothing",
+	`^ValidatingAdmissionPolicy(Binding)? openshift-cluster-api-protect-\S+ \.metadata\.labels`:                                        "every object of a provider has the provider label",
+	`^ValidatingAdmissionPolicy(Binding)? \S+ \.metadata\.namespace`:                                                                   "the kind is cluster-scoped; the API server drops the namespace",
+	`^ValidatingAdmissionPolicy openshift-cluster-api-protect-\S+ \.spec\.validations\[0\]\.expression`:                                "a cluster without a name has no InfraCluster of its own; the shipped expression fails there",
+	`\.webhooks\[\d+\]\.namespaceSelector: shipped <nil>`:                                                                              "older versions of the component of manifests-gen do not restrict webhooks to the namespace",
+}
+
+// TestBundle_SameAsManifestsGen generates the bundle of each fork of a provider in the folder FORKS
+// with the flags of its Makefile, and compares it with the manifests that the fork ships.
+func TestBundle_SameAsManifestsGen(t *testing.T) {
+	forks, err := fixture.Forks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(forks) == 0 {
+		t.Skip("FORKS names no folder of forks")
+	}
+	for _, fork := range forks {
+		t.Run(fork.Folder, func(t *testing.T) {
+			t.Parallel()
+			bundle, _, err := generate.Bundle(forkOptions(fork))
+			if err != nil {
+				t.Fatal(err)
+			}
+			used := map[string]bool{}
+			for _, difference := range differences(t, fork.Shipped["capi-operator-manifests/default/manifests.yaml"], bundle.Manifests) {
+				if reason := accepted(difference, used); reason != "" {
+					t.Logf("accepted: %s (%s)", difference, reason)
+				} else {
+					t.Error(difference)
+				}
+			}
+		})
+	}
+}
+
+func accepted(difference string, used map[string]bool) string {
+	for pattern, reason := range forkDifferences {
+		if regexp.MustCompile(pattern).MatchString(difference) {
+			used[pattern] = true
+			return reason
+		}
+	}
+	return ""
+}
+
+// forkOptions are the flags of manifests-gen as options.
+func forkOptions(fork fixture.Fork) generate.Options {
+	return generate.Options{
+		Dir: fork.Kustomization, ProviderName: fork.Name, ProviderType: fork.Type, ProviderVersion: fork.Version, OCPPlatform: fork.Platform,
+		InstallOrder: fork.InstallOrder, Options: transform.Options{ImageName: fork.ImageName, ProtectClusters: fork.ProtectClusters},
+	}
+}
+
+// differences compares two streams of manifests object by object: one line for each field.
+func differences(t *testing.T, want, got []byte) (lines []string) {
+	t.Helper()
+	shipped, generated := byName(t, want), byName(t, got)
+	for name := range shipped {
+		if generated[name] == nil {
+			lines = append(lines, name+" is not generated")
+		}
+	}
+	for name, o := range generated {
+		if shipped[name] == nil {
+			lines = append(lines, name+" is not shipped")
+			continue
+		}
+		for _, field := range fieldsThatDiffer(shipped[name].Object, o.Object, "") {
+			lines = append(lines, name+" "+field)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func byName(t *testing.T, manifests []byte) map[string]*unstructured.Unstructured {
+	t.Helper()
+	objects, err := yamldoc.Objects(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*unstructured.Unstructured{}
+	for _, o := range objects {
+		name := object.Describe(o)
+		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {
+			name = o.GetKind() + " " + o.GetName() // also with a namespace
+		}
+		all[name] = o
+	}
+	return all
+}
+
+func fieldsThatDiffer(want, got any, path string) (fields []string) {
+	switch want := want.(type) {
+	case map[string]any:
+		other, ok := got.(map[string]any)
+		if !ok {
+			break
+		}
+		keys := map[string]bool{}
+		for key := range want {
+			keys[key] = true
+		}
+		for key := range other {
+			keys[key] = true
+		}
+		for key := range keys {
+			fields = append(fields, fieldsThatDiffer(want[key], other[key], path+"."+key)...)
+		}
+		return fields
+	case []any:
+		other, ok := got.([]any)
+		if !ok || len(other) != len(want) {
+			break
+		}
+		for i := range want {
+			fields = append(fields, fieldsThatDiffer(want[i], other[i], fmt.Sprintf("%s[%d]", path, i))...)
+		}
+		return fields
+	}
+	if fmt.Sprint(want) == fmt.Sprint(got) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: shipped %.300v, generated %.300v", path, want, got)}
+}

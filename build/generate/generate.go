@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package generate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/capi-installer/capi-installer/build/kustomize"
+	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Error says that a directory does not make a valid bundle.
+type Error struct {
+	Dir string
+	Err error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("generating from %s: %v", e.Dir, e.Err) }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Bundle renders a kustomize directory, applies the transforms, and returns the
+// bundle and a summary of the changes. Variables such as ${VAR:=x} are kept for the
+// cluster. Errors are of type *transform.OptionsError or *Error and join all findings.
+func Bundle(o Options) (extractor.Bundle, Summary, error) {
+	o = o.normalized()
+	if err := o.Check(); err != nil {
+		return extractor.Bundle{}, Summary{}, err
+	}
+	bundle, summary, err := generate(o)
+	if err != nil {
+		return extractor.Bundle{}, Summary{}, &Error{o.Dir, err}
+	}
+	return bundle, summary, nil
+}
+
+func generate(o Options) (extractor.Bundle, Summary, error) {
+	objects, err := kustomize.Render(o.Dir)
+	if err != nil {
+		return extractor.Bundle{}, Summary{}, err
+	}
+	summary := Summary{Read: len(objects)}
+	objects, summary.Results, err = transform.Apply(transform.All(), objects, o.Options)
+	if err != nil {
+		return extractor.Bundle{}, Summary{}, err
+	}
+	if len(objects) == 0 {
+		return extractor.Bundle{}, Summary{}, errors.New("nothing is left to install")
+	}
+	if err := errors.Join(append(object.CheckUnique(objects), transform.CheckImages(objects, o.Options)...)...); err != nil {
+		return extractor.Bundle{}, Summary{}, err
+	}
+	slices.SortStableFunc(objects, object.Compare)
+	summary.Written = len(objects)
+	summary.Missing = transform.MissingSecrets(objects)
+	manifests, err := kustomize.Print(objects)
+	if err != nil {
+		return extractor.Bundle{}, Summary{}, err
+	}
+	return extractor.Bundle{Metadata: o.Metadata(manifests), Manifests: manifests}, summary, nil
+}
+
+// Summary counts the objects and lists the changes of Bundle.
+type Summary struct {
+	// Read and Written count objects.
+	Read    int `json:"read"`
+	Written int `json:"written"`
+	// Results has an entry for each transform, in order.
+	Results []transform.Result `json:"results"`
+	// Missing are sentences about objects that the bundle needs but does not contain,
+	// such as the credentials that a pod mounts.
+	Missing []string `json:"missing,omitempty"`
+}

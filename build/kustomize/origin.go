@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kustomize
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// ObjectName names an object in the output of kustomize. Two objects in different namespaces may share it.
+type ObjectName struct{ Kind, Name string }
+
+// Origins returns the files from which kustomize reads the objects of a directory, as paths from dir. Objects that are
+// generated, come from a URL or are renamed by a function are not in the result. Like Render, it writes warnings to
+// standard error.
+func Origins(dir string) (map[ObjectName]string, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("finding %s: %w", dir, err)
+	}
+	divided, err := planOf(absolute)
+	if err != nil {
+		return nil, fmt.Errorf("reading the transformers: %w", err)
+	}
+	if divided.rest, err = withOriginAnnotations(divided.rest); err != nil {
+		return nil, err
+	}
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(dividedFiles{filesys.MakeFsOnDisk(), divided}, absolute)
+	if err != nil {
+		return nil, fmt.Errorf("running kustomize: %w", err)
+	}
+	origins := map[ObjectName]string{}
+	for _, r := range resources.Resources() {
+		if origin, err := r.GetOrigin(); err == nil && origin != nil && origin.Path != "" && origin.Repo == "" {
+			origins[ObjectName{r.GetKind(), r.GetName()}] = filepath.FromSlash(origin.Path)
+		}
+	}
+	return origins, nil
+}
+
+// withOriginAnnotations returns a kustomization that annotates objects with their origin.
+func withOriginAnnotations(kustomization []byte) ([]byte, error) {
+	fields := map[string]any{}
+	if err := yaml.Unmarshal(kustomization, &fields); err != nil {
+		return nil, err
+	}
+	options := []any{types.OriginAnnotations}
+	for _, option := range object.TextsAt(fields, "buildMetadata") {
+		options = append(options, option)
+	}
+	fields["buildMetadata"] = options
+	return yaml.Marshal(fields)
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kustomize
+
+import (
+	"bytes"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/parallel"
+)
+
+// Print writes objects as YAML documents: keys sorted, two spaces, no line
+// folded (a folded line could tear a ${VARIABLE} apart). A string is in quotes only where YAML
+// needs them, as in the output of kustomize: quotes of the source around a ${VARIABLE} do not stay.
+func Print(objects []*unstructured.Unstructured) ([]byte, error) {
+	documents, err := parallel.TryMap(objects, func(o *unstructured.Unstructured) ([]byte, error) {
+		document, err := encodeOne(o)
+		if err != nil {
+			return nil, fmt.Errorf("writing %s: %w", object.Describe(o), err)
+		}
+		return document, nil
+	})
+	return bytes.Join(documents, []byte("---\n")), err
+}
+
+func encodeOne(o *unstructured.Unstructured) ([]byte, error) {
+	var document yaml.Node
+	if err := document.Encode(o.Object); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	encoder := yaml.NewEncoderWithOptions(&out, &yaml.EncoderOptions{SeqIndent: yaml.CompactSequenceStyle})
+	if err := encoder.Encode(&document); err != nil {
+		return nil, err
+	}
+	err := encoder.Close()
+	return out.Bytes(), err
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package starlark runs the starlark functions of kpt in process: a script that
+// edits a list of Kubernetes objects. It needs no container engine, has no network
+// and no files, and limits steps, time and memory.
+package starlark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/metrics"
+	"time"
+
+	"go.starlark.net/lib/json"
+	"go.starlark.net/lib/math"
+	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+	"go.starlark.net/syntax"
+)
+
+// Limits bound a run. The zero value has the defaults.
+type Limits struct {
+	// Steps of the interpreter; 0 means 200 million.
+	Steps uint64
+	// Time of the run; 0 means 30 seconds.
+	Time time.Duration
+	// Memory in bytes by which the heap of the process may grow; 0 means 1 GiB.
+	Memory uint64
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Steps == 0 {
+		l.Steps = 200_000_000
+	}
+	if l.Time == 0 {
+		l.Time = 30 * time.Second
+	}
+	if l.Memory == 0 {
+		l.Memory = 1 << 30
+	}
+	return l
+}
+
+// The options of kpt's starlark function: control flow at the top level and sets.
+var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}
+
+// Run executes a script with ctx.resource_list, the dictionary list, and returns the
+// dictionary that the script leaves there. list has the shape of JSON. name is the file
+// name in errors. The error of a script that reaches a limit names the limit.
+func Run(ctx context.Context, name, script string, list map[string]any, limits Limits) (map[string]any, error) {
+	limits = limits.withDefaults()
+	resources, err := toStarlark(list)
+	if err != nil {
+		return nil, fmt.Errorf("passing the objects to %s: %w", name, err)
+	}
+	context := &module{starlark.StringDict{"resource_list": resources}}
+	thread := &starlark.Thread{Name: name, Print: func(*starlark.Thread, string) {}}
+	thread.SetMaxExecutionSteps(limits.Steps)
+	stop := watch(ctx, thread, limits)
+	defer stop()
+	predeclared := starlark.StringDict{"ctx": context, "json": json.Module, "math": math.Module, "struct": starlark.NewBuiltin("struct", starlarkstruct.Make)}
+	if _, err := starlark.ExecFileOptions(dialect, thread, name, script, predeclared); err != nil {
+		return nil, fmt.Errorf("running %s: %w", name, described(err))
+	}
+	result, err := fromStarlark(context.members["resource_list"], 0)
+	if err != nil {
+		return nil, fmt.Errorf("reading the result of %s: %w", name, err)
+	}
+	edited, ok := result.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("reading the result of %s: ctx.resource_list is a %T, want a dictionary", name, result)
+	}
+	return edited, nil
+}
+
+// described returns the error with the position in the script.
+func described(err error) error {
+	if failure, ok := errors.AsType[*starlark.EvalError](err); ok {
+		for i := range failure.CallStack {
+			if frame := failure.CallStack.At(i); frame.Pos.Line > 0 {
+				return fmt.Errorf("line %d: %w", frame.Pos.Line, err)
+			}
+		}
+	}
+	return err
+}
+
+// watch cancels the thread when the context ends or a limit is reached.
+func watch(ctx context.Context, thread *starlark.Thread, limits Limits) (stop func()) {
+	done, start := make(chan struct{}), heapBytes()
+	ticker, deadline := time.NewTicker(20*time.Millisecond), time.NewTimer(limits.Time)
+	go func() {
+		defer ticker.Stop()
+		defer deadline.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ctx.Done():
+				thread.Cancel(ctx.Err().Error())
+			case <-deadline.C:
+				thread.Cancel(fmt.Sprintf("the script runs for more than %s", limits.Time))
+			case <-ticker.C:
+				if heapBytes() > start+limits.Memory {
+					thread.Cancel(fmt.Sprintf("the script needs more than %d MiB of memory", limits.Memory>>20))
+				}
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+func heapBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// module is ctx: the script reads and assigns its members.
+type module struct{ members starlark.StringDict }
+
+var _ starlark.HasSetField = (*module)(nil)
+
+func (m *module) String() string        { return "ctx" }
+func (m *module) Type() string          { return "context" }
+func (m *module) Freeze()               {}
+func (m *module) Truth() starlark.Bool  { return true }
+func (m *module) Hash() (uint32, error) { return 0, errors.New("ctx is not hashable") }
+func (m *module) AttrNames() []string   { return m.members.Keys() }
+
+// Attr returns a member; nil means that there is none.
+func (m *module) Attr(name string) (starlark.Value, error) {
+	if value, ok := m.members[name]; ok {
+		return value, nil
+	}
+	return nil, nil
+}
+
+// SetField assigns a member.
+func (m *module) SetField(name string, value starlark.Value) error {
+	m.members[name] = value
+	return nil
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transform_test
+
+import (
+	"fmt"
+
+	"github.com/capi-installer/capi-installer/build/transform"
+)
+
+// The transforms that generate applies, in their order.
+func ExampleAll() {
+	for _, edit := range transform.All() {
+		fmt.Println(edit.Name)
+	}
+	// Output:
+	// drop-namespace-and-secret
+	// cert-manager-to-service-ca
+	// namespace
+	// webhook-namespace-selector
+	// infra-cluster-protection
+	// variable-keys
+	// workload-annotations
+	// required-scc
+	// priority-class
+	// termination-message-policy
+	// resource-requests
+	// pull-policy
+	// image-placeholder
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+var terminationMessagePolicy = Transform{
+	Name: "termination-message-policy",
+	Does: "Sets the termination message policy FallbackToLogsOnError on containers.",
+	Why:  "The pod's status, and the data that support collects, then contain the reason for a crash even if the log is lost.",
+	Apply: eachContainer(func(container map[string]any) {
+		container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+	}),
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Transform is one named edit of a provider's objects.
+type Transform struct {
+	// Name identifies the transform in options.
+	Name string
+	// Does describes the effect in one sentence.
+	Does string
+	// Why describes the failure without it in one or two sentences.
+	Why string
+	// Apply modifies objects in place and returns the remaining and the added ones.
+	// It depends on its arguments only, and owns the objects.
+	Apply func(objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, error)
+}
+
+// All returns all transforms in the order of their application.
+func All() []Transform {
+	return []Transform{
+		dropNamespaceAndSecret,
+		certManagerToServiceCA,
+		moveToNamespace,
+		webhookNamespaceSelector,
+		protectInfraCluster,
+		variableKeys,
+		workloadAnnotations,
+		requiredSCC,
+		priorityClass,
+		terminationMessagePolicy,
+		resourceRequests,
+		pullPolicy,
+		ImagePlaceholder,
+	}
+}
+
+// Result holds the effects of one transform.
+type Result struct {
+	// Transform is the name of the transform.
+	Transform string `json:"transform"`
+	// Skipped is true if the transform was not applied.
+	Skipped bool `json:"skipped,omitempty"`
+	// Changed, Dropped and Added identify objects, with their names before the transform, such as "Service capi-system/webhook".
+	Changed []string `json:"changed,omitempty"`
+	Dropped []string `json:"dropped,omitempty"`
+	Added   []string `json:"added,omitempty"`
+}
+
+// Apply applies transforms to objects and returns the effects of each. It compares the
+// objects before and after each transform, so that transforms need not report them.
+func Apply(transforms []Transform, objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, []Result, error) {
+	results := make([]Result, 0, len(transforms))
+	for _, t := range transforms {
+		if !o.applies(t.Name) {
+			results = append(results, Result{Transform: t.Name, Skipped: true})
+			continue
+		}
+		before := deepCopy(objects)
+		after, err := t.Apply(slices.Clone(objects), o)
+		if err != nil {
+			return nil, nil, fmt.Errorf("applying transform %s: %w", t.Name, err)
+		}
+		results = append(results, compare(t.Name, objects, before, after))
+		objects = after
+	}
+	return objects, results, nil
+}
+
+// compare returns the effects of a transform: edited are the objects that it received and
+// modified, before are copies from before, and after are the returned objects.
+func compare(name string, edited, before, after []*unstructured.Unstructured) Result {
+	result := Result{Transform: name}
+	for i, o := range edited {
+		switch {
+		case !slices.Contains(after, o):
+			result.Dropped = append(result.Dropped, object.Describe(before[i]))
+		case !reflect.DeepEqual(o.Object, before[i].Object):
+			result.Changed = append(result.Changed, object.Describe(before[i]))
+		}
+	}
+	for _, o := range after {
+		if !slices.Contains(edited, o) {
+			result.Added = append(result.Added, object.Describe(o))
+		}
+	}
+	return result
+}
+
+func deepCopy(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	copies := make([]*unstructured.Unstructured, len(objects))
+	for i, o := range objects {
+		copies[i] = o.DeepCopy()
+	}
+	return copies
+}
+
+// eachObject returns an Apply that edits each object.
+func eachObject(edit func(*unstructured.Unstructured)) func([]*unstructured.Unstructured, Options) ([]*unstructured.Unstructured, error) {
+	return func(objects []*unstructured.Unstructured, _ Options) ([]*unstructured.Unstructured, error) {
+		for _, o := range objects {
+			edit(o)
+		}
+		return objects, nil
+	}
+}
+
+func eachContainer(edit func(container map[string]any)) func([]*unstructured.Unstructured, Options) ([]*unstructured.Unstructured, error) {
+	return eachObject(func(o *unstructured.Unstructured) {
+		for _, container := range object.Containers(o) {
+			edit(container)
+		}
+	})
+}
+
+func setDefault(obj map[string]any, field string, value any) {
+	if _, set := obj[field]; !set {
+		obj[field] = value
+	}
+}
