@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Error says what could not be read. Fields that do not apply are empty.
+// Error is a failure to read an image or a file. Fields that do not apply are empty.
 type Error struct {
 	// Image is the payload reference, by digest.
 	Image string
 	// Layer is the digest of the layer.
 	Layer string
-	// Host is the registry that was asked, such as "mirror.example.com:5000".
+	// Host is the registry, such as "mirror.example.com:5000".
 	Host string
 	// File is the path in the image, such as "capi-manifests/metadata.json".
 	File string
 	Err  error
 }
 
-// Error names everything that is set, from the image inwards, and then the cause.
+// Error returns the fields that are set, from the image to the file, and the cause.
 func (e *Error) Error() string {
 	var where []string
 	for _, part := range []struct{ what, name string }{
@@ -42,40 +42,63 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrInvalid is what every *InvalidError is, for errors.Is:
+// ErrInvalid matches every *InvalidError:
 //
-//	errors.Is(err, extractor.ErrInvalid) // the bundle is wrong; asking again does not help
+//	errors.Is(err, extractor.ErrInvalid) // the bundle is invalid; a retry does not help
 //
-// Every other error is about getting the bytes, and may be gone the next time.
+// Every other error is a failure to read the bytes, and is retryable.
 var ErrInvalid = errors.New("invalid bundle")
 
-// Problem is what kind of thing is wrong with an invalid bundle, for those who have a rule for each.
-type Problem string
+// ErrUntrusted matches every *UntrustedError of an image that a signature policy rejects, but not of one
+// for which the policy could not be evaluated.
+var ErrUntrusted = errors.New("image rejected by the signature policy")
 
-// The problems that are told apart. Any other has none: layers that cannot be unpacked, and what lies in the wrong place.
+// UntrustedError reports an image that may not be used, because no signature policy accepts it.
+type UntrustedError struct {
+	// Undecided reports whether the policy could not be evaluated: the policy or the signatures cannot be read.
+	// Then a retry can help. Otherwise the policy rejects the image.
+	Undecided bool
+	Err       error
+}
+
+func (e *UntrustedError) Error() string {
+	if e.Undecided {
+		return "checking the signatures failed: " + e.Err.Error()
+	}
+	return "rejected by the signature policy: " + e.Err.Error()
+}
+
+func (e *UntrustedError) Unwrap() error { return e.Err }
+
+// Is makes errors.Is(err, ErrUntrusted) true if the policy rejects the image.
+func (e *UntrustedError) Is(target error) bool { return target == ErrUntrusted && !e.Undecided }
+
+// Defect is the kind of an InvalidError, for callers that have a rule for each kind.
+type Defect string
+
+// The kinds of defects. Invalid layers and misplaced files have none of them.
 const (
-	// FilesWrong means that one of the two files is missing, empty, or there under two names.
-	FilesWrong Problem = "files"
+	// FilesWrong means that one of the two files is missing, empty, or exists under two names.
+	FilesWrong Defect = "files"
 	// FileTooLong means that a file is longer than Limit.
-	FileTooLong Problem = "too long"
-	// MetadataUnreadable means that the metadata is no single object, has a key twice, or a value of another type.
-	MetadataUnreadable Problem = "unreadable"
-	// KeyUnknown means that the metadata has a key that means nothing.
-	KeyUnknown Problem = "unknown key"
+	FileTooLong Defect = "too long"
+	// MetadataUnreadable means that the metadata is not a single object, has a duplicate key, or a value of another type.
+	MetadataUnreadable Defect = "unreadable"
+	// KeyUnknown means that the metadata has an unknown key.
+	KeyUnknown Defect = "unknown key"
 	// KeyMissing means that the metadata lacks a key, or that its value is empty.
-	KeyMissing Problem = "missing key"
-	// ValueWrong means that the value of a key is none that it can have.
-	ValueWrong Problem = "wrong value"
-	// ManifestsChanged means that the manifests are not those of the content ID.
-	ManifestsChanged Problem = "changed"
+	KeyMissing Defect = "missing key"
+	// ValueWrong means that the value of a key is invalid.
+	ValueWrong Defect = "wrong value"
+	// ManifestsChanged means that the manifests do not match the content ID.
+	ManifestsChanged Defect = "changed"
 )
 
-// InvalidError says that the bytes are the right ones and wrong: the image or
-// its bundle must be built anew. Its text is the key and that of Err. Make one wherever
-// verified bytes break a rule; leave it out where the bytes could not be had or
-// could not be verified.
+// InvalidError reports verified bytes that break a rule: the image or
+// its bundle must be rebuilt. Its text is the key and that of Err. Failures to read or to
+// verify the bytes are other errors.
 type InvalidError struct {
-	Problem Problem
+	Defect Defect
 	// Key of the metadata that Err is about, such as "attributes.type"; may be empty.
 	Key string
 	// Line of the file, from 1; 0 if it is not known.
@@ -95,10 +118,10 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 // Is makes errors.Is(err, ErrInvalid) true.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
-// asInvalid is an InvalidError of err, which may be one.
-func asInvalid(err error, problem Problem) error {
+// asInvalid returns err as an InvalidError.
+func asInvalid(err error, defect Defect) error {
 	if errors.Is(err, ErrInvalid) {
 		return err
 	}
-	return &InvalidError{Problem: problem, Err: err}
+	return &InvalidError{Defect: defect, Err: err}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-func TestErrorNamesWhatIsSet(t *testing.T) {
+func TestError_NamesAllFields(t *testing.T) {
 	for _, test := range []struct {
 		err  extractor.Error
 		want string
@@ -28,7 +28,7 @@ func TestErrorNamesWhatIsSet(t *testing.T) {
 	}
 }
 
-func TestAWrongBundleIsToldFromAFailedTransport(t *testing.T) {
+func TestErrInvalid_ExcludesTransportErrors(t *testing.T) {
 	wrong := fmt.Errorf("reading: %w", &extractor.Error{Image: "i", Err: &extractor.InvalidError{Err: io.EOF}})
 	failed := fmt.Errorf("reading: %w", &extractor.Error{Image: "i", Err: io.EOF})
 	if !errors.Is(wrong, extractor.ErrInvalid) || errors.Is(failed, extractor.ErrInvalid) {

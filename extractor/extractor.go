@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package extractor is the vocabulary of what providers ship: a Bundle is the
-// manifests of one provider with their metadata, and a Fetcher gets the bundles
-// of an image. The packages below it get bundles from registries, from the disk
-// and from ConfigMaps; everything after them sees only bundles.
+// Package extractor defines the bundle, the manifests of one provider with their
+// metadata, and its file formats. A Fetcher returns the bundles of an image. The packages below
+// read bundles from registries, from a cache on disk and from ConfigMaps.
 package extractor
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// ProviderType is what a provider is for, in Cluster API's words.
+// ProviderType is the type of a provider, in the terms of Cluster API.
 type ProviderType string
 
 // The provider types, in the order in which providers are installed.
@@ -31,52 +30,51 @@ func ProviderTypes() []ProviderType {
 	return []ProviderType{Core, Bootstrap, ControlPlane, IPAM, Infrastructure, RuntimeExtension, Addon}
 }
 
-// Metadata describes a bundle.
+// Metadata describes a bundle. Its JSON is that of the output of capi-manifests; metadata.json leaves out empty values.
 type Metadata struct {
 	// ProviderName is the provider's name, such as "cluster-api-provider-aws".
-	ProviderName string
-	// ProviderType is what the provider is for.
-	ProviderType ProviderType
+	ProviderName string `json:"providerName"`
+	// ProviderType is the type of the provider.
+	ProviderType ProviderType `json:"providerType"`
 	// ProviderVersion is the provider's own version, such as "v2.10.0".
-	ProviderVersion string
+	ProviderVersion string `json:"providerVersion"`
 	// OCPPlatform is the OpenShift platform type that the provider is for, such as "AWS"; empty means every platform.
-	OCPPlatform string
+	OCPPlatform string `json:"ocpPlatform"`
 	// ContentID is the SHA-256 of Manifests.
-	ContentID digest.Digest
-	// ImageName is the placeholder by which the manifests name the provider's own image; empty if they name none.
-	ImageName string
-	// InstallOrder orders bundles of one type; lower comes first. 0 means that none was given.
-	InstallOrder int
+	ContentID digest.Digest `json:"contentID"`
+	// ImageName is the placeholder of the provider's own image in the manifests; empty if they have none.
+	ImageName string `json:"imageName"`
+	// InstallOrder orders bundles of one type; lower comes first. 0 means not set.
+	InstallOrder int `json:"installOrder,omitempty"`
 }
 
-// Origin says where a bundle comes from: an image or ConfigMaps, never both.
+// Origin is the source of a bundle: an image or ConfigMaps, never both.
 type Origin struct {
 	// Name is the image's key in images.json, or the transport bundle's name.
 	Name string
 	// Image is the payload reference, by digest.
 	Image string
-	// Overridden says that the image is that of spec.imageOverrides and not the release's.
+	// Overridden reports whether the image is from spec.imageOverrides and not from the release.
 	Overridden bool
 	// ConfigMaps are the names of the transport ConfigMaps, in the order of their slices.
 	ConfigMaps []string
 }
 
-// Bundle is the manifests of one provider as it ships them, verified.
+// Bundle holds the verified manifests of one provider.
 type Bundle struct {
 	Origin   Origin
 	Metadata Metadata
 	// Profile names the bundle among several in one image; empty where there is one.
 	Profile string
-	// Manifests is the manifests file: YAML documents, byte for byte. Nobody changes it.
+	// Manifests is the manifests file: YAML documents, byte for byte. It must not be modified.
 	Manifests []byte
 }
 
-// Fetcher gets the bundles of an image. Fetchers wrap each other:
+// Fetcher reads the bundles of an image. Fetchers wrap each other:
 // Cached(Limited(Mirrored(registry))).
 type Fetcher interface {
 	// Fetch returns the bundles that the image holds, with Origin.Image set to
-	// reference; none, and no error, if it is proven that it holds none.
-	// reference is by digest. Errors are, or join,
-	// errors of type *Error; ErrInvalid tells a wrong bundle from a failed transport.
+	// reference, which is by digest; none, and no error, if the image is known to hold none. Errors are, or join,
+	// errors of type *Error; ErrInvalid distinguishes an invalid bundle from a failed transport.
 	Fetch(ctx context.Context, reference string) ([]Bundle, error)
 }

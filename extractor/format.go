@@ -3,6 +3,7 @@
 package extractor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,10 +21,10 @@ const (
 	MaxManifests = 32 << 20
 	MaxMetadata  = 64 << 10
 
-	maxErrors = 100 // that are worth telling
+	maxErrors = 100 // that are reported
 )
 
-// The names of the two layouts. No other file of the project knows them.
+// The names in the two layouts. No other file of the project has them.
 const (
 	bundleRoot    = "capi-manifests"          // one bundle
 	profilesRoot  = "capi-operator-manifests" // a bundle in each directory below it
@@ -35,17 +36,17 @@ const (
 
 // Files are files of an image by their slash-separated, clean path from its
 // root, such as "capi-manifests/metadata.json". A path that ends in a slash is
-// a directory; only an empty one needs to be there. Nobody changes the content.
+// a directory; only an empty one needs to be listed. The contents must not be modified.
 type Files map[string][]byte
 
-// Roots are the directories that bundles lie in, as paths from the image's
-// root. In an image that has more than one, only the first counts: the others
-// are for readers that do not know it.
+// Roots are the directories of bundles, as paths from the image's
+// root. Of an image with several roots only the first is read: the others
+// are for readers that do not support it.
 func Roots() []string { return []string{bundleRoot, profilesRoot} }
 
-// Limit is how many bytes of the file at a path count: one that is longer is
-// refused by Bundles, so that Limit+1 bytes are enough to read. It is 0 for a
-// file that is no part of a bundle; its name alone is enough.
+// Limit is the largest size in bytes of the file at a path: Bundles rejects a longer one,
+// so reading Limit+1 bytes suffices. It is 0 for a
+// file that is not part of a bundle, whose content need not be read.
 func Limit(file string) int64 {
 	if !strings.HasPrefix(file, bundleRoot+"/") && !strings.HasPrefix(file, profilesRoot+"/") {
 		return 0
@@ -60,9 +61,9 @@ func Limit(file string) int64 {
 }
 
 // Bundles reads the bundles that the files hold, verified, in the order of
-// their profiles. It returns none, and no error, if there is nothing at any of
-// the Roots. Everything that is wrong is returned at once (of more than a hundred
-// errors the first hundred), each as an *Error that names origin's image and the
+// their profiles. It returns none, and no error, if none of
+// the Roots exists. All errors are returned together (of more than a hundred
+// the first hundred), each as an *Error that names origin's image and the
 // file, and is an ErrInvalid.
 //
 // There are two layouts:
@@ -89,10 +90,9 @@ func (f Files) Bundles(origin Origin) ([]Bundle, error) {
 	return r.bundles, nil
 }
 
-// Complete returns the files that alone are the bundle, under the names that
-// Bundle.Files gives them, if f has them: in the first layout the metadata names the manifests by their digest, so that nothing
-// else in the image can change the bundle once both are seen. It is false for
-// every other layout, and for files that are wrong.
+// Complete returns the two files of a bundle, under the names that Bundle.Files gives them, if f proves that they are
+// all of it: in the first layout the metadata names the manifests by their digest, so no other file of the image changes the
+// bundle. It is false for every other layout, for invalid files, and if both names of the manifests file exist.
 func (f Files) Complete() (Files, bool) {
 	metadataFile := path.Join(bundleRoot, metadataJSON)
 	data := f[metadataFile]
@@ -103,6 +103,9 @@ func (f Files) Complete() (Files, bool) {
 	if len(errs) > 0 {
 		return nil, false
 	}
+	if f.has(path.Join(bundleRoot, manifestsYAML)) && f.has(path.Join(bundleRoot, manifestsBare)) {
+		return nil, false
+	}
 	for _, name := range []string{manifestsYAML, manifestsBare} {
 		if manifests := f[path.Join(bundleRoot, name)]; len(manifests) > 0 && len(manifests) <= MaxManifests && digest.FromBytes(manifests) == metadata.ContentID {
 			return Files{metadataFile: data, path.Join(bundleRoot, manifestsYAML): manifests}, true
@@ -111,8 +114,8 @@ func (f Files) Complete() (Files, bool) {
 	return nil, false
 }
 
-// Listing is the digest of the file that names the digests of all others of a
-// bundle: of metadata.json. It is empty if there is none.
+// Listing is the digest of metadata.json, which holds the digest of the
+// manifests. It is empty without that file.
 func (f Files) Listing() digest.Digest {
 	data, ok := f[path.Join(bundleRoot, metadataJSON)]
 	if !ok {
@@ -121,7 +124,7 @@ func (f Files) Listing() digest.Digest {
 	return digest.FromBytes(data)
 }
 
-// holds says whether there is anything at dir.
+// holds reports whether a file or a directory exists at dir.
 func (f Files) holds(dir string) bool {
 	for file := range f {
 		if file == dir || strings.HasPrefix(file, dir+"/") {
@@ -136,7 +139,7 @@ func (f Files) has(file string) bool {
 	return ok
 }
 
-// names are the names of the files and directories right in dir, sorted.
+// names are the names of the files and directories in dir, without those in directories below it, sorted.
 func (f Files) names(dir string) []string {
 	names := map[string]bool{}
 	for file := range f {
@@ -162,7 +165,7 @@ func (f Files) directories(dir string) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// reader collects bundles and what is wrong with them.
+// reader collects bundles and their errors.
 type reader struct {
 	files   Files
 	origin  Origin
@@ -170,11 +173,11 @@ type reader struct {
 	errs    []error
 }
 
-// refuse collects what is wrong with a file, of a problem unless the errors say another, and takes no error for an answer.
-func (r *reader) refuse(file string, problem Problem, errs ...error) {
+// refuse collects the errors of a file; nil errors are ignored. defect is the kind of errors without one.
+func (r *reader) refuse(file string, defect Defect, errs ...error) {
 	for _, err := range errs {
 		if err != nil {
-			r.errs = append(r.errs, &Error{Image: r.origin.Image, File: file, Err: asInvalid(err, problem)})
+			r.errs = append(r.errs, &Error{Image: r.origin.Image, File: file, Err: asInvalid(err, defect)})
 		}
 	}
 }
@@ -201,14 +204,14 @@ func (r *reader) readProfiles() {
 	}
 }
 
-// holdsPart says whether a part of a bundle lies right in dir.
+// holdsPart reports whether dir has a file of a bundle, not counting directories below it.
 func (f Files) holdsPart(dir string) bool {
 	return slices.ContainsFunc([]string{metadataYAML, manifestsYAML, manifestsBare}, func(name string) bool {
 		return f.has(path.Join(dir, name))
 	})
 }
 
-// list says what lies right in dir.
+// list describes the content of dir, for errors.
 func (f Files) list(dir string) string {
 	names := f.names(dir)
 	const most = 10
@@ -246,7 +249,7 @@ func (r *reader) read(dir, profile, metadataName string, decode func([]byte) (Me
 	r.bundles = append(r.bundles, Bundle{Origin: r.origin, Metadata: metadata, Profile: profile, Manifests: manifests})
 }
 
-// file returns the one file in dir that has one of the names, nil if it is refused.
+// file returns the only file in dir with one of the names, nil if it is rejected.
 func (r *reader) file(dir string, limit int, names ...string) (file string, data []byte) {
 	var found []string
 	for _, name := range names {
@@ -273,9 +276,9 @@ func (r *reader) file(dir string, limit int, names ...string) (file string, data
 	return file, nil
 }
 
-// Files writes the bundle in the first layout; Bundles reads it. The profile is
-// not written: there is one bundle. It is an error if Bundles would refuse the
-// files, or if the bundle has an install order, which the layout cannot say.
+// Files encodes the bundle in the first layout, which Bundles reads. The profile is
+// omitted: the layout has one bundle. It is an error if Bundles would reject the
+// files, or if the bundle has an install order, for which the layout has no key.
 func (b Bundle) Files() (Files, error) {
 	if b.Metadata.InstallOrder != 0 {
 		return nil, fmt.Errorf("writing %s: %s cannot say the install order %d", b.Metadata.ProviderName, metadataJSON, b.Metadata.InstallOrder)
@@ -296,7 +299,7 @@ func (b Bundle) Files() (Files, error) {
 
 // ReadDir reads the files of bundles from a directory that is the root of an
 // image, or is one of the Roots itself. It reads no more of a file than Limit+1
-// bytes. Links lead where fsys lets them: an os.Root keeps them inside.
+// bytes. fsys decides whether links are followed: an os.Root keeps them inside.
 func ReadDir(fsys fs.FS) (Files, error) {
 	if _, err := fs.ReadDir(fsys, "."); err != nil {
 		return nil, err
@@ -320,7 +323,7 @@ func ReadDir(fsys fs.FS) (Files, error) {
 	return files, files.readTree(fsys, ".", root)
 }
 
-// rootOf says which of the Roots fsys is, if any, by what lies in it.
+// rootOf returns the root that fsys is itself, recognized by its files; "" for none.
 func rootOf(fsys fs.FS) (string, error) {
 	for _, sign := range []struct{ pattern, root string }{
 		{metadataJSON, bundleRoot}, {manifestsYAML, bundleRoot}, {manifestsBare, bundleRoot}, {"*/" + metadataYAML, profilesRoot},
@@ -336,7 +339,7 @@ func rootOf(fsys fs.FS) (string, error) {
 	return "", nil
 }
 
-// readTree reads what lies at dir of fsys into f, below root.
+// readTree reads the tree at dir of fsys into f, below root.
 func (f Files) readTree(fsys fs.FS, dir, root string) error {
 	return fs.WalkDir(fsys, dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -354,10 +357,13 @@ func (f Files) readTree(fsys fs.FS, dir, root string) error {
 	})
 }
 
-// readFile reads as much of a file as is enough to know that it is longer than limit.
+// readFile reads at most limit+1 bytes of a file.
 func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	if limit == 0 {
 		return []byte{}, nil
+	}
+	if info, err := fs.Stat(fsys, name); err != nil || !info.Mode().IsRegular() { // opening a named pipe blocks
+		return nil, cmp.Or(err, errors.New("it is not a regular file"))
 	}
 	file, err := fsys.Open(name)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 
@@ -36,13 +37,13 @@ func TestBundles(t *testing.T) {
 		}
 		bundles, err := files.Bundles(origin)
 		if err != nil && !errors.Is(err, extractor.ErrInvalid) {
-			t.Errorf("%v is no ErrInvalid", err)
+			t.Errorf("error is %v, want ErrInvalid", err)
 		}
 		return []scenario.File{{Name: "want", Data: []byte(describe(bundles, err))}}
 	})
 }
 
-// describe says what Bundles returned, without the image, which is always the same.
+// describe returns the result of Bundles as text, without the image, which is always the same.
 func describe(bundles []extractor.Bundle, err error) string {
 	var out strings.Builder
 	if err != nil {
@@ -60,7 +61,7 @@ func describe(bundles []extractor.Bundle, err error) string {
 	return out.String()
 }
 
-func TestLimitsHoldBeforeParsing(t *testing.T) {
+func TestBundles_LimitsApplyBeforeParsing(t *testing.T) {
 	manifests := make([]byte, extractor.MaxManifests+1)
 	for name, test := range map[string]struct {
 		files extractor.Files
@@ -88,7 +89,7 @@ func TestLimitsHoldBeforeParsing(t *testing.T) {
 	}
 }
 
-func TestAHostileFileDoesNotFillTheError(t *testing.T) {
+func TestBundles_ErrorsAreBounded(t *testing.T) {
 	long, many := strings.Repeat("x", 60_000), &strings.Builder{}
 	for i := range 6000 {
 		fmt.Fprintf(many, `"%d":0,`, i)
@@ -110,7 +111,7 @@ func TestAHostileFileDoesNotFillTheError(t *testing.T) {
 	}
 }
 
-func TestFilesAsLongAsTheirLimitsAreRead(t *testing.T) {
+func TestBundles_ReadsFilesOfTheLargestSize(t *testing.T) {
 	manifests := bytes.Repeat([]byte("#"), extractor.MaxManifests)
 	files, err := bundle(manifests).Files()
 	if err != nil {
@@ -123,7 +124,7 @@ func TestFilesAsLongAsTheirLimitsAreRead(t *testing.T) {
 	}
 }
 
-func TestLimitKnowsWhatIsPartOfABundle(t *testing.T) {
+func TestLimit(t *testing.T) {
 	for file, want := range map[string]int64{
 		"capi-manifests/metadata.json":                       extractor.MaxMetadata,
 		"capi-manifests/manifests.yaml":                      extractor.MaxManifests,
@@ -152,7 +153,7 @@ func bundle(manifests []byte) extractor.Bundle {
 	}
 }
 
-func TestABundleIsWrittenInTheFirstLayout(t *testing.T) {
+func TestBundleFiles_WritesTheFirstLayout(t *testing.T) {
 	files, err := bundle([]byte("kind: Namespace\n")).Files()
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +175,7 @@ func TestABundleIsWrittenInTheFirstLayout(t *testing.T) {
 	}
 }
 
-func TestABundleThatCouldNotBeReadIsNotWritten(t *testing.T) {
+func TestBundleFiles_RejectsAnInvalidBundle(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*extractor.Bundle)
 		want   string
@@ -197,7 +198,7 @@ func TestABundleThatCouldNotBeReadIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrittenIsReadAgain(t *testing.T) {
+func TestBundleFiles_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		manifests := rapid.SliceOfN(rapid.Byte(), 1, 1000).Draw(t, "manifests")
 		want := extractor.Bundle{Origin: origin, Manifests: manifests, Metadata: extractor.Metadata{
@@ -222,7 +223,7 @@ func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	})
 }
 
-func TestADirectoryIsTheRootOfAnImageOrOfItsBundles(t *testing.T) {
+func TestReadDir_ImageRootOrBundleRoot(t *testing.T) {
 	layouts := map[string]extractor.Files{"capi-manifests": {
 		"capi-manifests/":               nil,
 		"capi-manifests/metadata.json":  []byte("metadata"),
@@ -265,7 +266,7 @@ func TestADirectoryIsTheRootOfAnImageOrOfItsBundles(t *testing.T) {
 	}
 }
 
-func TestOnlyAsMuchIsReadAsShowsThatAFileIsTooLong(t *testing.T) {
+func TestReadDir_ReadsNoMoreThanTheLimit(t *testing.T) {
 	image := fstest.MapFS{"capi-manifests/metadata.json": {Data: make([]byte, 2*extractor.MaxMetadata)}}
 	files, err := extractor.ReadDir(image)
 	if err != nil {
@@ -276,14 +277,14 @@ func TestOnlyAsMuchIsReadAsShowsThatAFileIsTooLong(t *testing.T) {
 	}
 }
 
-func TestADirectoryWithoutBundlesHasNoFiles(t *testing.T) {
+func TestReadDir_NoBundles(t *testing.T) {
 	files, err := extractor.ReadDir(fstest.MapFS{"usr/bin/manager": {Data: []byte("ELF")}})
 	if err != nil || len(files) > 0 {
 		t.Errorf("got %v, %v", files, err)
 	}
 }
 
-func TestADirectoryThatCannotBeReadIsNoneThatIsEmpty(t *testing.T) {
+func TestReadDir_UnreadableDirectoryIsAnError(t *testing.T) {
 	for name, dir := range map[string]string{"missing": filepath.Join(t.TempDir(), "missing"), "a file": "format_test.go"} {
 		if files, err := extractor.ReadDir(os.DirFS(dir)); err == nil {
 			t.Errorf("%s: got %v and no error", name, files)
@@ -292,7 +293,7 @@ func TestADirectoryThatCannotBeReadIsNoneThatIsEmpty(t *testing.T) {
 }
 
 // A mounted volume of a ConfigMap is made of links.
-func TestLinksAreFollowed(t *testing.T) {
+func TestReadDir_FollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "data"), []byte("{}"), 0o644); err != nil {
 		t.Fatal(err)
@@ -344,5 +345,35 @@ func checkBundle(t *testing.T, b extractor.Bundle) {
 	b.Profile = ""
 	if diff := cmp.Diff([]extractor.Bundle{b}, again); err != nil || diff != "" {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+}
+
+// Opening a named pipe would wait for a writer.
+func TestReadDir_RejectsANamedPipe(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "capi-manifests"), 0o700), syscall.Mkfifo(filepath.Join(dir, "capi-manifests", "metadata.json"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := extractor.ReadDir(os.DirFS(dir))
+	if err == nil || !strings.Contains(err.Error(), "metadata.json: it is not a regular file") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFiles_CompleteRejectsTwoManifestsFiles(t *testing.T) {
+	manifests := []byte("kind: A\n")
+	bundle := extractor.Bundle{Manifests: manifests, Metadata: extractor.Metadata{
+		ProviderName: "a", ProviderType: extractor.Core, ProviderVersion: "v1", ContentID: digest.FromBytes(manifests),
+	}}
+	files, err := bundle.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, complete := files.Complete(); !complete {
+		t.Error("a bundle is not complete")
+	}
+	files["capi-manifests/manifests"] = manifests
+	if _, complete := files.Complete(); complete {
+		t.Error("a bundle with two manifests files is complete")
 	}
 }

@@ -5,37 +5,36 @@ package extractor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/capi-installer/capi-installer/imagesjson"
+	"github.com/capi-installer/capi-installer/internal/parallel"
 )
 
-// Result is what one image holds.
+// Result is the result of reading one image.
 type Result struct {
 	Image imagesjson.Image
-	// Bundles are the image's bundles; none, with no Err, if it is proven that it holds none.
+	// Bundles are the image's bundles; none, without Err, if it is known to hold none.
 	Bundles []Bundle
-	// Err is why the bundles are not known. It is, or joins, typed errors of the
-	// package that read them; ErrInvalid tells wrong bundles from a failed transport.
+	// Err is the failure to read the bundles. It is, or joins, typed errors of the
+	// package that read them; ErrInvalid distinguishes invalid bundles from a failed transport.
 	Err error
 }
 
-// Images gets the bundles of all images of a release.
+// Images reads the bundles of all images of a release.
 type Images struct {
 	Images  imagesjson.Images
 	Fetcher Fetcher
 }
 
-// MaxRelease is how many bytes the manifests of all bundles of a release may have.
+// MaxRelease is the largest size in bytes of the manifests of all bundles of a release.
 const MaxRelease = 64 << 20
 
-// Results fetches all images at once (a Fetcher limits itself) and returns one
-// result for each, in the order of the images. Images with one reference are
-// fetched once. What is wrong with an image is in its result; the error is only
-// that ctx ended.
+// Results fetches all images concurrently (a Fetcher limits itself) and returns one
+// result for each, in the order of the images. Images with the same reference are
+// fetched once. The error of an image is in its result; the error of Results is that of ctx.
 func (i Images) Results(ctx context.Context) ([]Result, error) {
 	fetched := i.fetch(ctx)
 	if err := ctx.Err(); err != nil {
@@ -49,31 +48,35 @@ func (i Images) Results(ctx context.Context) ([]Result, error) {
 }
 
 // fetch returns the bundles of each reference.
-func (i Images) fetch(ctx context.Context) map[string]*Result {
-	fetched := map[string]*Result{}
-	var group errgroup.Group
+func (i Images) fetch(ctx context.Context) map[string]Result {
+	references := i.references()
 	var total atomic.Int64
-	for _, image := range i.Images {
-		if fetched[image.Reference] != nil {
-			continue
+	results := parallel.MapLimit(references, len(references), func(reference string) Result {
+		bundles, err := i.Fetcher.Fetch(ctx, reference)
+		if total.Add(weight(bundles)) > MaxRelease {
+			bundles, err = nil, &Error{Image: reference, Err: &InvalidError{Err: errTooMuch}}
 		}
-		result := &Result{}
-		fetched[image.Reference] = result
-		group.Go(func() error {
-			result.Bundles, result.Err = i.Fetcher.Fetch(ctx, image.Reference)
-			if total.Add(weight(result.Bundles)) > MaxRelease {
-				result.Bundles, result.Err = nil, &Error{Image: image.Reference, Err: &InvalidError{Err: errTooMuch}}
-			}
-			return nil
-		})
+		return Result{Bundles: bundles, Err: err}
+	})
+	fetched := map[string]Result{}
+	for n, reference := range references {
+		fetched[reference] = results[n]
 	}
-	_ = group.Wait() // no function of the group returns an error
 	return fetched
+}
+
+// references returns the references of the images, each once, in any order.
+func (i Images) references() []string {
+	unique := map[string]bool{}
+	for _, image := range i.Images {
+		unique[image.Reference] = true
+	}
+	return slices.Collect(maps.Keys(unique))
 }
 
 var errTooMuch = fmt.Errorf("with this image, the release has more than %d bytes of manifests", MaxRelease)
 
-// weight is the size of the manifests of bundles.
+// weight is the size of the manifests of bundles, in bytes.
 func weight(bundles []Bundle) (total int64) {
 	for _, b := range bundles {
 		total += int64(len(b.Manifests))
@@ -81,7 +84,7 @@ func weight(bundles []Bundle) (total int64) {
 	return total
 }
 
-// of is the result as the one of image: fetchers know references, not names.
+// of returns the result for image: fetchers know references, not names.
 func (r Result) of(image imagesjson.Image) Result {
 	bundles := slices.Clone(r.Bundles)
 	for n := range bundles {

@@ -42,7 +42,7 @@ func (r *registry) Fetch(ctx context.Context, reference string) ([]extractor.Bun
 	return nil, &extractor.Error{Image: reference, Err: errDown}
 }
 
-func TestResultsAreInTheOrderOfTheImages(t *testing.T) {
+func TestImages_ResultsInTheOrderOfTheImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		images := imagesjson.Images{
 			{Name: "a", Reference: "full"}, {Name: "b", Reference: "down"}, {Name: "c", Reference: "empty"}, {Name: "d", Reference: "full", Overridden: true},
@@ -79,7 +79,7 @@ func (endless) Fetch(context.Context, string) ([]extractor.Bundle, error) {
 	return []extractor.Bundle{{Manifests: make([]byte, extractor.MaxManifests)}}, nil
 }
 
-func TestAReleaseThatIsTooLargeIsNotKeptInMemory(t *testing.T) {
+func TestImages_RejectsATooLargeRelease(t *testing.T) {
 	images := imagesjson.Images{{Name: "a", Reference: "1"}, {Name: "b", Reference: "2"}, {Name: "c", Reference: "3"}}
 	results, err := extractor.Images{Images: images, Fetcher: endless{}}.Results(t.Context())
 	if err != nil {
@@ -97,14 +97,14 @@ func TestAReleaseThatIsTooLargeIsNotKeptInMemory(t *testing.T) {
 	}
 }
 
-func TestNoImagesAreNoResults(t *testing.T) {
+func TestImages_NoImages(t *testing.T) {
 	got, err := extractor.Images{}.Results(t.Context())
 	if err != nil || len(got) > 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
 
-func TestTheEndOfTheContextIsTheOnlyError(t *testing.T) {
+func TestImages_ContextErrorIsTheOnlyError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errDown)
 	images := imagesjson.Images{{Name: "a", Reference: "full"}}

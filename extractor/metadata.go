@@ -18,9 +18,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Validate says everything that nothing after the extractor could work with:
-// the name is one for objects, the type is known, and what is shown in the
-// ClusterAPI object fits in there. The version may be empty.
+// Validate returns all errors of the metadata: the provider name must be valid for objects, the type
+// known, and the version, which may be empty, must fit into the ClusterAPI object.
 func (m Metadata) Validate() error {
 	o := object{values: map[string]any{"provider name": m.ProviderName, "provider type": string(m.ProviderType)}}
 	o.require("provider name", "provider type")
@@ -33,7 +32,7 @@ func decodeJSON(data []byte) (Metadata, []error) {
 	var document any
 	duplicates, err := kjson.UnmarshalStrict(data, &document)
 	if err != nil {
-		return Metadata{}, []error{placed(data, err)}
+		return Metadata{}, []error{withPosition(data, err)}
 	}
 	values, err := asObject(document)
 	if err != nil {
@@ -106,7 +105,7 @@ var profileKeys = map[string]string{
 }
 
 // KeyLine is the line, from 1, of a key of the metadata in its file, such as "ocpPlatform" or "attributes.type". A
-// key of metadata.json stands for the one that means the same in metadata.yaml. It is 0 if the file has no such key.
+// key of metadata.json also finds its equivalent in metadata.yaml. It is 0 if the file has no such key.
 func KeyLine(file []byte, key string) int {
 	var root yaml.Node
 	if yaml.Unmarshal(file, &root) != nil || len(root.Content) == 0 {
@@ -136,15 +135,15 @@ func lineIn(node *yaml.Node, path []string) int {
 	return 0
 }
 
-// placed adds line and column to the error of a JSON decoder.
-func placed(data []byte, err error) error {
+// withPosition adds line and column to the error of a JSON decoder.
+func withPosition(data []byte, err error) error {
 	isSyntax, offset := kjson.SyntaxErrorOffset(err)
 	if !isSyntax {
 		return err
 	}
 	before := data[:min(max(offset-1, 0), int64(len(data)))]
 	line := 1 + bytes.Count(before, []byte("\n"))
-	return &InvalidError{Problem: MetadataUnreadable, Line: line, Err: fmt.Errorf("line %d, column %d: %w", line, len(before)-bytes.LastIndexByte(before, '\n'), err)}
+	return &InvalidError{Defect: MetadataUnreadable, Line: line, Err: fmt.Errorf("line %d, column %d: %w", line, len(before)-bytes.LastIndexByte(before, '\n'), err)}
 }
 
 // oneDocument reads the only document of a YAML file.
@@ -152,7 +151,7 @@ func oneDocument(data []byte) (map[string]any, []error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document any
 	if err := decoder.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
-		return nil, single(err)
+		return nil, splitErrors(err)
 	}
 	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, []error{errors.New("there is more than one document")}
@@ -164,14 +163,14 @@ func oneDocument(data []byte) (map[string]any, []error) {
 	return values, nil
 }
 
-// single returns the errors that a YAML decoder has put into one, of several lines.
-func single(err error) (errs []error) {
+// splitErrors returns the errors that a YAML decoder joined into one.
+func splitErrors(err error) (errs []error) {
 	several, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok {
 		return []error{err}
 	}
-	for _, problem := range several.Errors {
-		errs = append(errs, errors.New(short(problem)))
+	for _, defect := range several.Errors {
+		errs = append(errs, errors.New(short(defect)))
 	}
 	return errs
 }
@@ -184,7 +183,7 @@ func asObject(document any) (map[string]any, error) {
 	return values, nil
 }
 
-// object reads the members of an object and collects what is wrong with them.
+// object reads the members of an object and collects their errors.
 type object struct {
 	path   string // of the object in the file, with a dot at the end
 	values map[string]any
@@ -192,9 +191,9 @@ type object struct {
 	errs   []error
 }
 
-func (o *object) refuse(problem Problem, key string, err error) {
+func (o *object) refuse(defect Defect, key string, err error) {
 	if err != nil {
-		o.errs = append(o.errs, &InvalidError{Problem: problem, Key: o.path + key, Err: err})
+		o.errs = append(o.errs, &InvalidError{Defect: defect, Key: o.path + key, Err: err})
 	}
 }
 
@@ -218,7 +217,7 @@ func (o *object) object(key string) *object {
 	return &object{path: o.path + key + ".", values: member[map[string]any](o, key, "an object")}
 }
 
-// require refuses keys that are missing or empty.
+// require rejects keys that are missing or empty.
 func (o *object) require(keys ...string) {
 	for _, key := range keys {
 		if value := o.values[key]; value == nil || value == "" {
@@ -227,33 +226,33 @@ func (o *object) require(keys ...string) {
 	}
 }
 
-// refuseOthers refuses the keys that nobody asked for.
+// refuseOthers rejects the keys that were not read.
 func (o *object) refuseOthers() {
 	for _, key := range slices.Sorted(maps.Keys(o.values)) {
 		if !slices.Contains(o.known, key) {
-			o.refuse(KeyUnknown, short(key), fmt.Errorf("is no key of this file; its keys are %s", strings.Join(o.known, ", ")))
+			o.refuse(KeyUnknown, short(key), fmt.Errorf("unknown key; the keys of this file are %s", strings.Join(o.known, ", ")))
 		}
 	}
 }
 
-// check refuses wrong metadata, by the keys that it has in the file. Empty
-// values are left to require.
+// check rejects invalid values, with their keys in the file. require
+// rejects empty ones.
 func (o *object) check(nameKey, typeKey, versionKey string, m Metadata) {
 	if m.ProviderName != "" {
-		for _, problem := range validation.IsDNS1123Subdomain(m.ProviderName) {
-			o.refuse(ValueWrong, nameKey, fmt.Errorf("%q: %s", short(m.ProviderName), problem))
+		for _, defect := range validation.IsDNS1123Subdomain(m.ProviderName) {
+			o.refuse(ValueWrong, nameKey, fmt.Errorf("%q: %s", short(m.ProviderName), defect))
 		}
 	}
 	if m.ProviderType != "" && !slices.Contains(ProviderTypes(), m.ProviderType) {
 		o.refuse(ValueWrong, typeKey, fmt.Errorf("%q is not one of %s", short(string(m.ProviderType)), joined(ProviderTypes())))
 	}
-	const longest = 128 // what the ClusterAPI object has room for
+	const longest = 128 // the limit of the ClusterAPI object
 	if len(m.ProviderVersion) > longest {
 		o.refuse(ValueWrong, versionKey, fmt.Errorf("is longer than %d bytes", longest))
 	}
 }
 
-// short keeps what stands in a file from filling an error.
+// short truncates a text from a file, for errors.
 func short(text string) string {
 	const most = 160 // bytes, more than any digest
 	if len(text) <= most {
@@ -270,7 +269,7 @@ func joined(types []ProviderType) string {
 	return strings.Join(names, ", ")
 }
 
-// readContentID reads sha256:<hex>, or the bare hex; the empty string is none.
+// readContentID parses sha256:<hex> or bare hex; the empty string is no content ID.
 func readContentID(text string) (digest.Digest, error) {
 	if text == "" {
 		return "", nil

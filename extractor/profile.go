@@ -11,9 +11,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ProfileFiles writes the bundle in the second layout, in the directory of its
-// Profile; Bundles reads it. attributes are further attributes, which mean nothing
-// to the installer. It is an error if Bundles would refuse the files.
+// ProfileFiles encodes the bundle in the second layout, in the directory of its
+// Profile; Bundles reads it. attributes are further attributes, which the installer
+// ignores. It is an error if Bundles would reject the files.
 func (b Bundle) ProfileFiles(attributes map[string]string) (Files, error) {
 	metadata, err := encodeYAML(b.Metadata, attributes)
 	if err != nil {

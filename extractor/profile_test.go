@@ -12,7 +12,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-func TestABundleInALayoutWithProfilesReadsBackAsItself(t *testing.T) {
+func TestProfileFiles_RoundTrip(t *testing.T) {
 	manifests := "kind: A\n"
 	bundle := extractor.Bundle{
 		Metadata: extractor.Metadata{
@@ -38,8 +38,8 @@ func TestABundleInALayoutWithProfilesReadsBackAsItself(t *testing.T) {
 	}
 }
 
-func TestABundleThatNobodyCouldReadIsNotWrittenIntoAProfile(t *testing.T) {
+func TestProfileFiles_RejectsAnInvalidBundle(t *testing.T) {
 	if _, err := (extractor.Bundle{Profile: "default", Manifests: []byte("kind: A\n")}).ProfileFiles(nil); err == nil {
-		t.Error("there is no error")
+		t.Error("error is nil")
 	}
 }

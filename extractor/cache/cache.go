@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cache keeps what was found in images and in their layers, so that an
-// image is read from a registry once: not again for a resync, and with a
-// directory not again after a restart. What an image holds is a function of its
-// digest, so nothing is ever revalidated, and that an image holds no bundle is
-// kept as well.
+// Package cache stores the bundles of images and the indexes of their layers, so that an
+// image is read from a registry once: not again for a resync and, with a
+// directory, not again after a restart. The bundles of an image are a function of its
+// digest, so entries are never revalidated; the absence of bundles is
+// cached as well.
 //
 //	store := &cache.Store{Dir: "/var/cache/capi-installer"}
 //	fetcher := &cache.Cached{Store: store, Next: remote.Limit(&remote.Registry{Layers: store}, 4)}
@@ -19,29 +19,30 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/extractor/flight"
+	"github.com/capi-installer/capi-installer/internal/lru"
+	"github.com/capi-installer/capi-installer/internal/singleflight"
 )
 
-// Cached is a Fetcher that asks Next for each image once. It is for use by
-// several goroutines. It must not be copied once it is used.
+// Cached is a Fetcher that calls Next once for each image. It is safe for concurrent use
+// and must not be copied after first use.
 //
-// Errors are those of Next and are not kept. Trouble with the store is logged (to
-// the logger of the context) and costs memory or a fetch, never the result. An
-// entry that is damaged is dropped and fetched anew.
+// Errors are those of Next and are not cached. Errors of the store are logged (to
+// the logger of the context) and cost memory or a fetch, never the result. A
+// damaged entry is removed and fetched again.
 type Cached struct {
-	// Next is asked for what is not there yet.
+	// Next fetches images that are not cached.
 	Next extractor.Fetcher
-	// Store is where images are kept. Without one, without a directory in it, or
-	// when that cannot be written, they are kept in memory, as far as 64 MiB go.
+	// Store stores the bundles. Without one, without a directory in it, or
+	// when that cannot be written, they are kept in memory, up to 64 MiB.
 	Store *Store
 
-	flights flight.Group[string, []extractor.Bundle]
-	memory  memory
+	flights singleflight.Group[string, []extractor.Bundle]
+	memory  lru.Cache[digest.Digest, []extractor.Bundle]
 }
 
-// Fetch returns the bundles of an image, as Next gave them the first time.
-// Callers that ask for one reference at the same time share one fetch; it goes
-// on until the last of them gives up.
+// Fetch returns the bundles of an image, as Next returned them the first time.
+// Concurrent callers with the same reference share one fetch, which ends early only if
+// the contexts of all of them end.
 func (c *Cached) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
 	image, err := digestIn(reference)
 	if err != nil {
@@ -53,7 +54,7 @@ func (c *Cached) Fetch(ctx context.Context, reference string) ([]extractor.Bundl
 	if err != nil && ctx.Err() != nil {
 		return nil, &extractor.Error{Image: reference, Err: context.Cause(ctx)}
 	}
-	return from(reference, bundles), err
+	return withReference(reference, bundles), err
 }
 
 // digestIn returns the digest of a reference that has one.
@@ -67,7 +68,7 @@ func digestIn(reference string) (digest.Digest, error) {
 }
 
 func (c *Cached) loadOrFetch(ctx context.Context, reference string, image digest.Digest) ([]extractor.Bundle, error) {
-	if bundles, found := c.memory.load(image); found {
+	if bundles, found := c.memory.Get(image); found {
 		return bundles, nil
 	}
 	if bundles, found := c.Store.loadImage(ctx, image); found {
@@ -79,16 +80,28 @@ func (c *Cached) loadOrFetch(ctx context.Context, reference string, image digest
 	}
 	kept, err := c.Store.saveImage(image, bundles)
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "The bundles of an image could not be kept on disk; they are kept in memory, and fetched again after a restart.", "image", reference)
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to cache the bundles of an image on disk; keeping them in memory until the next restart", "image", reference)
 	}
 	if !kept {
-		c.memory.save(image, bundles)
+		c.memory.Add(image, bundles, weight(bundles), maxMemory)
 	}
 	return bundles, nil
 }
 
-// from returns the bundles as those of a reference.
-func from(reference string, bundles []extractor.Bundle) []extractor.Bundle {
+// maxMemory is the size of the bundles that are kept in memory if there is no store, in bytes.
+const maxMemory = 64 << 20
+
+// weight is an estimate of the memory that the bundles of an image take, in bytes.
+func weight(bundles []extractor.Bundle) int64 {
+	total := int64(1 << 10)
+	for _, b := range bundles {
+		total += int64(len(b.Manifests)) + 1<<10
+	}
+	return total
+}
+
+// withReference returns the bundles with the origin of a reference.
+func withReference(reference string, bundles []extractor.Bundle) []extractor.Bundle {
 	bundles = slices.Clone(bundles)
 	for i := range bundles {
 		bundles[i].Origin = extractor.Origin{Image: reference}

@@ -90,7 +90,7 @@ func (s *shelf) expect(t *testing.T, fetches int32) {
 	}
 }
 
-func TestAnImageIsFetchedOnce(t *testing.T) {
+func TestCached_FetchesAnImageOnce(t *testing.T) {
 	for name, dir := range map[string]string{"in memory": "", "on disk": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
 			next := &shelf{}
@@ -104,7 +104,7 @@ func TestAnImageIsFetchedOnce(t *testing.T) {
 	}
 }
 
-func TestARestartNeedsNoFetch(t *testing.T) {
+func TestCached_NeedsNoFetchAfterARestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "made", "yet")
 	next := &shelf{}
 	for range 3 {
@@ -115,7 +115,7 @@ func TestARestartNeedsNoFetch(t *testing.T) {
 	next.expect(t, 2)
 }
 
-func TestTheOriginIsTheReferenceThatWasAskedFor(t *testing.T) {
+func TestCached_OriginIsTheRequestedReference(t *testing.T) {
 	next := &shelf{}
 	cached := &cache.Cached{Next: next, Store: &cache.Store{Dir: t.TempDir()}}
 	fetch(t, t.Context(), cached, full)
@@ -123,7 +123,7 @@ func TestTheOriginIsTheReferenceThatWasAskedFor(t *testing.T) {
 	next.expect(t, 1)
 }
 
-func TestCallersCannotChangeWhatIsKept(t *testing.T) {
+func TestCached_CallersCannotChangeEntries(t *testing.T) {
 	cached := &cache.Cached{Next: &shelf{}}
 	got, err := cached.Fetch(t.Context(), full)
 	if err != nil {
@@ -133,7 +133,7 @@ func TestCallersCannotChangeWhatIsKept(t *testing.T) {
 	fetch(t, t.Context(), cached, full)
 }
 
-func TestAReferenceWithoutADigestIsRefused(t *testing.T) {
+func TestCached_RejectsAReferenceWithoutDigest(t *testing.T) {
 	next := &shelf{}
 	for _, reference := range []string{"quay.io/example/capa:latest", "quay.io/example/capa@sha256:../../x", ""} {
 		_, err := (&cache.Cached{Next: next}).Fetch(t.Context(), reference)
@@ -158,7 +158,7 @@ func (f *failing) Fetch(ctx context.Context, reference string) ([]extractor.Bund
 	return bundles, err
 }
 
-func TestErrorsAreNotKept(t *testing.T) {
+func TestCached_DoesNotCacheErrors(t *testing.T) {
 	next := &failing{}
 	cached := &cache.Cached{Next: next, Store: &cache.Store{Dir: t.TempDir()}}
 	if _, err := cached.Fetch(t.Context(), full); !errors.Is(err, errDown) {
@@ -185,7 +185,7 @@ func logged(t *testing.T) (context.Context, func() string) {
 	}
 }
 
-func TestADamagedEntryIsDroppedAndFetchedAnew(t *testing.T) {
+func TestStore_RefetchesADamagedEntry(t *testing.T) {
 	other := strings.Repeat("c", 64)
 	for name, test := range map[string]struct {
 		damage func(entry string) error
@@ -198,12 +198,12 @@ func TestADamagedEntryIsDroppedAndFetchedAnew(t *testing.T) {
 		"an entry of no kind":         {overwrite(digest.FromString("x").String() + "\nx"), ""},
 		"a version of later":          {overwrite(sealed("a", 99, "[]\n")), ""},
 		"an entry moved here":         {overwrite(sealed("c", 2, "[]\n")), "it is the entry \\\"images sha256:" + other},
-		"an entry that is no JSON":    {overwrite(sealed("a", 2, "no\n")), "parsing a cache entry"},
+		"an entry with invalid JSON":  {overwrite(sealed("a", 2, "no\n")), "parsing a cache entry"},
 		"a size below nothing":        {overwrite(sealed("a", 2, `[{"size": -1}]`+"\n")), "are cut"},
 		"a size of too much":          {overwrite(sealed("a", 2, `[{"size": 10}]`+"\nshort")), "are cut"},
 		"manifests of another bundle": {overwrite(sealed("a", 2, `[{"size": 1}]`+"\nx")), "the digest of the manifests"},
 		"a missing entry":             {os.Remove, ""},
-		"a directory":                 {func(entry string) error { return errors.Join(os.Remove(entry), os.Mkdir(entry, 0o755)) }, "it is no file"},
+		"a directory":                 {func(entry string) error { return errors.Join(os.Remove(entry), os.Mkdir(entry, 0o755)) }, "not a regular file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, lines := logged(t)
@@ -229,7 +229,7 @@ func entryOf(dir, reference string) string {
 	return filepath.Join(dir, "images", "sha256-"+hex)
 }
 
-func TestEveryFlippedBitIsSeen(t *testing.T) {
+func TestStore_DetectsEveryFlippedBit(t *testing.T) {
 	dir, next := t.TempDir(), &shelf{}
 	fetch(t, t.Context(), &cache.Cached{Next: next, Store: &cache.Store{Dir: dir}}, full)
 	entry := entryOf(dir, full)
@@ -248,7 +248,7 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 	}
 }
 
-func TestADamagedEntryIsDroppedEvenIfItCannotBeFetched(t *testing.T) {
+func TestStore_RemovesADamagedEntryIfTheFetchFails(t *testing.T) {
 	dir := t.TempDir()
 	fetch(t, t.Context(), &cache.Cached{Next: &shelf{}, Store: &cache.Store{Dir: dir}}, full)
 	if err := cut(entryOf(dir, full)); err != nil {
@@ -284,7 +284,7 @@ func change(from, to string) func(string) error {
 	}
 }
 
-func TestADirectoryThatCannotBeWrittenCostsMemoryOnly(t *testing.T) {
+func TestStore_ReadOnlyDirectoryFallsBackToMemory(t *testing.T) {
 	ctx, lines := logged(t)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -297,12 +297,12 @@ func TestADirectoryThatCannotBeWrittenCostsMemoryOnly(t *testing.T) {
 	next.expect(t, 1) // memory takes the place of the disk
 	fetch(t, ctx, &cache.Cached{Next: next, Store: &cache.Store{Dir: file}}, full)
 	next.expect(t, 2)
-	if !strings.Contains(lines(), "could not be kept on disk") {
+	if !strings.Contains(lines(), "Failed to cache") {
 		t.Errorf("logged %q", lines())
 	}
 }
 
-func TestBundlesThatAreNotWhatTheySayAreNotKept(t *testing.T) {
+func TestStore_DoesNotSaveBundlesWithAnotherContentID(t *testing.T) {
 	wrong := bundle(full, "", "kind: Namespace\n")
 	wrong.Metadata.ContentID = "no digest"
 	next := fetcher(func(context.Context, string) ([]extractor.Bundle, error) { return []extractor.Bundle{wrong}, nil })
@@ -335,7 +335,7 @@ func files(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-func TestProcessesMayShareADirectory(t *testing.T) {
+func TestStore_ProcessesShareADirectory(t *testing.T) {
 	dir := t.TempDir()
 	ctx, lines := logged(t)
 	var group sync.WaitGroup
@@ -373,7 +373,7 @@ func age(t *testing.T, dir, reference string, minutes int) {
 	}
 }
 
-func TestTheEntriesUsedLeastRecentlyMakeRoom(t *testing.T) {
+func TestStore_EvictsTheLeastRecentlyUsed(t *testing.T) {
 	dir, next := t.TempDir(), &shelf{}
 	store := &cache.Store{Dir: dir, MaxBytes: 5 << 12} // five of the smallest entries
 	cached := &cache.Cached{Next: next, Store: store}
@@ -397,7 +397,7 @@ func TestTheEntriesUsedLeastRecentlyMakeRoom(t *testing.T) {
 	}
 }
 
-func TestWhatIsPinnedStaysEvenAfterARestart(t *testing.T) {
+func TestStore_KeepsPinnedImagesAfterARestart(t *testing.T) {
 	dir, next := t.TempDir(), &shelf{}
 	cached := &cache.Cached{Next: next, Store: &cache.Store{Dir: dir, MaxBytes: 3 << 12}}
 	fetch(t, t.Context(), cached, full)
@@ -426,7 +426,7 @@ func TestWhatIsPinnedStaysEvenAfterARestart(t *testing.T) {
 	}
 }
 
-func TestNothingIsRemovedWhileItIsNotKnownWhatIsPinned(t *testing.T) {
+func TestStore_EvictsNothingIfPinsAreUnreadable(t *testing.T) {
 	ctx, lines := logged(t)
 	dir, next := t.TempDir(), &shelf{}
 	cached := &cache.Cached{Next: next, Store: &cache.Store{Dir: dir, MaxBytes: 1}}
@@ -439,7 +439,7 @@ func TestNothingIsRemovedWhileItIsNotKnownWhatIsPinned(t *testing.T) {
 	for n := range 3 {
 		fetch(t, ctx, cached, numbered(n))
 	}
-	if found := files(t, filepath.Join(dir, "images")); len(found) != 3 || !strings.Contains(lines(), "reading what is pinned") {
+	if found := files(t, filepath.Join(dir, "images")); len(found) != 3 || !strings.Contains(lines(), "reading the pinned images") {
 		t.Errorf("there are %v, logged %s", found, lines())
 	}
 	if err := cached.Store.Pin(); err != nil {
@@ -451,7 +451,7 @@ func TestNothingIsRemovedWhileItIsNotKnownWhatIsPinned(t *testing.T) {
 	}
 }
 
-func TestWhatKilledProcessesLeaveAsideIsRemoved(t *testing.T) {
+func TestStore_RemovesTemporaryFilesOfKilledProcesses(t *testing.T) {
 	dir := t.TempDir()
 	cached := &cache.Cached{Next: &shelf{}, Store: &cache.Store{Dir: dir}}
 	fetch(t, t.Context(), cached, full)
@@ -473,7 +473,7 @@ func TestWhatKilledProcessesLeaveAsideIsRemoved(t *testing.T) {
 	}
 }
 
-func TestCallersShareAFetch(t *testing.T) {
+func TestCached_CallersShareAFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := &shelf{}
 		slow := fetcher(func(ctx context.Context, reference string) ([]extractor.Bundle, error) {
@@ -506,7 +506,7 @@ func (p *patient) Fetch(ctx context.Context, reference string) ([]extractor.Bund
 	}
 }
 
-func TestACallerThatGivesUpDoesNotFailTheOthers(t *testing.T) {
+func TestCached_OneCanceledCallerDoesNotFailOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := &patient{}
 		cached := &cache.Cached{Next: next}
@@ -529,7 +529,7 @@ func TestACallerThatGivesUpDoesNotFailTheOthers(t *testing.T) {
 	})
 }
 
-func TestTheLastCallerThatGivesUpEndsTheFetch(t *testing.T) {
+func TestCached_LastCanceledCallerEndsTheFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := &patient{}
 		cached := &cache.Cached{Next: next}

@@ -23,33 +23,34 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// DefaultMaxBytes is how large a store may become by default.
+// DefaultMaxBytes is the default size limit of a store, in bytes.
 const DefaultMaxBytes = 512 << 20
 
-// Store keeps what was found in images and in layers in a directory, each in a
+// Store stores the bundles of images and the indexes of layers in a directory, each in a
 // file of its own:
 //
 //	<dir>/images/sha256-<hex>   the bundles of an image
-//	<dir>/layers/sha256-<hex>   what a layer has to do with bundles
+//	<dir>/layers/sha256-<hex>   the index of a layer
+//	<dir>/signatures/sha256-<hex> the signatures of an image, as it was accepted
 //	<dir>/pinned                the images that are never removed
 //
-// The first line of a file is the digest of the rest, whose first line says what
-// it is: a file that is cut, changed or moved is no entry, and is removed. Files
-// are written aside and renamed, so that a process that is killed, at whatever
-// moment, leaves an entry or none. What it leaves aside is removed after an hour.
+// The first line of a file is the digest of the rest, whose first line is its kind and key:
+// a file that is truncated, changed or moved is damaged, and is removed. Files
+// are written to a temporary name and renamed, so that a process that is killed at any
+// moment leaves a whole entry or none. Temporary files are removed after an hour.
 //
 // Several processes may share a directory. A nil Store, or one without a
-// directory, keeps nothing. It must not be copied once it is used.
+// directory, stores nothing. It must not be copied after first use.
 type Store struct {
-	// Dir is the directory, made if it is missing. Whoever can write to it decides
-	// what is installed.
+	// Dir is the directory; it is created if it is missing. A process with write access to it
+	// controls the objects that are installed.
 	Dir string
-	// MaxBytes is how large all entries may become, counted in blocks of 4 KiB; 0
-	// means DefaultMaxBytes. The entries that were used least recently go first;
-	// images that are pinned stay, and count.
+	// MaxBytes is the size limit of all entries, in blocks of 4 KiB; 0
+	// means DefaultMaxBytes. The least recently used entries are removed first;
+	// pinned images are never removed, and count.
 	MaxBytes int64
 
-	// step is called before each operation that changes something; an error stands for the operation's.
+	// step is called before each write operation, in tests; its error replaces that of the operation.
 	step func(operation string) error
 	mu   sync.Mutex // one writer at a time in this process
 }
@@ -57,18 +58,19 @@ type Store struct {
 const (
 	images = "images"
 	layers = "layers"
+	signed = "signatures"
 	pinned = "pinned"
 
 	asidePrefix = ".aside-"
 	asideTime   = time.Hour
-	// justUsed is how late the time of the last use may be.
+	// justUsed is the precision of the time of the last use.
 	justUsed = time.Minute
-	// storeVersion changes when an image would give other bundles, or is kept in
-	// another way: an entry of another version is no entry.
+	// storeVersion changes when the same image gives other bundles, or the format of
+	// entries changes. Entries of other versions are ignored.
 	storeVersion = 2
 	maxEntry     = 256 << 20 // bytes
-	block        = 4 << 10   // bytes that the smallest file takes
-	chunk        = 1 << 20   // bytes that are written at once
+	block        = 4 << 10   // size of the smallest file in bytes
+	chunk        = 1 << 20   // bytes of one write
 )
 
 // LoadLayer implements remote.LayerStore.
@@ -76,15 +78,30 @@ func (s *Store) LoadLayer(ctx context.Context, layer digest.Digest) ([]byte, boo
 	return s.load(ctx, layers, layer)
 }
 
-// SaveLayer implements remote.LayerStore. Trouble is logged to the logger of the context.
+// SaveLayer implements remote.LayerStore. Errors are logged to the logger of the context.
 func (s *Store) SaveLayer(ctx context.Context, layer digest.Digest, data []byte) {
 	if err := s.save(layers, layer, data); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "What was found in a layer could not be kept on disk; the layer will be read again after a restart.", "layer", layer)
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to cache the index of a layer on disk; the layer is read again after a restart", "layer", layer)
 	}
 }
 
-// Pin says which images are never removed: those that revisions name. It stays
-// said for other processes and after a restart, until the next Pin.
+// LoadSignatures implements signature.Store.
+func (s *Store) LoadSignatures(ctx context.Context, image digest.Digest) ([]byte, bool) {
+	return s.load(ctx, signed, image)
+}
+
+// SaveSignatures implements signature.Store. Errors are logged to the logger of the context.
+func (s *Store) SaveSignatures(ctx context.Context, image digest.Digest, data []byte) {
+	if before, found := s.load(ctx, signed, image); found && bytes.Equal(before, data) {
+		return
+	}
+	if err := s.save(signed, image, data); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to store the signatures of an image on disk; they are read again after a restart", "image", image)
+	}
+}
+
+// Pin sets the images that are never removed: those of revisions. It holds
+// for other processes and after a restart, until the next Pin.
 func (s *Store) Pin(images ...digest.Digest) error {
 	if s == nil || s.Dir == "" {
 		return nil
@@ -139,16 +156,16 @@ func (s *Store) load(ctx context.Context, kind string, key digest.Digest) ([]byt
 	return data, true
 }
 
-// drop removes an entry that is damaged.
+// drop removes a damaged entry.
 func (s *Store) drop(ctx context.Context, file string, why error) {
 	log := logr.FromContextOrDiscard(ctx).WithValues("entry", file)
-	log.Error(why, "A cache entry is damaged; it is removed, and what it held is fetched anew.")
+	log.Error(why, "A cache entry is damaged; removing it")
 	if err := s.remove(file); err != nil {
-		log.Error(err, "A damaged cache entry could not be removed.")
+		log.Error(err, "Failed to remove a damaged cache entry")
 	}
 }
 
-// open reads and verifies a file. The error is an fs.ErrNotExist if there is none, or one of another version.
+// open reads and verifies a file. The error is an fs.ErrNotExist if the file does not exist or has another version.
 func open(file, kind string, key digest.Digest) ([]byte, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -179,8 +196,11 @@ func seal(kind string, key digest.Digest, body []byte) []byte {
 	return slices.Concat([]byte(digest.FromBytes(rest)), []byte("\n"), rest)
 }
 
-// readFile reads a file that is no longer than entries are.
+// readFile reads a regular file of at most maxEntry bytes.
 func readFile(name string) ([]byte, error) {
+	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() { // opening a named pipe blocks
+		return nil, fmt.Errorf("reading %s: not a regular file", name)
+	}
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -191,7 +211,7 @@ func readFile(name string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular() || info.Size() > maxEntry:
-		return nil, fmt.Errorf("reading %s: it is no file of at most %d bytes", name, maxEntry)
+		return nil, fmt.Errorf("reading %s: not a regular file of at most %d bytes", name, maxEntry)
 	}
 	data := make([]byte, info.Size())
 	if _, err := io.ReadFull(file, data); err != nil {
@@ -200,7 +220,7 @@ func readFile(name string) ([]byte, error) {
 	return data, nil
 }
 
-// save writes an entry and makes room for it.
+// save writes an entry and evicts others if the store is too large.
 func (s *Store) save(kind string, key digest.Digest, body []byte) error {
 	if s == nil || s.Dir == "" {
 		return nil
@@ -217,7 +237,7 @@ func (s *Store) save(kind string, key digest.Digest, body []byte) error {
 	return s.prune(file)
 }
 
-// write writes a file aside and puts it in its place.
+// write writes a temporary file and renames it.
 func (s *Store) write(file string, data []byte) error {
 	dir := filepath.Dir(file)
 	if err := s.do("mkdir", func() error { return os.MkdirAll(dir, 0o755) }); err != nil {
@@ -254,7 +274,7 @@ func (s *Store) fill(file *os.File, data []byte) error {
 	return nil
 }
 
-// do does an operation that changes something.
+// do runs a write operation.
 func (s *Store) do(operation string, change func() error) error {
 	if s.step != nil {
 		if err := s.step(operation); err != nil {
@@ -267,12 +287,12 @@ func (s *Store) do(operation string, change func() error) error {
 func (s *Store) remove(file string) error {
 	err := s.do("remove", func() error { return os.Remove(file) })
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // another process was faster
+		return nil // another process removed it
 	}
 	return err
 }
 
-// markUsed says by its time that a file is in use. If it cannot, the file goes early and is fetched anew.
+// markUsed sets the modification time of a file to now. If that fails, the file may be evicted early.
 func (s *Store) markUsed(file string) {
 	now := time.Now()
 	if info, err := os.Stat(file); err == nil && now.Sub(info.ModTime()).Abs() > justUsed {
@@ -280,27 +300,27 @@ func (s *Store) markUsed(file string) {
 	}
 }
 
-// kept is a file of the store.
-type kept struct {
+// storedFile is a file of the store.
+type storedFile struct {
 	file string
 	used time.Time
 	size int64
 }
 
-// prune removes what was used least recently until the rest is small enough, and
-// what killed processes left behind. It never removes what was just written or is pinned.
+// prune removes the least recently used entries until the rest is within the limit, and
+// temporary files of killed processes. It never removes pinned entries or the one that was just written.
 func (s *Store) prune(written string) error {
 	pins, err := s.pins()
 	if err != nil {
-		return fmt.Errorf("making room in the cache: reading what is pinned: %w", err)
+		return fmt.Errorf("evicting cache entries: reading the pinned images: %w", err)
 	}
 	stay := map[string]bool{written: true}
 	for _, image := range pins {
-		stay[s.file(images, image)] = true
+		stay[s.file(images, image)], stay[s.file(signed, image)] = true, true
 	}
-	var entries []kept
+	var entries []storedFile
 	var total int64
-	for _, kind := range []string{images, layers} {
+	for _, kind := range []string{images, layers, signed} {
 		found, err := s.list(filepath.Join(s.Dir, kind))
 		if err != nil {
 			return err
@@ -310,7 +330,7 @@ func (s *Store) prune(written string) error {
 	for _, e := range entries {
 		total += e.size
 	}
-	slices.SortFunc(entries, func(a, b kept) int { return a.used.Compare(b.used) })
+	slices.SortFunc(entries, func(a, b storedFile) int { return a.used.Compare(b.used) })
 	for _, e := range entries {
 		if total <= cmp.Or(s.MaxBytes, DefaultMaxBytes) {
 			return nil
@@ -326,8 +346,8 @@ func (s *Store) prune(written string) error {
 	return nil
 }
 
-// list returns the entries in a directory. What killed processes left there is removed.
-func (s *Store) list(dir string) (entries []kept, err error) {
+// list returns the entries in a directory, and removes temporary files of killed processes.
+func (s *Store) list(dir string) (entries []storedFile, err error) {
 	found, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -335,21 +355,21 @@ func (s *Store) list(dir string) (entries []kept, err error) {
 	for _, entry := range found {
 		info, err := entry.Info()
 		if err != nil || !info.Mode().IsRegular() {
-			continue // another process was faster, or it is none of ours
+			continue // another process removed it, or it is not an entry
 		}
 		file := filepath.Join(dir, entry.Name())
 		if len(entry.Name()) > len(asidePrefix) && entry.Name()[:len(asidePrefix)] == asidePrefix {
 			if time.Since(info.ModTime()) > asideTime {
-				_ = s.remove(file) // it is tried again next time
+				_ = s.remove(file) // the next call tries again
 			}
 			continue
 		}
-		entries = append(entries, kept{file, info.ModTime(), (info.Size() + block - 1) / block * block})
+		entries = append(entries, storedFile{file, info.ModTime(), (info.Size() + block - 1) / block * block})
 	}
 	return entries, err
 }
 
-// bundle is how a bundle is kept, in one line of JSON with the others of its
+// bundle is the encoded form of a bundle, in one line of JSON with the others of its
 // image; the manifests follow in the same order.
 type bundle struct {
 	Profile  string             `json:"profile,omitempty"`
@@ -370,7 +390,7 @@ func (s *Store) loadImage(ctx context.Context, image digest.Digest) ([]extractor
 	return bundles, true
 }
 
-// saveImage keeps the bundles of an image, if they are what they say.
+// saveImage stores the bundles of an image, if their manifests match their content IDs.
 func (s *Store) saveImage(image digest.Digest, bundles []extractor.Bundle) (kept bool, err error) {
 	if s == nil || s.Dir == "" {
 		return false, nil

@@ -124,7 +124,7 @@ func process(t *testing.T, dir, task string) (*exec.Cmd, *bytes.Buffer) {
 }
 
 // sound fails unless every entry is whole: it is found, or is not there.
-func sound(t *testing.T, dir string) {
+func checkIntact(t *testing.T, dir string) {
 	t.Helper()
 	ctx, lines := logged(t)
 	store := &cache.Store{Dir: dir}
@@ -141,7 +141,7 @@ func sound(t *testing.T, dir string) {
 	}
 }
 
-func TestAProcessThatIsKilledAtAnyOperationLeavesWholeEntries(t *testing.T) {
+func TestStore_KilledProcessLeavesWholeEntries(t *testing.T) {
 	kills := 0
 	for ; ; kills++ {
 		dir := prepared(t)
@@ -154,7 +154,7 @@ func TestAProcessThatIsKilledAtAnyOperationLeavesWholeEntries(t *testing.T) {
 		if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
 			t.Fatalf("operation %d: %v\n%s", kills+1, err, out)
 		}
-		sound(t, dir)
+		checkIntact(t, dir)
 	}
 	t.Logf("killed at each of %d operations", kills)
 	if kills < 20 {
@@ -162,7 +162,7 @@ func TestAProcessThatIsKilledAtAnyOperationLeavesWholeEntries(t *testing.T) {
 	}
 }
 
-func TestEachOperationMayFail(t *testing.T) {
+func TestStore_EachOperationMayFail(t *testing.T) {
 	failures := 0
 	for failed := true; failed; failures++ {
 		failed = false
@@ -182,7 +182,7 @@ func TestEachOperationMayFail(t *testing.T) {
 			t.Errorf("failure %d: %v, logged %q", failures+1, err, lines())
 		}
 		cache.OnStep(store, nil)
-		sound(t, dir)
+		checkIntact(t, dir)
 	}
 	if failures < 20 {
 		t.Error("there were too few operations")
@@ -190,13 +190,13 @@ func TestEachOperationMayFail(t *testing.T) {
 }
 
 // A limit on the size of files is the part of a full disk that a process can have for itself.
-func TestADiskWithoutRoomCostsMemoryOnly(t *testing.T) {
+func TestStore_FullDiskFallsBackToMemory(t *testing.T) {
 	dir := prepared(t)
 	cmd, out := process(t, dir, "full")
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if !strings.Contains(out.String(), "could not be kept on disk") || !strings.Contains(out.String(), "file too large") {
+	if !strings.Contains(out.String(), "Failed to cache") || !strings.Contains(out.String(), "file too large") {
 		t.Errorf("logged %s", out)
 	}
 	if _, err := os.Stat(entryOf(dir, long)); err == nil {
@@ -205,10 +205,10 @@ func TestADiskWithoutRoomCostsMemoryOnly(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(dir, "*", ".aside-*")); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v are left", left, err)
 	}
-	sound(t, dir)
+	checkIntact(t, dir)
 }
 
-func TestTwoProcessesMayUseADirectoryAtOnce(t *testing.T) {
+func TestStore_TwoProcessesAtATime(t *testing.T) {
 	dir := t.TempDir()
 	one, oneOut := process(t, dir, "busy")
 	two, twoOut := process(t, dir, "busy")
@@ -217,7 +217,7 @@ func TestTwoProcessesMayUseADirectoryAtOnce(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
-	sound(t, dir)
+	checkIntact(t, dir)
 }
 
 // FuzzEntry reads entries as they could be on a disk: what is accepted is what its digests say.
@@ -247,4 +247,20 @@ func FuzzReference(f *testing.F) {
 			t.Errorf("%q was accepted as the digest of %q", image, reference)
 		}
 	})
+}
+
+// Opening a named pipe would wait for a writer.
+func TestStore_RemovesANamedPipe(t *testing.T) {
+	store := &cache.Store{Dir: t.TempDir()}
+	layer := digest.FromString("a")
+	pipe := filepath.Join(store.Dir, "layers", "sha256-"+layer.Encoded())
+	if err := errors.Join(os.MkdirAll(filepath.Dir(pipe), 0o700), syscall.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, found := store.LoadLayer(t.Context(), layer); found {
+		t.Error("a named pipe is an entry")
+	}
+	if _, err := os.Lstat(pipe); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the named pipe is still there: %v", err)
+	}
 }

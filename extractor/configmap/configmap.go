@@ -24,17 +24,13 @@
 package configmap
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 	corev1 "k8s.io/api/core/v1"
 
@@ -60,11 +56,11 @@ const (
 	CompressedManifests = "manifests.yaml.zst"
 )
 
-// MaxSlices is how many ConfigMaps one bundle may have: as many as a component
-// of the ClusterAPI object can name.
+// MaxSlices is the largest number of ConfigMaps of a bundle: the limit of a component
+// of the ClusterAPI object.
 const MaxSlices = 64
 
-// Error is what is wrong with a ConfigMap.
+// Error is an error of a ConfigMap.
 type Error struct {
 	// ConfigMap is <namespace>/<name>; several are separated by a comma and a space.
 	ConfigMap string
@@ -78,12 +74,12 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Bundles returns one result for each bundle that a release's ConfigMaps are of,
 // in the order of the bundles' names. Its image has a name only, the bundle's.
-// ConfigMaps without the label are passed over, and so are bundles of which there
-// are only ConfigMaps of other releases: Others tells of those.
+// ConfigMaps without the label are ignored, and so are bundles with
+// ConfigMaps of other releases only: Others returns those.
 //
-// What is wrong with a bundle is in its result, everything at once, each of type
-// *Error. It is an extractor.ErrInvalid, except where slices are not there: they
-// may come yet. The error of Bundles is that release is empty.
+// All errors of a bundle are in its result, each of type
+// *Error. They are an extractor.ErrInvalid, except missing slices, which
+// may be created later. The error of Bundles is that release is empty.
 func Bundles(configMaps []corev1.ConfigMap, release string) ([]extractor.Result, error) {
 	if release == "" {
 		return nil, errors.New("the release version is not known: transport ConfigMaps cannot be told from those of other releases")
@@ -96,12 +92,12 @@ func Bundles(configMaps []corev1.ConfigMap, release string) ([]extractor.Result,
 	return results, nil
 }
 
-// divide puts together the ConfigMaps of each bundle, those of the release and
-// those of other ones. One that does not say its release counts as of this one.
-func divide(configMaps []corev1.ConfigMap, release string) (parts, foreign map[string][]part) {
-	parts, foreign = map[string][]part{}, map[string][]part{}
+// divide groups the ConfigMaps by bundle: those of the release, and
+// those of other releases. A ConfigMap without release counts as one of this release.
+func divide(configMaps []corev1.ConfigMap, release string) (parts, foreign map[string][]bundleSlice) {
+	parts, foreign = map[string][]bundleSlice{}, map[string][]bundleSlice{}
 	for i := range configMaps {
-		p := part{ConfigMap: &configMaps[i]}
+		p := bundleSlice{ConfigMap: &configMaps[i]}
 		bundle, labelled := p.Labels[BundleLabel]
 		version := p.Annotations[ReleaseVersion]
 		switch {
@@ -115,12 +111,12 @@ func divide(configMaps []corev1.ConfigMap, release string) (parts, foreign map[s
 	return parts, foreign
 }
 
-// OtherError says that all ConfigMaps of a bundle are of other releases. They may
-// be left from a release that had the bundle there, or about to be replaced.
+// OtherError reports that all ConfigMaps of a bundle are of other releases. They are
+// left from an older release, or about to be replaced.
 type OtherError struct {
 	// Bundle is the name of the bundle, Release the release that it is not of.
 	Bundle, Release string
-	// Provider and Type are what the ConfigMaps say that they bring.
+	// Provider and Type are those of the ConfigMaps.
 	Provider string
 	Type     extractor.ProviderType
 	// ConfigMaps names them, each with its release.
@@ -132,8 +128,8 @@ func (e *OtherError) Error() string {
 		e.Bundle, e.Provider, e.Type, e.Release, strings.Join(e.ConfigMaps, ", "))
 }
 
-// Others returns an *OtherError for each bundle of which there are only
-// ConfigMaps of other releases, in the order of the bundles' names.
+// Others returns an *OtherError for each bundle with
+// ConfigMaps of other releases only, in the order of the bundles' names.
 func Others(configMaps []corev1.ConfigMap, release string) []*OtherError {
 	parts, foreign := divide(configMaps, release)
 	var others []*OtherError
@@ -150,7 +146,7 @@ func Others(configMaps []corev1.ConfigMap, release string) []*OtherError {
 }
 
 // releases names ConfigMaps with their releases.
-func releases(parts []part) (names []string) {
+func releases(parts []bundleSlice) (names []string) {
 	for _, p := range parts {
 		names = append(names, fmt.Sprintf("%s of release %s", p.name(), p.Annotations[ReleaseVersion]))
 	}
@@ -158,7 +154,7 @@ func releases(parts []part) (names []string) {
 	return names
 }
 
-func result(bundle string, parts, foreign []part) extractor.Result {
+func result(bundle string, parts, foreign []bundleSlice) extractor.Result {
 	r := extractor.Result{Image: imagesjson.Image{Name: bundle}}
 	joined, errs := join(bundle, parts, foreign)
 	if len(errs) > 0 {
@@ -169,49 +165,23 @@ func result(bundle string, parts, foreign []part) extractor.Result {
 	return r
 }
 
-// part is one ConfigMap of a bundle.
-type part struct {
+// bundleSlice is one of the ConfigMaps that ship a bundle together.
+type bundleSlice struct {
 	*corev1.ConfigMap
 	index, count int
 	data         []byte
 	compressed   bool
 }
 
-// invalid is an error about one ConfigMap that is wrong.
-func (p *part) invalid(format string, args ...any) error {
+// invalid is an error of one invalid ConfigMap.
+func (p *bundleSlice) invalid(format string, args ...any) error {
 	return &Error{p.name(), &extractor.InvalidError{Err: fmt.Errorf(format, args...)}}
 }
 
-func (p *part) name() string { return p.Namespace + "/" + p.Name }
+func (p *bundleSlice) name() string { return p.Namespace + "/" + p.Name }
 
-// join makes a bundle of its parts, each step only if those before found nothing wrong.
-func join(bundle string, parts, foreign []part) (extractor.Bundle, []error) {
-	var errs []error
-	for i := range parts {
-		errs = append(errs, parts[i].read()...)
-	}
-	if len(errs) > 0 {
-		return extractor.Bundle{}, errs
-	}
-	slices.SortStableFunc(parts, func(a, b part) int {
-		return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.name(), b.name()))
-	})
-	if errs = append(agree(parts), complete(parts, foreign)...); len(errs) > 0 {
-		return extractor.Bundle{}, errs
-	}
-	manifests, err := joinManifests(parts)
-	if err != nil {
-		return extractor.Bundle{}, []error{&Error{names(parts), &extractor.InvalidError{Err: err}}}
-	}
-	origin := extractor.Origin{Name: bundle}
-	for _, p := range parts {
-		origin.ConfigMaps = append(origin.ConfigMaps, p.Name)
-	}
-	return extractor.Bundle{Origin: origin, Metadata: parts[0].metadata(), Manifests: manifests}, nil
-}
-
-// read reads the part's place in the bundle and its data.
-func (p *part) read() (errs []error) {
+// read reads the place of the slice in the bundle, and its data.
+func (p *bundleSlice) read() (errs []error) {
 	if p.Labels[BundleLabel] == "" {
 		errs = append(errs, p.invalid("label %s has no value", BundleLabel))
 	}
@@ -224,7 +194,7 @@ func (p *part) read() (errs []error) {
 	return slices.Concat(errs, p.readPlace(), p.readData())
 }
 
-func (p *part) readPlace() (errs []error) {
+func (p *bundleSlice) readPlace() (errs []error) {
 	var err error
 	if p.count, err = strconv.Atoi(p.Annotations[Slices]); err != nil || p.count < 1 || p.count > MaxSlices {
 		return []error{p.invalid("annotation %s: %q is not a number from 1 to %d", Slices, p.Annotations[Slices], MaxSlices)}
@@ -235,7 +205,7 @@ func (p *part) readPlace() (errs []error) {
 	return errs
 }
 
-func (p *part) readData() []error {
+func (p *bundleSlice) readData() []error {
 	text, isText := p.Data[Manifests]
 	packed, isPacked := p.BinaryData[CompressedManifests]
 	switch {
@@ -251,7 +221,7 @@ func (p *part) readData() []error {
 	return nil
 }
 
-func (p *part) metadata() extractor.Metadata {
+func (p *bundleSlice) metadata() extractor.Metadata {
 	return extractor.Metadata{
 		ProviderName:    p.Annotations[ProviderName],
 		ProviderType:    extractor.ProviderType(p.Annotations[ProviderType]),
@@ -259,90 +229,4 @@ func (p *part) metadata() extractor.Metadata {
 		OCPPlatform:     p.Annotations[OCPPlatform],
 		ContentID:       digest.Digest(p.Annotations[ContentID]),
 	}
-}
-
-// agree says where parts differ in what they say about the bundle.
-func agree(parts []part) (errs []error) {
-	first := parts[0]
-	for _, p := range parts[1:] {
-		for _, key := range []string{ProviderName, ProviderType, ProviderVersion, OCPPlatform, ContentID, Slices} {
-			if p.Annotations[key] != first.Annotations[key] {
-				errs = append(errs, p.invalid("annotation %s is %q, but %q in %s", key, p.Annotations[key], first.Annotations[key], first.name()))
-			}
-		}
-		if p.compressed != first.compressed {
-			errs = append(errs, p.invalid("one of it and %s is compressed, and one is not", first.name()))
-		}
-	}
-	return errs
-}
-
-// complete says which slices come twice or not at all, and which ConfigMaps of the
-// bundle do not count because they are of other releases.
-func complete(parts, foreign []part) (errs []error) {
-	there := map[int]part{}
-	for _, p := range parts {
-		if other, twice := there[p.index]; twice {
-			errs = append(errs, p.invalid("it is slice %d, and so is %s", p.index, other.name()))
-			continue
-		}
-		there[p.index] = p
-	}
-	var missing []string
-	for index := range parts[0].count {
-		if _, ok := there[index]; !ok {
-			missing = append(missing, strconv.Itoa(index))
-		}
-	}
-	if len(missing) > 0 {
-		err := fmt.Errorf("of %d slices, these are not there: %s", parts[0].count, strings.Join(missing, ", "))
-		if len(foreign) > 0 {
-			err = fmt.Errorf("%w; not counted: %s", err, strings.Join(releases(foreign), ", "))
-		}
-		errs = append(errs, &Error{names(parts), err})
-	}
-	return errs
-}
-
-func names(parts []part) string {
-	var all []string
-	for _, p := range parts {
-		all = append(all, p.name())
-	}
-	return strings.Join(all, ", ")
-}
-
-// joinManifests returns the manifests of complete parts, verified. Compressed
-// parts may be one frame cut into pieces, or a frame each.
-func joinManifests(parts []part) ([]byte, error) {
-	var joined []byte
-	for _, p := range parts {
-		joined = append(joined, p.data...)
-	}
-	manifests := joined
-	if parts[0].compressed {
-		var err error
-		if manifests, err = decompress(joined); err != nil {
-			return nil, fmt.Errorf("decompressing %s: %w", CompressedManifests, err)
-		}
-	}
-	switch want, got := parts[0].metadata().ContentID, digest.FromBytes(manifests); {
-	case len(manifests) > extractor.MaxManifests:
-		return nil, fmt.Errorf("the manifests are longer than %d bytes", extractor.MaxManifests)
-	case len(manifests) == 0:
-		return nil, errors.New("the manifests are empty")
-	case got != want:
-		return nil, fmt.Errorf("the digest of the manifests is %s, but annotation %s is %q", got, ContentID, want)
-	}
-	return manifests, nil
-}
-
-// decompress returns one byte more than MaxManifests of data that has more.
-func decompress(data []byte) ([]byte, error) {
-	decoder, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(extractor.MaxManifests))
-	if err != nil {
-		return nil, err
-	}
-	defer decoder.Close()
-	return io.ReadAll(io.LimitReader(decoder, extractor.MaxManifests+1))
 }

@@ -82,7 +82,7 @@ func want(names ...string) []extractor.Result {
 	}}
 }
 
-func TestABundleIsJoinedFromItsSlices(t *testing.T) {
+func TestBundles_JoinsSlices(t *testing.T) {
 	whole := compress(t, manifests)
 	cut := packed(t, sliced(manifests, 2))
 	cut[0].BinaryData[configmap.CompressedManifests], cut[1].BinaryData[configmap.CompressedManifests] = whole[:10], whole[10:]
@@ -121,7 +121,7 @@ func another(change func(*corev1.ConfigMap)) []corev1.ConfigMap {
 	return configMaps
 }
 
-func TestResultsAreSortedByBundle(t *testing.T) {
+func TestBundles_SortedByName(t *testing.T) {
 	core := sliced(manifests, 1)
 	core[0].Labels[configmap.BundleLabel] = "a-core"
 	got, err := configmap.Bundles(append(sliced(manifests, 2), core...), release)
@@ -133,20 +133,20 @@ func TestResultsAreSortedByBundle(t *testing.T) {
 	}
 }
 
-func TestWithoutConfigMapsThereAreNoResults(t *testing.T) {
+func TestBundles_NoConfigMaps(t *testing.T) {
 	got, err := configmap.Bundles(nil, release)
 	if err != nil || len(got) > 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
 
-func TestWithoutAReleaseNothingIsRead(t *testing.T) {
+func TestBundles_NoRelease(t *testing.T) {
 	if got, err := configmap.Bundles(sliced(manifests, 1), ""); err == nil {
 		t.Errorf("got %v", got)
 	}
 }
 
-func TestWrongConfigMapsAreNamed(t *testing.T) {
+func TestBundles_NamesInvalidConfigMaps(t *testing.T) {
 	annotate := func(key, value string) func([]corev1.ConfigMap) []corev1.ConfigMap {
 		return func(c []corev1.ConfigMap) []corev1.ConfigMap {
 			c[1].Annotations = maps.Clone(c[1].Annotations)
@@ -170,15 +170,15 @@ func TestWrongConfigMapsAreNamed(t *testing.T) {
 		}, "ConfigMap openshift-cluster-api/copy: it is slice 1, and so is openshift-cluster-api/aws-01", false},
 		"a slice of another release": {annotate(configmap.ReleaseVersion, "4.22.2"),
 			"ConfigMap openshift-cluster-api/aws-00: of 2 slices, these are not there: 1", true},
-		"no release version":        {annotate(configmap.ReleaseVersion, ""), second + "annotation " + configmap.ReleaseVersion + " is missing", false},
-		"no content ID":             {annotate(configmap.ContentID, ""), second + "annotation " + configmap.ContentID + ` is "", but`, false},
-		"no provider name":          {annotate(configmap.ProviderName, ""), second + "reading the annotations: provider name: is missing", false},
-		"an unknown type":           {annotate(configmap.ProviderType, "x"), second + `reading the annotations: provider type: "x" is not one of core,`, false},
-		"another version":           {annotate(configmap.ProviderVersion, "v3"), second + "annotation " + configmap.ProviderVersion + ` is "v3", but "v2.10.0" in openshift-cluster-api/aws-00`, false},
-		"a slice that is no number": {annotate(configmap.Slice, "b"), second + "annotation " + configmap.Slice + `: "b" is not a number from 0 to 1`, false},
-		"a slice too many":          {annotate(configmap.Slice, "2"), second + "annotation " + configmap.Slice + `: "2" is not a number from 0 to 1`, false},
-		"too many slices":           {annotate(configmap.Slices, "65"), second + "annotation " + configmap.Slices + `: "65" is not a number from 1 to 64`, false},
-		"no slices":                 {annotate(configmap.Slices, "0"), second + "annotation " + configmap.Slices + `: "0" is not`, false},
+		"no release version":       {annotate(configmap.ReleaseVersion, ""), second + "annotation " + configmap.ReleaseVersion + " is missing", false},
+		"no content ID":            {annotate(configmap.ContentID, ""), second + "annotation " + configmap.ContentID + ` is "", but`, false},
+		"no provider name":         {annotate(configmap.ProviderName, ""), second + "reading the annotations: provider name: is missing", false},
+		"an unknown type":          {annotate(configmap.ProviderType, "x"), second + `reading the annotations: provider type: "x" is not one of core,`, false},
+		"another version":          {annotate(configmap.ProviderVersion, "v3"), second + "annotation " + configmap.ProviderVersion + ` is "v3", but "v2.10.0" in openshift-cluster-api/aws-00`, false},
+		"a slice without a number": {annotate(configmap.Slice, "b"), second + "annotation " + configmap.Slice + `: "b" is not a number from 0 to 1`, false},
+		"a slice too many":         {annotate(configmap.Slice, "2"), second + "annotation " + configmap.Slice + `: "2" is not a number from 0 to 1`, false},
+		"too many slices":          {annotate(configmap.Slices, "65"), second + "annotation " + configmap.Slices + `: "65" is not a number from 1 to 64`, false},
+		"no slices":                {annotate(configmap.Slices, "0"), second + "annotation " + configmap.Slices + `: "0" is not`, false},
 		"changed data": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
 			c[1].Data[configmap.Manifests] = "kind: Role\n"
 			return c
@@ -225,7 +225,7 @@ func TestWrongConfigMapsAreNamed(t *testing.T) {
 	}
 }
 
-func TestAConfigMapThatNamesNoReleaseIsWrong(t *testing.T) {
+func TestBundles_MissingReleaseAnnotation(t *testing.T) {
 	configMaps := sliced(manifests, 1)
 	delete(configMaps[0].Annotations, configmap.ReleaseVersion)
 	configMaps[0].Labels[configmap.BundleLabel] = ""
@@ -240,7 +240,7 @@ func TestAConfigMapThatNamesNoReleaseIsWrong(t *testing.T) {
 	}
 }
 
-func TestAnyTextInAnyNumberOfSlicesIsJoined(t *testing.T) {
+func TestBundles_JoinsAnyText(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		text := rapid.StringN(1, 200, -1).Draw(r, "text")
 		configMaps := sliced(text, rapid.IntRange(1, configmap.MaxSlices).Draw(r, "slices"))
@@ -274,7 +274,7 @@ func bundleOf(length int) extractor.Bundle {
 	}
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestWrite_RoundTrip(t *testing.T) {
 	for name, test := range map[string]struct{ length, configMaps int }{
 		"one byte": {1, 1}, "what fits into one ConfigMap": {900 << 10, 1}, "a byte more, compressed": {900<<10 + 1, 1}, "5 MB": {5_000_000, 4},
 	} {
@@ -313,7 +313,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-func TestABundleThatNobodyCouldUseIsNotWritten(t *testing.T) {
+func TestWrite_RejectsAnInvalidBundle(t *testing.T) {
 	bundle := bundleOf(0)
 	bundle.Metadata.ImageName, bundle.Metadata.ProviderName = "example.com/placeholder", strings.Repeat("long", 20)
 	_, err := configmap.ConfigMaps(bundle, "")
@@ -324,7 +324,7 @@ func TestABundleThatNobodyCouldUseIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestConfigMapsOfOtherReleasesAreNamed(t *testing.T) {
+func TestOthers(t *testing.T) {
 	old := sliced(manifests, 2)
 	for i := range old {
 		old[i].Annotations[configmap.ReleaseVersion] = "4.22.2"

@@ -17,15 +17,15 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// sliceSize is how many bytes of manifests one ConfigMap gets. It may hold 1 MiB.
+// sliceSize is the number of bytes of manifests in one ConfigMap, whose limit is 1 MiB.
 const sliceSize = 900 << 10
 
 // ConfigMaps returns the transport ConfigMaps of a bundle for a release, which
-// Bundles reads: text in one ConfigMap where it fits, or else compressed, in as
-// many slices as that takes. The bundle's name is the provider's, and the ConfigMaps
+// Bundles reads: text in one ConfigMap if it fits, or else compressed, in as
+// many slices as needed. The bundle's name is the provider's, and the ConfigMaps
 // are named after it. One bundle always gives the same bytes.
 //
-// Nobody replaces a placeholder image in them, so a bundle with one is refused.
+// The reader does not replace a placeholder image, so a bundle with one is rejected.
 func ConfigMaps(bundle extractor.Bundle, release string) ([]*corev1.ConfigMap, error) {
 	if err := writable(bundle, release); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func ConfigMaps(bundle extractor.Bundle, release string) ([]*corev1.ConfigMap, e
 	return configMaps, nil
 }
 
-// writable says everything that keeps a bundle from being transported.
+// writable returns the reasons for which a bundle cannot be written.
 func writable(bundle extractor.Bundle, release string) error {
 	errs := []error{bundle.Metadata.Validate()}
 	if release == "" {
@@ -69,7 +69,7 @@ func writable(bundle extractor.Bundle, release string) error {
 	return errors.Join(errs...)
 }
 
-// content is what one ConfigMap holds: text, or a piece of compressed text.
+// content is the data of one ConfigMap: text, or a slice of compressed text.
 type content struct {
 	text   string
 	packed []byte

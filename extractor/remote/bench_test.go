@@ -3,6 +3,7 @@
 package remote
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/capi-installer/capi-installer/extractor/remote/overlay"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -55,18 +57,19 @@ func BenchmarkFetch100MB(b *testing.B) {
 	}
 }
 
-func BenchmarkProject(b *testing.B) {
+func BenchmarkScan(b *testing.B) {
 	var entries []registry.Entry
 	for n := range 50_000 {
 		entries = append(entries, registry.File(fmt.Sprintf("usr/share/%d/%d/file", n%600, n), ""))
 	}
+	layer, err := registry.Layer{Entries: entries}.Tar()
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.ReportAllocs()
 	for b.Loop() {
-		j := newProjector(Limits{}.orDefaults())
-		for _, e := range entries {
-			if err := j.entry(&e.Header, nil); err != nil {
-				b.Fatal(err)
-			}
+		if _, _, err := (overlay.Scanner{}).Scan(b.Context(), bytes.NewReader(layer), int64(len(layer))); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

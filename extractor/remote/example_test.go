@@ -8,7 +8,7 @@ import (
 	"log"
 
 	"github.com/capi-installer/capi-installer/extractor/remote"
-	"github.com/capi-installer/capi-installer/extractor/remote/pull"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -38,9 +38,9 @@ metadata:
 		log.Fatal(err)
 	}
 
-	puller := &pull.Puller{}
+	puller := &fetch.Client{}
 	defer puller.Close()
-	fetcher := remote.Limit(&remote.Registry{Puller: puller}, 4)
+	fetcher := remote.Limit(&remote.Registry{Client: puller}, 4)
 	bundles, err := fetcher.Fetch(context.Background(), reference)
 	if err != nil {
 		log.Fatal(err)

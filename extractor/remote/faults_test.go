@@ -18,8 +18,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/extractor/remote/credential"
-	"github.com/capi-installer/capi-installer/extractor/remote/pull"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
+	"github.com/capi-installer/capi-installer/extractor/remote/keychain"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -42,19 +42,19 @@ func fails(t *testing.T, c *Registry, reference string) error {
 	t.Helper()
 	bundles, err := c.Fetch(t.Context(), reference)
 	if err == nil || bundles != nil || errors.Is(err, extractor.ErrInvalid) {
-		t.Fatalf("got %v and %v, want an error that is no ErrInvalid", bundles, err)
+		t.Fatalf("got %v and %v, want an error other than ErrInvalid", bundles, err)
 	}
 	e, ok := errors.AsType[*extractor.Error](err)
 	if !ok || e.Image != reference {
 		t.Errorf("%v does not name the image", err)
 	}
-	if at, ok := errors.AsType[*pull.Error](err); !ok || at.Image != reference || at.Host != strings.Split(reference, "/")[0] || at.Step == "" {
+	if at, ok := errors.AsType[*fetch.Error](err); !ok || at.Image != reference || at.Host != strings.Split(reference, "/")[0] || at.Step == "" {
 		t.Errorf("%v does not name the registry and the step", err)
 	}
 	return err
 }
 
-func TestARegistryThatServesOtherBytesIsFoundOut(t *testing.T) {
+func TestRegistry_RejectsOtherBytes(t *testing.T) {
 	reg, reference, layer := pushed(t, registry.Options{})
 	honest := func(path string) []byte {
 		t.Helper()
@@ -85,7 +85,7 @@ func TestARegistryThatServesOtherBytesIsFoundOut(t *testing.T) {
 				reg.Heal()
 				reg.Fail(registry.Fault{Path: path, Body: body})
 				err := fails(t, client(t), reference)
-				wrong, ok := errors.AsType[*pull.DigestError](err)
+				wrong, ok := errors.AsType[*fetch.DigestError](err)
 				if !ok || !strings.HasSuffix(path, wrong.Want) {
 					t.Errorf("got %v, want a DigestError for %s", err, path)
 				}
@@ -94,7 +94,7 @@ func TestARegistryThatServesOtherBytesIsFoundOut(t *testing.T) {
 	}
 }
 
-func TestALayersErrorNamesTheLayer(t *testing.T) {
+func TestRegistry_ErrorNamesTheLayer(t *testing.T) {
 	reg, reference, layer := pushed(t, registry.Options{})
 	reg.Fail(registry.Fault{Path: layer.String(), Status: 404})
 	err := fails(t, client(t), reference)
@@ -103,19 +103,19 @@ func TestALayersErrorNamesTheLayer(t *testing.T) {
 	}
 }
 
-func TestStatusesAreErrorsThatSayWhatToDo(t *testing.T) {
+func TestRegistry_StatusErrorsGiveAdvice(t *testing.T) {
 	for _, test := range []struct {
 		status, requests int
 		says             string
 	}{
-		{401, 1, "check the credentials"}, {403, 1, "check the credentials"}, {404, 1, "(MANIFEST_UNKNOWN): check that the repository holds this digest"},
-		{400, 1, "Bad Request"}, {429, 4, "limits how often"}, {500, 4, "Internal Server Error"}, {503, 4, "Service Unavailable"},
+		{401, 1, "there are no credentials for this repository"}, {403, 1, "there are no credentials for this repository"}, {404, 1, "(MANIFEST_UNKNOWN): check that the repository has this digest"},
+		{400, 1, "Bad Request"}, {429, 4, "limits the rate of requests"}, {500, 4, "the registry or a proxy before it fails"}, {503, 4, "the registry or a proxy before it fails"},
 	} {
 		t.Run(fmt.Sprint(test.status), func(t *testing.T) {
 			reg, reference, _ := pushed(t, registry.Options{})
 			reg.Fail(registry.Fault{Path: "/manifests/", Status: test.status})
 			err := fails(t, client(t), reference)
-			status, ok := errors.AsType[*pull.StatusError](err)
+			status, ok := errors.AsType[*fetch.StatusError](err)
 			if !ok || status.Code != test.status || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %v, want %q", err, test.says)
 			}
@@ -126,7 +126,7 @@ func TestStatusesAreErrorsThatSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestWhatMayPassIsTriedAgain(t *testing.T) {
+func TestRegistry_RetriesRetryableErrors(t *testing.T) {
 	for name, fault := range map[string]registry.Fault{
 		"a ping that fails":         {Path: "/v2/*", Status: 502, Times: 2},
 		"a manifest with 500":       {Path: "/manifests/", Status: 500, Times: 3},
@@ -144,7 +144,7 @@ func TestWhatMayPassIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestALayerThatIsAlwaysCutIsAnError(t *testing.T) {
+func TestRegistry_LayerThatIsAlwaysTruncated(t *testing.T) {
 	reg, reference, layer := pushed(t, registry.Options{})
 	reg.Fail(registry.Fault{Path: layer.String(), CutAfter: 1})
 	fails(t, client(t), reference)
@@ -153,11 +153,11 @@ func TestALayerThatIsAlwaysCutIsAnError(t *testing.T) {
 	}
 }
 
-func TestABodyThatStallsEnds(t *testing.T) {
+func TestRegistry_StalledBodyFails(t *testing.T) {
 	reg, reference, layer := pushed(t, registry.Options{})
 	reg.Fail(registry.Fault{Path: layer.String(), Pause: time.Minute, Chunk: 10})
 	c := client(t)
-	c.Puller.Stall, c.Puller.Retry.Attempts = 50*time.Millisecond, 2
+	c.Client.StallTimeout, c.Client.Retry.Attempts = 50*time.Millisecond, 2
 	start := time.Now()
 	fails(t, c, reference)
 	if d := time.Since(start); d > 10*time.Second {
@@ -165,11 +165,11 @@ func TestABodyThatStallsEnds(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsHonoured(t *testing.T) {
+func TestRegistry_HonoursRetryAfter(t *testing.T) {
 	reg, reference, _ := pushed(t, registry.Options{})
 	reg.Fail(registry.Fault{Path: "/manifests/", Status: 429, Times: 1, Header: http.Header{"Retry-After": {"1"}}})
 	c := client(t)
-	c.Puller.Retry.Most = 0 // the default
+	c.Client.Retry.MaxBackoff = 0 // the default
 	start := time.Now()
 	fetches(t, c, reference, from(aws(manifests), reference))
 	if d := time.Since(start); d < time.Second {
@@ -177,11 +177,11 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 }
 
-func TestRetryingEndsWithItsContext(t *testing.T) {
+func TestRegistry_RetriesEndWithTheContext(t *testing.T) {
 	reg, reference, _ := pushed(t, registry.Options{})
 	reg.Fail(registry.Fault{Path: "/manifests/", Status: 503, Header: http.Header{"Retry-After": {"30"}}})
 	c := client(t)
-	c.Puller.Retry.Most = time.Hour
+	c.Client.Retry.MaxBackoff = time.Hour
 	for name, end := range map[string]func() (context.Context, context.CancelFunc){
 		"cancelled": func() (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -206,7 +206,7 @@ func TestRetryingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestAnUnreachableRegistryIsAnError(t *testing.T) {
+func TestRegistry_Unreachable(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -223,19 +223,19 @@ func TestAnUnreachableRegistryIsAnError(t *testing.T) {
 
 const secret = "s3cr3t-of-the-test"
 
-func TestCredentialsAreSentAndNeverShown(t *testing.T) {
+func TestRegistry_SendsAndHidesCredentials(t *testing.T) {
 	reg, reference, _ := pushed(t, registry.Options{Username: "robot", Password: secret})
 	c := client(t)
 	if err := fails(t, c, reference); !strings.Contains(err.Error(), "401") {
 		t.Errorf("without credentials: got %v, want a 401", err)
 	}
-	c.Puller.Access = as("robot", secret)
+	c.Client.Settings = as("robot", secret)
 	fetches(t, c, reference, from(aws(manifests), reference))
-	c.Puller.Access = as("robot", secret+"-wrong")
+	c.Client.Settings = as("robot", secret+"-wrong")
 	hidden(t, fails(t, c, reference))
 	reg.Fail(registry.Fault{Path: "/blobs/", Status: 500})
 	forget(c)
-	c.Puller.Access = as("robot", secret)
+	c.Client.Settings = as("robot", secret)
 	hidden(t, fails(t, c, reference))
 }
 
@@ -250,14 +250,16 @@ func hidden(t *testing.T, err error) {
 }
 
 // as has a client log in everywhere with a user name and a password.
-func as(user, password string) func(context.Context) (pull.Access, error) {
-	return func(context.Context) (pull.Access, error) { return pull.Access{Logins: login{user, password}}, nil }
+func as(user, password string) func(context.Context) (fetch.Settings, error) {
+	return func(context.Context) (fetch.Settings, error) {
+		return fetch.Settings{Keychain: login{user, password}}, nil
+	}
 }
 
 type login [2]string
 
-func (l login) Find(context.Context, string) (credential.Login, error) {
-	return credential.Login{Username: l[0], Password: l[1]}, nil
+func (l login) Resolve(context.Context, string) (keychain.Credentials, error) {
+	return keychain.Credentials{Username: l[0], Password: l[1]}, nil
 }
 
 // tokens is a registry that wants tokens of its own token server, in front of another.
@@ -279,7 +281,7 @@ func tokens(t *testing.T, behind string, token func(w http.ResponseWriter, r *ht
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-func TestTokensAreFetchedAndNeverShown(t *testing.T) {
+func TestRegistry_FetchesAndHidesTokens(t *testing.T) {
 	reg, reference, layer := pushed(t, registry.Options{})
 	asked := 0
 	host := tokens(t, reg.Host(), func(w http.ResponseWriter, r *http.Request) {
@@ -295,7 +297,7 @@ func TestTokensAreFetchedAndNeverShown(t *testing.T) {
 	})
 	reference = strings.Replace(reference, reg.Host(), host, 1)
 	c := client(t)
-	c.Puller.Access = as("robot", "password")
+	c.Client.Settings = as("robot", "password")
 	fetches(t, c, reference, from(aws(manifests), reference))
 	if asked != 1 {
 		t.Errorf("%d tokens were asked for, want 1", asked)
@@ -303,13 +305,13 @@ func TestTokensAreFetchedAndNeverShown(t *testing.T) {
 	reg.Fail(registry.Fault{Path: layer.String(), Status: 403})
 	forget(c)
 	hidden(t, fails(t, c, reference)) // the query of the redirect is a secret too
-	c.Puller.Access = as("robot", "wrong")
+	c.Client.Settings = as("robot", "wrong")
 	hidden(t, fails(t, c, reference))
 	other := tokens(t, reg.Host(), func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"refresh_token":%q}`, secret) })
 	hidden(t, fails(t, c, strings.Replace(reference, host, other, 1)))
 }
 
-func TestRedirectsEnd(t *testing.T) {
+func TestRegistry_BoundsRedirects(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v2/" {

@@ -14,11 +14,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote/overlay"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
 // tight are limits that keep an input from costing much.
-var tight = Limits{Unpacked: 4 << 20, Entries: 1000, Depth: 32, Files: 200, Total: 1 << 20}
+var tight = overlay.Limits{Unpacked: 4 << 20, Entries: 1000, Depth: 32, Files: 200, Total: 1 << 20}
 
 // FuzzLayers reads two layers as they come from a registry, compressed or not,
 // and checks what no input may break: the answer is clean paths at and below the
@@ -77,39 +78,37 @@ func unpackBlobs(t *testing.T, blobs ...[]byte) (extractor.Files, error) {
 		m.Layers = append(m.Layers, v1.Descriptor{Digest: digest, Size: size, MediaType: types.OCILayer})
 		held[digest] = data
 	}
-	u := &unpacking{limits: tight.orDefaults(), layers: (&layers{}).in(nil)}
-	u.blob = func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
+	u := &imageReader{limits: Limits{Contents: tight}.withDefaults(), cache: (&layerCache{}).withStore(nil)}
+	u.readBlob = func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
 		return read(bytes.NewReader(held[d.Digest]))
 	}
-	return u.files(t.Context(), m)
+	return u.readFiles(t.Context(), m)
 }
 
-// FuzzProjection reads what is kept of a layer: whatever is accepted is written the same again.
-func FuzzProjection(f *testing.F) {
-	limits := tight.orDefaults()
-	j := newProjector(limits)
-	for _, e := range append(filesIn(f, root, aws(manifests)), registry.Opaque(root), registry.Whiteout("capi-manifests/a"), registry.File("../capi-manifests/b", "")) {
-		e.Size = int64(len(e.Body))
-		if err := j.entry(&e.Header, strings.NewReader(e.Body)); err != nil {
-			f.Fatal(err)
-		}
+// FuzzIndex reads what is kept of a layer: whatever is accepted is written the same again.
+func FuzzIndex(f *testing.F) {
+	limits := tight.WithDefaults()
+	layer := mustTar(f, append(filesIn(f, root, aws(manifests)), registry.Opaque(root), registry.Whiteout("capi-manifests/a"), registry.File("../capi-manifests/b", ""))...)
+	index, _, err := overlay.Scanner{Limits: tight}.Scan(f.Context(), bytes.NewReader(layer), int64(len(layer)))
+	if err != nil {
+		f.Fatal(err)
 	}
-	kept, err := j.encode(limits)
+	kept, err := index.Encode(limits)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(kept)
 	f.Add(kept[:len(kept)-1])
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := decodeProjection(data, limits)
+		p, err := overlay.Decode(data, limits)
 		if err != nil {
 			return
 		}
-		again, err := p.encode(limits)
+		again, err := p.Encode(limits)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := decodeProjection(again, limits); err != nil {
+		if _, err := overlay.Decode(again, limits); err != nil {
 			t.Errorf("what was written again cannot be read: %v", err)
 		}
 	})
@@ -126,18 +125,18 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		index, err := parseIndex(data)
 		if err == nil && index != nil {
-			_, _ = pick(index.Manifests, v1.Platform{})
+			_, _ = pickPlatform(index.Manifests, v1.Platform{})
 			return
 		}
 		m, err := parseManifest(data)
 		if err != nil {
 			return
 		}
-		u := &unpacking{limits: tight.orDefaults()}
-		if u.check(m) == nil && (len(m.Layers) == 0 || m.Layers[0].Size <= 0) {
+		u := &imageReader{limits: Limits{Contents: tight}.withDefaults()}
+		if u.checkManifest(m) == nil && (len(m.Layers) == 0 || m.Layers[0].Size <= 0) {
 			t.Errorf("accepted %s", data)
 		}
-		if h, err := parseClaim(m.Annotations, m); err == nil && m.Layers[h.index].Digest != h.layer {
+		if h, err := parseLocator(m.Annotations, m); err == nil && m.Layers[h.index].Digest != h.layer {
 			t.Errorf("the hint names another layer than %s", h.layer)
 		}
 	})

@@ -10,15 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/klauspost/compress/gzip"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote/overlay"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -47,15 +49,15 @@ var refusals = map[string]struct {
 	"a symlink leads through a file":                    {[]registry.Entry{registry.File("f", ""), registry.Symlink("capi-manifests/a", "../f/x")}, "it is a symlink"},
 	"a symlink has no target":                           {[]registry.Entry{registry.Symlink("capi-manifests/a", "")}, "it is a symlink"},
 	"a symlink has a target of 5000 bytes":              {[]registry.Entry{registry.Symlink("capi-manifests/a", strings.Repeat("a/", 2500))}, "it is a symlink"},
-	"a hard link to itself":                             {[]registry.Entry{registry.Hardlink("capi-manifests/a", "capi-manifests/a")}, "no file of a bundle in the same layer"},
-	"a hard link to itself in place of a file":          {[]registry.Entry{registry.File("capi-manifests/a", ""), registry.Hardlink("capi-manifests/a", "capi-manifests/a")}, "no file of a bundle in the same layer"},
-	"a hard link to nothing":                            {[]registry.Entry{registry.Hardlink("capi-manifests/a", "b")}, "no file of a bundle in the same layer"},
-	"a hard link to what comes after it":                {[]registry.Entry{registry.Hardlink("capi-manifests/a", "b"), registry.File("b", "")}, "no file of a bundle in the same layer"},
-	"a hard link to a directory":                        {[]registry.Entry{registry.Dir("b"), registry.Hardlink("capi-manifests/a", "b")}, "no file of a bundle in the same layer"},
+	"a hard link to itself":                             {[]registry.Entry{registry.Hardlink("capi-manifests/a", "capi-manifests/a")}, "target is not a file of a bundle in the same layer"},
+	"a hard link to itself in place of a file":          {[]registry.Entry{registry.File("capi-manifests/a", ""), registry.Hardlink("capi-manifests/a", "capi-manifests/a")}, "target is not a file of a bundle in the same layer"},
+	"a hard link to nothing":                            {[]registry.Entry{registry.Hardlink("capi-manifests/a", "b")}, "target is not a file of a bundle in the same layer"},
+	"a hard link to what comes after it":                {[]registry.Entry{registry.Hardlink("capi-manifests/a", "b"), registry.File("b", "")}, "target is not a file of a bundle in the same layer"},
+	"a hard link to a directory":                        {[]registry.Entry{registry.Dir("b"), registry.Hardlink("capi-manifests/a", "b")}, "target is not a file of a bundle in the same layer"},
 	"a hard link to the image's root":                   {[]registry.Entry{registry.Hardlink("capi-manifests/a", "/")}, "no file system holds"},
 	"a hard link that climbs":                           {[]registry.Entry{registry.File("b", ""), registry.Hardlink("capi-manifests/a", "x/../../b")}, "no file system holds"},
-	"a hard link to a symlink that leads nowhere":       {[]registry.Entry{registry.Symlink("b", "c"), registry.Hardlink("capi-manifests/a", "b")}, "no file of a bundle in the same layer"},
-	"a hard link to a device":                           {[]registry.Entry{special(tar.TypeBlock, "b"), registry.Hardlink("capi-manifests/a", "b")}, "no file of a bundle in the same layer"},
+	"a hard link to a symlink that leads nowhere":       {[]registry.Entry{registry.Symlink("b", "c"), registry.Hardlink("capi-manifests/a", "b")}, "target is not a file of a bundle in the same layer"},
+	"a hard link to a device":                           {[]registry.Entry{special(tar.TypeBlock, "b"), registry.Hardlink("capi-manifests/a", "b")}, "target is not a file of a bundle in the same layer"},
 	"a character device":                                {[]registry.Entry{special(tar.TypeChar, "capi-manifests/a")}, "a character device"},
 	"a block device":                                    {[]registry.Entry{special(tar.TypeBlock, "capi-manifests/a")}, "a block device"},
 	"a named pipe":                                      {[]registry.Entry{special(tar.TypeFifo, "capi-manifests/a")}, "a named pipe"},
@@ -72,15 +74,21 @@ var refusals = map[string]struct {
 	"a name of 300 bytes":                               {[]registry.Entry{registry.File("capi-manifests/"+strings.Repeat("a", 300), "")}, "at most 255 bytes"},
 	"a name of 64 KiB":                                  {[]registry.Entry{registry.File("capi-manifests/"+strings.Repeat("a", 64<<10), "")}, "at most 255 bytes"},
 	"a path of 2000 components":                         {[]registry.Entry{registry.File("capi-manifests/"+strings.Repeat("a/", 2000)+"a", "")}, "components of a path: more than the limit of 128"},
-	"an entry below a file":                             {[]registry.Entry{registry.File("capi-manifests/d", ""), registry.File("capi-manifests/d/a", "")}, "it is no directory"},
+	"an entry below a file":                             {[]registry.Entry{registry.File("capi-manifests/d", ""), registry.File("capi-manifests/d/a", "")}, "it is a file, but the layer has an entry below it"},
 	"an entry below a whiteout":                         {[]registry.Entry{registry.File("capi-manifests/.wh.d/a", "")}, "a whiteout that hides nothing"},
 	"metadata of 128 KiB":                               {[]registry.Entry{registry.File("capi-manifests/metadata.json", strings.Repeat("x", extractor.MaxMetadata*2))}, "bytes of the file: more than the limit of 65536"},
 	"an entry through a symlink of its layer":           {[]registry.Entry{registry.Symlink("x", "capi-manifests"), registry.File("x/a", "")}, "capi-manifests/a: the layer has an entry that reaches this path through a symlink"},
 	"an entry through two symlinks":                     {[]registry.Entry{registry.Symlink("y/x", "../z/./w"), registry.Symlink("z/w", "/"), registry.File("y/x/capi-manifests", "")}, "capi-manifests: the layer has an entry that reaches this path through a symlink"},
 	"an entry through a symlink into its own directory": {append(filesIn(nil, root, aws(manifests)), registry.Symlink("capi-manifests/l", "."), registry.File("capi-manifests/l/manifests.yaml", "")), "capi-manifests/manifests.yaml: the layer has an entry"},
+	"an entry through a hard link to a symlink":         {[]registry.Entry{registry.Symlink("a", "capi-manifests"), registry.Hardlink("b", "a"), registry.File("b/metadata.json", "{}")}, "capi-manifests/metadata.json: the layer has an entry that reaches this path through a symlink"},
+	"a whiteout through a hard link to a symlink":       {[]registry.Entry{registry.Symlink("a", "capi-manifests"), registry.Hardlink("b", "a"), registry.File("b/.wh.metadata.json", "")}, "through a symlink"},
+	"an entry through a symlink created through one":    {[]registry.Entry{registry.Symlink("s", "d"), registry.Dir("d"), registry.Symlink("s/l", "/capi-manifests"), registry.File("d/l/metadata.json", "{}")}, "capi-manifests/metadata.json: the layer has an entry that reaches this path through a symlink"},
+	"an entry through a symlink with .. in its name":    {[]registry.Entry{registry.Symlink("x/../a", "capi-manifests"), registry.File("a/metadata.json", "{}")}, "capi-manifests/metadata.json: the layer has an entry that reaches this path through a symlink"},
+	"an attribute of overlayfs at a root":               {[]registry.Entry{withAttribute(registry.Dir("capi-manifests"), "trusted.overlay.opaque", "y")}, "extended attribute of overlayfs"},
+	"an attribute of overlayfs below a root":            {[]registry.Entry{withAttribute(registry.File("capi-manifests/a", ""), "user.overlay.redirect", "/x")}, "extended attribute of overlayfs"},
 	"1001 files":                                        {manyFiles(1001), "more than the limit of 1000"},
 	"a maze of symlinks":                                {maze(), "it is a symlink"},
-	"128 MiB in links to one file":                      {filesOfMetadata(), "no file of a bundle in the same layer"},
+	"128 MiB in links to one file":                      {filesOfMetadata(), "target is not a file of a bundle in the same layer"},
 }
 
 func manyFiles(n int) (entries []registry.Entry) {
@@ -108,7 +116,7 @@ func filesOfMetadata() []registry.Entry {
 	return entries
 }
 
-func TestRefused(t *testing.T) {
+func TestScan_RefusedEntries(t *testing.T) {
 	for name, test := range refusals {
 		t.Run(name, func(t *testing.T) {
 			refusedFor(t, registry.MustImage(t, registry.Layer{Entries: test.entries}), test.says)
@@ -132,13 +140,54 @@ func refusedFor(t *testing.T, image v1.Image, says string) {
 	}
 }
 
-func TestRefusedInTheRootOfTheImage(t *testing.T) {
+// withAttribute adds an extended attribute to an entry.
+func withAttribute(e registry.Entry, name, value string) registry.Entry {
+	e.PAXRecords = map[string]string{"SCHILY.xattr." + name: value}
+	return e
+}
+
+// Container runtimes disagree on overlayfs attributes and opaque whiteouts of the image's root.
+func TestScan_RefusesAnOpaqueImageRoot(t *testing.T) {
+	for _, entry := range []registry.Entry{registry.Opaque(""), withAttribute(registry.Dir("./"), "trusted.overlay.opaque", "y")} {
+		layer := registry.Layer{Entries: []registry.Entry{entry, registry.File("b", "")}}
+		refusedFor(t, registry.MustImage(t, shipped(t, aws(manifests)), layer), "which unpackers treat differently")
+	}
+}
+
+// 38 symlinks of 2,000 components each, and 10,000 entries through them, took 25 s of CPU.
+func TestScan_BoundsTheWorkForSymlinks(t *testing.T) {
+	var entries []registry.Entry
+	for n := range 38 {
+		entries = append(entries, registry.Symlink(fmt.Sprintf("l%d", n), strings.Repeat("./", 2000)+fmt.Sprintf("l%d", n+1)))
+	}
+	for n := range 10_000 {
+		entries = append(entries, registry.File(fmt.Sprintf("l0/%d", n), ""))
+	}
+	image := registry.MustImage(t, registry.Layer{Entries: entries})
+	start := cpuTime(t)
+	refusedFor(t, image, "components of followed symlinks of a layer: more than the limit of 4000000")
+	if used := cpuTime(t) - start; used > 5*time.Second {
+		t.Errorf("used %s of CPU time", used)
+	}
+}
+
+// cpuTime is the CPU time of this process.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func TestScan_RefusesWhiteoutsOfTheImageRoot(t *testing.T) {
 	for _, name := range []string{".wh.", ".wh..", ".wh..."} {
 		refusedFor(t, registry.MustImage(t, registry.Layer{Entries: []registry.Entry{registry.File(name, "")}}), "a whiteout that hides nothing")
 	}
 }
 
-func TestWhatIsRefusedNamesItsLayerAndFile(t *testing.T) {
+func TestScan_RefusalNamesLayerAndFile(t *testing.T) {
 	image := registry.MustImage(t, shipped(t, aws(manifests)), registry.Layer{Entries: []registry.Entry{special(tar.TypeChar, "capi-manifests/metadata.json")}})
 	_, err := FromImage(t.Context(), image, extractor.Origin{Image: "the-image"})
 	layers, layersErr := image.Layers()
@@ -156,7 +205,7 @@ func TestWhatIsRefusedNamesItsLayerAndFile(t *testing.T) {
 }
 
 // Whatever is refused below a root does no harm elsewhere.
-func TestWhatIsRefusedInARootIsHarmlessElsewhere(t *testing.T) {
+func TestScan_IgnoresHostileEntriesOutsideTheRoots(t *testing.T) {
 	for name, test := range refusals {
 		t.Run(name, func(t *testing.T) {
 			var entries []registry.Entry
@@ -177,7 +226,7 @@ func TestWhatIsRefusedInARootIsHarmlessElsewhere(t *testing.T) {
 	}
 }
 
-func TestUnusualButRight(t *testing.T) {
+func TestScan_UnusualButValid(t *testing.T) {
 	file := func(name string) string { return root + "/" + name }
 	for name, test := range map[string]struct {
 		layers []registry.Layer
@@ -187,7 +236,7 @@ func TestUnusualButRight(t *testing.T) {
 			[]registry.Layer{{Entries: []registry.Entry{registry.File("/capi-manifests/a", ""), registry.File("./capi-manifests/b", ""), registry.File("capi-manifests//c", ""), registry.File("capi-manifests/./d", "")}}},
 			extractor.Files{"capi-manifests/": nil, file("a"): {}, file("b"): {}, file("c"): {}, file("d"): {}},
 		},
-		"of two entries in one layer the last counts": {
+		"two entries in one layer: the last counts": {
 			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("manifests"), "1"), registry.File(file("manifests"), "2")}}},
 			extractor.Files{"capi-manifests/": nil, file("manifests"): []byte("2")},
 		},
@@ -206,10 +255,6 @@ func TestUnusualButRight(t *testing.T) {
 		"an opaque whiteout after its siblings": {
 			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Entries: []registry.Entry{registry.File(file("b"), ""), registry.Opaque(root)}}},
 			extractor.Files{"capi-manifests/": nil, file("b"): {}},
-		},
-		"an opaque whiteout of the image's root": {
-			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Entries: []registry.Entry{registry.Opaque(""), registry.File("b", "")}}},
-			extractor.Files{},
 		},
 		"a whiteout of the root in the uppermost layer": {
 			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Entries: []registry.Entry{registry.Whiteout(root)}}},
@@ -239,7 +284,7 @@ func TestUnusualButRight(t *testing.T) {
 			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {}},
 			extractor.Files{"capi-manifests/": nil, file("a"): {}},
 		},
-		"what follows the end of the archive": {
+		"data after the end of the archive": {
 			[]registry.Layer{{Archive: append(mustTar(t, registry.File(file("a"), "")), mustTar(t, registry.File(file("b"), ""))...)}},
 			extractor.Files{"capi-manifests/": nil, file("a"): {}},
 		},
@@ -255,7 +300,7 @@ func TestUnusualButRight(t *testing.T) {
 			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}, Compression: registry.None, MediaType: types.OCILayer}},
 			extractor.Files{"capi-manifests/": nil, file("a"): {}},
 		},
-		"a sparse file of one TiB that nobody asks for": {
+		"a sparse file of one TiB outside the roots": {
 			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Archive: sparse("opt/huge", "1099511627776")}},
 			extractor.Files{"capi-manifests/": nil, file("a"): {}},
 		},
@@ -313,7 +358,7 @@ func sparse(name, size string) []byte {
 	return bytes.Join([][]byte{block("pax", 'x', len(records)), padded(records), block("x", '0', 512), padded("0\n"), make([]byte, 1024)}, nil)
 }
 
-func TestRefusedLayers(t *testing.T) {
+func TestScan_InvalidLayers(t *testing.T) {
 	archive := mustTar(t, registry.File("capi-manifests/manifests", strings.Repeat("a: b\n", 1000)))
 	zipped := gzipped(t, archive)
 	negative := bytes.Clone(archive)
@@ -342,18 +387,14 @@ func TestRefusedLayers(t *testing.T) {
 
 func gzipped(t testing.TB, data []byte) []byte {
 	t.Helper()
-	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	if _, err := w.Write(data); err != nil {
+	compressed, err := registry.Gzip.Compress(data)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return compressed
 }
 
-func TestBombsStopAtTheLimits(t *testing.T) {
+func TestLimits_StopBombs(t *testing.T) {
 	zeros := registry.File("usr/zeros", strings.Repeat("\x00", 80<<20))
 	small := registry.MustImage(t, registry.Layer{Txtar: "-- a --\n1\n-- b --\n2\n"}, registry.Layer{Txtar: "-- c --\n3\n"})
 	for name, test := range map[string]struct {
@@ -363,9 +404,9 @@ func TestBombsStopAtTheLimits(t *testing.T) {
 	}{
 		"a gzip stream of zeros":  {registry.MustImage(t, registry.Layer{Entries: []registry.Entry{zeros}}), Limits{}, "decompressed bytes of a layer for its size: more than the limit"},
 		"a zstd stream of zeros":  {registry.MustImage(t, registry.Layer{Entries: []registry.Entry{zeros}, Compression: registry.Zstd}), Limits{}, "decompressed bytes of a layer for its size: more than the limit"},
-		"decompressed bytes":      {small, Limits{Unpacked: 2000}, "decompressed bytes of a layer: more than the limit of 2000"},
-		"entries":                 {small, Limits{Entries: 1}, "archive entries: more than the limit of 1"},
-		"symlinks":                {registry.MustImage(t, registry.Layer{Entries: []registry.Entry{registry.Symlink("a", "b")}}), Limits{Links: 100}, "bytes of the symlinks of a layer: more than the limit of 100"},
+		"decompressed bytes":      {small, Limits{Contents: overlay.Limits{Unpacked: 2000}}, "decompressed bytes of a layer: more than the limit of 2000"},
+		"entries":                 {small, Limits{Contents: overlay.Limits{Entries: 1}}, "archive entries: more than the limit of 1"},
+		"symlinks":                {registry.MustImage(t, registry.Layer{Entries: []registry.Entry{registry.Symlink("a", "b")}}), Limits{Contents: overlay.Limits{Links: 100}}, "bytes of the symlinks of a layer: more than the limit of 100"},
 		"layers":                  {small, Limits{Layers: 1}, "layers: more than the limit of 1"},
 		"the bytes of one layer":  {small, Limits{Layer: 20}, "bytes of the layer: more than the limit of 20"},
 		"the bytes of all layers": {small, Limits{Image: 20}, "bytes of all layers: more than the limit of 20"},
@@ -376,9 +417,9 @@ func TestBombsStopAtTheLimits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u := unpacking{limits: test.limits.orDefaults(), blob: blobsOf(test.image), layers: (&layers{}).in(nil)}
-			_, err = u.bundles(t.Context(), raw, extractor.Origin{})
-			limit, ok := errors.AsType[*LimitError](err)
+			u := imageReader{limits: test.limits.withDefaults(), readBlob: localBlobs(test.image), cache: (&layerCache{}).withStore(nil)}
+			_, err = u.readBundles(t.Context(), raw, extractor.Origin{})
+			limit, ok := errors.AsType[*overlay.LimitError](err)
 			if !ok || !errors.Is(err, extractor.ErrInvalid) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %v (%v), want %q", err, limit, test.says)
 			}
@@ -386,7 +427,7 @@ func TestBombsStopAtTheLimits(t *testing.T) {
 	}
 }
 
-func TestManifestsThatMeanTwoThingsAreRefused(t *testing.T) {
+func TestRegistry_RejectsAmbiguousManifests(t *testing.T) {
 	image := registry.MustImage(t, registry.Layer{Txtar: "-- a --\n"})
 	raw, err := image.RawManifest()
 	if err != nil {
@@ -401,11 +442,11 @@ func TestManifestsThatMeanTwoThingsAreRefused(t *testing.T) {
 		"an empty object":             {`{}`, "schema version 0"},
 		"schema 1":                    {`{"schemaVersion":1,"fsLayers":[{"blobSum":"sha256:00"}],"layers":[]}`, "schema version 1"},
 		"a web page":                  {`<html>log in</html>`, "parsing the manifest"},
-		"layers and manifests":        {change(`"layers":`, `"manifests":[],"layers":`), "can be read in two ways"},
+		"layers and manifests":        {change(`"layers":`, `"manifests":[],"layers":`), "is ambiguous"},
 		"no layers":                   {`{"schemaVersion":2,"layers":[]}`, "no layers"},
 		"no config":                   {change(`"config":`, `"configuration":`), "the config has the digest"},
 		"another media type":          {change(string(types.OCIManifestSchema1), "application/vnd.oci.artifact.manifest.v1+json"), "media type"},
-		"an index's media type":       {change(string(types.OCIManifestSchema1), string(types.OCIImageIndex)), "can be read in two ways"},
+		"an index's media type":       {change(string(types.OCIManifestSchema1), string(types.OCIImageIndex)), "is ambiguous"},
 		"an index of indexes":         {`{"schemaVersion":2,"manifests":[{"mediaType":"` + string(types.OCIImageIndex) + `","size":10,"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"linux","architecture":"amd64"}}]}`, "no image for linux/"},
 		"an index of an attestation":  {`{"schemaVersion":2,"manifests":[{"mediaType":"` + string(types.OCIManifestSchema1) + `","size":10,"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"unknown","architecture":"unknown"}}]}`, "only for: unknown/unknown"},
 		"an index of a negative size": {`{"schemaVersion":2,"manifests":[{"mediaType":"` + string(types.OCIManifestSchema1) + `","size":-1,"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"linux","architecture":"amd64"}}]}`, "the manifest has the size -1"},
@@ -431,7 +472,7 @@ func TestManifestsThatMeanTwoThingsAreRefused(t *testing.T) {
 	}
 }
 
-func TestReadingEndsWithItsContext(t *testing.T) {
+func TestFromImage_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := FromImage(ctx, registry.MustImage(t, shipped(t, aws(manifests))), extractor.Origin{})

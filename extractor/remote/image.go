@@ -17,109 +17,121 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
+	"github.com/capi-installer/capi-installer/extractor/remote/overlay"
 )
 
-// FromImage returns the bundles of an image that is at hand, such as one of an
-// OCI layout or of an archive, with the same checks and the default Limits.
+// FromImage returns the bundles of a local image, such as one of an
+// OCI layout or an archive, with the same checks and the default Limits.
 // Errors are, or join, errors of type *extractor.Error.
 func FromImage(ctx context.Context, image v1.Image, origin extractor.Origin) ([]extractor.Bundle, error) {
 	raw, err := image.RawManifest()
 	if err != nil {
-		return nil, locate(fmt.Errorf("reading the manifest: %w", err), origin.Image, "")
+		return nil, withOrigin(fmt.Errorf("reading the manifest: %w", err), origin.Image, "")
 	}
-	u := unpacking{limits: Limits{}.orDefaults(), blob: blobsOf(image), layers: (&layers{}).in(nil)}
-	bundles, err := u.bundles(ctx, raw, origin)
-	return bundles, locate(err, origin.Image, "")
+	r := imageReader{limits: Limits{}.withDefaults(), readBlob: localBlobs(image), cache: (&layerCache{}).withStore(nil)}
+	bundles, err := r.readBundles(ctx, raw, origin)
+	return bundles, withOrigin(err, origin.Image, "")
 }
 
-// blobsOf returns how to read the config and the layers of an image.
-func blobsOf(image v1.Image) blobs {
+// localBlobs returns how to read the config and the layers of an image at hand. Other bytes than the digest names
+// are an extractor.ErrInvalid: reading the image again does not help.
+func localBlobs(image v1.Image) blobs {
 	return func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
-		if name, err := image.ConfigName(); err == nil && name == d.Digest {
-			config, err := image.RawConfigFile()
-			if err != nil {
-				return err
-			}
-			return read(bytes.NewReader(config))
-		}
-		layer, err := image.LayerByDigest(d.Digest)
-		if err != nil {
-			return err
-		}
-		body, err := layer.Compressed()
+		body, err := localBlob(image, d.Digest)
 		if err != nil {
 			return err
 		}
 		defer body.Close()
-		return read(body)
+		err = fetch.ReadVerified(body, d, read)
+		if _, ok := errors.AsType[*fetch.DigestError](err); ok {
+			return invalid(err)
+		}
+		return err
 	}
 }
 
-// blobs reads a blob of an image, which is a "config" or a "layer". It may call
-// read again from the start if the body ends early.
-type blobs func(ctx context.Context, what string, d v1.Descriptor, read func(io.Reader) error) error
-
-// unpacking is how the bundles of one image are read.
-type unpacking struct {
-	limits Limits
-	blob   blobs
-	layers *layers
-	held   int64 // bytes that layers count
+func localBlob(image v1.Image, digest v1.Hash) (io.ReadCloser, error) {
+	if name, err := image.ConfigName(); err == nil && name == digest {
+		config, err := image.RawConfigFile()
+		return io.NopCloser(bytes.NewReader(config)), err
+	}
+	layer, err := image.LayerByDigest(digest)
+	if err != nil {
+		return nil, err
+	}
+	return layer.Compressed()
 }
 
-// bundles reads the bundles of the image that a verified manifest describes.
-func (u *unpacking) bundles(ctx context.Context, raw []byte, origin extractor.Origin) ([]extractor.Bundle, error) {
+// blobs reads a blob of an image, which is a "config" or a "layer", as fetch.Image.Blob does: read is given a body that
+// ends with io.EOF only after it was verified, and is called again, from the start, if the body fails.
+type blobs func(ctx context.Context, what string, d v1.Descriptor, read func(io.Reader) error) error
+
+// imageReader reads the bundles of one image.
+type imageReader struct {
+	limits   Limits
+	readBlob blobs
+	cache    *layerCache
+	reserved int64 // bytes that the cache counts
+}
+
+// readBundles reads the bundles of the image that a verified manifest describes.
+func (r *imageReader) readBundles(ctx context.Context, raw []byte, origin extractor.Origin) ([]extractor.Bundle, error) {
 	manifest, err := parseManifest(raw)
 	if err != nil {
 		return nil, invalid(err)
 	}
-	if err := u.check(manifest); err != nil {
+	if err := r.checkManifest(manifest); err != nil {
 		return nil, err
 	}
-	files, err := u.files(ctx, manifest)
-	defer func() { _ = u.layers.hold(-u.held) }()
+	files, err := r.readFiles(ctx, manifest)
+	defer func() { _ = r.cache.reserve(-r.reserved) }()
 	if err != nil {
 		return nil, err
 	}
 	return files.Bundles(origin)
 }
 
-// files returns what the image shows at the roots of bundles: what its hint
-// names, or else what its layers show from the top down to where the answer is decided.
-func (u *unpacking) files(ctx context.Context, m *v1.Manifest) (extractor.Files, error) {
-	h, err := u.claim(ctx, m)
+// readFiles returns the visible files at the roots of bundles: those of the layer that the
+// image's locator names, or else the overlay of its layers, from the top down to the first one below which nothing can change.
+func (r *imageReader) readFiles(ctx context.Context, m *v1.Manifest) (extractor.Files, error) {
+	l, err := r.locator(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	if h != nil {
-		return u.hinted(ctx, m, h)
+	if l != nil {
+		files, err := r.readLocated(ctx, m, l)
+		if !errors.Is(err, errLocator) {
+			return files, err
+		}
+		ignoreLocator(ctx, err)
 	}
-	v := newView()
+	o := overlay.New(r.limits.Contents)
 	for _, layer := range slices.Backward(m.Layers) {
-		if err := u.show(ctx, v, layer); err != nil {
+		if err := r.addLayer(ctx, o, layer); err != nil {
 			return nil, err
 		}
-		if v.decided() {
+		if o.Decided() {
 			break
 		}
 	}
-	return v.answer()
+	return o.Files()
 }
 
-// show adds the next lower layer to what shows.
-func (u *unpacking) show(ctx context.Context, v *view, d v1.Descriptor) error {
-	before := v.kept
-	p, err := u.layer(ctx, d, nil)
+// addLayer adds the next lower layer to an overlay.
+func (r *imageReader) addLayer(ctx context.Context, o *overlay.Overlay, d v1.Descriptor) error {
+	before := o.Size()
+	index, err := r.layerIndex(ctx, d)
 	if err == nil {
-		err = invalid(v.add(d.Digest, p, u.limits))
+		err = invalid(o.Add(d.Digest, index))
 	}
 	if err == nil {
-		err = u.layers.hold(v.kept - before)
+		err = r.cache.reserve(o.Size() - before)
 	}
 	if err != nil {
 		return &extractor.Error{Layer: d.Digest.String(), Err: err}
 	}
-	u.held += v.kept - before
+	r.reserved += o.Size() - before
 	return nil
 }
 
@@ -131,16 +143,16 @@ func invalid(err error) error {
 	return &extractor.InvalidError{Err: err}
 }
 
-// locate says in err, and in each error that it joins, of what image it speaks,
-// and from which registry unless the image itself is wrong.
-func locate(err error, image, host string) error {
+// withOrigin adds the image to err and to each error that it joins, and the
+// registry unless the image itself is invalid.
+func withOrigin(err error, image, host string) error {
 	if err == nil {
 		return nil
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var located []error
 		for _, err := range joined.Unwrap() {
-			located = append(located, locate(err, image, host))
+			located = append(located, withOrigin(err, image, host))
 		}
 		if len(located) == 1 {
 			return located[0]
@@ -157,8 +169,8 @@ func locate(err error, image, host string) error {
 	return &extractor.Error{Image: cmp.Or(at.Image, image), Layer: at.Layer, Host: cmp.Or(at.Host, host), File: at.File, Err: at.Err}
 }
 
-// parseManifest parses the manifest of one image, and refuses whatever could be
-// taken for one: an index, a schema 1 manifest, a page that says "log in".
+// parseManifest parses the manifest of one image, and rejects bodies that could be
+// mistaken for one: an index, a schema 1 manifest, a login page.
 func parseManifest(raw []byte) (*v1.Manifest, error) {
 	var m struct {
 		v1.Manifest
@@ -172,7 +184,7 @@ func parseManifest(raw []byte) (*v1.Manifest, error) {
 	case m.SchemaVersion != 2 || m.FSLayers != nil:
 		return nil, fmt.Errorf("the manifest has schema version %d, want 2", m.SchemaVersion)
 	case m.Manifests != nil:
-		return nil, errors.New("the manifest lists manifests: it is an index, or means to be both")
+		return nil, errors.New("the manifest lists manifests: it is an index, or both")
 	case m.MediaType != "" && !m.MediaType.IsImage():
 		return nil, fmt.Errorf("the manifest has the media type %q, which is not an image's", m.MediaType)
 	case len(m.Layers) == 0:
@@ -181,25 +193,25 @@ func parseManifest(raw []byte) (*v1.Manifest, error) {
 	return &m.Manifest, nil
 }
 
-// check compares what a manifest promises with the limits, as far as its first bad layer.
-func (u *unpacking) check(m *v1.Manifest) error {
+// checkManifest compares the sizes in a manifest with the limits, up to the first invalid layer.
+func (r *imageReader) checkManifest(m *v1.Manifest) error {
 	errs := []error{
-		invalid(within("layers", len(m.Layers), u.limits.Layers)),
-		invalid(checkBlob("config", m.Config, u.limits.Config)),
+		invalid(overlay.CheckLimit("layers", len(m.Layers), r.limits.Layers)),
+		invalid(checkBlob("config", m.Config, r.limits.Config)),
 	}
 	var sum int64
 	for _, layer := range m.Layers {
 		sum += layer.Size
-		if err := errors.Join(checkBlob("layer", layer, u.limits.Layer), checkMediaType(layer.MediaType)); err != nil {
+		if err := errors.Join(checkBlob("layer", layer, r.limits.Layer), checkMediaType(layer.MediaType)); err != nil {
 			errs = append(errs, &extractor.Error{Layer: layer.Digest.String(), Err: invalid(err)})
 			sum = 0
 			break
 		}
 	}
-	return errors.Join(append(errs, invalid(within("bytes of all layers", sum, u.limits.Image)))...)
+	return errors.Join(append(errs, invalid(overlay.CheckLimit("bytes of all layers", sum, r.limits.Image)))...)
 }
 
-// checkBlob checks a descriptor before anybody asks for what it describes.
+// checkBlob checks a descriptor before its blob is requested.
 func checkBlob(what string, d v1.Descriptor, most int64) error {
 	switch {
 	case d.Digest.Algorithm != "sha256":
@@ -207,10 +219,10 @@ func checkBlob(what string, d v1.Descriptor, most int64) error {
 	case d.Size <= 0:
 		return fmt.Errorf("the %s has the size %d", what, d.Size)
 	}
-	return within("bytes of the "+what, d.Size, most)
+	return overlay.CheckLimit("bytes of the "+what, d.Size, most)
 }
 
-// checkMediaType refuses layers that are no archives. Which archive it is, and how compressed, the layer itself says.
+// checkMediaType rejects layers that are not archives. The compression is determined from the bytes of the layer, not from its media type.
 func checkMediaType(t types.MediaType) error {
 	switch name := strings.ToLower(string(t)); {
 	case strings.Contains(name, "encrypted"):

@@ -3,10 +3,10 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/capi-installer/capi-installer/extractor/cache"
+	"github.com/capi-installer/capi-installer/extractor/remote/overlay"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -41,7 +42,7 @@ func blobsAskedFor(reg *registry.Registry) map[string]int {
 	return asked
 }
 
-func TestALayerThatImagesShareIsFetchedOnce(t *testing.T) {
+func TestLayerCache_SharedLayerIsFetchedOnce(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	references := release(t, reg, 8)
 	reg.Fail(registry.Fault{Path: "/blobs/", Pause: 5 * time.Millisecond, Chunk: 50}) // all are on their way at once
@@ -62,7 +63,7 @@ func TestALayerThatImagesShareIsFetchedOnce(t *testing.T) {
 	}
 }
 
-func TestAfterARestartNoLayerIsReadAgain(t *testing.T) {
+func TestLayerCache_NoRereadAfterARestart(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	references := release(t, reg, 3)
 	store := &cache.Store{Dir: t.TempDir()}
@@ -80,7 +81,7 @@ func TestAfterARestartNoLayerIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestALayerThatIsWrongIsReadOnceToo(t *testing.T) {
+func TestLayerCache_InvalidLayerIsReadOnce(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	reference := reg.MustPush(t, "providers/aws", registry.MustImage(t, registry.Layer{Archive: []byte(strings.Repeat("no ", 1000))}))
 	reg.Reset()
@@ -98,7 +99,7 @@ func TestALayerThatIsWrongIsReadOnceToo(t *testing.T) {
 }
 
 // A layer may be in a repository that one image's credentials do not open.
-func TestAnImageTriesItselfWhatAnotherImageCouldNotGet(t *testing.T) {
+func TestLayerCache_RetriesFromTheOwnRepository(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	references := release(t, reg, 2)
 	reg.Fail(registry.Fault{Path: "/v2/providers/p0/blobs/", Status: 403, Pause: 5 * time.Millisecond})
@@ -113,17 +114,15 @@ func TestAnImageTriesItselfWhatAnotherImageCouldNotGet(t *testing.T) {
 	group.Wait()
 }
 
-func TestUppermostLayersThatDecideSpareTheOthers(t *testing.T) {
+func TestOverlay_DecidedBeforeTheLowestLayer(t *testing.T) {
 	newer := filesIn(t, root, aws("kind: Newer\n"))
 	profile := registry.Layer{Txtar: "-- capi-operator-manifests/x/metadata.yaml --\nname: core\nattributes: {type: core, version: v1}\n-- capi-operator-manifests/x/manifests.yaml --\nkind: Namespace\n"}
-	opaque := registry.Layer{Txtar: profile.Txtar, Entries: []registry.Entry{registry.Opaque("")}}
 	for name, test := range map[string]struct {
 		top   registry.Layer
 		blobs int
 	}{
 		"a bundle that its metadata completes": {registry.Layer{Entries: newer}, 1},
 		"a profile, which may have others":     {profile, 2},
-		"a profile with an opaque root":        {opaque, 1},
 		"a whiteout of one root":               {registry.Layer{Entries: []registry.Entry{registry.Whiteout("capi-manifests")}}, 2},
 		"whiteouts of both roots":              {registry.Layer{Entries: []registry.Entry{registry.Whiteout("capi-manifests"), registry.Whiteout("capi-operator-manifests")}}, 1},
 		"nothing of ours":                      {registry.Layer{Txtar: "-- a --\n"}, 2},
@@ -142,8 +141,8 @@ func TestUppermostLayersThatDecideSpareTheOthers(t *testing.T) {
 	}
 }
 
-func TestAProjectionIsKeptAsItIs(t *testing.T) {
-	limits := Limits{}.orDefaults()
+func TestIndex_EncodeDecode(t *testing.T) {
+	limits := overlay.Limits{}.WithDefaults()
 	rapid.Check(t, func(t *rapid.T) {
 		image, err := registry.Image(layerStacks().Draw(t, "layers")[0])
 		if err != nil {
@@ -154,28 +153,28 @@ func TestAProjectionIsKeptAsItIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := m.Layers[0]
-		var p *projection
-		err = blobsOf(image)(context.Background(), "layer", d, func(body io.Reader) (err error) {
-			p, err = readLayer(context.Background(), d, body, newProjector(limits), nil)
+		var p *overlay.Index
+		err = localBlobs(image)(context.Background(), "layer", d, func(body io.Reader) (err error) {
+			p, _, err = overlay.Scanner{Limits: limits}.Scan(context.Background(), body, d.Size)
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := p.encode(limits)
+		data, err := p.Encode(limits)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := decodeProjection(data, limits)
+		again, err := overlay.Decode(data, limits)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(p, again, cmp.AllowUnexported(projection{}, node{}), cmp.Comparer(bytes.Equal)); diff != "" {
-			t.Fatalf("(-made +kept):\n%s", diff)
+		if !reflect.DeepEqual(p, again) {
+			t.Fatalf("encoded %#v, decoded %#v", p, again)
 		}
 		tighter := limits
 		tighter.Files--
-		if _, err := decodeProjection(data, tighter); err == nil {
+		if _, err := overlay.Decode(data, tighter); err == nil {
 			t.Fatal("it was accepted under other limits")
 		}
 	})

@@ -11,22 +11,25 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/extractor/remote/pull"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// hinting returns an image that says that its bundle is b, in its n-th layer.
+// hinting returns an image whose locator names bundle b in its n-th layer.
 func hinting(t testing.TB, image v1.Image, n int, b extractor.Bundle) v1.Image {
 	t.Helper()
 	files, err := b.Files()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mutate.Annotations(image, Hints(layerOf(t, image, n).Digest, files)).(v1.Image)
+	return mutate.Annotations(image, LocatorAnnotations(layerOf(t, image, n).Digest, files)).(v1.Image)
 }
 
 func layerOf(t testing.TB, image v1.Image, n int) v1.Descriptor {
@@ -68,14 +71,14 @@ func (m *meter) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func metered(c *Registry) *meter {
 	m := &meter{}
-	c.Puller.Wrap = func(next http.RoundTripper) http.RoundTripper {
+	c.Client.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
 		m.next = next
 		return m
 	}
 	return m
 }
 
-func TestAHintSparesTheLowerLayers(t *testing.T) {
+func TestLocator_SparesTheLowerLayers(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	image := registry.MustImage(t, squashed(t, 1<<20), registry.Layer{Entries: append([]registry.Entry{registry.Opaque(root)}, filesIn(t, root, aws(manifests))...)})
 	reference := reg.MustPush(t, "providers/aws", hinting(t, image, 1, aws(manifests)))
@@ -87,7 +90,7 @@ func TestAHintSparesTheLowerLayers(t *testing.T) {
 	}
 }
 
-func TestInASquashedImageReadingEndsWithTheLastListedFile(t *testing.T) {
+func TestLocator_StopsInASquashedLayer(t *testing.T) {
 	for name, image := range map[string]v1.Image{
 		"annotations": hinting(t, registry.MustImage(t, squashed(t, 8<<20)), 0, aws(manifests)),
 		"labels":      labelled(t, squashed(t, 8<<20), aws(manifests)),
@@ -101,7 +104,7 @@ func TestInASquashedImageReadingEndsWithTheLastListedFile(t *testing.T) {
 			if n := m.bytes.Load(); n > 256<<10 {
 				t.Errorf("%d bytes were read", n)
 			}
-			if c.layers.load(t.Context(), layerOf(t, image, 0).Digest, c.Limits.orDefaults()) != nil {
+			if c.layers.load(t.Context(), layerOf(t, image, 0).Digest, c.Limits.withDefaults().Contents) != nil {
 				t.Error("a part of a layer was kept as the whole")
 			}
 		})
@@ -119,14 +122,14 @@ func labelled(t testing.TB, layer registry.Layer, b extractor.Bundle) v1.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image, err := registry.Format{Docker: true, Labels: Hints(layerOf(t, plain, 0).Digest, files)}.Image(layer)
+	image, err := registry.Format{Docker: true, Labels: LocatorAnnotations(layerOf(t, plain, 0).Digest, files)}.Image(layer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return image
 }
 
-func TestASmallLayerIsNotWorthARequestForLabels(t *testing.T) {
+func TestLocator_NoLabelsForASmallLayer(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	reference := reg.MustPush(t, "providers/aws", labelled(t, shipped(t, aws(manifests)), aws(manifests)))
 	reg.Reset()
@@ -136,38 +139,90 @@ func TestASmallLayerIsNotWorthARequestForLabels(t *testing.T) {
 	}
 }
 
-func TestAWrongHintIsAnError(t *testing.T) {
+// readFunc implements io.Reader.
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// Images that are built FROM a packed image, or recompressed, inherit its locator.
+func TestLocator_IgnoredIfItDoesNotFit(t *testing.T) {
 	image := registry.MustImage(t, registry.Layer{Txtar: "-- a --\n"}, shipped(t, aws(manifests)))
-	annotated := func(texts map[string]string) v1.Image { return mutate.Annotations(image, texts).(v1.Image) }
+	annotated := func(values map[string]string) v1.Image { return mutate.Annotations(image, values).(v1.Image) }
 	own := layerOf(t, image, 1).Digest.String()
-	nobodys := "sha256:" + strings.Repeat("a", 64)
+	foreign := "sha256:" + strings.Repeat("a", 64)
 	above := func(entries ...registry.Entry) v1.Image {
 		upper := registry.Layer{Entries: entries}
 		return hinting(t, registry.MustImage(t, shipped(t, aws(manifests)), upper), 0, aws(manifests))
 	}
+	newer := aws("kind: Newer\n")
 	for name, test := range map[string]struct {
 		image v1.Image
-		says  string
+		want  []extractor.Bundle
 	}{
-		"of no layer of the image":        {annotated(map[string]string{HintLayer: nobodys, HintListing: nobodys}), "which the image does not have"},
-		"of no digest":                    {annotated(map[string]string{HintLayer: "uppermost", HintListing: nobodys}), "reading the hint " + HintLayer},
-		"without a listing":               {annotated(map[string]string{HintLayer: own}), "reading the hint " + HintListing},
-		"without a layer":                 {annotated(map[string]string{HintListing: nobodys}), "reading the hint " + HintLayer},
-		"of another listing":              {annotated(map[string]string{HintLayer: own, HintListing: nobodys}), "it holds no bundle with the listing"},
-		"of a layer without a bundle":     {hinting(t, registry.MustImage(t, registry.Layer{Txtar: "-- a --\n"}), 0, aws(manifests)), "it holds no bundle with the listing"},
-		"of the layer below the bundle's": {hinting(t, image, 0, aws(manifests)), "a layer above it"},
-		"of another bundle":               {hinting(t, image, 1, aws("kind: Other\n")), "it holds no bundle with the listing"},
-		"with a file in a layer above":    {above(registry.File("capi-manifests/x", "")), "a layer above it"},
-		"hidden by a layer above":         {above(registry.Whiteout(root)), "a layer above it"},
-		"emptied by a layer above":        {above(registry.Opaque("")), "a layer above it"},
-		"broken by a layer above":         {above(registry.File("../capi-manifests/x", "")), "a layer above it"},
-		"of a layer that is no archive":   {hinting(t, registry.MustImage(t, registry.Layer{Archive: bytes.Repeat([]byte("no "), 1000)}), 0, aws(manifests)), "entry 1 of the archive"},
+		"layer not in the image":        {annotated(map[string]string{AnnotationLayer: foreign, AnnotationListing: foreign}), from(aws(manifests), "")},
+		"malformed layer":               {annotated(map[string]string{AnnotationLayer: "uppermost", AnnotationListing: foreign}), from(aws(manifests), "")},
+		"no listing":                    {annotated(map[string]string{AnnotationLayer: own}), from(aws(manifests), "")},
+		"no layer":                      {annotated(map[string]string{AnnotationListing: foreign}), from(aws(manifests), "")},
+		"other listing":                 {annotated(map[string]string{AnnotationLayer: own, AnnotationListing: foreign}), from(aws(manifests), "")},
+		"layer without a bundle":        {hinting(t, registry.MustImage(t, registry.Layer{Txtar: "-- a --\n"}), 0, aws(manifests)), nil},
+		"layer below the bundle's":      {hinting(t, image, 0, aws(manifests)), from(aws(manifests), "")},
+		"other bundle":                  {hinting(t, image, 1, aws("kind: Other\n")), from(aws(manifests), "")},
+		"derived image, unrelated file": {above(registry.File("capi-manifests/x", "")), from(aws(manifests), "")},
+		"derived image, new bundle":     {above(filesIn(t, root, newer)...), from(newer, "")},
+		"derived image, bundle deleted": {above(registry.Whiteout(root)), nil},
 	} {
-		t.Run(name, func(t *testing.T) { refusedFor(t, test.image, test.says) })
+		t.Run(name, func(t *testing.T) {
+			got, err := FromImage(t.Context(), test.image, extractor.Origin{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
-func TestALayerAboveTheBundlesMayHoldOtherThings(t *testing.T) {
+func TestLocator_LogsWhyItIsIgnored(t *testing.T) {
+	var log strings.Builder
+	ctx := logr.NewContext(t.Context(), funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{}))
+	image := hinting(t, registry.MustImage(t, shipped(t, aws(manifests))), 0, aws("kind: Other\n"))
+	if _, err := FromImage(ctx, image, extractor.Origin{}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "Ignoring the bundle locator") || !strings.Contains(log.String(), "holds no bundle with the listing") {
+		t.Errorf("logged %s", log.String())
+	}
+}
+
+// An invalid layer is an error with a locator as without.
+func TestLocator_InvalidLayer(t *testing.T) {
+	refusedFor(t, hinting(t, registry.MustImage(t, registry.Layer{Archive: bytes.Repeat([]byte("no "), 1000)}), 0, aws(manifests)), "entry 1 of the archive")
+	refusedFor(t, hinting(t, registry.MustImage(t, shipped(t, aws(manifests)), registry.Layer{Entries: []registry.Entry{registry.File("../capi-manifests/x", "")}}), 0, aws("kind: Other\n")), "climbs")
+}
+
+// The result does not depend on the position at which reading stops, nor on the cache: the
+// listing binds the first bundle, whether a second one follows directly or after a large file.
+func TestLocator_SecondBundleInTheLayer(t *testing.T) {
+	newer := aws("kind: Newer\n")
+	for name, between := range map[string]int{"directly": 0, "after a large file": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			layer := shipped(t, aws(manifests))
+			layer.Entries = append(layer.Entries, registry.File("usr/bin/manager", program(between)))
+			layer.Entries = append(layer.Entries, filesIn(t, root, newer)...)
+			plain := registry.MustImage(t, layer)
+			reg := registry.New(t, registry.Options{})
+			located := reg.MustPush(t, "providers/located", hinting(t, plain, 0, aws(manifests)))
+			unlocated := reg.MustPush(t, "providers/plain", plain)
+			c := client(t)
+			fetches(t, c, located, from(aws(manifests), located))
+			fetches(t, c, unlocated, from(newer, unlocated)) // as unpackers show it
+			fetches(t, c, located, from(aws(manifests), located))
+		})
+	}
+}
+
+func TestLocator_UnrelatedLayerAbove(t *testing.T) {
 	image := registry.MustImage(t, shipped(t, aws(manifests)), registry.Layer{Txtar: "-- usr/bin/manager --\n"})
 	got, err := FromImage(t.Context(), hinting(t, image, 0, aws(manifests)), extractor.Origin{})
 	if err != nil || len(got) != 1 {
@@ -177,7 +232,7 @@ func TestALayerAboveTheBundlesMayHoldOtherThings(t *testing.T) {
 
 // A registry may send what it likes until the digest of the layer is known. What
 // the hint binds cannot be another bundle, and what it does not bind is not used.
-func TestARegistryCannotUseAHintToLie(t *testing.T) {
+func TestLocator_RegistryCannotForgeTheBundle(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	image := hinting(t, registry.MustImage(t, squashed(t, 1<<20)), 0, aws(manifests))
 	reference := reg.MustPush(t, "providers/aws", image)
@@ -197,7 +252,7 @@ func TestARegistryCannotUseAHintToLie(t *testing.T) {
 	}
 	reg.Fail(registry.Fault{Path: layerOf(t, image, 0).Digest.String(), Body: data})
 	_, err = client(t).Fetch(t.Context(), reference)
-	if _, ok := errors.AsType[*pull.DigestError](err); !ok || errors.Is(err, extractor.ErrInvalid) {
+	if _, ok := errors.AsType[*fetch.DigestError](err); !ok || errors.Is(err, extractor.ErrInvalid) {
 		t.Errorf("got %v, want a DigestError", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/extractor/remote/pull"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -67,9 +67,9 @@ func shipped(t testing.TB, b extractor.Bundle) registry.Layer {
 
 // client is a Registry for tests: quick to retry, with connections of its own.
 func client(t testing.TB) *Registry {
-	p := &pull.Puller{Retry: pull.Retry{Wait: time.Millisecond, Most: 50 * time.Millisecond}}
+	p := &fetch.Client{Retry: fetch.Retry{Backoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond}}
 	t.Cleanup(p.Close)
-	return &Registry{Puller: p}
+	return &Registry{Client: p}
 }
 
 // filesOf unpacks the layers of an image as far as bundles go.
@@ -78,17 +78,15 @@ func filesOf(ctx context.Context, image v1.Image, limits Limits) (extractor.File
 	if err != nil {
 		return nil, err
 	}
-	u := unpacking{limits: limits.orDefaults(), blob: blobsOf(image), layers: (&layers{}).in(nil)}
+	u := imageReader{limits: limits.withDefaults(), readBlob: localBlobs(image), cache: (&layerCache{}).withStore(nil)}
 	manifest, err := parseManifest(raw)
 	if err != nil {
 		return nil, err
 	}
-	return u.files(ctx, manifest)
+	return u.readFiles(ctx, manifest)
 }
 
-// forget makes a Registry forget the layers that it has read.
+// forget empties the layer cache of a Registry.
 func forget(c *Registry) {
-	c.layers.memory.mu.Lock()
-	defer c.layers.memory.mu.Unlock()
-	c.layers.memory.kept = nil
+	c.layers = layerCache{}
 }

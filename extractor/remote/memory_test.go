@@ -127,7 +127,7 @@ func aliases() string {
 	return out.String()
 }
 
-func TestTheMemoryForHostileImagesIsBounded(t *testing.T) {
+func TestRegistry_BoundsMemoryForHostileImages(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	var references []string
 	want := 0
@@ -161,12 +161,29 @@ func TestTheMemoryForHostileImagesIsBounded(t *testing.T) {
 	if _, scanErr := fmt.Sscan(string(out), &peak, &wrong); err != nil || scanErr != nil {
 		t.Fatalf("%v, %v\n%s", err, scanErr, complaints.String())
 	}
-	crowded := strings.Count(complaints.String(), "they are read again later")
+	crowded := strings.Count(complaints.String(), "retrying later")
 	t.Logf("%d hostile images took %d MiB at the peak; %d were refused, %d had to wait", len(references), peak>>20, wrong, crowded)
 	if peak > mostMemory {
 		t.Errorf("the peak is more than %d MiB", mostMemory>>20)
 	}
 	if wrong+crowded != want || strings.Count(complaints.String(), "\n") != crowded {
 		t.Errorf("%d were refused and %d had to wait, of %d\n%.3000s", wrong, crowded, want, complaints.String())
+	}
+}
+
+// Reading such an image later does not help: it alone exceeds the memory limit.
+func TestRegistry_TooManyManifestsAreInvalid(t *testing.T) {
+	large := func(profile string) registry.Layer {
+		dir := "capi-operator-manifests/" + profile
+		return registry.Layer{Entries: []registry.Entry{
+			registry.File(dir+"/metadata.yaml", "name: a\nattributes: {type: core, version: v1}\n"),
+			registry.File(dir+"/manifests.yaml", program(extractor.MaxManifests)),
+		}, Compression: registry.Zstd}
+	}
+	reg := registry.New(t, registry.Options{})
+	reference := reg.MustPush(t, "hostile/image", registry.MustImage(t, large("a"), large("b")))
+	_, err := client(t).Fetch(t.Context(), reference)
+	if !errors.Is(err, extractor.ErrInvalid) || !strings.Contains(err.Error(), "bytes of manifests of an image in memory") {
+		t.Errorf("got %v, want an ErrInvalid", err)
 	}
 }

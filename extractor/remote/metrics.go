@@ -12,21 +12,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Instrument returns a RoundTripper that counts the requests that it hands to
-// next, for
-// pull.Puller.Wrap:
+// Instrument returns a RoundTripper that counts the requests to
+// next, for fetch.Client.WrapTransport:
 //
 //	capi_installer_registry_requests_total{host,code,kind}
 //	capi_installer_registry_received_bytes_total{host,kind}
 //
-// host is the host that was asked, with its port if it has one. code is the
+// host is the host of the request, with its port if it has one. code is the
 // HTTP status, or "error" if there was none. kind is manifests, blobs, tags,
-// ping or, for everything that is no part of the registry protocol, token; a redirected
+// ping or, for requests outside the registry protocol, token; a redirected
 // request is of the kind of the first. Bytes are those of bodies, as far as they were read.
 //
-// Metrics that are registered with reg already are used.
+// Metrics that are already registered with reg are reused.
 func Instrument(reg prometheus.Registerer, next http.RoundTripper) http.RoundTripper {
-	return &instrumented{
+	return &instrumentedTransport{
 		next: next,
 		requests: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capi_installer_registry_requests_total",
@@ -39,22 +38,22 @@ func Instrument(reg prometheus.Registerer, next http.RoundTripper) http.RoundTri
 	}
 }
 
-// register registers c, or returns its twin that is registered already.
+// register registers c, or returns the metric of that name that is already registered.
 func register(reg prometheus.Registerer, c *prometheus.CounterVec) *prometheus.CounterVec {
-	if twice, ok := errors.AsType[prometheus.AlreadyRegisteredError](reg.Register(c)); ok {
-		if twin, ok := twice.ExistingCollector.(*prometheus.CounterVec); ok {
-			return twin
+	if existing, ok := errors.AsType[prometheus.AlreadyRegisteredError](reg.Register(c)); ok {
+		if counter, ok := existing.ExistingCollector.(*prometheus.CounterVec); ok {
+			return counter
 		}
 	}
 	return c
 }
 
-type instrumented struct {
+type instrumentedTransport struct {
 	next            http.RoundTripper
 	requests, bytes *prometheus.CounterVec
 }
 
-func (i *instrumented) RoundTrip(req *http.Request) (*http.Response, error) {
+func (i *instrumentedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	kind := kindOf(req)
 	resp, err := i.next.RoundTrip(req)
 	if err != nil {
@@ -62,22 +61,22 @@ func (i *instrumented) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	i.requests.WithLabelValues(req.URL.Host, strconv.Itoa(resp.StatusCode), kind).Inc()
-	resp.Body = &counting{resp.Body, i.bytes.WithLabelValues(req.URL.Host, kind)}
+	resp.Body = &countedBody{resp.Body, i.bytes.WithLabelValues(req.URL.Host, kind)}
 	return resp, nil
 }
 
-type counting struct {
+type countedBody struct {
 	io.ReadCloser
 	bytes prometheus.Counter
 }
 
-func (c *counting) Read(p []byte) (int, error) {
+func (c *countedBody) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.bytes.Add(float64(n))
 	return n, err
 }
 
-// kindOf returns what a request is for, by the path of the request that led to it.
+// kindOf returns the kind of a request, from the path of the first one before its redirects.
 func kindOf(req *http.Request) string {
 	for req.Response != nil && req.Response.Request != nil {
 		req = req.Response.Request

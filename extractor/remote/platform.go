@@ -8,14 +8,14 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// ImageOf returns the image of an index that a Registry takes for a platform;
+// ImageOf returns the image of an index that a Registry reads for a platform;
 // see Registry.Platform. An error is an extractor.ErrInvalid.
 func ImageOf(index v1.ImageIndex, platform v1.Platform) (v1.Image, error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		return nil, invalid(fmt.Errorf("parsing the index: %w", err))
 	}
-	child, err := pick(manifest.Manifests, platform)
+	child, err := pickPlatform(manifest.Manifests, platform)
 	if err != nil {
 		return nil, invalid(fmt.Errorf("reading the index: %w", err))
 	}

@@ -15,71 +15,82 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/extractor/remote/pull"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 )
 
-// Registry gets bundles from where an image may be pulled from. The zero value
-// is usable: it logs in nowhere, knows no mirrors, and speaks HTTPS, but to this machine itself.
-// It is an extractor.Fetcher, safe for use by many goroutines at once; it must
-// not be copied once it is used.
+// Registry reads bundles from images in registries. The zero value
+// is usable: without credentials and mirrors, over HTTPS except to the local host.
+// It is an extractor.Fetcher, safe for concurrent use; it must not be copied after first use.
 type Registry struct {
 	// Puller gets manifests and blobs: it knows the mirrors, the credentials, the
 	// certificates and the proxies. nil is one that knows none.
-	Puller *pull.Puller
-	// Platform is what is taken out of an index, and must be there. The zero
-	// value is linux on the architecture of this process or, where an index has
-	// no such image, its first one for linux: manifests are the same for all.
+	Client *fetch.Client
+	// Platform selects the image of an index, which must have one. The zero
+	// value is linux on the architecture of this process or, if the index has
+	// no such image, its first one for linux: bundles are the same for all architectures.
 	Platform v1.Platform
-	// Limits bound what one image may cost.
+	// Limits bound the cost of one image.
 	Limits Limits
-	// Layers keeps what was found in layers, so that no layer is read twice; nil
-	// keeps it in memory, as far as a few MiB go.
+	// Layers stores the indexes of layers, so that no layer is read twice; nil
+	// keeps the most recently used ones in memory, up to 16 MiB.
 	Layers LayerStore
 
-	layers layers
+	layers layerCache
 }
 
 var _ extractor.Fetcher = (*Registry)(nil)
 
 // anonymous is the Puller of a Registry that has none.
-var anonymous pull.Puller
+var defaultClient fetch.Client
 
 // Fetch implements extractor.Fetcher. An error is an extractor.ErrInvalid if
-// the image is verified and wrong. Otherwise it holds a *pull.Error for each source that
-// failed, with the step, the host, the HTTP status, the cause and what may help.
+// the image is verified and invalid. Otherwise it holds a *fetch.Error for each source that
+// failed, with the step, the host, the HTTP status, the cause and advice.
 func (r *Registry) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
 	bundles, err := r.fetch(ctx, reference)
 	if err != nil {
-		return nil, locate(err, reference, "")
+		return nil, withOrigin(err, reference, "")
 	}
 	return bundles, nil
 }
 
+// Open opens an image and returns its verified manifest; if the reference names an index, the manifest of
+// the image whose bundles Fetch returns. Errors are those of Fetch.
+func (r *Registry) Open(ctx context.Context, reference string) (*fetch.Image, []byte, error) {
+	image, raw, err := r.open(ctx, reference)
+	return image, raw, withOrigin(err, reference, "")
+}
+
+func (r *Registry) open(ctx context.Context, reference string) (*fetch.Image, []byte, error) {
+	image, err := r.client().Open(ctx, reference)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := manifestOf(ctx, image, r.Platform, r.Limits.withDefaults())
+	return image, raw, err
+}
+
 func (r *Registry) fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
-	limits := r.Limits.orDefaults()
-	image, err := r.puller().Open(ctx, reference)
+	limits := r.Limits.withDefaults()
+	image, raw, err := r.open(ctx, reference)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := manifestOf(ctx, image, r.Platform, limits)
-	if err != nil {
-		return nil, err
-	}
-	pull.MeterOf(ctx).Size.Store(sizeOf(raw))
-	u := &unpacking{limits: limits, blob: image.Blob, layers: r.layers.in(r.Layers)}
-	return u.bundles(ctx, raw, extractor.Origin{Image: reference})
+	fetch.MeterOf(ctx).Size.Store(imageSize(raw))
+	reader := &imageReader{limits: limits, readBlob: image.Blob, cache: r.layers.withStore(r.Layers)}
+	return reader.readBundles(ctx, raw, extractor.Origin{Image: reference})
 }
 
-func (r *Registry) puller() *pull.Puller {
-	if r.Puller == nil {
-		return &anonymous
+func (r *Registry) client() *fetch.Client {
+	if r.Client == nil {
+		return &defaultClient
 	}
-	return r.Puller
+	return r.Client
 }
 
-// manifestOf returns the verified manifest of an image: its own, or that of the
-// image for the platform if it is an index.
-func manifestOf(ctx context.Context, image *pull.Image, platform v1.Platform, limits Limits) ([]byte, error) {
+// manifestOf returns the verified manifest of an image; if that is an index, the manifest of the
+// image for the platform.
+func manifestOf(ctx context.Context, image *fetch.Image, platform v1.Platform, limits Limits) ([]byte, error) {
 	raw, err := image.Manifest(ctx, "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, limits.Manifest)
 	if err != nil {
 		return nil, err
@@ -88,7 +99,7 @@ func manifestOf(ctx context.Context, image *pull.Image, platform v1.Platform, li
 	if err != nil || index == nil {
 		return raw, invalid(err)
 	}
-	child, err := pick(index.Manifests, platform)
+	child, err := pickPlatform(index.Manifests, platform)
 	if err == nil {
 		err = checkBlob("manifest", child, limits.Manifest)
 	}
@@ -98,8 +109,8 @@ func manifestOf(ctx context.Context, image *pull.Image, platform v1.Platform, li
 	return image.Manifest(ctx, "manifest for "+child.Platform.String(), child, limits.Manifest)
 }
 
-// sizeOf is the size of an image as its manifest says, with the manifest.
-func sizeOf(raw []byte) int64 {
+// imageSize is the size of an image according to its manifest, in bytes, with the manifest.
+func imageSize(raw []byte) int64 {
 	size := int64(len(raw))
 	if m, err := parseManifest(raw); err == nil {
 		for _, blob := range append(m.Layers, m.Config) {
@@ -109,7 +120,7 @@ func sizeOf(raw []byte) int64 {
 	return size
 }
 
-// parseIndex parses an index, also called a manifest list. It returns nil if raw is none.
+// parseIndex parses an index, also called a manifest list. It returns nil for the manifest of an image.
 func parseIndex(raw []byte) (*v1.IndexManifest, error) {
 	var index struct {
 		v1.IndexManifest
@@ -123,7 +134,7 @@ func parseIndex(raw []byte) (*v1.IndexManifest, error) {
 	case index.Manifests == nil && !index.MediaType.IsIndex():
 		return nil, nil
 	case index.Layers != nil || index.Config != nil:
-		return nil, errors.New("the manifest lists layers and manifests: it can be read in two ways")
+		return nil, errors.New("the manifest lists layers and manifests: it is ambiguous")
 	case index.SchemaVersion != 2:
 		return nil, fmt.Errorf("the index has schema version %d, want 2", index.SchemaVersion)
 	case index.MediaType != "" && !index.MediaType.IsIndex():
@@ -132,8 +143,8 @@ func parseIndex(raw []byte) (*v1.IndexManifest, error) {
 	return &index.IndexManifest, nil
 }
 
-// pick returns the image for a platform; the first, if there are several.
-func pick(images []v1.Descriptor, platform v1.Platform) (v1.Descriptor, error) {
+// pickPlatform returns the image for a platform; the first, if there are several.
+func pickPlatform(images []v1.Descriptor, platform v1.Platform) (v1.Descriptor, error) {
 	anyLinux := platform.OS == "" && platform.Architecture == ""
 	want := platform
 	want.OS, want.Architecture = cmp.Or(platform.OS, "linux"), cmp.Or(platform.Architecture, runtime.GOARCH)
@@ -159,8 +170,8 @@ func pick(images []v1.Descriptor, platform v1.Platform) (v1.Descriptor, error) {
 
 func isManifest(t types.MediaType) bool { return t == "" || t.IsImage() }
 
-// Limit returns a Fetcher that lets at most n calls of next's Fetch run at
-// once; the others wait until their turn or the end of their ctx. n below 1 is 1.
+// Limit returns a Fetcher that runs at most n calls of next's Fetch at
+// a time; the others wait until ctx ends. n below 1 means 1.
 func Limit(next extractor.Fetcher, n int) extractor.Fetcher {
 	return &limited{next: next, slots: make(chan struct{}, max(1, n))}
 }
@@ -176,6 +187,6 @@ func (l *limited) Fetch(ctx context.Context, reference string) ([]extractor.Bund
 		defer func() { <-l.slots }()
 		return l.next.Fetch(ctx, reference)
 	case <-ctx.Done():
-		return nil, &extractor.Error{Image: reference, Err: fmt.Errorf("waiting for other images: %w", context.Cause(ctx))}
+		return nil, &extractor.Error{Image: reference, Err: fmt.Errorf("waiting for the fetches of other images: %w", context.Cause(ctx))}
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-func TestBundlesComeOutOfEveryFormat(t *testing.T) {
+func TestRegistry_ReadsEveryFormat(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	for _, docker := range []bool{false, true} {
 		for _, compression := range []registry.Compression{registry.Gzip, registry.Zstd, registry.None} {
@@ -52,13 +52,13 @@ func fetches(t *testing.T, fetcher extractor.Fetcher, reference string, want []e
 	}
 }
 
-func TestAnImageWithoutBundlesHasNone(t *testing.T) {
+func TestRegistry_ImageWithoutBundles(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	image := registry.MustImage(t, registry.Layer{Txtar: "-- capi-manifestsx/metadata.json --\n{}\n-- usr/capi-manifests/metadata.json --\n{}\n"})
 	fetches(t, client(t), reg.MustPush(t, "operators/other", image), nil)
 }
 
-func TestTheUppermostLayerWins(t *testing.T) {
+func TestRegistry_UppermostLayerWins(t *testing.T) {
 	newer := aws("kind: Newer\n")
 	entries := append([]registry.Entry{registry.Opaque("capi-manifests")}, filesIn(t, "capi-manifests", newer)...)
 	image := registry.MustImage(t, shipped(t, aws(manifests)), registry.Layer{Txtar: "-- capi-manifests/manifests --\nold\n"}, registry.Layer{Entries: entries})
@@ -71,7 +71,7 @@ func TestTheUppermostLayerWins(t *testing.T) {
 	}
 }
 
-func TestALayerThatOccursTwiceIsDownloadedOnce(t *testing.T) {
+func TestRegistry_DownloadsARepeatedLayerOnce(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	base := registry.Layer{Txtar: "-- etc/os-release --\n"}
 	reference := reg.MustPush(t, "providers/aws", registry.MustImage(t, shipped(t, aws(manifests)), base, registry.Layer{Txtar: "-- a --\n"}, base))
@@ -88,7 +88,7 @@ func TestALayerThatOccursTwiceIsDownloadedOnce(t *testing.T) {
 	}
 }
 
-func TestAnIndexGivesTheImageForThePlatform(t *testing.T) {
+func TestRegistry_PicksThePlatformOfAnIndex(t *testing.T) {
 	other := "riscv64"
 	bundle := func(platform string) extractor.Bundle { return aws("# " + platform + "\n") }
 	for _, test := range []struct {
@@ -136,7 +136,7 @@ func TestAnIndexGivesTheImageForThePlatform(t *testing.T) {
 	}
 }
 
-func TestOnlyDigestsAreReferences(t *testing.T) {
+func TestRegistry_RejectsAReferenceWithoutDigest(t *testing.T) {
 	for _, reference := range []string{
 		"", "quay.io/a/b", "quay.io/a/b:v1", "quay.io/a/b@sha256:abc",
 		"quay.io/a/b@sha512:" + strings.Repeat("a", 128), "quay.io/a/b@md5:" + strings.Repeat("a", 32),
@@ -150,7 +150,7 @@ func TestOnlyDigestsAreReferences(t *testing.T) {
 	}
 }
 
-func TestLimitLetsAsManyRunAsItSays(t *testing.T) {
+func TestLimit_BoundsConcurrentFetches(t *testing.T) {
 	running, most := atomic.Int32{}, atomic.Int32{}
 	release := make(chan struct{})
 	f := Limit(fetcherFunc(func(context.Context, string) ([]extractor.Bundle, error) {
@@ -192,16 +192,16 @@ func (f fetcherFunc) Fetch(ctx context.Context, reference string) ([]extractor.B
 	return f(ctx, reference)
 }
 
-func TestRequestsAndBytesAreCounted(t *testing.T) {
+func TestInstrument_CountsRequestsAndBytes(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	reference := reg.MustPush(t, "providers/aws", registry.MustImage(t, shipped(t, aws(manifests))))
 	reg.Fail(registry.Fault{Path: "/manifests/", Status: 503, Times: 1})
 	metrics := prometheus.NewPedanticRegistry()
 	c := client(t)
-	c.Puller.Wrap = func(next http.RoundTripper) http.RoundTripper { return Instrument(metrics, next) }
+	c.Client.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return Instrument(metrics, next) }
 	fetches(t, c, reference, from(aws(manifests), reference))
 	c = client(t)
-	c.Puller.Wrap = func(next http.RoundTripper) http.RoundTripper { return Instrument(metrics, next) } // the same metrics again
+	c.Client.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return Instrument(metrics, next) } // the same metrics again
 	fetches(t, c, reference, from(aws(manifests), reference))
 	want := strings.ReplaceAll(`
 # HELP capi_installer_registry_requests_total Requests to registries and their token servers, by host, HTTP status ("error" if there was none) and kind.
@@ -213,7 +213,7 @@ capi_installer_registry_requests_total{code="503",host="HOST",kind="manifests"} 
 	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "capi_installer_registry_requests_total"); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.ToFloat64(Instrument(metrics, nil).(*instrumented).bytes.WithLabelValues(reg.Host(), "blobs")); n < 300 {
+	if n := testutil.ToFloat64(Instrument(metrics, nil).(*instrumentedTransport).bytes.WithLabelValues(reg.Host(), "blobs")); n < 300 {
 		t.Errorf("%v bytes of blobs were counted", n)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pull
+package fetch
 
 import (
 	"bytes"
@@ -22,9 +22,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"go.uber.org/goleak"
 
-	"github.com/capi-installer/capi-installer/extractor/remote/credential"
+	"github.com/capi-installer/capi-installer/extractor/remote/keychain"
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
-	"github.com/capi-installer/capi-installer/extractor/remote/network"
+	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -41,8 +41,8 @@ type stage struct {
 	reference string
 	layer     v1.Descriptor
 	content   []byte // of the layer
-	puller    *Puller
-	access    Access
+	puller    *Client
+	access    Settings
 
 	mu     sync.Mutex
 	passed []*Error
@@ -80,11 +80,11 @@ func newStage(t *testing.T, mirrors int, options registry.Options) *stage {
 	}
 	s.own.Reset()
 	s.rules("")
-	s.puller = &Puller{
-		Access: func(context.Context) (Access, error) { return s.access, nil }, Retry: Retry{Wait: time.Millisecond, Most: 50 * time.Millisecond},
-		Passed: func(_ context.Context, err *Error) { s.mu.Lock(); s.passed = append(s.passed, err); s.mu.Unlock() },
+	s.puller = &Client{
+		Settings: func(context.Context) (Settings, error) { return s.access, nil }, Retry: Retry{Backoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond},
+		OnSourceFailure: func(_ context.Context, err *Error) { s.mu.Lock(); s.passed = append(s.passed, err); s.mu.Unlock() },
 	}
-	s.network(network.Options{})
+	s.network(transport.Options{})
 	return s
 }
 
@@ -111,10 +111,10 @@ func (s *stage) conf(conf string) {
 	s.access.Mirrors = rules
 }
 
-func (s *stage) network(options network.Options) {
-	n := network.New(options)
+func (s *stage) network(options transport.Options) {
+	n := transport.New(options)
 	s.Cleanup(n.Close)
-	s.access.Network = n
+	s.access.Transport = n
 }
 
 // pull gets the manifest and the layer, and checks that both are the right ones.
@@ -138,7 +138,7 @@ func (s *stage) pull() error {
 	return err
 }
 
-func TestAMirrorThatFailsOrLiesIsPassedOverAndReported(t *testing.T) {
+func TestClient_SkipsAndReportsABrokenMirror(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault registry.Fault
 		says  string
@@ -150,13 +150,13 @@ func TestAMirrorThatFailsOrLiesIsPassedOverAndReported(t *testing.T) {
 		"it forbids":                   {registry.Fault{Status: 403}, "403 Forbidden", "manifest"},
 		"it is out of order":           {registry.Fault{Status: 500}, "500 Internal Server Error", "manifest"},
 		"it has too much to do":        {registry.Fault{Status: 429, Header: http.Header{"Retry-After": {"3600"}}}, "429 Too Many Requests", "manifest"},
-		"it serves another manifest":   {registry.Fault{Path: "/manifests/", Body: []byte("{}")}, "it serves other bytes", "manifest"},
-		"it serves another layer":      {registry.Fault{Path: "/blobs/", Body: bytes.Repeat([]byte("x"), 1000)}, "it serves 1000 bytes or more", "layer 1 of 1"},
-		"it serves a login page":       {registry.Fault{Path: "/manifests/", Body: []byte("<html>log in</html>"), Header: http.Header{"Content-Type": {"text/html"}}}, "it serves other bytes", "manifest"},
-		"it serves a huge manifest":    {registry.Fault{Path: "/manifests/", Body: bytes.Repeat([]byte("x"), 5<<20)}, "more than the limit of 4194304 bytes", "manifest"},
+		"it serves another manifest":   {registry.Fault{Path: "/manifests/", Body: []byte("{}")}, "digest mismatch", "manifest"},
+		"it serves another layer":      {registry.Fault{Path: "/blobs/", Body: bytes.Repeat([]byte("x"), 1000)}, "size mismatch: received 1000 bytes", "layer 1 of 1"},
+		"it serves a login page":       {registry.Fault{Path: "/manifests/", Body: []byte("<html>log in</html>"), Header: http.Header{"Content-Type": {"text/html"}}}, `an HTML page (content type "text/html", starting with "log in")`, "manifest"},
+		"it serves a huge manifest":    {registry.Fault{Path: "/manifests/", Body: bytes.Repeat([]byte("x"), 5<<20)}, "received more than 4194304 bytes", "manifest"},
 		"it redirects in circles":      {registry.Fault{Status: 307, Header: http.Header{"Location": {"/v2/again"}}}, "more than 5 redirects", "manifest"},
-		"it encodes what it serves":    {registry.Fault{Path: "/manifests/", Header: http.Header{"Content-Encoding": {"gzip"}}}, "it encodes the body", "manifest"},
-		"it wants tokens of nobody":    {registry.Fault{Status: 401, Header: http.Header{"Www-Authenticate": {`Bearer realm="x"`}}}, "names no token server", "token"},
+		"it encodes what it serves":    {registry.Fault{Path: "/manifests/", Header: http.Header{"Content-Encoding": {"gzip"}}}, "unexpected Content-Encoding", "manifest"},
+		"its token realm is invalid":   {registry.Fault{Status: 401, Header: http.Header{"Www-Authenticate": {`Bearer realm="x"`}}}, "the realm is not the URL of a token server", "token"},
 		"it leads to a plain page":     {registry.Fault{Path: "/blobs/", Status: 307, Header: http.Header{"Location": {"http://registry.example.com/x"}}}, "without TLS", "layer 1 of 1"},
 		"it leads to a private server": {registry.Fault{Path: "/blobs/", Status: 307, Header: http.Header{"Location": {"https://169.254.169.254/x"}}}, "link-local", "layer 1 of 1"},
 	} {
@@ -177,18 +177,18 @@ func TestAMirrorThatFailsOrLiesIsPassedOverAndReported(t *testing.T) {
 	}
 }
 
-func TestAMirrorThatIsDownIsAskedLastFromThenOn(t *testing.T) {
+func TestClient_AsksAnUnreachableMirrorLast(t *testing.T) {
 	s := newStage(t, 1, registry.Options{})
 	must(t, s.mirrors[0].Close())
 	for range 3 {
 		must(t, s.pull())
 	}
-	if len(s.passed) != 1 || !strings.Contains(s.passed[0].Hint, "reached") {
+	if len(s.passed) != 1 || !strings.Contains(s.passed[0].Advice, "check the connection") {
 		t.Errorf("reported: %v, want one failure and what helps", s.passed)
 	}
 }
 
-func TestMirrorsAreAskedInTheirOrderAndTheRegistryLast(t *testing.T) {
+func TestClient_AsksMirrorsInOrderThenTheRegistry(t *testing.T) {
 	s := newStage(t, 2, registry.Options{})
 	must(t, s.pull())
 	if len(s.mirrors[0].Paths()) != 2 || len(s.mirrors[1].Paths()) != 0 || len(s.own.Paths()) != 0 {
@@ -202,7 +202,7 @@ func TestMirrorsAreAskedInTheirOrderAndTheRegistryLast(t *testing.T) {
 	}
 }
 
-func TestABlockedRegistryIsNeverContacted(t *testing.T) {
+func TestClient_NeverContactsABlockedRegistry(t *testing.T) {
 	s := newStage(t, 1, registry.Options{})
 	s.rules("blocked = true")
 	must(t, s.pull())
@@ -220,7 +220,7 @@ func TestABlockedRegistryIsNeverContacted(t *testing.T) {
 	}
 }
 
-func TestEverySourcesErrorIsTold(t *testing.T) {
+func TestClient_ReportsTheErrorsOfAllSources(t *testing.T) {
 	s := newStage(t, 2, registry.Options{})
 	s.mirrors[0].Fail(registry.Fault{Status: 403})
 	s.mirrors[1].Fail(registry.Fault{Path: "/manifests/", Body: []byte("x")})
@@ -230,7 +230,7 @@ func TestEverySourcesErrorIsTold(t *testing.T) {
 	if len(lines) != 3 {
 		t.Fatalf("got %v, want three errors", err)
 	}
-	for n, want := range []string{s.mirrors[0].Host() + "/v2/mirrored/aws/manifests", "it serves other bytes", "503 Service Unavailable"} {
+	for n, want := range []string{s.mirrors[0].Host() + "/v2/mirrored/aws/manifests", "digest mismatch", "503 Service Unavailable"} {
 		if !strings.Contains(lines[n], want) {
 			t.Errorf("got %s, want %q in it", lines[n], want)
 		}
@@ -243,7 +243,7 @@ func TestEverySourcesErrorIsTold(t *testing.T) {
 	}
 }
 
-func TestABlobThatIsCutGoesOnWhereItWasCut(t *testing.T) {
+func TestBody_ResumesAnInterruptedBlob(t *testing.T) {
 	for _, at := range []int{1, 511, 512, 65536, 100_000, 300_000} {
 		for _, ranges := range []bool{true, false} {
 			t.Run(fmt.Sprint(at, " ranges ", ranges), func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestABlobThatIsCutGoesOnWhereItWasCut(t *testing.T) {
 	}
 }
 
-func TestABlobThatIsCutAgainAndAgainArrives(t *testing.T) {
+func TestBody_SurvivesManyInterruptions(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
 	s.own.Fail(registry.Fault{Path: "/blobs/", CutAfter: 70_000}) // enough progress each time
 	must(t, s.pull())
@@ -293,7 +293,7 @@ func TestABlobThatIsCutAgainAndAgainArrives(t *testing.T) {
 	}
 }
 
-func TestARestThatIsNotTheRestIsFoundOut(t *testing.T) {
+func TestBody_RejectsAnotherRest(t *testing.T) {
 	for name, serve := range map[string]func(w http.ResponseWriter, req *http.Request, next http.Handler){
 		"all of another blob": func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			fmt.Fprint(w, strings.Repeat("x", 400_000))
@@ -324,12 +324,12 @@ func TestARestThatIsNotTheRestIsFoundOut(t *testing.T) {
 	}
 }
 
-func TestWhatReadSaysCountsOnlyOfTheRightBytes(t *testing.T) {
+func TestBlob_ReadErrorCountsOnlyForVerifiedBytes(t *testing.T) {
 	s := newStage(t, 1, registry.Options{})
 	s.mirrors[0].Fail(registry.Fault{Path: "/blobs/", Body: bytes.Repeat([]byte("x"), int(s.layer.Size))})
 	image, err := s.puller.Open(t.Context(), s.reference)
 	must(t, err)
-	wrong := errors.New("this is no archive")
+	wrong := errors.New("invalid archive")
 	read := func(reject byte) func(io.Reader) error {
 		return func(body io.Reader) error {
 			start := make([]byte, 1)
@@ -351,7 +351,7 @@ func TestWhatReadSaysCountsOnlyOfTheRightBytes(t *testing.T) {
 	}
 }
 
-func TestABlobIsReadNoFurtherThanIsWanted(t *testing.T) {
+func TestBlob_StopsWhenReadReturns(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
 	s.own.Fail(registry.Fault{Path: "/blobs/", Pause: time.Millisecond, Chunk: 1000})
 	image, err := s.puller.Open(t.Context(), s.reference)
@@ -366,9 +366,9 @@ func TestABlobIsReadNoFurtherThanIsWanted(t *testing.T) {
 	}
 }
 
-func TestABodyThatTricklesIsGivenUp(t *testing.T) {
+func TestBody_GivesUpATrickle(t *testing.T) {
 	s := newStage(t, 1, registry.Options{})
-	s.puller.Stall, s.puller.Retry.Attempts = 200*time.Millisecond, 2
+	s.puller.StallTimeout, s.puller.Retry.Attempts = 200*time.Millisecond, 2
 	s.mirrors[0].Fail(registry.Fault{Path: "/blobs/", Pause: 10 * time.Millisecond, Chunk: 16})
 	must(t, s.pull())
 	if len(s.passed) != 1 || !strings.Contains(s.passed[0].Error(), "stalled") {
@@ -376,19 +376,19 @@ func TestABodyThatTricklesIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestARegistryThatDoesNotAnswerIsGivenUp(t *testing.T) {
+func TestClient_GivesUpWithoutResponse(t *testing.T) {
 	s := newStage(t, 1, registry.Options{})
-	s.puller.Answer = 100 * time.Millisecond
+	s.puller.ResponseTimeout = 100 * time.Millisecond
 	s.mirrors[0].Fail(registry.Fault{Delay: time.Minute})
 	must(t, s.pull())
-	if len(s.passed) != 1 || !strings.Contains(s.passed[0].Error(), "did not answer in time") {
+	if len(s.passed) != 1 || !strings.Contains(s.passed[0].Error(), "timed out waiting for the response") {
 		t.Errorf("reported: %v", s.passed)
 	}
 }
 
-func TestAPauseThatARegistryAsksForIsAllImagesPause(t *testing.T) {
+func TestClient_RetryAfterPausesAllImages(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
-	s.puller.Retry.Most = 0 // the default
+	s.puller.Retry.MaxBackoff = 0 // the default
 	s.own.Fail(registry.Fault{Path: "/manifests/", Status: 429, Times: 1, Header: http.Header{"Retry-After": {"1"}}})
 	var first time.Time
 	s.own.Fail(registry.Fault{Path: "/manifests/", Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
@@ -404,7 +404,7 @@ func TestAPauseThatARegistryAsksForIsAllImagesPause(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsRead(t *testing.T) {
+func TestRetryAfter_Formats(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
 		"": 0, "3": 3 * time.Second, "-1": 0, "soon": 0, "99999999": 24 * time.Hour,
@@ -417,12 +417,12 @@ func TestRetryAfterIsRead(t *testing.T) {
 	}
 }
 
-func TestARegistryIsNotAskedAgainWithoutEnd(t *testing.T) {
+func TestClient_LimitsRetriesPerHost(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
 	s.own.Fail(registry.Fault{Status: 503})
-	s.puller.Retry = Retry{Attempts: 1000, Wait: time.Microsecond, Most: time.Microsecond}
+	s.puller.Retry = Retry{Attempts: 1000, Backoff: time.Microsecond, MaxBackoff: time.Microsecond}
 	err := s.pull()
-	if !errors.Is(err, errBudget) {
+	if !errors.Is(err, errRetryBudget) {
 		t.Errorf("got %v", err)
 	}
 	if n := s.own.Requests()[registry.Key{Method: "GET", Kind: "manifests"}]; n < 10 || n > retryBurst+20 {
@@ -430,9 +430,9 @@ func TestARegistryIsNotAskedAgainWithoutEnd(t *testing.T) {
 	}
 }
 
-func TestARegistryGetsOnlySoManyRequestsAtOnce(t *testing.T) {
+func TestClient_LimitsConcurrentRequestsPerHost(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
-	s.puller.PerHost = 2
+	s.puller.RequestsPerHost = 2
 	var mu sync.Mutex
 	now, most := 0, 0
 	s.own.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
@@ -458,7 +458,7 @@ func TestARegistryGetsOnlySoManyRequestsAtOnce(t *testing.T) {
 	}
 }
 
-func TestACertificateIsTrustedByTheCAOfItsHost(t *testing.T) {
+func TestClient_TrustsTheCAOfItsHost(t *testing.T) {
 	ca, err := registry.NewCA()
 	must(t, err)
 	other, err := registry.NewCA()
@@ -472,9 +472,9 @@ func TestACertificateIsTrustedByTheCAOfItsHost(t *testing.T) {
 		"its CA": {map[string]string{key: string(ca.PEM())}, true}, "another CA": {map[string]string{key: string(other.PEM())}, false}, "none": {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cas, err := network.ParseCAs(nil, test.hosts)
+			cas, err := transport.ParseCAs(nil, test.hosts)
 			must(t, err)
-			s.network(network.Options{CAs: cas})
+			s.network(transport.Options{CAs: cas})
 			s.own.Reset()
 			switch err := s.pull(); {
 			case (err == nil) != test.good:
@@ -485,21 +485,21 @@ func TestACertificateIsTrustedByTheCAOfItsHost(t *testing.T) {
 		})
 	}
 	s.conf("[[registry]]\nlocation = \"" + s.own.Host() + "\"\ninsecure = true\n")
-	s.network(network.Options{})
+	s.network(transport.Options{})
 	must(t, s.pull())
 }
 
 // logins are credentials that a test changes.
-type logins map[string]credential.Login
+type logins map[string]keychain.Credentials
 
-func (l logins) Find(_ context.Context, repository string) (credential.Login, error) {
+func (l logins) Resolve(_ context.Context, repository string) (keychain.Credentials, error) {
 	host, _, _ := strings.Cut(repository, "/")
 	return l[host], nil
 }
 
-func TestPasswordsGoToTheirRegistryOnly(t *testing.T) {
+func TestClient_SendsPasswordsToTheirRegistryOnly(t *testing.T) {
 	s := newStage(t, 1, registry.Options{Username: "robot", Password: "s3cr3t"})
-	s.access.Logins = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t", Key: "own", Origin: "a test"}}
+	s.access.Keychain = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t", Key: "own", Origin: "a test"}}
 	var sent []string
 	s.mirrors[0].Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
 		sent = append(sent, req.Header.Get("Authorization"))
@@ -510,16 +510,16 @@ func TestPasswordsGoToTheirRegistryOnly(t *testing.T) {
 	if !slices.Equal(slices.Compact(sent), []string{""}) {
 		t.Error("a mirror was sent credentials of another registry")
 	}
-	s.access.Logins = logins{s.own.Host(): {Username: "robot", Password: "old-s3cr3t", Key: "own", Origin: "a test"}}
+	s.access.Keychain = logins{s.own.Host(): {Username: "robot", Password: "old-s3cr3t", Key: "own", Origin: "a test"}}
 	err := s.pull()
-	if err == nil || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), `does not accept the credentials of "own" in a test`) {
+	if err == nil || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), `check the credentials of "own" in a test`) {
 		t.Errorf("got %v, want which credentials are wrong, and not what they are", err)
 	}
-	s.access.Logins = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t"}} // rotated, without a restart
+	s.access.Keychain = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t"}} // rotated, without a restart
 	must(t, s.pull())
 }
 
-func TestARedirectToAnotherHostTakesNoCredentialsAlong(t *testing.T) {
+func TestRedirect_DropsCredentialsForAnotherHost(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
 	store := registry.New(t, registry.Options{Address: "127.0.0.9:0"})
 	var got http.Header
@@ -540,7 +540,7 @@ func TestARedirectToAnotherHostTakesNoCredentialsAlong(t *testing.T) {
 		authorized = req.Header.Get("Authorization") != ""
 		http.Redirect(w, req, "http://"+store.Host()+"/signed?signature=s3cr3t", http.StatusTemporaryRedirect)
 	}})
-	s.access.Logins = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t"}}
+	s.access.Keychain = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t"}}
 	must(t, s.pull())
 	if !authorized || got == nil || got.Get("Authorization") != "" || got.Get("Cookie") != "" {
 		t.Errorf("the registry was asked with credentials: %t; the other host got %v", authorized, got)
@@ -552,15 +552,15 @@ func TestARedirectToAnotherHostTakesNoCredentialsAlong(t *testing.T) {
 	}
 }
 
-// elsewhere is a dialer that resolves every name to an address of its own, has that checked, and
+// redirectDialer is a dialer that resolves every name to an address of its own, has that checked, and
 // connects to the registry of the test only, and only by its name.
-type elsewhere struct {
+type redirectDialer struct {
 	names   map[string]string // name to address
 	connect map[string]string // name with port to what is listening for it
 	refused []string
 }
 
-func (e *elsewhere) dial(ctx context.Context, control network.Control, kind, address string) (net.Conn, error) {
+func (e *redirectDialer) dial(ctx context.Context, control transport.Control, kind, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -575,10 +575,10 @@ func (e *elsewhere) dial(ctx context.Context, control network.Control, kind, add
 	return (&net.Dialer{}).DialContext(ctx, kind, e.connect[address])
 }
 
-func TestARedirectToAPrivateAddressIsRefusedAtTheDialCheck(t *testing.T) {
+func TestRedirect_RejectsAPrivateAddress(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
-	d := &elsewhere{names: map[string]string{"registry.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3", "mirror.example.com": "10.1.2.4"}, connect: map[string]string{"registry.example.com:5000": s.own.Host()}}
-	s.network(network.Options{Dial: d.dial})
+	d := &redirectDialer{names: map[string]string{"registry.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3", "mirror.example.com": "10.1.2.4"}, connect: map[string]string{"registry.example.com:5000": s.own.Host()}}
+	s.network(transport.Options{Dial: d.dial})
 	s.reference = strings.Replace(s.reference, s.own.Host(), "registry.example.com:5000", 1)
 	insecure := "[[registry]]\nlocation = \"registry.example.com:5000\"\ninsecure = true\n"
 	s.conf(insecure)
@@ -586,36 +586,36 @@ func TestARedirectToAPrivateAddressIsRefusedAtTheDialCheck(t *testing.T) {
 		s.own.Heal()
 		s.own.Fail(registry.Fault{Path: "/blobs/", Status: 307, Header: http.Header{"Location": {target}}})
 		err := s.pull()
-		if _, refused := errors.AsType[*network.AddressError](err); !refused {
+		if _, refused := errors.AsType[*transport.AddressError](err); !refused {
 			t.Errorf("%s: got %v", target, err)
 		}
 	}
 	if len(d.refused) != 2 {
 		t.Errorf("refused at the dial: %v", d.refused)
 	}
-	s.conf(insecure + "[[registry]]\nlocation = \"mirror.example.com\"\n") // now somebody has named it
+	s.conf(insecure + "[[registry]]\nlocation = \"mirror.example.com\"\n") // now the configuration names it
 	err := s.pull()
-	if _, refused := errors.AsType[*network.AddressError](err); refused || !strings.Contains(err.Error(), "does not connect") {
+	if _, refused := errors.AsType[*transport.AddressError](err); refused || !strings.Contains(err.Error(), "does not connect") {
 		t.Errorf("got %v, want that it was let through", err)
 	}
 }
 
-func TestATokenServerAtAPrivateAddressIsNotAsked(t *testing.T) {
+func TestToken_RejectsAServerAtAPrivateAddress(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
-	d := &elsewhere{names: map[string]string{"registry.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3"}, connect: map[string]string{"registry.example.com:5000": s.own.Host()}}
-	s.network(network.Options{Dial: d.dial})
+	d := &redirectDialer{names: map[string]string{"registry.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3"}, connect: map[string]string{"registry.example.com:5000": s.own.Host()}}
+	s.network(transport.Options{Dial: d.dial})
 	s.conf("[[registry]]\nlocation = \"registry.example.com:5000\"\ninsecure = true\n")
 	s.reference = strings.Replace(s.reference, s.own.Host(), "registry.example.com:5000", 1)
-	s.access.Logins = logins{"registry.example.com:5000": {Username: "robot", Password: "s3cr3t"}}
+	s.access.Keychain = logins{"registry.example.com:5000": {Username: "robot", Password: "s3cr3t"}}
 	s.own.Fail(registry.Fault{Status: 401, Header: http.Header{"Www-Authenticate": {`Bearer realm="https://inside.example.com/token",service="x"`}}})
 	err := s.pull()
 	e, ok := errors.AsType[*Error](err)
-	if _, refused := errors.AsType[*network.AddressError](err); !refused || !ok || e.Step != "token" || e.Host != "inside.example.com" || len(d.refused) != 1 {
+	if _, refused := errors.AsType[*transport.AddressError](err); !refused || !ok || e.Step != "token" || e.Host != "inside.example.com" || len(d.refused) != 1 {
 		t.Errorf("got %v, refused %v", err, d.refused)
 	}
 }
 
-func TestChallengesAreParsed(t *testing.T) {
+func TestParseChallenge(t *testing.T) {
 	for text, want := range map[string]challenge{
 		`Basic realm="x"`: {scheme: "basic"},
 		`Bearer realm="https://a/b?c=d,e",service="s",scope="repository:a:pull,push"`: {"bearer", "https://a/b?c=d,e", "s"},
@@ -635,11 +635,11 @@ func TestChallengesAreParsed(t *testing.T) {
 	}
 }
 
-func TestTokensAreReadWithCare(t *testing.T) {
+func TestReadToken(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"token": "a"}`: "a 50s", `{"access_token": "b", "expires_in": 300}`: "b 4m50s", `{"token": "a", "access_token": "b"}`: "a 50s",
 		`{}`: "", `{"token": 7}`: "", `{"token": "a\nb"}`: "", `{"token": ""}`: "", `x`: "", `{"token": "a", "expires_in": 1}`: "a 500ms",
-		`{"token": "` + strings.Repeat("a", tokenBody) + `"}`: "",
+		`{"token": "` + strings.Repeat("a", maxTokenResponse) + `"}`: "",
 	} {
 		token, lasts, err := readToken(strings.NewReader(body))
 		if got := strings.TrimSuffix(token+" "+lasts.String(), " 0s"); got != want || (err == nil) != (want != "") {
@@ -648,7 +648,7 @@ func TestTokensAreReadWithCare(t *testing.T) {
 	}
 }
 
-func TestARefreshTokenIsPostedToTheTokenServer(t *testing.T) {
+func TestToken_PostsARefreshToken(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost || req.FormValue("refresh_token") != "r3fr3sh" || req.FormValue("scope") != "repository:release/aws:pull" {
@@ -666,9 +666,9 @@ func TestARefreshTokenIsPostedToTheTokenServer(t *testing.T) {
 		}
 		next.ServeHTTP(w, req)
 	}})
-	s.access.Logins = logins{s.own.Host(): {IdentityToken: "r3fr3sh"}}
+	s.access.Keychain = logins{s.own.Host(): {IdentityToken: "r3fr3sh"}}
 	must(t, s.pull())
-	s.access.Logins = logins{s.own.Host(): {RegistryToken: "t0k3n"}}
+	s.access.Keychain = logins{s.own.Host(): {RegistryToken: "t0k3n"}}
 	must(t, s.pull())
 	if diff := cmp.Diff(map[registry.Key]int{{Method: "GET", Kind: "manifests"}: 3, {Method: "GET", Kind: "blobs"}: 2}, s.own.Requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pull
+package fetch
 
 import (
 	"context"
 	"sync/atomic"
 )
 
-// Meter counts what was asked for and what came, for a progress bar for example.
-// It is safe for use by many goroutines at once.
+// Meter counts requests and received bytes, for example for a progress bar.
+// It is safe for concurrent use.
 type Meter struct {
-	// Requests are the requests that were answered, those for tokens too.
+	// Requests is the number of responses, including those for tokens.
 	Requests atomic.Int64
-	// Received are the bytes of bodies, as far as they were read.
+	// Received is the number of bytes read from bodies.
 	Received atomic.Int64
-	// Size is the size of the whole image in bytes, as its manifest says; 0 until that is known.
+	// Size is the size of the image in bytes, according to its manifest; 0 until that is known.
 	Size atomic.Int64
 }
 
 type meterKey struct{}
 
-// WithMeter returns a context whose pulls a meter counts.
+// WithMeter returns a context whose fetches are counted by m.
 func WithMeter(ctx context.Context, m *Meter) context.Context {
 	return context.WithValue(ctx, meterKey{}, m)
 }
 
-// MeterOf returns the meter of a context; one that nobody reads if it has none.
+// MeterOf returns the meter of a context, or an unused one.
 func MeterOf(ctx context.Context) *Meter {
 	if m, ok := ctx.Value(meterKey{}).(*Meter); ok {
 		return m

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pull
+package fetch
 
 import (
 	"cmp"
@@ -13,34 +13,33 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/capi-installer/capi-installer/extractor/remote/network"
+	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
-// Retry says how often a request is repeated that failed for a reason that may
-// pass: a connection that breaks or is refused, 408, 429 and the 5xx statuses,
-// a body that is cut. Where a registry says how long to wait (Retry-After), that is done.
+// Retry is the policy for retryable errors: connections that are refused or reset, the statuses 408, 429 and 5xx,
+// interrupted bodies. The Retry-After header of a registry is honoured.
 type Retry struct {
-	// Attempts is the number of requests in all; default 4. 1 never repeats.
+	// Attempts is the largest number of requests; default 4. 1 disables retries.
 	Attempts int
-	// Wait is the time before the second attempt; it doubles with each. The
-	// real time is between a half and the whole of it. Default 500 ms.
-	Wait time.Duration
-	// Most is the longest time to wait, whatever a registry says; default 1 minute.
-	Most time.Duration
+	// Backoff is the time before the second attempt; it doubles with each attempt, and
+	// is reduced by a random part of up to one half. Default 500 ms.
+	Backoff time.Duration
+	// MaxBackoff is the longest time to wait, also for Retry-After; default 1 minute.
+	MaxBackoff time.Duration
 }
 
 func (r Retry) orDefaults() Retry {
-	return Retry{Attempts: cmp.Or(r.Attempts, 4), Wait: cmp.Or(r.Wait, 500*time.Millisecond), Most: cmp.Or(r.Most, time.Minute)}
+	return Retry{Attempts: cmp.Or(r.Attempts, 4), Backoff: cmp.Or(r.Backoff, 500*time.Millisecond), MaxBackoff: cmp.Or(r.MaxBackoff, time.Minute)}
 }
 
-// wait waits after an attempt, counted from 1: as long as the server asked for, if it did.
+// wait waits after an attempt, counted from 1, at least as long as the server asked for.
 func (r Retry) wait(ctx context.Context, attempt int, asked time.Duration) error {
-	wait := r.Wait << min(attempt-1, 16)
-	wait = min(max(wait/2+rand.N(wait/2+1), asked), r.Most)
+	wait := r.Backoff << min(attempt-1, 16)
+	wait = min(max(wait/2+rand.N(wait/2+1), asked), r.MaxBackoff)
 	return sleep(ctx, wait)
 }
 
-// sleep waits until the time is over or ctx is, if it is not clear before that ctx will be first.
+// sleep waits for d or the end of ctx; it fails at once if the deadline of ctx is earlier.
 func sleep(ctx context.Context, d time.Duration) error {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
 		return fmt.Errorf("no time is left for another attempt: %w", context.DeadlineExceeded)
@@ -55,8 +54,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// mayPass says whether what went wrong at a source may be gone the next time.
-func mayPass(ctx context.Context, err error) bool {
+// retryable reports whether asking a source again may help. Other bytes are fetched once more:
+// a transmission error is as likely as a wrong copy.
+func retryable(ctx context.Context, err error, attempt int) bool {
 	if ctx.Err() != nil {
 		return false
 	}
@@ -68,18 +68,21 @@ func mayPass(ctx context.Context, err error) bool {
 		}
 		return false
 	}
+	if errors.As(err, new(*DigestError)) {
+		return attempt == 1
+	}
 	for _, final := range []any{
-		new(*tls.CertificateVerificationError), new(tls.RecordHeaderError), new(*network.PlainError), new(*network.AddressError),
-		new(*network.ProxyError), new(*DigestError), new(*SizeError),
+		new(*tls.CertificateVerificationError), new(tls.RecordHeaderError), new(*transport.PlainHTTPError), new(*transport.AddressError),
+		new(*transport.ProxyError), new(*SizeError),
 	} {
 		if errors.As(err, final) {
 			return false
 		}
 	}
-	return !errors.Is(err, errRedirects) && !errors.Is(err, errBudget) && !errors.Is(err, errNoRealm) && !errors.Is(err, errNoToken)
+	return !errors.Is(err, errRedirects) && !errors.Is(err, errRetryBudget) && !errors.Is(err, errNoRealm) && !errors.Is(err, errNoToken)
 }
 
-// retryAfter is how long a server asks to wait: 0 if it does not. now is for an answer that names a time.
+// retryAfter is the time that a server asks to wait, 0 for none. now is for a header with a date.
 func retryAfter(resp *http.Response, now time.Time) time.Duration {
 	value := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(value); err == nil {

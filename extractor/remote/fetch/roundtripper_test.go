@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pull
+package fetch
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
-	"github.com/capi-installer/capi-installer/extractor/remote/network"
+	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -23,7 +23,7 @@ import (
 func (s *stage) layerByLibrary(source mirror.Source) error {
 	s.Helper()
 	at := source.Image.Context().Digest(s.layer.Digest.String())
-	layer, err := ggcr.Layer(at, ggcr.WithContext(s.Context()), ggcr.WithTransport(s.access.Transport(source)),
+	layer, err := ggcr.Layer(at, ggcr.WithContext(s.Context()), ggcr.WithTransport(s.access.RoundTripper(source)),
 		ggcr.WithAuth(authn.FromConfig(authn.AuthConfig{Username: "robot", Password: "s3cr3t"})))
 	if err != nil {
 		return err
@@ -46,23 +46,23 @@ func (s *stage) sourceCalled(host string) mirror.Source {
 	return sources[len(sources)-1]
 }
 
-func TestALibrarysRequestsAreLedToNoPrivateAddressEither(t *testing.T) {
+func TestRoundTripper_RejectsAPrivateAddress(t *testing.T) {
 	for name, fault := range map[string]registry.Fault{
 		"by a redirect":  {Path: "/blobs/", Status: 307, Header: http.Header{"Location": {"https://inside.example.com:8443/x"}}},
 		"by a challenge": {Status: 401, Header: http.Header{"Www-Authenticate": {`Bearer realm="https://inside.example.com:8443/token",service="x"`}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, 0, registry.Options{})
-			d := &elsewhere{names: map[string]string{"registry.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3"}, connect: map[string]string{"registry.example.com:5000": s.own.Host()}}
-			s.network(network.Options{Dial: d.dial})
+			d := &redirectDialer{names: map[string]string{"registry.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3"}, connect: map[string]string{"registry.example.com:5000": s.own.Host()}}
+			s.network(transport.Options{Dial: d.dial})
 			insecure := "[[registry]]\nlocation = \"registry.example.com:5000\"\ninsecure = true\n"
 			s.conf(insecure)
 			s.own.Fail(fault)
 			err := s.layerByLibrary(s.sourceCalled("registry.example.com:5000"))
-			if _, refused := errors.AsType[*network.AddressError](err); !refused || !slices.Equal(d.refused, []string{"inside.example.com:8443"}) {
+			if _, refused := errors.AsType[*transport.AddressError](err); !refused || !slices.Equal(d.refused, []string{"inside.example.com:8443"}) {
 				t.Errorf("got %v, refused %v", err, d.refused)
 			}
-			s.conf(insecure + "[[registry]]\nlocation = \"inside.example.com:8443\"\n") // now somebody has named it
+			s.conf(insecure + "[[registry]]\nlocation = \"inside.example.com:8443\"\n") // now the configuration names it
 			err = s.layerByLibrary(s.sourceCalled("registry.example.com:5000"))
 			if err == nil || !strings.Contains(err.Error(), "does not connect") {
 				t.Errorf("got %v, want that it was let through", err)
@@ -71,14 +71,14 @@ func TestALibrarysRequestsAreLedToNoPrivateAddressEither(t *testing.T) {
 	}
 }
 
-func TestALibrarysRequestsTakeNoCredentialsToAnotherHost(t *testing.T) {
+func TestRoundTripper_DropsCredentialsForAnotherHost(t *testing.T) {
 	s := newStage(t, 0, registry.Options{Username: "robot", Password: "s3cr3t"})
 	store := registry.New(t, registry.Options{})
-	d := &elsewhere{
+	d := &redirectDialer{
 		names:   map[string]string{"registry.example.com": "93.184.216.34", "store.example.com": "93.184.216.35"},
 		connect: map[string]string{"registry.example.com:5000": s.own.Host(), "store.example.com:5000": store.Host()},
 	}
-	s.network(network.Options{Dial: d.dial})
+	s.network(transport.Options{Dial: d.dial})
 	s.conf("[[registry]]\nlocation = \"registry.example.com:5000\"\ninsecure = true\n")
 	var got http.Header
 	store.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
@@ -96,7 +96,7 @@ func TestALibrarysRequestsTakeNoCredentialsToAnotherHost(t *testing.T) {
 	}
 }
 
-func TestALibraryNamesToAProxyTheRegistryThatItIsBefore(t *testing.T) {
+func TestRoundTripper_SendsTheNamespaceToAProxy(t *testing.T) {
 	s := newStage(t, 0, registry.Options{})
 	var asked []string
 	s.own.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {

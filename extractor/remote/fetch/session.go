@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pull
+package fetch
 
 import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/capi-installer/capi-installer/extractor/remote/credential"
-	"github.com/capi-installer/capi-installer/extractor/remote/network"
+	"github.com/capi-installer/capi-installer/extractor/remote/keychain"
+	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
-// challenge is how a registry wants to be logged in to. The zero value is not at all.
+// challenge is the authentication that a registry requires. The zero value is none.
 type challenge struct {
 	scheme         string // "basic" or "bearer"
 	realm, service string
 }
 
-// sessionKey is what tokens are shared by: all images of one repository.
+// sessionKey identifies a repository: its images share a token.
 type sessionKey struct{ host, repository string }
 
-// session holds the token for a repository. Whoever takes its turn fetches it; the others wait.
+// session holds the token for a repository. The holder of the mutex fetches it; others wait.
 type session struct {
-	turn    turn
-	token   string
-	login   credential.Login // that it was got with
-	expires time.Time
+	mutex       mutex
+	token       string
+	credentials keychain.Credentials // with which it was fetched
+	expires     time.Time
 }
 
-// turn is a lock for which one can wait with a context.
-type turn chan struct{}
+// mutex is a lock with a context.
+type mutex chan struct{}
 
-func newTurn() turn { return make(turn, 1) }
+func newMutex() mutex { return make(mutex, 1) }
 
-func (t turn) take(ctx context.Context) error {
+func (t mutex) lock(ctx context.Context) error {
 	select {
 	case t <- struct{}{}:
 		return nil
@@ -47,10 +48,23 @@ func (t turn) take(ctx context.Context) error {
 	}
 }
 
-func (t turn) give() { <-t }
+func (t mutex) unlock() { <-t }
 
-func (a *asking) session() *session {
-	p := a.puller
+// lock locks a mutex whose holder sends a request to the host. It fails if that request stalled.
+func (a *request) lock(ctx context.Context, m mutex) error {
+	started := time.Now()
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	if a.host.stalledSince(started) {
+		m.unlock()
+		return errHostStalled
+	}
+	return nil
+}
+
+func (a *request) session() *session {
+	p := a.client
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sessions == nil {
@@ -58,27 +72,27 @@ func (a *asking) session() *session {
 	}
 	key := sessionKey{a.source.Host(), a.source.Image.Context().RepositoryStr()}
 	if p.sessions[key] == nil {
-		p.sessions[key] = &session{turn: newTurn()}
+		p.sessions[key] = &session{mutex: newMutex()}
 	}
 	return p.sessions[key]
 }
 
-// send asks for what is wanted from an offset on, logged in if the registry asks
-// for that. The answer is a good one.
-func (a *asking) send(ctx context.Context, from int64) (*answer, error) {
+// sendAuthorized requests the resource from an offset on, with credentials if the registry requires
+// them. The response has a success status.
+func (a *request) sendAuthorized(ctx context.Context, from int64) (*response, error) {
 	header, learn, err := a.authorize(ctx, "")
 	for attempt := 1; err == nil; attempt++ {
-		var resp *answer
-		resp, err = a.request(ctx, from, header)
+		var resp *response
+		resp, err = a.get(ctx, from, header)
 		learn(resp)
 		if err != nil {
 			return nil, err
 		}
-		if resp.StatusCode != http.StatusUnauthorized || resp.led {
-			return resp, a.check(resp, from)
+		if resp.StatusCode != http.StatusUnauthorized || resp.redirected {
+			return resp, a.checkResponse(resp, from)
 		}
 		refused := statusError(resp.Response)
-		resp.close() // it could be in the way of getting a token
+		resp.close() // it holds a slot that the request for a token may need
 		var next string
 		next, learn, err = a.authorize(ctx, header)
 		switch {
@@ -92,86 +106,86 @@ func (a *asking) send(ctx context.Context, from int64) (*answer, error) {
 	return nil, err
 }
 
-// authorize returns the header to log in with; stale is one that was refused. learn must be
-// called with the answer, nil if there was none.
-func (a *asking) authorize(ctx context.Context, stale string) (header string, learn func(*answer), err error) {
-	learn = a.learn
-	if a.access.Logins != nil {
-		if a.login, err = a.access.Logins.Find(ctx, a.source.Image.Context().Name()); err != nil {
+// authorize returns the Authorization header; stale is one that was rejected. learn must be
+// called with the response, nil if there was none.
+func (a *request) authorize(ctx context.Context, stale string) (header string, learn func(*response), err error) {
+	learn = a.recordChallenge
+	if a.settings.Keychain != nil {
+		if a.credentials, err = a.settings.Keychain.Resolve(ctx, a.source.Image.Context().Name()); err != nil {
 			return "", nil, &stepError{step: "credentials", err: err}
 		}
 	}
-	if a.login.RegistryToken != "" {
-		return "Bearer " + a.login.RegistryToken, learn, nil
+	if a.credentials.RegistryToken != "" {
+		return "Bearer " + a.credentials.RegistryToken, learn, nil
 	}
-	c := a.host.challenged()
+	c := a.host.knownChallenge()
 	if c == nil { // the first request finds out, and the others wait for it
-		if err := a.host.turn.take(ctx); err != nil {
+		if err := a.lock(ctx, a.host.challengeMutex); err != nil {
 			return "", nil, err
 		}
-		if c = a.host.challenged(); c == nil {
-			return "", func(resp *answer) { a.learn(resp); a.host.turn.give() }, nil
+		if c = a.host.knownChallenge(); c == nil {
+			return "", func(resp *response) { a.recordChallenge(resp); a.host.challengeMutex.unlock() }, nil
 		}
-		a.host.turn.give()
+		a.host.challengeMutex.unlock()
 	}
-	header, err = a.answerTo(ctx, *c, stale)
+	header, err = a.authorization(ctx, *c, stale)
 	return header, learn, err
 }
 
-// answerTo returns the header that a challenge asks for.
-func (a *asking) answerTo(ctx context.Context, c challenge, stale string) (string, error) {
+// authorization returns the header that answers a challenge.
+func (a *request) authorization(ctx context.Context, c challenge, stale string) (string, error) {
 	switch {
-	case c.scheme == "basic" && a.login.Username != "":
-		return basic(a.login), nil
+	case c.scheme == "basic" && a.credentials.Username != "":
+		return basic(a.credentials), nil
 	case c.scheme == "bearer":
-		return a.session().bearer(ctx, a, c, stale)
+		return a.session().bearerToken(ctx, a, c, stale)
 	}
 	return "", nil
 }
 
-func basic(login credential.Login) string {
+func basic(login keychain.Credentials) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(login.Username+":"+login.Password))
 }
 
-// learn takes note of how the registry wants to be logged in to.
-func (a *asking) learn(resp *answer) {
+// recordChallenge records the challenge of a response.
+func (a *request) recordChallenge(resp *response) {
 	switch {
-	case resp == nil || resp.led || resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
+	case resp == nil || resp.redirected || resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
 	case resp.StatusCode == http.StatusUnauthorized:
-		a.host.challengedBy(parseChallenge(resp.Header))
-	case a.host.challenged() == nil:
-		a.host.challengedBy(challenge{})
+		a.host.setChallenge(parseChallenge(resp.Header))
+	case a.host.knownChallenge() == nil:
+		a.host.setChallenge(challenge{})
 	}
 }
 
-// bearer returns a token: the one that there is, unless it is stale, or a new one.
-func (s *session) bearer(ctx context.Context, a *asking, c challenge, stale string) (string, error) {
-	if err := s.turn.take(ctx); err != nil {
+// bearerToken returns the cached token unless it is stale or expired, or fetches a new one.
+func (s *session) bearerToken(ctx context.Context, a *request, c challenge, stale string) (string, error) {
+	if err := a.lock(ctx, s.mutex); err != nil {
 		return "", err
 	}
-	defer s.turn.give()
+	defer s.mutex.unlock()
 	header := "Bearer " + s.token
-	if s.token != "" && header != stale && s.login == a.login && time.Now().Before(s.expires) {
+	if s.token != "" && header != stale && s.credentials == a.credentials && time.Now().Before(s.expires) {
 		return header, nil
 	}
-	token, lasts, err := a.token(ctx, c)
+	token, lifetime, err := a.fetchToken(ctx, c)
 	if err != nil {
 		return "", err
 	}
-	s.token, s.login, s.expires = token, a.login, time.Now().Add(lasts)
+	s.token, s.credentials, s.expires = token, a.credentials, time.Now().Add(lifetime)
 	return "Bearer " + token, nil
 }
 
-// What is read of a token server's answer, how long a token lasts that does not say
-// so, and how much earlier it is renewed. See the distribution project's "Token Authentication Specification".
+// The largest response of a token server in bytes, the lifetime of a token without "expires_in",
+// and how much earlier a token is renewed. See the distribution project's "Token Authentication Specification".
 const (
-	tokenBody     = 64 << 10
-	tokenLasts    = time.Minute
-	tokenLastsMin = 10 * time.Second
+	maxTokenResponse     = 64 << 10
+	defaultTokenLifetime = time.Minute
+	tokenRenewalMargin   = 10 * time.Second
 )
 
-// token gets a token from the server that a challenge names. Errors hold nothing of what it says.
-func (a *asking) token(ctx context.Context, c challenge) (token string, lasts time.Duration, err error) {
+// fetchToken requests a token from the server that a challenge names. Errors do not quote the response.
+func (a *request) fetchToken(ctx context.Context, c challenge) (fetchToken string, lasts time.Duration, err error) {
 	realm, err := url.Parse(c.realm)
 	if err != nil || realm.Host == "" || realm.User != nil {
 		return "", 0, &stepError{step: "token", err: errNoRealm}
@@ -181,7 +195,7 @@ func (a *asking) token(ctx context.Context, c challenge) (token string, lasts ti
 	if err != nil {
 		return "", 0, at(err)
 	}
-	resp, err := a.follow(req, network.Route{Insecure: a.source.Insecure, Led: !a.access.named(realm, a.sources), From: a.host.address()})
+	resp, err := a.follow(req, transport.Route{Insecure: a.source.Insecure, Redirected: !a.settings.isConfigured(realm, a.sources), From: a.host.address()})
 	if err != nil {
 		return "", 0, at(err)
 	}
@@ -189,19 +203,19 @@ func (a *asking) token(ctx context.Context, c challenge) (token string, lasts ti
 	if resp.StatusCode != http.StatusOK {
 		return "", 0, at(statusError(resp.Response))
 	}
-	token, lasts, err = readToken(resp.Body)
+	fetchToken, lasts, err = readToken(resp.Body)
 	if err != nil {
 		return "", 0, at(err)
 	}
-	return token, lasts, nil
+	return fetchToken, lasts, nil
 }
 
-// tokenRequest is a request for a token: as somebody with a password, with a refresh token, or as nobody.
-func (a *asking) tokenRequest(ctx context.Context, realm url.URL, c challenge) (*http.Request, error) {
+// tokenRequest is a request for a token: with a password, with a refresh token, or anonymous.
+func (a *request) tokenRequest(ctx context.Context, realm url.URL, c challenge) (*http.Request, error) {
 	values := url.Values{"service": {c.service}, "scope": {"repository:" + a.source.Image.Context().RepositoryStr() + ":pull"}}
-	if a.login.IdentityToken != "" {
+	if a.credentials.IdentityToken != "" {
 		values.Set("grant_type", "refresh_token")
-		values.Set("refresh_token", a.login.IdentityToken)
+		values.Set("refresh_token", a.credentials.IdentityToken)
 		values.Set("client_id", "capi-installer")
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, realm.String(), strings.NewReader(values.Encode()))
 		if err == nil {
@@ -217,36 +231,40 @@ func (a *asking) tokenRequest(ctx context.Context, realm url.URL, c challenge) (
 	}
 	realm.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, realm.String(), nil)
-	if err == nil && a.login.Username != "" {
-		req.Header.Set("Authorization", basic(a.login))
+	if err == nil && a.credentials.Username != "" {
+		req.Header.Set("Authorization", basic(a.credentials))
 	}
 	return req, err
 }
 
 func readToken(body io.Reader) (string, time.Duration, error) {
-	var answer struct {
+	var parsed struct {
 		Token       string  `json:"token"`
 		AccessToken string  `json:"access_token"`
 		ExpiresIn   float64 `json:"expires_in"`
 	}
-	if err := json.NewDecoder(io.LimitReader(body, tokenBody)).Decode(&answer); err != nil {
-		return "", 0, errNoToken // err could show it
+	err := json.NewDecoder(io.LimitReader(body, maxTokenResponse)).Decode(&parsed)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return "", 0, errTruncatedToken
+	case err != nil:
+		return "", 0, errNoToken // err can quote the token
 	}
-	token := answer.Token
+	token := parsed.Token
 	if token == "" {
-		token = answer.AccessToken
+		token = parsed.AccessToken
 	}
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", 0, errNoToken
 	}
-	lasts := tokenLasts
-	if answer.ExpiresIn > 0 {
-		lasts = time.Duration(min(answer.ExpiresIn, 24*3600) * float64(time.Second))
+	lifetime := defaultTokenLifetime
+	if parsed.ExpiresIn > 0 {
+		lifetime = time.Duration(min(parsed.ExpiresIn, 24*3600) * float64(time.Second))
 	}
-	return token, max(lasts-tokenLastsMin, lasts/2), nil
+	return token, max(lifetime-tokenRenewalMargin, lifetime/2), nil
 }
 
-// parseChallenge returns the challenge of an answer that we can meet; bearer, if there are several.
+// parseChallenge returns the supported challenge of a response; bearer, if there are several.
 func parseChallenge(header http.Header) challenge {
 	var found challenge
 	for _, line := range header.Values("WWW-Authenticate") {
@@ -283,7 +301,7 @@ func parameters(text string) map[string]string {
 	}
 }
 
-// unquote reads a quoted string up to its closing quote, and returns what follows.
+// unquote reads a quoted string up to its closing quote, and returns the rest.
 func unquote(text string) (value, rest string) {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {

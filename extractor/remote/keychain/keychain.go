@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package credential finds out as whom a registry is to be asked: with the
+// Package keychain resolves credentials for registries: from the
 // pull secret of a cluster, the auth files of podman, skopeo, oc and docker, and credential helpers.
 //
-//	secret, err := credential.ParseSecret(data[".dockerconfigjson"])
-//	login, err := credential.Chain{secret, credential.File{Path: path}}.Find(ctx, "quay.io/example/provider")
+//	secret, err := keychain.ParseSecret(data[".dockerconfigjson"])
+//	login, err := keychain.Chain{secret, keychain.File{Path: path}}.Resolve(ctx, "quay.io/example/provider")
 //
 // Keys are scoped by path: of "quay.io/example/provider", "quay.io/example",
-// "quay.io" and "*.io" the first that there is counts. A key ends at a slash:
-// "quay.io/foo" is not for "quay.io/foobar". A mirror has its own keys; nobody is told the password of another registry.
-package credential
+// "quay.io" and "*.io" the first existing key is used. A key ends at a slash:
+// "quay.io/foo" does not match "quay.io/foobar". A mirror has its own keys; it never receives the password of another registry.
+package keychain
 
 import (
 	"context"
@@ -25,10 +25,10 @@ import (
 	"strings"
 )
 
-// Login is as whom to ask a registry. The zero value is nobody. It prints
-// without its secrets.
-type Login struct {
-	// Key is under which key it was found, and Origin where; for messages.
+// Credentials authenticate to a registry. The zero value is anonymous. No format prints
+// the secrets.
+type Credentials struct {
+	// Key is the key of the entry and Origin its file or object, for messages.
 	Key, Origin string
 
 	Username, Password string
@@ -38,13 +38,13 @@ type Login struct {
 	RegistryToken string
 }
 
-// Anonymous says that there are no credentials.
-func (l Login) Anonymous() bool {
+// Anonymous reports whether there are no credentials.
+func (l Credentials) Anonymous() bool {
 	return l.Username == "" && l.Password == "" && l.IdentityToken == "" && l.RegistryToken == ""
 }
 
-// String says where the credentials are from.
-func (l Login) String() string {
+// String names the entry and the origin of the credentials.
+func (l Credentials) String() string {
 	if l.Anonymous() {
 		return "no credentials"
 	}
@@ -52,44 +52,44 @@ func (l Login) String() string {
 }
 
 // GoString is String, so that no format shows a password.
-func (l Login) GoString() string { return l.String() }
+func (l Credentials) GoString() string { return l.String() }
 
 // Format implements fmt.Formatter, for the same reason.
-func (l Login) Format(f fmt.State, _ rune) { fmt.Fprint(f, l.String()) }
+func (l Credentials) Format(f fmt.State, _ rune) { fmt.Fprint(f, l.String()) }
 
-// Finder finds the credentials for a repository, such as "quay.io/example/provider".
-type Finder interface {
-	// Find returns them; the zero Login, and no error, if there are none.
-	Find(ctx context.Context, repository string) (Login, error)
+// Keychain resolves the credentials for a repository, such as "quay.io/example/provider".
+type Keychain interface {
+	// Resolve returns the credentials; the zero value, and no error, if there are none.
+	Resolve(ctx context.Context, repository string) (Credentials, error)
 }
 
-// Chain asks each Finder until one has credentials. One that fails does not
-// keep the next from being asked; its error is returned if none has credentials.
-type Chain []Finder
+// Chain returns the credentials of the first Keychain that has some. After an error the
+// next one is tried; the error is returned if none has credentials.
+type Chain []Keychain
 
-// Find implements Finder.
-func (c Chain) Find(ctx context.Context, repository string) (Login, error) {
+// Resolve implements Keychain.
+func (c Chain) Resolve(ctx context.Context, repository string) (Credentials, error) {
 	var errs []error
 	for _, f := range c {
-		login, err := f.Find(ctx, repository)
+		login, err := f.Resolve(ctx, repository)
 		if err == nil && !login.Anonymous() {
 			return login, nil
 		}
 		errs = append(errs, err)
 	}
-	return Login{}, errors.Join(errs...)
+	return Credentials{}, errors.Join(errs...)
 }
 
 // Secret is a parsed .dockerconfigjson: the content of a pull secret, or of an
-// auth file. It does not change, and it runs no helpers, whatever its text says: text in a
-// cluster is not to choose programs.
+// auth file. It does not change. It ignores credential helpers: an object in a
+// cluster must not choose programs to run.
 type Secret struct {
-	origin string
-	logins map[string]Login
+	origin      string
+	credentials map[string]Credentials
 }
 
 // entry is one of the "auths". See the documentation of containers-auth.json(5).
-type entry struct {
+type authEntry struct {
 	Auth          string `json:"auth"`
 	Username      string `json:"username"`
 	Password      string `json:"password"`
@@ -97,9 +97,9 @@ type entry struct {
 	RegistryToken string `json:"registrytoken"`
 }
 
-// SecretError says what is wrong with a secret, without showing it.
+// SecretError reports an invalid secret, without showing it.
 type SecretError struct {
-	// Origin is where it is, and Key which entry is wrong; empty if it is the whole.
+	// Origin is the file or object, and Key the invalid entry; empty for the whole secret.
 	Origin, Key string
 	Err         error
 }
@@ -114,52 +114,52 @@ func (e *SecretError) Error() string {
 func (e *SecretError) Unwrap() error { return e.Err }
 
 // ParseSecret parses the value of the key ".dockerconfigjson" of a Secret, or an
-// auth file. origin is where it is, such as "Secret openshift-config/pull-secret"; errors and logins name it.
+// auth file. origin names it, such as "Secret openshift-config/pull-secret", for errors and credentials.
 //
-// Entries that cannot be decoded are left out; the error joins a *SecretError for
-// each, and the Secret beside it has the others. It is nil if nothing can be read.
+// Entries that cannot be decoded are omitted; the error joins a *SecretError for
+// each, and the Secret holds the others. The Secret is nil if data is malformed.
 func ParseSecret(origin string, data []byte) (*Secret, error) {
 	var config struct {
-		Auths map[string]entry `json:"auths"`
+		Auths map[string]authEntry `json:"auths"`
 	}
 	if err := json.Unmarshal(data, &config); err != nil {
-		// What the decoder says can quote what it read.
+		// The error of the decoder can quote the secret.
 		return nil, &SecretError{Origin: origin, Err: errors.New("it is not the JSON object {\"auths\": {…}} of a .dockerconfigjson")}
 	}
-	s := &Secret{origin: origin, logins: map[string]Login{}}
+	s := &Secret{origin: origin, credentials: map[string]Credentials{}}
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(config.Auths)) {
-		login, err := config.Auths[key].login()
+		login, err := config.Auths[key].credentials()
 		if err != nil {
 			errs = append(errs, &SecretError{Origin: origin, Key: key, Err: err})
 			continue
 		}
 		login.Key, login.Origin = key, origin
-		if normal := normalized(key); !login.Anonymous() && s.logins[normal].Anonymous() {
-			s.logins[normal] = login
+		if normal := normalized(key); !login.Anonymous() && s.credentials[normal].Anonymous() {
+			s.credentials[normal] = login
 		}
 	}
 	return s, errors.Join(errs...)
 }
 
-func (e entry) login() (Login, error) {
-	l := Login{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken, RegistryToken: e.RegistryToken}
+func (e authEntry) credentials() (Credentials, error) {
+	l := Credentials{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken, RegistryToken: e.RegistryToken}
 	if e.Auth == "" {
 		return l, nil
 	}
 	decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(e.Auth))
 	if err != nil {
-		return Login{}, errors.New("its \"auth\" is not base64")
+		return Credentials{}, errors.New("its \"auth\" is not base64")
 	}
 	user, password, found := strings.Cut(string(decoded), ":")
 	if !found {
-		return Login{}, errors.New("its \"auth\" is not base64 of \"user:password\"")
+		return Credentials{}, errors.New("its \"auth\" is not base64 of \"user:password\"")
 	}
 	l.Username, l.Password = user, strings.TrimRight(password, "\x00")
 	return l, nil
 }
 
-// normalized is a key as the lookup has it: keys can be URLs, and Docker Hub has several names.
+// normalized is the form of a key for the lookup: keys can be URLs, and Docker Hub has several names.
 func normalized(key string) string {
 	_, rest, found := strings.Cut(key, "://")
 	if !found {
@@ -180,38 +180,38 @@ func normalized(key string) string {
 	return host + "/" + below
 }
 
-// Find implements Finder. It looks for the longest key by path first, then for
+// Resolve implements Keychain. It looks for the longest key by path first, then for
 // keys with wildcards ("*.example.com", as path.Match has them for each label of the host).
-func (s *Secret) Find(_ context.Context, repository string) (Login, error) {
+func (s *Secret) Resolve(_ context.Context, repository string) (Credentials, error) {
 	if s == nil {
-		return Login{}, nil
+		return Credentials{}, nil
 	}
 	key := normalized(repository)
 	for {
-		if login, found := s.logins[key]; found {
+		if login, found := s.credentials[key]; found {
 			return login, nil
 		}
 		slash := strings.LastIndexByte(key, '/')
 		if slash < 0 {
-			return s.wild(key), nil
+			return s.matchWildcard(key), nil
 		}
 		key = key[:slash]
 	}
 }
 
-// wild finds a key with a wildcard; the longest, if there are several.
-func (s *Secret) wild(host string) Login {
-	var found Login
+// matchWildcard finds the longest matching key with a wildcard.
+func (s *Secret) matchWildcard(host string) Credentials {
+	var found Credentials
 	var longest string
-	for key, login := range s.logins {
-		if strings.Contains(key, "*") && matches(host, key) && (len(key) > len(longest) || len(key) == len(longest) && key < longest) {
+	for key, login := range s.credentials {
+		if strings.Contains(key, "*") && matchesWildcard(host, key) && (len(key) > len(longest) || len(key) == len(longest) && key < longest) {
 			found, longest = login, key
 		}
 	}
 	return found
 }
 
-func matches(host, pattern string) bool {
+func matchesWildcard(host, pattern string) bool {
 	labels, patterns := strings.Split(host, "."), strings.Split(pattern, ".")
 	if len(labels) != len(patterns) {
 		return false
@@ -224,36 +224,36 @@ func matches(host, pattern string) bool {
 	return true
 }
 
-// Keys are the keys for which there are credentials, as the lookup has them, sorted.
+// Keys are the normalized keys that have credentials, sorted.
 func (s *Secret) Keys() []string {
 	if s == nil {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(s.logins))
+	return slices.Sorted(maps.Keys(s.credentials))
 }
 
 // File is a .dockerconfigjson on disk, such as a mounted Secret or an auth file.
-// It is read each time it is asked, so that a new content counts at once. A file that is
-// not there holds nothing. Helpers that it names are not run; see System for that.
+// It is read by each call, so that a new content has effect at once. A missing file
+// has no credentials. Its credential helpers are ignored; System runs them.
 type File struct {
-	// Path is its path; "" is none.
+	// Path is the path; "" is no file.
 	Path string
 }
 
-// Find implements Finder.
-func (f File) Find(ctx context.Context, repository string) (Login, error) {
+// Resolve implements Keychain.
+func (f File) Resolve(ctx context.Context, repository string) (Credentials, error) {
 	data, err := os.ReadFile(f.Path)
 	if f.Path == "" || errors.Is(err, fs.ErrNotExist) {
-		return Login{}, nil
+		return Credentials{}, nil
 	}
 	if err != nil {
-		return Login{}, fmt.Errorf("reading credentials: %w", err)
+		return Credentials{}, fmt.Errorf("reading credentials: %w", err)
 	}
 	secret, err := ParseSecret(f.Path, data)
 	if secret == nil {
-		return Login{}, err
+		return Credentials{}, err
 	}
-	login, _ := secret.Find(ctx, repository)
+	login, _ := secret.Resolve(ctx, repository)
 	if !login.Anonymous() {
 		return login, nil
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package credential
+package keychain
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func secretOf(keys ...string) []byte {
 	return text
 }
 
-func TestTheLongestKeyThatIsAPathOfTheRepositoryCounts(t *testing.T) {
+func TestSecret_LongestPathWins(t *testing.T) {
 	for _, test := range []struct{ keys, repository, want string }{
 		{"quay.io quay.io/release quay.io/release/aws", "quay.io/release/aws", "quay.io/release/aws"},
 		{"quay.io quay.io/release", "quay.io/release/aws", "quay.io/release"},
@@ -56,7 +56,7 @@ func TestTheLongestKeyThatIsAPathOfTheRepositoryCounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			login, err := secret.Find(t.Context(), test.repository)
+			login, err := secret.Resolve(t.Context(), test.repository)
 			if err != nil || login.Username != test.want || login.Anonymous() != (test.want == "") {
 				t.Errorf("got %q, %v, want %q", login.Username, err, test.want)
 			}
@@ -67,20 +67,20 @@ func TestTheLongestKeyThatIsAPathOfTheRepositoryCounts(t *testing.T) {
 	}
 }
 
-func TestEveryKindOfLoginIsRead(t *testing.T) {
+func TestParseSecret_AllKindsOfCredentials(t *testing.T) {
 	secret, err := ParseSecret("s", []byte(`{"auths": {
 		"a.example.com": {"username": "u", "password": "p"},
 		"b.example.com": {"identitytoken": "i"},
 		"c.example.com": {"registrytoken": "r"},
 		"d.example.com": {"auth": "`+auth("u", "p:with:colons")+`", "username": "other"},
-		"e.example.com": {"email": "nobody"}}}`))
+		"e.example.com": {"email": "user@example.com"}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for host, want := range map[string]Login{
+	for host, want := range map[string]Credentials{
 		"a": {Username: "u", Password: "p"}, "b": {IdentityToken: "i"}, "c": {RegistryToken: "r"}, "d": {Username: "u", Password: "p:with:colons"}, "e": {},
 	} {
-		got, err := secret.Find(t.Context(), host+".example.com/x")
+		got, err := secret.Resolve(t.Context(), host+".example.com/x")
 		got.Key, got.Origin = "", ""
 		if got != want || err != nil {
 			t.Errorf("%s: got another login", host)
@@ -91,7 +91,7 @@ func TestEveryKindOfLoginIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithASecretIsSaidWithoutShowingIt(t *testing.T) {
+func TestParseSecret_ErrorsDoNotShowSecrets(t *testing.T) {
 	for _, text := range []string{
 		`s3cr3t`, `{"auths": "s3cr3t"}`, `{"auths": {"quay.io": {"auth": "s3cr3t!"}}}`, `{"auths": {"quay.io": {"auth": "` + base64.StdEncoding.EncodeToString([]byte("s3cr3t")) + `"}}}`, "",
 	} {
@@ -109,23 +109,23 @@ func TestWhatIsWrongWithASecretIsSaidWithoutShowingIt(t *testing.T) {
 	}
 }
 
-func TestNoFormatShowsAPassword(t *testing.T) {
-	l := Login{Key: "quay.io", Origin: "a file", Username: "s3cr3t", Password: "s3cr3t", IdentityToken: "s3cr3t", RegistryToken: "s3cr3t"}
+func TestCredentials_NoFormatShowsAPassword(t *testing.T) {
+	l := Credentials{Key: "quay.io", Origin: "a file", Username: "s3cr3t", Password: "s3cr3t", IdentityToken: "s3cr3t", RegistryToken: "s3cr3t"}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		if text := fmt.Sprintf(verb, l) + fmt.Sprintf(verb, &l) + fmt.Sprintf(verb, []Login{l}); strings.Contains(text, "s3cr3t") || strings.Contains(text, "733363") {
+		if text := fmt.Sprintf(verb, l) + fmt.Sprintf(verb, &l) + fmt.Sprintf(verb, []Credentials{l}); strings.Contains(text, "s3cr3t") || strings.Contains(text, "733363") {
 			t.Errorf("%s shows it: %s", verb, text)
 		}
 	}
-	if text := l.String(); text != `the credentials of "quay.io" in a file` || (Login{}).String() != "no credentials" {
+	if text := l.String(); text != `the credentials of "quay.io" in a file` || (Credentials{}).String() != "no credentials" {
 		t.Error(text)
 	}
 }
 
-func TestAFileIsReadEachTime(t *testing.T) {
+func TestFile_IsReadEachTime(t *testing.T) {
 	f := File{Path: filepath.Join(t.TempDir(), "auth.json")}
 	find := func(want string) {
 		t.Helper()
-		if login, err := f.Find(t.Context(), "quay.io/a"); err != nil || login.Username != want {
+		if login, err := f.Resolve(t.Context(), "quay.io/a"); err != nil || login.Username != want {
 			t.Errorf("got %q, %v, want %q", login.Username, err, want)
 		}
 	}
@@ -139,29 +139,29 @@ func TestAFileIsReadEachTime(t *testing.T) {
 	if err := os.WriteFile(f.Path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Find(t.Context(), "quay.io/a"); err == nil || !strings.Contains(err.Error(), f.Path) {
+	if _, err := f.Resolve(t.Context(), "quay.io/a"); err == nil || !strings.Contains(err.Error(), f.Path) {
 		t.Errorf("got %v", err)
 	}
-	if login, err := (File{}).Find(t.Context(), "quay.io/a"); err != nil || !login.Anonymous() {
+	if login, err := (File{}).Resolve(t.Context(), "quay.io/a"); err != nil || !login.Anonymous() {
 		t.Errorf("no file: got %v, %v", login, err)
 	}
 }
 
-type finder func() (Login, error)
+type finder func() (Credentials, error)
 
-func (f finder) Find(context.Context, string) (Login, error) { return f() }
+func (f finder) Resolve(context.Context, string) (Credentials, error) { return f() }
 
-func TestAChainAsksUntilThereAreCredentials(t *testing.T) {
-	none := finder(func() (Login, error) { return Login{}, nil })
-	fails := finder(func() (Login, error) { return Login{}, os.ErrPermission })
-	has := finder(func() (Login, error) { return Login{Username: "u"}, nil })
-	if login, err := (Chain{none, fails, has}).Find(t.Context(), "a/b"); err != nil || login.Username != "u" {
+func TestChain_FirstCredentialsWin(t *testing.T) {
+	none := finder(func() (Credentials, error) { return Credentials{}, nil })
+	fails := finder(func() (Credentials, error) { return Credentials{}, os.ErrPermission })
+	has := finder(func() (Credentials, error) { return Credentials{Username: "u"}, nil })
+	if login, err := (Chain{none, fails, has}).Resolve(t.Context(), "a/b"); err != nil || login.Username != "u" {
 		t.Errorf("got %v, %v", login, err)
 	}
-	if _, err := (Chain{fails, none}).Find(t.Context(), "a/b"); !errors.Is(err, os.ErrPermission) {
+	if _, err := (Chain{fails, none}).Resolve(t.Context(), "a/b"); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("got %v", err)
 	}
-	if login, err := (Chain{none, (*Secret)(nil)}).Find(t.Context(), "a/b"); err != nil || !login.Anonymous() {
+	if login, err := (Chain{none, (*Secret)(nil)}).Resolve(t.Context(), "a/b"); err != nil || !login.Anonymous() {
 		t.Errorf("got %v, %v", login, err)
 	}
 }
@@ -172,7 +172,7 @@ read host
 echo "{\"ServerURL\": \"$host\", \"Username\": \"helped\", \"Secret\": \"s3cr3t\"}"
 `
 
-func TestTheFilesAndHelpersOfContainerToolsAreUsed(t *testing.T) {
+func TestSystem_ReadsFilesAndHelpersOfContainerTools(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{
 		".docker/config.json": `{"auths": {"hub.example.com": {"auth": "` + auth("docker", "p") + `"}, "https://index.docker.io/v1/": {"auth": "` + auth("hub", "p") + `"}}}`,
@@ -196,7 +196,7 @@ func TestTheFilesAndHelpersOfContainerToolsAreUsed(t *testing.T) {
 	}
 	find := func(s System, repository, want string) {
 		t.Helper()
-		if login, err := s.Find(t.Context(), repository); err != nil || login.Username != want {
+		if login, err := s.Resolve(t.Context(), repository); err != nil || login.Username != want {
 			t.Errorf("%s: got %q, %v, want %q", repository, login.Username, err, want)
 		}
 	}
@@ -209,17 +209,27 @@ func TestTheFilesAndHelpersOfContainerToolsAreUsed(t *testing.T) {
 	t.Setenv("REGISTRY_AUTH_FILE", home+"/only.json")
 	find(System{}, "quay.io/release/aws", "only")
 	find(System{}, "hub.example.com/a", "")
+	t.Setenv("REGISTRY_AUTH_FILE", "")
+	for repository, want := range map[string]string{
+		"quay.io/release/aws":    `the credentials of "quay.io/release" in ` + home + "/run/containers/auth.json",
+		"hub.example.com/a":      `the credentials of "hub.example.com" in ` + home + "/.docker/config.json",
+		"helped.example.com/a/b": `the credentials of "helped.example.com/a/b" in a credential helper`,
+	} {
+		if c, err := (System{}).Resolve(t.Context(), repository); err != nil || c.String() != want {
+			t.Errorf("%s: got %s, %v, want %s", repository, c, err, want)
+		}
+	}
 }
 
-// FuzzSecret parses secrets: no input makes it panic or appear in an error, and
-// what is found is found under a path of the repository.
+// FuzzSecret parses secrets: no input makes it panic or appears in an error, and
+// credentials are found only under a path of the repository.
 func FuzzSecret(f *testing.F) {
 	f.Add(secretOf("quay.io", "quay.io/a", "*.example.com", "https://index.docker.io/v1/"), "quay.io/a/b")
 	f.Add([]byte(`{"auths": {"": {"username": "u"}}}`), "")
 	f.Add([]byte(`{"auths": {"*": {"auth": "!"}}}`), "x.y/z")
 	f.Fuzz(func(t *testing.T, text []byte, repository string) {
 		secret, _ := ParseSecret("s", text)
-		login, err := secret.Find(t.Context(), repository)
+		login, err := secret.Resolve(t.Context(), repository)
 		if err != nil {
 			t.Fatal(err)
 		}

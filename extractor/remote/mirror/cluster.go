@@ -15,13 +15,13 @@ import (
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
-// Cluster is what the objects of an OpenShift cluster say about where to pull
-// images from. Its rules are those that the cluster's nodes have.
+// Cluster holds the objects of an OpenShift cluster that configure mirrors. Their rules are those of
+// the cluster's nodes.
 type Cluster struct {
-	// DigestMirrors are all objects of this kind, as the API server has them; so with the next two.
+	// DigestMirrors, TagMirrors and ContentSources are all objects of these kinds.
 	DigestMirrors []configv1.ImageDigestMirrorSet
 	TagMirrors    []configv1.ImageTagMirrorSet
-	// ContentSources are the predecessors of DigestMirrors, and mean the same.
+	// ContentSources are the predecessors of DigestMirrors, with the same meaning.
 	ContentSources []operatorv1alpha1.ImageContentSourcePolicy
 	// Sources is spec.registrySources of Image "cluster".
 	Sources configv1.RegistrySources
@@ -29,13 +29,13 @@ type Cluster struct {
 
 // Rules returns the rules, made with the parser of registries.conf; see Parse for dir and errors.
 //
-// The mirrors of all objects for one source become one list: each object's own
-// order holds in it wherever they do not contradict each other; what two objects order in two ways
-// is in the order of the objects' names. Mirrors of digest mirror sets and of content source policies serve
+// The mirrors of all objects for one source are merged into one list, which keeps the order of each object.
+// If two objects contradict each other, the object that is first by name takes
+// precedence. Mirrors of digest mirror sets and of content source policies serve
 // references by digest only, those of tag mirror sets references by tag only.
-// NeverContactSource in one object blocks the source, whatever the others say.
+// NeverContactSource in one object blocks the source, even if other objects allow it.
 func (c Cluster) Rules(dir string) (*Rules, error) {
-	conf, err := c.Conf()
+	conf, err := c.RegistriesConf()
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +47,8 @@ func (c Cluster) Rules(dir string) (*Rules, error) {
 	return rules, nil
 }
 
-// allowed are the scopes of allowedRegistries; nil if everything is allowed.
-// Mirrors need not be listed: the nodes' policy is about what an image is called.
+// allowed are the scopes of allowedRegistries; nil allows everything.
+// Mirrors need not be listed: the nodes' policy applies to the names of images.
 func (c Cluster) allowed() []string {
 	if len(c.Sources.AllowedRegistries) == 0 {
 		return nil
@@ -56,8 +56,8 @@ func (c Cluster) allowed() []string {
 	return slices.Clone(c.Sources.AllowedRegistries)
 }
 
-// Conf returns the rules as the text of a registries.conf, without allowedRegistries, which have no place there.
-func (c Cluster) Conf() ([]byte, error) {
+// RegistriesConf returns the rules as the text of a registries.conf, which cannot express allowedRegistries.
+func (c Cluster) RegistriesConf() ([]byte, error) {
 	conf := struct {
 		Registries []sysregistriesv2.Registry `toml:"registry"`
 	}{c.registries()}
@@ -68,11 +68,11 @@ func (c Cluster) Conf() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// source is all that objects say of one source.
-type source struct {
-	never    bool
-	byDigest [][]string // a list per object
-	byTag    [][]string
+// sourceRules are the rules of all objects for one source.
+type sourceRules struct {
+	neverContact bool
+	byDigest     [][]string // a list per object
+	byTag        [][]string
 }
 
 func (c Cluster) registries() []sysregistriesv2.Registry {
@@ -84,18 +84,18 @@ func (c Cluster) registries() []sysregistriesv2.Registry {
 	slices.Sort(scopes)
 	var registries []sysregistriesv2.Registry
 	for _, scope := range slices.Compact(scopes) {
-		said := cmp.Or(sources[scope], &source{})
+		rules := cmp.Or(sources[scope], &sourceRules{})
 		registry := sysregistriesv2.Registry{
 			Prefix: scope, Endpoint: c.endpoint(scope, ""),
-			Blocked: said.never || c.blocked(scope),
+			Blocked: rules.neverContact || c.blocked(scope),
 		}
 		if strings.HasPrefix(scope, "*.") {
 			registry.Location = ""
 		}
-		for _, mirror := range merge(said.byDigest) {
+		for _, mirror := range merge(rules.byDigest) {
 			registry.Mirrors = append(registry.Mirrors, c.endpoint(mirror, sysregistriesv2.MirrorByDigestOnly))
 		}
-		for _, mirror := range merge(said.byTag) {
+		for _, mirror := range merge(rules.byTag) {
 			registry.Mirrors = append(registry.Mirrors, c.endpoint(mirror, sysregistriesv2.MirrorByTagOnly))
 		}
 		registries = append(registries, registry)
@@ -109,25 +109,25 @@ func (c Cluster) endpoint(location, pull string) sysregistriesv2.Endpoint {
 
 func (c Cluster) blocked(scope string) bool { return within(scope, c.Sources.BlockedRegistries) }
 
-// within says whether one scope lies in one of others.
+// within reports whether a scope lies in one of others.
 func within(scope string, others []string) bool {
 	return slices.ContainsFunc(others, func(other string) bool { return scope == other || matches(scope, other) })
 }
 
-// sources collects what the objects say by source. The objects are taken in the order of their names.
-func (c Cluster) sources() map[string]*source {
-	all := map[string]*source{}
-	at := func(scope string, policy configv1.MirrorSourcePolicy) *source {
+// sources groups the rules by source, in the order of the objects' names.
+func (c Cluster) sources() map[string]*sourceRules {
+	all := map[string]*sourceRules{}
+	at := func(scope string, policy configv1.MirrorSourcePolicy) *sourceRules {
 		if all[scope] == nil {
-			all[scope] = &source{}
+			all[scope] = &sourceRules{}
 		}
-		all[scope].never = all[scope].never || policy == configv1.NeverContactSource
+		all[scope].neverContact = all[scope].neverContact || policy == configv1.NeverContactSource
 		return all[scope]
 	}
 	for _, set := range byName(c.DigestMirrors, func(s configv1.ImageDigestMirrorSet) string { return s.Name }) {
 		for _, m := range set.Spec.ImageDigestMirrors {
 			s := at(m.Source, m.MirrorSourcePolicy)
-			s.byDigest = append(s.byDigest, texts(m.Mirrors))
+			s.byDigest = append(s.byDigest, mirrorStrings(m.Mirrors))
 		}
 	}
 	for _, policy := range byName(c.ContentSources, func(p operatorv1alpha1.ImageContentSourcePolicy) string { return p.Name }) {
@@ -139,7 +139,7 @@ func (c Cluster) sources() map[string]*source {
 	for _, set := range byName(c.TagMirrors, func(s configv1.ImageTagMirrorSet) string { return s.Name }) {
 		for _, m := range set.Spec.ImageTagMirrors {
 			s := at(m.Source, m.MirrorSourcePolicy)
-			s.byTag = append(s.byTag, texts(m.Mirrors))
+			s.byTag = append(s.byTag, mirrorStrings(m.Mirrors))
 		}
 	}
 	return all
@@ -149,7 +149,7 @@ func byName[T any](objects []T, name func(T) string) []T {
 	return slices.SortedFunc(slices.Values(objects), func(a, b T) int { return strings.Compare(name(a), name(b)) })
 }
 
-func texts(mirrors []configv1.ImageMirror) []string {
+func mirrorStrings(mirrors []configv1.ImageMirror) []string {
 	out := make([]string, len(mirrors))
 	for i, m := range mirrors {
 		out[i] = string(m)
@@ -157,9 +157,9 @@ func texts(mirrors []configv1.ImageMirror) []string {
 	return out
 }
 
-// merge makes one list of several: the next is always the first, in the order of
-// the lists, that stands behind nothing that is still to come; if there is none,
-// because lists contradict each other, the first of all.
+// merge merges lists by a topological sort: the next item is always the first one, in the order of
+// the lists, without remaining predecessors in any list; if there is none,
+// because lists contradict each other, the first remaining item.
 func merge(lists [][]string) []string {
 	var left []string
 	behind := map[string][]string{}

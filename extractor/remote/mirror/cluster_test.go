@@ -34,7 +34,7 @@ func contentSource(name, source string, mirrors ...string) operatorv1alpha1.Imag
 	return policy
 }
 
-func TestObjectsOfAClusterBecomeRules(t *testing.T) {
+func TestCluster_Rules(t *testing.T) {
 	tags := configv1.ImageTagMirrorSet{}
 	tags.Spec.ImageTagMirrors = []configv1.ImageTagMirrors{{Source: "quay.io/release", Mirrors: []configv1.ImageMirror{"tags.example.com/r"}}}
 	for _, test := range []struct {
@@ -90,7 +90,7 @@ func TestObjectsOfAClusterBecomeRules(t *testing.T) {
 	}
 }
 
-func TestListsOfMirrorsAreMergedInTheirOrder(t *testing.T) {
+func TestMerge_KeepsTheOrderOfEachList(t *testing.T) {
 	for _, test := range []struct{ lists, want string }{
 		{"", ""}, {"a b", "a b"}, {"a b|a b", "a b"}, {"b c|a b", "a b c"}, {"a c|b", "a c b"}, {"a b|b a", "a b"}, {"a a b", "a b"}, {"a b|b c|c a", "a b c"}, {"a b|b a|a d|d e", "a b d e"},
 	} {
@@ -104,7 +104,7 @@ func TestListsOfMirrorsAreMergedInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestObjectsThatMakeNoRulesAreAnError(t *testing.T) {
+func TestCluster_InvalidObjects(t *testing.T) {
 	_, err := Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("https://quay.io", "m1.example.com"))}}.Rules(t.TempDir())
 	var wrong *ConfError
 	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "https://quay.io") {

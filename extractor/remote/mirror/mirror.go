@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mirror says where an image may be pulled from: its mirrors, in their
+// Package mirror determines the sources of an image: its mirrors, in their
 // order, and its own registry. The rules are those of containers-registries.conf(5),
 // read and applied by the code that podman and CRI-O use, and of the cluster
 // objects from which OpenShift writes that file: ImageDigestMirrorSet,
@@ -9,67 +9,59 @@
 //	rules, err := mirror.Cluster{DigestMirrors: sets}.Rules(dir)
 //	sources, err := rules.Sources("quay.io/example/provider@sha256:…")
 //
-// The digest stays the image's identity: a source says where its bytes are, never what they are.
+// A source is only a location; the digest in the reference remains the identity of the image.
 package mirror
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
-	"go.podman.io/image/v5/types"
 )
 
-// Source is one place to pull an image from.
+// Source is a location from which an image can be read.
 type Source struct {
-	// Image is the reference to ask for, with the digest or the tag of the image.
+	// Image is the reference at the source, with the digest or the tag of the image.
 	Image name.Reference
-	// Mirror says that this is not the registry that the image's own reference names.
+	// Mirror reports whether this is a mirror and not the registry of the image's reference.
 	Mirror bool
-	// Insecure lets the registry speak HTTP without TLS, and have a certificate that nobody signed.
+	// Insecure allows plain HTTP and unverified certificates.
 	Insecure bool
-	// Namespace is sent as the parameter "ns" if it is not empty: the registry is
-	// a proxy before the one of that name.
+	// Namespace, if not empty, is sent as the parameter "ns": the registry is
+	// a proxy of the registry of that name.
 	Namespace string
 }
 
 // Host is the source's registry with its port if it has one, such as "mirror.example.com:5000".
 func (s Source) Host() string { return s.Image.Context().RegistryStr() }
 
-// Rules say where images may be pulled from. The zero value has every image
-// pulled from where its reference says. Rules do not change; they are safe for
-// use by many goroutines at once.
+// Rules map images to their sources. The zero value maps every image
+// to the registry of its reference. Rules are immutable and safe for concurrent use.
 type Rules struct {
 	registries []sysregistriesv2.Registry
-	allowed    []string // what images may be called; nil is everything
-	configured []string
+	allowed    []string // scopes of allowed images; nil allows all
+	hosts      []string
 }
 
-// BlockedError says that the rules let an image be pulled from nowhere.
+// BlockedError reports that all sources of an image are blocked.
 type BlockedError struct {
 	// Image is the reference.
 	Image string
-	// Passed are the places that are not to be contacted.
-	Passed []string
+	// Blocked are the blocked sources.
+	Blocked []string
 }
 
 // Error implements error.
 func (e *BlockedError) Error() string {
-	return fmt.Sprintf("every source of it is blocked: %s; give it a mirror, or unblock one in registries.conf, in a mirror set (mirrorSourcePolicy) or in the registrySources of Image \"cluster\"",
-		strings.Join(e.Passed, ", "))
+	return fmt.Sprintf("all sources are blocked: %s; configure a mirror, or unblock a source in registries.conf, in a mirror set (mirrorSourcePolicy) or in the registrySources of Image \"cluster\"",
+		strings.Join(e.Blocked, ", "))
 }
 
-// Sources returns the places from which an image may be pulled, in the order in
-// which they are to be asked, at least one. The reference is by digest. The error is a *BlockedError if
-// there is none, and one about the reference or a rule otherwise.
+// Sources returns the sources of an image in their order, at least one. The reference is by digest. The error is a
+// *BlockedError if all are blocked, or an error of the reference or of a rule.
 func (r *Rules) Sources(image string) ([]Source, error) {
 	own, err := name.NewDigest(image, name.StrictValidation)
 	if err != nil {
@@ -78,12 +70,12 @@ func (r *Rules) Sources(image string) ([]Source, error) {
 	return r.sources(image, own)
 }
 
-// TagSources returns the places to ask what a tag names, as Sources does for a
-// digest. Mirrors for digests only are not among them, those for tags only are.
+// TagSources returns the sources that resolve a tag, as Sources does for a
+// digest: without mirrors for digests only, with those for tags only.
 func (r *Rules) TagSources(tag name.Tag) ([]Source, error) { return r.sources(tag.Name(), tag) }
 
-// Target returns where an image is pushed to: to no mirror, and to nothing that
-// is blocked, for which the error is a *BlockedError.
+// Target returns the destination to push an image to, never a mirror. The error is a *BlockedError
+// if the registry is blocked.
 func (r *Rules) Target(image name.Reference) (Source, error) {
 	repository := canonical(image.Context())
 	if r == nil {
@@ -91,7 +83,7 @@ func (r *Rules) Target(image name.Reference) (Source, error) {
 	}
 	rule := r.find(repository)
 	if rule != nil && rule.Blocked {
-		return Source{}, &BlockedError{Image: image.Name(), Passed: []string{repository}}
+		return Source{}, &BlockedError{Image: image.Name(), Blocked: []string{repository}}
 	}
 	return Source{Image: image, Insecure: rule != nil && rule.Insecure}, nil
 }
@@ -106,7 +98,7 @@ func (r *Rules) sources(image string, own name.Reference) ([]Source, error) {
 	}
 	pulls := []sysregistriesv2.PullSource{{Reference: named}}
 	if !r.allows(named.Name()) {
-		return nil, &BlockedError{Image: image, Passed: []string{named.Name() + " (which is not among the allowedRegistries)"}}
+		return nil, &BlockedError{Image: image, Blocked: []string{named.Name() + " (which is not among the allowedRegistries)"}}
 	}
 	if found := r.find(named.Name()); found != nil {
 		if pulls, err = found.PullSourcesFromReference(named); err != nil {
@@ -116,14 +108,14 @@ func (r *Rules) sources(image string, own name.Reference) ([]Source, error) {
 	return r.usable(image, pulls)
 }
 
-// usable leaves out what is blocked.
+// usable returns the sources that are not blocked.
 func (r *Rules) usable(image string, pulls []sysregistriesv2.PullSource) ([]Source, error) {
 	var sources []Source
-	var passed []string
+	var blocked []string
 	for n, pull := range pulls {
 		rule := r.find(pull.Reference.Name())
 		if rule != nil && rule.Blocked {
-			passed = append(passed, pull.Reference.Name())
+			blocked = append(blocked, pull.Reference.Name())
 			continue
 		}
 		at, err := name.ParseReference(strings.Replace(pull.Reference.String(), "docker.io/", "index.docker.io/", 1), name.StrictValidation)
@@ -136,12 +128,12 @@ func (r *Rules) usable(image string, pulls []sysregistriesv2.PullSource) ([]Sour
 		})
 	}
 	if len(sources) == 0 {
-		return nil, &BlockedError{Image: image, Passed: passed}
+		return nil, &BlockedError{Image: image, Blocked: blocked}
 	}
 	return sources, nil
 }
 
-// canonical is a repository as podman's code writes it.
+// canonical is the name of a repository in containers/image.
 func canonical(repository name.Repository) string {
 	host := repository.RegistryStr()
 	if host == name.DefaultRegistry {
@@ -158,17 +150,17 @@ func identifier(image name.Reference) string {
 	return "@" + image.Identifier()
 }
 
-// Hosts are the registries that the rules name, without wildcards. They are
-// configured, and so may be anywhere, in private networks too.
+// Hosts are the registries that the rules name, without wildcards. As an administrator configured
+// them, they may be in private networks.
 func (r *Rules) Hosts() []string {
 	if r == nil {
 		return nil
 	}
-	return slices.Clone(r.configured)
+	return slices.Clone(r.hosts)
 }
 
 // Merge returns rules in which those of over replace those of r for the same
-// prefix, as a drop-in file's do. What one of them does not allow is not allowed.
+// prefix, as in a drop-in file.
 func (r *Rules) Merge(over *Rules) *Rules {
 	if r == nil {
 		return over
@@ -194,12 +186,12 @@ func newRules(registries []sysregistriesv2.Registry, allowed []string) *Rules {
 	for _, registry := range registries {
 		for _, endpoint := range append([]sysregistriesv2.Endpoint{registry.Endpoint}, registry.Mirrors...) {
 			if host, _, _ := strings.Cut(endpoint.Location, "/"); host != "" && !strings.HasPrefix(host, "*") {
-				r.configured = append(r.configured, host)
+				r.hosts = append(r.hosts, host)
 			}
 		}
 	}
-	slices.Sort(r.configured)
-	r.configured = slices.Compact(r.configured)
+	slices.Sort(r.hosts)
+	r.hosts = slices.Compact(r.hosts)
 	return r
 }
 
@@ -218,7 +210,7 @@ func (r *Rules) allows(repository string) bool {
 	return r.allowed == nil || slices.ContainsFunc(r.allowed, func(scope string) bool { return matches(repository, scope) })
 }
 
-// matches says whether a repository lies in a scope: a registry, a namespace, a
+// matches reports whether a repository lies in a scope: a registry, a namespace, a
 // repository, or "*.example.com" for the registries of a domain.
 func matches(repository, scope string) bool {
 	if domain, wild := strings.CutPrefix(scope, "*"); wild {
@@ -229,56 +221,3 @@ func matches(repository, scope string) bool {
 	rest, found := strings.CutPrefix(repository, scope)
 	return found && (rest == "" || rest[0] == '/' || rest[0] == ':')
 }
-
-// parsing: the parser keeps what it reads in a cache of the whole process, and only empties it as a whole.
-var parsing sync.Mutex
-
-// read has a registries.conf and its drop-in files parsed. A path that is empty is podman's own choice.
-func read(conf, dropIns string) (*Rules, error) {
-	parsing.Lock()
-	defer parsing.Unlock()
-	sysregistriesv2.InvalidateCache()
-	defer sysregistriesv2.InvalidateCache()
-	registries, err := sysregistriesv2.GetRegistries(&types.SystemContext{SystemRegistriesConfPath: conf, SystemRegistriesConfDirPath: dropIns})
-	if err != nil {
-		return nil, err
-	}
-	return newRules(registries, nil), nil
-}
-
-// Parse parses the text of one registries.conf. The parser reads files only:
-// one is made in dir, which is made if it is missing, for as long as that takes; "" is os.TempDir.
-func Parse(dir string, conf []byte) (*Rules, error) {
-	if dir == "" {
-		dir = os.TempDir()
-	}
-	err := os.MkdirAll(dir, 0o700)
-	own := ""
-	if err == nil {
-		own, err = os.MkdirTemp(dir, "registries-*")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("making a directory to parse registries.conf in: %w", err)
-	}
-	defer os.RemoveAll(own)
-	file := filepath.Join(own, "registries.conf")
-	if err := os.WriteFile(file, conf, 0o600); err != nil {
-		return nil, fmt.Errorf("writing registries.conf to parse it: %w", err)
-	}
-	rules, err := read(file, own+"/none")
-	if err != nil {
-		return nil, &ConfError{File: "registries.conf", Err: cmp.Or(errors.Unwrap(err), err)} // without the file's name, which says nothing
-	}
-	return rules, nil
-}
-
-// ConfError says what is wrong with a registries.conf.
-type ConfError struct {
-	// File is its path, or what stands for it.
-	File string
-	Err  error
-}
-
-// Error implements error.
-func (e *ConfError) Error() string { return fmt.Sprintf("reading %s: %v", e.File, e.Err) }
-func (e *ConfError) Unwrap() error { return e.Err }

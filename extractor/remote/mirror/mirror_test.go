@@ -87,7 +87,7 @@ location = "to-blocked.example.com"
   location = "a.blocked.example.com/x"
 `
 
-func TestSourcesAreInTheOrderOfTheRules(t *testing.T) {
+func TestSources_InTheOrderOfTheRules(t *testing.T) {
 	rules := parsed(t, conf)
 	for image, want := range map[string][]string{
 		"quay.io/release/aws":         {"first.example.com:5000/release/aws", "second.example.com/r/aws!", "quay.io/release/aws"},
@@ -111,15 +111,15 @@ func TestSourcesAreInTheOrderOfTheRules(t *testing.T) {
 	}
 }
 
-func TestABlockedImageIsAnErrorThatSaysHowToUnblockIt(t *testing.T) {
+func TestSources_BlockedImageGivesAdvice(t *testing.T) {
 	_, err := parsed(t, conf).Sources("x.y.blocked.example.com/a" + digest)
 	var blocked *BlockedError
-	if !errors.As(err, &blocked) || len(blocked.Passed) != 1 || blocked.Passed[0] != "x.y.blocked.example.com/a" || !strings.Contains(err.Error(), "unblock") {
+	if !errors.As(err, &blocked) || len(blocked.Blocked) != 1 || blocked.Blocked[0] != "x.y.blocked.example.com/a" || !strings.Contains(err.Error(), "unblock") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestOnlyDigestsHaveSources(t *testing.T) {
+func TestSources_RejectsATag(t *testing.T) {
 	for _, image := range []string{"", "quay.io/a:v1", "quay.io/a", "a" + digest, "quay.io/A" + digest} {
 		if sources, err := parsed(t, conf).Sources(image); err == nil {
 			t.Errorf("%q: got %v", image, sources)
@@ -130,7 +130,7 @@ func TestOnlyDigestsHaveSources(t *testing.T) {
 	}
 }
 
-func TestLaterRulesReplaceEarlierOnesOfTheSamePrefix(t *testing.T) {
+func TestMerge_LaterRulesReplaceEarlierOnes(t *testing.T) {
 	over := parsed(t, "[[registry]]\nlocation = \"quay.io/release\"\n[[registry.mirror]]\nlocation = \"new.example.com/r\"\n")
 	merged := parsed(t, conf).Merge(over)
 	for image, want := range map[string][]string{
@@ -150,7 +150,7 @@ func TestLaterRulesReplaceEarlierOnesOfTheSamePrefix(t *testing.T) {
 	}
 }
 
-func TestFilesAreReadAnewWhenTheyChange(t *testing.T) {
+func TestFiles_RereadWhenTheyChange(t *testing.T) {
 	dir := t.TempDir()
 	f := &Files{Conf: filepath.Join(dir, "registries.conf")}
 	expect := func(want string) {
@@ -232,7 +232,7 @@ func FuzzRules(f *testing.F) {
 	})
 }
 
-func TestTagsHaveTheMirrorsForTags(t *testing.T) {
+func TestTagSources(t *testing.T) {
 	rules := parsed(t, conf)
 	for image, want := range map[string][]string{
 		"quay.io/release/aws":       {"first.example.com:5000/release/aws", "second.example.com/r/aws!", "tags.example.com/r/aws", "quay.io/release/aws"},
@@ -260,7 +260,7 @@ func TestTagsHaveTheMirrorsForTags(t *testing.T) {
 	}
 }
 
-func TestWhatIsPushedGoesToNoMirror(t *testing.T) {
+func TestTarget_IsNoMirror(t *testing.T) {
 	rules := parsed(t, conf)
 	for image, want := range map[string]string{"quay.io/release/aws:v1": "quay.io/release/aws", "plain.example.com:5000/a:v1": "plain.example.com:5000/a!"} {
 		target, err := rules.Target(tagged(t, image))

@@ -12,9 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
+	"go.podman.io/image/v5/types"
 )
 
-// System returns the rules that podman, skopeo and oc go by: those in the file
+// System returns the rules of podman, skopeo and oc: those in the file
 // that CONTAINERS_REGISTRIES_CONF names or, without it, in the user's and the
 // system's directories.
 func System() (*Rules, error) {
@@ -25,8 +28,8 @@ func System() (*Rules, error) {
 	return rules, nil
 }
 
-// Files are rules in files, which are read anew when they have changed. It is
-// safe for use by many goroutines at once.
+// Files are rules in files, which are read again when they change. It is
+// safe for concurrent use.
 type Files struct {
 	// Conf is the path of registries.conf; "" is none.
 	Conf string
@@ -39,8 +42,8 @@ type Files struct {
 	rules *Rules
 }
 
-// Rules returns the rules that the files hold now. If one cannot be read or is
-// wrong, it returns the rules from before, nil if there are none, and a *ConfError.
+// Rules returns the current rules of the files. If a file is unreadable or
+// invalid, it returns the previous rules, nil if there are none, and a *ConfError.
 func (f *Files) Rules() (*Rules, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,3 +79,57 @@ func fingerprint(conf, dir string) ([sha256.Size]byte, error) {
 	}
 	return sha256.Sum256(all.Bytes()), nil
 }
+
+// parsing protects the parser, which caches files for the whole process and can only empty the whole cache.
+var parsing sync.Mutex
+
+// read has a registries.conf and its drop-in files parsed. A path that is empty is podman's own choice.
+func read(conf, dropIns string) (*Rules, error) {
+	parsing.Lock()
+	defer parsing.Unlock()
+	sysregistriesv2.InvalidateCache()
+	defer sysregistriesv2.InvalidateCache()
+	registries, err := sysregistriesv2.GetRegistries(&types.SystemContext{SystemRegistriesConfPath: conf, SystemRegistriesConfDirPath: dropIns})
+	if err != nil {
+		return nil, err
+	}
+	return newRules(registries, nil), nil
+}
+
+// Parse parses the text of one registries.conf. The parser reads files only:
+// one is made in dir, which is made if it is missing, for as long as that takes; "" is os.TempDir.
+func Parse(dir string, conf []byte) (*Rules, error) {
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	err := os.MkdirAll(dir, 0o700)
+	own := ""
+	if err == nil {
+		own, err = os.MkdirTemp(dir, "registries-*")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making a directory to parse registries.conf in: %w", err)
+	}
+	defer os.RemoveAll(own)
+	file := filepath.Join(own, "registries.conf")
+	if err := os.WriteFile(file, conf, 0o600); err != nil {
+		return nil, fmt.Errorf("writing registries.conf to parse it: %w", err)
+	}
+	rules, err := read(file, own+"/none")
+	if err != nil {
+		return nil, &ConfError{File: "registries.conf", Err: cmp.Or(errors.Unwrap(err), err)} // without the name of the temporary file
+	}
+	return rules, nil
+}
+
+// ConfError reports an invalid registries.conf.
+type ConfError struct {
+	// File is its path or description.
+	File string
+	Err  error
+}
+
+// Error implements error.
+func (e *ConfError) Error() string { return fmt.Sprintf("reading %s: %v", e.File, e.Err) }
+
+func (e *ConfError) Unwrap() error { return e.Err }

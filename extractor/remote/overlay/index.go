@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package remote
+package overlay
 
 import (
 	"bytes"
@@ -10,28 +10,30 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// projection is all that a layer has to do with the roots of bundles. It is a
-// function of the layer's bytes and the Limits, so that a layer needs to be read
-// once, ever: that it has nothing to do with them is kept as well.
-type projection struct {
-	// nodes are what the layer puts at and below the roots, by their paths.
+// Index is the part of a layer that concerns bundles: its entries at and below the roots,
+// and the whiteouts that hide entries of lower layers. It is a function of the layer's bytes and the Limits,
+// so a layer is read once: that a layer has no such part is cached as well. It does not change after Scan.
+type Index struct {
+	// nodes are the entries at and below the roots, by their paths.
 	nodes map[string]*node
-	// whiteouts are the paths that the layer hides in lower layers, with all that is below them.
+	// whiteouts are the paths that the layer hides in lower layers, with their content.
 	whiteouts map[string]bool
-	// opaques are the directories whose content in lower layers is hidden; "" is the image's root.
+	// opaques are the directories whose content in lower layers is hidden; never the image's root.
 	opaques map[string]bool
 	// refusals are entries that no unpacker should accept, by the path where they would do harm.
 	refusals map[string]string
-	// broken is why the layer is none, although its bytes are the right ones; nil if it is one.
+	// broken is why the verified bytes are not a layer; nil if they are one.
 	broken *brokenError
 }
 
-// brokenError is an error that can be kept.
+// brokenError is an error that can be stored.
 type brokenError struct {
 	Text  string      `json:"text"`
-	Limit *LimitError `json:"limit,omitempty"` // that Text speaks of
+	Limit *LimitError `json:"limit,omitempty"` // that Text reports
 }
 
 func newBroken(err error) *brokenError {
@@ -48,41 +50,70 @@ func (b *brokenError) Unwrap() error {
 	return b.Limit
 }
 
-// kind is what a node is.
+// kind is the kind of a node.
 type kind uint8
 
 const (
 	directory kind = iota
 	regular
-	refused // it is there, but is nothing that a bundle is made of
+	refused // it exists, but cannot be part of a bundle
 )
 
 // node is a file or a directory of one layer.
 type node struct {
 	kind   kind
 	size   int64  // of a regular file
-	data   []byte // of a regular file: its content if extractor.Limit lets it count, nil otherwise
+	data   []byte // of a regular file: its content if it is a file of a bundle (extractor.Limit), nil otherwise
 	reason string // why it is refused
 }
 
-func newProjection() *projection {
-	return &projection{nodes: map[string]*node{}, whiteouts: map[string]bool{}, opaques: map[string]bool{}, refusals: map[string]string{}}
+// Err is why the verified bytes are not a valid layer; nil if they are one.
+func (i *Index) Err() error {
+	if i.broken == nil {
+		return nil
+	}
+	return i.broken
 }
 
-// weight is about how many bytes of memory a projection takes.
-func (p *projection) weight() int64 {
+// Files returns the directories and regular files that the layer alone has at and below the roots.
+func (i *Index) Files() extractor.Files {
+	files := extractor.Files{}
+	for file, n := range i.nodes {
+		n.addTo(files, file)
+	}
+	return files
+}
+
+// addTo adds a directory or a regular file to files.
+func (n *node) addTo(files extractor.Files, file string) {
+	switch {
+	case n.kind == directory:
+		files[file+"/"] = nil
+	case n.kind == regular && n.data == nil:
+		files[file] = []byte{}
+	case n.kind == regular:
+		files[file] = n.data
+	}
+}
+
+func newIndex() *Index {
+	return &Index{nodes: map[string]*node{}, whiteouts: map[string]bool{}, opaques: map[string]bool{}, refusals: map[string]string{}}
+}
+
+// Weight is an estimate of the memory that the index takes, in bytes.
+func (i *Index) Weight() int64 {
 	total := int64(1 << 10)
-	for file, n := range p.nodes {
+	for file, n := range i.nodes {
 		total += int64(200 + len(file) + len(n.data) + len(n.reason))
 	}
-	return total + 300*int64(len(p.whiteouts)+len(p.opaques)+len(p.refusals))
+	return total + 300*int64(len(i.whiteouts)+len(i.opaques)+len(i.refusals))
 }
 
-// projectionVersion changes whenever the same layer would give another projection.
-const projectionVersion = 1
+// indexVersion changes whenever the same layer gives another index.
+const indexVersion = 2
 
-// header is how a projection is kept: one line of JSON, and after it the
-// contents of its files. Paths are quoted as Go does: they need not be UTF-8.
+// header is the first line of an encoded index, in JSON; the contents of its
+// files follow. Paths are quoted as in Go: they need not be UTF-8.
 type header struct {
 	Version   int               `json:"version"`
 	Limits    Limits            `json:"limits"`
@@ -101,18 +132,18 @@ type nodeHeader struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// encode returns a projection that was made under limits as it is kept.
-func (p *projection) encode(limits Limits) ([]byte, error) {
-	h := header{Version: projectionVersion, Limits: limits, Whiteouts: quoted(p.whiteouts), Opaques: quoted(p.opaques), Broken: p.broken}
-	for file, reason := range p.refusals {
+// Encode returns the index, which was made with limits, in the form that Decode reads.
+func (i *Index) Encode(limits Limits) ([]byte, error) {
+	h := header{Version: indexVersion, Limits: limits, Whiteouts: quoted(i.whiteouts), Opaques: quoted(i.opaques), Broken: i.broken}
+	for file, reason := range i.refusals {
 		if h.Refusals == nil {
 			h.Refusals = map[string]string{}
 		}
 		h.Refusals[strconv.QuoteToASCII(file)] = reason
 	}
 	var contents [][]byte
-	for _, file := range slices.Sorted(maps.Keys(p.nodes)) {
-		n := p.nodes[file]
+	for _, file := range slices.Sorted(maps.Keys(i.nodes)) {
+		n := i.nodes[file]
 		h.Nodes = append(h.Nodes, nodeHeader{strconv.QuoteToASCII(file), n.kind, n.size, n.data != nil, n.reason})
 		contents = append(contents, n.data)
 	}
@@ -130,52 +161,52 @@ func quoted(paths map[string]bool) (list []string) {
 	return list
 }
 
-// errOtherVersion says that a projection was kept by another version of this program, or under other limits.
-var errOtherVersion = errors.New("it was made by another version or under other limits")
+// ErrVersion reports an index that was encoded by another version of this program, or made with other limits.
+var ErrVersion = errors.New("the index was made by another version or with other limits")
 
-// decodeProjection reads a projection that was kept. The data stays in use.
-func decodeProjection(data []byte, limits Limits) (*projection, error) {
+// Decode reads an index that Encode wrote for the same limits; the error is ErrVersion for others. It keeps data.
+func Decode(data []byte, limits Limits) (*Index, error) {
 	line, rest, _ := bytes.Cut(data, []byte("\n"))
 	var h header
 	if err := json.Unmarshal(line, &h); err != nil {
-		return nil, fmt.Errorf("parsing a kept projection: %w", err)
+		return nil, fmt.Errorf("parsing an index: %w", err)
 	}
-	if h.Version != projectionVersion || h.Limits != limits {
-		return nil, errOtherVersion
+	if h.Version != indexVersion || h.Limits != limits {
+		return nil, ErrVersion
 	}
-	p := newProjection()
-	p.broken = h.Broken
+	i := newIndex()
+	i.broken = h.Broken
 	for file, reason := range h.Refusals {
 		unquoted, err := strconv.Unquote(file)
 		if err != nil {
 			return nil, fmt.Errorf("parsing the path %s: %w", file, err)
 		}
-		p.refusals[unquoted] = reason
+		i.refusals[unquoted] = reason
 	}
-	if err := errors.Join(unquote(p.whiteouts, h.Whiteouts), unquote(p.opaques, h.Opaques)); err != nil {
+	if err := errors.Join(unquote(i.whiteouts, h.Whiteouts), unquote(i.opaques, h.Opaques)); err != nil {
 		return nil, err
 	}
-	return p, p.readNodes(h.Nodes, rest)
+	return i, i.readNodes(h.Nodes, rest)
 }
 
-// readNodes takes the nodes and their contents, which must be all that data is.
-func (p *projection) readNodes(nodes []nodeHeader, data []byte) error {
+// readNodes reads the nodes and their contents, which must be all of data.
+func (i *Index) readNodes(nodes []nodeHeader, data []byte) error {
 	for _, n := range nodes {
 		file, err := strconv.Unquote(n.Path)
 		if err != nil || n.Kind > refused || n.Size < 0 {
-			return fmt.Errorf("parsing a kept projection: the node %s makes no sense", n.Path)
+			return fmt.Errorf("parsing an index: the node %s is invalid", n.Path)
 		}
 		kept := &node{kind: n.Kind, size: n.Size, reason: n.Reason}
 		if n.Kept {
 			if n.Size > int64(len(data)) {
-				return fmt.Errorf("parsing a kept projection: the content of %s is cut", n.Path)
+				return fmt.Errorf("parsing an index: the content of %s is truncated", n.Path)
 			}
 			kept.data, data = data[:n.Size:n.Size], data[n.Size:]
 		}
-		p.nodes[file] = kept
+		i.nodes[file] = kept
 	}
 	if len(data) > 0 {
-		return fmt.Errorf("parsing a kept projection: %d bytes belong to no file", len(data))
+		return fmt.Errorf("parsing an index: %d bytes follow the last file", len(data))
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package network
+package transport
 
 import (
 	"crypto/tls"
@@ -16,15 +16,15 @@ import (
 	"strings"
 )
 
-// CAs are the certificates of those whom registries are trusted by, besides the
-// system's, and the certificates that we show to registries. nil is none. CAs do not change.
+// CAs are the CA certificates for registries, in addition to the
+// system's, and client certificates. nil has none. CAs are immutable.
 type CAs struct {
-	everywhere [][]byte // PEM
-	hosts      map[string][][]byte
-	clients    map[string]tls.Certificate
+	allHosts [][]byte // PEM
+	hosts    map[string][][]byte
+	clients  map[string]tls.Certificate
 }
 
-// CertificateError says what is wrong with a certificate or its key.
+// CertificateError reports an invalid certificate or key.
 type CertificateError struct {
 	// Origin is a file, or a host's key in a ConfigMap; "" is the bundle for all hosts.
 	Origin string
@@ -44,8 +44,8 @@ func (e *CertificateError) Unwrap() error { return e.Err }
 // "cluster" names (nil is none), and those of single registries by host, as in the ConfigMap that
 // additionalTrustedCA of Image "cluster" names. There a port is written with two dots: "mirror.example.com..5000".
 //
-// A bundle that cannot be read is left out; the error joins a *CertificateError
-// for each, and the CAs beside it have the others.
+// Invalid bundles are omitted; the error joins a *CertificateError
+// for each, and the CAs hold the others.
 func ParseCAs(everywhere []byte, hosts map[string]string) (*CAs, error) {
 	c := &CAs{hosts: map[string][][]byte{}, clients: map[string]tls.Certificate{}}
 	var errs []error
@@ -53,7 +53,7 @@ func ParseCAs(everywhere []byte, hosts map[string]string) (*CAs, error) {
 		if err := checkBundle(everywhere); err != nil {
 			errs = append(errs, &CertificateError{Err: err})
 		} else {
-			c.everywhere = append(c.everywhere, everywhere)
+			c.allHosts = append(c.allHosts, everywhere)
 		}
 	}
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
@@ -61,14 +61,14 @@ func ParseCAs(everywhere []byte, hosts map[string]string) (*CAs, error) {
 			errs = append(errs, &CertificateError{Origin: host, Err: err})
 			continue
 		}
-		c.trust(strings.Replace(host, "..", ":", 1), []byte(hosts[host]))
+		c.addHost(strings.Replace(host, "..", ":", 1), []byte(hosts[host]))
 	}
 	return c, errors.Join(errs...)
 }
 
-func (c *CAs) trust(host string, bundle []byte) { c.hosts[host] = append(c.hosts[host], bundle) }
+func (c *CAs) addHost(host string, bundle []byte) { c.hosts[host] = append(c.hosts[host], bundle) }
 
-// checkBundle says what keeps a bundle from being one.
+// checkBundle checks that a bundle holds valid certificates.
 func checkBundle(bundle []byte) error {
 	count := 0
 	for rest := bundle; ; {
@@ -90,12 +90,12 @@ func checkBundle(bundle []byte) error {
 	return nil
 }
 
-// CertsDirs are where podman, skopeo and docker look for the certificates of
-// registries: <dir>/<host>[:<port>]/*.crt are CAs, and *.cert with *.key certificates that we show.
+// CertsDirs are the directories in which podman, skopeo and docker look for the certificates of
+// registries: <dir>/<host>[:<port>]/*.crt are CAs, and *.cert with *.key client certificates.
 var CertsDirs = []string{"/etc/containers/certs.d", "/etc/docker/certs.d"}
 
-// ReadCertsDirs reads such directories; one that is missing is none. A file that
-// cannot be read is left out; the error joins a *CertificateError for each, and the CAs beside it have the others.
+// ReadCertsDirs reads such directories; missing ones are ignored. Invalid files
+// are omitted; the error joins a *CertificateError for each, and the CAs hold the others.
 func ReadCertsDirs(dirs ...string) (*CAs, error) {
 	c := &CAs{hosts: map[string][][]byte{}, clients: map[string]tls.Certificate{}}
 	var errs []error
@@ -114,7 +114,7 @@ func ReadCertsDirs(dirs ...string) (*CAs, error) {
 	return c, errors.Join(errs...)
 }
 
-// read reads the directory of one host. What is no directory has no such files.
+// read reads the directory of one host.
 func (c *CAs) read(dir, host string) error {
 	var errs []error
 	bundles, _ := filepath.Glob(filepath.Join(dir, "*.crt")) // the pattern is good
@@ -127,7 +127,7 @@ func (c *CAs) read(dir, host string) error {
 			errs = append(errs, &CertificateError{Origin: file, Err: err})
 			continue
 		}
-		c.trust(host, bundle)
+		c.addHost(host, bundle)
 	}
 	shown, _ := filepath.Glob(filepath.Join(dir, "*.cert"))
 	for _, file := range shown {
@@ -149,7 +149,7 @@ func (c *CAs) Merge(other *CAs) *CAs {
 	if other == nil {
 		return c
 	}
-	merged := &CAs{everywhere: slices.Concat(c.everywhere, other.everywhere), hosts: maps.Clone(c.hosts), clients: maps.Clone(c.clients)}
+	merged := &CAs{allHosts: slices.Concat(c.allHosts, other.allHosts), hosts: maps.Clone(c.hosts), clients: maps.Clone(c.clients)}
 	for host, bundles := range other.hosts {
 		merged.hosts[host] = slices.Concat(merged.hosts[host], bundles)
 	}
@@ -157,14 +157,14 @@ func (c *CAs) Merge(other *CAs) *CAs {
 	return merged
 }
 
-// config is how to speak TLS to a host.
+// config is the TLS configuration for a host.
 func (c *CAs) config(host string, insecure bool) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: insecure} //nolint:gosec // only where registries.conf or Image "cluster" says so
+	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: insecure} //nolint:gosec // only where registries.conf or Image "cluster" allows it
 	if c == nil {
 		return config, nil
 	}
 	names := []string{host, strings.TrimSuffix(host, ":443")}
-	bundles := slices.Concat(c.everywhere, c.hosts[names[0]])
+	bundles := slices.Concat(c.allHosts, c.hosts[names[0]])
 	if names[1] != names[0] {
 		bundles = slices.Concat(bundles, c.hosts[names[1]])
 	}

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network reaches registries: with the certificates that each of them
-// is trusted by, through proxies, and at no address that nobody configured.
+// Package transport sends requests to registries: with the CA certificates of each registry,
+// through proxies, and with address restrictions for redirects.
 //
-//	cas, err := network.ParseCAs(bundle, configMap.Data)
-//	n := network.New(network.Options{CAs: cas, Proxy: network.Proxy{HTTPSProxy: "http://proxy.example.com:3128"}})
+//	cas, err := transport.ParseCAs(bundle, configMap.Data)
+//	n := transport.New(transport.Options{CAs: cas, Proxy: transport.Proxy{HTTPSProxy: "http://proxy.example.com:3128"}})
 //	defer n.Close()
-//	resp, err := n.RoundTrip(req.WithContext(network.NewContext(ctx, network.Route{Led: true, From: addr})))
-package network
+//	resp, err := n.RoundTrip(req.WithContext(transport.NewContext(ctx, transport.Route{Led: true, From: addr})))
+package transport
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ import (
 
 // Proxy are the proxies of requests, in the syntax of HTTP_PROXY, HTTPS_PROXY and
 // NO_PROXY: a list of hosts, domains, addresses, and networks such as
-// 10.0.0.0/8, with a port or without. This machine itself is never asked through a proxy.
+// 10.0.0.0/8, with or without a port. The local host is never reached through a proxy.
 type Proxy struct {
 	HTTPProxy, HTTPSProxy, NoProxy string
 }
@@ -40,7 +40,7 @@ func ProxyFromEnvironment() Proxy {
 	return Proxy{env.HTTPProxy, env.HTTPSProxy, env.NoProxy}
 }
 
-// ProxyError says that a proxy's address cannot be one. It does not show it: it may hold a password.
+// ProxyError reports an invalid proxy URL. It does not show it: it may hold a password.
 type ProxyError struct {
 	// Name is HTTP_PROXY or HTTPS_PROXY.
 	Name string
@@ -48,10 +48,10 @@ type ProxyError struct {
 
 // Error implements error.
 func (e *ProxyError) Error() string {
-	return e.Name + " is no URL such as http://proxy.example.com:3128"
+	return "invalid " + e.Name + ": want a URL such as http://proxy.example.com:3128"
 }
 
-// Check returns a *ProxyError for each address that is wrong.
+// Check returns a *ProxyError for each invalid URL.
 func (p Proxy) Check() error {
 	var errs []error
 	for _, proxy := range []struct{ name, value string }{{"HTTP_PROXY", p.HTTPProxy}, {"HTTPS_PROXY", p.HTTPSProxy}} {
@@ -62,7 +62,7 @@ func (p Proxy) Check() error {
 	return errors.Join(errs...)
 }
 
-// proxyHost is the host and the port of a proxy; empty if there is none.
+// proxyHost is the host and the port of a proxy; empty without proxy.
 func proxyHost(proxy string) (string, error) {
 	if proxy == "" {
 		return "", nil
@@ -72,7 +72,7 @@ func proxyHost(proxy string) (string, error) {
 	}
 	u, err := url.Parse(proxy)
 	if err != nil || u.Hostname() == "" {
-		return "", errors.New("no proxy")
+		return "", errors.New("invalid proxy URL")
 	}
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme])
 	return net.JoinHostPort(u.Hostname(), port), nil
@@ -88,34 +88,34 @@ type Options struct {
 	Dial func(ctx context.Context, control Control, network, address string) (net.Conn, error)
 }
 
-// Control checks an address with its port before somebody connects to it.
+// Control checks an address with its port before a connection is opened.
 type Control func(ctx context.Context, network, address string, _ syscall.RawConn) error
 
-// Network is an http.RoundTripper, safe for use by many goroutines at once. How
-// to reach a request's host is the Route in its context.
-type Network struct {
+// Transport is an http.RoundTripper, safe for concurrent use. The Route in the context of a request
+// restricts its destination.
+type Transport struct {
 	options Options
 	proxy   func(*url.URL) (*url.URL, error)
 	proxies map[string]bool
 
 	mu         sync.Mutex
-	transports map[key]*http.Transport
-	plain      map[string]bool // hosts that were found to speak HTTP without TLS
+	transports map[transportKey]*http.Transport
+	plainHTTP  map[string]bool // hosts without TLS
 }
 
-// key is what connections are shared by.
-type key struct {
+// transportKey identifies the transport of a host.
+type transportKey struct {
 	host     string
 	insecure bool
 }
 
-// New returns a Network.
-func New(options Options) *Network {
+// New returns a Transport.
+func New(options Options) *Transport {
 	if options.Dial == nil {
 		options.Dial = dial
 	}
 	proxy := httpproxy.Config{HTTPProxy: options.Proxy.HTTPProxy, HTTPSProxy: options.Proxy.HTTPSProxy, NoProxy: options.Proxy.NoProxy}
-	n := &Network{options: options, proxy: proxy.ProxyFunc(), proxies: map[string]bool{}, transports: map[key]*http.Transport{}, plain: map[string]bool{}}
+	n := &Transport{options: options, proxy: proxy.ProxyFunc(), proxies: map[string]bool{}, transports: map[transportKey]*http.Transport{}, plainHTTP: map[string]bool{}}
 	for _, value := range []string{options.Proxy.HTTPProxy, options.Proxy.HTTPSProxy} {
 		if host, err := proxyHost(value); err == nil && host != "" {
 			n.proxies[host] = true
@@ -124,8 +124,8 @@ func New(options Options) *Network {
 	return n
 }
 
-// Close closes the connections that nobody uses.
-func (n *Network) Close() {
+// Close closes idle connections.
+func (n *Transport) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, transport := range n.transports {
@@ -133,15 +133,14 @@ func (n *Network) Close() {
 	}
 }
 
-// Route says how a request came to be, and so what it may do.
+// Route is the origin of a request, which restricts its destination.
 type Route struct {
-	// Insecure lets the host speak HTTP without TLS, and have a certificate that nobody signed.
+	// Insecure allows plain HTTP and unverified certificates.
 	Insecure bool
-	// Led says that the host was named by a server and not by a person: by a
-	// redirect, or as a token server. It may be anywhere in the internet, but in a private network only if
-	// the server itself was reached in one, on this machine only if the server is
-	// there too, and never at a link-local address.
-	Led bool
+	// Redirected reports whether a server named the host, by a
+	// redirect or as a token server. It may be in the internet; in a private network or on the local host only if
+	// the server is there too; and never at a link-local address.
+	Redirected bool
 	// From is the address of that server; the zero value if it is not known.
 	From netip.Addr
 }
@@ -158,17 +157,17 @@ func routeOf(ctx context.Context) Route {
 	return route
 }
 
-// PlainError says that a host would have to be spoken to without TLS.
-type PlainError struct{ Host string }
+// PlainHTTPError reports a host that requires plain HTTP without being configured as insecure.
+type PlainHTTPError struct{ Host string }
 
 // Error implements error.
-func (e *PlainError) Error() string {
-	return fmt.Sprintf("refusing to speak HTTP without TLS to %s: nothing says that it is insecure", e.Host)
+func (e *PlainHTTPError) Error() string {
+	return fmt.Sprintf("rejected plain HTTP without TLS to %s: the host is not configured as insecure", e.Host)
 }
 
-// RoundTrip implements http.RoundTripper. To a host that may do without TLS it
-// speaks TLS first. The error is a *PlainError or an *AddressError if the request must not be made.
-func (n *Network) RoundTrip(req *http.Request) (*http.Response, error) {
+// RoundTrip implements http.RoundTripper. For an insecure host it tries
+// TLS first. The error is a *PlainHTTPError or an *AddressError if the request is rejected.
+func (n *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	route := routeOf(req.Context())
 	if err := checkLiteral(req.URL.Hostname(), route); err != nil {
 		return nil, err
@@ -176,41 +175,41 @@ func (n *Network) RoundTrip(req *http.Request) (*http.Response, error) {
 	host, mayBePlain := req.URL.Host, route.Insecure || isLoopback(req.URL.Hostname())
 	if !mayBePlain {
 		if req.URL.Scheme != "https" {
-			return nil, &PlainError{Host: host}
+			return nil, &PlainHTTPError{Host: host}
 		}
 		return n.send(req, "https", route)
 	}
-	if req.URL.Scheme == "http" || n.isPlain(host) {
+	if req.URL.Scheme == "http" || n.isPlainHTTP(host) {
 		return n.send(req, "http", route)
 	}
 	resp, err := n.send(req, "https", route)
-	if err != nil && noTLS(err, req.URL) {
-		n.setPlain(host)
+	if err != nil && isPlainHTTPError(err, req.URL) {
+		n.setPlainHTTP(host)
 		return n.send(req, "http", route)
 	}
 	return resp, err
 }
 
-// noTLS says whether an error means that there is no TLS at all, as opposed to a wrong certificate.
-func noTLS(err error, u *url.URL) bool {
+// isPlainHTTPError reports whether an error means that the server does not use TLS, as opposed to an invalid certificate.
+func isPlainHTTPError(err error, u *url.URL) bool {
 	_, other := errors.AsType[tls.RecordHeaderError](err)
 	return other || u.Port() == "" && errors.Is(err, syscall.ECONNREFUSED)
 }
 
-func (n *Network) isPlain(host string) bool {
+func (n *Transport) isPlainHTTP(host string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.plain[host]
+	return n.plainHTTP[host]
 }
 
-func (n *Network) setPlain(host string) {
+func (n *Transport) setPlainHTTP(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.plain[host] = true
+	n.plainHTTP[host] = true
 }
 
-func (n *Network) send(req *http.Request, scheme string, route Route) (*http.Response, error) {
-	transport, err := n.transport(req.URL.Host, route.Insecure)
+func (n *Transport) send(req *http.Request, scheme string, route Route) (*http.Response, error) {
+	transport, err := n.hostTransport(req.URL.Host, route.Insecure)
 	if err != nil {
 		return nil, err
 	}
@@ -221,17 +220,17 @@ func (n *Network) send(req *http.Request, scheme string, route Route) (*http.Res
 	return transport.RoundTrip(req)
 }
 
-// Proxied says whether a URL is asked for through a proxy.
-func (n *Network) Proxied(u *url.URL) bool {
+// Proxied reports whether requests to a URL use a proxy.
+func (n *Transport) Proxied(u *url.URL) bool {
 	proxy, err := n.proxy(u)
 	return err == nil && proxy != nil
 }
 
-// transport returns the transport to a host; each has its own, with its own certificates.
-func (n *Network) transport(host string, insecure bool) (*http.Transport, error) {
+// hostTransport returns the transport of a host, with its certificates.
+func (n *Transport) hostTransport(host string, insecure bool) (*http.Transport, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	at := key{host, insecure}
+	at := transportKey{host, insecure}
 	if transport := n.transports[at]; transport != nil {
 		return transport, nil
 	}
@@ -243,7 +242,7 @@ func (n *Network) transport(host string, insecure bool) (*http.Transport, error)
 		Proxy: func(req *http.Request) (*url.URL, error) {
 			proxy, err := n.proxy(req.URL)
 			if err != nil {
-				return nil, n.options.Proxy.Check() // err would show it
+				return nil, n.options.Proxy.Check() // err shows it
 			}
 			return proxy, nil
 		},
@@ -255,13 +254,13 @@ func (n *Network) transport(host string, insecure bool) (*http.Transport, error)
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: 8,
 		IdleConnTimeout:     90 * time.Second,
-		DisableCompression:  true, // layers are compressed, and digests are of what is on the wire
+		DisableCompression:  true, // digests are those of the transferred bytes
 	}
 	n.transports[at] = transport
 	return transport, nil
 }
 
-func (n *Network) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (n *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	control := n.control
 	if n.proxies[address] {
 		control = func(context.Context, string, string, syscall.RawConn) error { return nil }
@@ -269,9 +268,9 @@ func (n *Network) dial(ctx context.Context, network, address string) (net.Conn, 
 	return n.options.Dial(ctx, control, network, address)
 }
 
-// control checks an address after its name was resolved: what counts is where a
-// connection would go, not what a name looks like.
-func (n *Network) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
+// control checks an address after name resolution, right before the
+// connection is opened.
+func (n *Transport) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("checking the address %s: %w", address, err)
@@ -284,7 +283,7 @@ func dial(ctx context.Context, control Control, network, address string) (net.Co
 	return dialer.DialContext(ctx, network, address)
 }
 
-// isLoopback says whether a host is this machine by its name.
+// isLoopback reports whether a host is the local host by its name or address.
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()

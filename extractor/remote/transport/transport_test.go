@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package network
+package transport
 
 import (
 	"context"
@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestAddressesAreOfOneKind(t *testing.T) {
-	for address, want := range map[string]kind{
+func TestKindOf(t *testing.T) {
+	for address, want := range map[string]addressKind{
 		"8.8.8.8": public, "2606:4700::1": public, "172.32.0.1": public, "100.128.0.1": public,
 		"10.1.2.3": private, "172.16.0.1": private, "192.168.1.1": private, "fd00::1": private, "100.64.0.1": private, "198.18.0.1": private,
 		"127.0.0.1": loopback, "127.9.9.9": loopback, "::1": loopback,
@@ -67,11 +67,11 @@ func (r *resolver) dial(ctx context.Context, control Control, network, address s
 	return nil, errNotConnected
 }
 
-func TestAServerLeadsToNoAddressThatNobodyConfigured(t *testing.T) {
+func TestTransport_RestrictsRedirects(t *testing.T) {
 	names := map[string]string{
 		"cdn.example.com": "93.184.216.34", "inside.example.com": "10.0.0.7", "metadata.example.com": "169.254.169.254", "here.example.com": "127.0.0.1", "six.example.com": "fd00::7", "mapped.example.com": "::ffff:10.0.0.7",
 	}
-	privately, publicly, locally := Route{Led: true, From: netip.MustParseAddr("10.9.9.9")}, Route{Led: true, From: netip.MustParseAddr("93.184.216.1")}, Route{Led: true, From: netip.MustParseAddr("127.0.0.2")}
+	privately, publicly, locally := Route{Redirected: true, From: netip.MustParseAddr("10.9.9.9")}, Route{Redirected: true, From: netip.MustParseAddr("93.184.216.1")}, Route{Redirected: true, From: netip.MustParseAddr("127.0.0.2")}
 	for _, test := range []struct {
 		url   string
 		route Route
@@ -87,13 +87,13 @@ func TestAServerLeadsToNoAddressThatNobodyConfigured(t *testing.T) {
 		{"https://mapped.example.com", publicly, false},
 		{"https://10.0.0.7", publicly, false},
 		{"https://[fd00::7]:8443", publicly, false},
-		{"https://inside.example.com", Route{Led: true}, false}, // from nobody knows where
+		{"https://inside.example.com", Route{Redirected: true}, false}, // from an unknown host
 		{"https://inside.example.com", privately, true},
 		{"https://six.example.com", privately, true},
 		{"https://10.0.0.7:8443", privately, true},
 		{"https://metadata.example.com", privately, false},
 		{"https://169.254.169.254", privately, false},
-		{"https://metadata.example.com", Route{Led: true, From: netip.MustParseAddr("169.254.1.1")}, false},
+		{"https://metadata.example.com", Route{Redirected: true, From: netip.MustParseAddr("169.254.1.1")}, false},
 		{"https://here.example.com", privately, false},
 		{"https://here.example.com", publicly, false},
 		{"https://127.0.0.1", publicly, false},
@@ -122,7 +122,7 @@ func request(t *testing.T, url string, route Route) *http.Request {
 	return req
 }
 
-func TestRequestsGoThroughTheirProxy(t *testing.T) {
+func TestTransport_UsesTheProxy(t *testing.T) {
 	proxy := Proxy{HTTPProxy: "http://user:s3cr3t@proxy.example.com:3128", HTTPSProxy: "secure.example.com:3129", NoProxy: ".cluster.local,10.0.0.0/8,direct.example.com:5000,fd00::/8"}
 	for url, want := range map[string]string{
 		"https://quay.io":                    "secure.example.com:3129",
@@ -152,15 +152,15 @@ func TestRequestsGoThroughTheirProxy(t *testing.T) {
 	}
 }
 
-func TestAProxyInAPrivateNetworkCarriesWhatAServerLedTo(t *testing.T) {
+func TestTransport_RedirectThroughAPrivateProxy(t *testing.T) {
 	r := &resolver{names: map[string]string{"proxy.example.com": "10.0.0.1", "other.example.com": "10.0.0.1"}}
 	n := New(Options{Proxy: Proxy{HTTPSProxy: "http://proxy.example.com:3128", NoProxy: "other.example.com"}, Dial: r.dial})
 	defer n.Close()
-	if _, err := n.RoundTrip(request(t, "https://cdn.example.com", Route{Led: true})); !errors.Is(err, errNotConnected) {
+	if _, err := n.RoundTrip(request(t, "https://cdn.example.com", Route{Redirected: true})); !errors.Is(err, errNotConnected) {
 		t.Errorf("got %v", err)
 	}
 	for _, url := range []string{"https://169.254.169.254", "https://10.0.0.9", "https://other.example.com"} {
-		_, err := n.RoundTrip(request(t, url, Route{Led: true}))
+		_, err := n.RoundTrip(request(t, url, Route{Redirected: true}))
 		var refused *AddressError
 		if !errors.As(err, &refused) {
 			t.Errorf("%s: got %v", url, err)
@@ -171,7 +171,7 @@ func TestAProxyInAPrivateNetworkCarriesWhatAServerLedTo(t *testing.T) {
 	}
 }
 
-func TestAProxyThatIsNoneIsAnErrorThatDoesNotShowIt(t *testing.T) {
+func TestProxy_InvalidURLIsNotShown(t *testing.T) {
 	proxy := Proxy{HTTPSProxy: "http://user:s3cr3t@pro xy:80"}
 	err := proxy.Check()
 	var wrong *ProxyError
@@ -202,7 +202,7 @@ func pemOf(certificate []byte) string {
 }
 
 // get returns the body of an answer.
-func get(t *testing.T, n *Network, url string, route Route) (string, error) {
+func get(t *testing.T, n *Transport, url string, route Route) (string, error) {
 	t.Helper()
 	resp, err := n.RoundTrip(request(t, url, route))
 	if err != nil {
@@ -213,7 +213,7 @@ func get(t *testing.T, n *Network, url string, route Route) (string, error) {
 	return string(body), err
 }
 
-func TestAHostIsTrustedByItsOwnCertificates(t *testing.T) {
+func TestCAs_OfOneHost(t *testing.T) {
 	host, bundle := secure(t)
 	for name, test := range map[string]struct {
 		everywhere string
@@ -246,7 +246,7 @@ func TestAHostIsTrustedByItsOwnCertificates(t *testing.T) {
 	}
 }
 
-func TestAnInsecureHostNeedsNoCertificateAndNoTLS(t *testing.T) {
+func TestTransport_InsecureHost(t *testing.T) {
 	host, _ := secure(t)
 	n := New(Options{})
 	defer n.Close()
@@ -269,20 +269,20 @@ func TestAnInsecureHostNeedsNoCertificateAndNoTLS(t *testing.T) {
 	}
 }
 
-func TestOtherHostsAreAskedWithTLSOnly(t *testing.T) {
+func TestTransport_OtherHostsNeedTLS(t *testing.T) {
 	r := &resolver{}
 	n := New(Options{Dial: r.dial})
 	defer n.Close()
 	for _, url := range []string{"http://registry.example.com", "http://10.0.0.1:5000", "http://registry.local"} {
 		_, err := n.RoundTrip(request(t, url, Route{}))
-		var plain *PlainError
+		var plain *PlainHTTPError
 		if !errors.As(err, &plain) || len(r.let) > 0 {
 			t.Errorf("%s: got %v, dialed %v", url, err, r.let)
 		}
 	}
 }
 
-func TestAnInsecureHostWithoutTLSPortIsAskedWithoutTLS(t *testing.T) {
+func TestTransport_InsecureHostWithoutTLSPort(t *testing.T) {
 	var dialed []string
 	n := New(Options{Dial: func(_ context.Context, _ Control, _, address string) (net.Conn, error) {
 		dialed = append(dialed, address)
@@ -297,7 +297,7 @@ func TestAnInsecureHostWithoutTLSPortIsAskedWithoutTLS(t *testing.T) {
 	}
 }
 
-func TestCertificatesOfContainerToolsAreRead(t *testing.T) {
+func TestReadCertsDirs(t *testing.T) {
 	host, bundle := secure(t)
 	dir := t.TempDir()
 	own := filepath.Join(dir, host)

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fetch
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// body is a manifest or a blob of a source. It resumes where the connection was interrupted, and ends
+// with io.EOF only after its digest was verified.
+type body struct {
+	*request
+	*verifier
+	ctx context.Context //nolint:containedctx // io.Reader has no context
+	err error           // of all further calls of Read
+
+	current           *response
+	stallTimer        *time.Timer
+	sinceTimer        int64     // bytes since the timer was set
+	timerSet          time.Time // when it was set
+	noRanges          bool      // the server does not support ranges
+	interruptions     int       // in a row, without minProgress between them
+	sinceInterruption int64     // bytes since the last interruption
+}
+
+// minProgress is the number of bytes that counts as progress: so many must arrive
+// in Client.StallTimeout, and between two interruptions.
+const minProgress = 64 << 10
+
+// openBody requests the resource, from its start.
+func (a *request) openBody(ctx context.Context) (*body, error) {
+	b := &body{request: a, ctx: ctx, verifier: newVerifier(a.resource.descriptor, a.resource.limit)}
+	resp, err := a.sendAuthorized(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	b.start(resp)
+	return b, nil
+}
+
+// start continues the body with a response.
+func (b *body) start(resp *response) {
+	resp.timer.Stop()
+	b.current = resp
+	b.stallTimer = time.AfterFunc(b.stallTimeout(), func() { resp.cancel(errStalled) })
+	b.sinceTimer, b.timerSet = 0, time.Now()
+}
+
+// stallTimeout is the time that minProgress bytes may take now.
+func (b *body) stallTimeout() time.Duration {
+	return b.budget.limit(durationOr(b.client.StallTimeout, defaultStallTimeout))
+}
+
+func (b *body) close() {
+	if b.current != nil {
+		b.stallTimer.Stop()
+		b.current.close()
+	}
+	b.current = nil
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	for b.err == nil {
+		if len(p) == 0 {
+			return 0, nil
+		}
+		n, err := b.current.Body.Read(p)
+		b.progress(n)
+		b.err = b.add(p[:n])
+		switch {
+		case b.err != nil:
+		case err == io.EOF:
+			b.err = b.finish()
+		case err != nil:
+			b.err = b.resume(err)
+		}
+		if b.err != nil && b.err != io.EOF { //nolint:errorlint // the end of a stream is this very error
+			return 0, b.err // its bytes are unverified
+		}
+		if n > 0 {
+			return n, nil
+		}
+	}
+	return 0, b.err
+}
+
+// finish verifies the body at its end.
+func (b *body) finish() error {
+	err := b.end()
+	if err == io.EOF { //nolint:errorlint // the end of a stream is this very error
+		b.host.recordSuccess()
+		return err
+	}
+	if b.want.Size >= 0 && b.verifier.read < b.want.Size {
+		b.host.recordStall()
+	}
+	return b.current.describePage(err)
+}
+
+// progress restarts the stall timer after minProgress bytes.
+func (b *body) progress(n int) {
+	b.sinceInterruption += int64(n)
+	if b.sinceTimer += int64(n); b.sinceTimer >= minProgress {
+		b.budget.refill()
+		b.sinceTimer, b.timerSet = 0, time.Now()
+		b.stallTimer.Reset(b.stallTimeout())
+	}
+	if b.sinceInterruption >= minProgress {
+		b.interruptions = 0
+	}
+}
+
+// resume opens the rest of an interrupted body. It returns nil if reading can continue.
+func (b *body) resume(cut error) error {
+	if cause := context.Cause(b.ctx); cause != nil {
+		return cause
+	}
+	if errors.Is(cut, context.Canceled) {
+		cut = errStalled // only the stall timer cancels a response
+	}
+	b.host.recordStall()
+	b.budget.spend(time.Since(b.timerSet))
+	cut = fmt.Errorf("the body was interrupted after %d bytes: %w", b.verifier.read, cut)
+	b.close()
+	b.sinceInterruption = 0
+	retry := b.client.Retry.orDefaults()
+	for {
+		b.interruptions++
+		switch {
+		case b.budget.empty():
+			return fmt.Errorf("%w: %w", errSourceBudget, cut)
+		case b.interruptions >= retry.Attempts || !b.host.allowRetry():
+			return cut
+		}
+		if err := retry.wait(b.ctx, b.interruptions, 0); err != nil {
+			return errors.Join(cut, err)
+		}
+		err := b.reopen()
+		if err == nil {
+			return nil
+		}
+		if cut = err; !retryable(b.ctx, err, 2) {
+			return cut
+		}
+	}
+}
+
+// reopen requests the rest, or the whole body if the server does not support ranges.
+func (b *body) reopen() error {
+	from := b.verifier.read
+	if b.noRanges {
+		from = 0
+	}
+	resp, err := b.sendAuthorized(b.ctx, from)
+	if status, ok := errors.AsType[*StatusError](err); ok && status.Code == http.StatusRequestedRangeNotSatisfiable && !b.noRanges {
+		b.noRanges = true
+		return b.reopen()
+	}
+	if err != nil {
+		return err
+	}
+	return b.continueWith(resp)
+}
+
+// continueWith continues the body with a response: to a request for the rest, or
+// with the whole body, whose beginning must equal the bytes that were read before.
+func (b *body) continueWith(resp *response) error {
+	if resp.StatusCode == http.StatusPartialContent {
+		if !strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", b.verifier.read)) {
+			resp.close()
+			return fmt.Errorf("invalid Content-Range %.60[2]q in the response to a request for the bytes from %[1]d on", b.verifier.read, resp.Header.Get("Content-Range"))
+		}
+		b.start(resp)
+		return nil
+	}
+	b.start(resp)
+	before, err := b.rehash()
+	if err != nil {
+		b.close()
+		return err
+	}
+	if before != b.sum().Hex {
+		b.close()
+		return &DigestError{Want: b.want.Digest.String(), WantSize: b.want.Size, GotSize: b.verifier.read}
+	}
+	return nil
+}
+
+// rehash reads the beginning again, up to the place of the interruption, and returns its digest.
+func (b *body) rehash() (string, error) {
+	h := sha256.New()
+	buffer := make([]byte, 32<<10)
+	for left := b.verifier.read; left > 0; {
+		n, err := b.current.Body.Read(buffer[:min(left, int64(len(buffer)))])
+		h.Write(buffer[:n])
+		left -= int64(n)
+		b.progress(n)
+		if err != nil && left > 0 {
+			return "", fmt.Errorf("the body was interrupted again: %w", err)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)), nil
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fetch reads manifests and blobs by digest from an image's sources, its mirrors and its own registry, in their
+// order: with credentials where a registry requires them, with retries and backoff, and resuming
+// interrupted downloads. It returns only verified bytes; a source that serves other bytes counts as failed. A source that does
+// not respond, or stalls, costs at most Client.SourceTimeout per blob, and is asked after all others from then on.
+//
+//	client := &fetch.Client{Settings: func(context.Context) (fetch.Settings, error) { return settings, nil }}
+//	image, err := client.Open(ctx, "quay.io/example/provider@sha256:…")
+//	manifest, err := image.Manifest(ctx, "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, 4<<20)
+//	err = image.Blob(ctx, "layer", layer, func(body io.Reader) error { … })
+//
+// The settings can change at any time: each Open reads them.
+package fetch
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/capi-installer/capi-installer/extractor/remote/keychain"
+	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
+	"github.com/capi-installer/capi-installer/extractor/remote/transport"
+)
+
+// Settings are the configuration of registries. A Settings does not change; to
+// change the configuration, Client.Settings returns another one.
+type Settings struct {
+	// Mirrors are the rules for mirrors and blocked registries; nil has none.
+	Mirrors *mirror.Rules
+	// Keychain resolves credentials; nil has none.
+	Keychain keychain.Keychain
+	// Transport sends the requests; nil is one with the system's certificates
+	// and no proxy.
+	Transport *transport.Transport
+}
+
+// Client reads images from registries. The zero value is usable. It is safe for concurrent use
+// and must not be copied after first use. It caches the challenges, tokens and health
+// of registries in memory.
+type Client struct {
+	// Settings returns the current settings; nil is the zero Settings.
+	Settings func(context.Context) (Settings, error)
+	// WrapTransport wraps the transport of requests, for example to count them; nil does not.
+	WrapTransport func(http.RoundTripper) http.RoundTripper
+	// Retry is the policy for retryable errors.
+	Retry Retry
+	// ResponseTimeout is the time to wait for the header of a response, including the
+	// connection; default 15 seconds.
+	ResponseTimeout time.Duration
+	// StallTimeout is the time that 64 KiB of a body, or its rest, may take; default 20 seconds.
+	StallTimeout time.Duration
+	// SourceTimeout is the time without progress that one source may cost for one blob, over all attempts; default 25 seconds.
+	SourceTimeout time.Duration
+	// RequestsPerHost is the number of concurrent requests to a registry; default 8.
+	RequestsPerHost int
+	// OnSourceFailure is called for each source that failed where another one succeeded; nil logs it to the logger of ctx.
+	OnSourceFailure func(ctx context.Context, err *Error)
+
+	mu               sync.Mutex
+	hosts            map[string]*host
+	sessions         map[sessionKey]*session
+	defaultTransport *transport.Transport
+}
+
+// Image is an image and its sources.
+type Image struct {
+	client    *Client
+	reference string
+	digest    v1.Hash
+	settings  Settings
+	transport http.RoundTripper
+	sources   []mirror.Source
+
+	mu           sync.Mutex
+	reported     map[string]bool
+	layerNumbers map[v1.Hash]string // "2 of 5", as the manifest lists them
+}
+
+// Open determines the sources of an image. It sends no request. The reference is by
+// SHA-256 digest. The error is a *mirror.BlockedError if all sources are blocked.
+func (c *Client) Open(ctx context.Context, reference string) (*Image, error) {
+	settings := Settings{}
+	if c.Settings != nil {
+		var err error
+		if settings, err = c.Settings(ctx); err != nil {
+			return nil, fmt.Errorf("reading the registry settings: %w", err)
+		}
+	}
+	if settings.Transport == nil {
+		settings.Transport = c.transport()
+	}
+	sources, err := settings.Mirrors.Sources(reference)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := v1.NewHash(sources[0].Image.Identifier())
+	if err != nil || digest.Algorithm != "sha256" {
+		return nil, fmt.Errorf("parsing the reference: %q is not a sha256 digest", sources[0].Image.Identifier())
+	}
+	image := &Image{client: c, reference: reference, digest: digest, settings: settings, transport: settings.Transport, sources: sources, reported: map[string]bool{}}
+	if c.WrapTransport != nil {
+		image.transport = c.WrapTransport(settings.Transport)
+	}
+	return image, nil
+}
+
+// transport is the Transport of Settings without one.
+func (c *Client) transport() *transport.Transport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.defaultTransport == nil {
+		c.defaultTransport = transport.New(transport.Options{})
+	}
+	return c.defaultTransport
+}
+
+// Close closes the idle connections of the default transport, which Settings without
+// Transport use.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.defaultTransport != nil {
+		c.defaultTransport.Close()
+	}
+}
+
+// Digest is the digest of the image.
+func (i *Image) Digest() v1.Hash { return i.digest }
+
+// Sources are the image's sources, in their order.
+func (i *Image) Sources() []mirror.Source { return slices.Clone(i.sources) }
+
+// HealthySources are the image's sources in the order in which they are asked: those that failed a moment ago are last.
+func (i *Image) HealthySources() []mirror.Source { return i.client.healthyFirst(i.sources) }
+
+// acceptedTypes are the supported media types of manifests.
+var acceptedTypes = strings.Join([]string{
+	string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
+	string(types.OCIImageIndex), string(types.DockerManifestList),
+}, ", ")
+
+// Manifest returns a manifest or an index of at most limit bytes, verified. The
+// size in d is -1 if it is not known. what is for errors: "manifest", "index". Errors are those of Blob.
+func (i *Image) Manifest(ctx context.Context, what string, d v1.Descriptor, limit int64) ([]byte, error) {
+	var raw []byte
+	err := i.fetch(ctx, resource{name: what, kind: "manifests", descriptor: d, limit: limit}, func(body io.Reader) error {
+		var all bytes.Buffer
+		_, err := all.ReadFrom(body)
+		raw = all.Bytes()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	i.setLayerNumbers(raw)
+	return raw, nil
+}
+
+// From returns the image as one of its sources has it: only that source is asked.
+func (i *Image) From(source mirror.Source) *Image {
+	return &Image{client: i.client, reference: i.reference, digest: i.digest, settings: i.settings, transport: i.transport,
+		sources: []mirror.Source{source}, reported: map[string]bool{}}
+}
+
+// ManifestOfTag returns the manifest, of at most limit bytes, that a tag of the image's repository names. No digest
+// verifies it: its bytes are untrusted. Errors are those of Blob.
+func (i *Image) ManifestOfTag(ctx context.Context, what, tag string, limit int64) ([]byte, error) {
+	var raw []byte
+	w := resource{name: what, kind: "manifests", tag: tag, descriptor: v1.Descriptor{Size: -1}, limit: limit}
+	err := i.fetch(ctx, w, func(body io.Reader) (err error) {
+		raw, err = io.ReadAll(body)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return raw, nil
+}
+
+// setLayerNumbers records the positions of the layers in a manifest, for errors.
+func (i *Image) setLayerNumbers(raw []byte) {
+	var manifest struct {
+		Layers []struct{ Digest v1.Hash }
+	}
+	if err := json.Unmarshal(raw, &manifest); err != nil {
+		return // the caller reports it
+	}
+	numbers := map[v1.Hash]string{}
+	for n, layer := range manifest.Layers {
+		numbers[layer.Digest] = fmt.Sprintf(" %d of %d", n+1, len(manifest.Layers))
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.layerNumbers = numbers
+}
+
+// withLayerNumber adds the position of a layer to its name.
+func (i *Image) withLayerNumber(what string, blob v1.Hash) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return what + i.layerNumbers[blob]
+}
+
+// Blob reads a blob of the image. what is for errors, such as "layer"; they add its
+// position, counted from the bottom, if it is a layer of a manifest that was read before.
+//
+// body is the blob from its start. It returns io.EOF only after its size and digest
+// were verified; until then its bytes are untrusted. read is called
+// again, from the start, with the bytes of another source if one failed or served other bytes. If
+// read returns nil, Blob returns, whether the body was read to its end or not. If read returns an error,
+// the rest of body is read and verified: the error counts only if the bytes are the right ones.
+//
+// The error is that of read, of ctx, or, or joins, a *Error for each source.
+func (i *Image) Blob(ctx context.Context, what string, d v1.Descriptor, read func(body io.Reader) error) error {
+	return i.fetch(ctx, resource{name: i.withLayerNumber(what, d.Digest), kind: "blobs", descriptor: d, limit: d.Size}, read)
+}
+
+// resource is a manifest or a blob to read.
+type resource struct {
+	name, kind string
+	tag        string // of a manifest without known digest
+	descriptor v1.Descriptor
+	limit      int64 // bytes
+}
+
+// identifier is the last element of the path of the resource.
+func (r resource) identifier() string {
+	if r.tag != "" {
+		return r.tag
+	}
+	return r.descriptor.Digest.String()
+}
+
+// fetch asks the sources in their order, healthy ones first, and repeats that for those with
+// retryable errors.
+func (i *Image) fetch(ctx context.Context, w resource, read func(io.Reader) error) error {
+	retry := i.client.Retry.orDefaults()
+	failures := map[mirror.Source]*Error{}
+	budgets := map[mirror.Source]*budget{}
+	for _, s := range i.sources {
+		budgets[s] = newBudget(durationOr(i.client.SourceTimeout, defaultSourceTimeout))
+	}
+	left := i.sources
+	for round := 1; ; round++ {
+		var again []mirror.Source
+		for _, s := range i.client.healthyFirst(left) {
+			err := i.fetchFrom(ctx, s, w, budgets[s], read, round > 1)
+			failed, ok := errors.AsType[*Error](err)
+			if !ok {
+				if err == nil {
+					i.reportFailures(ctx, failures)
+				}
+				return err
+			}
+			failures[s] = failed
+			if retryable(ctx, err, round) && !budgets[s].empty() {
+				again = append(again, s)
+			}
+		}
+		if len(again) == 0 || round >= retry.Attempts {
+			return i.joinFailures(ctx, failures)
+		}
+		if err := retry.wait(ctx, round, i.client.shortestPause(again)); err != nil {
+			return errors.Join(i.joinFailures(ctx, failures), i.ended(w, err))
+		}
+		left = again
+	}
+}
+
+// ended is the error of a wait that was ended by its context.
+func (i *Image) ended(w resource, err error) error {
+	return fmt.Errorf("getting the %s: waiting for another attempt: %w", w.name, err)
+}
+
+// joinFailures joins the errors of all sources, in their order.
+func (i *Image) joinFailures(ctx context.Context, failures map[mirror.Source]*Error) error {
+	if ctx.Err() != nil && len(failures) == 0 {
+		return context.Cause(ctx)
+	}
+	var errs []error
+	for _, s := range i.sources {
+		if err := failures[s]; err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+// reportFailures reports the sources that failed where another one succeeded, each once per image.
+func (i *Image) reportFailures(ctx context.Context, failures map[mirror.Source]*Error) {
+	for _, s := range i.sources {
+		err := failures[s]
+		i.mu.Lock()
+		told := err == nil || i.reported[s.Image.Name()]
+		i.reported[s.Image.Name()] = i.reported[s.Image.Name()] || err != nil
+		i.mu.Unlock()
+		switch {
+		case told:
+		case i.client.OnSourceFailure != nil:
+			i.client.OnSourceFailure(ctx, err)
+		default:
+			logr.FromContextOrDiscard(ctx).Info("Failed to read from a source of an image; another source succeeded",
+				"image", i.reference, "source", s.Image.Context().Name(), "error", err.Error())
+		}
+	}
+}
+
+// fetchFrom reads a resource from one source. The error is a *Error if the source failed.
+func (i *Image) fetchFrom(ctx context.Context, s mirror.Source, w resource, b *budget, read func(io.Reader) error, again bool) error {
+	a := &request{Image: i, source: s, resource: w, host: i.client.host(s.Host()), budget: b}
+	if again && !a.host.allowRetry() {
+		return a.sourceError(errRetryBudget)
+	}
+	body, err := a.openBody(ctx)
+	if err != nil {
+		return a.classify(ctx, err)
+	}
+	defer body.close()
+	err = read(body)
+	if err != nil && body.err == nil {
+		_, _ = io.Copy(io.Discard, body) // its error is in body.err
+	}
+	if body.err != nil && !errors.Is(body.err, io.EOF) {
+		return a.classify(ctx, body.err)
+	}
+	return err
+}
+
+// classify returns the *Error of a source, unless ctx has ended.
+func (a *request) classify(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("getting the %s from %s: %w", a.resource.name, a.source.Host(), context.Cause(ctx))
+	}
+	return a.sourceError(err)
+}
+
+func (a *request) sourceError(err error) *Error {
+	e := &Error{Image: a.reference, Step: a.resource.name, Host: a.source.Host(), Err: err}
+	if at, ok := errors.AsType[*stepError](err); ok {
+		e.Step, e.Host, e.Err = at.step, cmp.Or(at.host, e.Host), at.err
+	}
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		e.Status = status.Code
+	}
+	e.Advice = adviceFor(e.Err, a.credentials)
+	return e
+}

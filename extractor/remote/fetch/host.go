@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fetch
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
+)
+
+// host is the state of a registry that all images share: its concurrent requests, the pause that
+// it asked for, its health, and its retry budget.
+type host struct {
+	slots  chan struct{}
+	budget *rate.Limiter
+
+	challengeMutex mutex // held by the request that finds out the challenge
+
+	mu             sync.Mutex
+	addr           netip.Addr // at which it was reached
+	pausedUntil    time.Time  // end of the pause that it asked for
+	failures       int        // connections without response since the last response
+	stalls         int        // stalled or truncated bodies and missing responses since the last complete body
+	unhealthyUntil time.Time  // until then it is asked after all others
+	stalledAt      time.Time  // time of the last stall
+	challenge      *challenge
+}
+
+// A host gets retryBurst retries at once, and one more each retryEvery.
+const (
+	retryBurst = 60
+	retryEvery = time.Second
+)
+
+func (p *Client) host(name string) *host {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hosts == nil {
+		p.hosts = map[string]*host{}
+	}
+	if p.hosts[name] == nil {
+		p.hosts[name] = &host{challengeMutex: newMutex(), slots: make(chan struct{}, cmp.Or(max(0, p.RequestsPerHost), 8)), budget: rate.NewLimiter(rate.Every(retryEvery), retryBurst)}
+	}
+	return p.hosts[name]
+}
+
+func (h *host) allowRetry() bool { return h.budget.Allow() }
+
+// acquire waits for the end of a pause and for a free slot. release must be called.
+func (h *host) acquire(ctx context.Context) error {
+	for {
+		wait := time.Until(h.pauseEnd())
+		if wait <= 0 {
+			break
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+	started := time.Now()
+	select {
+	case h.slots <- struct{}{}:
+		if h.stalledSince(started) {
+			h.release()
+			return errHostStalled
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (h *host) release() { <-h.slots }
+
+func (h *host) pauseEnd() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pausedUntil
+}
+
+// pauseFor lets no request to the host start for a while.
+func (h *host) pauseFor(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if until := time.Now().Add(d); until.After(h.pausedUntil) {
+		h.pausedUntil = until
+	}
+}
+
+// recordResponse notes that the host sent a response. That does not make a host healthy whose bodies stall.
+func (h *host) recordResponse(at netip.Addr) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.addr, h.failures = at, 0
+	if h.stalls == 0 {
+		h.unhealthyUntil = time.Time{}
+	}
+}
+
+// recordSuccess notes that a body arrived completely.
+func (h *host) recordSuccess() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failures, h.stalls, h.unhealthyUntil = 0, 0, time.Time{}
+}
+
+func (h *host) address() netip.Addr {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.addr
+}
+
+// knownChallenge is the challenge of the host; nil if it is not known yet.
+func (h *host) knownChallenge() *challenge {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.challenge
+}
+
+func (h *host) setChallenge(c challenge) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.challenge = &c
+}
+
+// recordFailure notes that a connection failed at once.
+func (h *host) recordFailure() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wait := time.Second << min(h.failures, 6)
+	h.failures++
+	h.unhealthyFor(wait/2 + rand.N(wait/2))
+}
+
+// stallPause is how long a host is asked after all others when it has stalled once; it doubles with each time.
+const stallPause = 2 * time.Minute
+
+// recordStall notes that the host did not respond in time, or that a body stalled or was truncated: asking it
+// first costs that time again for each blob.
+func (h *host) recordStall() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wait := stallPause << min(h.stalls, 4)
+	h.stalls++
+	h.stalledAt = time.Now()
+	h.unhealthyFor(wait)
+}
+
+// unhealthyFor has the host asked last for a while. The caller holds the lock.
+func (h *host) unhealthyFor(d time.Duration) {
+	if until := time.Now().Add(d); until.After(h.unhealthyUntil) {
+		h.unhealthyUntil = until
+	}
+}
+
+// stalledSince reports whether a request to the host stalled after a time. Requests that waited for that
+// one fail with it: otherwise each of them waits for its own timeout, one after another.
+func (h *host) stalledSince(t time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stalledAt.After(t)
+}
+
+func (h *host) healthy() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	return !now.Before(h.unhealthyUntil) && !now.Before(h.pausedUntil)
+}
+
+// healthyFirst returns the sources with those last that failed a moment ago or asked for a pause:
+// a mirror that is down costs its timeout once and not for each image.
+func (p *Client) healthyFirst(sources []mirror.Source) []mirror.Source {
+	var first, then []mirror.Source
+	for _, s := range sources {
+		if p.host(s.Host()).healthy() {
+			first = append(first, s)
+		} else {
+			then = append(then, s)
+		}
+	}
+	return slices.Concat(first, then)
+}
+
+// shortestPause is the time until the first of the sources accepts requests again.
+func (p *Client) shortestPause(sources []mirror.Source) time.Duration {
+	var waits []time.Duration
+	for _, s := range sources {
+		waits = append(waits, max(0, time.Until(p.host(s.Host()).pauseEnd())))
+	}
+	return slices.Min(waits)
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/capi-installer/capi-installer/extractor/remote/keychain"
+	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
+	"github.com/capi-installer/capi-installer/extractor/remote/transport"
+)
+
+// request is a request for one resource to one source, with all attempts of one round.
+type request struct {
+	*Image
+	source      mirror.Source
+	resource    resource
+	host        *host
+	credentials keychain.Credentials // of the last request
+	budget      *budget
+}
+
+const maxRedirects = 5
+
+// url is the URL of the resource.
+func (a *request) url() *url.URL {
+	u := &url.URL{Scheme: "https", Host: a.source.Host(), Path: "/v2/" + a.source.Image.Context().RepositoryStr() + "/" + a.resource.kind + "/" + a.resource.identifier()}
+	if a.source.Namespace != "" {
+		u.RawQuery = url.Values{"ns": {a.source.Namespace}}.Encode()
+	}
+	return u
+}
+
+// get sends one request and follows redirects.
+func (a *request) get(ctx context.Context, from int64, auth string) (*response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url().String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept-Encoding", "identity")
+	if a.resource.kind == "manifests" {
+		req.Header.Set("Accept", acceptedTypes)
+	}
+	if size := a.resource.descriptor.Size; from > 0 && size > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", from, size-1)) // some registries do not support open ranges
+	} else if from > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", from))
+	}
+	if auth != "" {
+		req.Header.Set("Authorization", auth)
+	}
+	return a.follow(req, transport.Route{Insecure: a.source.Insecure})
+}
+
+// follow sends a request and follows redirects. Another host gets no credentials,
+// and the transport restricts its address.
+func (a *request) follow(req *http.Request, route transport.Route) (*response, error) {
+	for n := 0; ; n++ {
+		resp, err := a.roundTrip(req, route)
+		if err != nil {
+			return nil, err
+		}
+		location := resp.Header.Get("Location")
+		if resp.StatusCode < 300 || resp.StatusCode > 399 || location == "" {
+			return resp, nil
+		}
+		resp.close()
+		target, err := resp.Request.URL.Parse(location)
+		switch {
+		case err != nil || target.Host == "":
+			return nil, errors.New("invalid redirect: the Location header is not a URL")
+		case n >= maxRedirects:
+			return nil, errRedirects
+		}
+		next := req.Clone(req.Context())
+		next.URL, next.Host, next.Response = target, "", resp.Response
+		if target.Host != req.URL.Host {
+			next.Header.Del("Authorization")
+			next.Header.Del("Cookie")
+		}
+		route = a.redirectRoute(target, resp)
+		req = next
+	}
+}
+
+// redirectRoute is the route of a redirect.
+func (a *request) redirectRoute(to *url.URL, by *response) transport.Route {
+	return transport.Route{Insecure: a.source.Insecure, Redirected: !a.settings.isConfigured(to, a.sources), From: by.address}
+}
+
+// response is a response whose body counts its bytes. close must be called.
+type response struct {
+	*http.Response
+	// address is that of the server, if it is known. redirected means that another server named it.
+	address    netip.Addr
+	redirected bool
+
+	start   *startReader
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer // cancels the request; body replaces it by a stall timer
+	once    sync.Once
+	release func()
+}
+
+// close closes the body and releases the slot of the host.
+func (r *response) close() {
+	r.once.Do(func() {
+		r.timer.Stop()
+		r.Body.Close()
+		r.cancel(nil)
+		r.release()
+	})
+}
+
+// roundTrip sends one request when the host has a free slot, and waits for the response for a limited time.
+func (a *request) roundTrip(req *http.Request, route transport.Route) (*response, error) {
+	h := a.client.host(req.URL.Host)
+	if err := h.acquire(req.Context()); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(transport.NewContext(req.Context(), route))
+	out := &response{cancel: cancel, release: h.release, redirected: req.Response != nil}
+	ctx = a.settings.withRemoteAddress(ctx, req.URL, func(at netip.Addr) { out.address = at })
+	started := time.Now()
+	out.timer = time.AfterFunc(a.budget.limit(durationOr(a.client.ResponseTimeout, defaultResponseTimeout)), func() { cancel(errNoResponse) })
+	resp, err := a.transport.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // response.close closes it
+	a.budget.spend(time.Since(started))
+	if err != nil {
+		out.timer.Stop()
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		cancel(nil)
+		h.release()
+		if req.Context().Err() == nil {
+			a.recordFailure(h, err)
+		}
+		return nil, err
+	}
+	h.recordResponse(out.address)
+	MeterOf(ctx).Requests.Add(1)
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		h.pauseFor(min(retryAfter(resp, time.Now()), a.client.Retry.orDefaults().MaxBackoff))
+	}
+	resp.Request = withScheme(req, resp.Request)
+	out.Response = resp
+	out.start = &startReader{ReadCloser: &countedBody{resp.Body, MeterOf(ctx)}}
+	resp.Body = out.start
+	return out, nil
+}
+
+// recordFailure records that a host, that of the source or one that it redirects to, did not respond.
+func (a *request) recordFailure(h *host, err error) {
+	if !errors.Is(err, errNoResponse) {
+		h.recordFailure()
+		return
+	}
+	h.recordStall()
+	if h != a.host {
+		a.host.recordStall()
+	}
+}
+
+// withScheme returns req with the scheme of the request that was sent: plain HTTP to hosts without TLS.
+func withScheme(req, sent *http.Request) *http.Request {
+	if sent == nil || sent.URL.Scheme == req.URL.Scheme {
+		return req
+	}
+	u := *req.URL
+	u.Scheme = sent.URL.Scheme
+	with := req.Clone(req.Context())
+	with.URL, with.Response = &u, req.Response
+	return with
+}
+
+func durationOr(d, or time.Duration) time.Duration {
+	if d <= 0 {
+		return or
+	}
+	return d
+}
+
+// countedBody counts the bytes of a body.
+type countedBody struct {
+	io.ReadCloser
+	meter *Meter
+}
+
+func (m *countedBody) Read(p []byte) (int, error) {
+	n, err := m.ReadCloser.Read(p)
+	m.meter.Received.Add(int64(n))
+	return n, err
+}
+
+// checkResponse rejects responses without success status, and encoded bodies.
+func (a *request) checkResponse(resp *response, from int64) error {
+	good := resp.StatusCode == http.StatusOK || from > 0 && resp.StatusCode == http.StatusPartialContent
+	if !good {
+		err := statusError(resp.Response)
+		resp.close()
+		return err
+	}
+	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		resp.close()
+		return errEncoding
+	}
+	return nil
+}
+
+var errEncoding = errors.New("unexpected Content-Encoding in the response")

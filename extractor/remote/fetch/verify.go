@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fetch
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// DigestError reports that a registry, a mirror or a file holds other bytes than the digest names.
+type DigestError struct {
+	// Want is the expected digest. Got is the digest of the bytes, empty if their size is wrong already.
+	Want, Got string
+	// WantSize is in bytes, -1 if the size was not known. GotSize is the number of bytes, or of the first one too many.
+	WantSize, GotSize int64
+}
+
+// Error implements error.
+func (e *DigestError) Error() string {
+	if e.Got == "" {
+		return fmt.Sprintf("size mismatch: received %d bytes or more, want the %d bytes of %s", e.GotSize, e.WantSize, e.Want)
+	}
+	return fmt.Sprintf("digest mismatch: received %s, want %s", e.Got, e.Want)
+}
+
+// SizeError reports a manifest that is larger than the limit.
+type SizeError struct {
+	// Limit is in bytes.
+	Limit int64
+}
+
+// Error implements error.
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("size limit exceeded: received more than %d bytes", e.Limit)
+}
+
+// verifier compares bytes with a descriptor while they arrive. Every byte of a blob is hashed here, once.
+type verifier struct {
+	want  v1.Descriptor // the size is -1 if it is not known, the digest empty
+	limit int64         // of the size, if it is not known
+	hash  hash.Hash
+	read  int64
+}
+
+func newVerifier(want v1.Descriptor, limit int64) *verifier {
+	return &verifier{want: want, limit: limit, hash: sha256.New()}
+}
+
+// add takes the next bytes.
+func (v *verifier) add(p []byte) error {
+	v.hash.Write(p)
+	v.read += int64(len(p))
+	switch {
+	case v.want.Size < 0 && v.read > v.limit:
+		return &SizeError{Limit: v.limit}
+	case v.want.Size >= 0 && v.read > v.want.Size:
+		return v.sizeError()
+	}
+	return nil
+}
+
+// end returns io.EOF if all bytes were the right ones.
+func (v *verifier) end() error {
+	if v.want.Size >= 0 && v.read < v.want.Size {
+		return v.sizeError()
+	}
+	if got := v.sum(); got != v.want.Digest && v.want.Digest != (v1.Hash{}) {
+		return &DigestError{Want: v.want.Digest.String(), Got: got.String(), WantSize: v.want.Size, GotSize: v.read}
+	}
+	return io.EOF
+}
+
+func (v *verifier) sizeError() error {
+	return &DigestError{Want: v.want.Digest.String(), WantSize: v.want.Size, GotSize: v.read}
+}
+
+// sum is the digest of the bytes so far.
+func (v *verifier) sum() v1.Hash {
+	return v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%x", v.hash.Sum(nil))}
+}
+
+// ReadVerified reads the blob d from body, as Image.Blob does from a registry: read is given
+// a body that ends with io.EOF only after its size and digest were verified. If read
+// returns an error, the rest of body is verified: the error counts only if the bytes are the right ones.
+func ReadVerified(body io.Reader, d v1.Descriptor, read func(io.Reader) error) error {
+	verified := &verifiedReader{body: body, verifier: newVerifier(d, 0)}
+	err := read(verified)
+	if err != nil && verified.err == nil {
+		_, _ = io.Copy(io.Discard, verified) // its error is in verified
+	}
+	if verified.err != nil && verified.err != io.EOF { //nolint:errorlint // the end of a stream is this very error
+		return verified.err
+	}
+	return err
+}
+
+type verifiedReader struct {
+	*verifier
+	body io.Reader
+	err  error // of all further calls of Read
+}
+
+func (r *verifiedReader) Read(p []byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	n, err := r.body.Read(p)
+	if r.err = r.add(p[:n]); r.err != nil {
+		return 0, r.err
+	}
+	switch {
+	case err == io.EOF:
+		if r.err = r.end(); r.err != io.EOF { //nolint:errorlint // the end of a stream is this very error
+			return 0, r.err
+		}
+	case err != nil:
+		r.err = err
+	}
+	return n, r.err
+}

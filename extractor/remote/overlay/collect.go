@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// collector builds an Index from the entries of a layer, in their order. A
+// layer is processed alone, as container runtimes unpack it before they lay it
+// upon the others:
+//
+//   - Of several entries for one path the last counts; only a directory over a
+//     directory merges. The parent directories of an entry are created implicitly.
+//   - Whiteouts hide the content of lower layers, whatever their position in the layer.
+//   - Below a root, directories, regular files and hard links to files of bundles
+//     in the same layer are accepted. Everything else that can exist is a refused
+//     node: it hides the replaced entry, and is an error only if it is part of the result.
+//   - An entry that no unpacker should create is a refusal at the path where it would be created: a name
+//     with "..", an unprintable name, an entry below a file, an entry that reaches a root
+//     through a symlink of its own layer.
+//
+// Of entries outside the roots only the symlinks are kept, until the end of the layer.
+type collector struct {
+	*Index
+	limits  Limits
+	links   links
+	created int               // names that were ever created below roots
+	kept    int64             // bytes of contents that were ever kept
+	reserve func(int64) error // is called with each of them before it is kept
+	changed bool              // an entry concerned a bundle since takeChanged
+}
+
+// takeChanged reports whether the index changed since the last call.
+func (c *collector) takeChanged() bool {
+	changed := c.changed
+	c.changed = false
+	return changed
+}
+
+func newCollector(limits Limits, reserve func(int64) error) *collector {
+	return &collector{Index: newIndex(), limits: limits, links: links{limits: limits}, reserve: reserve}
+}
+
+var (
+	errBadName   = errors.New("its name is not printable UTF-8 of at most 255 bytes")
+	errClimbs    = errors.New("its name climbs with \"..\"")
+	errLongPath  = errors.New("its path is longer than a file system holds")
+	errSymlink   = errors.New("it is a symlink: a bundle is made of regular files")
+	errBadTarget = errors.New("it is a hard link whose target no file system holds")
+	errFarTarget = errors.New("it is a hard link whose target is not a file of a bundle in the same layer")
+	errSparse    = errors.New("it is a sparse file")
+	errSlash     = errors.New("it is a file whose name ends with a slash")
+	errWhiteout  = errors.New("it is a whiteout that hides nothing that can exist")
+	errNoFolder  = errors.New("it is a file, but the layer has an entry below it")
+	errThrough   = errors.New("the layer has an entry that reaches this path through a symlink")
+	errOverlay   = errors.New("it has an extended attribute of overlayfs, which unpackers treat differently")
+	errOpaqueTop = errors.New("it is an opaque whiteout of the image's root, which unpackers treat differently")
+)
+
+// entry adds the next entry of the layer. The error is a LimitError, or that of reading content.
+func (c *collector) entry(h *tar.Header, content io.Reader) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	parts, climbs := components(h.Name)
+	if len(parts) == 0 || len(h.Name) > maxPath && !concerns(parts) { // no file system holds the name
+		return c.rootEntry(parts, h)
+	}
+	at, ok, err := c.links.resolve(parts)
+	if err != nil {
+		return err
+	}
+	switch {
+	case ok && !slices.Equal(at, parts):
+		if concerns(at) {
+			c.refuse(strings.Join(at, "/"), errThrough)
+		}
+		return errors.Join(CheckLimit("refused entries", len(c.refusals), c.limits.Files), c.links.record(at, h))
+	case climbs && concerns(parts):
+		c.refuse(strings.Join(parts, "/"), errClimbs)
+		return nil
+	case !concerns(parts):
+		if !ok {
+			return nil
+		}
+		return c.links.record(at, h)
+	}
+	return c.bundleEntry(parts, h, content)
+}
+
+// rootEntry checks an entry for the root of the image.
+func (c *collector) rootEntry(parts []string, h *tar.Header) error {
+	if len(parts) == 0 && hasOverlayAttribute(h) {
+		c.refuse(".", errOverlay)
+	}
+	return nil
+}
+
+// bundleEntry adds an entry at or below a root of bundles.
+func (c *collector) bundleEntry(parts []string, h *tar.Header, content io.Reader) error {
+	c.changed = true
+	if err := c.take(parts, h, content); err != nil {
+		return err
+	}
+	err := errors.Join(
+		CheckLimit("files and directories below "+parts[0], c.created, c.limits.Files),
+		CheckLimit("refused entries", len(c.refusals)+len(c.whiteouts)+len(c.opaques), c.limits.Files),
+	)
+	if n := c.nodes[strings.Join(parts, "/")]; err != nil || n == nil {
+		return err
+	}
+	return c.links.record(parts, h)
+}
+
+// hasOverlayAttribute reports whether an entry has an extended attribute with which overlayfs
+// marks opaque directories, redirects and the like.
+func hasOverlayAttribute(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		name, isAttribute := strings.CutPrefix(key, "SCHILY.xattr.")
+		if isAttribute && (strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.")) {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse records an entry that no unpacker should accept.
+func (c *collector) refuse(file string, err error) { c.refusals[file] = err.Error() }
+
+// take adds an entry that concerns a root.
+func (c *collector) take(parts []string, h *tar.Header, content io.Reader) error {
+	if at, err := c.badPath(parts); err != nil {
+		c.refuse(at, err)
+		return nil
+	}
+	dir, base := parts[:len(parts)-1], parts[len(parts)-1]
+	switch {
+	case slices.ContainsFunc(dir, isMeta): // metadata of aufs
+		return nil
+	case hasOverlayAttribute(h):
+		c.refuse(strings.Join(parts, "/"), errOverlay)
+		return nil
+	case strings.HasPrefix(base, whiteoutPrefix):
+		c.whiteout(parts, h)
+		return nil
+	}
+	n, err := c.node(parts, h, content)
+	if err == nil {
+		c.put(parts, n)
+	}
+	return err
+}
+
+// node returns the node of an entry, with its content if it is a file of a bundle.
+func (c *collector) node(parts []string, h *tar.Header, content io.Reader) (*node, error) {
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return &node{kind: directory}, nil
+	case tar.TypeReg:
+		return c.file(parts, h, content)
+	case tar.TypeSymlink:
+		return refusedNode(errSymlink), nil
+	case tar.TypeLink:
+		return c.link(parts, h.Linkname), nil
+	}
+	return refusedNode(fmt.Errorf("it is %s", typeName(h.Typeflag))), nil
+}
+
+func refusedNode(err error) *node { return &node{kind: refused, reason: err.Error()} }
+
+// typeName names the entry types that are refused.
+func typeName(flag byte) string {
+	switch flag {
+	case tar.TypeChar:
+		return "a character device"
+	case tar.TypeBlock:
+		return "a block device"
+	case tar.TypeFifo:
+		return "a named pipe"
+	}
+	return fmt.Sprintf("an archive entry of the unknown type %q", flag)
+}
+
+// file reads a regular file if it is a file of a bundle. Memory is allocated after its size was checked.
+func (c *collector) file(parts []string, h *tar.Header, content io.Reader) (*node, error) {
+	limit := extractor.Limit(strings.Join(parts, "/"))
+	n := &node{kind: regular, size: h.Size}
+	switch {
+	case isSparse(h):
+		return refusedNode(errSparse), nil
+	case strings.HasSuffix(h.Name, "/"):
+		return refusedNode(errSlash), nil
+	case limit == 0:
+		return n, nil
+	case h.Size > limit:
+		return refusedNode(&LimitError{What: "bytes of the file", Limit: limit}), nil
+	}
+	if err := CheckLimit("bytes of files of bundles", c.kept+h.Size, c.limits.Total); err != nil {
+		return nil, err
+	}
+	if err := c.reserve(h.Size); err != nil {
+		return nil, &reserveError{err}
+	}
+	c.kept += h.Size
+	n.data = make([]byte, h.Size)
+	_, err := io.ReadFull(content, n.data)
+	return n, err
+}
+
+// isSparse reports whether an entry is a sparse file: its holes cost nothing to declare.
+func isSparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
+// link returns the file that a hard link shares. Unpackers remove the existing file at
+// parts before they look up the target, so a link to itself has none.
+func (c *collector) link(parts []string, target string) *node {
+	to, climbs := components(target)
+	if climbs || len(target) > maxPath || len(to) == 0 {
+		return refusedNode(errBadTarget)
+	}
+	file := strings.Join(parts, "/")
+	n := c.nodes[strings.Join(to, "/")]
+	switch {
+	case n == nil, n.kind != regular, below(file)(strings.Join(to, "/")):
+		return refusedNode(errFarTarget)
+	case n.data == nil && extractor.Limit(file) > 0:
+		return refusedNode(errFarTarget)
+	case n.size > extractor.Limit(file) && extractor.Limit(file) > 0:
+		return refusedNode(&LimitError{What: "bytes of the file", Limit: extractor.Limit(file)})
+	}
+	return n
+}
+
+// put sets the node at a path, in place of the one before.
+func (c *collector) put(parts []string, n *node) {
+	if !c.mkdirs(parts[:len(parts)-1]) {
+		return
+	}
+	file := strings.Join(parts, "/")
+	old := c.nodes[file]
+	if old != nil && old.kind == directory {
+		if n.kind == directory {
+			return
+		}
+		maps.DeleteFunc(c.nodes, func(other string, _ *node) bool { return strings.HasPrefix(other, file+"/") })
+	}
+	c.nodes[file] = n
+	c.created++
+}
+
+// mkdirs creates a directory with its parents, as every unpacker does for an
+// entry in it, and reports whether it exists now. A file among the parents is refused:
+// unpackers fail for entries below it.
+func (c *collector) mkdirs(parts []string) bool {
+	for i := range parts {
+		dir := strings.Join(parts[:i+1], "/")
+		switch n := c.nodes[dir]; {
+		case n == nil:
+			c.nodes[dir] = &node{kind: directory}
+			c.created++
+		case n.kind == refused:
+			return false
+		case n.kind == regular:
+			c.refuse(dir, errNoFolder)
+			return false
+		}
+	}
+	return true
+}

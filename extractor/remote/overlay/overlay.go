@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// Overlay is the union of the uppermost layers of an image, at the roots of
+// bundles. Layers are added from the top to the bottom: a visible entry stays, and the
+// whiteouts of a layer hide entries of the layers that are added after it, but not its own.
+// It is not safe for concurrent use.
+type Overlay struct {
+	limits   Limits
+	visible  map[string]layerNode
+	refusals map[string]layerNode
+	// whiteouts and opaques are those of all layers, as in an
+	// Index; a file also hides the entries of lower layers below its path.
+	whiteouts, opaques map[string]bool
+	size               int64
+}
+
+// layerNode is a node and the layer that it comes from.
+type layerNode struct {
+	*node
+	layer v1.Hash
+}
+
+// New returns an Overlay without layers.
+func New(limits Limits) *Overlay {
+	return &Overlay{
+		limits: limits.WithDefaults(), visible: map[string]layerNode{}, refusals: map[string]layerNode{},
+		whiteouts: map[string]bool{}, opaques: map[string]bool{},
+	}
+}
+
+// Size is the size of the visible files of bundles, in bytes.
+func (v *Overlay) Size() int64 { return v.size }
+
+// IsEmpty reports whether no layer has an entry or a whiteout at a root of bundles.
+func (v *Overlay) IsEmpty() bool {
+	return len(v.visible)+len(v.refusals)+len(v.whiteouts)+len(v.opaques) == 0
+}
+
+// Add adds the index of the next lower layer. It is an error if the layer is invalid or the limits are exceeded.
+func (v *Overlay) Add(layer v1.Hash, p *Index) error {
+	if err := p.Err(); err != nil {
+		return err
+	}
+	shows := map[string]*node{}
+	for file, n := range p.nodes {
+		if _, above := v.visible[file]; !above && !v.hidden(file) {
+			shows[file] = n
+			v.size += int64(len(n.data))
+		}
+	}
+	for file, reason := range p.refusals {
+		if _, above := v.visible[file]; !above && !v.hidden(file) {
+			v.refusals[file] = layerNode{&node{kind: refused, reason: reason}, layer}
+		}
+	}
+	for file, n := range shows {
+		v.visible[file] = layerNode{n, layer}
+	}
+	for file, n := range p.nodes {
+		if n.kind != directory {
+			v.whiteouts[file] = true // unpackers remove the directory of a lower layer, even if an upper layer has one again
+		}
+	}
+	maps.Copy(v.whiteouts, p.whiteouts)
+	maps.Copy(v.opaques, p.opaques)
+	return errors.Join(
+		CheckLimit("files below the roots of bundles", len(v.visible), v.limits.Files),
+		CheckLimit("bytes of files of bundles", v.size, v.limits.Total))
+}
+
+// hidden reports whether a whiteout of an upper layer hides a path of the next layer.
+func (v *Overlay) hidden(file string) bool {
+	for at := file; at != "."; at = path.Dir(at) {
+		if v.whiteouts[at] || at != file && v.opaques[at] {
+			return true
+		}
+	}
+	return false
+}
+
+// closed reports whether the layers so far hide a root of all lower layers.
+func (v *Overlay) closed(root string) bool {
+	return v.whiteouts[root] || v.opaques[root]
+}
+
+// Decided reports whether no lower layer can change the result of Files.
+func (v *Overlay) Decided() bool {
+	if _, complete := v.complete(); complete {
+		return true
+	}
+	for _, root := range extractor.Roots() {
+		if !v.closed(root) {
+			return false
+		}
+		if _, there := v.visible[root]; there {
+			return true // the first existing root is the only one that is read
+		}
+	}
+	return true
+}
+
+// Files returns the visible files of the first existing root. Errors are, or join, errors of type
+// *extractor.Error and are an extractor.ErrInvalid: one for each refused entry.
+func (v *Overlay) Files() (extractor.Files, error) {
+	if files, ok := v.complete(); ok {
+		return files, nil
+	}
+	root := v.root()
+	if err := v.wrong(root); err != nil {
+		return nil, err
+	}
+	files := v.files()
+	maps.DeleteFunc(files, func(file string, _ []byte) bool { return !below(root)(file) })
+	return files, nil
+}
+
+// complete returns the files of a bundle whose metadata proves that they are all of it.
+func (v *Overlay) complete() (extractor.Files, bool) {
+	if len(v.refusals) > 0 {
+		return nil, false
+	}
+	return v.files().Complete()
+}
+
+// root is the first existing root; "" if there is none.
+func (v *Overlay) root() string {
+	for _, root := range extractor.Roots() {
+		if _, there := v.visible[root]; there {
+			return root
+		}
+		if slices.ContainsFunc(slices.Collect(maps.Keys(v.refusals)), below(root)) {
+			return root
+		}
+	}
+	return ""
+}
+
+func below(root string) func(string) bool {
+	return func(file string) bool { return file == root || strings.HasPrefix(file, root+"/") }
+}
+
+// wrong returns the refusals at and below a root, and those in the root of the image.
+func (v *Overlay) wrong(root string) error {
+	var errs []error
+	for _, refusals := range []map[string]layerNode{v.refusals, v.visible} {
+		for _, file := range slices.Sorted(maps.Keys(refusals)) {
+			if n := refusals[file]; n.kind == refused && (below(root)(file) || !strings.Contains(file, "/") && !isRoot(file)) {
+				errs = append(errs, &extractor.Error{Layer: n.layer.String(), File: printable(file), Err: &extractor.InvalidError{Err: errors.New(n.reason)}})
+			}
+		}
+	}
+	const most = 100
+	return errors.Join(errs[:min(len(errs), most)]...)
+}
+
+// files are the visible directories and regular files.
+func (v *Overlay) files() extractor.Files {
+	files := extractor.Files{}
+	for file, n := range v.visible {
+		n.addTo(files, file)
+	}
+	return files
+}
+
+// printable is a path that is safe to print.
+func printable(file string) string {
+	if slices.ContainsFunc(strings.Split(file, "/"), badName) {
+		return fmt.Sprintf("%+.200q", file)
+	}
+	return file
+}

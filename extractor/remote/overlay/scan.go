@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Scanner reads layers. The zero value has the default limits.
+type Scanner struct {
+	Limits Limits
+	// Reserve is called before memory is allocated for the content of a file, with its size, and with the negative
+	// sum when Scan returns. Its error ends the scan. nil reserves nothing.
+	Reserve func(size int64) error
+	// Enough is called after each entry that concerns bundles, with the index so far, and reports whether
+	// the rest of the layer need not be read. nil reads all.
+	Enough func(*Index) bool
+}
+
+// lookahead is the size of the rest of a layer that is read although the beginning suffices: it costs less than a new connection.
+const lookahead = 64 * kib
+
+// errEnough ends a scan before the end of the layer.
+var errEnough = errors.New("the beginning of the layer suffices")
+
+// reserveError is an error of Scanner.Reserve.
+type reserveError struct{ error }
+
+// Scan reads a layer of size bytes and returns its index; whole is false if Enough ended it.
+//
+// body verifies: it returns io.EOF only after all of it was found to be the right bytes, as that of
+// fetch.Image.Blob does. Scan reads it to its end, unless Enough or Reserve end it, so that an index is never made of other
+// bytes. An error is that of body, of ctx or of Reserve. An invalid layer is not an error: it has an Index with an Err.
+func (s Scanner) Scan(ctx context.Context, body io.Reader, size int64) (index *Index, whole bool, err error) {
+	source := &source{body: body}
+	reserve := s.Reserve
+	if reserve == nil {
+		reserve = func(int64) error { return nil }
+	}
+	c := newCollector(s.Limits.WithDefaults(), reserve)
+	defer func() { _ = reserve(-c.kept) }()
+	invalid := scan(ctx, source, size, c.limits, func(h *tar.Header, content io.Reader) error {
+		if err := c.entry(h, content); err != nil {
+			return err
+		}
+		if s.Enough != nil && c.takeChanged() && s.Enough(c.Index) && size-source.read > lookahead {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(invalid, errEnough) {
+		return c.Index, false, nil
+	}
+	if refused, ok := errors.AsType[*reserveError](invalid); ok {
+		return nil, false, refused.error
+	}
+	if err := source.drain(ctx); err != nil {
+		return nil, false, err
+	}
+	if invalid != nil {
+		return &Index{broken: newBroken(invalid)}, true, nil
+	}
+	return c.Index, true, nil
+}
+
+// source counts the bytes of a body and remembers its error.
+type source struct {
+	body io.Reader
+	read int64
+	err  error // other than io.EOF
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.body.Read(p)
+	s.read += int64(n)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+// drain reads the rest, which completes the verification.
+func (s *source) drain(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	_, err := io.Copy(io.Discard, s)
+	return err
+}
+
+// scan decompresses a layer to its end and visits its entries.
+func scan(ctx context.Context, raw io.Reader, size int64, limits Limits, visit func(*tar.Header, io.Reader) error) error {
+	plain, err := decompress(ctx, raw)
+	if err != nil {
+		return err
+	}
+	defer plain.Close()
+	read := int64(0)
+	most := max(ratioFloor, size*limits.Ratio)
+	stream := readFunc(func(p []byte) (int, error) {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		n, err := plain.Read(p)
+		read += int64(n)
+		over := errors.Join(
+			CheckLimit("decompressed bytes of a layer", read, limits.Unpacked),
+			CheckLimit("decompressed bytes of a layer for its size", read, most))
+		if over != nil {
+			return 0, over
+		}
+		return n, err
+	})
+	if err := entries(stream, limits, visit); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, stream); err != nil {
+		return fmt.Errorf("reading the data after the archive: %w", err)
+	}
+	return nil
+}
+
+// entries visits the entries of an archive. content is to be read before visit returns, if at all.
+func entries(stream io.Reader, limits Limits, visit func(h *tar.Header, content io.Reader) error) error {
+	archive := tar.NewReader(stream)
+	for n := 1; ; n++ {
+		h, err := archive.Next()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil && !errors.Is(err, tar.ErrInsecurePath):
+			return fmt.Errorf("reading entry %d of the archive: %w", n, err)
+		}
+		if err := CheckLimit("archive entries", n, limits.Entries); err != nil {
+			return err
+		}
+		if err := visit(h, archive); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signature
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
+	"github.com/capi-installer/capi-installer/extractor/signature/policy"
+)
+
+// Limits of the signatures that one source has of an image; those of go.podman.io/image.
+const (
+	maxSignatures   = 128
+	maxSignature    = 4 << 20 // bytes
+	maxAttachment   = 4 << 20 // bytes of the manifest
+	maxAllSignature = 16 << 20
+)
+
+// AttachmentTag is the tag under which cosign, podman and skopeo store the sigstore signatures of an image
+// in its repository: sha256-<hex>.sig.
+func AttachmentTag(manifest digest.Digest) string {
+	return strings.ReplaceAll(manifest.String(), ":", "-") + ".sig"
+}
+
+// readAttachment returns the sigstore signatures of an image from its only source; none if the source has no such tag.
+func readAttachment(ctx context.Context, image *fetch.Image, manifest digest.Digest) ([]policy.Signature, error) {
+	raw, err := image.ManifestOfTag(ctx, "signatures", AttachmentTag(manifest), maxAttachment)
+	if isNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	layers, err := signatureLayers(raw)
+	if err != nil {
+		return nil, err
+	}
+	var signatures []policy.Signature
+	for _, layer := range layers {
+		signature, err := readLayer(ctx, image, layer)
+		if err != nil {
+			return nil, err
+		}
+		signatures = append(signatures, signature)
+	}
+	return signatures, nil
+}
+
+func isNotFound(err error) bool {
+	failed, ok := errors.AsType[*fetch.Error](err)
+	return ok && failed.Status == http.StatusNotFound
+}
+
+// signatureLayers returns the layers of an attachment that are signatures; others are attestations.
+func signatureLayers(raw []byte) ([]v1.Descriptor, error) {
+	var manifest v1.Manifest
+	if err := json.Unmarshal(raw, &manifest); err != nil {
+		return nil, fmt.Errorf("parsing the manifest of the signatures: %w", err)
+	}
+	var layers []v1.Descriptor
+	total := int64(0)
+	for _, layer := range manifest.Layers {
+		if layer.MediaType != policy.MediaTypeSigstore {
+			continue
+		}
+		total += layer.Size
+		if layer.Size < 0 || layer.Size > maxSignature || total > maxAllSignature || len(layers) == maxSignatures || layer.Digest.Algorithm != "sha256" {
+			return nil, fmt.Errorf("invalid manifest of the signatures: more than %d signatures, one of more than %d bytes, or an invalid digest", maxSignatures, maxSignature)
+		}
+		layers = append(layers, layer)
+	}
+	return layers, nil
+}
+
+func readLayer(ctx context.Context, image *fetch.Image, layer v1.Descriptor) (policy.Signature, error) {
+	var payload []byte
+	err := image.Blob(ctx, "signature", layer, func(body io.Reader) (err error) {
+		payload, err = io.ReadAll(body)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return policy.NewSigstore(payload, layer.Annotations)
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+)
+
+// Cluster are the policies of a cluster of OpenShift. The machine config operator writes them
+// to the nodes; Over does the same.
+type Cluster struct {
+	// ForAll apply to all images.
+	ForAll []configv1.ClusterImagePolicy
+	// ForNamespace apply to the images of pods in one namespace; scopes that ForAll covers are ignored.
+	ForNamespace []configv1.ImagePolicy
+}
+
+// acceptAll is the policy of nodes without one.
+const acceptAll = `{"default": [{"type": "insecureAcceptAnything"}]}`
+
+// Over returns the cluster's policies and, for other scopes, those of a file; nil is no file. It returns the
+// file's policy if the cluster has none.
+func (c Cluster) Over(file *Policy) (*Policy, error) {
+	scopes, err := c.scopes()
+	if err != nil || len(scopes) == 0 {
+		return file, err
+	}
+	name, data := "the cluster's image policies", []byte(acceptAll)
+	if file != nil {
+		name, data = name+" and "+file.name, file.data
+	}
+	merged := map[string]any{}
+	if err := json.Unmarshal(data, &merged); err != nil {
+		return nil, err
+	}
+	transports, _ := merged["transports"].(map[string]any)
+	if transports == nil {
+		transports = map[string]any{}
+	}
+	docker, _ := transports[dockerTransport].(map[string]any)
+	if docker == nil {
+		docker = map[string]any{}
+	}
+	for scope, found := range scopes {
+		docker[scope] = found
+	}
+	transports[dockerTransport], merged["transports"] = docker, transports
+	if data, err = json.Marshal(merged); err != nil {
+		return nil, err
+	}
+	return Parse(name, data)
+}
+
+// scopes returns the requirements of each scope. Those of several objects must all be met.
+func (c Cluster) scopes() (map[string][]requirement, error) {
+	scopes := map[string][]requirement{}
+	for _, object := range c.ForAll {
+		required, err := newRequirement(object.Spec.Policy)
+		if err != nil {
+			return nil, fmt.Errorf("reading ClusterImagePolicy %s: %w", object.Name, err)
+		}
+		for _, scope := range object.Spec.Scopes {
+			scopes[string(scope)] = append(scopes[string(scope)], required)
+		}
+	}
+	narrower := map[string][]requirement{}
+	for _, object := range c.ForNamespace {
+		required, err := newRequirement(object.Spec.Policy)
+		if err != nil {
+			return nil, fmt.Errorf("reading ImagePolicy %s/%s: %w", object.Namespace, object.Name, err)
+		}
+		for _, scope := range object.Spec.Scopes {
+			if !covered(string(scope), scopes) {
+				narrower[string(scope)] = append(narrower[string(scope)], required)
+			}
+		}
+	}
+	for scope, found := range narrower {
+		scopes[scope] = found
+	}
+	return scopes, nil
+}
+
+// covered reports whether a scope is one of others or nested in one.
+func covered(scope string, others map[string][]requirement) bool {
+	for other := range others {
+		rest, nested := strings.CutPrefix(scope, other)
+		if nested && (rest == "" || strings.ContainsRune("/:@", rune(rest[0]))) {
+			return true
+		}
+		if domain, wild := strings.CutPrefix(other, "*"); wild {
+			host, _, _ := strings.Cut(strings.TrimPrefix(scope, "*"), "/")
+			if host, _, _ = strings.Cut(host, ":"); strings.HasSuffix(host, domain) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// requirement is a "sigstoreSigned" requirement of containers-policy.json(5).
+type requirement struct {
+	Type     string   `json:"type"`
+	KeyData  []byte   `json:"keyData,omitempty"`
+	Fulcio   *fulcio  `json:"fulcio,omitempty"`
+	PKI      *pki     `json:"pki,omitempty"`
+	Rekor    []byte   `json:"rekorPublicKeyData,omitempty"`
+	Identity identity `json:"signedIdentity"`
+}
+
+type fulcio struct {
+	CA     []byte `json:"caData"`
+	Issuer string `json:"oidcIssuer"`
+	Email  string `json:"subjectEmail"`
+}
+
+type pki struct {
+	Roots         []byte `json:"caRootsData"`
+	Intermediates []byte `json:"caIntermediatesData,omitempty"`
+	Email         string `json:"subjectEmail,omitempty"`
+	Hostname      string `json:"subjectHostname,omitempty"`
+}
+
+type identity struct {
+	Type         string `json:"type"`
+	Repository   string `json:"dockerRepository,omitempty"`
+	Prefix       string `json:"prefix,omitempty"`
+	SignedPrefix string `json:"signedPrefix,omitempty"`
+}
+
+// newRequirement translates the policy of an object. Its fields without the member that their type requires are errors.
+func newRequirement(from configv1.ImageSigstoreVerificationPolicy) (requirement, error) {
+	identity, err := newIdentity(from.SignedIdentity)
+	if err != nil {
+		return requirement{}, err
+	}
+	root, required := from.RootOfTrust, requirement{Type: "sigstoreSigned", Identity: identity}
+	switch {
+	case root.PolicyType == configv1.PublicKeyRootOfTrust && root.PublicKey != nil:
+		required.KeyData, required.Rekor = root.PublicKey.KeyData, root.PublicKey.RekorKeyData
+	case root.PolicyType == configv1.FulcioCAWithRekorRootOfTrust && root.FulcioCAWithRekor != nil:
+		subject := root.FulcioCAWithRekor.FulcioSubject
+		required.Fulcio = &fulcio{CA: root.FulcioCAWithRekor.FulcioCAData, Issuer: subject.OIDCIssuer, Email: subject.SignedEmail}
+		required.Rekor = root.FulcioCAWithRekor.RekorKeyData
+	case root.PolicyType == configv1.PKIRootOfTrust && root.PKI != nil:
+		subject := root.PKI.PKICertificateSubject
+		required.PKI = &pki{Roots: root.PKI.CertificateAuthorityRootsData, Intermediates: root.PKI.CertificateAuthorityIntermediatesData, Email: subject.Email, Hostname: subject.Hostname}
+	default:
+		return requirement{}, fmt.Errorf("invalid rootOfTrust: unknown policyType %q, or its member is missing", root.PolicyType)
+	}
+	return required, nil
+}
+
+func newIdentity(from *configv1.PolicyIdentity) (identity, error) {
+	switch {
+	case from == nil, from.MatchPolicy == "", from.MatchPolicy == configv1.IdentityMatchPolicyMatchRepoDigestOrExact:
+		return identity{Type: "matchRepoDigestOrExact"}, nil
+	case from.MatchPolicy == configv1.IdentityMatchPolicyMatchRepository:
+		return identity{Type: "matchRepository"}, nil
+	case from.MatchPolicy == configv1.IdentityMatchPolicyExactRepository && from.PolicyMatchExactRepository != nil:
+		return identity{Type: "exactRepository", Repository: string(from.PolicyMatchExactRepository.Repository)}, nil
+	case from.MatchPolicy == configv1.IdentityMatchPolicyRemapIdentity && from.PolicyMatchRemapIdentity != nil:
+		remap := from.PolicyMatchRemapIdentity
+		return identity{Type: "remapIdentity", Prefix: string(remap.Prefix), SignedPrefix: string(remap.SignedPrefix)}, nil
+	default:
+		return identity{}, fmt.Errorf("invalid signedIdentity: unknown matchPolicy %q, or its member is missing", from.MatchPolicy)
+	}
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build containers_image_openpgp
+
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.podman.io/image/v5/directory"
+	"go.podman.io/image/v5/docker/policyconfiguration"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/signature"
+	"go.podman.io/image/v5/types"
+)
+
+const supported = true
+
+func validate(data []byte) error {
+	_, err := signature.NewPolicyFromBytes(data)
+	return err
+}
+
+// Evaluate returns nil if the policy accepts an image. The error is a *RejectedError if it does not; any other error means
+// that the policy was not evaluated.
+func (p *Policy) Evaluate(ctx context.Context, in Image) (err error) {
+	named, err := parseReference(in.Reference)
+	if err != nil {
+		return err
+	}
+	parsed, err := signature.NewPolicyFromBytes(p.data)
+	if err != nil {
+		return fmt.Errorf("parsing the signature policy %s: %w", p.name, err)
+	}
+	evaluation, err := signature.NewPolicyContext(parsed)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, evaluation.Destroy()) }()
+	dir, err := in.write()
+	if err != nil {
+		return fmt.Errorf("preparing the evaluation of the signature policy: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	unparsed, err := openDir(ctx, dir, named)
+	if err != nil {
+		return fmt.Errorf("preparing the evaluation of the signature policy: %w", err)
+	}
+	allowed, err := evaluation.IsRunningImageAllowed(ctx, unparsed)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if allowed && err == nil {
+		return nil
+	}
+	return &RejectedError{Scope: p.Scope(in.Reference), Reason: fmt.Sprint(err)}
+}
+
+// write writes the image in the format of the dir transport: of the transports that need no registry, it
+// is the one that can read sigstore signatures.
+func (i Image) write() (dir string, err error) {
+	if i.TempDir != "" {
+		if err := os.MkdirAll(i.TempDir, 0o755); err != nil {
+			return "", err
+		}
+	}
+	dir, err = os.MkdirTemp(i.TempDir, "signatures-")
+	if err != nil {
+		return "", err
+	}
+	err = os.WriteFile(filepath.Join(dir, "manifest.json"), i.Manifest, 0o600)
+	for n, s := range i.Signatures {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("signature-%d", n+1)), s, 0o600))
+	}
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+// openDir opens the image of a directory under the name that it has in its registry.
+func openDir(ctx context.Context, dir string, named reference.Named) (types.UnparsedImage, error) {
+	ref, err := directory.NewReference(dir)
+	if err != nil {
+		return nil, err
+	}
+	source, err := ref.NewImageSource(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	// Closing the source of a directory does nothing.
+	return image.UnparsedInstanceWithReference(image.UnparsedInstance(source, nil), registryReference{ref, named}), nil
+}
+
+// registryReference is a reference to an image in a registry, of which only the names are used.
+type registryReference struct {
+	types.ImageReference
+	named reference.Named
+}
+
+func (r registryReference) Transport() types.ImageTransport  { return registryTransport{} }
+func (r registryReference) DockerReference() reference.Named { return r.named }
+func (r registryReference) StringWithinTransport() string {
+	return "//" + reference.FamiliarString(r.named)
+}
+
+func (r registryReference) PolicyConfigurationIdentity() string {
+	identity, err := policyconfiguration.DockerReferenceIdentity(r.named)
+	if err != nil {
+		return "" // parseReference excludes it: the reference has a tag or a digest
+	}
+	return identity
+}
+
+func (r registryReference) PolicyConfigurationNamespaces() []string {
+	return policyconfiguration.DockerReferenceNamespaces(r.named)
+}
+
+// registryTransport is the transport of images in registries, of which only the name is used.
+type registryTransport struct{ types.ImageTransport }
+
+func (registryTransport) Name() string { return dockerTransport }

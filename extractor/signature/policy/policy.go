@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policy evaluates signature policies: containers-policy.json(5), which podman, CRI-O and skopeo
+// read from /etc/containers/policy.json, with the code that these programs use.
+//
+//	p, err := policy.Load("/etc/containers/policy.json")
+//	if p.Requirement(reference) == policy.Signed {
+//		err = p.Evaluate(ctx, policy.Image{Reference: reference, Manifest: raw, Signatures: signatures})
+//	}
+//
+// That code needs the build tag containers_image_openpgp in programs without cgo. A program that is built without
+// the tag reads no policy: Parse and Load return ErrUnsupported.
+package policy
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/docker/policyconfiguration"
+	"go.podman.io/image/v5/docker/reference"
+)
+
+// DefaultFile is the policy of the nodes of a cluster.
+const DefaultFile = "/etc/containers/policy.json"
+
+// Supported reports whether the program can evaluate policies.
+const Supported = supported
+
+// ErrUnsupported means that the program was built without the code that evaluates policies.
+var ErrUnsupported = errors.New("this program cannot evaluate signature policies: it was built without the build tag containers_image_openpgp")
+
+// Policy is a signature policy with its keys and certificates. It does not change, and is safe for concurrent use.
+type Policy struct {
+	name     string
+	data     []byte
+	digest   digest.Digest
+	document document
+}
+
+// document is the part of policy.json that selects the requirements of an image.
+type document struct {
+	Default    requirements                       `json:"default"`
+	Transports map[string]map[string]requirements `json:"transports"`
+}
+
+// requirements must all be met by an image.
+type requirements []json.RawMessage
+
+// dockerTransport is the name under which policies have images in registries.
+const dockerTransport = "docker"
+
+// Load reads a policy from a file. The error is an fs.ErrNotExist if the file does not exist.
+func Load(path string) (*Policy, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the signature policy: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse parses a policy.json and reads the keys and certificates that it names, so that the policy
+// no longer depends on them. A file that cannot be read rejects the images of its requirement. The name is for messages.
+func Parse(name string, data []byte) (*Policy, error) {
+	p, err := parse(name, data)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the signature policy %s: %w", name, err)
+	}
+	return p, nil
+}
+
+func parse(name string, data []byte) (*Policy, error) {
+	if err := validate(data); err != nil {
+		return nil, err
+	}
+	var tree any
+	if err := json.Unmarshal(data, &tree); err != nil {
+		return nil, err
+	}
+	files := keyFiles{}
+	files.inline(tree)
+	p := &Policy{name: name}
+	var err error
+	if p.data, err = json.Marshal(tree); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(p.data, &p.document); err != nil {
+		return nil, err
+	}
+	p.digest = digest.FromBytes(slices.Concat(p.data, files.contents))
+	return p, nil
+}
+
+// keyFiles puts the content of key and certificate files into a policy.
+type keyFiles struct {
+	contents []byte // of all files: paths for which the format has no other form stay
+}
+
+// inline replaces the paths in the requirements of a policy by data.
+func (k *keyFiles) inline(node any) {
+	switch node := node.(type) {
+	case []any:
+		for _, item := range node {
+			k.inline(item)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(node)) {
+			k.inlineKey(node, key)
+		}
+	}
+}
+
+// inlineKey replaces keyPath by keyData, keyPaths by keyDatas, and so on.
+func (k *keyFiles) inlineKey(object map[string]any, key string) {
+	if base, ok := strings.CutSuffix(key, "Path"); ok {
+		if path, ok := object[key].(string); ok {
+			k.replace(object, key, base+"Data", []any{path}, func(data []any) any { return data[0] })
+			return
+		}
+	}
+	if base, ok := strings.CutSuffix(key, "Paths"); ok {
+		if paths, ok := object[key].([]any); ok {
+			k.replace(object, key, base+"Datas", paths, func(data []any) any { return data })
+			return
+		}
+	}
+	k.inline(object[key])
+}
+
+func (k *keyFiles) replace(object map[string]any, from, to string, paths []any, value func([]any) any) {
+	var contents []any
+	for _, path := range paths {
+		name, _ := path.(string)
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return // the evaluation reports it
+		}
+		contents = append(contents, base64.StdEncoding.EncodeToString(data))
+		k.contents = append(append(k.contents, name...), data...)
+	}
+	if object["type"] == "signedBy" && strings.HasSuffix(to, "Datas") || len(contents) == 0 {
+		return
+	}
+	delete(object, from)
+	object[to] = value(contents)
+}
+
+// Name is the name of the policy, for messages.
+func (p *Policy) Name() string { return p.name }
+
+// Digest identifies the policy with its keys and certificates.
+func (p *Policy) Digest() digest.Digest { return p.digest }
+
+// Requirement is the kind of the requirements for an image.
+type Requirement int
+
+// The kinds of requirements.
+const (
+	// Signed: the image needs a signature.
+	Signed Requirement = iota
+	// Accepted: every image is accepted.
+	Accepted
+	// Rejected: every image is rejected.
+	Rejected
+)
+
+// Requirement returns the kind of the requirements for an image in a registry, by its payload reference.
+func (p *Policy) Requirement(image string) (Requirement, error) {
+	_, found, err := p.find(image)
+	if err != nil {
+		return Rejected, err
+	}
+	kind := Accepted
+	for _, raw := range found {
+		var r struct{ Type string }
+		if err := json.Unmarshal(raw, &r); err != nil {
+			return Rejected, fmt.Errorf("parsing a requirement of the signature policy %s: %w", p.name, err)
+		}
+		switch {
+		case r.Type == "reject":
+			return Rejected, nil
+		case r.Type != "insecureAcceptAnything":
+			kind = Signed
+		}
+	}
+	return kind, nil
+}
+
+// Scope is the scope of the policy that has an image, such as "docker.io/library"; "default" if none has it.
+func (p *Policy) Scope(image string) string {
+	scope, _, err := p.find(image)
+	if err != nil {
+		return defaultScope
+	}
+	return scope
+}
+
+const defaultScope = "default"
+
+// find returns the requirements of the most specific scope of an image, as containers-policy.json(5) orders them.
+func (p *Policy) find(image string) (string, requirements, error) {
+	named, err := parseReference(image)
+	if err != nil {
+		return "", nil, err
+	}
+	identity, err := policyconfiguration.DockerReferenceIdentity(named)
+	if err != nil {
+		return "", nil, err
+	}
+	scopes := p.document.Transports[dockerTransport]
+	for _, scope := range append([]string{identity}, policyconfiguration.DockerReferenceNamespaces(named)...) {
+		if found, ok := scopes[scope]; ok {
+			return scope, found, nil
+		}
+	}
+	if found, ok := scopes[""]; ok {
+		return dockerTransport, found, nil
+	}
+	return defaultScope, p.document.Default, nil
+}
+
+// parseReference parses a reference by digest or by tag. A digest takes precedence over a tag, as it does for pulls.
+func parseReference(image string) (reference.Named, error) {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the reference %q: %w", image, err)
+	}
+	if reference.IsNameOnly(named) {
+		return nil, fmt.Errorf("parsing the reference %q: it has neither a tag nor a digest", image)
+	}
+	if digested, ok := named.(reference.Canonical); ok {
+		return reference.WithDigest(reference.TrimNamed(named), digested.Digest())
+	}
+	return named, nil
+}
