@@ -9,10 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The controller that aggregates ClusterRoles does not look whether a role is still
-// there when it applies the rules of it: one that is deleted in that moment is made
-// again, with the rules that were left when the roles that it is made of went.
-func TestAnAggregatedClusterRoleThatItsControllerHasMadeAgainIsTakenOver(t *testing.T) {
+// The aggregation controller applies the rules of a ClusterRole without checking that
+// the role still exists. It recreates a role that is deleted at that moment, with the
+// rules of the aggregated roles that still existed.
+func TestAggregatedRole_AdoptedAfterRecreation(t *testing.T) {
+	t.Parallel()
 	for name, manifest := range map[string]string{
 		"with rules":  `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: shared-aggregate}, rules: [{apiGroups: [example.com], resources: [shareds], verbs: [get]}]}`,
 		"without any": `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: shared-aggregate}}`,
@@ -29,7 +30,7 @@ func TestAnAggregatedClusterRoleThatItsControllerHasMadeAgainIsTakenOver(t *test
 	}
 }
 
-func TestAClusterRoleOfSomebodyElseIsNotTakenOver(t *testing.T) {
+func TestAggregatedRole_ExternalClusterRoleIsNotAdopted(t *testing.T) {
 	h := newHarness(t)
 	h.add("{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: shared-aggregate}, rules: []}")
 	h.release(core(shared...), aws())

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// events are the messages of the events with a reason about the ClusterAPI object as it is now.
+// events returns the messages of the events with a reason about the current ClusterAPI object.
 func (h *harness) events(reason string) []string {
 	h.Helper()
 	list := &corev1.EventList{}
@@ -30,8 +30,8 @@ func (h *harness) events(reason string) []string {
 	return messages
 }
 
-// tells waits until there is exactly one event with a reason, and its message holds every part.
-func (h *harness) tells(reason string, parts ...string) {
+// reportsEvent waits for exactly one event with a reason and a message that contains every part.
+func (h *harness) reportsEvent(reason string, parts ...string) {
 	h.Helper()
 	h.eventually("there is one event "+reason, func() error {
 		messages := h.events(reason)
@@ -47,39 +47,39 @@ func (h *harness) tells(reason string, parts ...string) {
 	})
 }
 
-func TestTheLifeOfAVersionIsToldInEvents(t *testing.T) {
+func TestEvents_LifecycleOfAVersion(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(configMap("settings", "1")), aws())
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
-	h.tells("VersionStored", "4.22.0-1", "cluster-api v1.0.0", "cluster-api-provider-aws v1.0.0")
-	h.tells("VersionInstalled", "4.22.0-1")
-	h.tells("Available", "True")
+	h.reportsEvent("VersionStored", "4.22.0-1", "cluster-api v1.0.0", "cluster-api-provider-aws v1.0.0")
+	h.reportsEvent("VersionInstalled", "4.22.0-1")
+	h.reportsEvent("Available", "True")
 
 	h.edit("settings")
-	h.tells("DriftCorrected", "ConfigMap openshift-cluster-api/settings (was edited)")
+	h.reportsEvent("DriftCorrected", "ConfigMap openshift-cluster-api/settings (modified)")
 
 	h.stop()
 	h.release(core(configMap("settings", "3")), aws())
 	h.start("4.22.1")
 	h.settled("4.22.1-2")
-	h.tells("VersionRetired", "4.22.0-1")
-	h.tells("DriftCorrected", "settings") // that the next version brings other content is no drift
+	h.reportsEvent("VersionRetired", "4.22.0-1")
+	h.reportsEvent("DriftCorrected", "settings") // other content in the next version is not drift
 	if stored := h.events("VersionStored"); len(stored) != 2 {
 		t.Errorf("versions were stored: %q", stored)
 	}
 }
 
-func TestTheStatusSaysHowFarEachPhaseIs(t *testing.T) {
+func TestStatus_ProgressOfEachPhase(t *testing.T) {
 	h := newHarness(t)
-	stuck := strings.Replace(deployment("stuck", placeholder), "runAsNonRoot: true", "runAsUser: 0", 1) // its pods are refused
+	stuck := strings.Replace(deployment("stuck", placeholder), "    spec:\n", "    spec:\n      nodeSelector: {absent: node}\n", 1) // its pods stay Pending
 	h.release(core(crd("waiters", "Waiter"), configMap("settings", "1")), aws(stuck))
 	h.start("4.22.0")
 	var seen []string
 	h.eventually("the phases are as they should be", func() error {
 		version := h.clusterAPI().Status.Version("4.22.0-1")
 		if version == nil {
-			return fmt.Errorf("there is no version")
+			return fmt.Errorf("no version in the status")
 		}
 		seen = nil
 		for _, phase := range version.Phases {
@@ -96,11 +96,11 @@ func TestTheStatusSaysHowFarEachPhaseIs(t *testing.T) {
 		t.Fatalf("it waits for %+v", aws.WaitingFor)
 	}
 	h.stop()
-	time.Sleep(1100 * time.Millisecond) // times have no fractions
+	time.Sleep(1100 * time.Millisecond) // timestamps have a resolution of one second
 	h.start("4.22.0")
-	for range 2 { // when the second edit is undone, the run that undid the first one has reported
+	for range 2 { // the second edit is reverted after the first one was reported
 		h.edit("settings")
-		h.eventually("the installer that was started anew has looked", func() error {
+		h.eventually("the restarted installer has reconciled", func() error {
 			if value, _, _ := unstructured.NestedString(h.object("v1/ConfigMap", namespace, "settings").Object, "data", "value"); value != "1" {
 				return fmt.Errorf("value is %q", value)
 			}
@@ -112,7 +112,7 @@ func TestTheStatusSaysHowFarEachPhaseIs(t *testing.T) {
 	}
 }
 
-// edit changes the content of an installed ConfigMap.
+// edit modifies the data of an installed ConfigMap.
 func (h *harness) edit(name string) {
 	h.Helper()
 	edited := h.object("v1/ConfigMap", namespace, name)
@@ -120,7 +120,7 @@ func (h *harness) edit(name string) {
 	h.must(h.Update(context.Background(), edited))
 }
 
-func TestTheCRDsThatStayAreToldOnce(t *testing.T) {
+func TestEvents_RetainedCRDsOnce(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws(crd("keepers", "Keeper")))
 	h.start("4.22.0")
@@ -128,7 +128,7 @@ func TestTheCRDsThatStayAreToldOnce(t *testing.T) {
 	keeper := &unstructured.Unstructured{}
 	h.must(decode("apiVersion: infrastructure.cluster.x-k8s.io/v1beta1\nkind: Keeper\nmetadata: {name: one, namespace: default}\n", keeper))
 	h.must(h.Create(t.Context(), keeper))
-	t.Cleanup(func() { // before everything is uninstalled
+	t.Cleanup(func() { // before the uninstall
 		h.must(h.Delete(context.Background(), keeper))
 		h.must(client.IgnoreNotFound(h.Delete(context.Background(), h.object("apiextensions.k8s.io/v1/CustomResourceDefinition", "", "keepers.infrastructure.cluster.x-k8s.io"))))
 	})
@@ -136,5 +136,5 @@ func TestTheCRDsThatStayAreToldOnce(t *testing.T) {
 	h.release(core(), aws())
 	h.start("4.22.1")
 	h.settled("4.22.1-2")
-	h.tells("CRDsKept", "4.22.0-1", "keepers.infrastructure.cluster.x-k8s.io")
+	h.reportsEvent("CRDsKept", "4.22.0-1", "keepers.infrastructure.cluster.x-k8s.io")
 }

@@ -3,6 +3,7 @@
 package install_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+	boxcuttertypes "pkg.package-operator.run/boxcutter/machinery/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -41,7 +43,9 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/extractor/signature"
 	"github.com/capi-installer/capi-installer/install"
+	"github.com/capi-installer/capi-installer/install/registryconfig"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/registry"
@@ -53,24 +57,36 @@ func TestMain(m *testing.M) {
 }
 
 // harness is a cluster on AWS with the installer's manifests, a registry, and an
-// installer that runs with the credentials of its own service account.
+// installer with the credentials of its service account.
 type harness struct {
 	*testing.T
 	client.Client // an administrator's
 
+	cluster  *controlplane.Cluster
 	config   *rest.Config // the installer's
 	registry *registry.Registry
-	images   map[string]string // what images.json holds
+	images   map[string]string // content of images.json
 	path     string            // of images.json
 	cache    string
-	writes   atomic.Int64 // that the installer has made, dry runs among them
-	wrote    sync.Map     // "METHOD path" of each of them that was no dry run
+	writes   atomic.Int64 // of the installer, without dry runs
+	dryRuns  atomic.Int64 // of the installer
+	wrote    sync.Map     // "METHOD path" of each write
+	requests requestLog   // dry runs and writes of the installer, with the status of each answer
+	finished atomic.Int64 // reconciles of the installer controller
+
+	policy          string        // path of the signature policy; "" is none
+	ignoreOfficial  bool          // OpenShift's own ClusterAPI object
+	progressTimeout time.Duration // of a rollout; 0 is the default
+
+	// onRequest is called before each request of the installer; nil disables it. A
+	// response that it returns replaces that of the API server.
+	onRequest atomic.Pointer[func(*http.Request) *http.Response]
 
 	stop func() // ends the running installer; nil if none runs
 	log  log    // of all installers of the test
 }
 
-// log is a log that a test can read.
+// log collects log lines for assertions.
 type log struct {
 	mutex sync.Mutex
 	text  []string
@@ -82,32 +98,44 @@ func (l *log) lines() []string {
 	return slices.Clone(l.text)
 }
 
-// logger writes to the log, and to the test as long as it runs.
+// logger writes to the log, and to the test's output while the test runs.
 func (h *harness) logger() logr.Logger {
-	t := h.T // not that of a subtest, which may end before the installer does
+	t := h.T // not the subtest's: it may end before the installer
 	return funcr.New(func(prefix, args string) {
+		if reconciled.MatchString(args) {
+			h.finished.Add(1)
+		}
+		if strings.Contains(args, detail) {
+			return
+		}
 		h.log.mutex.Lock()
 		defer h.log.mutex.Unlock()
 		h.log.text = append(h.log.text, prefix+" "+args)
 		t.Log(prefix, args)
-	}, funcr.Options{})
+	}, funcr.Options{Verbosity: 5})
 }
 
-// newHarness prepares the cluster. When the test ends, everything that was
-// installed is uninstalled.
+// detail is part of each line of controller-runtime's most verbose level.
+const detail = `"level"=5`
+
+// reconciled matches the line that controller-runtime logs at the end of a reconcile of
+// the installer controller. The metric cannot be used: all tests of the process share it.
+var reconciled = regexp.MustCompile(`"msg"="(Reconcile successful|Reconcile done|Reconciler error).*"controller"="installer"`)
+
+// newHarness prepares a cluster and uninstalls everything at the end of the test. The
+// test runs in parallel with others.
 func newHarness(t *testing.T) *harness {
 	t.Helper()
+	t.Parallel()
 	h := &harness{T: t, images: map[string]string{}, path: filepath.Join(t.TempDir(), "images.json"), cache: t.TempDir()}
 	scheme, err := install.Scheme()
 	h.must(err)
-	cluster := controlplane.Shared(t)
-	h.Client, err = client.New(cluster.Config, client.Options{Scheme: scheme})
+	h.cluster = controlplane.Lease(t)
+	h.Client, err = client.New(h.cluster.Config, client.Options{Scheme: scheme})
 	h.must(err)
-	_, err = fixture.Preparation{}.Apply(t.Context(), cluster.Config)
+	_, err = fixture.Preparation{}.Apply(t.Context(), h.cluster.Config)
 	h.must(err)
-	kubeconfig, err := cluster.ServiceAccount(t.Context(), v1alpha1.OperatorNamespace, v1alpha1.ServiceAccountName)
-	h.must(err)
-	h.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	h.config, err = fixture.InstallerConfig(t.Context(), h.cluster)
 	h.must(err)
 	h.config.QPS = -1
 	h.config.Wrap(h.countWrites)
@@ -118,14 +146,14 @@ func newHarness(t *testing.T) *harness {
 	return h
 }
 
-// reapply makes the ClusterAPI object again, as the release does.
+// reapply recreates the ClusterAPI object from the release manifests.
 func (h *harness) reapply() {
 	h.Helper()
-	_, err := fixture.Preparation{}.Apply(h.Context(), controlplane.Shared(h.T).Config)
+	_, err := fixture.Preparation{}.Apply(h.Context(), h.cluster.Config)
 	h.must(err)
 }
 
-// setNode has the cluster's node take pods, or none.
+// setNode makes the node schedulable or unschedulable.
 func (h *harness) setNode(schedulable bool) {
 	h.Helper()
 	node := &corev1.Node{}
@@ -134,8 +162,8 @@ func (h *harness) setNode(schedulable bool) {
 	h.must(h.Patch(context.Background(), node, client.RawPatch(types.MergePatchType, patch)))
 }
 
-// on has a subtest's failures be its own until the function it returns is called.
-func (h *harness) on(t *testing.T) func() {
+// reportTo reports failures to a subtest until the returned function is called.
+func (h *harness) reportTo(t *testing.T) func() {
 	outer := h.T
 	h.T = t
 	return func() { h.T = outer }
@@ -148,17 +176,51 @@ func (h *harness) must(err error) {
 	}
 }
 
-// countWrites counts the requests that change something.
+// countWrites counts the requests that write, and those that would without dryRun.
 func (h *harness) countWrites(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		if request.Method != http.MethodGet {
-			h.writes.Add(1)
-			if !request.URL.Query().Has("dryRun") {
-				h.wrote.Store(request.Method+" "+request.URL.Path, true)
+		if call := h.onRequest.Load(); call != nil {
+			if response := (*call)(request); response != nil {
+				return response, nil
 			}
 		}
-		return next.RoundTrip(request)
+		switch {
+		case request.Method == http.MethodGet:
+		case request.URL.Query().Has("dryRun"):
+			h.dryRuns.Add(1)
+		default:
+			h.writes.Add(1)
+			h.wrote.Store(request.Method+" "+request.URL.Path, true)
+		}
+		response, err := next.RoundTrip(request)
+		if err == nil && request.Method != http.MethodGet {
+			h.requests.add(request, response.StatusCode)
+		}
+		return response, err
 	})
+}
+
+// dryRunsUnchanged reports whether boxcutter makes a dry run of every object at every
+// reconcile, like the original. This project's module can limit them to the objects that
+// are going to be written.
+func dryRunsUnchanged() bool {
+	_, limits := any(&boxcuttertypes.PhaseReconcileOptions{}).(interface{ SetNoDryRunOfUnchanged(disable bool) })
+	return !limits
+}
+
+// expectQuiet fails the test if the installer writes while it reconciles a converged
+// version, or if its dry runs are not those of the boxcutter module.
+func (h *harness) expectQuiet(reconcile func()) {
+	h.Helper()
+	writes, dryRuns := h.writes.Load(), h.dryRuns.Load()
+	h.wrote.Clear()
+	reconcile()
+	if written := h.writes.Load() - writes; written != 0 {
+		h.Errorf("the installer made %d writes, want none: %v", written, h.otherWrites())
+	}
+	if made := h.dryRuns.Load() - dryRuns; (made != 0) != dryRunsUnchanged() {
+		h.Errorf("the installer made %d dry runs; boxcutter makes dry runs of unchanged objects: %t", made, dryRunsUnchanged())
+	}
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -178,8 +240,15 @@ func (h *harness) start(release string) {
 	})
 	h.must(err)
 	store := &cache.Store{Dir: h.cache}
-	var fetcher extractor.Fetcher = &cache.Cached{Store: store, Next: remote.Limit(&remote.Registry{Layers: store}, 4)}
-	h.must(install.AddToManager(mgr, install.Options{ImagesJSON: h.path, Release: release, Fetcher: fetcher}))
+	pulls, policies := &remote.Registry{Layers: store}, &registryconfig.Policies{Reader: mgr.GetAPIReader(), File: h.policy}
+	fetcher := &signature.Verified{
+		Verifier: &signature.Verifier{Policy: policies.Policy, Registry: pulls, Store: store},
+		Next:     &cache.Cached{Store: store, Next: remote.Limit(pulls, 4)},
+	}
+	h.must(install.AddToManager(mgr, install.Options{
+		ImagesJSON: h.path, Release: release, Fetcher: fetcher, Policies: policies,
+		PolicyDelay: 20 * time.Millisecond, IgnoreOfficialAPI: h.ignoreOfficial, ProgressTimeout: h.progressTimeout,
+	}))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	h.stop = func() {
@@ -192,8 +261,8 @@ func (h *harness) start(release string) {
 	}
 }
 
-// uninstall removes the ClusterAPI object and whatever is left, so that the next
-// test finds the cluster as this one did. It needs a running installer.
+// uninstall deletes the ClusterAPI object and all leftovers, so that the next test
+// starts with the same cluster. It needs a running installer.
 func (h *harness) uninstall() {
 	if h.stop == nil {
 		h.start("0.0.0")
@@ -219,28 +288,58 @@ func (h *harness) uninstall() {
 	operator := &configv1.ClusterOperator{}
 	operator.Name = v1alpha1.ClusterOperatorName
 	h.must(client.IgnoreNotFound(h.Delete(ctx, operator)))
+	h.deleteRetainedCRDs()
 }
 
-// eventually waits until check returns nil, and fails the test with its last
-// error after a minute.
+// deleteRetainedCRDs deletes the CRDs of providers that an uninstall retains, so that the
+// next test that leases the cluster does not find them.
+func (h *harness) deleteRetainedCRDs() {
+	h.Helper()
+	h.eventually("retained CRDs are gone", func() error {
+		retained := &unstructured.UnstructuredList{}
+		retained.SetGroupVersionKind(parseKind(crdKind).GroupVersion().WithKind(crdKindName + "List"))
+		if err := h.List(context.Background(), retained); err != nil {
+			return err
+		}
+		var left []string
+		for i := range retained.Items {
+			if crd := &retained.Items[i]; strings.HasSuffix(crd.GetName(), ".infrastructure.cluster.x-k8s.io") {
+				left = append(left, crd.GetName())
+				h.must(client.IgnoreNotFound(h.Delete(context.Background(), crd)))
+			}
+		}
+		if left != nil {
+			return fmt.Errorf("%v", left)
+		}
+		return nil
+	})
+}
+
+// patience is the time that an awaited condition may take. It is generous, because tests
+// run in parallel, and the dry runs of the original boxcutter keep the API server busy.
+const patience = 3 * time.Minute
+
+// eventually waits until check returns nil. When its patience ends, it fails the test
+// with the last error.
 func (h *harness) eventually(what string, check func() error) {
 	h.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(patience)
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			h.Fatalf("waited in vain until %s: %v\n%s", what, err, h.conditions())
+			h.Fatalf("timed out waiting until %s: %v\n%s", what, err, h.conditions())
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// provider is a provider as tests need it.
+// provider describes the image of a provider.
 type provider struct {
 	name, kind, platform string
+	imageName            string // in the manifests; empty means placeholder
 	manifests            []string
 	// edit changes the files of the image before it is pushed.
 	edit func(files map[string][]byte)
@@ -249,7 +348,7 @@ type provider struct {
 func (p provider) metadata() extractor.Metadata {
 	return extractor.Metadata{
 		ProviderName: p.name, ProviderType: extractor.ProviderType(p.kind), ProviderVersion: "v1.0.0",
-		OCPPlatform: p.platform, ImageName: placeholder,
+		OCPPlatform: p.platform, ImageName: cmp.Or(p.imageName, placeholder),
 	}
 }
 
@@ -273,8 +372,7 @@ func (h *harness) push(p provider) string {
 	return reference
 }
 
-// release writes images.json with images of these providers, and the keys that
-// other gives, in one step as a mounted ConfigMap changes.
+// release pushes images of these providers and writes images.json with only these.
 func (h *harness) release(providers ...provider) {
 	h.Helper()
 	h.images = map[string]string{}
@@ -291,7 +389,7 @@ func (h *harness) writeImages() {
 	h.write(string(content))
 }
 
-// write puts content in the place of images.json at once.
+// write replaces images.json atomically.
 func (h *harness) write(content string) {
 	h.Helper()
 	h.must(os.WriteFile(h.path+".new", []byte(content), 0o600))
@@ -306,7 +404,7 @@ func (h *harness) clusterAPI() *v1alpha1.ClusterAPI {
 	return cluster
 }
 
-// conditions describes all conditions, for a failed test.
+// conditions describes all conditions, for failure messages.
 func (h *harness) conditions() string {
 	cluster := &v1alpha1.ClusterAPI{}
 	if err := h.Get(context.Background(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
@@ -319,8 +417,8 @@ func (h *harness) conditions() string {
 	return text
 }
 
-// settled waits until version is current and desired, the operator is available
-// and at rest, and returns when nothing else is left to be removed.
+// settled waits until version is current and desired, the operator is available and
+// not progressing, and no older version is left.
 func (h *harness) settled(version string) {
 	h.Helper()
 	h.eventually("version "+version+" is installed", func() error {
@@ -337,7 +435,7 @@ func (h *harness) settled(version string) {
 	})
 }
 
-// reports waits until a condition is true with a reason and a message that holds every part.
+// reports waits until a condition is true with a reason and a message that contains every part.
 func (h *harness) reports(kind, reason string, parts ...string) {
 	h.Helper()
 	h.eventually(fmt.Sprintf("%s is True because of %s", kind, reason), func() error {
@@ -367,7 +465,7 @@ func (h *harness) object(kind, namespace, name string) *unstructured.Unstructure
 	return object
 }
 
-// key is the name of an object, and foreground a way to delete it.
+// key returns the namespace and name of an object; foreground is a deletion option.
 func key(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }
 
 var foreground = client.PropagationPolicy(metav1.DeletePropagationForeground)
@@ -388,8 +486,8 @@ var installedKinds = []string{
 	"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration",
 }
 
-// installed returns the UID and content of everything that is marked as installed,
-// without the bookkeeping of the API server and of the installer.
+// installed returns the UID and content of all objects with the installer's label,
+// without the metadata of the API server and of the installer.
 func (h *harness) installed() map[string]string {
 	h.Helper()
 	found := map[string]string{}
@@ -413,7 +511,7 @@ func describe(object unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s %v", uid, content, err)
 }
 
-// names are the installed objects, sorted.
+// names returns the names of the installed objects, sorted.
 func (h *harness) names() []string {
 	h.Helper()
 	return slices.Sorted(maps.Keys(h.installed()))

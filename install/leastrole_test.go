@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -19,16 +20,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/build/rbac"
+	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// least is a cluster whose installer has, beside what it has for itself, the least
-// role for the providers of its release, and nothing else.
+// least is a cluster whose installer has only its own permissions and the least role
+// for the providers of its release.
 type least struct {
 	*harness
 	objects []*unstructured.Unstructured
@@ -38,7 +41,7 @@ type least struct {
 
 const leastName = "test-least"
 
-// newLeast releases bundles, and puts the least role in the place of the manifests' one.
+// newLeast releases bundles, and replaces the role for providers with the least role.
 func newLeast(t *testing.T, bundles ...extractor.Bundle) *least {
 	t.Helper()
 	l := &least{harness: newHarness(t)}
@@ -47,18 +50,18 @@ func newLeast(t *testing.T, bundles ...extractor.Bundle) *least {
 	l.self, err = client.New(l.config, client.Options{Scheme: l.Scheme()})
 	l.must(err)
 	l.releaseBundles(bundles)
-	l.rules = rbac.Least(l.objects, rbac.Options{Held: l.takeProvidersRole()})
+	l.rules = rbac.MinimalRules(l.objects, rbac.Options{ExistingRules: l.deleteProvidersRole()})
 	l.grant(l.rules)
 	return l
 }
 
-// takeProvidersRole deletes what lets the installer install whatever there is, and
-// returns what it may do all the same.
-func (l *least) takeProvidersRole() []rbac.Rule {
+// deleteProvidersRole deletes the permissions for the objects of any provider, and
+// returns the remaining permissions.
+func (l *least) deleteProvidersRole() []rbac.Rule {
 	l.Helper()
 	objects, err := manifests.Objects()
 	l.must(err)
-	held, err := rbac.HeldBy(slices.DeleteFunc(slices.Clone(objects), ofProviders))
+	held, err := rbac.RulesOfInstaller(slices.DeleteFunc(slices.Clone(objects), ofProviders))
 	l.must(err)
 	for _, object := range objects {
 		if ofProviders(object) {
@@ -70,7 +73,7 @@ func (l *least) takeProvidersRole() []rbac.Rule {
 
 func ofProviders(o *unstructured.Unstructured) bool { return o.GetName() == manifests.ProvidersRole }
 
-// restore gives the installer its role back, with which the test's end uninstalls.
+// restore recreates the role for providers, for the uninstall at the end of the test.
 func (l *least) restore() {
 	objects, err := manifests.Objects()
 	l.must(err)
@@ -88,7 +91,7 @@ func (l *least) restore() {
 func (l *least) releaseBundles(bundles []extractor.Bundle) {
 	l.Helper()
 	for i := range bundles {
-		image, err := build.Pack(nil, bundles[i])
+		image, err := pack.Pack(nil, bundles[i])
 		l.must(err)
 		name := bundles[i].Metadata.ProviderName
 		l.images[name], err = l.registry.Push("test/"+name, image)
@@ -103,7 +106,7 @@ func (l *least) releaseBundles(bundles []extractor.Bundle) {
 	}
 }
 
-// grant gives the installer rules: all of those of the least role, or all but some.
+// grant replaces the installer's rules for providers.
 func (l *least) grant(rules []rbac.Rule) {
 	l.Helper()
 	now := map[string][]rbacv1.PolicyRule{}
@@ -127,15 +130,15 @@ func (l *least) grant(rules []rbac.Rule) {
 	}
 }
 
-// trial takes one thing from the role, and has the installer do what it needs that for.
+// trial removes one permission from the role and triggers the request that needs it.
 type trial struct {
 	rbac.Rule
 	verbs []string
 	left  []rbac.Rule
 }
 
-// trials are one for each verb of each rule. "list" and "watch" go together: with
-// either of them a client finds a way to read a kind, if not a good one.
+// trials returns one trial for each verb of each rule. "list" and "watch" are removed
+// together: a client can read a kind with either of them.
 func trials(rules []rbac.Rule) (all []trial) {
 	for i, rule := range rules {
 		reads := slices.Contains(rule.Verbs, "list") && slices.Contains(rule.Verbs, "watch")
@@ -162,23 +165,24 @@ func (t trial) String() string {
 	return strings.Join([]string{strings.Join(t.verbs, "+"), strings.Join(t.Resources, "+"), t.Why}, " ")
 }
 
-// held says whether the rule is there because roles grant it.
-func (t trial) held() bool { return strings.HasPrefix(t.Why, "roles of the set grant it") }
+// grantedByRoles reports whether the installer needs the rule only because the providers' roles grant it.
+func (t trial) grantedByRoles() bool { return strings.HasPrefix(t.Why, "roles of the set grant it") }
 
-// way is what makes the installer need a permission.
-type way int
+// trigger is the operation for which the installer needs a permission.
+type trigger int
 
 const (
-	repairing way = iota
+	repairing trigger = iota
 	installing
 	removing
 )
 
-// way tells it of a trial. Nobody but the installer may delete a CRD that it manages.
-func (t trial) way() way {
+// trigger returns the operation of a trial. An admission policy allows only the installer
+// to delete a CRD that it manages.
+func (t trial) trigger() trigger {
 	ofCRDs := slices.Contains(t.Resources, "customresourcedefinitions")
 	switch verb := t.verbs[0]; {
-	case t.held():
+	case t.grantedByRoles():
 		return repairing
 	case verb == "delete", verb == "list" && len(t.verbs) == 1, verb == "get" && ofCRDs:
 		return removing
@@ -189,16 +193,16 @@ func (t trial) way() way {
 	}
 }
 
-// refusal is what must be told: regular expressions.
-func (t trial) refusal() []string {
+// wantMessages returns regular expressions for the expected messages.
+func (t trial) wantMessages() []string {
 	resources := `resource "(` + strings.Join(t.Resources, "|") + `)"`
 	switch verb := t.verbs[0]; {
-	case t.held():
+	case t.grantedByRoles():
 		return []string{"is forbidden", "attempting to grant RBAC permissions not currently held"}
 	case verb == "escalate":
 		return []string{"is forbidden", "must have cluster-admin privileges to use the aggregationRule"}
 	case verb == "bind":
-		return []string{t.ResourceNames[0], "cannot be written"}
+		return []string{t.ResourceNames[0], "was rejected"}
 	case len(t.verbs) > 1:
 		return []string{"is forbidden", resources}
 	default:
@@ -206,43 +210,43 @@ func (t trial) refusal() []string {
 	}
 }
 
-// try takes a permission away, sees the refusal, and gives the permission back.
+// try revokes a permission, waits for the report, and grants the permission again.
 func (l *least) try(t trial) {
 	l.Helper()
-	if t.way() == installing {
-		l.gone()
+	if t.trigger() == installing {
+		l.uninstallAndWait()
 	}
-	l.refuse(t)
+	l.revoke(t)
 	l.grant(l.rules)
-	if t.way() == removing {
-		l.gone()
-		l.installAgain()
+	if t.trigger() == removing {
+		l.uninstallAndWait()
+		l.recreateClusterAPI()
 	}
 	l.complete()
 }
 
-// refuse takes a permission away, and waits until it is told that it is missing.
-func (l *least) refuse(t trial) {
+// revoke removes a permission and waits until the missing permission is reported.
+func (l *least) revoke(t trial) {
 	l.Helper()
 	l.stop()
 	l.grant(t.left)
 	l.eventually("the permission is taken away", func() error { return l.allowed(t) })
-	if reads := len(t.verbs) > 1; t.way() == repairing && (t.held() || !reads) { // a new installer reads anyway
-		l.disturb(t)
+	if reads := len(t.verbs) > 1; t.trigger() == repairing && (t.grantedByRoles() || !reads) { // a new process reads in any case
+		l.causeDrift(t)
 	}
 	mark := len(l.log.lines())
 	l.start("4.22.0")
-	switch t.way() {
+	switch t.trigger() {
 	case installing:
-		l.installAgain()
+		l.recreateClusterAPI()
 	case removing:
 		l.uninstallNow()
 	}
-	l.eventually(fmt.Sprintf("this is told: %q", t.refusal()), func() error { return l.told(t, mark) })
+	l.eventually(fmt.Sprintf("the status has the messages %q", t.wantMessages()), func() error { return l.reported(t, mark) })
 }
 
-// installAgain makes the ClusterAPI object anew, and nothing else of the release.
-func (l *least) installAgain() {
+// recreateClusterAPI creates the ClusterAPI object, and no other object of the release.
+func (l *least) recreateClusterAPI() {
 	l.Helper()
 	objects, err := manifests.Objects()
 	l.must(err)
@@ -260,7 +264,7 @@ func (l *least) uninstallNow() {
 	l.must(client.IgnoreNotFound(l.Delete(l.Context(), cluster)))
 }
 
-// complete waits until all is installed.
+// complete waits until all objects are installed.
 func (l *least) complete() {
 	l.Helper()
 	l.eventually("everything is installed", func() error {
@@ -280,8 +284,8 @@ func (l *least) complete() {
 	})
 }
 
-// gone has everything uninstalled, and waits for it.
-func (l *least) gone() {
+// uninstallAndWait uninstalls all versions and waits until no object is left.
+func (l *least) uninstallAndWait() {
 	l.Helper()
 	l.uninstallNow()
 	l.eventually("everything is uninstalled", func() error {
@@ -309,42 +313,43 @@ func (l *least) allowed(t trial) error {
 	return nil
 }
 
-// told returns an error until the refusal is told: in a condition, or in the log where
-// the object goes that has the conditions.
-func (l *least) told(t trial, mark int) error {
+// reported returns an error until the missing permission is reported: in a condition, or
+// in the log if the ClusterAPI object, which has the conditions, is deleted.
+func (l *least) reported(t trial, mark int) error {
 	texts := l.log.lines()[mark:]
-	if t.way() != removing {
+	if t.trigger() != removing {
 		l.touch()
 		texts = []string{l.conditions()}
 	}
 	for _, text := range texts {
-		plain := strings.ReplaceAll(text, `\`, "") // the log quotes quotes
-		if !slices.ContainsFunc(t.refusal(), func(part string) bool { return !regexp.MustCompile(part).MatchString(plain) }) {
+		plain := strings.ReplaceAll(text, `\`, "") // the log escapes quotation marks
+		if !slices.ContainsFunc(t.wantMessages(), func(part string) bool { return !regexp.MustCompile(part).MatchString(plain) }) {
 			return nil
 		}
 	}
 	return fmt.Errorf("it is not in %d texts", len(texts))
 }
 
-// edited is the label that the trials edit; every object of Cluster API's providers has it.
+// edited is the label that the trials modify; every object of Cluster API's providers has it.
 const edited = "cluster.x-k8s.io/provider"
 
-// disturb does to installed objects what the installer needs the permission to put right.
-func (l *least) disturb(t trial) {
+// causeDrift modifies or deletes installed objects, so that the installer needs the
+// permission to revert it.
+func (l *least) causeDrift(t trial) {
 	l.Helper()
 	disturbed := 0
 	for _, object := range l.objects {
-		if !t.concerns(object) {
+		if !t.disturbs(object) {
 			continue
 		}
 		disturbed++
 		switch verb := t.verbs[0]; {
-		case t.held():
+		case t.grantedByRoles():
 			l.must(l.Delete(l.Context(), object.DeepCopy()))
 		case verb == "patch":
 			patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: "edited"}}}`, edited)
 			l.must(l.Patch(l.Context(), object.DeepCopy(), client.RawPatch(types.MergePatchType, patch)))
-		case verb == "get": // it is in the way, and offered
+		case verb == "get": // a colliding object that may be adopted
 			l.must(l.Delete(l.Context(), object.DeepCopy()))
 			offered := object.DeepCopy()
 			offered.SetAnnotations(map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways})
@@ -358,18 +363,18 @@ func (l *least) disturb(t trial) {
 	}
 }
 
-// concerns says whether a trial disturbs an object.
-func (t trial) concerns(object *unstructured.Unstructured) bool {
+// disturbs reports whether a trial modifies or deletes an object.
+func (t trial) disturbs(object *unstructured.Unstructured) bool {
 	guessed, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
 	ofKind := guessed.Group == t.APIGroups[0] && guessed.Resource == t.Resources[0]
 	switch {
 	case object.GetNamespace() != t.Namespace && (t.verbs[0] != "bind" || object.GetNamespace() != ""):
 		return false
-	case t.held():
+	case t.grantedByRoles():
 		return object.GetKind() == map[bool]string{true: "ClusterRole", false: "Role"}[t.Namespace == ""]
 	case t.verbs[0] == "escalate":
 		return object.Object["aggregationRule"] != nil
-	case t.verbs[0] == "bind": // both, or else the role's rules are held
+	case t.verbs[0] == "bind": // both, else the installer has the role's rules
 		bound, _, _ := unstructured.NestedString(object.Object, "roleRef", "name")
 		return bound == t.ResourceNames[0] || ofKind && object.GetName() == t.ResourceNames[0]
 	case len(t.ResourceNames) > 0:
@@ -379,7 +384,7 @@ func (t trial) concerns(object *unstructured.Unstructured) bool {
 	}
 }
 
-// realBundle is the bundle of a provider as its project releases it.
+// realBundle returns the bundle of a provider from the manifests of its project.
 func realBundle(t *testing.T, name string) extractor.Bundle {
 	t.Helper()
 	providers, err := fixture.Providers(t.Context(), t.TempDir())
@@ -388,11 +393,11 @@ func realBundle(t *testing.T, name string) extractor.Bundle {
 	}
 	at := slices.IndexFunc(providers, func(p fixture.Provider) bool { return p.Name == name })
 	if at < 0 {
-		t.Fatalf("there is no provider %s", name)
+		t.Fatalf("provider %s not found", name)
 	}
 	p := providers[at]
-	bundle, _, err := build.Generate(build.GenerateOptions{
-		Dir: p.Kustomization, ProviderName: p.Name, ProviderType: p.Type, ProviderVersion: p.Version, OCPPlatform: p.Platform, ImageName: p.ImageName,
+	bundle, _, err := generate.Bundle(generate.Options{
+		Dir: p.Kustomization, ProviderName: p.Name, ProviderType: p.Type, ProviderVersion: p.Version, OCPPlatform: p.Platform, Options: transform.Options{ImageName: p.ImageName},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -400,20 +405,20 @@ func realBundle(t *testing.T, name string) extractor.Bundle {
 	return bundle
 }
 
-// sample are trials of each sort that is not among seen: those that put something
-// right, and those that keep the removal from going on, which are for the end.
+// sample returns one trial of each sort that is not in seen: repairs revert drift, and
+// removals block the uninstall, so they run last.
 func sample(all []trial, seen map[string]bool) (repairs, removals []trial) {
 	for _, t := range all {
 		sort := fmt.Sprint(t.Why, t.Namespace == "")
-		if !t.held() {
+		if !t.grantedByRoles() {
 			sort = fmt.Sprint(t.Why, t.verbs)
 		}
 		switch {
 		case seen[sort]:
-		case t.way() == repairing:
+		case t.trigger() == repairing:
 			repairs = append(repairs, t)
-		case t.way() == removing && t.verbs[0] != "get":
-			removals = append([]trial{t}, removals...) // what is looked at before anything is deleted comes first
+		case t.trigger() == removing && t.verbs[0] != "get":
+			removals = append([]trial{t}, removals...) // reads precede deletions
 		default:
 			continue
 		}
@@ -422,12 +427,13 @@ func sample(all []trial, seen map[string]bool) (repairs, removals []trial) {
 	return repairs, removals
 }
 
-// TestTheLeastRoleIsEnoughAndNothingInItIsTooMuch installs real providers with the
-// least role. Then one permission after the other is taken away, and is missing: when
-// something is installed, was edited or deleted, or is removed. With E2E=full it is each
-// verb of each rule, else one of every sort.
-func TestTheLeastRoleIsEnoughAndNothingInItIsTooMuch(t *testing.T) {
+// TestLeastRole_SufficientAndMinimal installs real providers with the least role. Then it
+// revokes one permission at a time and expects a report when objects are installed,
+// reverted or removed. With E2E=full, it tries each verb of each rule, else one of each sort.
+func TestLeastRole_SufficientAndMinimal(t *testing.T) {
+	t.Parallel()
 	seen := map[string]bool{}
+	var mutex sync.Mutex // guards seen
 	for _, c := range []struct {
 		name    string
 		bundles []extractor.Bundle
@@ -443,7 +449,9 @@ func TestTheLeastRoleIsEnoughAndNothingInItIsTooMuch(t *testing.T) {
 			l := newLeast(t, c.bundles...)
 			l.start("4.22.0")
 			l.complete()
+			mutex.Lock()
 			tried, last := sample(trials(l.rules), seen)
+			mutex.Unlock()
 			if os.Getenv("E2E") == "full" {
 				tried, last = trials(l.rules), nil
 			}
@@ -453,10 +461,10 @@ func TestTheLeastRoleIsEnoughAndNothingInItIsTooMuch(t *testing.T) {
 			}
 			for _, trial := range last {
 				t.Log("LAST TRIAL", trial)
-				l.refuse(trial)
+				l.revoke(trial)
 			}
 			l.grant(l.rules)
-			l.gone()
+			l.uninstallAndWait()
 		})
 	}
 }

@@ -4,11 +4,12 @@
 //
 //	images.json ─ version ─> ClusterAPI status + revision ConfigMap ─ installer ─> cluster
 //
-// The version controller decides, the installer controller acts, and they meet
-// only in the API.
+// The version controller decides on a version and the installer controller installs
+// it. They communicate only through the API.
 package install
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -17,17 +18,14 @@ import (
 	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
-	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/managedcache"
 	"pkg.package-operator.run/boxcutter/ownerhandling"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,37 +33,53 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
+	"github.com/capi-installer/capi-installer/install/crdcache"
 	"github.com/capi-installer/capi-installer/install/installer"
+	"github.com/capi-installer/capi-installer/install/officialapi"
+	"github.com/capi-installer/capi-installer/install/registryconfig"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/install/version"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// crdKind is the kind of CRDs.
-var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
-
-// Options say what to install from where.
+// Options are the inputs of both controllers.
 type Options struct {
 	// ImagesJSON is the path of the release's images.json.
 	ImagesJSON string
 	// Release is the version of the release.
 	Release string
-	// Platform is the cluster's platform; empty means that the Infrastructure object tells.
+	// Platform is the cluster's platform; empty reads it from the Infrastructure object.
 	Platform string
-	// Fetcher gets the bundles of an image.
+	// Fetcher returns the bundles of an image.
 	Fetcher extractor.Fetcher
-	// Registries are how Fetcher reaches registries, if it does that: they forget what
-	// they know when the cluster says something else, and a new try is made at once.
-	Registries *Registries
-	// Pin is told which images the versions name; nil is not. Their bundles are to be kept at hand.
+	// Registries is the registry configuration of Fetcher, if it has one. It is
+	// invalidated when the cluster's configuration changes.
+	Registries *registryconfig.Registries
+	// Policies is the signature policy of Fetcher, if it has one; a change causes a reconcile.
+	Policies *registryconfig.Policies
+	// Pin is called with the images of all versions, so that a cache keeps their bundles; nil disables it.
 	Pin func(images ...digest.Digest) error
 	// Variables are values for variables in the manifests.
 	Variables map[string]string
+	// PolicyDelay is the time until all API servers enforce an admission policy that
+	// one of them enforces; 0 means two seconds.
+	PolicyDelay time.Duration
+	// ProgressTimeout is the time that a rollout may last without progress before the
+	// operator is Degraded; 0 means 30 minutes.
+	ProgressTimeout time.Duration
+	// CreateClusterAPI creates the ClusterAPI object at the first start in the cluster.
+	CreateClusterAPI bool
+	// IgnoreOfficialAPI disables the use of OpenShift's own ClusterAPI object (operator.openshift.io).
+	IgnoreOfficialAPI bool
 }
 
 // Scheme returns a scheme with every kind that the controllers read as a Go type.
@@ -80,7 +94,7 @@ func Scheme() (*runtime.Scheme, error) {
 // the admission policies only the one that guards those.
 func CacheOptions() cache.Options {
 	transport, _ := labels.NewRequirement(configmap.BundleLabel, selection.Exists, nil) // the label is a valid one
-	guard := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", version.GuardName)}
+	guard := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", version.TransportPolicyName)}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
 			v1alpha1.OperatorNamespace: {},
@@ -91,33 +105,50 @@ func CacheOptions() cache.Options {
 	}}
 }
 
-// forget has what is known of registries read again.
-func (o Options) forget() {
-	if o.Registries != nil {
-		o.Registries.Forget()
-	}
-}
-
 // AddToManager adds both controllers to a manager.
 func AddToManager(mgr manager.Manager, options Options) error {
 	reporter := &status.Reporter{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ReleaseVersion: options.Release}
 	inputs := version.NewTrigger() // fired when an input of the fetcher changes
-	if err := addVersion(mgr, options, reporter, inputs); err != nil {
+	var official *officialapi.Source
+	if !options.IgnoreOfficialAPI {
+		official = &officialapi.Source{Reader: mgr.GetClient()}
+		if err := addOfficialStatus(mgr, official); err != nil {
+			return fmt.Errorf("adding the controller of OpenShift's own ClusterAPI: %w", err)
+		}
+	}
+	if err := addVersion(mgr, options, reporter, inputs, official); err != nil {
 		return fmt.Errorf("adding the version controller: %w", err)
 	}
 	if options.Registries != nil {
-		if err := watchConfigNamespace(mgr, func() { options.forget(); inputs.Fire() }); err != nil {
+		if err := registryconfig.WatchConfigNamespace(mgr, func() { options.Registries.Invalidate(); inputs.Fire() }); err != nil {
 			return err
 		}
 	}
-	if err := addInstaller(mgr, reporter); err != nil {
+	if err := watchPolicies(mgr, options.Policies, inputs); err != nil {
+		return err
+	}
+	if err := addInstaller(mgr, options, reporter, official); err != nil {
 		return fmt.Errorf("adding the installer controller: %w", err)
 	}
 	registerMetrics(mgr.GetClient())
+	if options.CreateClusterAPI {
+		return mgr.Add(&creator{client: mgr.GetClient(), live: mgr.GetAPIReader()})
+	}
 	return nil
 }
 
-func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter, inputs *version.Trigger) error {
+// watchPolicies causes a reconcile of the version controller when a signature policy changes.
+func watchPolicies(mgr manager.Manager, policies *registryconfig.Policies, inputs *version.Trigger) error {
+	if policies == nil {
+		return nil
+	}
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		policies.Watch(ctx, inputs.Fire)
+		return nil
+	}))
+}
+
+func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter, inputs *version.Trigger, official *officialapi.Source) error {
 	images, err := version.WatchFile(options.ImagesJSON)
 	if err != nil {
 		return err
@@ -125,44 +156,69 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 	reconciler := &version.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
-		Platform: options.Platform, Variables: options.Variables, Pin: options.Pin,
+		Platform: options.Platform, Variables: options.Variables, Pin: options.Pin, Official: official,
 	}
-	late := &openShift{manager: mgr, missing: configKinds(), changed: options.forget}
-	late.controller, err = ctrl.NewControllerManagedBy(mgr).Named("version").
+	officialWatch := &registryconfig.ConfigWatch{Manager: mgr}
+	configWatch := &registryconfig.ConfigWatch{Manager: mgr, Handler: options.Registries.EventHandler(options.Policies, clusterAPIRequest)}
+	configWatch.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("version").
 		Watches(&v1alpha1.ClusterAPI{}, always).
 		Watches(&corev1.ConfigMap{}, always).
 		Watches(&admissionv1.ValidatingAdmissionPolicy{}, always).
 		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, always).
-		Watches(crdMetadata(), always, builder.WithPredicates(ofConfig)).
+		Watches(object.CRDMetadata(), always, builder.WithPredicates(registryconfig.ConfigCRDs)).
 		WatchesRawSource(images).
 		WatchesRawSource(inputs.Source()).
 		WithOptions(controllerOptions()).
-		Build(late.before(reconciler))
+		Build(configWatch.Reconciler(watchOfficial(officialWatch, official, reconciler)))
+	officialWatch.Controller = configWatch.Controller
 	return err
 }
 
-func addInstaller(mgr manager.Manager, reporter *status.Reporter) error {
+// watchOfficial makes a controller watch OpenShift's own ClusterAPI object as soon as the API server serves the kind,
+// unless it is ignored.
+func watchOfficial(watch *registryconfig.ConfigWatch, official *officialapi.Source, reconciler reconcile.Reconciler) reconcile.Reconciler {
+	if official == nil {
+		return reconciler
+	}
+	watch.Kinds, watch.Handler = []client.Object{&operatorv1alpha1.ClusterAPI{}}, always
+	return watch.Reconciler(reconciler)
+}
+
+// addOfficialStatus adds the controller that updates the status of OpenShift's own ClusterAPI object.
+func addOfficialStatus(mgr manager.Manager, official *officialapi.Source) (err error) {
+	watch := &registryconfig.ConfigWatch{Manager: mgr}
+	reconciler := &officialapi.Reconciler{Client: mgr.GetClient(), Source: official}
+	watch.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("official-clusterapi").
+		Watches(&v1alpha1.ClusterAPI{}, always).
+		Watches(object.CRDMetadata(), always, builder.WithPredicates(registryconfig.ConfigCRDs)).
+		WithOptions(controllerOptions()).
+		Build(watchOfficial(watch, official, reconciler))
+	return err
+}
+
+func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporter, official *officialapi.Source) error {
 	engine, err := newEngine(mgr)
 	if err != nil {
 		return err
 	}
+	engine.PolicyDelay = options.PolicyDelay
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always).
 		Watches(&corev1.ConfigMap{}, always).
-		Watches(crdMetadata(), always, builder.WithPredicates(keptAndDeleted)).
+		Watches(object.CRDMetadata(), always, builder.WithPredicates(retainedCRDDeleted)).
 		WatchesRawSource(engine.Cache.Source(always)).
 		WithOptions(controllerOptions()).
-		Complete(&installer.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Engine: engine})
+		Complete(&installer.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Engine: engine, Official: official, ProgressTimeout: options.ProgressTimeout})
 }
 
-// newEngine makes boxcutter's engine over a cache of its own that holds only
-// what is installed: cluster-scoped objects, and those in the providers' namespace.
+// newEngine returns boxcutter's engine with a separate cache, which holds only
+// installed objects: cluster-scoped ones, and those in the providers' namespace.
 func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	tracking, err := managedcache.NewTrackingCache(mgr.GetLogger().WithName("cache"), mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
 		DefaultNamespaces:    map[string]cache.Config{v1alpha1.OperandNamespace: {}},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{installer.ManagedByLabel: v1alpha1.Prefix}),
-		DefaultTransform:     compact,
+		DefaultTransform:     crdcache.Compress,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of installed objects: %w", err)
@@ -170,45 +226,52 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	if err := mgr.Add(tracking); err != nil {
 		return nil, err
 	}
-	whole := compactCache{tracking}
+	whole := crdcache.Cache{TrackingCache: tracking}
 	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(rest.CopyConfig(mgr.GetConfig()), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making the discovery client: %w", err)
 	}
 	reader := installer.Reader{Reader: whole, Live: mgr.GetAPIReader(), Namespace: v1alpha1.OperandNamespace}
 	live := installer.Reader{Reader: mgr.GetAPIReader(), Live: mgr.GetAPIReader(), Namespace: v1alpha1.OperandNamespace}
-	revisions, err := boxcutter.NewRevisionEngine(boxcutter.RevisionEngineOptions{
-		Scheme: mgr.GetScheme(), FieldOwner: v1alpha1.FieldOwner, SystemPrefix: v1alpha1.Prefix, ManagedBy: v1alpha1.Prefix,
-		DiscoveryClient: discovered, RestMapper: mgr.GetRESTMapper(),
-		Writer: mgr.GetClient(), Reader: reader, UnfilteredReader: live,
+	revisions, err := installer.NewRevisionEngine(installer.EngineOptions{
+		Scheme: mgr.GetScheme(), Discovery: discovered, Mapper: mgr.GetRESTMapper(),
+		Writer: mgr.GetClient(), Reader: reader, Live: live,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the revision engine: %w", err)
 	}
 	return &installer.Engine{
 		Revisions: revisions, Cache: whole, Reader: reader, Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
-		Owners: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation),
+		Owners: installer.Owners{OwnerStrategyAnnotation: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation)},
 	}, nil
 }
 
-// always has any event start the controller's one run: a run looks at everything.
-var always = after(func() {})
+// Both controllers have one request, because a reconcile handles everything.
+var (
+	clusterAPIRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.ClusterAPIName}}
+	always            = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{clusterAPIRequest}
+	})
+)
 
-var theRun = []reconcile.Request{{NamespacedName: client.ObjectKey{Name: v1alpha1.ClusterAPIName}}}
+// retainedCRDDeleted selects deletions of CRDs that an uninstall has retained.
+var retainedCRDDeleted = predicate.And[client.Object](
+	predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	},
+	predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return object.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways
+	}),
+)
 
-// controllerOptions: one worker, and at most half a minute between tries, so that
-// what passes by itself is noticed soon. What is watched is waited for all day: an
-// API server that is slow, or a right that is missing, must not end the program.
+// controllerOptions returns options with one worker and a backoff of at most half a
+// minute, so that a recovery is noticed soon. The time to sync a cache is a day: a slow
+// API server, or a missing permission, must not end the program.
 func controllerOptions() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: 1,
 		CacheSyncTimeout:        24 * time.Hour,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 30*time.Second),
 	}
-}
-
-// served says whether the API server has a kind.
-func served(mapper meta.RESTMapper, kind schema.GroupVersionKind) bool {
-	_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	return err == nil
 }

@@ -65,7 +65,7 @@ spec:
 `, plural, kind)
 }
 
-// core and aws are the providers that every cluster on AWS needs.
+// core and aws return the providers that every cluster on AWS needs.
 func core(manifests ...string) provider {
 	return provider{name: "cluster-api", kind: "core", manifests: append([]string{deployment("capi", placeholder)}, manifests...)}
 }
@@ -74,7 +74,7 @@ func aws(manifests ...string) provider {
 	return provider{name: "cluster-api-provider-aws", kind: "infrastructure", platform: "AWS", manifests: append([]string{deployment("capa", placeholder)}, manifests...)}
 }
 
-func TestAReleaseIsInstalledAndThenTheNextOne(t *testing.T) {
+func TestInstall_ReleaseAndItsSuccessor(t *testing.T) {
 	h := newHarness(t)
 	azure := provider{name: "cluster-api-provider-azure", kind: "infrastructure", platform: "Azure", manifests: []string{configMap("azure", "")}}
 	h.release(core(configMap("kept", "1"), configMap("dropped", "1")), aws(crd("testmachines", "TestMachine")), azure)
@@ -118,26 +118,19 @@ func TestAReleaseIsInstalledAndThenTheNextOne(t *testing.T) {
 	}
 }
 
-func TestNothingIsWrittenAfterConvergence(t *testing.T) {
+func TestConvergence_WritesNothing(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(configMap("settings", "1"), crd("quiets", "Quiet")), aws())
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
-	time.Sleep(2 * time.Second) // what was under way comes to its end
-	before := h.writes.Load()
-	for range 5 { // each has both controllers run
-		h.writeImages()
-		cluster := h.clusterAPI()
-		cluster.SetLabels(map[string]string{"touched": fmt.Sprint(time.Now().UnixNano())})
-		h.must(h.Update(t.Context(), cluster))
-		time.Sleep(300 * time.Millisecond)
-	}
-	if written := h.writes.Load() - before; written != 0 {
-		t.Errorf("%d writes, want none", written)
-	}
+	time.Sleep(2 * time.Second) // requests in progress end
+	h.expectQuiet(func() {
+		h.writeImages() // triggers a reconcile of the version controller
+		h.reconcileTimes(5)
+	})
 }
 
-func TestDriftIsReverted(t *testing.T) {
+func TestDrift_IsReverted(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(configMap("settings", "1")), aws())
 	h.start("4.22.0")
@@ -146,7 +139,7 @@ func TestDriftIsReverted(t *testing.T) {
 	h.must(unstructured.SetNestedField(edited.Object, "2", "data", "value"))
 	h.must(h.Update(t.Context(), edited))
 	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
-	h.eventually("both are as they were", func() error {
+	h.eventually("both are unmodified", func() error {
 		settings, capa := h.object("v1/ConfigMap", namespace, "settings"), h.object("apps/v1/Deployment", namespace, "capa")
 		if value, _, _ := unstructured.NestedString(settings.Object, "data", "value"); value != "1" || capa == nil {
 			return fmt.Errorf("value is %q, Deployment there: %t", value, capa != nil)
@@ -156,8 +149,8 @@ func TestDriftIsReverted(t *testing.T) {
 	h.settled("4.22.0-1")
 }
 
-// badInputs are what a release may bring that cannot be installed. Each names
-// the condition's reason and what its message must name.
+// badInputs are releases that cannot be installed, each with the reason of the
+// condition and the parts of its message.
 var badInputs = []struct {
 	name   string
 	spoil  func(h *harness)
@@ -192,14 +185,14 @@ var badInputs = []struct {
 	{"one provider twice", func(h *harness) {
 		h.images["again"] = h.push(aws(configMap("again", "")))
 		h.writeImages()
-	}, "ComponentMissing", []string{"cluster-api-provider-aws", "twice", "again"}},
+	}, "ComponentMissing", []string{"cluster-api-provider-aws", "is defined by both", "again"}},
 	{"a placeholder that is left", func(h *harness) {
 		h.release(core(), aws(deployment("second", "registry.ci.openshift.org/openshift:other-controllers")))
 	}, "RenderFailed", []string{"Deployment", "second", "registry.ci.openshift.org/openshift:other-controllers"}},
 	{"an empty images.json", func(h *harness) { h.write("{}") }, "ComponentMissing", []string{"core", "infrastructure"}},
 }
 
-func TestBadInputIsNamedAndLeavesWhatIsInstalled(t *testing.T) {
+func TestInputs_InvalidInputIsNamedAndChangesNothing(t *testing.T) {
 	h := newHarness(t)
 	good := func() { h.release(core(configMap("settings", "1")), aws(crd("staying", "Staying"))) }
 	good()
@@ -208,30 +201,30 @@ func TestBadInputIsNamedAndLeavesWhatIsInstalled(t *testing.T) {
 	before := h.installed()
 	for _, test := range badInputs {
 		t.Run(test.name, func(t *testing.T) {
-			defer h.on(t)()
+			defer h.reportTo(t)()
 			test.spoil(h)
 			h.reports("VersionDegraded", test.reason, test.names...)
 			h.reports("Degraded", "Version"+test.reason)
-			h.untouched(before)
+			h.unchangedSince(before)
 			if !meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Available") {
 				t.Error("Available is not True although everything is installed")
 			}
 			good()
 			h.settled("4.22.0-1")
-			h.untouched(before)
+			h.unchangedSince(before)
 		})
 	}
 }
 
-// untouched fails the test unless everything installed is what it was.
-func (h *harness) untouched(before map[string]string) {
+// unchangedSince fails the test unless all installed objects are as before.
+func (h *harness) unchangedSince(before map[string]string) {
 	h.Helper()
 	if diff := cmp.Diff(before, h.installed()); diff != "" {
 		h.Errorf("what is installed has changed (-before +after):\n%s", diff)
 	}
 }
 
-func TestAnUnreachableRegistryIsTriedAgainAndNotDegradedAtOnce(t *testing.T) {
+func TestRegistry_UnreachableIsRetriedBeforeDegraded(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws())
 	h.start("4.22.0")
@@ -248,14 +241,14 @@ func TestAnUnreachableRegistryIsTriedAgainAndNotDegradedAtOnce(t *testing.T) {
 		}
 		return nil
 	})
-	h.untouched(before)
+	h.unchangedSince(before)
 	h.images["cluster-api"] = good
 	h.writeImages()
 	h.settled("4.22.0-1")
-	h.untouched(before)
+	h.unchangedSince(before)
 }
 
-func TestARestartNeedsNoRegistry(t *testing.T) {
+func TestRestart_NeedsNoRegistry(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws())
 	h.start("4.22.0")
@@ -278,8 +271,8 @@ const (
 	machines = "machines.infrastructure.cluster.x-k8s.io"
 )
 
-// machine creates an instance of the CRD machines. When the test ends, both go:
-// the CRD by hand if it was left behind, or else with what is installed.
+// machine creates an instance of the CRD machines. At the end of the test, it deletes
+// the instance, and the CRD if it was retained.
 func (h *harness) machine() *unstructured.Unstructured {
 	h.Helper()
 	machine := &unstructured.Unstructured{Object: map[string]any{
@@ -296,8 +289,8 @@ func (h *harness) machine() *unstructured.Unstructured {
 	return machine
 }
 
-// unguard has an administrator switch an admission policy off. The next test's harness applies it again.
-func (h *harness) unguard(name string) {
+// deleteBinding disables an admission policy. The harness of the next test applies it again.
+func (h *harness) deleteBinding(name string) {
 	h.Helper()
 	binding := &unstructured.Unstructured{}
 	binding.SetGroupVersionKind(parseKind("admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding"))
@@ -305,7 +298,7 @@ func (h *harness) unguard(name string) {
 	h.must(h.Delete(h.Context(), binding))
 }
 
-func TestACRDWithInstancesOutlivesItsRelease(t *testing.T) {
+func TestRetainedCRD_OutlivesItsRelease(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws(crd("machines", "Machine"), crd("unused", "Unused")))
 	h.start("4.22.0")
@@ -332,21 +325,21 @@ func TestACRDWithInstancesOutlivesItsRelease(t *testing.T) {
 	}
 }
 
-func TestACRDWithInstancesStaysThoughItsLabelIsGone(t *testing.T) {
+func TestRetainedCRD_WithoutItsLabel(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws(crd("machines", "Machine")))
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	h.machine()
 	h.stop()
-	h.unguard("openshift-capi-installer-bookkeeping")
+	h.deleteBinding("openshift-capi-installer-bookkeeping")
 	h.eventually("the label can be removed", func() error {
 		unlabelled := h.object(crdKind, "", machines)
 		unlabelled.SetLabels(nil)
 		return h.Update(t.Context(), unlabelled)
 	})
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
-	h.start("4.22.0") // from here on everything is uninstalled, and nothing is mended before
+	h.start("4.22.0") // uninstalls everything, without a repair before
 	h.eventually("nothing else is installed", func() error {
 		if left := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1"); left != nil {
 			return fmt.Errorf("the revision ConfigMap is there: %v", h.names())
@@ -358,14 +351,14 @@ func TestACRDWithInstancesStaysThoughItsLabelIsGone(t *testing.T) {
 	}
 }
 
-func TestARevisionConfigMapThatSomebodyDeletesIsWrittenAgain(t *testing.T) {
+func TestRevisionConfigMap_RecreatedAfterDeletion(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(configMap("settings", "1")), aws())
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	before := h.installed()
 	deleted := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
-	h.unguard("openshift-capi-installer-revisions")
+	h.deleteBinding("openshift-capi-installer-revisions")
 	h.eventually("it can be deleted", func() error { return h.Delete(t.Context(), deleted) })
 	h.eventually("there is another one", func() error {
 		again := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
@@ -375,10 +368,11 @@ func TestARevisionConfigMapThatSomebodyDeletesIsWrittenAgain(t *testing.T) {
 		return nil
 	})
 	h.settled("4.22.0-1")
-	h.untouched(before)
+	h.unchangedSince(before)
 }
 
-func TestDeletingTheClusterAPIUninstalls(t *testing.T) {
+func TestUninstall_OnDeletionOfClusterAPI(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
 		t.Run(string(policy), func(t *testing.T) {
 			h := newHarness(t)
@@ -397,7 +391,7 @@ func TestDeletingTheClusterAPIUninstalls(t *testing.T) {
 	}
 }
 
-func TestWhatBelongsToOthersIsNotTakenOver(t *testing.T) {
+func TestCollision_ExternalObjectIsNotAdopted(t *testing.T) {
 	h := newHarness(t)
 	theirs := &corev1.ConfigMap{}
 	theirs.Namespace, theirs.Name, theirs.Data = namespace, "theirs", map[string]string{"value": "theirs"}
@@ -418,7 +412,7 @@ func TestWhatBelongsToOthersIsNotTakenOver(t *testing.T) {
 	}
 }
 
-func TestAReleaseThatDoesNotComeUpLeavesTheOneBeforeRunning(t *testing.T) {
+func TestUpgrade_UnavailableReleaseKeepsPreviousRunning(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(configMap("old", "1")), aws())
 	h.start("4.22.0")
@@ -427,7 +421,7 @@ func TestAReleaseThatDoesNotComeUpLeavesTheOneBeforeRunning(t *testing.T) {
 	h.release(core(stuck), aws())
 	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "phase cluster-api", "Deployment openshift-cluster-api/stuck")
 	h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "old")))
-	h.eventually("what only the older version has is mended", func() error {
+	h.eventually("the object that only the older version has is restored", func() error {
 		if h.object("v1/ConfigMap", namespace, "old") == nil {
 			return fmt.Errorf("ConfigMap old is not there")
 		}
@@ -443,7 +437,7 @@ func TestAReleaseThatDoesNotComeUpLeavesTheOneBeforeRunning(t *testing.T) {
 	}
 }
 
-func TestAnUnmanagedCRDIsCheckedAndLeftAlone(t *testing.T) {
+func TestUnmanagedCRD_IsCheckedAndUnchanged(t *testing.T) {
 	h := newHarness(t)
 	name := "foreign.infrastructure.cluster.x-k8s.io"
 	foreign := &unstructured.Unstructured{}
@@ -478,7 +472,7 @@ func TestAnUnmanagedCRDIsCheckedAndLeftAlone(t *testing.T) {
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
 }
 
-// answerRequirements does what OpenShift's compatibility checker does.
+// answerRequirements plays OpenShift's compatibility checker.
 func (h *harness) answerRequirements(compatible, message string) {
 	h.Helper()
 	list := &unstructured.UnstructuredList{}

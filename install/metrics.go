@@ -16,16 +16,16 @@ import (
 )
 
 // registerMetrics adds the metrics of the controllers to those that the manager
-// serves. Where there are several managers in a process, the last one is measured.
+// serves. With several managers in a process, the metrics are those of the last one.
 func registerMetrics(reader client.Reader) {
 	collector := &status.Metrics{Reader: reader}
 	metrics.Registry.Unregister(collector)
 	for _, one := range append(installer.Collectors(), collector, pulls, reads) {
-		_ = metrics.Registry.Register(one) // what is there already stays
+		_ = metrics.Registry.Register(one) // already registered by another manager
 	}
 }
 
-// pulls is a histogram, so that it counts as well.
+// pulls is a histogram, whose count is the number of pulls.
 var pulls = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Name:    "capi_installer_image_pull_duration_seconds",
 	Help:    "Images that were read from a registry because nothing was kept of them, by result (success, error), and how long it took.",
@@ -34,17 +34,17 @@ var pulls = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 
 var reads = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "capi_installer_image_reads_total",
-	Help: "Images whose bundles were asked for, by result (success, error). What was not pulled came from the cache.",
+	Help: "Images whose bundles were requested, by result (success, error). Images that were not pulled came from the cache.",
 }, []string{"result"})
 
-// MeasureReads returns a Fetcher that counts what it hands to next. It belongs
-// before a cache: the reads that are no pulls were answered by it.
+// MeasureReads returns a Fetcher that counts its calls of next. It belongs
+// before a cache: the reads without a pull are cache hits.
 func MeasureReads(next extractor.Fetcher) extractor.Fetcher {
 	return measured{next, func(result string, _ time.Duration) { reads.WithLabelValues(result).Inc() }}
 }
 
-// MeasurePulls returns a Fetcher that measures what it hands to next. It belongs
-// between a cache and what the cache asks.
+// MeasurePulls returns a Fetcher that measures its calls of next. It belongs
+// between a cache and its source.
 func MeasurePulls(next extractor.Fetcher) extractor.Fetcher {
 	return measured{next, func(result string, took time.Duration) { pulls.WithLabelValues(result).Observe(took.Seconds()) }}
 }

@@ -24,8 +24,8 @@ func (h *harness) mode(mode v1alpha1.InstallerMode) {
 	})
 }
 
-// wrotes are the writes of the installer besides those of its own status and events.
-func (h *harness) wrotes() []string {
+// otherWrites returns the installer's writes except those to its status and events.
+func (h *harness) otherWrites() []string {
 	var found []string
 	h.wrote.Range(func(key, _ any) bool {
 		if name := key.(string); !strings.HasSuffix(name, "/status") && !strings.HasSuffix(name, "/events") {
@@ -36,13 +36,13 @@ func (h *harness) wrotes() []string {
 	return found
 }
 
-func TestWhilePausedNothingIsWrittenAndWhatWouldBeIsListed(t *testing.T) {
+func TestPaused_WritesNothingAndListsPendingChanges(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(configMap("settings", "1"), configMap("dropped", "1")), aws(configMap("last", "1"), crd("machines", "Machine")))
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	h.mode(v1alpha1.Paused)
-	h.reports("InstallerProgressing", "Paused", "the cluster is as version 4.22.0-1 has it")
+	h.reports("InstallerProgressing", "Paused", "no drift from version 4.22.0-1")
 	h.wrote.Clear()
 
 	edited := h.object("v1/ConfigMap", namespace, "settings")
@@ -50,9 +50,9 @@ func TestWhilePausedNothingIsWrittenAndWhatWouldBeIsListed(t *testing.T) {
 	h.must(h.Update(t.Context(), edited))
 	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
 	h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "last")))
-	h.reports("InstallerProgressing", "Paused", "3 difference(s) from version 4.22.0-1",
-		"ConfigMap openshift-cluster-api/settings (edited)", "Deployment openshift-cluster-api/capa (deleted)", "ConfigMap openshift-cluster-api/last (deleted)")
-	h.eventually("the loss of a Deployment is reported", func() error {
+	h.reports("InstallerProgressing", "Paused", "drift from version 4.22.0-1, 3 difference(s)",
+		"ConfigMap openshift-cluster-api/settings (modified)", "Deployment openshift-cluster-api/capa (deleted)", "ConfigMap openshift-cluster-api/last (deleted)")
+	h.eventually("the missing Deployment is reported", func() error {
 		if meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Available") {
 			return fmt.Errorf("Available is True")
 		}
@@ -60,14 +60,14 @@ func TestWhilePausedNothingIsWrittenAndWhatWouldBeIsListed(t *testing.T) {
 	})
 
 	h.release(core(configMap("settings", "3"), configMap("added", "1")), aws(configMap("last", "1"), crd("machines", "Machine")))
-	h.reports("InstallerProgressing", "Paused", "version 4.22.0-2 waits and would",
+	h.reports("InstallerProgressing", "Paused", "version 4.22.0-2 is pending and would",
 		"change 2: ConfigMap openshift-cluster-api/settings, Deployment openshift-cluster-api/capi", "create 1: ConfigMap openshift-cluster-api/added", "remove 1: ConfigMap openshift-cluster-api/dropped")
 	drifted := h.installed()
 	if _, there := drifted["Deployment capa"]; there || len(drifted) != 4 {
 		t.Errorf("while paused there are %v", h.names())
 	}
-	want := []string{"POST /api/v1/namespaces/openshift-cluster-api-operator/configmaps"} // the version that waits
-	if diff := cmp.Diff(want, h.wrotes()); diff != "" {
+	want := []string{"POST /api/v1/namespaces/openshift-cluster-api-operator/configmaps"} // of the pending version
+	if diff := cmp.Diff(want, h.otherWrites()); diff != "" {
 		t.Errorf("written while paused (-want +got):\n%s", diff)
 	}
 
@@ -78,12 +78,12 @@ func TestWhilePausedNothingIsWrittenAndWhatWouldBeIsListed(t *testing.T) {
 	}
 }
 
-func TestAFirstReleaseThatIsPausedIsListed(t *testing.T) {
+func TestPaused_ListsTheFirstRelease(t *testing.T) {
 	h := newHarness(t)
 	h.mode(v1alpha1.Paused)
 	h.release(core(), aws())
 	h.start("4.22.0")
-	h.reports("InstallerProgressing", "Paused", "version 4.22.0-1 waits and would create 2: Deployment openshift-cluster-api/capi, Deployment openshift-cluster-api/capa")
+	h.reports("InstallerProgressing", "Paused", "version 4.22.0-1 is pending and would create 2: Deployment openshift-cluster-api/capi, Deployment openshift-cluster-api/capa")
 	if names := h.names(); len(names) > 0 {
 		t.Errorf("while paused there are %v", names)
 	}

@@ -14,13 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 const requirementKind = "apiextensions.openshift.io/v1alpha1/CompatibilityRequirement"
 
-// unmanaged makes these CRDs the unmanaged ones.
+// unmanaged sets spec.unmanagedCRDs.
 func (h *harness) unmanaged(names ...string) {
 	h.Helper()
 	h.eventually("spec.unmanagedCRDs is written", func() error {
@@ -53,8 +52,8 @@ func (h *harness) answer(crd string, revision int, admitted, compatible, message
 	})
 }
 
-// waits waits until a version's entry in the status says that it waits for something, in words
-// that hold every part.
+// waits waits until a version's entry in the status has a waitingFor with a message that
+// contains every part.
 func (h *harness) waits(version string, parts ...string) {
 	h.Helper()
 	h.eventually(fmt.Sprintf("version %s waits for %q", version, parts), func() error {
@@ -78,8 +77,8 @@ func (h *harness) waits(version string, parts ...string) {
 	})
 }
 
-// marks are what on an object says that it is the installer's.
-func marks(object *unstructured.Unstructured) []string {
+// ownershipMetadata returns the metadata by which an object belongs to the installer.
+func ownershipMetadata(object *unstructured.Unstructured) []string {
 	var found []string
 	for key := range object.GetLabels() {
 		if key == "app.kubernetes.io/managed-by" {
@@ -99,7 +98,7 @@ func marks(object *unstructured.Unstructured) []string {
 	return found
 }
 
-func TestACRDThatBecomesUnmanagedIsReleasedAndTakenBackOnlyWhileItIsCompatible(t *testing.T) {
+func TestUnmanagedCRD_ReleasedAndAdoptedIfCompatible(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws(crd("machines", "Machine")))
 	h.start("4.22.0")
@@ -111,7 +110,7 @@ func TestACRDThatBecomesUnmanagedIsReleasedAndTakenBackOnlyWhileItIsCompatible(t
 	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "phase preflight", machines+"-2")
 	h.waits("4.22.0-2", "CompatibilityRequirement "+machines+"-2", "not yet Admitted", "compatibility checker")
 	released := h.object(crdKind, "", machines)
-	if found := marks(released); found != nil || released.GetUID() != ours.GetUID() || released.GetGeneration() != ours.GetGeneration() {
+	if found := ownershipMetadata(released); found != nil || released.GetUID() != ours.GetUID() || released.GetGeneration() != ours.GetGeneration() {
 		t.Errorf("it is not released as it was: %v", found)
 	}
 	theirs := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: map[string]any{
@@ -119,20 +118,20 @@ func TestACRDThatBecomesUnmanagedIsReleasedAndTakenBackOnlyWhileItIsCompatible(t
 		"metadata": map[string]any{"name": machines},
 		"spec":     map[string]any{"group": "infrastructure.cluster.x-k8s.io", "scope": "Namespaced", "names": map[string]any{"kind": "Machine", "plural": "machines", "shortNames": []any{"theirs"}}},
 	}})
-	h.must(h.Apply(t.Context(), theirs, client.FieldOwner("somebody"))) // without force: nobody else holds a field
+	h.must(h.Apply(t.Context(), theirs, client.FieldOwner("external"))) // without force: no other manager owns a field
 	h.answer(machines, 2, "True", "True", "it is")
 	h.settled("4.22.0-2")
-	h.unharmed(machine, "theirs")
+	h.unchanged(machine, "theirs")
 
 	h.unmanaged()
 	h.answer(machines, 2, "True", "False", "spec.names.shortNames differs")
-	h.reports("InstallerDegraded", "Incompatible", "CustomResourceDefinition "+machines+" is not taken back", "spec.names.shortNames differs", machines+"-2")
-	h.unharmed(machine, "theirs")
+	h.reports("InstallerDegraded", "Incompatible", "CustomResourceDefinition "+machines+" is not adopted", "spec.names.shortNames differs", machines+"-2")
+	h.unchanged(machine, "theirs")
 
 	h.answer(machines, 2, "True", "True", "it is again")
 	h.settled("4.22.0-3")
-	if taken := h.object(crdKind, "", machines); taken.GetUID() != ours.GetUID() || len(marks(taken)) == 0 {
-		t.Error("it is not taken back")
+	if taken := h.object(crdKind, "", machines); taken.GetUID() != ours.GetUID() || len(ownershipMetadata(taken)) == 0 {
+		t.Error("it is not adopted")
 	}
 	if left := h.object(requirementKind, "", machines+"-2"); left != nil {
 		t.Error("the requirement of the version before is left")
@@ -140,21 +139,21 @@ func TestACRDThatBecomesUnmanagedIsReleasedAndTakenBackOnlyWhileItIsCompatible(t
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(machine), machine))
 }
 
-// unharmed fails the test unless the unmanaged CRD of an instance is there, and is what somebody else has made of it.
-func (h *harness) unharmed(instance client.Object, shortName string) {
+// unchanged fails the test unless the unmanaged CRD of an instance has the changes of its owner.
+func (h *harness) unchanged(instance client.Object, shortName string) {
 	h.Helper()
 	h.must(h.Get(h.Context(), client.ObjectKeyFromObject(instance), instance))
 	crd := h.object(crdKind, "", machines)
 	names, _, _ := unstructured.NestedStringSlice(crd.Object, "spec", "names", "shortNames")
-	if found := marks(crd); found != nil || len(names) != 1 || names[0] != shortName {
+	if found := ownershipMetadata(crd); found != nil || len(names) != 1 || names[0] != shortName {
 		h.Errorf("it has our marks %v and the short names %v", found, names)
 	}
 }
 
 const foreignCRD = "foreign.infrastructure.cluster.x-k8s.io"
 
-// foreign creates a CRD that is somebody else's.
-func (h *harness) foreign() *unstructured.Unstructured {
+// externalCRD creates a CRD of another owner.
+func (h *harness) externalCRD() *unstructured.Unstructured {
 	h.Helper()
 	foreign := &unstructured.Unstructured{}
 	h.must(decode(crd("foreign", "Foreign"), foreign))
@@ -163,9 +162,9 @@ func (h *harness) foreign() *unstructured.Unstructured {
 	return foreign
 }
 
-func TestAnIncompatibleReleaseIsHeldBackWhileTheRunningOneStaysProtected(t *testing.T) {
+func TestPreflight_IncompatibleReleaseDoesNotStart(t *testing.T) {
 	h := newHarness(t)
-	foreign := h.foreign()
+	foreign := h.externalCRD()
 	h.unmanaged(foreignCRD)
 	h.release(core(configMap("settings", "1")), aws(crd("foreign", "Foreign")))
 	h.start("4.22.0")
@@ -182,7 +181,7 @@ func TestAnIncompatibleReleaseIsHeldBackWhileTheRunningOneStaysProtected(t *test
 	protection := h.object(requirementKind, "", foreignCRD+"-1")
 	h.must(h.Delete(t.Context(), protection))
 	h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "settings")))
-	h.eventually("the running version and its protection are put right", func() error {
+	h.eventually("the running version and its protection are restored", func() error {
 		again, settings := h.object(requirementKind, "", foreignCRD+"-1"), h.object("v1/ConfigMap", namespace, "settings")
 		if again == nil || again.GetUID() == protection.GetUID() || settings == nil {
 			return fmt.Errorf("requirement %v, ConfigMap %v", again != nil, settings != nil)
@@ -192,34 +191,33 @@ func TestAnIncompatibleReleaseIsHeldBackWhileTheRunningOneStaysProtected(t *test
 	if h.object("v1/ConfigMap", namespace, "new") != nil {
 		t.Error("a phase after preflight has begun")
 	}
-	h.answer(foreignCRD, 2, "True", "True", "it is now") // and nobody does anything else
+	h.answer(foreignCRD, 2, "True", "True", "it is now") // and no other change
 	h.settled("4.22.0-2")
 	if h.object(requirementKind, "", foreignCRD+"-1") != nil {
 		t.Error("the requirement of the version before is left")
 	}
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
-	if found := marks(foreign); found != nil {
+	if found := ownershipMetadata(foreign); found != nil {
 		t.Errorf("the CRD has our marks: %v", found)
 	}
 }
 
-func TestAnUnmanagedCRDThatNoProviderBringsIsAccepted(t *testing.T) {
+func TestUnmanagedCRD_OfNoProviderIsAccepted(t *testing.T) {
 	h := newHarness(t)
-	h.unmanaged("nobodys.infrastructure.cluster.x-k8s.io")
+	h.unmanaged("absent.infrastructure.cluster.x-k8s.io")
 	h.release(core(), aws())
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
 }
 
-func TestWithoutACompatibilityCheckerAnUnmanagedCRDIsWaitedFor(t *testing.T) {
+func TestUnmanagedCRD_WaitsForCompatibilityChecker(t *testing.T) {
 	h := newHarness(t)
-	h.foreign()
+	h.externalCRD()
 	h.unmanaged(foreignCRD)
-	cluster := controlplane.Shared(t)
 	checker := h.object(crdKind, "", "compatibilityrequirements.apiextensions.openshift.io")
 	h.must(h.Delete(t.Context(), checker))
 	t.Cleanup(func() {
-		_, err := fixture.Preparation{}.Apply(context.Background(), cluster.Config)
+		_, err := fixture.Preparation{}.Apply(context.Background(), h.cluster.Config)
 		h.must(err)
 	})
 	h.eventually("the API is gone", func() error {
@@ -234,7 +232,7 @@ func TestWithoutACompatibilityCheckerAnUnmanagedCRDIsWaitedFor(t *testing.T) {
 	if h.object("apps/v1/Deployment", namespace, "capi") != nil {
 		t.Error("a later phase has begun")
 	}
-	_, err := fixture.Preparation{}.Apply(t.Context(), cluster.Config)
+	_, err := fixture.Preparation{}.Apply(t.Context(), h.cluster.Config)
 	h.must(err)
 	h.answer(foreignCRD, 1, "True", "True", "it is")
 	h.settled("4.22.0-1")

@@ -3,6 +3,7 @@
 package install_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -14,31 +15,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// refusals are reasons for which the API server refuses an object of a release.
-// Beside it in the phase is a ConfigMap that it would take.
+// refusals are reasons for which the API server rejects an object of a release. The
+// phase also has a ConfigMap that the API server would accept.
 var refusals = []struct {
 	name string
-	// arrange prepares the cluster, and returns what ends the reason again, if it
-	// does not lie in the release.
-	arrange func(h *harness) (mend func())
-	// denied is the name of a ConfigMap that nobody can create when the reason is in force.
+	// arrange prepares the cluster, and returns a function that removes the reason;
+	// nil if the reason is in the release.
+	arrange func(h *harness) (undo func())
+	// denied is the name of a ConfigMap that cannot be created once the reason is in effect.
 	denied  string
 	refused string
 	names   []string
+	// reason is the expected one; "" is ObjectsRefused.
+	reason string
 }{
 	{name: "a field that cannot be changed", refused: `apiVersion: v1
 kind: Service
 metadata: {name: fixed, namespace: openshift-cluster-api}
 spec: {clusterIP: None, selector: {app: x}, ports: [{port: 1}]}
 `, names: []string{"Service openshift-cluster-api/fixed", "clusterIP", "may not change once set"}},
-	{name: "a kind that nobody serves", refused: `apiVersion: example.com/v1
+	{name: "a kind without CRD", refused: `apiVersion: example.com/v1
 kind: Unheard
 metadata: {name: of, namespace: openshift-cluster-api}
 `, names: []string{"Unheard openshift-cluster-api/of", "no matches for kind"}},
 	{name: "a namespace that is not there", refused: `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: lost, namespace: kube-nowhere}
-`, names: []string{"ServiceAccount kube-nowhere/lost"}},
+`, names: []string{"ServiceAccount kube-nowhere/lost"}, reason: "ObjectsForbidden"},
 	{name: "a value that is not valid", refused: `apiVersion: v1
 kind: Service
 metadata: {name: invalid, namespace: openshift-cluster-api}
@@ -49,18 +52,18 @@ kind: PodDisruptionBudget
 metadata: {name: forbidden, namespace: openshift-cluster-api}
 spec: {minAvailable: 1, selector: {matchLabels: {app: x}}}
 `, arrange: func(h *harness) func() { return h.without("poddisruptionbudgets") },
-		names: []string{"PodDisruptionBudget openshift-cluster-api/forbidden", "forbidden", "poddisruptionbudgets"}},
+		names: []string{"PodDisruptionBudget openshift-cluster-api/forbidden", "forbidden", "poddisruptionbudgets"}, reason: "ObjectsForbidden"},
 	{name: "a quota that is used up", refused: configMap("counted", ""), arrange: func(h *harness) func() {
 		remove := h.add(`apiVersion: v1
 kind: ResourceQuota
 metadata: {name: test, namespace: openshift-cluster-api}
 spec: {hard: {count/configmaps: "1"}}
 `)
-		counted := h.object("v1/ResourceQuota", namespace, "test") // as the controller of quotas does, which this cluster lacks
+		counted := h.object("v1/ResourceQuota", namespace, "test") // plays the quota controller, which this cluster lacks
 		counted.Object["status"] = map[string]any{"hard": map[string]any{"count/configmaps": "1"}, "used": map[string]any{"count/configmaps": "1"}}
 		h.must(h.Status().Update(h.Context(), counted))
 		return remove
-	}, denied: "probe", names: []string{"ConfigMap openshift-cluster-api/counted", "exceeded quota: test"}},
+	}, denied: "probe", names: []string{"ConfigMap openshift-cluster-api/counted", "exceeded quota: test"}, reason: "ObjectsForbidden"},
 	{name: "an admission policy that denies", refused: configMap("denied", "by policy"), arrange: func(h *harness) func() {
 		mendBinding := h.add(`apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -78,7 +81,7 @@ spec:
 	}, denied: "denied", names: []string{"ConfigMap openshift-cluster-api/denied", "test.example.com", "no ConfigMap of this name"}},
 }
 
-func TestWhatTheAPIServerRefusesIsNamedBeforeAnythingOfThePhaseIsWritten(t *testing.T) {
+func TestRejection_NamesObjectsBeforeThePhaseIsWritten(t *testing.T) {
 	h := newHarness(t)
 	fixed := strings.Replace(refusals[0].refused, "clusterIP: None, ", "", 1)
 	good := func() { h.release(core(fixed), aws()) }
@@ -87,10 +90,10 @@ func TestWhatTheAPIServerRefusesIsNamedBeforeAnythingOfThePhaseIsWritten(t *test
 	h.settled("4.22.0-1")
 	for i, test := range refusals {
 		t.Run(test.name, func(t *testing.T) {
-			defer h.on(t)()
-			var mend func()
+			defer h.reportTo(t)()
+			var undo func()
 			if test.arrange != nil {
-				mend = test.arrange(h)
+				undo = test.arrange(h)
 			}
 			if test.denied != "" {
 				h.awaitDenied(test.denied)
@@ -101,15 +104,18 @@ func TestWhatTheAPIServerRefusesIsNamedBeforeAnythingOfThePhaseIsWritten(t *test
 				bad = append(bad, fixed)
 			}
 			h.release(core(bad...), aws())
-			h.reports("InstallerDegraded", "ObjectsRefused", append(test.names, "phase cluster-api")...)
+			h.reports("InstallerDegraded", cmp.Or(test.reason, "ObjectsRefused"), append(test.names, "phase cluster-api")...)
+			if isTrue := meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Degraded"); isTrue == (test.reason != "") {
+				t.Errorf("Degraded is True: %t; only a final answer degrades at once\n%s", isTrue, h.conditions())
+			}
 			if h.object("v1/ConfigMap", namespace, beside) != nil {
 				t.Error("an object of the phase was written")
 			}
 			if s := h.clusterAPI().Status; !meta.IsStatusConditionTrue(s.Conditions, "Available") || s.CurrentVersion == s.DesiredVersion {
 				t.Errorf("the version before is not kept:\n%s", h.conditions())
 			}
-			if mend != nil {
-				mend()
+			if undo != nil {
+				undo()
 			} else {
 				good()
 			}
@@ -123,7 +129,7 @@ func TestWhatTheAPIServerRefusesIsNamedBeforeAnythingOfThePhaseIsWritten(t *test
 	}
 }
 
-// awaitDenied waits until nobody can create a ConfigMap of a name.
+// awaitDenied waits until a ConfigMap with a name cannot be created.
 func (h *harness) awaitDenied(name string) {
 	h.Helper()
 	object := &unstructured.Unstructured{}
@@ -136,7 +142,7 @@ func (h *harness) awaitDenied(name string) {
 	})
 }
 
-// add creates an object, and returns what deletes it again.
+// add creates an object, and returns a function that deletes it.
 func (h *harness) add(manifest string) (remove func()) {
 	h.Helper()
 	object := &unstructured.Unstructured{}
@@ -147,8 +153,8 @@ func (h *harness) add(manifest string) (remove func()) {
 	return remove
 }
 
-// without takes the right to write a resource, which has a rule of its own, in the
-// providers' namespace from the installer, and returns what gives it back.
+// without revokes the installer's permission to write a resource in the providers'
+// namespace, and returns a function that grants it again.
 func (h *harness) without(resource string) (grant func()) {
 	h.Helper()
 	role := h.object("rbac.authorization.k8s.io/v1/Role", namespace, "openshift-capi-installer-providers")

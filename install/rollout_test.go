@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -22,11 +24,11 @@ func stuck(name string) string {
 	return strings.Replace(deployment(name, placeholder), "      containers:", "      nodeSelector: {no: such-node}\n      containers:", 1)
 }
 
-// content is every object in the cluster that is installed, or of a kind that the
-// providers of the tests have, with all that anybody has written into it. Left out
-// is what differs between two installations of the same: names of versions, what the
-// API server counts and assigns, and status.
-func (h *harness) content() map[string]any {
+// clusterContent returns every object in the cluster that is installed, or of a kind that the
+// providers of the tests have, with the fields of all managers. It omits fields that differ
+// between two installations of a release: names of versions, fields that the API server
+// sets, and status.
+func (h *harness) clusterContent() map[string]any {
 	h.Helper()
 	out := map[string]any{}
 	for _, kind := range append(slices.Clone(installedKinds), requirementKind) {
@@ -37,15 +39,15 @@ func (h *harness) content() map[string]any {
 		for _, item := range list.Items {
 			ours := item.GetLabels()["app.kubernetes.io/managed-by"] == v1alpha1.Prefix
 			if ours || item.GetNamespace() == namespace {
-				out[gvk.Kind+" "+item.GetName()] = bare(item)
+				out[gvk.Kind+" "+item.GetName()] = normalized(item)
 			}
 		}
 	}
 	return out
 }
 
-// bare is an object without what differs between two installations of it.
-func bare(item unstructured.Unstructured) map[string]any {
+// normalized returns an object without the fields that differ between two installations.
+func normalized(item unstructured.Unstructured) map[string]any {
 	annotations := item.GetAnnotations()
 	for _, key := range []string{v1alpha1.OwnersAnnotation, v1alpha1.RevisionAnnotation, "deployment.kubernetes.io/revision"} {
 		delete(annotations, key)
@@ -61,9 +63,9 @@ func bare(item unstructured.Unstructured) map[string]any {
 	return fields
 }
 
-// sole fails the test unless every installed object is owned by one version alone,
-// and there is no other revision ConfigMap than its.
-func (h *harness) sole(version string) {
+// onlyVersion fails the test unless every installed object is owned by one version, and
+// no other version has a revision ConfigMap.
+func (h *harness) onlyVersion(version string) {
 	h.Helper()
 	revisions := &corev1.ConfigMapList{}
 	h.must(h.List(h.Context(), revisions, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
@@ -84,21 +86,21 @@ func (h *harness) sole(version string) {
 	}
 }
 
-// fresh installs a release into the cluster, which has nothing installed, returns
-// what is there then, and uninstalls it again.
-func (h *harness) fresh(release string, make func()) map[string]any {
+// freshInstallation installs a release into the cluster, in which no release is installed,
+// returns the content, and uninstalls the release.
+func (h *harness) freshInstallation(release string, make func()) map[string]any {
 	h.Helper()
 	make()
 	h.start(release)
 	h.settled(release + "-1")
-	content := h.content()
+	content := h.clusterContent()
 	h.uninstall()
 	h.reapply()
 	return content
 }
 
-// The releases of the tests of what comes after what. Each has a CRD and a ConfigMap that
-// the others have otherwise or not at all.
+// Releases for upgrades and downgrades. Each has a CRD and a ConfigMap that the others
+// have with other content or lack.
 func (h *harness) releaseA() {
 	h.Helper()
 	h.release(core(configMap("settings", "a"), configMap("only-a", "")), aws(crd("machines", "Machine")))
@@ -114,10 +116,11 @@ func (h *harness) releaseC() {
 	h.release(core(configMap("settings", "c"), stuck("neither")), aws(configMap("only-c", ""), crd("seas", "Sea")))
 }
 
-func TestSupersededReleasesEndLikeAFreshInstallationOfTheLast(t *testing.T) {
+func TestUpgrade_DuringRolloutEqualsFreshInstallation(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
-		// steps are releases that do not come up, each decided on while the one before is on its way.
+		// steps are releases that do not become available, each released during the rollout of the previous one.
 		steps []func(*harness)
 	}{
 		{"flip-flop A B A", []func(*harness){(*harness).releaseB}},
@@ -126,27 +129,27 @@ func TestSupersededReleasesEndLikeAFreshInstallationOfTheLast(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHarness(t)
-			want := h.fresh("4.22.0", h.releaseA)
+			want := h.freshInstallation("4.22.0", h.releaseA)
 			h.releaseA()
 			h.start("4.22.0")
 			h.settled("4.22.0-1")
 			for i, step := range test.steps {
 				step(h)
-				h.decided(fmt.Sprintf("4.22.0-%d", i+2))
+				h.rollingOut(fmt.Sprintf("4.22.0-%d", i+2))
 			}
 			h.releaseA()
 			last := fmt.Sprintf("4.22.0-%d", len(test.steps)+2)
 			h.settled(last)
-			h.sole(last)
-			if diff := cmp.Diff(want, h.content()); diff != "" {
+			h.onlyVersion(last)
+			if diff := cmp.Diff(want, h.clusterContent()); diff != "" {
 				t.Errorf("the cluster (-fresh +now):\n%s", diff)
 			}
 		})
 	}
 }
 
-// decided waits until a version is desired, and is on its way into the cluster.
-func (h *harness) decided(version string) {
+// rollingOut waits until a version is desired and its rollout has started.
+func (h *harness) rollingOut(version string) {
 	h.Helper()
 	h.eventually("version "+version+" is on its way", func() error {
 		settings := h.object("v1/ConfigMap", namespace, "settings")
@@ -157,43 +160,43 @@ func (h *harness) decided(version string) {
 	})
 }
 
-func TestADowngradeInTheMiddleOfAnUpgradeEndsLikeAFreshInstallation(t *testing.T) {
+func TestDowngrade_DuringUpgradeEqualsFreshInstallation(t *testing.T) {
 	h := newHarness(t)
-	want := h.fresh("4.22.0", h.releaseA)
+	want := h.freshInstallation("4.22.0", h.releaseA)
 	h.releaseA()
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	h.stop()
 	h.releaseB()
 	h.start("4.23.0")
-	h.decided("4.23.0-2")
+	h.rollingOut("4.23.0-2")
 	h.stop()
 	h.releaseA()
 	h.start("4.22.0")
 	h.settled("4.22.0-3")
-	h.sole("4.22.0-3")
-	if diff := cmp.Diff(want, h.content()); diff != "" {
+	h.onlyVersion("4.22.0-3")
+	if diff := cmp.Diff(want, h.clusterContent()); diff != "" {
 		t.Errorf("the cluster (-fresh +now):\n%s", diff)
 	}
 }
 
-func TestASupersededReleaseIsNotBroughtAnyFurther(t *testing.T) {
+func TestRollout_StopsForASupersededRelease(t *testing.T) {
 	h := newHarness(t)
 	h.releaseA()
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	h.release(core(configMap("settings", "2"), configMap("only-2", ""), stuck("slow")), aws(configMap("later-2", "")))
-	h.decided("4.22.0-2")
+	h.rollingOut("4.22.0-2")
 	h.release(core(configMap("settings", "3"), stuck("slower")), aws(crd("machines", "Machine")))
-	h.decided("4.22.0-3")
-	// The version between is complete but for its Deployment, which the API server now has run.
+	h.rollingOut("4.22.0-3")
+	// The version in between is complete except its Deployment, which can now run.
 	slow := h.object("apps/v1/Deployment", namespace, "slow")
 	unstructured.RemoveNestedField(slow.Object, "spec", "template", "spec", "nodeSelector")
 	h.must(h.Delete(t.Context(), slow))
 	held := h.object("v1/ConfigMap", namespace, "only-2")
 	h.must(unstructured.SetNestedField(held.Object, "edited", "data", "value"))
 	h.must(h.Update(t.Context(), held))
-	h.eventually("what the superseded version has is put right", func() error {
+	h.eventually("the objects of the superseded version are restored", func() error {
 		if value, _, _ := unstructured.NestedString(h.object("v1/ConfigMap", namespace, "only-2").Object, "data", "value"); value != "" {
 			return fmt.Errorf("it holds %q", value)
 		}
@@ -207,7 +210,7 @@ func TestASupersededReleaseIsNotBroughtAnyFurther(t *testing.T) {
 	}
 }
 
-func TestWhatTheNewVersionDropsStaysUntilThatIsComplete(t *testing.T) {
+func TestUpgrade_DroppedObjectsStayUntilComplete(t *testing.T) {
 	h := newHarness(t)
 	h.releaseA()
 	h.start("4.22.0")
@@ -224,7 +227,7 @@ func TestWhatTheNewVersionDropsStaysUntilThatIsComplete(t *testing.T) {
 	}
 }
 
-func TestALaterPhaseIsLookedAfterWhileAnEarlierOneDoesNotWork(t *testing.T) {
+func TestDrift_RevertedBehindAnUnavailablePhase(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws(configMap("last", "1")))
 	h.start("4.22.0")
@@ -233,14 +236,14 @@ func TestALaterPhaseIsLookedAfterWhileAnEarlierOneDoesNotWork(t *testing.T) {
 	t.Cleanup(func() { h.setNode(true) })
 	h.must(h.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace), client.MatchingLabels{"app": "capi"}, client.GracePeriodSeconds(0)))
 	h.waits("4.22.0-1", "Deployment openshift-cluster-api/capi", "0 available")
-	h.eventually("the loss is reported", func() error {
+	h.eventually("the missing object is reported", func() error {
 		if !meta.IsStatusConditionFalse(h.clusterAPI().Status.Conditions, "Available") {
 			return fmt.Errorf("Available is not False")
 		}
 		return nil
 	})
 	h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "last")))
-	h.eventually("an object of a later phase is put right", func() error {
+	h.eventually("an object of a later phase is restored", func() error {
 		if h.object("v1/ConfigMap", namespace, "last") == nil {
 			return fmt.Errorf("it is not there")
 		}
@@ -248,4 +251,32 @@ func TestALaterPhaseIsLookedAfterWhileAnEarlierOneDoesNotWork(t *testing.T) {
 	})
 	h.setNode(true)
 	h.settled("4.22.0-1")
+}
+
+// TestRollout_ProgressDeadline: a rollout without progress makes the operator Degraded,
+// and the next release resolves it. The original boxcutter has no deadlines: the rollout
+// is reported as progressing only.
+func TestRollout_ProgressDeadline(t *testing.T) {
+	h := newHarness(t)
+	h.progressTimeout = 3 * time.Second
+	h.release(core(configMap("settings", "1")), aws(stuck("never")))
+	h.start("4.22.0")
+	if _, supported := any(&types.RevisionReconcileOptions{}).(interface{ SetProgressDeadline(deadline time.Time) }); supported {
+		h.reports("InstallerDegraded", "ProgressDeadlineExceeded", "Deployment "+namespace+"/never")
+		h.reports("InstallerProgressing", "ProgressDeadlineExceeded")
+	} else {
+		h.waits("4.22.0-1", "Deployment "+namespace+"/never")
+		h.eventually("the deadline has passed", func() error {
+			progressing := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "InstallerProgressing")
+			if progressing == nil || time.Since(progressing.LastTransitionTime.Time) < 2*h.progressTimeout {
+				return fmt.Errorf("not yet: %v", progressing)
+			}
+			return nil
+		})
+		h.reconcileTimes(3)
+		h.reports("InstallerProgressing", "RollingOut", "Deployment "+namespace+"/never")
+		h.reports("InstallerDegraded", "AsExpected")
+	}
+	h.release(core(configMap("settings", "1")), aws())
+	h.settled("4.22.0-2")
 }

@@ -11,13 +11,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// hold puts a finalizer on an object; the function that it returns takes it off again.
-func (h *harness) hold(kind, namespace, name string) (let func()) {
+// addFinalizer adds a finalizer to an object; the returned function removes it.
+func (h *harness) addFinalizer(kind, namespace, name string) (remove func()) {
 	h.Helper()
 	write := func(finalizers []string) {
 		h.eventually("the finalizer on "+name+" is written", func() error {
@@ -34,14 +35,14 @@ func (h *harness) hold(kind, namespace, name string) (let func()) {
 	return func() { write(nil) }
 }
 
-func TestWhatAnOldVersionsRemovalWaitsForIsNamedAndTheRestGoes(t *testing.T) {
+func TestTeardown_NamesTheBlockerAndDeletesTheRest(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(configMap("stuck", ""), configMap("free", "")), aws(configMap("later", "")))
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
-	let := h.hold("v1/ConfigMap", namespace, "stuck")
+	remove := h.addFinalizer("v1/ConfigMap", namespace, "stuck")
 	h.release(core(), aws())
-	h.reports("InstallerProgressing", "TearingDown", "removing version 4.22.0-1", "ConfigMap openshift-cluster-api/stuck (deleted at 20", "held by finalizer test.example.com/hold")
+	h.reports("InstallerProgressing", "TearingDown", "removing version 4.22.0-1", "ConfigMap openshift-cluster-api/stuck (deleted at 20", "blocked by finalizer test.example.com/hold")
 	for _, name := range []string{"free", "later"} {
 		if h.object("v1/ConfigMap", namespace, name) != nil {
 			t.Errorf("ConfigMap %s is still there", name)
@@ -50,33 +51,33 @@ func TestWhatAnOldVersionsRemovalWaitsForIsNamedAndTheRestGoes(t *testing.T) {
 	if s := h.clusterAPI().Status; s.CurrentVersion != "4.22.0-2" {
 		t.Errorf("the new version is not current:\n%s", h.conditions())
 	}
-	let()
+	remove()
 	h.settled("4.22.0-2")
 	if h.object("v1/ConfigMap", namespace, "stuck") != nil {
 		t.Error("ConfigMap stuck is left")
 	}
 }
 
-func TestUninstallingGoesBackwardsNeedsNoImagesAndTellsWhatItKeeps(t *testing.T) {
+func TestUninstall_LastPhaseFirstWithoutImages(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(configMap("first", ""), crd("unused", "Unused")), aws(configMap("last", ""), crd("machines", "Machine")))
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	machine := h.machine()
-	let := h.hold("v1/ConfigMap", namespace, "last")
+	remove := h.addFinalizer("v1/ConfigMap", namespace, "last")
 	h.registry.Close()
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
-	h.eventually("the last phase is gone but for what is held", func() error {
+	h.eventually("of the last phase, only the object with a finalizer is left", func() error {
 		if h.object("apps/v1/Deployment", namespace, "capa") != nil {
 			return fmt.Errorf("Deployment capa is there")
 		}
 		return nil
 	})
-	h.logged("Removing a version", "ConfigMap openshift-cluster-api/last (deleted at 20", "test.example.com/hold")
+	h.logged("Removing version", "ConfigMap openshift-cluster-api/last (deleted at 20", "test.example.com/hold")
 	if h.object("apps/v1/Deployment", namespace, "capi") == nil || h.object(crdKind, "", "unused.infrastructure.cluster.x-k8s.io") == nil {
 		t.Error("a phase before the one that is held has gone")
 	}
-	let()
+	remove()
 	h.eventually("the version is gone", func() error {
 		if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") != nil {
 			return fmt.Errorf("its ConfigMap is there: %v", h.names())
@@ -86,9 +87,9 @@ func TestUninstallingGoesBackwardsNeedsNoImagesAndTellsWhatItKeeps(t *testing.T)
 	if names := h.names(); len(names) > 0 {
 		t.Errorf("left as installed: %v", names)
 	}
-	h.logged("Kept a CRD", machines, "it has instances, such as Machine openshift-cluster-api/one")
-	h.logged("CRDsKept", "version 4.22.0-1 is being removed; these CRDs stay: "+machines)
-	h.eventually("an event tells what is kept", func() error {
+	h.logged("Retained CRD", machines, "it has instances, such as Machine openshift-cluster-api/one")
+	h.logged("CRDsKept", "version 4.22.0-1 is being removed; retained CRDs: "+machines)
+	h.eventually("an event names the retained CRD", func() error {
 		events := &corev1.EventList{}
 		h.must(h.List(t.Context(), events, client.InNamespace(metav1.NamespaceDefault)))
 		if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return e.Reason == "CRDsKept" && strings.Contains(e.Message, machines) }) {
@@ -106,7 +107,7 @@ func TestUninstallingGoesBackwardsNeedsNoImagesAndTellsWhatItKeeps(t *testing.T)
 	}
 }
 
-func TestAnUnmanagedCRDOutlivesAnUninstallThatComesBeforeItIsReleased(t *testing.T) {
+func TestUninstall_LeavesUnmanagedCRD(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws(crd("machines", "Machine")))
 	h.start("4.22.0")
@@ -115,7 +116,7 @@ func TestAnUnmanagedCRDOutlivesAnUninstallThatComesBeforeItIsReleased(t *testing
 	h.unmanaged(machines)
 	h.must(h.Delete(t.Context(), h.clusterAPI(), foreground))
 	h.start("4.22.0")
-	h.eventually("the rest is uninstalled", func() error {
+	h.eventually("all other objects are deleted", func() error {
 		if names := h.names(); len(names) > 0 {
 			return fmt.Errorf("left: %v", names)
 		}
@@ -125,13 +126,13 @@ func TestAnUnmanagedCRDOutlivesAnUninstallThatComesBeforeItIsReleased(t *testing
 	if left == nil || left.GetDeletionTimestamp() != nil {
 		t.Fatal("the unmanaged CRD is gone")
 	}
-	if found := marks(left); found != nil {
+	if found := ownershipMetadata(left); found != nil {
 		t.Errorf("it has our marks: %v", found)
 	}
 	h.must(h.Delete(t.Context(), left))
 }
 
-// logged waits until the installer has logged a line that holds every part.
+// logged waits until the installer has logged a line that contains every part.
 func (h *harness) logged(parts ...string) {
 	h.Helper()
 	h.eventually(fmt.Sprintf("a line of the log has %q", parts), func() error {
@@ -144,3 +145,47 @@ func (h *harness) logged(parts ...string) {
 		return nil
 	})
 }
+
+// Listing the instances needs a conversion webhook that is gone, as after the teardown of the provider that served it.
+func TestTeardown_ConversionWebhookIsGone(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws(crd("machines", "Machine")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	machine := h.machine()
+	h.release(core(), aws(convertedCRD))
+	h.settled("4.22.0-2")
+
+	h.release(core(), aws())
+	h.settled("4.22.0-3")
+	crd := h.object(crdKind, "", machines)
+	if crd == nil || crd.GetDeletionTimestamp() != nil {
+		t.Fatal("the CRD with an instance is gone")
+	}
+	h.must(h.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"conversion": {"strategy": "None", "webhook": null}}}`))))
+	h.eventually("the instance is readable", func() error { return h.Get(t.Context(), key(machine), machine) })
+}
+
+// convertedCRD is the CRD machines with a new storage version and a conversion webhook that does not exist.
+const convertedCRD = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: machines.infrastructure.cluster.x-k8s.io}
+spec:
+  group: infrastructure.cluster.x-k8s.io
+  scope: Namespaced
+  names: {plural: machines, singular: machine, kind: Machine, listKind: MachineList}
+  conversion:
+    strategy: Webhook
+    webhook:
+      conversionReviewVersions: [v1]
+      clientConfig: {service: {namespace: openshift-cluster-api, name: gone, path: /convert}}
+  versions:
+  - name: v1beta1
+    served: true
+    storage: false
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+  - name: v1beta2
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`

@@ -23,9 +23,9 @@ func (h *harness) clusterOperator() *configv1.ClusterOperator {
 	return operator
 }
 
-// operatorSays waits until the ClusterOperator has conditions of the given
-// statuses, and Available has a reason and a message that holds every part.
-func (h *harness) operatorSays(available, progressing, degraded configv1.ConditionStatus, reason string, parts ...string) {
+// operatorReports waits until the conditions of the ClusterOperator have the given
+// statuses, and Available has a reason and a message that contains every part.
+func (h *harness) operatorReports(available, progressing, degraded configv1.ConditionStatus, reason string, parts ...string) {
 	h.Helper()
 	h.eventually(fmt.Sprintf("the ClusterOperator says %s %q", reason, parts), func() error {
 		found := map[configv1.ClusterStatusConditionType]configv1.ClusterOperatorStatusCondition{}
@@ -45,7 +45,8 @@ func (h *harness) operatorSays(available, progressing, degraded configv1.Conditi
 	})
 }
 
-func TestTheClusterOperatorSaysThatEverythingIsUninstalledAndWhatWasKept(t *testing.T) {
+func TestUninstall_ReportedOnTheClusterOperator(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
 		t.Run(string(policy), func(t *testing.T) { uninstalled(t, policy) })
 	}
@@ -56,14 +57,14 @@ func uninstalled(t *testing.T, policy metav1.DeletionPropagation) {
 	h.release(core(), aws(configMap("last", ""), crd("machines", "Machine")))
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
-	h.operatorSays(configv1.ConditionTrue, configv1.ConditionFalse, configv1.ConditionFalse, "AsExpected")
+	h.operatorReports(configv1.ConditionTrue, configv1.ConditionFalse, configv1.ConditionFalse, "AsExpected")
 	h.machine()
-	let := h.hold("v1/ConfigMap", namespace, "last")
+	remove := h.addFinalizer("v1/ConfigMap", namespace, "last")
 	h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(policy)))
-	h.operatorSays(configv1.ConditionFalse, configv1.ConditionTrue, configv1.ConditionFalse, "Uninstalling",
+	h.operatorReports(configv1.ConditionFalse, configv1.ConditionTrue, configv1.ConditionFalse, "Uninstalling",
 		"ConfigMap openshift-cluster-api/last", "test.example.com/hold")
-	let()
-	h.operatorSays(configv1.ConditionFalse, configv1.ConditionFalse, configv1.ConditionFalse, "Uninstalled", "nothing is installed", machines)
+	remove()
+	h.operatorReports(configv1.ConditionFalse, configv1.ConditionFalse, configv1.ConditionFalse, "Uninstalled", "nothing is installed", machines)
 	operator := h.clusterOperator()
 	if len(operator.Status.Versions) != 0 {
 		t.Errorf("it has versions: %v", operator.Status.Versions)
@@ -72,17 +73,17 @@ func uninstalled(t *testing.T, policy metav1.DeletionPropagation) {
 		t.Errorf("its relatedObjects are %s", related)
 	}
 	before := operator.ResourceVersion
-	for range 2 { // two more processes, each woken by an event
+	for range 2 { // two more processes, each with an event
 		h.stop()
 		h.start("4.22.0")
-		h.runAgain()
+		h.reconcileAgain()
 	}
 	if now := h.clusterOperator(); now.ResourceVersion != before {
 		t.Errorf("it was written again: %+v", now.Status)
 	}
 	h.reapply()
 	h.settled("4.22.0-1")
-	h.operatorSays(configv1.ConditionTrue, configv1.ConditionFalse, configv1.ConditionFalse, "AsExpected")
+	h.operatorReports(configv1.ConditionTrue, configv1.ConditionFalse, configv1.ConditionFalse, "AsExpected")
 	h.eventually("the ClusterOperator names the versions again", func() error {
 		if len(h.clusterOperator().Status.Versions) == 0 {
 			return fmt.Errorf("it names none")
@@ -91,15 +92,15 @@ func uninstalled(t *testing.T, policy metav1.DeletionPropagation) {
 	})
 }
 
-// runAgain creates a ConfigMap, which has the installer run, and returns when it has.
-func (h *harness) runAgain() {
+// reconcileAgain creates a ConfigMap, which triggers a reconcile, and waits for its end.
+func (h *harness) reconcileAgain() {
 	h.Helper()
-	before := h.runs()
+	before := h.reconciles()
 	trigger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, GenerateName: "trigger-"}}
 	h.must(h.Create(h.Context(), trigger))
 	h.must(h.Delete(h.Context(), trigger))
 	h.eventually("the installer has run", func() error {
-		if h.runs() < before+1 {
+		if h.reconciles() < before+1 {
 			return fmt.Errorf("it has not")
 		}
 		return nil

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterAPI says how Cluster API is installed in this cluster and reports what is installed. There is one, named "cluster".
+// ClusterAPI configures the installation of Cluster API in this cluster and reports its state. The only object is named "cluster".
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=clusterapis,singular=clusterapi,scope=Cluster,categories=capi-operator
@@ -16,21 +16,21 @@ import (
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.installerMode`,description="Managed, or Paused: report and write nothing"
 // +kubebuilder:printcolumn:name="Progressing",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].status`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
-// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="What is being done and waited for"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="The current operation and the objects that it waits for"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'cluster'",message="there is one ClusterAPI and its name is 'cluster'"
-// +kubebuilder:validation:XValidation:rule="has(self.status) || !has(oldSelf.status)",message="status holds the history of versions and cannot be removed"
-// +kubebuilder:metadata:annotations={"include.release.openshift.io/self-managed-high-availability=true","include.release.openshift.io/single-node-developer=true"}
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'cluster'",message="the only ClusterAPI object is named 'cluster'"
+// +kubebuilder:validation:XValidation:rule="has(self.status) || !has(oldSelf.status)",message="status cannot be removed: it contains the history of versions"
+// +kubebuilder:metadata:annotations={"capability.openshift.io/name=ClusterAPI","exclude.release.openshift.io/internal-openshift-hosted=true","include.release.openshift.io/self-managed-high-availability=true","include.release.openshift.io/single-node-developer=true","release.openshift.io/feature-gate=ClusterAPIMachineManagement"}
 type ClusterAPI struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the administrator wants.
+	// spec is the desired configuration.
 	// +kubebuilder:default={}
 	// +optional
 	Spec ClusterAPISpec `json:"spec,omitempty"`
-	// status is what the installer has decided and done.
+	// status is the observed state.
 	// +optional
 	Status ClusterAPIStatus `json:"status,omitempty"`
 }
@@ -45,27 +45,27 @@ type ClusterAPIList struct {
 	Items []ClusterAPI `json:"items"`
 }
 
-// InstallerMode says whether the installer writes to the cluster.
+// InstallerMode controls writes of the installer to the cluster.
 //
 // +kubebuilder:validation:Enum=Managed;Paused
 type InstallerMode string
 
 const (
-	// Managed means that the installer makes the cluster match the desired version. It is the default.
+	// Managed rolls out the desired version and reverts drift. It is the default.
 	Managed InstallerMode = "Managed"
-	// Paused means that the installer reports what it would change and writes nothing but its status.
+	// Paused reports pending changes and writes only the status.
 	Paused InstallerMode = "Paused"
 )
 
-// ClusterAPISpec is what the administrator wants.
+// ClusterAPISpec is the desired configuration.
 type ClusterAPISpec struct {
-	// installerMode says whether the installer writes to the cluster: Managed, or Paused to have it only report.
+	// installerMode controls writes of the installer to the cluster: Managed rolls out versions and reverts drift, Paused only reports.
 	// +kubebuilder:default=Managed
 	// +optional
 	InstallerMode InstallerMode `json:"installerMode,omitempty"`
 
-	// unmanagedCRDs names CustomResourceDefinitions that somebody else manages, such as "clusters.cluster.x-k8s.io".
-	// The installer never creates, changes or deletes them, and checks that they are compatible with the providers it installs.
+	// unmanagedCRDs lists CustomResourceDefinitions that another actor manages, such as "clusters.cluster.x-k8s.io".
+	// The installer never creates, modifies or deletes them, and checks that they are compatible with the providers that it installs.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:items:MaxLength=253
@@ -73,7 +73,7 @@ type ClusterAPISpec struct {
 	// +optional
 	UnmanagedCRDs []string `json:"unmanagedCRDs,omitempty"`
 
-	// imageOverrides replaces or adds operand images, for development, tests and hotfixes.
+	// imageOverrides replaces or adds images of images.json, for development, tests and hotfixes.
 	// A cluster with an override reports Upgradeable=False.
 	// +listType=map
 	// +listMapKey=name
@@ -82,14 +82,14 @@ type ClusterAPISpec struct {
 	ImageOverrides []ImageOverride `json:"imageOverrides,omitempty"`
 }
 
-// ImageOverride is one operand image in place of the release's.
+// ImageOverride is an image that replaces, or is added to, the images of the release.
 type ImageOverride struct {
-	// name is the operand's key in images.json, or a new one.
+	// name is a key of images.json, or a new key.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
-	// image is the reference to use, by digest.
+	// image is the reference, by digest.
 	// +required
 	Image ImageReference `json:"image"`
 }
@@ -106,13 +106,13 @@ type ImageReference string
 // +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[a-f0-9]{64}$')",message="a digest is sha256:<64 hex digits>"
 type Digest string
 
-// ClusterAPIStatus is what the installer has decided and done.
+// ClusterAPIStatus is the observed state.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.currentVersion) || (has(self.versions) && self.versions.exists(v, v.name == self.currentVersion))",message="currentVersion names an entry of versions"
 // +kubebuilder:validation:XValidation:rule="!has(self.desiredVersion) || (has(self.versions) && self.versions.exists(v, v.name == self.desiredVersion))",message="desiredVersion names an entry of versions"
-// +kubebuilder:validation:XValidation:rule="has(self.versions) || !has(oldSelf.versions)",message="versions cannot be removed: the newest one keeps revision numbers from being used again"
+// +kubebuilder:validation:XValidation:rule="has(self.versions) || !has(oldSelf.versions)",message="versions cannot be removed: the newest one prevents the reuse of revision numbers"
 type ClusterAPIStatus struct {
-	// observedGeneration is the generation of spec that the status answers.
+	// observedGeneration is the generation of the spec that the status describes.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -127,49 +127,49 @@ type ClusterAPIStatus struct {
 	// +optional
 	DesiredVersion string `json:"desiredVersion,omitempty"`
 
-	// versions are the current version, the desired one, and those between them that are still being removed, oldest first.
+	// versions are the current version, the desired version, and the versions between them that are still being torn down, oldest first.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.revision == v.revision))",message="two versions never share a revision number"
-	// +kubebuilder:validation:XValidation:rule="self.all(v, oldSelf.exists(w, w.name == v.name) || oldSelf.all(w, w.revision < v.revision))",message="a new version has a higher revision number than all before it"
-	// +kubebuilder:validation:XValidation:rule="oldSelf.all(v, self.exists(w, w.revision >= v.revision))",message="the newest version stays, so that its revision number is never used again"
+	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.revision == v.revision))",message="revision numbers must be unique"
+	// +kubebuilder:validation:XValidation:rule="self.all(v, oldSelf.exists(w, w.name == v.name) || oldSelf.all(w, w.revision < v.revision))",message="the revision number of a new version must be higher than all others"
+	// +kubebuilder:validation:XValidation:rule="oldSelf.all(v, self.exists(w, w.revision >= v.revision))",message="the newest version cannot be removed: it prevents the reuse of its revision number"
 	// +optional
 	Versions []Version `json:"versions,omitempty"`
 
-	// conditions are the same as on the ClusterOperator, so that they can be read where that API does not exist.
+	// conditions equal those of the ClusterOperator, so that they are available where that API is absent.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Version is one set of providers, as decided at one time. It never changes, but for what phases says of its installation.
+// Version is a set of components. Only its phases change.
 //
-// +kubebuilder:validation:XValidation:rule="self.revision == oldSelf.revision && self.contentID == oldSelf.contentID && self.manifestsDigest == oldSelf.manifestsDigest && self.components == oldSelf.components",message="a version never changes; a new one is made instead"
-// +kubebuilder:validation:XValidation:rule="has(self.unmanagedCRDs) == has(oldSelf.unmanagedCRDs) && (!has(self.unmanagedCRDs) || self.unmanagedCRDs == oldSelf.unmanagedCRDs)",message="a version's unmanagedCRDs never change; a new version is made instead"
-// +kubebuilder:validation:XValidation:rule="has(self.installedAs) == has(oldSelf.installedAs) && (!has(self.installedAs) || self.installedAs == oldSelf.installedAs)",message="what a version is installed as never changes"
-// +kubebuilder:validation:XValidation:rule="self.name.matches('-[1-9][0-9]{0,17}$') && int(self.name.substring(self.name.lastIndexOf('-') + 1)) == self.revision",message="a version is named <release version>-<revision number>"
+// +kubebuilder:validation:XValidation:rule="self.revision == oldSelf.revision && self.contentID == oldSelf.contentID && self.manifestsDigest == oldSelf.manifestsDigest && self.components == oldSelf.components",message="a version is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.unmanagedCRDs) == has(oldSelf.unmanagedCRDs) && (!has(self.unmanagedCRDs) || self.unmanagedCRDs == oldSelf.unmanagedCRDs)",message="unmanagedCRDs of a version is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.installedAs) == has(oldSelf.installedAs) && (!has(self.installedAs) || self.installedAs == oldSelf.installedAs)",message="installedAs of a version is immutable"
+// +kubebuilder:validation:XValidation:rule="self.name.matches('-[1-9][0-9]{0,17}$') && int(self.name.substring(self.name.lastIndexOf('-') + 1)) == self.revision",message="the name of a version must be <release version>-<revision number>"
 type Version struct {
-	// name is <release version>-<revision number>. The revision ConfigMap has it too, as its name and as the value of a label.
+	// name is <release version>-<revision number>. It is also the name and a label value of the revision ConfigMap.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="a version's name is the name of a ConfigMap: lower case letters, digits, '-' and '.', and begins and ends with a letter or a digit"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="the name of a version is the name of a ConfigMap: lower case letters, digits, '-' and '.'; it must start and end with a letter or a digit"
 	// +required
 	Name string `json:"name"`
 
-	// revision is the number of the version. It grows and is never used again.
+	// revision is the number of the version. It increases and is never reused.
 	// +kubebuilder:validation:Minimum=1
 	// +required
 	Revision int64 `json:"revision"`
 
-	// installedAs is the version as which the objects are installed, where that is not this one: a version that was made from
-	// other inputs and has the same objects takes them over without a write.
+	// installedAs is the version that owns the installed objects, if it is not this one: a version that was made from
+	// other inputs and has the same objects adopts them without a write.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	InstalledAs string `json:"installedAs,omitempty"`
 
-	// contentID identifies what the version was made from: providers, contents, images and variables.
+	// contentID identifies the inputs of the version: providers, manifests, images and variables.
 	// +required
 	ContentID Digest `json:"contentID"`
 
@@ -177,21 +177,21 @@ type Version struct {
 	// +required
 	ManifestsDigest Digest `json:"manifestsDigest"`
 
-	// unmanagedCRDs is spec.unmanagedCRDs as it was when the version was made.
+	// unmanagedCRDs is spec.unmanagedCRDs at the time when the version was made, with the CRDs in OpenShift's own ClusterAPI object.
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	// +optional
 	UnmanagedCRDs []string `json:"unmanagedCRDs,omitempty"`
 
-	// components are the providers of the version, in the order in which they are installed.
+	// components are the bundles of the version, in install order.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +required
 	Components []Component `json:"components"`
 
-	// phases say how far the installation of the version, or its removal, has come: one entry for each step, in order.
+	// phases report the progress of the rollout or teardown, in order.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=160
@@ -199,27 +199,27 @@ type Version struct {
 	Phases []Phase `json:"phases,omitempty"`
 }
 
-// PhaseState says where a phase stands.
+// PhaseState is the state of a phase.
 //
 // +kubebuilder:validation:Enum=Pending;Progressing;Blocked;Complete;Removing
 type PhaseState string
 
 const (
-	// PhasePending means that a phase before this one is not complete; this one was not looked at.
+	// PhasePending means: an earlier phase is not complete; this one was not reconciled.
 	PhasePending PhaseState = "Pending"
-	// PhaseProgressing means that objects of the phase are being applied, or are not ready yet.
+	// PhaseProgressing means: objects of the phase are being applied, or are not ready yet.
 	PhaseProgressing PhaseState = "Progressing"
-	// PhaseBlocked means that somebody must do something before the phase can go on; waitingFor and the condition InstallerDegraded say what.
+	// PhaseBlocked means: the phase needs an action of an administrator, which waitingFor and the condition InstallerDegraded describe.
 	PhaseBlocked PhaseState = "Blocked"
-	// PhaseComplete means that every object of the phase is there and ready.
+	// PhaseComplete means: every object of the phase exists and is ready.
 	PhaseComplete PhaseState = "Complete"
-	// PhaseRemoving means that the objects of the phase are being removed.
+	// PhaseRemoving means: the objects of the phase are being deleted.
 	PhaseRemoving PhaseState = "Removing"
 )
 
-// Phase is one step of installing a version: a component's CRDs, its other objects, or the preflight checks of unmanaged CRDs.
+// Phase is one step of a rollout: a component's CRDs, its other objects, or the preflight checks of unmanaged CRDs.
 //
-// +kubebuilder:validation:XValidation:rule="self.ready <= self.objects",message="no more objects are ready than there are"
+// +kubebuilder:validation:XValidation:rule="self.ready <= self.objects",message="ready must not exceed objects"
 type Phase struct {
 	// name is "preflight", "<component>-crds" or "<component>".
 	// +kubebuilder:validation:MinLength=1
@@ -227,25 +227,25 @@ type Phase struct {
 	// +required
 	Name string `json:"name"`
 
-	// state says where the phase stands.
+	// state is the state of the phase.
 	// +required
 	State PhaseState `json:"state"`
 
-	// since is when the phase came into its state.
+	// since is the time of the last change of the state.
 	// +required
 	Since metav1.Time `json:"since"`
 
-	// objects is how many objects the phase has or, while they are being removed, how many are left.
+	// objects is the number of objects of the phase; during a teardown, of those that still exist.
 	// +kubebuilder:validation:Minimum=0
 	// +required
 	Objects int32 `json:"objects"`
 
-	// ready is how many of them are as they should be. It is 0 while the phase is Pending.
+	// ready is the number of objects that are ready. It is 0 while the phase is Pending.
 	// +kubebuilder:validation:Minimum=0
 	// +required
 	Ready int32 `json:"ready"`
 
-	// waitingFor names objects that hold the phase up, five at most.
+	// waitingFor lists objects that are not ready, at most five.
 	// +listType=map
 	// +listMapKey=object
 	// +kubebuilder:validation:MaxItems=5
@@ -253,7 +253,7 @@ type Phase struct {
 	WaitingFor []Waiting `json:"waitingFor,omitempty"`
 }
 
-// Waiting is an object that holds a phase up.
+// Waiting is an object that a phase waits for.
 type Waiting struct {
 	// object is the kind, namespace and name, such as "Deployment openshift-cluster-api/capi-controller-manager".
 	// +kubebuilder:validation:MinLength=1
@@ -261,19 +261,19 @@ type Waiting struct {
 	// +required
 	Object string `json:"object"`
 
-	// message is what is missing.
+	// message describes the missing condition.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// since is when the object was first found to hold the phase up.
+	// since is the time when the phase began to wait for the object.
 	// +required
 	Since metav1.Time `json:"since"`
 }
 
-// Component is one provider of a version.
+// Component is a bundle that was selected into a version.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.image) != has(self.configMaps)",message="a component comes either from an image or from configMaps"
+// +kubebuilder:validation:XValidation:rule="has(self.image) != has(self.configMaps)",message="exactly one of image and configMaps must be set"
 type Component struct {
 	// name is the provider's name, such as cluster-api-provider-aws.
 	// +kubebuilder:validation:MinLength=1
@@ -291,7 +291,7 @@ type Component struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// contentID is the digest of the provider's manifests as it ships them.
+	// contentID is the digest of the manifests in the bundle.
 	// +required
 	ContentID Digest `json:"contentID"`
 
@@ -300,15 +300,15 @@ type Component struct {
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// overridden says that the image is that of spec.imageOverrides and not the release's.
+	// overridden is true if the image comes from spec.imageOverrides.
 	// +optional
 	Overridden bool `json:"overridden,omitempty"`
 
-	// image is the payload image that the manifests come from.
+	// image is the payload image that contains the manifests.
 	// +optional
 	Image ImageReference `json:"image,omitempty"`
 
-	// configMaps are the transport ConfigMaps that the manifests come from, in order.
+	// configMaps are the transport ConfigMaps that contain the manifests, in order.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
@@ -327,7 +327,7 @@ func (s *ClusterAPIStatus) Version(name string) *Version {
 	return nil
 }
 
-// Settled says whether the desired version is the one that is installed.
+// Settled reports whether the desired version is installed.
 func (s *ClusterAPIStatus) Settled() bool {
 	return s.DesiredVersion != "" && s.CurrentVersion == s.DesiredVersion
 }

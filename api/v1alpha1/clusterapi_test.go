@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 )
@@ -44,11 +45,11 @@ func installCRD(t *testing.T, c client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, object := range objects {
-		if object.GetKind() != "CustomResourceDefinition" {
+	for _, o := range objects {
+		if !object.IsCRD(o) {
 			continue
 		}
-		if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"), client.ForceOwnership); err != nil {
+		if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,7 +105,7 @@ func refused(t *testing.T, err error, want string) {
 	}
 }
 
-func TestTheSpecHoldsItsInvariants(t *testing.T) {
+func TestSpec_Validation(t *testing.T) {
 	c := newClient(t)
 	override := func(name, image string) func(*v1alpha1.ClusterAPI) {
 		return func(cluster *v1alpha1.ClusterAPI) {
@@ -120,7 +121,7 @@ func TestTheSpecHoldsItsInvariants(t *testing.T) {
 		want string
 	}{
 		{"an empty spec", func(*v1alpha1.ClusterAPI) {}, ""},
-		{"another name", func(c *v1alpha1.ClusterAPI) { c.Name = "mine" }, "there is one ClusterAPI and its name is 'cluster'"},
+		{"another name", func(c *v1alpha1.ClusterAPI) { c.Name = "mine" }, "the only ClusterAPI object is named 'cluster'"},
 		{"paused", func(c *v1alpha1.ClusterAPI) { c.Spec.InstallerMode = v1alpha1.Paused }, ""},
 		{"an unknown mode", func(c *v1alpha1.ClusterAPI) { c.Spec.InstallerMode = "Off" }, `supported values: "Managed", "Paused"`},
 		{"an unmanaged CRD", unmanaged("clusters.cluster.x-k8s.io"), ""},
@@ -141,7 +142,7 @@ func TestTheSpecHoldsItsInvariants(t *testing.T) {
 	}
 }
 
-func TestTwoOverridesOfOneImageAreRefused(t *testing.T) {
+func TestImageOverrides_UniqueNames(t *testing.T) {
 	c := newClient(t)
 	cluster := named(v1alpha1.ClusterAPIName)
 	one := v1alpha1.ImageOverride{Name: "aws", Image: v1alpha1.ImageReference("quay.io/me/capa@" + digest)}
@@ -149,7 +150,7 @@ func TestTwoOverridesOfOneImageAreRefused(t *testing.T) {
 	refused(t, c.Create(t.Context(), cluster, client.DryRunAll), "Duplicate value")
 }
 
-func TestTheModeIsManagedByDefault(t *testing.T) {
+func TestInstallerMode_DefaultsToManaged(t *testing.T) {
 	c := newClient(t)
 	cluster := named(v1alpha1.ClusterAPIName)
 	create(t, c, cluster)
@@ -158,9 +159,9 @@ func TestTheModeIsManagedByDefault(t *testing.T) {
 	}
 }
 
-// TestTheStatusHoldsItsInvariants starts each time from two versions, of which
+// TestStatus_Validation starts each time from two versions, of which
 // the first is current and the second desired.
-func TestTheStatusHoldsItsInvariants(t *testing.T) {
+func TestStatus_Validation(t *testing.T) {
 	c := newClient(t)
 	type status = v1alpha1.ClusterAPIStatus
 	for _, test := range []struct {
@@ -171,33 +172,33 @@ func TestTheStatusHoldsItsInvariants(t *testing.T) {
 		{"the desired version becomes current", func(s *status) { s.CurrentVersion = s.DesiredVersion }, ""},
 		{"the older version goes", func(s *status) { s.CurrentVersion, s.Versions = s.DesiredVersion, s.Versions[1:] }, ""},
 		{"a newer version comes", func(s *status) { s.Versions, s.DesiredVersion = append(s.Versions, version(7)), "4.22.0-7" }, ""},
-		{"the current version is no entry", func(s *status) { s.CurrentVersion = "4.22.0-9" }, "currentVersion names an entry of versions"},
-		{"the desired version is no entry", func(s *status) { s.DesiredVersion = "4.22.0-9" }, "desiredVersion names an entry of versions"},
-		{"an older version comes", func(s *status) { s.Versions = append(s.Versions, version(2)) }, "a new version has a higher revision number than all before it"},
+		{"the current version has no entry", func(s *status) { s.CurrentVersion = "4.22.0-9" }, "currentVersion names an entry of versions"},
+		{"the desired version has no entry", func(s *status) { s.DesiredVersion = "4.22.0-9" }, "desiredVersion names an entry of versions"},
+		{"an older version comes", func(s *status) { s.Versions = append(s.Versions, version(2)) }, "the revision number of a new version must be higher than all others"},
 		{"a number is used twice", func(s *status) {
 			again := version(6)
 			again.Name = "4.23.0-6"
 			s.Versions = append(s.Versions, again)
-		}, "two versions never share a revision number"},
-		{"the newest version goes", func(s *status) { s.DesiredVersion, s.Versions = s.CurrentVersion, s.Versions[:1] }, "the newest version stays"},
+		}, "revision numbers must be unique"},
+		{"the newest version goes", func(s *status) { s.DesiredVersion, s.Versions = s.CurrentVersion, s.Versions[:1] }, "the newest version cannot be removed"},
 		{"all versions go", func(s *status) { *s = status{} }, "versions cannot be removed"},
-		{"a version's content changes", func(s *status) { s.Versions[0].ContentID = v1alpha1.Digest("sha256:" + strings.Repeat("cd", 32)) }, "a version never changes"},
-		{"a version's components change", func(s *status) { s.Versions[0].Components[0].Version = "v2" }, "a version never changes"},
-		{"a version's unmanaged CRDs change", func(s *status) { s.Versions[0].UnmanagedCRDs = nil }, "a version's unmanagedCRDs never change"},
+		{"a version's content changes", func(s *status) { s.Versions[0].ContentID = v1alpha1.Digest("sha256:" + strings.Repeat("cd", 32)) }, "a version is immutable"},
+		{"a version's components change", func(s *status) { s.Versions[0].Components[0].Version = "v2" }, "a version is immutable"},
+		{"a version's unmanaged CRDs change", func(s *status) { s.Versions[0].UnmanagedCRDs = nil }, "unmanagedCRDs of a version is immutable"},
 		{"a version is misnamed", func(s *status) {
 			other := version(7)
 			other.Name = "4.22.0-8"
 			s.Versions = append(s.Versions, other)
-		}, "a version is named <release version>-<revision number>"},
+		}, "the name of a version must be <release version>-<revision number>"},
 		{"a version's name is none of a ConfigMap", func(s *status) {
 			other := version(7)
 			other.Name = "4.22_0-7"
 			s.Versions = append(s.Versions, other)
-		}, "a version's name is the name of a ConfigMap"},
-		{"a component has neither image nor ConfigMaps", func(s *status) { s.Versions = append(s.Versions, with(version(7), v1alpha1.Component{})) }, "a component comes either from an image or from configMaps"},
+		}, "the name of a version is the name of a ConfigMap"},
+		{"a component has neither image nor ConfigMaps", func(s *status) { s.Versions = append(s.Versions, with(version(7), v1alpha1.Component{})) }, "exactly one of image and configMaps must be set"},
 		{"a component has both", func(s *status) {
 			s.Versions = append(s.Versions, with(version(7), v1alpha1.Component{Image: version(1).Components[0].Image, ConfigMaps: []string{"a"}}))
-		}, "a component comes either from an image or from configMaps"},
+		}, "exactly one of image and configMaps must be set"},
 		{"a component comes from ConfigMaps", func(s *status) {
 			s.Versions = append(s.Versions, with(version(7), v1alpha1.Component{ConfigMaps: []string{"a-0", "a-1"}}))
 		}, ""},
@@ -210,7 +211,7 @@ func TestTheStatusHoldsItsInvariants(t *testing.T) {
 			s.Versions = append(s.Versions, other)
 		}, "Unsupported value"},
 		{"a version's phases get on", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(2, 1)} }, ""},
-		{"a phase has more objects ready than there are", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(1, 2)} }, "no more objects are ready than there are"},
+		{"a phase has more objects ready than there are", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(1, 2)} }, "ready must not exceed objects"},
 		{"a phase is twice there", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(1, 1), phase(1, 1)} }, "Duplicate value"},
 		{"a phase waits for more than five objects", func(s *status) {
 			waits := phase(6, 0)
@@ -255,7 +256,7 @@ func with(version v1alpha1.Version, source v1alpha1.Component) v1alpha1.Version 
 	return version
 }
 
-func TestKubectlShowsTheColumns(t *testing.T) {
+func TestPrinterColumns_InKubectl(t *testing.T) {
 	c := newClient(t)
 	cluster := named(v1alpha1.ClusterAPIName)
 	create(t, c, cluster)

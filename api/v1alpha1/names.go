@@ -2,25 +2,25 @@
 
 package v1alpha1
 
-// Prefix stands before every label, annotation, field owner and finalizer that
-// the installer writes, and is its API group.
+// Prefix is the prefix of all labels, annotations, field owners and finalizers of
+// the installer, and its API group.
 const Prefix = "capi-operator.openshift.io"
 
-// Where the installer lives and what it reports on.
+// Names of the installer and of the objects that it reports on.
 const (
 	// ClusterAPIName is the name of the only ClusterAPI object.
 	ClusterAPIName = "cluster"
-	// ClusterOperatorName is the ClusterOperator the installer reports on.
+	// ClusterOperatorName is the name of the ClusterOperator.
 	ClusterOperatorName = "cluster-api"
-	// OperatorNamespace holds the installer and its revision ConfigMaps.
+	// OperatorNamespace is the namespace of the installer and of its revision ConfigMaps.
 	OperatorNamespace = "openshift-cluster-api-operator"
-	// OperandNamespace holds the providers and the transport ConfigMaps.
+	// OperandNamespace is the namespace of the providers and of the transport ConfigMaps.
 	OperandNamespace = "openshift-cluster-api"
-	// ServiceAccountName is the installer's identity in OperatorNamespace.
+	// ServiceAccountName is the installer's ServiceAccount in OperatorNamespace.
 	ServiceAccountName = "capi-installer"
 )
 
-// What the installer writes on objects.
+// Marks that the installer writes on objects.
 const (
 	// FieldOwner is the manager of every field the installer applies.
 	FieldOwner = Prefix
@@ -28,7 +28,7 @@ const (
 	OwnersAnnotation = Prefix + "/owners"
 	// RevisionLabel marks a revision ConfigMap; its value is the version's name.
 	RevisionLabel = Prefix + "/revision"
-	// RevisionAnnotation, on an installed object, is the number of the revision that it was last applied for.
+	// RevisionAnnotation, on an installed object, is the number of the revision that applied it last.
 	RevisionAnnotation = Prefix + "/revision"
 	// RevisionPartLabel marks a ConfigMap that continues a revision ConfigMap; its value is the version's name.
 	RevisionPartLabel = Prefix + "/revision-part"
@@ -36,18 +36,18 @@ const (
 	ManifestsDigestAnnotation = Prefix + "/manifests-digest"
 	// PartsAnnotation, on a revision ConfigMap, is the number of ConfigMaps that hold the set, itself included.
 	PartsAnnotation = Prefix + "/parts"
-	// InstalledAsAnnotation, on a revision ConfigMap, is the version as which its objects are installed, if that is another one.
+	// InstalledAsAnnotation, on a revision ConfigMap, is the version that owns its objects, if it is another one.
 	InstalledAsAnnotation = Prefix + "/installed-as"
-	// ElsewhereAnnotation, on a revision ConfigMap, notes by digest of the release's images that hold nothing for the
-	// cluster's platform which platforms they are for.
+	// ElsewhereAnnotation, on a revision ConfigMap, lists the images, by digest, that have no bundle for the platform of
+	// the cluster, with the platforms that they are for.
 	ElsewhereAnnotation = Prefix + "/elsewhere"
-	// TeardownFinalizer keeps a revision ConfigMap until its objects are gone.
+	// TeardownFinalizer blocks the deletion of a revision ConfigMap until its objects are deleted.
 	TeardownFinalizer = Prefix + "/teardown"
-	// AdoptAnnotation, with the value AdoptAlways, lets the installer take over an
-	// object that exists already. In a provider's manifest it does so whoever
-	// controls the object; on the object in the cluster, only if nobody does. The
-	// installer writes it on CRDs that it leaves behind because they have instances.
+	// AdoptAnnotation, with the value AdoptAlways, lets the installer adopt an
+	// existing object: in a provider's manifest also if the object has a controller,
+	// on the object in the cluster only if it has none. The installer writes it on
+	// CRDs that it retains because they have instances.
 	AdoptAnnotation = Prefix + "/adopt-existing"
-	// AdoptAlways is the one value of AdoptAnnotation with a meaning.
+	// AdoptAlways is the only valid value of AdoptAnnotation.
 	AdoptAlways = "always"
 )

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package install
+// Package crdcache keeps CustomResourceDefinitions compressed in an informer cache.
+package crdcache
 
 import (
 	"context"
@@ -10,29 +11,27 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"pkg.package-operator.run/boxcutter/managedcache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Nearly all that is installed is the schemas of CRDs, as plain maps and strings
-// some ten times the size of their text. They are read when a CRD is compared, a
-// moment in every run, and lie in the cache for ever. So the cache holds a CRD
-// compressed, beside the metadata that it is found by, and whoever reads it gets
-// the whole CRD. Nothing is left out, not even the managed fields of others: what
-// decides whether a field is taken back from somebody is who holds it.
+// Schemas of CRDs are nearly all of the installed data, and take about ten times the
+// memory of their text when decoded. They are needed only while a CRD is compared. So
+// the cache holds the metadata and the compressed CRD, and readers get the whole CRD,
+// including the managed fields of other managers: these decide whether a field is
+// reverted.
 
-var customResourceDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-
-// compressed is the field of a CRD in the cache that holds all of it.
+// compressed is the field of a cached CRD that holds the whole CRD, compressed.
 const compressed = "compressed"
 
-// compact is the transform of the cache. It does not change the object that it is given.
-func compact(object any) (any, error) {
-	crd, ok := object.(*unstructured.Unstructured)
-	if !ok || crd.GroupVersionKind().GroupKind() != customResourceDefinition || crd.Object[compressed] != nil {
-		return object, nil
+// Compress is the transform of the cache. It does not modify its argument.
+func Compress(cached any) (any, error) {
+	crd, ok := cached.(*unstructured.Unstructured)
+	if !ok || !object.IsCRD(crd) || crd.Object[compressed] != nil {
+		return cached, nil
 	}
 	content, err := crd.MarshalJSON()
 	if err != nil {
@@ -48,8 +47,8 @@ func compact(object any) (any, error) {
 	return small, nil
 }
 
-// inflate gives an object from the cache back what compact took away.
-func inflate(object runtime.Object) error {
+// decompress restores an object that Compress has compressed.
+func decompress(object runtime.Object) error {
 	crd, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return nil
@@ -70,21 +69,21 @@ func inflate(object runtime.Object) error {
 	return nil
 }
 
-// compactCache reads whole objects from a cache whose transform is compact.
-type compactCache struct{ managedcache.TrackingCache }
+// Cache reads whole objects from a cache whose transform is Compress.
+type Cache struct{ managedcache.TrackingCache }
 
 // Get reads an object from the cache.
-func (c compactCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c Cache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if err := c.TrackingCache.Get(ctx, key, obj, opts...); err != nil {
 		return err
 	}
-	return inflate(obj)
+	return decompress(obj)
 }
 
 // List reads objects from the cache.
-func (c compactCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (c Cache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if err := c.TrackingCache.List(ctx, list, opts...); err != nil {
 		return err
 	}
-	return meta.EachListItem(list, inflate)
+	return meta.EachListItem(list, decompress)
 }

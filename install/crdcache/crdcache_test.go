@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package install
+package crdcache
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// verboseCRD is a CRD with as many described fields as asked for.
+// verboseCRD returns a CRD with a number of described fields.
 func verboseCRD(t *testing.T, fields int) *unstructured.Unstructured {
 	t.Helper()
 	var properties strings.Builder
@@ -45,10 +45,10 @@ spec:
 	return crd
 }
 
-func TestACRDComesOutOfTheCacheAsItWentIn(t *testing.T) {
+func TestTransform_CRDRoundTrip(t *testing.T) {
 	crd := verboseCRD(t, 200)
 	want := crd.DeepCopy()
-	kept, err := compact(crd)
+	kept, err := Compress(crd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestACRDComesOutOfTheCacheAsItWentIn(t *testing.T) {
 		t.Errorf("the object that was given was changed:\n%s", diff)
 	}
 	small := kept.(*unstructured.Unstructured)
-	if again, err := compact(small); err != nil || again != kept {
+	if again, err := Compress(small); err != nil || again != kept {
 		t.Errorf("what is compact was compacted again (%v)", err)
 	}
 	if small.GetResourceVersion() != "7" || small.GetUID() != "1-2-3" || len(small.GetLabels()) != 1 {
@@ -66,8 +66,8 @@ func TestACRDComesOutOfTheCacheAsItWentIn(t *testing.T) {
 	if size := len(small.Object[compressed].(string)); size > len(whole)/4 {
 		t.Errorf("%d of %d bytes are kept", size, len(whole))
 	}
-	read := small.DeepCopy() // as a cache hands it out
-	if err := inflate(read); err != nil {
+	read := small.DeepCopy() // as a cache returns it
+	if err := decompress(read); err != nil {
 		t.Fatal(err)
 	}
 	want.Object["spec"] = normal(t, want.Object["spec"])
@@ -79,7 +79,7 @@ func TestACRDComesOutOfTheCacheAsItWentIn(t *testing.T) {
 	}
 }
 
-// normal is a value with its whole numbers as an object from the API server has them.
+// normal returns a value with integers of the type that decoding an API object gives.
 func normal(t *testing.T, value any) any {
 	t.Helper()
 	wrapped := unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "X", "value": value}}
@@ -94,21 +94,21 @@ func normal(t *testing.T, value any) any {
 	return out.Object["value"]
 }
 
-func TestOtherObjectsAreCachedAsTheyAre(t *testing.T) {
+func TestTransform_LeavesOtherObjects(t *testing.T) {
 	configMap := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"compressed": "no"}}}
-	kept, err := compact(configMap)
+	kept, err := Compress(configMap)
 	if err != nil || kept != any(configMap) {
 		t.Errorf("it became %v (%v)", kept, err)
 	}
-	if err := inflate(configMap); err != nil {
+	if err := decompress(configMap); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestADamagedCRDIsAnErrorThatNamesIt(t *testing.T) {
+func TestRestore_DamagedCRDIsNamed(t *testing.T) {
 	crd := &unstructured.Unstructured{Object: map[string]any{compressed: "damaged"}}
 	crd.SetName("machines.cluster.x-k8s.io")
-	if err := inflate(crd); err == nil || !strings.Contains(err.Error(), "machines.cluster.x-k8s.io") {
+	if err := decompress(crd); err == nil || !strings.Contains(err.Error(), "machines.cluster.x-k8s.io") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -11,19 +11,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // The controller that aggregates ClusterRoles applies the rules of a role without
-// looking whether it is still there. A role that is deleted together with those
-// that it is made of may so be made again, by nobody's will: with nothing but
-// rules, or, when the others are gone by then, with nothing at all.
+// checking whether the role still exists. It can so recreate a role that is
+// deleted together with the roles that it aggregates: with nothing but rules, or,
+// if the other roles are gone by then, empty.
 
-// nobodys says whether an object is a ClusterRole that was made again. One without
-// a rule has no field that anybody manages.
-func nobodys(obj client.Object) bool {
-	if obj.GetObjectKind().GroupVersionKind().GroupKind() != clusterRoleKind {
+// recreatedByAggregation reports whether an object is a ClusterRole that the
+// aggregation controller has recreated. A role without rules has no managed fields.
+func recreatedByAggregation(obj client.Object) bool {
+	if object.GroupKind(obj) != object.ClusterRole {
 		return false
 	}
 	if managers := obj.GetManagedFields(); len(managers) > 0 {
@@ -31,11 +32,11 @@ func nobodys(obj client.Object) bool {
 			return entry.Manager != "clusterrole-aggregation-controller"
 		})
 	}
-	return saysNothing(obj)
+	return isEmptyRole(obj)
 }
 
-// saysNothing says whether a ClusterRole is nothing but its name.
-func saysNothing(obj client.Object) bool {
+// isEmptyRole reports whether a ClusterRole has only a name.
+func isEmptyRole(obj client.Object) bool {
 	role := &rbacv1.ClusterRole{}
 	content, ok := obj.(*unstructured.Unstructured)
 	if !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, role) != nil {
@@ -45,18 +46,19 @@ func saysNothing(obj client.Object) bool {
 		len(role.Labels)+len(role.Annotations)+len(role.OwnerReferences)+len(role.Finalizers) == 0
 }
 
-// sweep deletes the aggregated ClusterRoles of a revision that were made again.
-func (e *Engine) sweep(ctx context.Context, rev *revisionObjects) error {
+// deleteRecreatedRoles deletes the aggregated ClusterRoles of a removed revision
+// that the aggregation controller has recreated.
+func (e *Engine) deleteRecreatedRoles(ctx context.Context, rev *loadedRevision) error {
 	var failed []error
 	for _, phase := range rev.phases {
-		for _, object := range phase.Objects {
-			if _, aggregated := object.Object["aggregationRule"]; !aggregated {
+		for _, role := range phase.Objects {
+			if _, aggregated := role.Object["aggregationRule"]; !aggregated {
 				continue
 			}
 			actual := &unstructured.Unstructured{}
-			actual.SetGroupVersionKind(object.GroupVersionKind())
-			err := e.Live.Get(ctx, client.ObjectKeyFromObject(object), actual)
-			if err == nil && nobodys(actual) {
+			actual.SetGroupVersionKind(role.GroupVersionKind())
+			err := e.Live.Get(ctx, client.ObjectKeyFromObject(role), actual)
+			if err == nil && recreatedByAggregation(actual) {
 				err = e.Writer.Delete(ctx, actual, client.Preconditions{UID: new(actual.GetUID())})
 			}
 			failed = append(failed, client.IgnoreNotFound(err))
@@ -64,5 +66,3 @@ func (e *Engine) sweep(ctx context.Context, rev *revisionObjects) error {
 	}
 	return errors.Join(failed...)
 }
-
-var clusterRoleKind = schema.GroupKind{Group: rbacv1.GroupName, Kind: "ClusterRole"}

@@ -3,48 +3,88 @@
 package installer
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
+	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// driftEvents tells of the objects of a version that was completely installed
-// before and that were put right all the same: somebody has edited or deleted
-// them. That it was is read from the status, so a restart makes no difference.
+// driftEvents returns the event about the objects of the current version that were
+// written: the version was completely installed, so another actor had modified or
+// deleted them. The status names the current version, so that a restart makes no
+// difference.
 func driftEvents(cluster *v1alpha1.ClusterAPI, version string, result machinery.RevisionResult) []status.Event {
 	if result == nil || version != cluster.Status.CurrentVersion {
 		return nil
 	}
-	var corrected []string
-	for _, phase := range result.GetPhases() {
-		for _, object := range phase.GetObjects() {
-			if did := correction(object); did != "" {
-				countDrift(object.Object())
-				corrected = append(corrected, fmt.Sprintf("%s (%s)", describe(object.Object()), did))
-			}
+	var reverted []string
+	for object := range objectResults(result) {
+		if change := externalChange(object.Action()); change != "" && !object.IsPaused() {
+			countDrift(object.Object())
+			reverted = append(reverted, describe(object.Object())+" ("+change+")")
 		}
 	}
-	if corrected == nil {
+	if reverted == nil {
 		return nil
 	}
-	return []status.Event{{Reason: status.DriftCorrected, Warning: true, Message: "put right, because somebody had changed them: " + strings.Join(corrected, ", ")}}
+	return []status.Event{{Reason: status.DriftCorrected, Warning: true, Message: "reverted external changes: " + strings.Join(reverted, ", ")}}
 }
 
-// correction says what was done to an object that was in order before; empty if nothing.
-func correction(object machinery.ObjectResult) string {
-	if object.IsPaused() {
-		return ""
-	}
-	switch object.Action() {
+// externalChange returns the change that an action reverts; empty if there is none.
+func externalChange(action machinery.Action) string {
+	switch action {
 	case machinery.ActionCreated:
-		return "was deleted"
+		return "deleted"
 	case machinery.ActionUpdated, machinery.ActionRecovered:
-		return "was edited"
+		return "modified"
 	default:
 		return ""
 	}
+}
+
+// drift compares the cluster with a completely installed version in dry runs. It
+// returns a message, and records in the outcome whether the version is available.
+func (r *Reconciler) drift(ctx context.Context, rev *loadedRevision, outcome *status.Outcome) string {
+	rev.scope = maintenance
+	result, err := r.Engine.dryRun(ctx, rev)
+	if err != nil {
+		return fmt.Sprintf("comparing version %s with the cluster failed: %v", rev.name, err)
+	}
+	outcome.Installed, outcome.Related = new(available(result)), relatedObjects(rev)
+	found := differences(result)
+	if err := rejected(result); err != nil {
+		found = append(found, err.Error())
+	}
+	if found == nil {
+		return "no drift from version " + rev.name
+	}
+	return fmt.Sprintf("drift from version %s, %d difference(s): %s", rev.name, len(found), firstTen(found))
+}
+
+// differences returns the objects that would be written, or cannot be.
+func differences(result machinery.RevisionResult) []string {
+	var found []string
+	for object := range objectResults(result) {
+		change := externalChange(object.Action())
+		if object.Action() == machinery.ActionCollision {
+			change = "managed by another owner"
+		}
+		if change != "" {
+			found = append(found, describe(object.Object())+" ("+change+")")
+		}
+	}
+	return found
+}
+
+// dryRun returns the result that apply would have, without writing.
+func (e *Engine) dryRun(ctx context.Context, rev *loadedRevision) (machinery.RevisionResult, error) {
+	if err := e.prepare(ctx, rev); err != nil {
+		return nil, err
+	}
+	return e.reconcile(ctx, rev, nil, boxcutter.WithPaused{})
 }

@@ -4,11 +4,10 @@ package installer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +17,6 @@ import (
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/managedcache"
-	"pkg.package-operator.run/boxcutter/ownerhandling"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -26,150 +24,149 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// Engine applies and removes the objects of revisions with boxcutter.
+// Engine applies and tears down the objects of revisions with boxcutter.
 type Engine struct {
 	// Revisions is boxcutter's engine.
 	Revisions *boxcutter.RevisionEngine
 	// Owners writes and reads the owners of an object in an annotation.
-	Owners *ownerhandling.OwnerStrategyAnnotation
-	// Cache watches the kinds of the objects that are installed.
+	Owners Owners
+	// Cache watches the kinds of the installed objects.
 	Cache managedcache.TrackingCache
-	// Reader reads the objects that are installed.
+	// Reader reads installed objects from the cache.
 	Reader client.Reader
-	// Live reads past the cache; it tells whether a CRD has instances.
+	// Live reads from the API server, past the cache.
 	Live client.Reader
-	// Writer marks the CRDs that stay when their version goes.
+	// Writer writes to the API server.
 	Writer client.Writer
-	// Now is the clock; nil means time.Now.
-	Now func() time.Time
+
+	// PolicyDelay is the time until all API servers enforce an admission policy that
+	// one of them enforces; 0 means two seconds.
+	PolicyDelay time.Duration
 
 	plans map[string]plan
+	// policyMayExist is set while the policy of the deletion guard may exist;
+	// policyChecked once this process has deleted the policy of an earlier process.
+	policyMayExist, policyChecked bool
 }
 
-// plan is a version divided into phases. That takes a while and changes rarely,
-// but the objects are large, so they are kept only until memory is tidied up: long
-// enough for the runs of a rollout, which follow each other closely.
-type plan struct {
-	of     string
-	phases weak.Pointer[[]revision.Phase]
-}
-
-// ManagedByLabel marks every object that is installed; boxcutter writes it, and
-// only objects that have it are watched.
+// ManagedByLabel is the label that boxcutter writes on every installed object.
+// The cache holds only objects with this label.
 const ManagedByLabel = "app.kubernetes.io/managed-by"
 
-// availableProbe is the type of the probe that tells whether an object works.
+// availableProbe is the type of the probe that checks availability.
 const availableProbe = "Available"
 
-// apply brings the cluster one step nearer to the revision. Objects that a newer
-// revision has taken over are left to it, and hold nothing up here. Objects in
-// the way that ask to be taken over are taken over.
-func (e *Engine) apply(ctx context.Context, rev *revisionObjects) (machinery.RevisionResult, error) {
+// apply brings the cluster one step closer to the revision. It leaves objects that
+// a newer revision has adopted to that revision, and adopts colliding objects that
+// are adoptable.
+func (e *Engine) apply(ctx context.Context, rev *loadedRevision) (machinery.RevisionResult, error) {
 	if err := e.prepare(ctx, rev); err != nil {
 		return nil, err
 	}
-	if rev.scope == held {
-		if err := e.hold(ctx, rev); err != nil {
+	if rev.scope == controlledOnly {
+		if err := e.keepControlled(ctx, rev, e.Reader); err != nil {
 			return nil, err
 		}
 	}
 	result, err := e.reconcile(ctx, rev, nil)
-	if result == nil || err != nil {
-		return result, err
+	if onlyConflicts(err) { // A cache that lags behind causes conflicts that a second attempt resolves.
+		result, err = e.reconcile(ctx, rev, nil)
 	}
-	offered := offered(result)
-	if err := e.takeBack(ctx, rev, result, offered); err != nil {
-		return result, err
+	if result == nil {
+		return nil, err
 	}
-	if len(offered) > 0 {
-		return e.reconcile(ctx, rev, offered)
+	adoptable := adoptable(result)
+	if errAdoptable := e.addFormerlyUnmanaged(ctx, rev, result, adoptable); errAdoptable != nil {
+		return result, errors.Join(err, errAdoptable)
 	}
-	return result, nil
+	if errHandOver := e.takeOver(ctx, rev, result, adoptable); errHandOver != nil {
+		return result, errors.Join(err, errHandOver)
+	}
+	if len(adoptable) > 0 { // also after an error, which may be about another object
+		if result, err = e.reconcile(ctx, rev, adoptable); result == nil {
+			return nil, err
+		}
+	}
+	return result, errors.Join(err, e.clearAdoptAnnotations(ctx, rev, result))
 }
 
-// reconcile is one pass over the revision. offered are the objects in the way
-// that may be taken over.
-func (e *Engine) reconcile(ctx context.Context, rev *revisionObjects, offered sets.Set[string], further ...boxcutter.RevisionReconcileOption) (machinery.RevisionResult, error) {
+// reconcile reconciles the revision once. adoptable are the colliding objects
+// that may be adopted.
+func (e *Engine) reconcile(ctx context.Context, rev *loadedRevision, adoptable sets.Set[string], further ...boxcutter.RevisionReconcileOption) (machinery.RevisionResult, error) {
 	options := []boxcutter.RevisionReconcileOption{
-		boxcutter.WithProbe(boxcutter.ProgressProbeType, probe.UnlessTakenOver(rev.number, probe.Progress())),
+		boxcutter.WithProbe(boxcutter.ProgressProbeType, progressProbe(rev)),
 		boxcutter.WithProbe(availableProbe, probe.Available()),
 		boxcutter.WithAggregatePhaseReconcileErrors(),
-		thrifty,
+		engineOptions, progressDeadline(rev.deadline),
 	}
-	return e.pass(ctx, rev, slices.Concat(options, adoptions(rev.phases, offered), further)...)
+	return e.reconcileScope(ctx, rev, slices.Concat(options, adoptions(rev.phases, adoptable), further)...)
 }
 
 // prepare divides the revision into phases and has the cache watch its kinds.
-func (e *Engine) prepare(ctx context.Context, rev *revisionObjects) error {
+func (e *Engine) prepare(ctx context.Context, rev *loadedRevision) error {
 	if err := e.plan(rev); err != nil {
 		return err
 	}
-	if err := e.Cache.Watch(ctx, identity(rev.owner), rev.kinds()); err != nil {
+	if err := e.Cache.Watch(ctx, ownerOf(rev.owner), rev.kinds()); err != nil {
 		return fmt.Errorf("watching the objects of version %s: %w", rev.name, err)
 	}
 	return nil
 }
 
-// plan divides the revision into phases, unless that was done before.
-func (e *Engine) plan(rev *revisionObjects) error {
-	of := rev.digest + " without " + strings.Join(rev.unmanaged, " ")
-	if known := e.plans[rev.name]; known.of == of {
-		if phases := known.phases.Value(); phases != nil {
-			rev.phases = *phases
-			return nil
-		}
-	}
-	if err := rev.plan(); err != nil {
-		return err
-	}
-	if e.plans == nil {
-		e.plans = map[string]plan{}
-	}
-	whole := new(rev.phases) // a pass may leave some of rev's phases out
-	e.plans[rev.name] = plan{of: of, phases: weak.Make(whole)}
-	return nil
-}
-
-// forget ends the watches that only this revision needed.
-func (e *Engine) forget(ctx context.Context, rev *revisionObjects) error {
+// forget drops the plan of a removed revision and the watches that only it needed.
+func (e *Engine) forget(ctx context.Context, rev *loadedRevision) error {
 	delete(e.plans, rev.name)
-	if err := e.Cache.Free(ctx, identity(rev.owner)); err != nil {
-		return fmt.Errorf("ending the watches of version %s: %w", rev.name, err)
+	if err := e.Cache.Free(ctx, ownerOf(rev.owner)); err != nil {
+		return fmt.Errorf("stopping the watches of version %s: %w", rev.name, err)
 	}
 	return nil
 }
 
-// revision is what boxcutter is given: some or all phases of a revision.
-func (e *Engine) revision(rev *revisionObjects, of []revision.Phase) boxcutter.Revision {
+// revision returns some or all phases of a revision in boxcutter's form.
+func (e *Engine) revision(rev *loadedRevision, of []revision.Phase) boxcutter.Revision {
 	phases := make([]boxcutter.Phase, len(of))
 	for i, phase := range of {
 		phases[i] = boxcutter.NewPhase(phase.Name, objects(phase))
 	}
-	return boxcutter.NewRevisionWithOwner(rev.owner, rev.number, phases, identity(rev.owner), e.Owners).
-		WithReconcileOptions(boxcutter.WithSiblingOwnerClassifier(sibling))
+	// Options are passed in one call: the original's builder replaces earlier ones.
+	owner := boxcutter.WithOwner(ownerOf(rev.owner), e.Owners)
+	return boxcutter.NewRevision(rev.owner, rev.number, phases).
+		WithReconcileOptions(owner, boxcutter.WithSiblingOwnerClassifier(isVersion)).
+		WithTeardownOptions(owner)
 }
 
-// identity is the owner that the objects of a version name. Its UID follows from
-// the version's name, which is never used twice, and not from the revision
-// ConfigMap: when that is deleted by mistake and written again, the objects
-// still have the same owner.
-func identity(name string) *corev1.ConfigMap {
+// reversed returns the phases with their objects in reverse order. boxcutter tears
+// a phase down in the order of its objects, and an object must be deleted before
+// those it needs.
+func reversed(phases []revision.Phase) []revision.Phase {
+	out := slices.Clone(phases)
+	for i := range out {
+		out[i].Objects = slices.Clone(out[i].Objects)
+		slices.Reverse(out[i].Objects)
+	}
+	return out
+}
+
+// ownerOf returns the owner that the objects of a version name. Its UID is derived
+// from the version's name, which is never reused, and not from the revision
+// ConfigMap: the objects keep their owner when a deleted ConfigMap is recreated.
+func ownerOf(version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: v1alpha1.OperatorNamespace,
-			Name:      name,
-			UID:       types.UID("revision-" + name),
+			Name:      version,
+			UID:       types.UID("revision-" + version),
 		},
 	}
 }
 
-// sibling says whether an owner is another version of ours.
-func sibling(owner metav1.OwnerReference) bool {
-	return owner.Kind == "ConfigMap" && owner.UID == identity(owner.Name).UID
+// isVersion reports whether an owner is a version of this installer.
+func isVersion(owner metav1.OwnerReference) bool {
+	return owner.Kind == "ConfigMap" && owner.UID == ownerOf(owner.Name).UID
 }
 
-// objects are a phase's objects as they are applied.
+// objects returns the objects of a phase as they are applied.
 func objects(phase revision.Phase) []client.Object {
 	out := make([]client.Object, len(phase.Objects))
 	for i, obj := range phase.Objects {
@@ -178,9 +175,8 @@ func objects(phase revision.Phase) []client.Object {
 	return out
 }
 
-// asApplied is an object without the annotation that speaks to the installer alone,
-// and without what a controller of the cluster writes: the rules of an aggregated
-// ClusterRole, even if a manifest says that there are none.
+// asApplied returns an object without the annotation that addresses the installer,
+// and without the rules of an aggregated ClusterRole, which a controller writes.
 func asApplied(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	_, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]
 	_, aggregated := obj.Object["aggregationRule"]
@@ -191,46 +187,6 @@ func asApplied(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	unstructured.RemoveNestedField(out.Object, "metadata", "annotations", v1alpha1.AdoptAnnotation)
 	if aggregated {
 		delete(out.Object, "rules")
-	}
-	return out
-}
-
-func allowsAdoption(obj client.Object) bool {
-	return obj.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways
-}
-
-// offered are the objects in the way of which the cluster's own copy says that it
-// may be taken over: an administrator has written that, or this installer, when it
-// left a CRD behind. So may be what nobody has made.
-func offered(result machinery.RevisionResult) sets.Set[string] {
-	found := sets.New[string]()
-	for _, phase := range result.GetPhases() {
-		for _, object := range phase.GetObjects() {
-			if object.Action() == machinery.ActionCollision && (allowsAdoption(object.Object()) || nobodys(object.Object())) {
-				found.Insert(describe(object.Object()))
-			}
-		}
-	}
-	return found
-}
-
-// adoptions are the options that let objects be taken over: whoever controls
-// them, if the manifest says so, and if nobody does, if they are offered.
-func adoptions(phases []revision.Phase, offered sets.Set[string]) []boxcutter.RevisionReconcileOption {
-	var out []boxcutter.RevisionReconcileOption
-	for _, phase := range phases {
-		var options []boxcutter.PhaseReconcileOption
-		for _, obj := range phase.Objects {
-			switch {
-			case allowsAdoption(obj):
-				options = append(options, boxcutter.WithObjectReconcileOptions(obj, boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionNone)))
-			case offered.Has(describe(obj)):
-				options = append(options, boxcutter.WithObjectReconcileOptions(obj, boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionIfNoController)))
-			}
-		}
-		if options != nil {
-			out = append(out, boxcutter.WithPhaseReconcileOptions(phase.Name, options...))
-		}
 	}
 	return out
 }

@@ -5,14 +5,17 @@ package installer
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-func TestTheEngineTakesTheEconomy(t *testing.T) {
+func TestEngineOptions_AreUnderstoodByTheEngine(t *testing.T) {
 	reconcile, teardown := &types.RevisionReconcileOptions{}, &types.RevisionTeardownOptions{}
-	thrifty.ApplyToRevisionReconcileOptions(reconcile)
-	thrifty.ApplyToRevisionTeardownOptions(teardown)
+	engineOptions.ApplyToRevisionReconcileOptions(reconcile)
+	deadline := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	progressDeadline(deadline).ApplyToRevisionReconcileOptions(reconcile)
+	engineOptions.ApplyToRevisionTeardownOptions(teardown)
 	phase, removal := &types.PhaseReconcileOptions{}, &types.PhaseTeardownOptions{}
 	for _, option := range reconcile.ForPhase("any") {
 		option.ApplyToPhaseReconcileOptions(phase)
@@ -20,20 +23,26 @@ func TestTheEngineTakesTheEconomy(t *testing.T) {
 	for _, option := range teardown.ForPhase("any") {
 		option.ApplyToPhaseTeardownOptions(removal)
 	}
-	for _, test := range []struct {
+	tests := []struct {
 		options any
 		field   string
 		want    any
 	}{
-		{phase, "Concurrency", int(thrifty)},
+		{phase, "Concurrency", int(engineOptions)},
 		{phase, "NoDryRunOfUnchanged", true},
-		{removal, "Concurrency", int(thrifty)},
-	} {
-		field := reflect.ValueOf(test.options).Elem().FieldByName(test.field)
-		if !field.IsValid() {
-			t.Logf("%T has no %s, and cannot be economical", test.options, test.field)
-		} else if field.Interface() != test.want {
+		{removal, "Concurrency", int(engineOptions)},
+		{reconcile, "ProgressDeadline", deadline},
+	}
+	ignored := 0
+	for _, test := range tests {
+		options := reflect.ValueOf(test.options)
+		if !options.MethodByName("Set" + test.field).IsValid() {
+			ignored++
+		} else if field := options.Elem().FieldByName(test.field); field.Interface() != test.want {
 			t.Errorf("%s of %T is %v, want %v", test.field, test.options, field, test.want)
 		}
+	}
+	if ignored != 0 && ignored != len(tests) { // the original has none of the options
+		t.Errorf("%d of %d options are ignored, want all or none", ignored, len(tests))
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What is done is counted where it is done; it cannot be read from the status.
+// These metrics count writes, which the status does not record.
 var (
 	objectOperations = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capi_installer_object_operations_total",
-		Help: "Objects that were written, by kind and operation: created, updated, or recovered from another's hands.",
+		Help: "Objects written, by kind and operation: created, updated, or recovered (taken back from another field manager).",
 	}, []string{"kind", "operation"})
 	driftCorrections = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capi_installer_drift_corrections_total",
-		Help: "Objects of a completely installed version that were put right because somebody had edited or deleted them, by kind.",
+		Help: "Objects of a completely installed version whose external change or deletion was reverted, by kind.",
 	}, []string{"kind"})
 )
 
-// Collectors are the metrics of what the controller does.
+// Collectors returns the metrics of the controller.
 func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{objectOperations, driftCorrections}
 }

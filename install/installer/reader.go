@@ -10,16 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Reader reads installed objects from a cache that holds what is cluster-scoped
-// and what is in one namespace. Objects that a provider has anywhere else it reads
-// from the API server. What may not be read there is not there: an installer that
-// may not look into a namespace has made nothing in it.
+// Reader reads installed objects from a cache that holds cluster-scoped objects
+// and the objects of one namespace. It reads objects in other namespaces from the
+// API server and treats a Forbidden error there as NotFound: an installer that may
+// not read in a namespace has created nothing in it.
 type Reader struct {
 	// Reader is the cache.
 	client.Reader
-	// Live reads past the cache.
+	// Live reads from the API server, past the cache.
 	Live client.Reader
-	// Namespace is the one that the cache holds.
+	// Namespace is the namespace that the cache holds.
 	Namespace string
 }
 

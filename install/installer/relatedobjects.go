@@ -12,14 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-const crdKind = "CustomResourceDefinition"
-
-// related lists what a support archive of this operator must hold: its
-// namespaces with all that is in them, its own object, every object of the revision
-// without a namespace, and of each CRD, unmanaged ones included, all objects of its kind.
-func related(rev *revisionObjects) []configv1.ObjectReference {
+// relatedObjects returns the objects that a support archive must include: the
+// namespaces with their content, the ClusterAPI object, every cluster-scoped object
+// of the revision, and all instances of each CRD, including unmanaged CRDs.
+func relatedObjects(rev *loadedRevision) []configv1.ObjectReference {
 	out := []configv1.ObjectReference{
 		{Resource: "namespaces", Name: v1alpha1.OperatorNamespace},
 		{Resource: "namespaces", Name: v1alpha1.OperandNamespace},
@@ -30,14 +29,17 @@ func related(rev *revisionObjects) []configv1.ObjectReference {
 			if obj.GetNamespace() == "" {
 				out = append(out, reference(obj))
 			}
-			if obj.GetKind() == crdKind {
-				out = append(out, instances(obj))
+			if object.IsCRD(obj) {
+				out = append(out, configv1.ObjectReference{
+					Group:    object.TextAt(obj.Object, "spec", "group"),
+					Resource: object.TextAt(obj.Object, "spec", "names", "plural"),
+				})
 			}
 		}
 	}
 	for _, name := range rev.unmanaged {
 		plural, group, _ := strings.Cut(name, ".")
-		out = append(out, configv1.ObjectReference{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions", Name: name},
+		out = append(out, configv1.ObjectReference{Group: object.APIExtensionsGroup, Resource: object.CRDResource.Resource, Name: name},
 			configv1.ObjectReference{Group: group, Resource: plural})
 	}
 	slices.SortFunc(out[3:], func(a, b configv1.ObjectReference) int {
@@ -46,15 +48,9 @@ func related(rev *revisionObjects) []configv1.ObjectReference {
 	return slices.Compact(out)
 }
 
-// reference names an object. The resource is guessed from the kind as Kubernetes names its own.
+// reference returns the reference of an object. It derives the resource from the
+// kind as Kubernetes names its own.
 func reference(obj *unstructured.Unstructured) configv1.ObjectReference {
 	resource, _ := meta.UnsafeGuessKindToResource(obj.GroupVersionKind())
 	return configv1.ObjectReference{Group: resource.Group, Resource: resource.Resource, Name: obj.GetName()}
-}
-
-// instances names all objects of the kind of a CRD.
-func instances(crd *unstructured.Unstructured) configv1.ObjectReference {
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
-	return configv1.ObjectReference{Group: group, Resource: plural}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// phased is an object as a phase has it.
+// phased returns an object of a phase.
 func phased(apiVersion, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "spec": spec}}
 	obj.SetNamespace(namespace)
@@ -20,9 +20,9 @@ func phased(apiVersion, kind, namespace, name string, spec map[string]any) *unst
 	return obj
 }
 
-func TestASupportArchiveHoldsEverythingThatBelongsToAVersion(t *testing.T) {
+func TestRelatedObjects_CoverTheWholeVersion(t *testing.T) {
 	machines := map[string]any{"group": "cluster.x-k8s.io", "names": map[string]any{"plural": "machines"}}
-	rev := &revisionObjects{
+	rev := &loadedRevision{
 		unmanaged: []string{"clusters.cluster.x-k8s.io"},
 		phases: []revision.Phase{
 			{Name: "preflight", Objects: []*unstructured.Unstructured{
@@ -39,7 +39,7 @@ func TestASupportArchiveHoldsEverythingThatBelongsToAVersion(t *testing.T) {
 		},
 	}
 	var got []string
-	for _, reference := range related(rev) {
+	for _, reference := range relatedObjects(rev) {
 		got = append(got, strings.TrimRight(reference.Resource+"."+reference.Group+"/"+reference.Name, "/"))
 	}
 	want := []string{

@@ -21,40 +21,39 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// scope is how much of a version a pass looks after.
+// scope is the part of a version that a reconcile covers.
 type scope int
 
 const (
-	// rollout takes the phases in order, each when the one before is ready.
+	// rollout applies the phases in order, each when the previous one is ready.
 	rollout scope = iota
-	// upkeep takes all phases: they were complete before, and an object of one that
-	// stops to work must not leave those of the others alone.
-	upkeep
-	// held takes the objects that the version still has, and no more.
-	held
+	// maintenance applies all phases: they were complete before, and an object of
+	// one phase that becomes unready must not block the others.
+	maintenance
+	// controlledOnly applies the objects that the version still controls, and no others.
+	controlledOnly
 )
 
-// scopeOf says what there is to be done for a version. The current one is kept
-// up. One that another was decided after before it was complete is not brought
-// any further, but what it has changed already is looked after until a newer
-// version takes it over.
+// scopeOf returns the scope for a version. The current version is maintained. A
+// version that was superseded before it was complete is not rolled out further,
+// but the objects that it controls are reconciled until a newer version adopts them.
 func scopeOf(version v1alpha1.Version, status v1alpha1.ClusterAPIStatus) scope {
 	switch version.Name {
 	case status.CurrentVersion:
-		return upkeep
+		return maintenance
 	case status.DesiredVersion:
 		return rollout
 	default:
-		return held
+		return controlledOnly
 	}
 }
 
-// pass takes the phases of a revision that its scope says.
-func (e *Engine) pass(ctx context.Context, rev *revisionObjects, options ...boxcutter.RevisionReconcileOption) (machinery.RevisionResult, error) {
+// reconcileScope reconciles the phases that the scope of the revision covers.
+func (e *Engine) reconcileScope(ctx context.Context, rev *loadedRevision, options ...boxcutter.RevisionReconcileOption) (machinery.RevisionResult, error) {
 	if rev.scope == rollout {
 		return e.Revisions.Reconcile(ctx, e.revision(rev, rev.phases), options...)
 	}
-	all := separate{}
+	all := phaseResults{}
 	var failed []error
 	for _, phase := range rev.phases {
 		result, err := e.Revisions.Reconcile(ctx, e.revision(rev, []revision.Phase{phase}), options...)
@@ -71,13 +70,13 @@ func (e *Engine) pass(ctx context.Context, rev *revisionObjects, options ...boxc
 	return all, errors.Join(failed...)
 }
 
-// hold leaves of a revision's phases the objects that it controls.
-func (e *Engine) hold(ctx context.Context, rev *revisionObjects) error {
+// keepControlled removes the objects from the revision's phases that it does not control.
+func (e *Engine) keepControlled(ctx context.Context, rev *loadedRevision, reader client.Reader) error {
 	var phases []revision.Phase
 	for _, phase := range rev.phases {
 		kept := revision.Phase{Name: phase.Name}
 		for _, object := range phase.Objects {
-			controls, err := e.controls(ctx, rev, object)
+			controls, err := e.controls(ctx, rev, object, reader)
 			if err != nil {
 				return err
 			}
@@ -93,25 +92,25 @@ func (e *Engine) hold(ctx context.Context, rev *revisionObjects) error {
 	return nil
 }
 
-func (e *Engine) controls(ctx context.Context, rev *revisionObjects, object *unstructured.Unstructured) (bool, error) {
+func (e *Engine) controls(ctx context.Context, rev *loadedRevision, object *unstructured.Unstructured, reader client.Reader) (bool, error) {
 	actual := &unstructured.Unstructured{}
 	actual.SetGroupVersionKind(object.GroupVersionKind())
-	err := e.Reader.Get(ctx, client.ObjectKeyFromObject(object), actual)
+	err := reader.Get(ctx, client.ObjectKeyFromObject(object), actual)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("reading %s: %w", describe(object), err)
 	}
-	return e.Owners.IsController(identity(rev.owner), actual), nil
+	return e.Owners.IsController(ownerOf(rev.owner), actual), nil
 }
 
-// separate are the results of the phases of one revision that were taken each by itself.
-type separate []machinery.RevisionResult
+// phaseResults are the results of phases of one revision that were reconciled separately.
+type phaseResults []machinery.RevisionResult
 
-// GetValidationError returns what is wrong with the first phase that cannot be taken.
-func (s separate) GetValidationError() *validation.RevisionValidationError {
-	for _, result := range s {
+// GetValidationError returns the first validation error.
+func (r phaseResults) GetValidationError() *validation.RevisionValidationError {
+	for _, result := range r {
 		if err := result.GetValidationError(); err != nil {
 			return err
 		}
@@ -120,32 +119,37 @@ func (s separate) GetValidationError() *validation.RevisionValidationError {
 }
 
 // GetPhases returns the results of all phases.
-func (s separate) GetPhases() []machinery.PhaseResult {
+func (r phaseResults) GetPhases() []machinery.PhaseResult {
 	var phases []machinery.PhaseResult
-	for _, result := range s {
+	for _, result := range r {
 		phases = append(phases, result.GetPhases()...)
 	}
 	return phases
 }
 
-// InTransition says whether any phase is.
-func (s separate) InTransition() bool {
-	return slices.ContainsFunc(s, machinery.RevisionResult.InTransition)
+// InTransition reports whether any phase is in transition.
+func (r phaseResults) InTransition() bool {
+	return slices.ContainsFunc(r, machinery.RevisionResult.InTransition)
 }
 
-// IsComplete says whether all phases are.
-func (s separate) IsComplete() bool {
-	return !slices.ContainsFunc(s, func(r machinery.RevisionResult) bool { return !r.IsComplete() })
+// IsComplete reports whether all phases are complete.
+func (r phaseResults) IsComplete() bool {
+	return !slices.ContainsFunc(r, func(r machinery.RevisionResult) bool { return !r.IsComplete() })
 }
 
-// HasProgressed says whether all phases have.
-func (s separate) HasProgressed() bool {
-	return !slices.ContainsFunc(s, func(r machinery.RevisionResult) bool { return !r.HasProgressed() })
+// HasProgressed reports whether all phases have progressed.
+func (r phaseResults) HasProgressed() bool {
+	return !slices.ContainsFunc(r, func(r machinery.RevisionResult) bool { return !r.HasProgressed() })
 }
 
-func (s separate) String() string {
+// ProgressDeadlineExceeded reports whether any phase exceeds its deadline.
+func (r phaseResults) ProgressDeadlineExceeded() bool {
+	return slices.ContainsFunc(r, deadlineExceeded)
+}
+
+func (r phaseResults) String() string {
 	var texts []string
-	for _, result := range s {
+	for _, result := range r {
 		texts = append(texts, result.String())
 	}
 	return strings.Join(texts, "\n")

@@ -10,10 +10,10 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// contentInput is what a content ID is the SHA-256 of, as compact JSON with the
-// fields in this order. JSON frames the values: no two inputs give the same
-// bytes. It must never change, because every cluster would take the change for
-// new content and roll out a new revision.
+// contentInput is the input of a content ID, which is the SHA-256 of its compact
+// JSON with the fields in this order. JSON delimits the values, so that different
+// inputs never give the same bytes. It must never change: every cluster would take
+// the change for new content and roll out a new revision.
 type contentInput struct {
 	Components []contentComponent `json:"components"`
 	Variables  map[string]string  `json:"variables,omitempty"`
@@ -27,12 +27,12 @@ type contentComponent struct {
 	ConfigMaps []string               `json:"configMaps,omitempty"`
 }
 
-// ContentID identifies what is going to be installed by what it is made from:
-// per bundle, in order, the provider's name and type, the digest of its
-// manifests, and its payload image or ConfigMaps; and those of the variables that
-// the manifests ask for. It does not depend on how the objects are rendered.
+// ContentID returns the identity of a set, computed from its inputs: per bundle, in
+// order, the provider's name and type, the digest of its manifests, and its payload
+// image or ConfigMaps; and the values of the variables that the manifests use. It does
+// not depend on the code that renders the objects.
 func ContentID(bundles []extractor.Bundle, variables map[string]string) digest.Digest {
-	input := contentInput{Components: make([]contentComponent, len(bundles)), Variables: used(bundles, variables)}
+	input := contentInput{Components: make([]contentComponent, len(bundles)), Variables: usedVariables(bundles, variables)}
 	for i, bundle := range bundles {
 		input.Components[i] = contentComponent{
 			Name:       bundle.Metadata.ProviderName,
@@ -44,7 +44,7 @@ func ContentID(bundles []extractor.Bundle, variables map[string]string) digest.D
 	}
 	encoded, err := json.Marshal(input)
 	if err != nil {
-		return "" // cannot be: strings, slices and maps of strings always have a JSON form
+		return "" // unreachable: strings, slices and maps of strings always have a JSON form
 	}
 	return digest.FromBytes(encoded)
 }

@@ -45,14 +45,14 @@ func ExampleContentID() {
 }
 
 // A change of this value would roll out a new revision in every cluster.
-func TestContentIDNeverChanges(t *testing.T) {
+func TestContentID_NeverChanges(t *testing.T) {
 	const want = "sha256:e86fe21882a9d828b57bc34b1d108660d81f591448a31f4302adf3053cff6482"
 	if got := ContentID(inputs(), map[string]string{"B": "2", "A": "1"}); got != want {
 		t.Errorf("content ID is %s, want %s", got, want)
 	}
 }
 
-func TestContentIDChangesWithEachInput(t *testing.T) {
+func TestContentID_ChangesWithEachInput(t *testing.T) {
 	variables := map[string]string{"A": "1"}
 	changes := map[string]func([]extractor.Bundle, map[string]string){
 		"name":           func(b []extractor.Bundle, _ map[string]string) { b[0].Metadata.ProviderName = "other" },
@@ -77,7 +77,7 @@ func TestContentIDChangesWithEachInput(t *testing.T) {
 	}
 }
 
-func TestContentIDDoesNotDependOnWhatIsNoInput(t *testing.T) {
+func TestContentID_IgnoresEverythingElse(t *testing.T) {
 	bundles := inputs()
 	bundles[0].Origin.Name, bundles[0].Metadata.ProviderVersion, bundles[0].Profile = "other", "v2", "other"
 	if ContentID(bundles, nil) != ContentID(inputs(), map[string]string{}) {
@@ -85,7 +85,7 @@ func TestContentIDDoesNotDependOnWhatIsNoInput(t *testing.T) {
 	}
 }
 
-func TestComponentsHaveAnImageOrConfigMaps(t *testing.T) {
+func TestSet_Components(t *testing.T) {
 	set := Set{}
 	for _, bundle := range inputs() {
 		set.Operands = append(set.Operands, operandOf(bundle, nil))
@@ -99,7 +99,7 @@ func TestComponentsHaveAnImageOrConfigMaps(t *testing.T) {
 	}
 }
 
-func TestOnlyVariablesThatAreAskedForBelongToASet(t *testing.T) {
+func TestUsedVariables(t *testing.T) {
 	bundles := inputs()
 	bundles[1].Manifests = []byte("nested: ${C:=${D:-${E}}} escaped: $${F} other: $(G) unclosed: ${H\nliteral: I\n")
 	values := map[string]string{}
@@ -107,7 +107,7 @@ func TestOnlyVariablesThatAreAskedForBelongToASet(t *testing.T) {
 		values[name] = name
 	}
 	want := map[string]string{"A": "A", "B": "B", "C": "C", "D": "D", "E": "E"}
-	if diff := cmp.Diff(want, used(bundles, values)); diff != "" {
+	if diff := cmp.Diff(want, usedVariables(bundles, values)); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}
 	if ContentID(bundles, values) != ContentID(bundles, want) {

@@ -12,37 +12,38 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// LostError says that an image which brought a provider does not bring it any more.
-type LostError struct {
+// DroppedError reports an image that no longer contains a provider of the previous
+// version.
+type DroppedError struct {
 	Provider string
 	Type     extractor.ProviderType
-	// Image is the image's key in images.json, Reference what it names.
+	// Image is the key of the image in images.json, Reference its payload reference.
 	Image, Reference string
-	// Overridden says that the image is that of spec.imageOverrides.
+	// Overridden is set if the image is from spec.imageOverrides.
 	Overridden bool
-	// Holds describes what the image brings instead.
-	Holds []string
+	// Contains describes the providers that the image contains now.
+	Contains []string
 }
 
-func (e *LostError) Error() string {
-	holds := "no provider"
-	if len(e.Holds) > 0 {
-		holds = strings.Join(e.Holds, ", ")
+func (e *DroppedError) Error() string {
+	contains := "no provider"
+	if len(e.Contains) > 0 {
+		contains = strings.Join(e.Contains, ", ")
 	}
-	text := fmt.Sprintf("image %s (%s) brought provider %s of type %s and now holds %s", e.Image, e.Reference, e.Provider, e.Type, holds)
+	text := fmt.Sprintf("image %s (%s): provider %s of type %s not found; the image now contains %s", e.Image, e.Reference, e.Provider, e.Type, contains)
 	if e.Overridden {
-		return text + "; mend the image, or remove it from spec.imageOverrides"
+		return text + "; correct the image, or remove it from spec.imageOverrides"
 	}
-	return text + "; an image that has lost its manifests would uninstall the provider: a release without it does not list the image"
+	return text + "; to uninstall a provider, a release removes its image from images.json"
 }
 
-// Lost keeps a provider from being uninstalled by a mistake in its image. former
-// are the components of the version before. It returns an error, joined of
-// *LostErrors, for each component whose image is still one of the release's and
-// holds no bundle any more, and for each whose image is overridden by one without a provider
-// of that type. A provider whose image is no longer listed may go, and so may one
-// that comes from somewhere else now.
-func Lost(former []v1alpha1.Component, selected []extractor.Bundle, results []extractor.Result) error {
+// CheckDropped prevents a defective image from uninstalling its provider. former
+// are the components of the previous version. It returns joined *DroppedErrors: one for each
+// component whose image is still listed but contains no bundle any more, and one for
+// each component whose image is overridden by an image without a provider of that
+// type. A provider may go if its image is no longer listed, or if another image or
+// ConfigMap contains it.
+func CheckDropped(former []v1alpha1.Component, selected []extractor.Bundle, results []extractor.Result) error {
 	var errs []error
 	for _, component := range former {
 		at := slices.IndexFunc(results, func(r extractor.Result) bool { return r.Image.Name == component.Source })
@@ -50,29 +51,29 @@ func Lost(former []v1alpha1.Component, selected []extractor.Bundle, results []ex
 			continue
 		}
 		image := results[at].Image
-		holds := brought(selected, image.Name)
-		if image.Overridden && hasType(holds, component.Type) || !image.Overridden && len(results[at].Bundles) > 0 {
+		bundles := bundlesOfImage(selected, image.Name)
+		if image.Overridden && hasType(bundles, component.Type) || !image.Overridden && len(results[at].Bundles) > 0 {
 			continue
 		}
-		errs = append(errs, &LostError{
+		errs = append(errs, &DroppedError{
 			Provider: component.Name, Type: extractor.ProviderType(component.Type),
-			Image: image.Name, Reference: image.Reference, Overridden: image.Overridden, Holds: describeProviders(holds),
+			Image: image.Name, Reference: image.Reference, Overridden: image.Overridden, Contains: describeProviders(bundles),
 		})
 	}
 	return errors.Join(errs...)
 }
 
-// has says whether a component's provider is among the bundles, wherever it comes from.
+// has reports whether the provider of a component is among the bundles, from any source.
 func has(bundles []extractor.Bundle, component v1alpha1.Component) bool {
 	return slices.ContainsFunc(bundles, func(b extractor.Bundle) bool {
 		return b.Metadata.ProviderName == component.Name && string(b.Metadata.ProviderType) == component.Type
 	})
 }
 
-// brought are the bundles that come from the image with that key in images.json.
-func brought(bundles []extractor.Bundle, image string) (found []extractor.Bundle) {
+// bundlesOfImage returns the bundles that come from the image with a key of images.json.
+func bundlesOfImage(bundles []extractor.Bundle, key string) (found []extractor.Bundle) {
 	for _, bundle := range bundles {
-		if bundle.Origin.Image != "" && bundle.Origin.Name == image {
+		if bundle.Origin.Image != "" && bundle.Origin.Name == key {
 			found = append(found, bundle)
 		}
 	}

@@ -19,7 +19,7 @@ func overridden(result extractor.Result) extractor.Result {
 	return result
 }
 
-func TestLost(t *testing.T) {
+func TestCheckDropped(t *testing.T) {
 	ipam := bundle(extractor.IPAM, "ipam", "")
 	former := []v1alpha1.Component{
 		{Name: "cluster-api", Type: "core", Source: "capi", Image: testImage},
@@ -31,18 +31,18 @@ func TestLost(t *testing.T) {
 		results []extractor.Result
 		wantErr []string
 	}{
-		"nothing is lost while every image brings what it brought": {results: []extractor.Result{core, image("ipam", ipam)}},
-		"an image that holds nothing any more is named": {
+		"no provider is dropped while every image has the same bundles": {results: []extractor.Result{core, image("ipam", ipam)}},
+		"an image without a bundle is named": {
 			results: []extractor.Result{core, image("ipam")},
-			wantErr: []string{"image ipam (quay.io/ocp/ipam@", "brought provider ipam of type ipam", "holds no provider"},
+			wantErr: []string{"image ipam (quay.io/ocp/ipam@", "provider ipam of type ipam not found", "the image now contains no provider"},
 		},
-		"a provider may go with its image":                   {results: []extractor.Result{core}},
-		"a provider may move to another image":               {results: []extractor.Result{core, image("ipam"), image("other", ipam)}},
-		"a release may put another provider into an image":   {results: []extractor.Result{core, image("ipam", bundle(extractor.IPAM, "renamed", ""))}},
-		"an override may bring another provider of the type": {results: []extractor.Result{core, overridden(image("ipam", bundle(extractor.IPAM, "forked", "")))}},
-		"an override of the wrong type is named with what it holds": {
+		"a provider may be removed with its image":                     {results: []extractor.Result{core}},
+		"a provider may move to another image":                         {results: []extractor.Result{core, image("ipam"), image("other", ipam)}},
+		"a release may replace the provider of an image":               {results: []extractor.Result{core, image("ipam", bundle(extractor.IPAM, "renamed", ""))}},
+		"an override may replace the provider by one of the same type": {results: []extractor.Result{core, overridden(image("ipam", bundle(extractor.IPAM, "forked", "")))}},
+		"an override of the wrong type is named with its provider": {
 			results: []extractor.Result{core, overridden(image("ipam", bundle(extractor.Addon, "helm", "")))},
-			wantErr: []string{"image ipam (", "of type ipam and now holds helm of type addon", "spec.imageOverrides"},
+			wantErr: []string{"image ipam (", "of type ipam not found; the image now contains helm of type addon", "spec.imageOverrides"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = Lost(former, selected, test.results)
+			err = CheckDropped(former, selected, test.results)
 			if (err != nil) != (test.wantErr != nil) {
 				t.Fatalf("got %v, want an error: %t", err, test.wantErr != nil)
 			}
@@ -59,31 +59,31 @@ func TestLost(t *testing.T) {
 					t.Errorf("the error does not have %q: %v", part, err)
 				}
 			}
-			if err != nil && !errors.As(err, new(*LostError)) {
-				t.Errorf("%T is no *LostError", err)
+			if err != nil && !errors.As(err, new(*DroppedError)) {
+				t.Errorf("error is a %T, want a *DroppedError", err)
 			}
 		})
 	}
 }
 
-func TestWhatIsKnownOfAnImageByItsDigestIsRecalledWhenItCannotBeRead(t *testing.T) {
+func TestImagePlatforms_Complete(t *testing.T) {
 	core, aws := image("capi", bundle(extractor.Core, "cluster-api", "")), image("aws", bundle(extractor.Infrastructure, "aws", "AWS"))
 	azure, empty := image("azure", bundle(extractor.Infrastructure, "azure", "Azure")), image("cli")
 	for i, result := range []*extractor.Result{&core, &aws, &azure, &empty} {
 		result.Image.Reference = strings.Replace(result.Image.Reference, "e3b0", fmt.Sprintf("000%d", i), 1)
 	}
-	noted := NotedElsewhere("AWS", []extractor.Result{core, aws, azure, empty})
-	if len(noted) != 2 {
-		t.Fatalf("noted %v, want what azure and cli are", noted)
+	recorded := OtherPlatforms("AWS", []extractor.Result{core, aws, azure, empty})
+	if len(recorded) != 2 {
+		t.Fatalf("recorded %v, want what azure and cli are", recorded)
 	}
 	unread := func(r extractor.Result) extractor.Result { r.Bundles = nil; return broken(r) }
-	results := noted.Recall([]extractor.Result{core, aws, unread(azure), unread(empty)})
+	results := recorded.Complete([]extractor.Result{core, aws, unread(azure), unread(empty)})
 	selected, err := Select("AWS", results)
 	if err != nil || len(selected) != 2 {
 		t.Errorf("selected %v, %v; want both providers", selected, err)
 	}
-	if diff := cmp.Diff(noted, NotedElsewhere("AWS", results)); diff != "" {
-		t.Errorf("what is recalled is not noted again (-want +got):\n%s", diff)
+	if diff := cmp.Diff(recorded, OtherPlatforms("AWS", results)); diff != "" {
+		t.Errorf("what is recalled is not recorded again (-want +got):\n%s", diff)
 	}
 	for _, test := range []struct {
 		name, platform string
@@ -93,7 +93,7 @@ func TestWhatIsKnownOfAnImageByItsDigestIsRecalledWhenItCannotBeRead(t *testing.
 		{"an image that was for AWS", "AWS", []extractor.Result{core, unread(aws), azure}},
 		{"on Azure, an image for Azure", "Azure", []extractor.Result{core, aws, unread(azure)}},
 	} {
-		if selected, err := Select(test.platform, noted.Recall(test.results)); !errors.As(err, new(*ImageError)) {
+		if selected, err := Select(test.platform, recorded.Complete(test.results)); !errors.As(err, new(*ImageError)) {
 			t.Errorf("%s: selected %v, %v; want it blocked", test.name, selected, err)
 		}
 	}

@@ -9,71 +9,71 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// ImageError says that an image of the release, or a bundle in transport
-// ConfigMaps, could not be read, so that it is not known what it holds.
+// ImageError reports that an image of the release, or a bundle in transport
+// ConfigMaps, cannot be read.
 type ImageError struct {
-	// Name is the image's key in images.json, or the bundle's name.
+	// Name is the key of the image in images.json, or the name of the bundle.
 	Name string
-	// Reference is the payload reference, by digest; empty if the bundle is one of transport ConfigMaps.
+	// Reference is the payload reference, by digest; empty for transport ConfigMaps.
 	Reference string
-	// Overridden says that the image is that of spec.imageOverrides.
+	// Overridden is set if the image is from spec.imageOverrides.
 	Overridden bool
-	// Err is what the extractor reports; it is, or joins, errors of type *extractor.Error.
+	// Err is the error of the extractor; it is, or joins, errors of type *extractor.Error.
 	Err error
 }
 
 func (e *ImageError) Error() string {
 	switch {
 	case e.Reference == "":
-		return fmt.Sprintf("bundle %s of transport ConfigMaps cannot be used: %v", e.Name, e.Err)
+		return fmt.Sprintf("bundle %s of transport ConfigMaps is invalid: %v", e.Name, e.Err)
 	case e.Overridden:
-		return fmt.Sprintf("image %s (%s, from spec.imageOverrides): what it holds is not known: %v", e.Name, e.Reference, e.Err)
+		return fmt.Sprintf("image %s (%s, from spec.imageOverrides): cannot read its contents: %v", e.Name, e.Reference, e.Err)
 	default:
-		return fmt.Sprintf("image %s (%s): what it holds is not known: %v", e.Name, e.Reference, e.Err)
+		return fmt.Sprintf("image %s (%s): cannot read its contents: %v", e.Name, e.Reference, e.Err)
 	}
 }
 
 func (e *ImageError) Unwrap() error { return e.Err }
 
-// MissingError says that the release has no provider of a type that must be there.
+// MissingError reports that the release has no provider of a required type.
 type MissingError struct {
 	Type extractor.ProviderType
 	// Platform is the platform of the cluster.
 	Platform string
-	// Have describes the providers of that type for other platforms.
+	// Have describes the providers of the type for other platforms.
 	Have []string
 }
 
 func (e *MissingError) Error() string {
-	text := fmt.Sprintf("no image holds a provider of type %s for platform %q", e.Type, e.Platform)
+	text := fmt.Sprintf("no provider of type %s found for platform %q", e.Type, e.Platform)
 	if len(e.Have) == 0 {
 		return text + "; add its image to images.json or to spec.imageOverrides"
 	}
-	return text + "; there is " + strings.Join(e.Have, ", ")
+	return text + "; found " + strings.Join(e.Have, ", ")
 }
 
-// DuplicateError says that a provider comes twice.
+// DuplicateError reports a provider that two sources define.
 type DuplicateError struct {
 	Provider string
 	Type     extractor.ProviderType
-	// First and Second say where it comes from: an image, or ConfigMaps.
+	// First and Second are the sources: an image, or ConfigMaps.
 	First, Second string
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("provider %s of type %s comes twice, from %s and from %s; remove one of them", e.Provider, e.Type, e.First, e.Second)
+	return fmt.Sprintf("provider %s (%s) is defined by both %s and %s; remove one of them", e.Provider, e.Type, e.First, e.Second)
 }
 
-// RenderError says what is wrong with a bundle's manifests.
+// RenderError reports a defect in the manifests of a bundle.
 type RenderError struct {
-	// Source is where the bundle comes from: an image, or ConfigMaps.
+	// Source is the image or the ConfigMaps of the bundle.
 	Source string
-	// Line in the manifests file, from 1; for an object, the line on which its
-	// document begins. 0 if the error is about the whole file.
+	// Line in the manifests file, from 1; for an object, the first line of its
+	// document. 0 if the error is about the whole file.
 	Line int
 	// Document is the number of the document in the manifests file, from 1.
 	Document int
-	// Object names the object, such as "Deployment openshift-cluster-api/capa-controller-manager"; empty if it has no name yet.
+	// Object names the object, such as "Deployment openshift-cluster-api/capa-controller-manager"; empty if its document does not parse.
 	Object string
 	Err    error
 }
@@ -92,7 +92,7 @@ func (e *RenderError) Error() string {
 
 func (e *RenderError) Unwrap() error { return e.Err }
 
-// source says where a bundle comes from, for people.
+// source names the image or the ConfigMaps of a bundle for messages.
 func source(bundle extractor.Bundle) string {
 	text := fmt.Sprintf("image %s (%s)", bundle.Origin.Name, bundle.Origin.Image)
 	if bundle.Origin.Image == "" {

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
 // FuzzRender looks for manifests and values that make Render panic, or that give
-// objects which break what Render promises.
+// objects that violate the guarantees of Render.
 func FuzzRender(f *testing.F) {
 	for _, archive := range scenario.Archives(f, "testdata/render/*.txtar") {
 		for _, file := range archive.Files {
@@ -41,34 +42,11 @@ func FuzzRender(f *testing.F) {
 			if obj.GetKind() == "" || obj.GetName() == "" || obj.GetAPIVersion() == "" {
 				t.Errorf("object without identity: %v", obj.Object)
 			}
-			for _, container := range containers(obj) {
-				if image, _ := container["image"].(string); !pinned(image) || image == placeholder {
-					t.Errorf("image %q of %s", image, describe(obj))
+			for _, container := range object.Containers(obj) {
+				if image, _ := container["image"].(string); !object.IsPinned(image) || image == placeholder {
+					t.Errorf("image %q of %s", image, object.Describe(obj))
 				}
 			}
-		}
-	})
-}
-
-// FuzzSubstitute looks for text that makes substitution panic or change what is
-// not an expression.
-func FuzzSubstitute(f *testing.F) {
-	for _, text := range []string{
-		"", "$", "${", "${}", "${A}", "$${A}", "${A:=b}", "${A:=${B:=c}}", "${A/b/c}", "${A//b/c}", "${A:1:2}", "${A^^}${A,,}",
-		"${A:-1}", "${A#x}", "${A##x}", "${A%x}", "${A%%*}", "${A:=\x00}", "${A:=\n}", "${A:99}", "${A: -1}", "${A/#a/\\/}",
-	} {
-		f.Add([]byte(text), "value")
-	}
-	f.Fuzz(func(t *testing.T, text []byte, value string) {
-		failed := false
-		out := substitute(text, map[string]string{"A": value}, func(offset int, _ error) {
-			failed = true
-			if !bytes.HasPrefix(text[offset:], []byte("${")) {
-				t.Errorf("no expression at offset %d", offset)
-			}
-		})
-		if !bytes.Contains(text, []byte("${")) && (failed || !bytes.Equal(out, text)) {
-			t.Errorf("%q has become %q", text, out)
 		}
 	})
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operand decides, from bundles in memory, which providers a cluster
-// gets and what they look like there. It is pure: values in, values out.
+// Package operand selects the providers of a cluster from the bundles of a release
+// and renders their objects. It is pure: values in, values out.
 //
-// Select takes the bundles of a release's images and keeps those for the
-// platform of the cluster, in install order, if nothing that is needed is
-// missing. Render makes objects of them.
+// Select returns the bundles for the platform of the cluster, in install order,
+// unless a required provider is missing. Render turns them into objects.
 package operand
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// Operand is one provider as it will be installed.
+// Operand is a provider with the objects to install.
 type Operand struct {
 	Name      string
 	Type      extractor.ProviderType
@@ -29,18 +28,17 @@ type Operand struct {
 	Objects []*unstructured.Unstructured
 }
 
-// Set is all that a cluster gets, in install order.
+// Set is the providers of a cluster, in install order.
 type Set struct {
-	// ContentID identifies the inputs that the set was made from.
+	// ContentID identifies the inputs of the set.
 	ContentID digest.Digest
-	// Variables are the given values of those variables that the manifests ask for.
+	// Variables are the values of the variables that the manifests use.
 	Variables map[string]string
 	Operands  []Operand
 }
 
-// Components are the operands as a version in the status of ClusterAPI lists
-// them, in install order: without their objects, and each with its image or its
-// ConfigMaps.
+// Components returns the operands in the form of status.versions of the ClusterAPI,
+// in install order: without objects, each with its image or its ConfigMaps.
 func (s Set) Components() []v1alpha1.Component {
 	components := make([]v1alpha1.Component, len(s.Operands))
 	for i, operand := range s.Operands {

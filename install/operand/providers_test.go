@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -51,7 +52,7 @@ func realBundle(provider fixture.Rendered) extractor.Bundle {
 	}
 }
 
-func TestRealProvidersRender(t *testing.T) {
+func TestRender_RealProviders(t *testing.T) {
 	for folder, provider := range realProviders(t) {
 		t.Run(folder, func(t *testing.T) {
 			set, err := Render([]extractor.Bundle{realBundle(provider)}, valuesFor(provider))
@@ -65,7 +66,7 @@ func TestRealProvidersRender(t *testing.T) {
 	}
 }
 
-func TestARealReleaseRendersForEachOfItsPlatforms(t *testing.T) {
+func TestRender_RealReleaseOnEachPlatform(t *testing.T) {
 	var results []extractor.Result
 	platforms := map[string]string{}
 	for folder, provider := range realProviders(t) {
@@ -90,13 +91,13 @@ func TestARealReleaseRendersForEachOfItsPlatforms(t *testing.T) {
 	}
 }
 
-// begins finds where an expression begins in a line, in another way than substitute does.
+// begins finds where an expression begins in a line, in another way than Substitute does.
 var begins = regexp.MustCompile(`(?:^|[^$])(\$\{[A-Za-z_][A-Za-z0-9_]*[}:=,^/#%])`)
 
-func TestBytesThatAreNoVariablesAreUntouchedInRealManifests(t *testing.T) {
+func TestSubstitute_KeepsOtherBytesOfRealManifests(t *testing.T) {
 	lines, changed, dollars := 0, 0, 0
 	for folder, provider := range realProviders(t) {
-		after := bytes.Split(substitute(provider.Components, valuesFor(provider), func(offset int, err error) {
+		after := bytes.Split(variable.Substitute(provider.Components, valuesFor(provider), func(offset int, err error) {
 			t.Errorf("%s: byte %d: %v", folder, offset, err)
 		}), []byte("\n"))
 		before := bytes.Split(provider.Components, []byte("\n"))

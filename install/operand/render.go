@@ -8,27 +8,27 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/variable"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
-// Render makes objects of bundles. The bundles are in install order; Select
-// returns them so.
+// Render returns the objects of bundles in install order, as Select returns them.
 //
-// Of each document, in the order of the manifests file: variables are
-// substituted in the text, the text is parsed, lists become their items, and in
-// objects that make pods the bundle's placeholder image becomes its payload
-// image. An object that cannot live in a namespace loses the one it names. Then
-// everything is checked: each object has a kind, a name, and a
-// namespace if its kind has them; no object occurs twice; every image is pinned
-// by a digest.
+// It takes the documents in the order of the manifests file. For each one it
+// substitutes the variables in the text, parses it, replaces lists by their items,
+// and replaces the placeholder image in pod specs by the payload image. It removes the
+// namespace of cluster-scoped objects. Then it checks that each object has a kind, a
+// name, and a namespace if its kind is namespaced; that no two objects have one
+// identity; and that every image is pinned by digest.
 //
-// The error joins every finding, each a *RenderError.
+// The error joins all findings, each a *RenderError.
 func Render(bundles []extractor.Bundle, variables map[string]string) (Set, error) {
 	set := Set{
 		ContentID: ContentID(bundles, variables),
-		Variables: used(bundles, variables),
+		Variables: usedVariables(bundles, variables),
 		Operands:  make([]Operand, len(bundles)),
 	}
 	var findings []error
@@ -62,103 +62,85 @@ func operandOf(bundle extractor.Bundle, objects []rendered) Operand {
 	return operand
 }
 
-// rendered is an object and where it comes from.
+// rendered is an object with its bundle and document.
 type rendered struct {
 	*unstructured.Unstructured
 	bundle   *extractor.Bundle
-	document document
+	document yamldoc.Document
 }
 
-// finding is an error about the object.
+// finding returns an error about the object.
 func (r rendered) finding(err error) error {
-	return &RenderError{Source: source(*r.bundle), Line: r.document.Line, Document: r.document.Number, Object: describe(r.Unstructured), Err: err}
+	return &RenderError{Source: source(*r.bundle), Line: r.document.Line, Document: r.document.Number, Object: object.Describe(r.Unstructured), Err: err}
 }
 
-// read returns the objects of one bundle, with their images.
+// read returns the objects of a bundle, with the payload image.
 func read(bundle extractor.Bundle, variables map[string]string) (objects []rendered, findings []error) {
-	for _, document := range split(bundle.Manifests) {
+	for _, document := range yamldoc.SplitNonEmpty(bundle.Manifests) {
 		finding := func(line int, err error) {
 			findings = append(findings, &RenderError{Source: source(bundle), Line: line, Document: document.Number, Err: err})
 		}
 		before := len(findings)
-		text := substitute(document.Text, variables, func(offset int, err error) {
-			finding(document.lineAt(offset), err)
+		text := variable.Substitute(document.Text, variables, func(offset int, err error) {
+			finding(document.LineAt(offset), err)
 		})
 		if len(findings) > before {
-			continue // what the document would say is not known
+			continue // the text is incomplete
 		}
-		parsed, err := document.parse(text)
+		parsed, err := document.Parse(text)
 		if err != nil {
 			finding(document.Line, err)
 		}
-		for _, object := range parsed {
-			objects = append(objects, rendered{&unstructured.Unstructured{Object: object}, &bundle, document})
+		for _, fields := range parsed {
+			objects = append(objects, rendered{&unstructured.Unstructured{Object: fields}, &bundle, document})
 		}
 	}
 	if len(objects) == 0 && len(findings) == 0 {
-		findings = append(findings, &RenderError{Source: source(bundle), Err: errors.New("the manifests hold no object")})
+		findings = append(findings, &RenderError{Source: source(bundle), Err: errors.New("the manifests contain no object")})
 	}
 	if bundle.Origin.Image != "" && bundle.Metadata.ImageName != "" {
-		for _, object := range objects {
-			useImage(object.Unstructured, bundle.Metadata.ImageName, bundle.Origin.Image)
+		for _, rendered := range objects {
+			object.ReplaceImages(rendered.Unstructured, map[string]string{bundle.Metadata.ImageName: bundle.Origin.Image})
 		}
 	}
 	return objects, findings
 }
 
-// check returns what is wrong with the objects of all bundles. It removes
-// namespaces where they mean nothing.
+// check returns the findings about the objects of all bundles. It removes the
+// namespace of cluster-scoped objects.
 func check(objects []rendered) (findings []error) {
-	defined := definedScopes(objects)
-	first := map[identity]rendered{}
-	for _, object := range objects {
-		dropNamespace(object.Unstructured, defined)
+	all := make([]*unstructured.Unstructured, len(objects))
+	for i := range objects {
+		all[i] = objects[i].Unstructured
+	}
+	scopes := object.DefinedScopes(all)
+	first := map[object.Identity]rendered{}
+	for _, r := range objects {
+		dropNamespace(r.Unstructured, scopes)
 		errs := slices.Concat(
-			checkIdentity(object.Unstructured, defined),
-			checkUnique(object, first),
-			checkImages(object.Unstructured, object.bundle.Metadata.ImageName),
+			checkIdentity(r.Unstructured, scopes),
+			checkUnique(r, first),
+			checkImages(r.Unstructured, r.bundle.Metadata.ImageName),
 		)
 		for _, err := range errs {
-			findings = append(findings, object.finding(err))
+			findings = append(findings, r.finding(err))
 		}
 	}
 	return findings
 }
 
-// identity is what tells objects in a cluster apart; the version of their API does not.
-type identity struct {
-	kind            schema.GroupKind
-	namespace, name string
-}
-
-// checkUnique notes an object in first, or returns an error if one like it was
-// there before.
-func checkUnique(object rendered, first map[identity]rendered) []error {
-	if object.GetKind() == "" || object.GetName() == "" {
+// checkUnique adds an object to first, or returns an error if first has an object
+// with its identity.
+func checkUnique(r rendered, first map[object.Identity]rendered) []error {
+	if r.GetKind() == "" || r.GetName() == "" {
 		return nil // reported already
 	}
-	key := identity{object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName()}
+	key := object.IdentityOf(r)
 	before, found := first[key]
 	if !found {
-		first[key] = object
+		first[key] = r
 		return nil
 	}
-	return []error{fmt.Errorf("occurs already in %s, line %d (document %d); only one provider may install it",
+	return []error{fmt.Errorf("already exists in %s, line %d (document %d); only one provider may install it",
 		source(*before.bundle), before.document.Line, before.document.Number)}
-}
-
-// describe names an object: "Deployment openshift-cluster-api/capi-controller-manager".
-func describe(obj *unstructured.Unstructured) string {
-	kind, name := obj.GetKind(), obj.GetName()
-	if name != "" && obj.GetNamespace() != "" {
-		name = obj.GetNamespace() + "/" + name
-	}
-	switch {
-	case kind == "":
-		return name
-	case name == "":
-		return kind
-	default:
-		return kind + " " + name
-	}
 }

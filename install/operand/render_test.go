@@ -18,9 +18,9 @@ import (
 )
 
 // TestRender renders the bundles of each archive in testdata/render. In an
-// archive, "variables" has a line NAME=value for each variable; "NAME.bundle" says in
-// YAML where bundle NAME comes from, and "NAME.yaml" is its manifests file. "want.yaml" is
-// what the objects are, or "want.error" what the error says.
+// archive, "variables" has a line NAME=value for each variable; "NAME.bundle" is
+// the origin of bundle NAME as YAML, and "NAME.yaml" its manifests file. "want.yaml" has
+// the objects, or "want.error" the error.
 func TestRender(t *testing.T) {
 	goesIn := scenario.AllBut("want.yaml", "want.error")
 	scenario.Run(t, "testdata/render/*.txtar", goesIn, func(t *testing.T, archive *scenario.Archive) []scenario.File {
@@ -108,7 +108,7 @@ func objectsOf(t *testing.T, set Set) []byte {
 	return out.Bytes()
 }
 
-func TestRenderSaysWhatTheSetIsMadeFrom(t *testing.T) {
+func TestRender_SetHasItsInputs(t *testing.T) {
 	origin := extractor.Origin{Name: "aws", Image: testImage}
 	bundle := extractor.Bundle{
 		Origin: origin,
@@ -137,7 +137,7 @@ func TestRenderSaysWhatTheSetIsMadeFrom(t *testing.T) {
 	}
 }
 
-func TestRenderLeavesTheBundleAsItIs(t *testing.T) {
+func TestRender_KeepsTheBundle(t *testing.T) {
 	manifests := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\ndata: {k: '${V:=w}'}\n"
 	bundle := extractor.Bundle{Origin: extractor.Origin{Image: testImage}, Manifests: []byte(manifests)}
 	if _, err := Render([]extractor.Bundle{bundle}, map[string]string{"V": "a longer value than there was"}); err != nil {

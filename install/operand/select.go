@@ -12,34 +12,33 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// platformNone is the OpenShift platform type of clusters without any
-// infrastructure to provision, hence without an infrastructure provider.
+// platformNone is the OpenShift platform type of clusters that provision no
+// infrastructure, and need no infrastructure provider.
 const platformNone = "None"
 
-// Select returns the bundles that a cluster on platform (an OpenShift
-// PlatformType such as "AWS") gets, in install order: by provider type, then by
-// the bundles' own install order, then by name.
+// Select returns the bundles for a platform, an OpenShift PlatformType such as "AWS", in
+// install order: by provider type, then by the install order of the bundle, then by
+// name.
 //
-// It is the gate that keeps incomplete revisions from being made. It returns an
-// error, and no bundles, unless every image was read, a core provider and an
-// infrastructure provider for the platform are there (none is asked for on
-// platform "None"), and no provider comes twice. An image that could not be read
-// is passed over if its result has bundles all the same and all of them are for
-// other platforms; a result with an error may therefore have bundles only where
-// it has one for everything the image holds.
+// It prevents incomplete revisions. It returns an error, and no bundles, unless every
+// image was read, a core provider and an infrastructure provider for the platform
+// exist (platform "None" needs only the former), and no provider is defined twice. It
+// ignores an image that failed to be read if its result has bundles and all of them
+// are for other platforms; hence a result with an error may have bundles only if they
+// stand for all bundles of the image.
 //
-// The error joins every finding: *ImageError, *MissingError, *DuplicateError.
-// Nothing is reported as missing while an image that may hold it is unread.
+// The error joins all findings: *ImageError, *MissingError, *DuplicateError. While an
+// image is unread, no provider is reported as missing.
 func Select(platform string, results []extractor.Result) ([]extractor.Bundle, error) {
 	var selected, others []extractor.Bundle
 	var failed []error
 	for _, result := range results {
-		here, elsewhere := divide(platform, result.Bundles)
-		if result.Err != nil && (len(here) > 0 || len(elsewhere) == 0) {
+		matching, mismatching := divide(platform, result.Bundles)
+		if result.Err != nil && (len(matching) > 0 || len(mismatching) == 0) {
 			failed = append(failed, &ImageError{Name: result.Image.Name, Reference: result.Image.Reference, Overridden: result.Image.Overridden, Err: result.Err})
 			continue
 		}
-		selected, others = append(selected, here...), append(others, elsewhere...)
+		selected, others = append(selected, matching...), append(others, mismatching...)
 	}
 	errs := slices.Concat(failed, duplicates(selected))
 	if len(failed) == 0 {
@@ -52,19 +51,19 @@ func Select(platform string, results []extractor.Result) ([]extractor.Bundle, er
 	return selected, nil
 }
 
-// divide tells the bundles for a platform from those for other platforms.
-func divide(platform string, bundles []extractor.Bundle) (here, elsewhere []extractor.Bundle) {
+// divide separates the bundles for a platform from those for other platforms.
+func divide(platform string, bundles []extractor.Bundle) (matching, others []extractor.Bundle) {
 	for _, bundle := range bundles {
 		if bundle.Metadata.OCPPlatform == "" || bundle.Metadata.OCPPlatform == platform {
-			here = append(here, bundle)
+			matching = append(matching, bundle)
 		} else {
-			elsewhere = append(elsewhere, bundle)
+			others = append(others, bundle)
 		}
 	}
-	return here, elsewhere
+	return matching, others
 }
 
-// duplicates returns an error for every provider that comes more than once.
+// duplicates returns an error for every further bundle of a provider.
 func duplicates(bundles []extractor.Bundle) []error {
 	type provider struct {
 		name         string
@@ -84,7 +83,7 @@ func duplicates(bundles []extractor.Bundle) []error {
 	return errs
 }
 
-// missing returns an error for every provider type that must be there and is not.
+// missing returns an error for every required provider type without a bundle.
 func missing(platform string, selected, others []extractor.Bundle) []error {
 	required := []extractor.ProviderType{extractor.Core, extractor.Infrastructure}
 	if platform == platformNone {
@@ -100,7 +99,7 @@ func missing(platform string, selected, others []extractor.Bundle) []error {
 	return errs
 }
 
-// have describes those bundles for other platforms that would do otherwise.
+// have describes the bundles of a type for other platforms.
 func have(others []extractor.Bundle, is func(extractor.Bundle) bool) []string {
 	var found []string
 	for _, bundle := range others {
@@ -112,7 +111,7 @@ func have(others []extractor.Bundle, is func(extractor.Bundle) bool) []string {
 	return found
 }
 
-// compare orders bundles as they are installed.
+// compare orders bundles by install order.
 func compare(a, b extractor.Bundle) int {
 	return cmp.Or(
 		cmp.Compare(typeRank(a.Metadata.ProviderType), typeRank(b.Metadata.ProviderType)),
@@ -121,7 +120,7 @@ func compare(a, b extractor.Bundle) int {
 	)
 }
 
-// typeRank puts types that are not known last.
+// typeRank returns the position of a type; unknown types come last.
 func typeRank(providerType extractor.ProviderType) int {
 	types := extractor.ProviderTypes()
 	if at := slices.Index(types, providerType); at >= 0 {
@@ -130,7 +129,7 @@ func typeRank(providerType extractor.ProviderType) int {
 	return len(types)
 }
 
-// orderRank puts bundles without an install order after those that have one.
+// orderRank sorts bundles without an install order last.
 func orderRank(order int) int {
 	if order == 0 {
 		return math.MaxInt

@@ -54,7 +54,7 @@ func TestSelect(t *testing.T) {
 		"only bundles for the platform are selected": {
 			platform: "AWS", results: []extractor.Result{azure, aws, core}, want: []string{"cluster-api", "aws"},
 		},
-		"an image without a bundle is no provider and no problem": {
+		"an image without a bundle is ignored": {
 			platform: "AWS", results: []extractor.Result{image("cli"), aws, core}, want: []string{"cluster-api", "aws"},
 		},
 		"providers are in the order of their types, then of their install order, then of their names": {
@@ -63,11 +63,11 @@ func TestSelect(t *testing.T) {
 				image("many",
 					bundle(extractor.Addon, "addon", ""), bundle(extractor.RuntimeExtension, "extension", ""),
 					bundle(extractor.Infrastructure, "infra-z", ""), bundle(extractor.Infrastructure, "infra-a", ""),
-					ordered(20, bundle(extractor.Infrastructure, "infra-20", "")), ordered(10, bundle(extractor.Infrastructure, "infra-10", "")),
+					ordered(20, bundle(extractor.Infrastructure, "infra-b", "")), ordered(10, bundle(extractor.Infrastructure, "infra-y", "")),
 					bundle(extractor.IPAM, "ipam", ""), bundle(extractor.ControlPlane, "control-plane", ""), bundle(extractor.Bootstrap, "bootstrap", "")),
 				core,
 			},
-			want: []string{"cluster-api", "bootstrap", "control-plane", "ipam", "infra-10", "infra-20", "infra-a", "infra-z", "extension", "addon"},
+			want: []string{"cluster-api", "bootstrap", "control-plane", "ipam", "infra-y", "infra-b", "infra-a", "infra-z", "extension", "addon"},
 		},
 		"one image may hold several profiles": {
 			platform: "AWS",
@@ -84,17 +84,17 @@ func TestSelect(t *testing.T) {
 		},
 		"platform External needs an infrastructure provider": {
 			platform: "External", results: []extractor.Result{core, aws},
-			wantErr: []string{`no image holds a provider of type infrastructure for platform "External"; there is aws for AWS in aws`},
+			wantErr: []string{`no provider of type infrastructure found for platform "External"; found aws for AWS in aws`},
 		},
 		"the platform is compared with its case": {
 			platform: "AWS", results: []extractor.Result{core, image("aws", bundle(extractor.Infrastructure, "aws", "aws"))},
-			wantErr: []string{`type infrastructure for platform "AWS"; there is aws for aws in aws`},
+			wantErr: []string{`type infrastructure found for platform "AWS"; found aws for aws in aws`},
 		},
 		"a core provider is needed": {
 			platform: "AWS", results: []extractor.Result{aws},
-			wantErr: []string{`no image holds a provider of type core for platform "AWS"; add its image to images.json or to spec.imageOverrides`},
+			wantErr: []string{`no provider of type core found for platform "AWS"; add its image to images.json or to spec.imageOverrides`},
 		},
-		"all that is missing is reported": {
+		"all missing providers are reported": {
 			platform: "AWS", results: nil,
 			wantErr: []string{"type core", "type infrastructure"},
 		},
@@ -111,15 +111,15 @@ func TestSelect(t *testing.T) {
 			results:  []extractor.Result{core, aws, broken(image("two", bundle(extractor.Infrastructure, "azure", "Azure"), bundle(extractor.IPAM, "ipam", "")))},
 			wantErr:  []string{"image two"},
 		},
-		"nothing is called missing while an image is unread": {
+		"no provider is missing while an image is unread": {
 			platform: "AWS", results: []extractor.Result{broken(image("capi")), broken(image("aws"))},
 			wantErr: []string{"image capi", "image aws"},
 		},
-		"a provider that comes twice names both images": {
+		"a duplicate provider names both images": {
 			platform: "AWS", results: []extractor.Result{core, aws, image("aws-too", bundle(extractor.Infrastructure, "aws", ""))},
-			wantErr: []string{"provider aws of type infrastructure comes twice", "image aws (quay.io/ocp/aws@", "image aws-too (quay.io/ocp/aws-too@"},
+			wantErr: []string{"provider aws (infrastructure) is defined by both image aws (", "image aws (quay.io/ocp/aws@", "image aws-too (quay.io/ocp/aws-too@"},
 		},
-		"a provider that comes again for another platform comes once": {
+		"a provider that is also for another platform is selected once": {
 			platform: "AWS", results: []extractor.Result{core, aws, image("aws-too", bundle(extractor.Infrastructure, "aws", "Azure"))},
 			want: []string{"cluster-api", "aws"},
 		},
@@ -152,7 +152,7 @@ func checkError(t *testing.T, err error, want []string) {
 	}
 }
 
-func TestSelectErrorsCanBeToldApart(t *testing.T) {
+func TestSelect_ErrorTypes(t *testing.T) {
 	_, err := Select("AWS", []extractor.Result{
 		broken(image("capi")),
 		image("aws", bundle(extractor.Infrastructure, "aws", "AWS")),
@@ -176,7 +176,7 @@ func TestSelectErrorsCanBeToldApart(t *testing.T) {
 	}
 }
 
-func TestSelectDoesNotDependOnTheOrderOfTheImages(t *testing.T) {
+func TestSelect_IgnoresTheOrderOfImages(t *testing.T) {
 	results := []extractor.Result{
 		image("capi", bundle(extractor.Core, "cluster-api", "")),
 		image("aws", bundle(extractor.Infrastructure, "aws", "AWS")),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe says when an installed object is ready, so that the next phase
-// may begin. Each answer names what is missing.
+// Package probe has the probes that decide when an installed object is ready, so that
+// the next phase can begin. Each result names the reason why an object is not ready.
 package probe
 
 import (
@@ -15,36 +15,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Kinds that have a probe; every other object is ready as soon as it exists.
-var (
-	deployment               = schema.GroupKind{Group: "apps", Kind: "Deployment"}
-	customResourceDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-	// CompatibilityRequirement is the kind of the objects in the preflight phase.
-	CompatibilityRequirement = schema.GroupKind{Group: "apiextensions.openshift.io", Kind: "CompatibilityRequirement"}
-)
+// CompatibilityRequirement is the kind of the objects in the preflight phase.
+var CompatibilityRequirement = object.CompatibilityRequirement
 
-// Progress is the probe that a phase waits for.
+// Progress returns the probe that completes a phase. Objects of other kinds are ready once they exist.
 func Progress() types.Prober {
 	return probing.And{
-		of(deployment, types.ProbeFunc(available)),
-		of(customResourceDefinition, conditions("Established", "NamesAccepted")),
+		of(object.Deployment, types.ProbeFunc(available)),
+		of(object.CustomResourceDefinition, conditions("Established", "NamesAccepted")),
 		of(CompatibilityRequirement, types.ProbeFunc(compatible)),
 	}
 }
 
-// Available is the probe of whether what is installed works, whatever is being
-// changed about it: a Deployment has enough replicas, old or new, and a CRD is served.
+// Available returns the probe for the availability of an installed version, also during
+// a rollout: a Deployment has enough replicas, old or new, and a CRD is served.
 func Available() types.Prober {
 	return probing.And{
-		of(deployment, conditions("Available")),
-		of(customResourceDefinition, conditions("Established")),
+		of(object.Deployment, conditions("Available")),
+		of(object.CustomResourceDefinition, conditions("Established")),
 	}
 }
 
-// UnlessTakenOver leaves objects that a newer revision has taken over to that one's probe.
-func UnlessTakenOver(from int64, prober types.Prober) types.Prober {
+// UnlessAdopted returns a prober that skips the objects that a newer revision has adopted;
+// that revision probes them.
+func UnlessAdopted(from int64, prober types.Prober) types.Prober {
 	return types.ProbeFunc(func(obj client.Object) types.ProbeResult {
 		holder, err := strconv.ParseInt(obj.GetAnnotations()[v1alpha1.RevisionAnnotation], 10, 64)
 		if err == nil && holder > from {
@@ -58,7 +55,7 @@ func of(kind schema.GroupKind, prober types.Prober) types.Prober {
 	return &probing.GroupKindSelector{GroupKind: kind, Prober: prober}
 }
 
-// conditions is true when all those conditions are.
+// conditions returns a prober that is true if all the conditions are.
 func conditions(names ...string) types.Prober {
 	return types.ProbeFunc(func(obj client.Object) types.ProbeResult {
 		for _, name := range names {
@@ -74,8 +71,8 @@ func conditions(names ...string) types.Prober {
 	})
 }
 
-// compatible is true when the cluster's checker enforces a requirement, and the
-// CRD that is there fulfils it.
+// compatible is true if the CRD compatibility checker of the cluster enforces a
+// requirement, and the existing CRD meets it.
 func compatible(obj client.Object) types.ProbeResult {
 	admitted, why := Condition(obj, "Admitted")
 	met, detail := Condition(obj, "Compatible")
@@ -83,11 +80,11 @@ func compatible(obj client.Object) types.ProbeResult {
 	case met == "False":
 		return probing.FalseResult("Compatible is False: " + detail)
 	case admitted == "":
-		return probing.UnknownResult("not yet Admitted: the cluster's CRD compatibility checker has not looked at it, or does not run")
+		return probing.UnknownResult("not yet Admitted: the CRD compatibility checker of the cluster has not processed it, or is not running")
 	case admitted != "True":
 		return probing.FalseResult("Admitted is " + admitted + ": " + why)
 	case met == "":
-		return probing.UnknownResult("Admitted, and not yet Compatible: the CRD is being checked")
+		return probing.UnknownResult("Admitted, not yet Compatible: the check of the CRD is in progress")
 	case met != "True":
 		return probing.FalseResult("Compatible is " + met + ": " + detail)
 	default:
@@ -95,9 +92,8 @@ func compatible(obj client.Object) types.ProbeResult {
 	}
 }
 
-// Condition returns the status of a condition and its "reason: message". The
-// status is empty where the object has no such condition, or one that speaks of
-// an older generation.
+// Condition returns the status of a condition and its "reason: message". The status is
+// empty if the condition is missing or has an older observedGeneration.
 func Condition(obj client.Object, name string) (status, detail string) {
 	content, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -118,27 +114,27 @@ func Condition(obj client.Object, name string) (status, detail string) {
 	return "", ""
 }
 
-// available is true when the Deployment's controller has seen its newest spec,
-// and as many replicas as it asks for run that spec and are available.
+// available is true if the Deployment controller has observed the current generation,
+// and updated and available replicas equal spec.replicas.
 func available(obj client.Object) types.ProbeResult {
 	content, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return probing.UnknownResult("not an unstructured object")
 	}
 	if number(content, 0, "status", "observedGeneration") != obj.GetGeneration() {
-		return probing.UnknownResult("the newest spec is not yet seen by the Deployment controller")
+		return probing.UnknownResult("the Deployment controller has not observed the current generation")
 	}
-	wanted := number(content, 1, "spec", "replicas")
+	desired := number(content, 1, "spec", "replicas")
 	updated := number(content, 0, "status", "updatedReplicas")
 	ready := number(content, 0, "status", "availableReplicas")
 	old := number(content, 0, "status", "replicas") - updated
-	if updated != wanted || ready != wanted || old != 0 {
-		return probing.FalseResult(fmt.Sprintf("%d of %d replicas updated, %d available, %d old%s", updated, wanted, ready, old, failure(obj)))
+	if updated != desired || ready != desired || old != 0 {
+		return probing.FalseResult(fmt.Sprintf("%d of %d replicas updated, %d available, %d old%s", updated, desired, ready, old, failure(obj)))
 	}
 	return probing.TrueResult()
 }
 
-// failure is why a Deployment does not get on, as its controller says it.
+// failure returns the cause for which a Deployment makes no progress, from its conditions.
 func failure(obj client.Object) string {
 	if status, detail := Condition(obj, "ReplicaFailure"); status == "True" {
 		return ", " + detail

@@ -24,10 +24,10 @@ func TestProgress(t *testing.T) {
 		want    types.ProbeStatus
 		message string
 	}{
-		"a Deployment that nobody has looked at": {
-			deploymentHead, types.ProbeStatusUnknown, "not yet seen"},
+		"a Deployment without status": {
+			deploymentHead, types.ProbeStatusUnknown, "has not observed the current generation"},
 		"a Deployment whose status is of an older spec": {
-			deploymentHead + "status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplicas: 2}", types.ProbeStatusUnknown, "not yet seen"},
+			deploymentHead + "status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplicas: 2}", types.ProbeStatusUnknown, "has not observed the current generation"},
 		"a Deployment with one of two replicas available": {
 			deploymentHead + "status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 1}", types.ProbeStatusFalse, "2 of 2 replicas updated, 1 available"},
 		"a Deployment that still runs an old replica": {
@@ -44,7 +44,7 @@ func TestProgress(t *testing.T) {
 			crdHead + "status: {conditions: [{type: Established, status: \"True\"}, {type: NamesAccepted, status: \"False\", reason: Conflict, message: plural}]}", types.ProbeStatusFalse, "NamesAccepted is False: Conflict: plural"},
 		"a CRD that is served": {
 			crdHead + "status: {conditions: [{type: Established, status: \"True\"}, {type: NamesAccepted, status: \"True\"}]}", types.ProbeStatusTrue, ""},
-		"a requirement that nobody has checked": {
+		"a requirement without status": {
 			preflightHead, types.ProbeStatusUnknown, "not yet Admitted"},
 		"a requirement that was checked for an older spec": {
 			preflightHead + "status: {conditions: [{type: Admitted, status: \"True\", observedGeneration: 2}]}", types.ProbeStatusUnknown, "not yet Admitted"},
@@ -78,7 +78,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-func TestADeploymentWorksWhileItIsBeingRolledOut(t *testing.T) {
+func TestAvailable_DeploymentDuringRollout(t *testing.T) {
 	for status, want := range map[string]types.ProbeStatus{
 		"True": types.ProbeStatusTrue, "False": types.ProbeStatusFalse,
 	} {
@@ -94,12 +94,12 @@ func TestADeploymentWorksWhileItIsBeingRolledOut(t *testing.T) {
 	}
 }
 
-func TestWhatANewerRevisionHasTakenOverHoldsNothingUp(t *testing.T) {
+func TestUnlessAdopted(t *testing.T) {
 	obj := &unstructured.Unstructured{}
 	obj.SetAPIVersion("apps/v1")
 	obj.SetKind("Deployment")
 	obj.SetGeneration(1)
-	prober := UnlessTakenOver(2, Progress())
+	prober := UnlessAdopted(2, Progress())
 	for annotation, want := range map[string]types.ProbeStatus{
 		"": types.ProbeStatusUnknown, "1": types.ProbeStatusUnknown, "2": types.ProbeStatusUnknown, "3": types.ProbeStatusTrue, "x": types.ProbeStatusUnknown,
 	} {

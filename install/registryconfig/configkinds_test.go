@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package install
+package registryconfig
 
 import (
 	"testing"
@@ -8,15 +8,17 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func TestWhatIsKnownOfRegistriesIsForgottenBeforeTheRunThatAMirrorSetStarts(t *testing.T) {
+func TestRegistries_InvalidateBeforeReconcile(t *testing.T) {
 	registries := &Registries{}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
-	handler := after(Options{Registries: registries}.forget)
+	want := reconcile.Request{NamespacedName: client.ObjectKey{Name: "cluster"}}
+	handler := registries.EventHandler(nil, want)
 	set := &configv1.ImageDigestMirrorSet{}
 	for name, happen := range map[string]func(){
 		"created": func() { handler.Create(t.Context(), event.CreateEvent{Object: set}, queue) },
@@ -27,8 +29,8 @@ func TestWhatIsKnownOfRegistriesIsForgottenBeforeTheRunThatAMirrorSetStarts(t *t
 		happen()
 		request, _ := queue.Get()
 		queue.Done(request)
-		if request != theRun[0] || !registries.at.IsZero() {
-			t.Errorf("%s: the run %v is started with what was read at %v", name, request, registries.at)
+		if request != want || !registries.at.IsZero() {
+			t.Errorf("%s: request %v is enqueued while the configuration read at %v is still valid", name, request, registries.at)
 		}
 	}
 }

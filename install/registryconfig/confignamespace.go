@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package install
+package registryconfig
 
 import (
 	"context"
@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// watchConfigNamespace calls changed for every change of the pull secret and of
-// the ConfigMaps beside it, of which some hold certificates. Only their metadata is
-// watched, and nothing waits for it: on a cluster without them, or without the right
-// to watch them, they are read when an image is to be read, and not before.
-func watchConfigNamespace(mgr manager.Manager, changed func()) error {
-	near, err := cache.New(mgr.GetConfig(), cache.Options{
+// WatchConfigNamespace calls changed for every change of the pull secret and of
+// the ConfigMaps in its namespace, some of which contain certificates. Only their metadata is
+// watched, and no caller waits for it: in a cluster without them, or without the permission
+// to watch them, they are read when an image is pulled.
+func WatchConfigNamespace(mgr manager.Manager, changed func()) error {
+	configCache, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
 		DefaultNamespaces: map[string]cache.Config{configNamespace: {}},
 		ByObject: map[client.Object]cache.ByObject{
@@ -32,16 +32,16 @@ func watchConfigNamespace(mgr manager.Manager, changed func()) error {
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		for _, kind := range []string{"Secret", "ConfigMap"} {
-			if err := notice(ctx, near, kind, changed); err != nil {
+			if err := watchMetadata(ctx, configCache, kind, changed); err != nil {
 				return fmt.Errorf("watching the %ss of namespace %s: %w", kind, configNamespace, err)
 			}
 		}
-		return near.Start(ctx)
+		return configCache.Start(ctx)
 	}))
 }
 
-// notice calls changed for every change of an object of a kind.
-func notice(ctx context.Context, in cache.Cache, kind string, changed func()) error {
+// watchMetadata calls changed for every change of an object of a kind.
+func watchMetadata(ctx context.Context, in cache.Cache, kind string, changed func()) error {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
 	informer, err := in.GetInformer(ctx, object, cache.BlockUntilSynced(false))

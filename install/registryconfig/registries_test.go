@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package install_test
+package registryconfig_test
 
 import (
 	"context"
@@ -18,12 +18,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
-	"github.com/capi-installer/capi-installer/install"
+	"github.com/capi-installer/capi-installer/install/registryconfig"
 )
 
-// objects are a cluster with a few objects, all others of which are not there.
+// objects is a reader of a cluster that has only these objects.
 type objects struct {
-	err    error // of every read, if there is one
+	err    error // returned by every read; nil is none
 	policy operatorv1alpha1.ImageContentSourcePolicy
 	secret corev1.Secret
 	image  configv1.Image
@@ -73,7 +73,7 @@ func sourcesOf(t *testing.T, rules *mirror.Rules, repository string) string {
 	return strings.Join(out, " ")
 }
 
-func TestFilesAndObjectsSayTogetherHowToReachRegistries(t *testing.T) {
+func TestRegistries_MergesFilesAndObjects(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		t.Helper()
@@ -86,12 +86,12 @@ func TestFilesAndObjectsSayTogetherHowToReachRegistries(t *testing.T) {
 	o := &objects{secret: corev1.Secret{Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"quay.io": {"username": "cluster"}}}`)}}}
 	o.policy.Spec.RepositoryDigestMirrors = []operatorv1alpha1.RepositoryDigestMirrors{{Source: "quay.io/release", Mirrors: []string{"mirror.example.com/r"}}}
 	o.proxy.Status.HTTPSProxy = "http://proxy.example.com:3128"
-	r := &install.Registries{
+	r := &registryconfig.Registries{
 		Reader: o, TempDir: filepath.Join(dir, "temp"),
 		Conf:     &mirror.Files{Conf: write("registries.conf", "[[registry]]\nlocation = \"other.example.com\"\n[[registry.mirror]]\nlocation = \"m.example.com\"\n")},
 		AuthFile: write("auth.json", `{"auths": {"quay.io": {"username": "file"}, "other.example.com": {"username": "file"}}}`),
 	}
-	access, err := r.Access(t.Context())
+	access, err := r.Settings(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,39 +103,39 @@ func TestFilesAndObjectsSayTogetherHowToReachRegistries(t *testing.T) {
 		}
 	}
 	for repository, want := range map[string]string{"quay.io/release/a": "cluster", "other.example.com/a": "file", "elsewhere.example.com/a": ""} {
-		if login, err := access.Logins.Find(t.Context(), repository); err != nil || login.Username != want {
+		if login, err := access.Keychain.Resolve(t.Context(), repository); err != nil || login.Username != want {
 			t.Errorf("%s: got %q, %v, want %q", repository, login.Username, err, want)
 		}
 	}
 }
 
-func TestWhatCannotBeReadOfTheClusterIsAnErrorUntilItWasRead(t *testing.T) {
+func TestRegistries_FailsUntilFirstRead(t *testing.T) {
 	o := &objects{err: errors.New("the API server is away")}
-	r := &install.Registries{Reader: o, TempDir: t.TempDir()}
-	if _, err := r.Access(t.Context()); err == nil || !strings.Contains(err.Error(), "reading the ImageDigestMirrorSets: the API server is away") {
+	r := &registryconfig.Registries{Reader: o, TempDir: t.TempDir()}
+	if _, err := r.Settings(t.Context()); err == nil || !strings.Contains(err.Error(), "reading the ImageDigestMirrorSets: the API server is away") {
 		t.Errorf("got %v", err)
 	}
 	o.err = nil
-	if _, err := r.Access(t.Context()); err != nil {
+	if _, err := r.Settings(t.Context()); err != nil {
 		t.Error(err)
 	}
 	o.err = errors.New("the API server is away again")
-	if _, err := r.Access(t.Context()); err != nil {
+	if _, err := r.Settings(t.Context()); err != nil {
 		t.Errorf("got %v, want what was read before", err)
 	}
-	if _, err := (&install.Registries{TempDir: t.TempDir()}).Access(t.Context()); err != nil {
+	if _, err := (&registryconfig.Registries{TempDir: t.TempDir()}).Settings(t.Context()); err != nil {
 		t.Errorf("without a cluster: %v", err)
 	}
 }
 
-func TestAPullSecretThatIsBrokenLeavesTheOtherCredentials(t *testing.T) {
+func TestRegistries_IgnoresAnInvalidPullSecret(t *testing.T) {
 	o := &objects{secret: corev1.Secret{Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"bad.example.com": {"auth": "!"}, "quay.io": {"username": "cluster"}}}`)}}}
 	o.image.Spec.AdditionalTrustedCA.Name, o.cas = "cas", map[string]string{"a.example.com": "no certificate"}
-	access, err := (&install.Registries{Reader: o, TempDir: t.TempDir()}).Access(t.Context())
+	access, err := (&registryconfig.Registries{Reader: o, TempDir: t.TempDir()}).Settings(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if login, err := access.Logins.Find(t.Context(), "quay.io/a"); err != nil || login.Username != "cluster" {
+	if login, err := access.Keychain.Resolve(t.Context(), "quay.io/a"); err != nil || login.Username != "cluster" {
 		t.Errorf("got %q, %v", login.Username, err)
 	}
 }

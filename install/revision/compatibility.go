@@ -14,21 +14,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// maxCRDData is how many characters the API allows for the CRD in a CompatibilityRequirement.
+// maxCRDData is the maximum length of the CRD in a CompatibilityRequirement, in characters.
 const maxCRDData = 1572864
 
-// compatibilityRequirement is the object that has the cluster check that an
-// unmanaged CRD, as it is there, is compatible with the one that a component
-// brings, and keeps it so: whatever serves the CRD must serve every version that
-// the component may use, and changes that would break that are denied. Its name ends
-// in the revision's number, because each revision has its own demands.
+// compatibilityRequirement returns the object by which the cluster checks that the
+// existing unmanaged CRD is compatible with the CRD of a component: it must serve every
+// version that the component may use. The cluster denies later changes that would break
+// this. The name ends in the revision number, because revisions have different CRDs.
 func compatibilityRequirement(crd *unstructured.Unstructured, number int64) (*unstructured.Unstructured, error) {
-	data, err := yaml.Marshal(crd.Object) // which escapes what YAML does not take as it is
+	data, err := yaml.Marshal(crd.Object) // escapes characters that YAML forbids
 	if err != nil {
-		return nil, fmt.Errorf("CustomResourceDefinition %s: writing it as YAML: %w", crd.GetName(), err)
+		return nil, fmt.Errorf("encoding CustomResourceDefinition %s as YAML: %w", crd.GetName(), err)
 	}
 	if len(data) > maxCRDData {
-		return nil, fmt.Errorf("CustomResourceDefinition %s is %d bytes of YAML, more than the %d that a CompatibilityRequirement takes; it cannot be unmanaged", crd.GetName(), len(data), maxCRDData)
+		return nil, fmt.Errorf("CustomResourceDefinition %s cannot be unmanaged: it has %d bytes of YAML, and a CompatibilityRequirement has at most %d", crd.GetName(), len(data), maxCRDData)
 	}
 	requirement := &apiextensionsv1alpha1.CompatibilityRequirement{
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1alpha1.GroupVersion.String(), Kind: "CompatibilityRequirement"},
@@ -46,8 +45,8 @@ func compatibilityRequirement(crd *unstructured.Unstructured, number int64) (*un
 	return toUnstructured(requirement)
 }
 
-// RequirementName is the name of the CompatibilityRequirement for a CRD that a
-// revision has: <CRD>-<revision number>, shortened where that is too long for a name.
+// RequirementName returns the name of the CompatibilityRequirement of a revision for a
+// CRD: <CRD>-<revision number>, shortened if it is too long.
 func RequirementName(crd string, number int64) string {
 	name := fmt.Sprintf("%s-%d", crd, number)
 	if len(name) <= validation.DNS1123SubdomainMaxLength {

@@ -17,20 +17,19 @@ import (
 )
 
 const (
-	// chunkSize is how many bytes one ConfigMap holds. A ConfigMap may hold 1 MiB.
+	// chunkSize is the data in one ConfigMap, in bytes. The API server allows 1 MiB.
 	chunkSize = 900 << 10
-	// maxParts bounds the number of ConfigMaps that a version is read from.
+	// maxParts limits the number of ConfigMaps of a version.
 	maxParts = 128
-	// dataKey is the key of binaryData under which the stored set lies.
+	// dataKey is the key of the stored set in binaryData.
 	dataKey = "manifests.json.zst"
 )
 
-// ConfigMaps returns the ConfigMaps that hold a version: the revision ConfigMap,
-// which has the version's name, and, where the stored set does not fit into one,
-// the ConfigMaps that continue it, <name>.1 and so on. They are immutable, and stay
-// until the finalizer on each is removed: what they hold is needed to the end. owner
-// is the controller of the first one; when that one is created, SetOwner makes it the
-// owner of the others.
+// ConfigMaps returns the ConfigMaps of a version: the revision ConfigMap, which has the
+// name of the version, and, if the stored set does not fit into it, further parts,
+// <name>.1 and so on. They are immutable, and a finalizer keeps each one until the
+// teardown is complete, because the teardown needs the objects in them. owner is the
+// controller of the revision ConfigMap. Once that is created, call SetOwner for the other parts.
 func ConfigMaps(name string, owner metav1.OwnerReference, stored Stored) []*corev1.ConfigMap {
 	chunks := slices.Collect(slices.Chunk(stored.Data, chunkSize))
 	if len(chunks) == 0 {
@@ -58,8 +57,8 @@ func ConfigMaps(name string, owner metav1.OwnerReference, stored Stored) []*core
 	return configMaps
 }
 
-// partName is the name of a ConfigMap of a version; 0 is the first one. It cannot
-// be the name of another version, because what comes after the last dash is no number.
+// partName returns the name of a part; part 0 is the revision ConfigMap. It cannot be the
+// name of another version, because the text after the last dash is not a number.
 func partName(name string, part int) string {
 	if part == 0 {
 		return name
@@ -67,8 +66,8 @@ func partName(name string, part int) string {
 	return fmt.Sprintf("%s.%d", name, part)
 }
 
-// SetOwner makes the first ConfigMap of a version the owner of one that continues
-// it. first must have been created: an owner is named by its UID.
+// SetOwner makes the revision ConfigMap the owner of a further part. first must
+// exist in the cluster, because an owner reference has a UID.
 func SetOwner(part, first *corev1.ConfigMap) {
 	part.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: "v1",
@@ -79,10 +78,10 @@ func SetOwner(part, first *corev1.ConfigMap) {
 	}}
 }
 
-// FromConfigMaps returns the stored set of a version from the ConfigMaps that
-// hold it, which are found among others by their names. It checks that none is
-// missing and that together they are what the digest on the first one says. The
-// caller must still check that this is the digest that it knows.
+// FromConfigMaps returns the stored set of a version. It finds the parts among
+// configMaps by name, and verifies that none is missing and that the data matches the
+// digest on the revision ConfigMap. The caller must compare this digest with the one in
+// the status.
 func FromConfigMaps(name string, configMaps []corev1.ConfigMap) (Stored, error) {
 	byName := map[string]*corev1.ConfigMap{}
 	for i := range configMaps {
@@ -109,35 +108,35 @@ func FromConfigMaps(name string, configMaps []corev1.ConfigMap) (Stored, error) 
 	return stored, nil
 }
 
-// header reads from the first ConfigMap the digest, and in how many ConfigMaps the set lies.
+// header returns the digest and the number of parts from the revision ConfigMap.
 func header(first *corev1.ConfigMap) (Stored, int, error) {
 	if first == nil {
 		return Stored{}, 0, errMissing
 	}
 	expected, err := digest.Parse(first.Annotations[v1alpha1.ManifestsDigestAnnotation])
 	if err != nil || expected.Algorithm() != digest.SHA256 {
-		return Stored{}, 0, fmt.Errorf("annotation %s is %q, and should be a SHA-256 digest", v1alpha1.ManifestsDigestAnnotation, first.Annotations[v1alpha1.ManifestsDigestAnnotation])
+		return Stored{}, 0, fmt.Errorf("invalid annotation %s %q: want a SHA-256 digest", v1alpha1.ManifestsDigestAnnotation, first.Annotations[v1alpha1.ManifestsDigestAnnotation])
 	}
 	parts, err := strconv.Atoi(first.Annotations[v1alpha1.PartsAnnotation])
 	if err != nil || parts < 1 || parts > maxParts {
-		return Stored{}, 0, fmt.Errorf("annotation %s is %q, and should be a number from 1 to %d", v1alpha1.PartsAnnotation, first.Annotations[v1alpha1.PartsAnnotation], maxParts)
+		return Stored{}, 0, fmt.Errorf("invalid annotation %s %q: want a number from 1 to %d", v1alpha1.PartsAnnotation, first.Annotations[v1alpha1.PartsAnnotation], maxParts)
 	}
 	return Stored{Digest: expected}, parts, nil
 }
 
-var errMissing = errors.New("it is missing")
+var errMissing = errors.New("not found")
 
-// chunkOf returns what one ConfigMap holds of the stored set with that digest.
+// chunkOf returns the data of one part of the stored set with a digest.
 func chunkOf(configMap *corev1.ConfigMap, expected digest.Digest) ([]byte, error) {
 	if configMap == nil {
 		return nil, errMissing
 	}
 	if other := configMap.Annotations[v1alpha1.ManifestsDigestAnnotation]; other != expected.String() {
-		return nil, fmt.Errorf("it belongs to other objects: annotation %s is %q, and %s on the first ConfigMap", v1alpha1.ManifestsDigestAnnotation, other, expected)
+		return nil, fmt.Errorf("part of another set: annotation %s is %q, but %s on the revision ConfigMap", v1alpha1.ManifestsDigestAnnotation, other, expected)
 	}
 	chunk, found := configMap.BinaryData[dataKey]
 	if !found {
-		return nil, fmt.Errorf("binaryData has no key %q", dataKey)
+		return nil, fmt.Errorf("key %q not found in binaryData", dataKey)
 	}
 	return chunk, nil
 }

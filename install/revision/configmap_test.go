@@ -42,7 +42,7 @@ func written(stored Stored) []corev1.ConfigMap {
 	return out
 }
 
-func TestASetThatFitsLiesInOneConfigMap(t *testing.T) {
+func TestConfigMaps_OneIfItFits(t *testing.T) {
 	stored := storedOf(100)
 	want := &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -67,7 +67,7 @@ func TestASetThatFitsLiesInOneConfigMap(t *testing.T) {
 	}
 }
 
-func TestALargerSetGoesOnInConfigMapsOfTheFirst(t *testing.T) {
+func TestConfigMaps_PartsOfALargeSet(t *testing.T) {
 	stored := storedOf(2*chunkSize + 1)
 	configMaps := ConfigMaps(testVersion, testOwner, stored)
 	if len(configMaps) != 3 {
@@ -96,7 +96,7 @@ func TestALargerSetGoesOnInConfigMapsOfTheFirst(t *testing.T) {
 			t.Errorf("%s holds %d bytes", configMap.Name, len(chunk))
 		}
 		if problems := validation.IsDNS1123Subdomain(configMap.Name); problems != nil {
-			t.Errorf("%s is no name: %v", configMap.Name, problems)
+			t.Errorf("invalid name %s: %v", configMap.Name, problems)
 		}
 		if _, err := Number(configMap.Name); err == nil {
 			t.Errorf("%s could be the name of a version", configMap.Name)
@@ -104,7 +104,7 @@ func TestALargerSetGoesOnInConfigMapsOfTheFirst(t *testing.T) {
 	}
 }
 
-func TestConfigMapsGiveBackWhatWasStored(t *testing.T) {
+func TestFromConfigMaps_RoundTrip(t *testing.T) {
 	for _, length := range []int{0, 1, chunkSize - 1, chunkSize, chunkSize + 1, 3 * chunkSize} {
 		stored := storedOf(length)
 		got, err := FromConfigMaps(testVersion, written(stored))
@@ -117,7 +117,7 @@ func TestConfigMapsGiveBackWhatWasStored(t *testing.T) {
 	}
 }
 
-func TestConfigMapsDoNotShareTheirBytes(t *testing.T) {
+func TestConfigMaps_CopyTheData(t *testing.T) {
 	stored := storedOf(chunkSize + 10)
 	configMaps := ConfigMaps(testVersion, testOwner, stored)
 	configMaps[0].BinaryData[dataKey][0]++
@@ -127,7 +127,7 @@ func TestConfigMapsDoNotShareTheirBytes(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingOrChangedIsNamed(t *testing.T) {
+func TestFromConfigMaps_Errors(t *testing.T) {
 	// The first ConfigMap is at index 1, its parts follow.
 	tests := map[string]struct {
 		change    func(c []corev1.ConfigMap) []corev1.ConfigMap
@@ -135,57 +135,57 @@ func TestWhatIsMissingOrChangedIsNamed(t *testing.T) {
 		want      string
 	}{
 		"all are gone": {
-			func([]corev1.ConfigMap) []corev1.ConfigMap { return nil }, "4.22.3-6", "missing",
+			func([]corev1.ConfigMap) []corev1.ConfigMap { return nil }, "4.22.3-6", "not found",
 		},
 		"a part is gone": {
-			func(c []corev1.ConfigMap) []corev1.ConfigMap { return c[:3] }, "4.22.3-6.2", "missing",
+			func(c []corev1.ConfigMap) []corev1.ConfigMap { return c[:3] }, "4.22.3-6.2", "not found",
 		},
 		"the digest is gone": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap {
 				c[1].Annotations[v1alpha1.ManifestsDigestAnnotation] = ""
 				return c
 			},
-			"4.22.3-6", `annotation capi-operator.openshift.io/manifests-digest is "", and should be a SHA-256 digest`,
+			"4.22.3-6", `invalid annotation capi-operator.openshift.io/manifests-digest "": want a SHA-256 digest`,
 		},
 		"the digest is of a weaker kind": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap {
 				c[1].Annotations[v1alpha1.ManifestsDigestAnnotation] = "md5:00"
 				return c
 			},
-			"4.22.3-6", "should be a SHA-256 digest",
+			"4.22.3-6", "want a SHA-256 digest",
 		},
 		"the number of parts is gone": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap {
 				c[1].Annotations = map[string]string{v1alpha1.ManifestsDigestAnnotation: c[1].Annotations[v1alpha1.ManifestsDigestAnnotation]}
 				return c
 			},
-			"4.22.3-6", `annotation capi-operator.openshift.io/parts is "", and should be a number from 1 to 128`,
+			"4.22.3-6", `invalid annotation capi-operator.openshift.io/parts "": want a number from 1 to 128`,
 		},
 		"the number of parts is absurd": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap {
 				c[1].Annotations[v1alpha1.PartsAnnotation] = "1000000000"
 				return c
 			},
-			"4.22.3-6", "should be a number from 1 to 128",
+			"4.22.3-6", "want a number from 1 to 128",
 		},
 		"the number of parts is too small": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap {
 				c[1].Annotations[v1alpha1.PartsAnnotation] = "2"
 				return c
 			},
-			"4.22.3-6", "the stored objects have changed",
+			"4.22.3-6", "the stored objects were modified",
 		},
 		"a part is of something else": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap { c[2].Annotations = nil; return c },
-			"4.22.3-6.1", "it belongs to other objects",
+			"4.22.3-6.1", "part of another set",
 		},
 		"a part has no data": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap { c[2].BinaryData = nil; return c },
-			"4.22.3-6.1", `binaryData has no key "manifests.json.zst"`,
+			"4.22.3-6.1", `key "manifests.json.zst" not found in binaryData`,
 		},
 		"a byte is another one": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap { c[2].BinaryData[dataKey][7]++; return c },
-			"4.22.3-6", "the stored objects have changed: their digest is sha256:",
+			"4.22.3-6", "the stored objects were modified: digest is sha256:",
 		},
 		"the digest is of other objects": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap {
@@ -194,7 +194,7 @@ func TestWhatIsMissingOrChangedIsNamed(t *testing.T) {
 				}
 				return c
 			},
-			"4.22.3-6", "the stored objects have changed",
+			"4.22.3-6", "the stored objects were modified",
 		},
 	}
 	for name, test := range tests {
@@ -211,7 +211,7 @@ func TestWhatIsMissingOrChangedIsNamed(t *testing.T) {
 	}
 }
 
-func TestSetsAreTheSameObjectsWhateverTheyAreMadeFrom(t *testing.T) {
+func TestSameObjects_IgnoresSources(t *testing.T) {
 	set := func() operand.Set {
 		object := &unstructured.Unstructured{Object: map[string]any{"kind": "ConfigMap", "metadata": map[string]any{"name": "a"}, "data": map[string]any{"replicas": int64(2)}}}
 		return operand.Set{ContentID: "sha256:a", Operands: []operand.Operand{{

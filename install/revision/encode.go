@@ -17,17 +17,17 @@ import (
 	"github.com/capi-installer/capi-installer/install/operand"
 )
 
-// maxDecoded is how long the JSON form of a set may be, in bytes.
+// maxDecoded is the maximum length of the JSON form of a set, in bytes.
 const maxDecoded = 64 << 20
 
-// format is the number of the stored form that this code writes and reads.
+// format is the version of the stored form that this code writes and reads.
 const format = 1
 
-// Stored is a rendered set as it is kept: JSON, compressed with zstd. One set
+// Stored is the stored form of a rendered set: JSON, compressed with zstd. One set
 // always gives the same bytes.
 type Stored struct {
-	// Digest is the SHA-256 of Data. It is of the compressed bytes, so that it is
-	// checked before anything else is done with them.
+	// Digest is the SHA-256 of Data, of the compressed bytes, so that it can be
+	// verified before they are decompressed.
 	Digest digest.Digest
 	// Data is the compressed JSON.
 	Data []byte
@@ -52,8 +52,8 @@ type storedComponent struct {
 	Objects    []map[string]any       `json:"objects"`
 }
 
-// Encode returns the stored form of a set. It fails where the set is too large
-// to be read again.
+// Encode returns the stored form of a set. It fails if the set is too large for
+// Decode.
 func Encode(set operand.Set) (Stored, error) {
 	var plain bytes.Buffer
 	encoder := json.NewEncoder(&plain)
@@ -62,7 +62,7 @@ func Encode(set operand.Set) (Stored, error) {
 		return Stored{}, &Error{Err: fmt.Errorf("encoding the objects: %w", err)}
 	}
 	if plain.Len() > maxDecoded {
-		return Stored{}, &Error{Err: fmt.Errorf("the objects are %d bytes long, more than the %d that can be stored", plain.Len(), maxDecoded)}
+		return Stored{}, &Error{Err: fmt.Errorf("the objects have %d bytes, more than the limit of %d", plain.Len(), maxDecoded)}
 	}
 	compressor, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
 	if err != nil {
@@ -98,15 +98,15 @@ func storedForm(set operand.Set) storedSet {
 	return form
 }
 
-// SameObjects says whether two sets install the same: providers of the same names
-// and types, in one order, with the same objects. What they are made from may differ.
+// SameObjects reports whether two sets install the same objects: providers of the same
+// names and types, in one order, with equal objects. Their sources may differ.
 func SameObjects(a, b operand.Set) bool {
 	encodedA, errA := installed(a)
 	encodedB, errB := installed(b)
 	return errA == nil && errB == nil && bytes.Equal(encodedA, encodedB)
 }
 
-// installed is what a set installs, as JSON.
+// installed returns the providers and objects of a set as JSON.
 func installed(set operand.Set) ([]byte, error) {
 	form := storedForm(set)
 	for i := range form.Components {
@@ -116,7 +116,7 @@ func installed(set operand.Set) ([]byte, error) {
 	return json.Marshal(form.Components)
 }
 
-// Decode returns the set, after it has checked that Data is what Digest says.
+// Decode returns the set. It verifies Data first.
 func (s Stored) Decode() (operand.Set, error) {
 	if err := s.verify(); err != nil {
 		return operand.Set{}, &Error{Err: err}
@@ -130,7 +130,7 @@ func (s Stored) Decode() (operand.Set, error) {
 
 func (s Stored) verify() error {
 	if actual := digest.FromBytes(s.Data); actual != s.Digest {
-		return fmt.Errorf("the stored objects have changed: their digest is %s, and should be %s", actual, s.Digest)
+		return fmt.Errorf("the stored objects were modified: digest is %s, want %s", actual, s.Digest)
 	}
 	return nil
 }
@@ -148,13 +148,13 @@ func decode(data []byte) (operand.Set, error) {
 	var form storedSet
 	err = utiljson.Unmarshal(plain, &form)
 	if form.Format != 0 && form.Format != format {
-		return operand.Set{}, fmt.Errorf("the objects are stored in format %d; this installer reads format %d", form.Format, format)
+		return operand.Set{}, fmt.Errorf("unsupported format %d of the stored objects: this installer reads format %d", form.Format, format)
 	}
 	if err != nil {
 		return operand.Set{}, fmt.Errorf("decoding the stored objects: %w", err)
 	}
 	if form.Format == 0 {
-		return operand.Set{}, errors.New("decoding the stored objects: the JSON does not say its format")
+		return operand.Set{}, errors.New("decoding the stored objects: the JSON has no format")
 	}
 	return form.set()
 }

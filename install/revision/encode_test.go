@@ -30,7 +30,7 @@ var kinds = []string{
 }
 
 // object makes an object of group/version/kind.
-func object(kind, namespace, name string) *unstructured.Unstructured {
+func newObject(kind, namespace, name string) *unstructured.Unstructured {
 	at := strings.LastIndexByte(kind, '/')
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
 	obj.SetAPIVersion(kind[:at])
@@ -59,7 +59,7 @@ func anyValue(depth int) *rapid.Generator[any] {
 
 func anyObject() *rapid.Generator[*unstructured.Unstructured] {
 	return rapid.Custom(func(t *rapid.T) *unstructured.Unstructured {
-		obj := object(rapid.SampledFrom(kinds).Draw(t, "kind"), rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "namespace"), rapid.StringMatching(`[a-z]{1,8}`).Draw(t, "name"))
+		obj := newObject(rapid.SampledFrom(kinds).Draw(t, "kind"), rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "namespace"), rapid.StringMatching(`[a-z]{1,8}`).Draw(t, "name"))
 		obj.Object["spec"] = anyValue(2).Draw(t, "spec")
 		return obj
 	})
@@ -101,7 +101,7 @@ func mustEncode(t testing.TB, set operand.Set) Stored {
 	return stored
 }
 
-func TestEveryStoredSetIsReadAsItWas(t *testing.T) {
+func TestStored_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := anySet().Draw(t, "set")
 		stored, err := Encode(set)
@@ -129,7 +129,7 @@ func example() operand.Set {
 		Operands: []operand.Operand{{
 			Name: "cluster-api", Type: extractor.Core, Version: "v1.10.2", ContentID: digest.FromString("core"),
 			Origin:  extractor.Origin{Name: "capi", Image: "quay.io/x@sha256:00"},
-			Objects: []*unstructured.Unstructured{object("v1/Namespace", "", "a"), object("apps/v1/Deployment", "a", "b")},
+			Objects: []*unstructured.Unstructured{newObject("v1/Namespace", "", "a"), newObject("apps/v1/Deployment", "a", "b")},
 		}},
 	}
 }
@@ -148,8 +148,8 @@ func decompress(t *testing.T, data []byte) []byte {
 	return plain
 }
 
-// What is stored in a cluster must be readable by every later installer.
-func TestTheStoredFormNeverChanges(t *testing.T) {
+// Every later installer must read the stored form.
+func TestEncode_FormNeverChanges(t *testing.T) {
 	want := `{"format":1,"contentID":"` + digest.FromString("inputs").String() + `","variables":{"A":"<&>"},` +
 		`"components":[{"name":"cluster-api","type":"core","version":"v1.10.2","contentID":"` + digest.FromString("core").String() + `",` +
 		`"source":"capi","image":"quay.io/x@sha256:00","objects":[{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}},` +
@@ -159,7 +159,7 @@ func TestTheStoredFormNeverChanges(t *testing.T) {
 	}
 }
 
-func TestTheDigestIsOfWhatIsStored(t *testing.T) {
+func TestEncode_Digest(t *testing.T) {
 	stored := mustEncode(t, example())
 	if want := digest.FromBytes(stored.Data); stored.Digest != want {
 		t.Errorf("digest is %s, want %s", stored.Digest, want)
@@ -177,20 +177,20 @@ func compressed(t testing.TB, plain []byte) Stored {
 	return Stored{Digest: digest.FromBytes(data), Data: data}
 }
 
-func TestWhatIsNotAStoredSetIsAnError(t *testing.T) {
+func TestDecode_Errors(t *testing.T) {
 	garbage := []byte("garbage")
 	tests := map[string]struct {
 		stored Stored
 		want   string
 	}{
-		"changed bytes":                 {Stored{Digest: digest.FromString("other"), Data: mustEncode(t, example()).Data}, "the stored objects have changed: their digest is sha256:"},
+		"changed bytes":                 {Stored{Digest: digest.FromString("other"), Data: mustEncode(t, example()).Data}, "the stored objects were modified: digest is sha256:"},
 		"no bytes":                      {Stored{Digest: digest.FromBytes(nil)}, "decoding the stored objects"},
-		"no digest":                     {Stored{Data: garbage}, "should be "},
+		"no digest":                     {Stored{Data: garbage}, "want "},
 		"bytes that are not compressed": {Stored{Digest: digest.FromBytes(garbage), Data: garbage}, "decompressing the stored objects"},
 		"more than fits into memory":    {compressed(t, make([]byte, maxDecoded+1)), "decompressing the stored objects"},
 		"text that is not JSON":         {compressed(t, garbage), "decoding the stored objects"},
 		"JSON of another form":          {compressed(t, []byte(`{"components":"none"}`)), "decoding the stored objects"},
-		"a later format":                {compressed(t, []byte(`{"format":2,"components":{"of":"another form"}}`)), "format 2; this installer reads format 1"},
+		"a later format":                {compressed(t, []byte(`{"format":2,"components":{"of":"another form"}}`)), "unsupported format 2 of the stored objects: this installer reads format 1"},
 		"an object without a kind":      {compressed(t, []byte(`{"format":1,"components":[{"name":"x","objects":[{},null]}]}`)), "stored object 1 of component x has no kind or no name"},
 	}
 	for name, test := range tests {
@@ -206,10 +206,10 @@ func TestWhatIsNotAStoredSetIsAnError(t *testing.T) {
 	}
 }
 
-func TestASetThatCouldNotBeReadAgainIsNotStored(t *testing.T) {
+func TestEncode_TooLarge(t *testing.T) {
 	set := example()
 	set.Operands[0].Objects[0].Object["data"] = strings.Repeat("a", maxDecoded)
-	if _, err := Encode(set); err == nil || !strings.Contains(err.Error(), "more than the 67108864 that can be stored") {
+	if _, err := Encode(set); err == nil || !strings.Contains(err.Error(), "more than the limit of 67108864") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -253,7 +253,7 @@ func large() operand.Set {
 	for i := range 5 {
 		component := operand.Operand{Name: fmt.Sprintf("provider-%d", i), Type: extractor.Infrastructure, ContentID: digest.FromString("x")}
 		for j := range 20 {
-			crd := object("apiextensions.k8s.io/v1/CustomResourceDefinition", "", fmt.Sprintf("things%d.example%d.com", j, i))
+			crd := newObject("apiextensions.k8s.io/v1/CustomResourceDefinition", "", fmt.Sprintf("things%d.example%d.com", j, i))
 			properties := map[string]any{}
 			for k := range 300 {
 				properties[fmt.Sprintf("field%d", k)] = map[string]any{"type": "string", "description": fmt.Sprintf("Field %d of thing %d says what the provider %d does.", k, j, i)}
@@ -261,7 +261,7 @@ func large() operand.Set {
 			crd.Object["spec"] = map[string]any{"properties": properties}
 			component.Objects = append(component.Objects, crd)
 		}
-		component.Objects = append(component.Objects, object("apps/v1/Deployment", "ns", component.Name))
+		component.Objects = append(component.Objects, newObject("apps/v1/Deployment", "ns", component.Name))
 		set.Operands = append(set.Operands, component)
 	}
 	return set
@@ -301,7 +301,7 @@ func BenchmarkPhases(b *testing.B) {
 	}
 }
 
-func TestEncodingDoesNotDependOnWhenItIsDone(t *testing.T) {
+func TestEncode_Deterministic(t *testing.T) {
 	set := large()
 	first := mustEncode(t, set)
 	for range 3 {

@@ -3,7 +3,6 @@
 package revision
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,14 +10,14 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Phase is a step of the installation: objects that are applied, and must be
-// ready, before those of the next phase.
+// Phase is a step of the rollout: its objects are applied, and become ready, before
+// those of the next phase.
 type Phase struct {
 	// Name is a DNS-1035 label, unique within a revision.
 	Name string
@@ -26,18 +25,15 @@ type Phase struct {
 	Objects []*unstructured.Unstructured
 }
 
-// preflight is the phase that finds out whether unmanaged CRDs are compatible.
+// preflight is the name of the phase that checks whether unmanaged CRDs are compatible.
 const preflight = "preflight"
 
-var customResourceDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-
-// Phases divides a set into the phases of the version that has that name and
-// number. First comes "preflight", with a CompatibilityRequirement for each CRD
-// of the set that unmanaged names. Then come, for each component in install
-// order, "<component>-crds" with its other CRDs and its admission policies with parameters, and "<component>" with its
-// other objects, ranked: what is needed comes before what needs it, and objects of one rank
-// stay in the order of the manifests. Unmanaged CRDs are in no phase. A phase
-// without objects is left out.
+// Phases divides a set into the phases of the version with a name and a number. The first
+// one is "preflight", with a CompatibilityRequirement for each unmanaged CRD of the
+// set. For each component, in install order, follow "<component>-crds" with its other
+// CRDs and its admission policies with parameters, and "<component>" with its other
+// objects in apply order; objects of one rank stay in the order of the manifests.
+// Unmanaged CRDs are in no phase. Phases without objects are omitted.
 //
 // The objects are copies; the caller may change them.
 func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]Phase, error) {
@@ -46,8 +42,8 @@ func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]P
 	phases := []Phase{{Name: preflight}}
 	labels := componentLabels(set.Operands)
 	for i, component := range set.Operands {
-		managed, foreign, others := divide(component.Objects, unmanaged)
-		for _, crd := range foreign {
+		managed, unmanagedCRDs, others := divide(component.Objects, unmanaged)
+		for _, crd := range unmanagedCRDs {
 			requirement, err := compatibilityRequirement(crd, number)
 			if err != nil {
 				errs = append(errs, &Error{Version: name, Err: err})
@@ -66,102 +62,44 @@ func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]P
 	return slices.DeleteFunc(phases, func(p Phase) bool { return len(p.Objects) == 0 }), nil
 }
 
-// divide tells a component's managed CRDs with what is applied with them, its unmanaged CRDs and its other
-// objects apart, the last ones ranked. It copies what is going to be applied.
+// divide separates the objects of the CRD phase of a component, its unmanaged CRDs, and its
+// other objects in apply order. It copies the objects to apply.
 //
-// An admission policy with parameters is applied with the CRDs, where it does nothing yet: the
-// API server allows its binding, and already the rehearsal of it, only to whoever may read the parameters, or,
-// as long as it does not know the policy, may read everything.
-func divide(objects []*unstructured.Unstructured, unmanaged []string) (managed, foreign, others []*unstructured.Unstructured) {
+// An admission policy with parameters belongs to the CRD phase, where it has no effect
+// yet. The API server rejects its binding, even in a dry run, unless the user may read
+// the parameters; while it does not know the policy, unless the user may read everything.
+func divide(objects []*unstructured.Unstructured, unmanaged []string) (managed, unmanagedCRDs, others []*unstructured.Unstructured) {
 	var policies []*unstructured.Unstructured
 	for _, obj := range objects {
 		switch {
 		case takesParameters(obj):
 			policies = append(policies, obj.DeepCopy())
-		case obj.GroupVersionKind().GroupKind() != customResourceDefinition:
+		case !object.IsCRD(obj):
 			others = append(others, obj.DeepCopy())
 		case slices.Contains(unmanaged, obj.GetName()):
-			foreign = append(foreign, obj)
+			unmanagedCRDs = append(unmanagedCRDs, obj)
 		default:
 			managed = append(managed, obj.DeepCopy())
 		}
 	}
-	slices.SortStableFunc(others, func(a, b *unstructured.Unstructured) int {
-		return cmp.Compare(rank(a), rank(b))
-	})
-	return append(managed, policies...), foreign, others
+	slices.SortStableFunc(others, object.CompareRank)
+	return append(managed, policies...), unmanagedCRDs, others
 }
 
-// takesParameters says whether an object is an admission policy with parameters.
+// takesParameters reports whether an object is an admission policy with parameters.
 func takesParameters(obj *unstructured.Unstructured) bool {
-	if !slices.Contains(admissionPolicies, obj.GroupVersionKind().GroupKind()) {
-		return false
+	switch object.GroupKind(obj) {
+	case object.ValidatingAdmissionPolicy, object.MutatingAdmissionPolicy:
+		return object.MapAt(obj.Object, "spec", "paramKind") != nil
 	}
-	_, found, _ := unstructured.NestedMap(obj.Object, "spec", "paramKind")
-	return found
+	return false
 }
 
-var admissionPolicies = []schema.GroupKind{
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"},
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"},
-}
-
-// ranks are the kinds of a component in the order in which they are applied; the
-// place of all other kinds is that of the nil entry.
-var ranks = [][]schema.GroupKind{
-	{{Kind: "Namespace"}},
-	{{Kind: "ServiceAccount"}},
-	{{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}, {Group: "rbac.authorization.k8s.io", Kind: "Role"}},
-	{{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}, {Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}},
-	{{Kind: "ConfigMap"}, {Kind: "Secret"}},
-	{{Kind: "Service"}},
-	admissionPolicies,
-	{
-		{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"},
-		{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"},
-	},
-	nil,
-	{
-		{Kind: "Pod"}, {Kind: "ReplicationController"},
-		{Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "DaemonSet"},
-		{Group: "apps", Kind: "StatefulSet"}, {Group: "apps", Kind: "ReplicaSet"},
-		{Group: "batch", Kind: "Job"}, {Group: "batch", Kind: "CronJob"},
-	},
-	{
-		{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"},
-		{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
-		{Group: "apiregistration.k8s.io", Kind: "APIService"},
-	},
-}
-
-var rankByKind, rankOfOthers = indexRanks()
-
-func indexRanks() (byKind map[schema.GroupKind]int, others int) {
-	byKind = map[schema.GroupKind]int{}
-	for rank, kinds := range ranks {
-		if kinds == nil {
-			others = rank
-		}
-		for _, kind := range kinds {
-			byKind[kind] = rank
-		}
-	}
-	return byKind, others
-}
-
-func rank(obj *unstructured.Unstructured) int {
-	if rank, found := rankByKind[obj.GroupVersionKind().GroupKind()]; found {
-		return rank
-	}
-	return rankOfOthers
-}
-
-// crdsSuffix ends the name of the phase with the CRDs of a component.
+// crdsSuffix is the suffix of the name of a CRD phase.
 const crdsSuffix = "-crds"
 
-// componentLabels returns for each component the name of its phase: its own name
-// if that is a label and no other component has it, or else one made of its type
-// and its name.
+// componentLabels returns the name of the phase of each component: its own name if that
+// is a label and unique, or else a label of its type and name.
 func componentLabels(components []operand.Operand) []string {
 	labels := make([]string, len(components))
 	taken := map[string]bool{preflight: true}
@@ -178,10 +116,10 @@ func componentLabels(components []operand.Operand) []string {
 	return labels
 }
 
-// maxLabel leaves room for the suffix.
+// maxLabel is the maximum length of a phase name without crdsSuffix.
 const maxLabel = validation.DNS1035LabelMaxLength - len(crdsSuffix)
 
-// label makes a DNS-1035 label of a name, which stays as it is if it is one.
+// label converts a name to a DNS-1035 label; a valid label does not change.
 func label(name string) string {
 	made := strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
@@ -199,7 +137,7 @@ func label(name string) string {
 	return made
 }
 
-// hashed puts a hash of name in the place of the end of a label.
+// hashed replaces the end of a label by a hash of name.
 func hashed(label, name string) string {
 	sum := sha256.Sum256([]byte(name))
 	hash := hex.EncodeToString(sum[:4])

@@ -16,6 +16,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 const crd = "apiextensions.k8s.io/v1/CustomResourceDefinition"
@@ -52,8 +53,8 @@ func TestPhases(t *testing.T) {
 	}{
 		"each component has its CRDs before its other objects": {
 			operands: []operand.Operand{
-				operandOf("core", extractor.Core, object("v1/Service", "a", "s"), object(crd, "", "x"), object(crd, "", "b")),
-				operandOf("aws", extractor.Infrastructure, object("v1/Service", "a", "t"), object(crd, "", "y")),
+				operandOf("core", extractor.Core, newObject("v1/Service", "a", "s"), newObject(crd, "", "x"), newObject(crd, "", "b")),
+				operandOf("aws", extractor.Infrastructure, newObject("v1/Service", "a", "t"), newObject(crd, "", "y")),
 			},
 			want: []string{
 				"core-crds: CustomResourceDefinition/x CustomResourceDefinition/b", "core: Service/s",
@@ -62,50 +63,50 @@ func TestPhases(t *testing.T) {
 		},
 		"objects are ranked, and stay in the order of the manifests within a rank": {
 			operands: []operand.Operand{operandOf("core", extractor.Core,
-				object(webhook, "", "webhook"), object("apps/v1/Deployment", "a", "deployment"), object("batch/v1/Job", "a", "job"), object("policy/v1/PodDisruptionBudget", "a", "z"),
-				object(binding, "", "binding"), object(policy, "", "policy"), object("v1/Service", "a", "service"), object("v1/Secret", "a", "secret"), object("v1/ConfigMap", "a", "config"),
-				object("rbac.authorization.k8s.io/v1/RoleBinding", "a", "role-binding"), object("rbac.authorization.k8s.io/v1/ClusterRole", "", "role"), object("v1/ServiceAccount", "a", "account"),
-				object("v1/Namespace", "", "a"), object("example.com/v1/Service", "a", "y"))},
+				newObject(webhook, "", "webhook"), newObject("apps/v1/Deployment", "a", "deployment"), newObject("batch/v1/Job", "a", "job"), newObject("policy/v1/PodDisruptionBudget", "a", "z"),
+				newObject(binding, "", "binding"), newObject(policy, "", "policy"), newObject("v1/Service", "a", "service"), newObject("v1/Secret", "a", "secret"), newObject("v1/ConfigMap", "a", "config"),
+				newObject("rbac.authorization.k8s.io/v1/RoleBinding", "a", "role-binding"), newObject("rbac.authorization.k8s.io/v1/ClusterRole", "", "role"), newObject("v1/ServiceAccount", "a", "account"),
+				newObject("v1/Namespace", "", "a"), newObject("example.com/v1/Service", "a", "y"))},
 			want: []string{"core: Namespace/a ServiceAccount/account ClusterRole/role RoleBinding/role-binding Secret/secret ConfigMap/config Service/service " +
 				"ValidatingAdmissionPolicy/policy ValidatingAdmissionPolicyBinding/binding PodDisruptionBudget/z Service/y Deployment/deployment Job/job ValidatingWebhookConfiguration/webhook"},
 		},
-		"a policy with parameters comes with the CRDs, for its binding is refused while the policy is not known": {
+		"a policy with parameters is in the phase of the CRDs, because its binding is rejected while the policy is unknown": {
 			operands: []operand.Operand{operandOf("aws", extractor.Infrastructure,
-				object("v1/Service", "a", "s"), object(binding, "", "binding"), withParameters(object(policy, "", "policy")), object(policy, "", "other"), object(crd, "", "x"))},
+				newObject("v1/Service", "a", "s"), newObject(binding, "", "binding"), withParameters(newObject(policy, "", "policy")), newObject(policy, "", "other"), newObject(crd, "", "x"))},
 			want: []string{"aws-crds: CustomResourceDefinition/x ValidatingAdmissionPolicy/policy", "aws: Service/s ValidatingAdmissionPolicy/other ValidatingAdmissionPolicyBinding/binding"},
 		},
-		"unmanaged CRDs are only asked about, before everything else": {
+		"unmanaged CRDs are only checked, before everything else": {
 			operands: []operand.Operand{
-				operandOf("core", extractor.Core, object(crd, "", "clusters.x"), object(crd, "", "machines.x"), object("v1/ConfigMap", "a", "clusters.x")),
-				operandOf("aws", extractor.Infrastructure, object(crd, "", "awsclusters.x")),
+				operandOf("core", extractor.Core, newObject(crd, "", "clusters.x"), newObject(crd, "", "machines.x"), newObject("v1/ConfigMap", "a", "clusters.x")),
+				operandOf("aws", extractor.Infrastructure, newObject(crd, "", "awsclusters.x")),
 			},
-			unmanaged: []string{"awsclusters.x", "clusters.x", "nobody-has-it.x"},
+			unmanaged: []string{"awsclusters.x", "clusters.x", "absent.x"},
 			want:      []string{"preflight: CompatibilityRequirement/clusters.x-6 CompatibilityRequirement/awsclusters.x-6", "core-crds: CustomResourceDefinition/machines.x", "core: ConfigMap/clusters.x"},
 		},
 		"a phase without objects is left out": {
-			operands: []operand.Operand{operandOf("a", extractor.Core), operandOf("b", extractor.IPAM, object(crd, "", "x"))}, want: []string{"b-crds: CustomResourceDefinition/x"},
+			operands: []operand.Operand{operandOf("a", extractor.Core), operandOf("b", extractor.IPAM, newObject(crd, "", "x"))}, want: []string{"b-crds: CustomResourceDefinition/x"},
 		},
 		"nothing has no phases": {},
-		"components of one name are told apart by their type": {
+		"components with one name differ by their type": {
 			operands: []operand.Operand{
-				operandOf("kubeadm", extractor.Bootstrap, object("v1/Service", "a", "s")),
-				operandOf("kubeadm", extractor.ControlPlane, object("v1/Service", "a", "t")),
+				operandOf("kubeadm", extractor.Bootstrap, newObject("v1/Service", "a", "s")),
+				operandOf("kubeadm", extractor.ControlPlane, newObject("v1/Service", "a", "t")),
 			},
 			want: []string{"kubeadm: Service/s", "controlplane-kubeadm: Service/t"},
 		},
 		"no component takes the name of another phase": {
 			operands: []operand.Operand{
-				operandOf("preflight", extractor.IPAM, object("v1/Service", "a", "s")),
-				operandOf("x", extractor.Addon, object("v1/Service", "a", "t")),
-				operandOf("x-crds", extractor.Addon, object("v1/Service", "a", "u")),
+				operandOf("preflight", extractor.IPAM, newObject("v1/Service", "a", "s")),
+				operandOf("x", extractor.Addon, newObject("v1/Service", "a", "t")),
+				operandOf("x-crds", extractor.Addon, newObject("v1/Service", "a", "u")),
 			},
 			want: []string{"ipam-preflight: Service/s", "x: Service/t", "addon-x-crds: Service/u"},
 		},
 		"names become labels": {
 			operands: []operand.Operand{
-				operandOf("Provider.Example_1", extractor.Addon, object("v1/Service", "a", "s")),
-				operandOf("3scale", extractor.Addon, object("v1/Service", "a", "t")),
-				operandOf(strings.Repeat("long-", 20), extractor.Addon, object(crd, "", "u")),
+				operandOf("Provider.Example_1", extractor.Addon, newObject("v1/Service", "a", "s")),
+				operandOf("3scale", extractor.Addon, newObject("v1/Service", "a", "t")),
+				operandOf(strings.Repeat("long-", 20), extractor.Addon, newObject(crd, "", "u")),
 			},
 			want: []string{"provider-example-1: Service/s", "c-3scale: Service/t", "long-long-long-long-long-long-long-long-long-long-cd9ddee2-crds: CustomResourceDefinition/u"},
 		},
@@ -123,11 +124,11 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-func TestACompatibilityRequirementHoldsTheWholeCRD(t *testing.T) {
-	wanted := object(crd, "", "clusters.cluster.x-k8s.io")
-	wanted.Object["spec"] = map[string]any{"group": "cluster.x-k8s.io", "scope": "Namespaced", "description": "next\u0085line, \x7f, \t"}
-	set := operand.Set{Operands: []operand.Operand{operandOf("core", extractor.Core, wanted)}}
-	phases, err := Phases("4.22.3-6", 6, set, []string{wanted.GetName()})
+func TestCompatibilityRequirement_WholeCRD(t *testing.T) {
+	original := newObject(crd, "", "clusters.cluster.x-k8s.io")
+	original.Object["spec"] = map[string]any{"group": "cluster.x-k8s.io", "scope": "Namespaced", "description": "next\u0085line, \x7f, \t"}
+	set := operand.Set{Operands: []operand.Operand{operandOf("core", extractor.Core, original)}}
+	phases, err := Phases("4.22.3-6", 6, set, []string{original.GetName()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestACompatibilityRequirementHoldsTheWholeCRD(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(data), &held); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(wanted.Object, held); diff != "" {
+	if diff := cmp.Diff(original.Object, held); diff != "" {
 		t.Errorf("CRD (-component's +held):\n%s", diff)
 	}
 	want := map[string]any{
@@ -157,7 +158,7 @@ func TestACompatibilityRequirementHoldsTheWholeCRD(t *testing.T) {
 	}
 }
 
-func TestACompatibilityRequirementHasAName(t *testing.T) {
+func TestRequirementName(t *testing.T) {
 	long := strings.Repeat("a.", 125) + "aaa"
 	name := RequirementName(long, 6)
 	if problems := validation.IsDNS1123Subdomain(name); problems != nil || !strings.HasSuffix(name, "-6") {
@@ -165,12 +166,12 @@ func TestACompatibilityRequirementHasAName(t *testing.T) {
 	}
 }
 
-func TestACRDThatIsTooLargeCannotBeUnmanaged(t *testing.T) {
-	large := object(crd, "", "clusters.x")
+func TestPhases_UnmanagedCRDTooLarge(t *testing.T) {
+	large := newObject(crd, "", "clusters.x")
 	large.Object["spec"] = strings.Repeat("a", maxCRDData)
 	set := operand.Set{Operands: []operand.Operand{operandOf("core", extractor.Core, large)}}
 	_, err := Phases("4.22.3-6", 6, set, []string{"clusters.x"})
-	if err == nil || !strings.Contains(err.Error(), "version 4.22.3-6: CustomResourceDefinition clusters.x is ") {
+	if err == nil || !strings.Contains(err.Error(), "version 4.22.3-6: CustomResourceDefinition clusters.x cannot be unmanaged: it has ") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -178,7 +179,7 @@ func TestACRDThatIsTooLargeCannotBeUnmanaged(t *testing.T) {
 // Every object is in one phase, once, unless it is an unmanaged CRD, of which
 // there is a CompatibilityRequirement; names are labels and unique; objects are
 // in order; and nothing is shared with the set.
-func TestPhasesHoldEveryObjectOnce(t *testing.T) {
+func TestPhases_EveryObjectOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := anySet().Draw(t, "set")
 		identify(set)
@@ -194,7 +195,7 @@ func TestPhasesHoldEveryObjectOnce(t *testing.T) {
 			if len(phase.Objects) == 0 {
 				t.Fatalf("phase %s is empty", phase.Name)
 			}
-			if !slices.IsSortedFunc(phase.Objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) }) {
+			if !slices.IsSortedFunc(phase.Objects, object.CompareRank[*unstructured.Unstructured]) {
 				t.Fatalf("objects of phase %s are out of order", phase.Name)
 			}
 			for _, obj := range phase.Objects {

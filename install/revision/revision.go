@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package revision turns a set of operands into what is kept of it and what is
-// done with it: the stored form, which lies in ConfigMaps, and the phases in
-// which its objects are applied. It also names and numbers versions. It is pure:
-// values in, values out.
+// Package revision converts a set of operands into its stored form, which is kept in
+// ConfigMaps, and into the phases in which its objects are applied. It also names and
+// numbers versions. It is pure: values in, values out.
 package revision
 
 import "fmt"
 
-// Error says what is wrong with a version or with a ConfigMap that holds it.
+// Error reports a defect in a version or in one of its ConfigMaps.
 type Error struct {
-	// Version is the name of the version; empty where it is not known.
+	// Version is the name of the version; empty if unknown.
 	Version string
-	// ConfigMap is the name of the ConfigMap; empty where none is to blame.
+	// ConfigMap is the name of the ConfigMap; empty if the error is not about one.
 	ConfigMap string
 	Err       error
 }

@@ -32,7 +32,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-func TestNextIsHigherThanAllBefore(t *testing.T) {
+func TestNext_HigherThanHistory(t *testing.T) {
 	history := []v1alpha1.Version{{Name: "4.22.2-5", Revision: 5}, {Name: "4.22.3-9", Revision: 9}, {Name: "4.22.3-7", Revision: 7}}
 	name, number, err := Next(history, "4.22.2")
 	if name != "4.22.2-10" || number != 10 || err != nil {
@@ -44,18 +44,18 @@ func TestNextIsHigherThanAllBefore(t *testing.T) {
 	}
 }
 
-func TestNextRefusesNamesThatCannotBe(t *testing.T) {
+func TestNext_InvalidNames(t *testing.T) {
 	tests := map[string]struct {
 		release string
 		last    int64
 		want    string
 	}{
-		"no release version":            {"", 1, `the release version "" cannot be part of the name of a ConfigMap`},
+		"no release version":            {"", 1, `invalid release version "": cannot be part of the name of a ConfigMap`},
 		"upper case":                    {"4.22.3-RC", 1, "lower case"},
-		"build metadata":                {"4.22.3+build", 1, "give the installer a release version such as 4.22.3"},
-		"too long for a label":          {"4.22.3-" + strings.Repeat("a", 60), 1, "it has 69 characters, and may have 63"},
-		"too long with another digit":   {strings.Repeat("a", 61), 9, "it has 64 characters, and may have 63"},
-		"no number after the last":      {"4.22.3", math.MaxInt64, "is the highest there can be"},
+		"build metadata":                {"4.22.3+build", 1, "use a version such as 4.22.3"},
+		"too long for a label":          {"4.22.3-" + strings.Repeat("a", 60), 1, "must be no more than 63 characters, and has 69"},
+		"too long with another digit":   {strings.Repeat("a", 61), 9, "must be no more than 63 characters, and has 64"},
+		"no number after the last":      {"4.22.3", math.MaxInt64, "is the maximum"},
 		"what would be another version": {"-4", 1, "cannot be part of the name"},
 	}
 	for name, test := range tests {
@@ -71,7 +71,7 @@ func TestNextRefusesNamesThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestNextCanBeNumbered(t *testing.T) {
+func TestNext_Number(t *testing.T) {
 	name, number, err := Next([]v1alpha1.Version{{Revision: 41}}, "4.22.0-0.nightly-2026-01-31-123456")
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status turns what a controller came to into conditions. It alone
-// decides whether an error is retried quietly or makes the operator Degraded.
+// Package status turns the outcomes of controllers into conditions. It alone decides
+// whether an error is retried quietly or makes the operator Degraded.
 //
-// A controller returns one Outcome. Conditions makes the controller's own two
-// conditions of it, Aggregate the four that the cluster looks at, and Reporter
-// writes all of them to the ClusterAPI object and the ClusterOperator.
+// A controller returns one Outcome. Conditions returns the two conditions of the
+// controller, Aggregate the four conditions of the operator, and Reporter writes all
+// of them to the ClusterAPI object and the ClusterOperator.
 package status
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// Controller is who reports; its conditions start with its name.
+// Controller is the prefix of the conditions of a controller.
 type Controller string
 
 // The controllers that report.
@@ -29,7 +29,7 @@ const (
 	Installer Controller = "Installer"
 )
 
-// The conditions that sum up both controllers.
+// The aggregate conditions of both controllers.
 const (
 	Available   = string(configv1.OperatorAvailable)
 	Progressing = string(configv1.OperatorProgressing)
@@ -37,85 +37,28 @@ const (
 	Upgradeable = string(configv1.OperatorUpgradeable)
 )
 
-// Inertia is how long a retryable error may last before it makes the operator Degraded.
+// Inertia is the time that a retryable error may last before the operator is Degraded.
 const Inertia = 5 * time.Minute
-
-const lookAgain = 20 * time.Second
-
-// Outcome is what one reconcile came to.
-type Outcome struct {
-	// Reason is why the controller is where it is; it decides the conditions.
-	Reason Reason
-	// Message is what a person reads: what is waited for, or the cause and the next step.
-	Message string
-	// Err is the error behind the reason, for the log and for backing off. Message is used where it is set.
-	Err error
-	// Installed is whether a version is completely installed and healthy; nil where the controller cannot know.
-	Installed *bool
-	// ReleaseInstalled says that the running release is completely installed. Only
-	// the version controller knows: what is installed may be of the release before.
-	ReleaseInstalled bool
-	// Events are what the run has done that the status does not tell of, such as drift that it corrected.
-	Events []Event
-	// Phases say for versions, by name, where each of their phases stands now; the
-	// reporter adds since when. Versions that are not in it keep what they had.
-	Phases map[string][]v1alpha1.Phase
-	// Again is how long until the same is told in other words, such as another age; 0 means never.
-	Again time.Duration
-	// Related are the objects to list on the ClusterOperator; nil where the controller cannot know.
-	Related []configv1.ObjectReference
-}
-
-// text is the message, or else the error's.
-func (o Outcome) text() string {
-	if o.Message == "" && o.Err != nil {
-		return o.Err.Error()
-	}
-	return o.Message
-}
-
-// Retry returns the error if trying again soon may help, else nil.
-func (o Outcome) Retry() error {
-	if severities[o.Reason] == retrying {
-		return o.Err
-	}
-	return nil
-}
-
-// LookAgain is how long until the next look at what no event tells of: an object
-// that is somebody else's, what has the API server refuse one of ours, or an API
-// that is not there, or until the same is told in other words. 0 means that an event will.
-func (o Outcome) LookAgain() time.Duration {
-	switch o.Reason {
-	case Collision, ObjectsRefused, CheckerAbsent:
-		if o.Again > 0 {
-			return min(o.Again, lookAgain)
-		}
-		return lookAgain
-	default:
-		return o.Again
-	}
-}
 
 // Conditions returns the two conditions of a controller after an outcome.
 //
-// A retryable error leaves Degraded Unknown until it has lasted for Inertia,
-// counted from when it became Unknown. The time is in the condition, so it
-// survives a restart and a change of the leader.
+// A retryable error leaves Degraded Unknown until it has lasted for Inertia, counted
+// from the transition to Unknown. The time is in the condition, so that it survives
+// a restart and a change of the leader.
 func Conditions(controller Controller, outcome Outcome, previous []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
-	level := severities[outcome.Reason]
-	progressing := metav1.Condition{Type: string(controller) + Progressing, Status: truth(level == working || level == retrying)}
+	level := outcome.severity()
+	progressing := metav1.Condition{Type: string(controller) + Progressing, Status: truth(level == inProgress || level == retryable)}
 	degraded := metav1.Condition{Type: string(controller) + Degraded, Status: degradedStatus(controller, level, previous, now)}
 	progressing.Reason, progressing.Message = string(outcome.Reason), progressMessage(controller, outcome)
 	degraded.Reason, degraded.Message = string(AsExpected), degradedMessage(outcome)
-	if level >= retrying {
+	if level >= retryable {
 		degraded.Reason = string(outcome.Reason)
 	}
 	return stamp([]metav1.Condition{progressing, degraded}, previous, generation, now)
 }
 
 func degradedStatus(controller Controller, level severity, previous []metav1.Condition, now time.Time) metav1.ConditionStatus {
-	if level != retrying {
+	if level != retryable {
 		return truth(level == terminal)
 	}
 	before := meta.FindStatusCondition(previous, string(controller)+Degraded)
@@ -129,8 +72,8 @@ func degradedStatus(controller Controller, level severity, previous []metav1.Con
 	}
 }
 
-// Aggregate returns the four conditions of the whole operator, from those of
-// its controllers and the last outcome.
+// Aggregate returns the four conditions of the operator, from the conditions of its
+// controllers and the last outcome.
 func Aggregate(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outcome Outcome, now time.Time) []metav1.Condition {
 	return stamp([]metav1.Condition{
 		available(cluster, conditions, outcome),
@@ -140,11 +83,11 @@ func Aggregate(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outc
 	}, conditions, cluster.Generation, now)
 }
 
-// The reasons of Available and Upgradeable besides AsExpected. docs/conditions.md explains each.
+// Further reasons of Available and Upgradeable. docs/conditions.md explains each.
 const (
 	// notInstalled: no version has ever been completely installed.
 	notInstalled = "NotInstalled"
-	// notWorking: what is installed does not work any more.
+	// notWorking: the installed version is unavailable.
 	notWorking = "NotWorking"
 	// overridden: spec.imageOverrides is set.
 	overridden = "ImageOverrides"
@@ -165,46 +108,46 @@ func available(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outc
 		return *before
 	case current != "":
 		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: notWorking,
-			Message: "version " + current + " is installed and does not work; its phases in status.versions say what is missing"}
+			Message: "version " + current + " is installed but unavailable; see its phases in status.versions"}
 	default:
 		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: notInstalled, Message: "no version of Cluster API is completely installed"}
 	}
 }
 
-// anyOf is true when that condition of any controller is, and says which. While
-// both are progressing, it is the installer that gets on and the version controller
-// that waits for it, so the installer's words come alone.
+// anyOf aggregates a condition of both controllers: it is true if either is, with
+// their messages. While the version controller waits for the installer, only the
+// message of the installer is included.
 func anyOf(kind string, conditions []metav1.Condition) metav1.Condition {
 	sum := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: string(AsExpected)}
-	var said []metav1.Condition
+	var found []metav1.Condition
 	for _, controller := range []Controller{Version, Installer} {
 		own := meta.FindStatusCondition(conditions, string(controller)+kind)
 		if own == nil || own.Status != metav1.ConditionTrue {
 			continue
 		}
-		if kind == Progressing && slices.ContainsFunc(said, waitsForInstaller) {
-			said = nil
+		if kind == Progressing && slices.ContainsFunc(found, waitsForInstaller) {
+			found = nil
 		}
-		said = append(said, metav1.Condition{Reason: string(controller) + own.Reason, Message: own.Message})
+		found = append(found, metav1.Condition{Reason: string(controller) + own.Reason, Message: own.Message})
 	}
-	if said == nil {
+	if found == nil {
 		return sum
 	}
-	sum.Status, sum.Reason = metav1.ConditionTrue, said[0].Reason
+	sum.Status, sum.Reason = metav1.ConditionTrue, found[0].Reason
 	var messages []string
-	for _, own := range said {
+	for _, own := range found {
 		messages = append(messages, own.Message)
 	}
 	sum.Message = strings.Join(messages, "; ")
 	return sum
 }
 
-// waitsForInstaller says whether what the version controller does is to wait.
-func waitsForInstaller(said metav1.Condition) bool {
-	return said.Reason == string(Version)+string(RollingOut) || said.Reason == string(Version)+string(RetiringRevisions)
+// waitsForInstaller reports whether the version controller waits for the installer.
+func waitsForInstaller(c metav1.Condition) bool {
+	return c.Reason == string(Version)+string(RollingOut) || c.Reason == string(Version)+string(RetiringRevisions)
 }
 
-// upgradeable is false while an upgrade would not give what the release brings, or would never end.
+// upgradeable is false while an upgrade would not install the release, or would not complete.
 func upgradeable(spec v1alpha1.ClusterAPISpec) metav1.Condition {
 	var reasons, messages []string
 	if names := overrideNames(spec.ImageOverrides); names != "" {
@@ -230,7 +173,7 @@ func overrideNames(overrides []v1alpha1.ImageOverride) string {
 	return strings.Join(names, ", ")
 }
 
-// stamp gives each condition the time at which its status last changed.
+// stamp sets the transition time of each condition.
 func stamp(conditions, previous []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
 	for i := range conditions {
 		condition := &conditions[i]

@@ -23,14 +23,14 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// summary is "<Progressing> <Degraded>" of a controller.
+// summary returns "<Progressing> <Degraded>" of a controller.
 func summary(controller Controller, conditions []metav1.Condition) string {
 	progressing := meta.FindStatusCondition(conditions, string(controller)+Progressing)
 	degraded := meta.FindStatusCondition(conditions, string(controller)+Degraded)
 	return string(progressing.Status) + " " + string(degraded.Status)
 }
 
-func TestEachSeverityHasItsConditions(t *testing.T) {
+func TestConditions_OfEachSeverity(t *testing.T) {
 	for reason, want := range map[Reason]string{
 		AsExpected:      "False False",
 		Paused:          "False False",
@@ -44,7 +44,7 @@ func TestEachSeverityHasItsConditions(t *testing.T) {
 	}
 }
 
-func TestARetryableErrorDegradesAfterFiveMinutesAndARestartDoesNotResetThat(t *testing.T) {
+func TestConditions_RetryableErrorDegradesAfterInertia(t *testing.T) {
 	outcome := Outcome{Reason: ImageUnreadable, Err: errors.New("pulling: connection refused")}
 	var conditions []metav1.Condition
 	for _, step := range []struct {
@@ -56,7 +56,7 @@ func TestARetryableErrorDegradesAfterFiveMinutesAndARestartDoesNotResetThat(t *t
 		{5 * time.Minute, "True True"},
 		{6 * time.Minute, "True True"},
 	} {
-		// All that is remembered is what stands in the conditions, as after a restart.
+		// The conditions are the only state, as after a restart.
 		conditions = Conditions(Version, outcome, conditions, 1, start.Add(step.after))
 		if got := summary(Version, conditions); got != step.want {
 			t.Errorf("after %s: %s, want %s", step.after, got, step.want)
@@ -68,7 +68,7 @@ func TestARetryableErrorDegradesAfterFiveMinutesAndARestartDoesNotResetThat(t *t
 	}
 }
 
-func TestTheTransitionTimeMovesOnlyWithTheStatus(t *testing.T) {
+func TestConditions_TransitionTimeChangesWithStatus(t *testing.T) {
 	first := Conditions(Installer, Outcome{Reason: RollingOut, Message: "one"}, nil, 1, start)
 	second := Conditions(Installer, Outcome{Reason: RollingOut, Message: "two"}, first, 2, start.Add(time.Hour))
 	if got := second[0].LastTransitionTime.Time; !got.Equal(start) {
@@ -83,22 +83,25 @@ func TestTheTransitionTimeMovesOnlyWithTheStatus(t *testing.T) {
 	}
 }
 
-func TestAvailableStaysWhileAControllerCannotKnow(t *testing.T) {
-	cluster := &v1alpha1.ClusterAPI{}
-	yes, no := true, false
-	conditions := Aggregate(cluster, nil, Outcome{Installed: &yes}, start)
-	for _, step := range []struct {
-		installed *bool
-		want      metav1.ConditionStatus
-	}{{nil, metav1.ConditionTrue}, {&no, metav1.ConditionFalse}, {nil, metav1.ConditionFalse}, {&yes, metav1.ConditionTrue}} {
-		conditions = Aggregate(cluster, conditions, Outcome{Installed: step.installed}, start)
-		if got := meta.FindStatusCondition(conditions, Available).Status; got != step.want {
-			t.Errorf("Available is %s, want %s", got, step.want)
+func TestConditions_AvailableStaysWhileUnknown(t *testing.T) {
+	for _, current := range []string{"", "4.22.0-1"} {
+		cluster := &v1alpha1.ClusterAPI{}
+		cluster.Status.CurrentVersion = current
+		yes, no := true, false
+		conditions := Aggregate(cluster, nil, Outcome{Installed: &yes}, start)
+		for _, step := range []struct {
+			installed *bool
+			want      metav1.ConditionStatus
+		}{{nil, metav1.ConditionTrue}, {&no, metav1.ConditionFalse}, {nil, metav1.ConditionFalse}, {&yes, metav1.ConditionTrue}} {
+			conditions = Aggregate(cluster, conditions, Outcome{Installed: step.installed}, start)
+			if got := meta.FindStatusCondition(conditions, Available).Status; got != step.want {
+				t.Errorf("with current version %q, Available is %s, want %s", current, got, step.want)
+			}
 		}
 	}
 }
 
-func TestTheSumNamesTheControllerAndBothMessages(t *testing.T) {
+func TestConditions_SummaryNamesControllerAndMessages(t *testing.T) {
 	conditions := append(
 		Conditions(Version, Outcome{Reason: Incompatible, Message: "no provider for AWS"}, nil, 1, start),
 		Conditions(Installer, Outcome{Reason: Collision, Message: "Service x is not ours"}, nil, 1, start)...)
@@ -108,7 +111,7 @@ func TestTheSumNamesTheControllerAndBothMessages(t *testing.T) {
 	}
 }
 
-func TestARolloutIsDescribedByTheInstallerAlone(t *testing.T) {
+func TestConditions_RolloutFromTheInstallerAlone(t *testing.T) {
 	conditions := append(
 		Conditions(Version, Outcome{Reason: RollingOut, Message: "waiting for version 4.22.0-1 to be installed"}, nil, 1, start),
 		Conditions(Installer, Outcome{Reason: RollingOut, Message: "installing 4.22.0-1: phase cluster-api 1/3"}, nil, 1, start)...)
@@ -118,16 +121,16 @@ func TestARolloutIsDescribedByTheInstallerAlone(t *testing.T) {
 	}
 }
 
-// Each reason's own conditions, whoever reports it: what Progressing and Degraded
-// are at once, and what is left of an error after five minutes.
-func TestEveryReasonHasItsConditionsAndTheirMessagesAreShortAndSayWhatToDo(t *testing.T) {
+// The conditions of each reason, from either controller: Progressing and Degraded at
+// once, and after five minutes.
+func TestConditions_EveryReasonHasShortMessages(t *testing.T) {
 	of := map[severity][2]string{
-		settled: {"False False", "False False"}, working: {"True False", "True False"},
-		retrying: {"True Unknown", "True True"}, terminal: {"False True", "False True"},
+		settled: {"False False", "False False"}, inProgress: {"True False", "True False"},
+		retryable: {"True Unknown", "True True"}, terminal: {"False True", "False True"},
 	}
 	for reason, level := range severities {
 		outcome := Outcome{Reason: reason, Err: errors.New("reading image quay.io/x: no route to host")}
-		if level < retrying {
+		if level < retryable {
 			outcome = Outcome{Reason: reason}
 		}
 		first := Conditions(Installer, outcome, nil, 1, start)
@@ -139,17 +142,17 @@ func TestEveryReasonHasItsConditionsAndTheirMessagesAreShortAndSayWhatToDo(t *te
 		if words := len(strings.Fields(progressing.Message)); words > 10 {
 			t.Errorf("%s: Progressing has %d words: %s", reason, words, progressing.Message)
 		}
-		if level < retrying {
+		if level < retryable {
 			continue
 		}
 		cause, next, _ := strings.Cut(degraded.Message, "; ")
-		if cause != outcome.Err.Error() || (next == "") != saysItself[reason] {
+		if cause != outcome.Err.Error() || (next == "") != selfExplanatory[reason] {
 			t.Errorf("%s: Degraded does not say cause and next step: %s", reason, degraded.Message)
 		}
 	}
 }
 
-func TestAPausedInstallerBlocksUpgrades(t *testing.T) {
+func TestConditions_PausedBlocksUpgrades(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{Spec: v1alpha1.ClusterAPISpec{InstallerMode: v1alpha1.Paused}}
 	upgradeable := meta.FindStatusCondition(Aggregate(cluster, nil, Outcome{}, start), Upgradeable)
 	if upgradeable.Status != metav1.ConditionFalse || upgradeable.Reason != "InstallerPaused" {
@@ -162,7 +165,7 @@ func TestAPausedInstallerBlocksUpgrades(t *testing.T) {
 	}
 }
 
-func TestWhatWasInstalledAndWorksNoMoreIsToldFromWhatNeverWas(t *testing.T) {
+func TestConditions_UnavailableDiffersFromNotInstalled(t *testing.T) {
 	for current, want := range map[string]string{"": "NotInstalled", "4.22.0-1": "NotWorking"} {
 		cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: current}}
 		available := meta.FindStatusCondition(Aggregate(cluster, nil, Outcome{Installed: new(false)}, start), Available)
@@ -172,7 +175,7 @@ func TestWhatWasInstalledAndWorksNoMoreIsToldFromWhatNeverWas(t *testing.T) {
 	}
 }
 
-func TestOverridesBlockUpgradesAndAreNamed(t *testing.T) {
+func TestConditions_OverridesBlockUpgrades(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{Spec: v1alpha1.ClusterAPISpec{ImageOverrides: []v1alpha1.ImageOverride{{Name: "b"}, {Name: "a"}}}}
 	upgradeable := meta.FindStatusCondition(Aggregate(cluster, nil, Outcome{}, start), Upgradeable)
 	if upgradeable.Status != metav1.ConditionFalse || !strings.Contains(upgradeable.Message, "a, b") {
@@ -180,7 +183,7 @@ func TestOverridesBlockUpgradesAndAreNamed(t *testing.T) {
 	}
 }
 
-func TestOnlyRetryableErrorsAreRetried(t *testing.T) {
+func TestOutcome_OnlyRetryableErrorsAreRetried(t *testing.T) {
 	cause := errors.New("cause")
 	if (Outcome{Reason: ApplyFailed, Err: cause}).Retry() == nil {
 		t.Error("ApplyFailed is not retried")
@@ -190,9 +193,9 @@ func TestOnlyRetryableErrorsAreRetried(t *testing.T) {
 	}
 }
 
-// A cache that lags may show the version before as installed and desired while
-// the next one is being written.
-func TestTheReleaseIsReportedOnlyByWhoHasSeenItInstalled(t *testing.T) {
+// A stale cache may show the previous version as installed and desired while the next
+// one is being written.
+func TestOperandVersion_OnlyAfterInstallation(t *testing.T) {
 	reporter := &Reporter{ReleaseVersion: "4.22.1"}
 	version := v1alpha1.Version{Name: "4.22.0-1", Components: []v1alpha1.Component{{Name: "cluster-api", Version: "v1.10.2"}}}
 	settled := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1", DesiredVersion: "4.22.0-1", Versions: []v1alpha1.Version{version}}}
@@ -208,16 +211,16 @@ func TestTheReleaseIsReportedOnlyByWhoHasSeenItInstalled(t *testing.T) {
 	}
 }
 
-func TestWhatNoEventTellsOfIsLookedAtAgain(t *testing.T) {
+func TestOutcome_RequeueAfterWithoutEvents(t *testing.T) {
 	for reason, want := range map[Reason]bool{Collision: true, ObjectsRefused: true, ComponentMissing: false, RollingOut: false} {
-		if got := (Outcome{Reason: reason}).LookAgain() > 0; got != want {
+		if got := (Outcome{Reason: reason}).RequeueAfter() > 0; got != want {
 			t.Errorf("%s: %t, want %t", reason, got, want)
 		}
 	}
 }
 
-// constants are the values of the constants of a type in a file of this package,
-// read from its source, so that none can be forgotten.
+// constants returns the values of the constants of a type in a file of this package,
+// parsed from the source, so that the list is complete.
 func constants(t *testing.T, name, kind string) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
@@ -248,7 +251,20 @@ func document(t *testing.T, name string) string {
 	return string(content)
 }
 
-func TestEveryReasonHasASeverityAndIsDocumented(t *testing.T) {
+func TestConditions_UntrustedImage(t *testing.T) {
+	for undecided, want := range map[bool]metav1.ConditionStatus{false: metav1.ConditionTrue, true: metav1.ConditionUnknown} {
+		outcome := Outcome{Reason: ImageUntrusted, Err: errors.New("no signature"), Undecided: undecided}
+		got := Conditions(Version, outcome, nil, 1, time.Now())
+		if degraded := meta.FindStatusCondition(got, "VersionDegraded"); degraded.Status != want || degraded.Reason != "ImageUntrusted" {
+			t.Errorf("undecided %t: got %v, want %s", undecided, degraded, want)
+		}
+		if retries := outcome.Retry() != nil; retries != undecided || (outcome.RequeueAfter() > 0) == undecided {
+			t.Errorf("undecided %t: retried %t, checked again after %s", undecided, retries, outcome.RequeueAfter())
+		}
+	}
+}
+
+func TestReasons_HaveSeverityAndDocumentation(t *testing.T) {
 	docs, reasons := document(t, "conditions.md"), constants(t, "reason.go", "Reason")
 	for _, reason := range []string{notInstalled, notWorking, overridden, installerPaused} {
 		if !strings.Contains(docs, "| `"+reason+"` |") {
@@ -268,14 +284,14 @@ func TestEveryReasonHasASeverityAndIsDocumented(t *testing.T) {
 	}
 }
 
-func TestEveryEventIsDocumented(t *testing.T) {
-	docs, reasons := document(t, "events.md"), constants(t, "event.go", "EventReason")
+func TestEvents_AreDocumented(t *testing.T) {
+	docs, reasons := document(t, "events.md"), constants(t, "events.go", "EventReason")
 	for _, reason := range reasons {
 		if !strings.Contains(docs, "| `"+reason+"` |") {
 			t.Errorf("docs/events.md does not explain %s", reason)
 		}
 	}
 	if len(reasons) < 6 {
-		t.Errorf("event.go declares %d reasons", len(reasons))
+		t.Errorf("events.go declares %d reasons", len(reasons))
 	}
 }

@@ -13,32 +13,34 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// EventReason is what happened: the reason of an event. The other reasons are
-// the types of the conditions, for their transitions.
+// EventReason is the reason of an event. The type of a condition is the reason of
+// the events about its transitions.
 type EventReason string
 
-// What happens besides transitions of conditions. docs/events.md explains each to an administrator.
+// Reasons of events that are not transitions of conditions. docs/events.md explains each.
 const (
-	// VersionStored: a new desired version was decided and written down.
+	// VersionStored: a new desired version was created and stored.
 	VersionStored EventReason = "VersionStored"
-	// VersionInstalled: a version is completely installed and is the current one now.
+	// VersionInstalled: a version is completely installed and became the current version.
 	VersionInstalled EventReason = "VersionInstalled"
-	// VersionRetired: a version that is no longer wanted is gone.
+	// VersionRetired: an older version was removed.
 	VersionRetired EventReason = "VersionRetired"
-	// OverrideInEffect: spec.imageOverrides replaces images of the release, others than before.
+	// OverrideInEffect: spec.imageOverrides changed and replaces images of the release.
 	OverrideInEffect EventReason = "OverrideInEffect"
-	// DriftCorrected: an installed object was edited or deleted and has been put right.
+	// DriftCorrected: an external change or deletion of an installed object was reverted.
 	DriftCorrected EventReason = "DriftCorrected"
-	// CRDsKept: CRDs were left in place when the version that brought them was removed.
+	// ObjectsAdopted: objects that cluster-capi-operator had installed were adopted.
+	ObjectsAdopted EventReason = "ObjectsAdopted"
+	// CRDsKept: CRDs were retained when their version was removed.
 	CRDsKept EventReason = "CRDsKept"
 )
 
-// Event is something that happened. A controller puts into its Outcome what it
-// has done in that very run; what can be told from the status is told by Transitions.
+// Event is an event about the ClusterAPI object. Outcome.Events holds the events of
+// a reconcile that the status does not show; Transitions returns the others.
 type Event struct {
 	Reason  EventReason
 	Message string
-	// Warning says that somebody should look at it.
+	// Warning is set for events that need attention.
 	Warning bool
 }
 
@@ -49,20 +51,20 @@ func (e Event) kind() string {
 	return corev1.EventTypeNormal
 }
 
-// Transitions are the events between two states of the ClusterAPI object, of
-// which the second one has just been written: there is nothing to remember, so
-// that neither another run nor a restart tells anything twice.
+// Transitions returns the events for a change of the ClusterAPI object that was just
+// written. It needs no other state, so that neither another reconcile nor a restart
+// repeats an event.
 func Transitions(before, after *v1alpha1.ClusterAPI) []Event {
 	var events []Event
 	if version := after.Status.Version(after.Status.DesiredVersion); version != nil && version.Name != before.Status.DesiredVersion {
-		events = append(events, Event{Reason: VersionStored, Message: "version " + version.Name + " is to be installed: " + components(version)})
+		events = append(events, Event{Reason: VersionStored, Message: "version " + version.Name + " was created and will be installed: " + components(version)})
 	}
 	if current := after.Status.CurrentVersion; current != before.Status.CurrentVersion {
 		events = append(events, Event{Reason: VersionInstalled, Message: "version " + current + " is completely installed"})
 	}
 	for _, version := range before.Status.Versions {
 		if after.Status.Version(version.Name) == nil {
-			events = append(events, Event{Reason: VersionRetired, Message: "version " + version.Name + " is no longer needed and has been removed"})
+			events = append(events, Event{Reason: VersionRetired, Message: "version " + version.Name + " was removed"})
 		}
 	}
 	for _, condition := range after.Status.Conditions {
@@ -80,10 +82,9 @@ func components(version *v1alpha1.Version) string {
 	return strings.Join(names, ", ")
 }
 
-// transition tells of a condition that has another status or another reason than
-// before. Progressing and Degraded only repeat what the controllers' own
-// conditions say, so nothing is told of them. How a condition begins is only worth
-// telling when it is Degraded.
+// transition returns the event for a condition whose status or reason changed. The
+// aggregate Progressing and Degraded repeat the controllers' own conditions and have
+// no events. A new condition has an event only if it is a Degraded that is true.
 func transition(previous []metav1.Condition, condition metav1.Condition) []Event {
 	before := meta.FindStatusCondition(previous, condition.Type)
 	switch {
@@ -103,16 +104,16 @@ func transition(previous []metav1.Condition, condition metav1.Condition) []Event
 	if condition.Message != "" {
 		message += ": " + condition.Message
 	}
-	return []Event{{Reason: EventReason(condition.Type), Message: message, Warning: alarming(condition)}}
+	return []Event{{Reason: EventReason(condition.Type), Message: message, Warning: needsAttention(condition)}}
 }
 
-// alarming says whether a condition is one that somebody should look at.
-func alarming(condition metav1.Condition) bool {
-	lost := condition.Type == Available || condition.Type == Upgradeable
-	return lost && condition.Status == metav1.ConditionFalse || failing(condition)
+// needsAttention reports whether a condition warrants a warning.
+func needsAttention(condition metav1.Condition) bool {
+	positive := condition.Type == Available || condition.Type == Upgradeable
+	return positive && condition.Status == metav1.ConditionFalse || failing(condition)
 }
 
-// failing says whether a condition is a controller's Degraded, and true.
+// failing reports whether a condition is a controller's Degraded, and true.
 func failing(condition metav1.Condition) bool {
 	return strings.HasSuffix(condition.Type, Degraded) && condition.Status == metav1.ConditionTrue
 }

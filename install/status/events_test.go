@@ -14,15 +14,15 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// after is what the ClusterAPI object says when a controller has reported an outcome.
+// after returns the ClusterAPI object after a controller has reported an outcome.
 func after(before *v1alpha1.ClusterAPI, controller Controller, outcome Outcome, at time.Time) *v1alpha1.ClusterAPI {
 	cluster := before.DeepCopy()
 	(&Reporter{Now: func() time.Time { return at }}).setStatus(cluster, controller, outcome)
 	return cluster
 }
 
-// told are the events between two states, as "Type Reason: message".
-func told(before, after *v1alpha1.ClusterAPI) []string {
+// eventTexts returns the events between two states, as "Type Reason: message".
+func eventTexts(before, after *v1alpha1.ClusterAPI) []string {
 	var out []string
 	for _, event := range Transitions(before, after) {
 		out = append(out, event.kind()+" "+string(event.Reason)+": "+event.Message)
@@ -30,9 +30,9 @@ func told(before, after *v1alpha1.ClusterAPI) []string {
 	return out
 }
 
-const lookAt = "; check the API server and the objects named; it is tried again"
+const lookAt = "; check the API server and the named objects; the installer retries"
 
-func TestEveryTransitionIsToldOnce(t *testing.T) {
+func TestEvents_EachTransitionOnce(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{}
 	for _, step := range []struct {
 		name    string
@@ -45,7 +45,7 @@ func TestEveryTransitionIsToldOnce(t *testing.T) {
 			[]string{"Normal InstallerProgressing: InstallerProgressing is True (RollingOut): phase a"}},
 		{"the rollout gets on", Outcome{Reason: RollingOut, Message: "phase b"}, 0, nil},
 		{"an error that may pass", Outcome{Reason: ApplyFailed, Err: errors.New("timeout")}, 0, []string{
-			"Normal InstallerProgressing: InstallerProgressing is True (ApplyFailed): trying again; InstallerDegraded says why",
+			"Normal InstallerProgressing: InstallerProgressing is True (ApplyFailed): retrying; see InstallerDegraded",
 			"Normal InstallerDegraded: InstallerDegraded is Unknown (ApplyFailed): timeout" + lookAt,
 		}},
 		{"the same error, other words", Outcome{Reason: ApplyFailed, Err: errors.New("refused")}, time.Minute, nil},
@@ -58,20 +58,20 @@ func TestEveryTransitionIsToldOnce(t *testing.T) {
 		}},
 		{"all is still well", Outcome{Reason: AsExpected, Installed: new(true)}, 2 * Inertia, nil},
 		{"nothing works any more", Outcome{Reason: Collision, Message: "x is not ours", Installed: new(false)}, 2 * Inertia, []string{
-			"Normal InstallerProgressing: InstallerProgressing is False (Collision): stopped; InstallerDegraded says why",
+			"Normal InstallerProgressing: InstallerProgressing is False (Collision): stopped; see InstallerDegraded",
 			"Warning InstallerDegraded: InstallerDegraded is True (Collision): x is not ours",
 			"Warning Available: Available is False (NotInstalled): no version of Cluster API is completely installed",
 		}},
 	} {
 		next := after(cluster, Installer, step.outcome, start.Add(step.after))
-		if diff := cmp.Diff(step.want, told(cluster, next)); diff != "" {
+		if diff := cmp.Diff(step.want, eventTexts(cluster, next)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
 		cluster = next
 	}
 }
 
-func TestVersionsAreToldWhenTheyAreStoredInstalledAndRetired(t *testing.T) {
+func TestEvents_VersionStoredInstalledRetired(t *testing.T) {
 	first := v1alpha1.Version{Name: "4.22.0-1", Components: []v1alpha1.Component{{Name: "cluster-api", Version: "v1.10.2"}, {Name: "aws"}}}
 	second := v1alpha1.Version{Name: "4.22.1-2"}
 	var states []*v1alpha1.ClusterAPI
@@ -87,21 +87,21 @@ func TestVersionsAreToldWhenTheyAreStoredInstalledAndRetired(t *testing.T) {
 	}
 	var got []string
 	for i, state := range states[1:] {
-		got = append(got, told(states[i], state)...)
+		got = append(got, eventTexts(states[i], state)...)
 	}
 	want := []string{
-		"Normal VersionStored: version 4.22.0-1 is to be installed: cluster-api v1.10.2, aws",
+		"Normal VersionStored: version 4.22.0-1 was created and will be installed: cluster-api v1.10.2, aws",
 		"Normal VersionInstalled: version 4.22.0-1 is completely installed",
-		"Normal VersionStored: version 4.22.1-2 is to be installed: ",
+		"Normal VersionStored: version 4.22.1-2 was created and will be installed: ",
 		"Normal VersionInstalled: version 4.22.1-2 is completely installed",
-		"Normal VersionRetired: version 4.22.0-1 is no longer needed and has been removed",
+		"Normal VersionRetired: version 4.22.0-1 was removed",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
 
-func TestAnOverrideIsToldWhenItBeginsWhenItChangesAndWhenItEnds(t *testing.T) {
+func TestEvents_OverrideBeginsChangesEnds(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{}
 	var got []string
 	for _, names := range [][]string{{}, {"a"}, {"a"}, {"a", "b"}, {}, {}} {
@@ -111,7 +111,7 @@ func TestAnOverrideIsToldWhenItBeginsWhenItChangesAndWhenItEnds(t *testing.T) {
 			next.Spec.ImageOverrides = append(next.Spec.ImageOverrides, v1alpha1.ImageOverride{Name: name})
 		}
 		next = after(next, Version, Outcome{Reason: AsExpected}, start)
-		got = append(got, told(cluster, next)...)
+		got = append(got, eventTexts(cluster, next)...)
 		cluster = next
 	}
 	want := []string{
@@ -124,14 +124,14 @@ func TestAnOverrideIsToldWhenItBeginsWhenItChangesAndWhenItEnds(t *testing.T) {
 	}
 }
 
-func TestALongMessageIsCutBetweenCharacters(t *testing.T) {
+func TestEvents_LongMessageIsCutBetweenCharacters(t *testing.T) {
 	for length := maxNote - 3; length < maxNote+3; length++ {
-		text := cut(strings.Repeat("x", length-1) + "ünder")
+		text := truncate(strings.Repeat("x", length-1) + "ünder")
 		if len(text) > maxNote || !utf8.ValidString(text) {
 			t.Errorf("%d bytes, valid %t", len(text), utf8.ValidString(text))
 		}
 	}
-	if cut("short") != "short" {
+	if truncate("short") != "short" {
 		t.Error("a short message was changed")
 	}
 }

@@ -4,44 +4,45 @@ package status
 
 import "strings"
 
-// nextSteps end the messages of Degraded: what to do about it. They are missing
-// for errors that say so themselves, because it depends on the object.
+// nextSteps are appended to the messages of Degraded. Reasons whose messages end in
+// the next step, which depends on the object, have none.
 var nextSteps = map[Reason]string{
-	ReleaseMismatch:     "wait until the mount of ConfigMap capi-installer-images has followed; it is tried again",
-	TransportIncomplete: "wait for the cluster version operator; it is tried again",
-	TransportUnguarded:  "apply the object named again from the release; it is tried again",
-	ImageUnreadable:     "check the registry, its mirrors and the pull secret; it is tried again",
-	TooManyRevisions:    "find out why the desired version does not come up",
-	WriteFailed:         "check the API server and the permissions of service account capi-installer; it is tried again",
-	ApplyFailed:         "check the API server and the objects named; it is tried again",
-	RevisionUnreadable:  "delete the ConfigMap if it is damaged, so that it is written again",
+	ReleaseMismatch:     "wait until the mounted ConfigMap capi-installer-images is updated; the installer retries",
+	TransportIncomplete: "wait for the cluster version operator; the installer retries",
+	TransportUnguarded:  "restore the object from the release; the installer retries",
+	ImageUnreadable:     "check the registry, its mirrors and the pull secret; the installer retries",
+	TooManyRevisions:    "check why the installation of the desired version does not complete",
+	WriteFailed:         "check the API server and the permissions of service account capi-installer; the installer retries",
+	ApplyFailed:         "check the API server and the named objects; the installer retries",
+	RevisionUnreadable:  "delete the ConfigMap if it is damaged; the installer recreates it",
 	ImagesInvalid:       "correct images.json or spec.imageOverrides",
-	BundleInvalid:       "build the image anew with capi-manifests, or override it in spec.imageOverrides",
+	ImageUntrusted:      "sign the image with a trusted key, copy its signatures to the mirror, or correct the policy; the installer retries",
+	BundleInvalid:       "rebuild the image with capi-manifests, or override it in spec.imageOverrides",
 	ComponentMissing:    "add the provider's image to images.json or to spec.imageOverrides",
-	RenderFailed:        "correct the provider's manifests and build its image anew",
-	ObjectsRefused:      "correct the objects named or what refuses them; nothing of their phase was written",
+	RenderFailed:        "correct the provider's manifests and rebuild its image",
+	ObjectsForbidden:    "grant the permission to service account capi-installer, or correct the quota or policy that forbids the objects; no object of the phase was written; the installer retries",
+	ObjectsRefused:      "correct the named objects, or the webhook or policy that rejects them; no object of the phase was written",
 }
 
-// saysItself are the reasons whose messages end in what to do.
-var saysItself = map[Reason]bool{Incompatible: true, Collision: true}
+// selfExplanatory are the reasons whose messages end in the next step.
+var selfExplanatory = map[Reason]bool{Incompatible: true, Collision: true, ProgressDeadlineExceeded: true}
 
-// defaultMessages are for outcomes that say nothing themselves.
+// defaultMessages are the messages of outcomes without a message.
 var defaultMessages = map[Reason]string{
 	AsExpected:  "nothing is left to do",
 	Paused:      "spec.installerMode is Paused",
-	Uninstalled: "there is no ClusterAPI object",
+	Uninstalled: "the ClusterAPI object does not exist",
 }
 
-// progressMessage is what Progressing says, in a few words. What went wrong is for
-// Degraded to say.
+// progressMessage returns the message of Progressing. It refers to Degraded for errors.
 func progressMessage(controller Controller, outcome Outcome) string {
 	text := outcome.text()
-	switch severities[outcome.Reason] {
-	case retrying:
-		return "trying again; " + string(controller) + Degraded + " says why"
+	switch outcome.severity() {
+	case retryable:
+		return "retrying; see " + string(controller) + Degraded
 	case terminal:
-		return "stopped; " + string(controller) + Degraded + " says why"
-	case settled, working:
+		return "stopped; see " + string(controller) + Degraded
+	case settled, inProgress:
 		if text == "" {
 			return defaultMessages[outcome.Reason]
 		}
@@ -49,9 +50,9 @@ func progressMessage(controller Controller, outcome Outcome) string {
 	return text
 }
 
-// degradedMessage is the cause, and what to do next.
+// degradedMessage returns the cause and the next step.
 func degradedMessage(outcome Outcome) string {
-	if severities[outcome.Reason] < retrying {
+	if outcome.severity() < retryable {
 		return ""
 	}
 	cause, next := strings.TrimRight(outcome.text(), ".; \n"), nextSteps[outcome.Reason]

@@ -14,9 +14,8 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// Most of what there is to measure stands in the ClusterAPI object. So it is read
-// from there when the metrics are asked for: the numbers are right after a restart,
-// the same from every replica, and what is gone is gone.
+// Most metrics are read from the ClusterAPI object when they are scraped: they are
+// correct after a restart, and the same from every replica.
 var (
 	revisionInfo = describeMetric("revision_info",
 		"Versions in status.versions: 1 each. current is the one that is installed, desired the one that should be.",
@@ -49,16 +48,16 @@ func describeMetric(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("capi_installer_"+name, help, labels, nil)
 }
 
-// phaseDuration is observed when a phase is complete that was under way.
+// phaseDuration is observed when a phase that was in progress completes.
 var phaseDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Name:    "capi_installer_phase_duration_seconds",
 	Help:    "How long phases took from when they began until they were complete.",
 	Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600},
 }, []string{"phase"})
 
-// Metrics is a collector of what the ClusterAPI object says.
+// Metrics is a collector of the state in the ClusterAPI object.
 type Metrics struct {
-	// Reader reads the object; it is asked at every scrape, so it should be a cache.
+	// Reader reads the object at every scrape, so it should be a cache.
 	Reader client.Reader
 }
 
@@ -70,8 +69,8 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	phaseDuration.Describe(out)
 }
 
-// Collect sends all metrics. There are none of an object that is not there, or
-// cannot be read within a second.
+// Collect sends all metrics. There are none if the object does not exist or cannot be
+// read within a second.
 func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	phaseDuration.Collect(out)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -83,14 +82,14 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	gauges(out).cluster(cluster)
 }
 
-// gauges is where metrics go.
+// gauges is the channel to which metrics are sent.
 type gauges chan<- prometheus.Metric
 
 func (g gauges) set(description *prometheus.Desc, value float64, labels ...string) {
 	g <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, labels...)
 }
 
-// oneOf sets 1 for the state that something is in and 0 for all others, with the state as the last label.
+// oneOf sets 1 for the current state and 0 for all others, with the state as the last label.
 func (g gauges) oneOf(description *prometheus.Desc, states []string, state string, labels ...string) {
 	for _, one := range states {
 		g.set(description, number(one == state), append(labels[:len(labels):len(labels)], one)...)
@@ -146,8 +145,8 @@ func (g gauges) version(status *v1alpha1.ClusterAPIStatus, version *v1alpha1.Ver
 // preflight is the name of the phase that checks unmanaged CRDs.
 const preflight = "preflight"
 
-// incompatible counts the unmanaged CRDs that are known not to be compatible; as
-// many as a phase names.
+// incompatible counts the unmanaged CRDs that are known to be incompatible, among those
+// that a phase names.
 func incompatible(phase v1alpha1.Phase) float64 {
 	if phase.State != v1alpha1.PhaseBlocked {
 		return 0
@@ -155,7 +154,7 @@ func incompatible(phase v1alpha1.Phase) float64 {
 	return float64(len(phase.WaitingFor))
 }
 
-// observeDurations notes how long the phases took that have just become complete.
+// observeDurations observes the durations of the phases that have just completed.
 func observeDurations(before, after *v1alpha1.ClusterAPI) {
 	for _, version := range after.Status.Versions {
 		known := before.Status.Version(version.Name)

@@ -11,13 +11,12 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// maxWaiting is how many objects a phase names that it waits for.
+// maxWaiting is the number of objects that a phase names in waitingFor.
 const maxWaiting = 5
 
-// stampPhases gives phases, as they were found just now, the times since when
-// they are so: those that were persisted before, as far as nothing has changed.
-// Of more than five objects that a phase waits for it keeps those that have been
-// waited for longest.
+// stampPhases sets the times since when phases are in their state: the previous
+// times as long as the state is the same. It keeps the maxWaiting objects that each
+// phase has waited for longest.
 func stampPhases(previous, found []v1alpha1.Phase, now time.Time) []v1alpha1.Phase {
 	at := metav1.NewTime(now.Truncate(time.Second))
 	stamped := slices.Clone(found)
@@ -50,7 +49,7 @@ func stampWaiting(previous, found []v1alpha1.Waiting, at metav1.Time) []v1alpha1
 	stamped := slices.Clone(found)
 	for i := range stamped {
 		waiting := &stamped[i]
-		waiting.Since, waiting.Message = at, cut(waiting.Message)
+		waiting.Since, waiting.Message = at, truncate(waiting.Message)
 		for _, before := range previous {
 			if before.Object == waiting.Object {
 				waiting.Since = before.Since

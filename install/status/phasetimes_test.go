@@ -12,7 +12,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// lines shows phases with the minutes since start.
+// lines formats phases with the minutes since start.
 func lines(phases []v1alpha1.Phase) []string {
 	var out []string
 	for _, phase := range phases {
@@ -33,7 +33,7 @@ func waitingFor(objects ...string) []v1alpha1.Waiting {
 	return out
 }
 
-func TestPhasesSaySinceWhen(t *testing.T) {
+func TestPhaseTimes_KeepTheTimeOfTheFirstReport(t *testing.T) {
 	var phases []v1alpha1.Phase
 	for minute, step := range []struct {
 		state   v1alpha1.PhaseState

@@ -19,21 +19,28 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// Reporter writes outcomes to the ClusterAPI object and, where the API exists,
-// to the ClusterOperator. It writes nothing that is there already.
+// Reporter writes outcomes to the ClusterAPI object and, if the API exists, to the
+// ClusterOperator. It writes only changes. Both controllers share one Reporter,
+// which makes one write at a time.
+//
+// It computes each write from live reads: a cached object could be older than a
+// write of the other controller. It reads the ClusterAPI object after the
+// ClusterOperator, so that a ClusterOperator computed from an older ClusterAPI
+// object is rejected as a conflict, also between two processes.
 type Reporter struct {
-	// Client reads from the manager's cache and writes.
+	// Client writes.
 	Client client.Client
-	// Live reads past the cache, after a write was refused because the cache was behind.
+	// Live reads from the API server, past the cache.
 	Live client.Reader
-	// ReleaseVersion is the version reported once it is completely installed.
+	// ReleaseVersion is the version to report when it is completely installed.
 	ReleaseVersion string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	events struct {
+	writing sync.Mutex
+	events  struct {
 		once sync.Once
-		emitter
+		eventWriter
 	}
 }
 
@@ -44,20 +51,22 @@ func (r *Reporter) now() time.Time {
 	return time.Now()
 }
 
-// Emit tells of events about the ClusterAPI object, which may be gone already.
-// That they can be written is not certain, and never an error.
+// Emit writes events about the ClusterAPI object, which may be gone already. An
+// event that cannot be written is logged and is not an error.
 func (r *Reporter) Emit(ctx context.Context, about *v1alpha1.ClusterAPI, events ...Event) {
 	r.events.once.Do(func() { r.events.client = r.Client })
-	r.events.emit(ctx, about, events, r.now())
+	r.events.write(ctx, about, events, r.now())
 }
 
-// Change edits the status of the ClusterAPI object. It may be called more than
-// once, each time with the newest status, and must not depend on an earlier call.
+// Change modifies the status of the ClusterAPI object. It may be called more than
+// once, each time with the latest status, and must not depend on an earlier call.
 type Change func(*v1alpha1.ClusterAPIStatus)
 
-// Report writes one outcome of a controller together with a change of the
-// status, which may be nil, and tells of what happened. It returns the object as it is then.
+// Report writes an outcome of a controller together with a change of the status,
+// which may be nil, and the events. It returns the ClusterAPI object as written.
 func (r *Reporter) Report(ctx context.Context, controller Controller, outcome Outcome, change Change) (*v1alpha1.ClusterAPI, error) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
 	cluster, err := r.update(ctx, outcome.Events, func(cluster *v1alpha1.ClusterAPI) {
 		if change != nil {
 			change(&cluster.Status)
@@ -65,24 +74,22 @@ func (r *Reporter) Report(ctx context.Context, controller Controller, outcome Ou
 		r.setStatus(cluster, controller, outcome)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
+		return nil, err
 	}
-	if err := r.reportClusterOperator(ctx, cluster, outcome); err != nil {
+	if err := r.reportClusterOperator(ctx, outcome); err != nil {
 		return nil, fmt.Errorf("writing the status of ClusterOperator %q: %w", v1alpha1.ClusterOperatorName, err)
 	}
 	return cluster, nil
 }
 
-// Update writes a change of the status alone.
+// Update writes a change of the status without an outcome.
 func (r *Reporter) Update(ctx context.Context, change Change) (*v1alpha1.ClusterAPI, error) {
-	cluster, err := r.update(ctx, nil, func(cluster *v1alpha1.ClusterAPI) { change(&cluster.Status) })
-	if err != nil {
-		return nil, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
-	}
-	return cluster, nil
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	return r.update(ctx, nil, func(cluster *v1alpha1.ClusterAPI) { change(&cluster.Status) })
 }
 
-// setStatus writes an outcome into the status.
+// setStatus sets the conditions and phases of an outcome.
 func (r *Reporter) setStatus(cluster *v1alpha1.ClusterAPI, controller Controller, outcome Outcome) {
 	at := r.now()
 	for name, phases := range outcome.Phases {
@@ -92,7 +99,7 @@ func (r *Reporter) setStatus(cluster *v1alpha1.ClusterAPI, controller Controller
 	}
 	set := func(conditions []metav1.Condition) {
 		for _, condition := range conditions {
-			replace(&cluster.Status.Conditions, condition)
+			replaceCondition(&cluster.Status.Conditions, condition)
 		}
 	}
 	set(Conditions(controller, outcome, cluster.Status.Conditions, cluster.Generation, at))
@@ -102,8 +109,8 @@ func (r *Reporter) setStatus(cluster *v1alpha1.ClusterAPI, controller Controller
 	}
 }
 
-// replace puts a condition, which has its time already, where the one of its type stands.
-func replace(conditions *[]metav1.Condition, condition metav1.Condition) {
+// replaceCondition replaces or adds a condition, which has its transition time already.
+func replaceCondition(conditions *[]metav1.Condition, condition metav1.Condition) {
 	if before := meta.FindStatusCondition(*conditions, condition.Type); before != nil {
 		*before = condition
 		return
@@ -111,19 +118,15 @@ func replace(conditions *[]metav1.Condition, condition metav1.Condition) {
 	*conditions = append(*conditions, condition)
 }
 
-// update writes the status if it differs, and then tells of what happened, be it
-// that the status changed or that done was done; the latter also where the status
-// could not be written. A conflict means that the cache was behind: it is tried
-// again on what the API server has.
-func (r *Reporter) update(ctx context.Context, done []Event, change func(*v1alpha1.ClusterAPI)) (*v1alpha1.ClusterAPI, error) {
+// update writes the status if the change modifies it, and then the events: those
+// of the transitions, and those of the caller, also if the status cannot be written.
+func (r *Reporter) update(ctx context.Context, events []Event, change func(*v1alpha1.ClusterAPI)) (*v1alpha1.ClusterAPI, error) {
 	cluster, before := &v1alpha1.ClusterAPI{}, &v1alpha1.ClusterAPI{}
-	reader := client.Reader(r.Client)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		*cluster = v1alpha1.ClusterAPI{}
-		if err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
+		if err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
 			return err
 		}
-		reader = r.Live
 		before = cluster.DeepCopy()
 		change(cluster)
 		if equality.Semantic.DeepEqual(before.Status, cluster.Status) {
@@ -133,22 +136,27 @@ func (r *Reporter) update(ctx context.Context, done []Event, change func(*v1alph
 	})
 	if err == nil {
 		observeDurations(before, cluster)
-		done = append(Transitions(before, cluster), done...)
+		events = append(Transitions(before, cluster), events...)
 	}
-	r.Emit(ctx, cluster, done...)
-	return cluster, err
+	r.Emit(ctx, cluster, events...)
+	if err != nil {
+		return nil, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
+	}
+	return cluster, nil
 }
 
-// reportClusterOperator brings the ClusterOperator in line with the ClusterAPI
-// object. Where that API does not exist there is nothing to do.
-func (r *Reporter) reportClusterOperator(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome Outcome) error {
-	reader := client.Reader(r.Client)
+// reportClusterOperator copies the conditions of the ClusterAPI object to the
+// ClusterOperator. It does nothing if that API does not exist.
+func (r *Reporter) reportClusterOperator(ctx context.Context, outcome Outcome) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		operator, err := r.clusterOperator(ctx, reader)
+		operator, err := r.clusterOperator(ctx)
 		if operator == nil || err != nil {
 			return err
 		}
-		reader = r.Live
+		cluster := &v1alpha1.ClusterAPI{}
+		if err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
+			return client.IgnoreNotFound(err)
+		}
 		before := operator.DeepCopy()
 		r.setClusterOperator(operator, cluster, outcome)
 		if equality.Semantic.DeepEqual(before.Status, operator.Status) {
@@ -158,16 +166,16 @@ func (r *Reporter) reportClusterOperator(ctx context.Context, cluster *v1alpha1.
 	})
 }
 
-// clusterOperator reads the ClusterOperator, or creates it; nil where the API does not exist.
-func (r *Reporter) clusterOperator(ctx context.Context, reader client.Reader) (*configv1.ClusterOperator, error) {
+// clusterOperator reads the ClusterOperator, or creates it; nil if the API does not exist.
+func (r *Reporter) clusterOperator(ctx context.Context) (*configv1.ClusterOperator, error) {
 	operator := &configv1.ClusterOperator{}
 	operator.Name = v1alpha1.ClusterOperatorName
 	key := client.ObjectKeyFromObject(operator)
-	err := reader.Get(ctx, key, operator)
+	err := r.Live.Get(ctx, key, operator)
 	if apierrors.IsNotFound(err) {
 		err = r.Client.Create(ctx, operator)
 	}
-	if apierrors.IsAlreadyExists(err) { // the cache was behind
+	if apierrors.IsAlreadyExists(err) { // another process was faster
 		err = r.Live.Get(ctx, key, operator)
 	}
 	if meta.IsNoMatchError(err) {
@@ -176,7 +184,7 @@ func (r *Reporter) clusterOperator(ctx context.Context, reader client.Reader) (*
 	return operator, err
 }
 
-// setClusterOperator writes into the ClusterOperator what the ClusterAPI object says.
+// setClusterOperator sets the status of the ClusterOperator from the ClusterAPI object.
 func (r *Reporter) setClusterOperator(operator *configv1.ClusterOperator, cluster *v1alpha1.ClusterAPI, outcome Outcome) {
 	operator.Status.Conditions = clusterOperatorConditions(cluster.Status.Conditions)
 	if outcome.Related != nil {
@@ -187,8 +195,8 @@ func (r *Reporter) setClusterOperator(operator *configv1.ClusterOperator, cluste
 	}
 }
 
-// operandVersions are the release, which the cluster's upgrade waits for, and the
-// providers that are installed with it.
+// operandVersions returns the release, which the cluster's upgrade waits for, and
+// the providers that are installed with it.
 func operandVersions(release string, cluster *v1alpha1.ClusterAPI) []configv1.OperandVersion {
 	versions := []configv1.OperandVersion{{Name: "operator", Version: release}}
 	if current := cluster.Status.Version(cluster.Status.CurrentVersion); current != nil {

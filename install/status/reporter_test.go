@@ -23,6 +23,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/manifests"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -30,26 +31,26 @@ import (
 
 func TestMain(m *testing.M) { controlplane.Main(m) }
 
-// world is a cluster with a ClusterAPI object, the clock, and what goes over the wire.
-type world struct {
+// testCluster is a cluster with a ClusterAPI object, a clock, and the observed requests.
+type testCluster struct {
 	*testing.T
 	client.Client
 	at       time.Time
-	writes   atomic.Int64 // requests that change something
+	writes   atomic.Int64 // requests that write
 	noEvents atomic.Bool  // events do not reach the API server
 }
 
-func newWorld(t *testing.T) *world {
+func newTestCluster(t *testing.T) *testCluster {
 	t.Helper()
-	w := &world{T: t, at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	w := &testCluster{T: t, at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	cluster := controlplane.Shared(t)
 	crds, err := fixture.OpenShiftCRDs(t.Context())
 	w.must(err)
 	objects, err := manifests.Objects()
 	w.must(err)
-	for _, object := range objects {
-		if object.GetKind() == "CustomResourceDefinition" {
-			crds = append(crds, object)
+	for _, o := range objects {
+		if object.IsCRD(o) {
+			crds = append(crds, o)
 		}
 	}
 	w.must(fixture.InstallCRDs(t.Context(), cluster.Config, crds))
@@ -65,8 +66,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// clear removes what the next test must not find.
-func (w *world) clear() {
+// clear deletes the objects of the test.
+func (w *testCluster) clear() {
 	ctx := context.Background()
 	w.must(w.Delete(ctx, &v1alpha1.ClusterAPI{ObjectMeta: named(v1alpha1.ClusterAPIName)}))
 	w.must(client.IgnoreNotFound(w.Delete(ctx, &configv1.ClusterOperator{ObjectMeta: named(v1alpha1.ClusterOperatorName)})))
@@ -75,7 +76,7 @@ func (w *world) clear() {
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-func (w *world) must(err error) {
+func (w *testCluster) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
@@ -84,7 +85,7 @@ func (w *world) must(err error) {
 
 var errUnreachable = errors.New("the API server is away")
 
-func (w *world) observe(next http.RoundTripper) http.RoundTripper {
+func (w *testCluster) observe(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.Method != http.MethodGet {
 			w.writes.Add(1)
@@ -100,13 +101,13 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// reporter is one of a process that has just started, on the clock of the test.
-func (w *world) reporter() *status.Reporter {
+// reporter returns the reporter of a new process, with the clock of the test.
+func (w *testCluster) reporter() *status.Reporter {
 	return &status.Reporter{Client: w.Client, Live: w.Client, ReleaseVersion: "4.22.0", Now: func() time.Time { return w.at }}
 }
 
-// report reports an outcome of the installer controller and returns the object as the API server has it then.
-func (w *world) report(reporter *status.Reporter, outcome status.Outcome) *v1alpha1.ClusterAPI {
+// report reports an outcome of the installer controller and returns the object from the API server.
+func (w *testCluster) report(reporter *status.Reporter, outcome status.Outcome) *v1alpha1.ClusterAPI {
 	w.Helper()
 	_, err := reporter.Report(w.Context(), status.Installer, outcome, nil)
 	w.must(err)
@@ -115,8 +116,8 @@ func (w *world) report(reporter *status.Reporter, outcome status.Outcome) *v1alp
 	return cluster
 }
 
-// events are the reasons of the events about the ClusterAPI object, sorted.
-func (w *world) events() []string {
+// events returns the reasons of the events about the ClusterAPI object, sorted.
+func (w *testCluster) events() []string {
 	w.Helper()
 	list := &corev1.EventList{}
 	w.must(w.List(w.Context(), list, client.InNamespace(metav1.NamespaceDefault)))
@@ -130,8 +131,8 @@ func (w *world) events() []string {
 	return reasons
 }
 
-func TestWhatIsToldIsToldOnceAlsoAfterARestart(t *testing.T) {
-	w := newWorld(t)
+func TestReporter_EventsOnceAcrossRestarts(t *testing.T) {
+	w := newTestCluster(t)
 	collision := status.Outcome{Reason: status.Collision, Message: "Service x is not ours", Installed: new(false)}
 	w.report(w.reporter(), collision)
 	want := []string{"Warning InstallerDegraded"}
@@ -139,7 +140,7 @@ func TestWhatIsToldIsToldOnceAlsoAfterARestart(t *testing.T) {
 		t.Fatalf("events (-want +got):\n%s", diff)
 	}
 	before := w.writes.Load()
-	for range 3 { // each is a process that has just started
+	for range 3 { // each is a new process
 		w.at = w.at.Add(time.Hour)
 		reporter := w.reporter()
 		w.report(reporter, collision)
@@ -153,8 +154,8 @@ func TestWhatIsToldIsToldOnceAlsoAfterARestart(t *testing.T) {
 	}
 }
 
-func TestEventsThatCannotBeWrittenAreWrittenWithTheNextReport(t *testing.T) {
-	w := newWorld(t)
+func TestReporter_RetriesFailedEvents(t *testing.T) {
+	w := newTestCluster(t)
 	w.noEvents.Store(true)
 	reporter := w.reporter()
 	done := status.Event{Reason: status.DriftCorrected, Message: "Deployment capa was edited"}
@@ -169,14 +170,14 @@ func TestEventsThatCannotBeWrittenAreWrittenWithTheNextReport(t *testing.T) {
 	}
 }
 
-// degraded is the status of InstallerDegraded, and since when.
+// degraded returns the status of InstallerDegraded and its transition time.
 func degraded(cluster *v1alpha1.ClusterAPI) (metav1.ConditionStatus, time.Time) {
 	condition := meta.FindStatusCondition(cluster.Status.Conditions, "InstallerDegraded")
 	return condition.Status, condition.LastTransitionTime.UTC()
 }
 
-func TestFiveMinutesOfAnErrorCountThroughRestartsAndChangesOfTheLeader(t *testing.T) {
-	w := newWorld(t)
+func TestReporter_InertiaSurvivesRestartAndLeaderChange(t *testing.T) {
+	w := newTestCluster(t)
 	outcome := status.Outcome{Reason: status.ApplyFailed, Err: errors.New("writing Deployment capa: the server is overloaded")}
 	begin := w.at
 	for _, step := range []struct {
@@ -190,7 +191,7 @@ func TestFiveMinutesOfAnErrorCountThroughRestartsAndChangesOfTheLeader(t *testin
 		{30 * time.Minute, metav1.ConditionTrue},
 	} {
 		w.at = begin.Add(step.after)
-		got, _ := degraded(w.report(w.reporter(), outcome)) // each time another process reports
+		got, _ := degraded(w.report(w.reporter(), outcome)) // each time from another process
 		if got != step.want {
 			t.Errorf("after %s InstallerDegraded is %s, want %s", step.after, got, step.want)
 		}
@@ -206,8 +207,8 @@ func TestFiveMinutesOfAnErrorCountThroughRestartsAndChangesOfTheLeader(t *testin
 	}
 }
 
-func TestThePhasesOfAVersionPersistSinceWhen(t *testing.T) {
-	w := newWorld(t)
+func TestReporter_PhaseTimesSurviveRestart(t *testing.T) {
+	w := newTestCluster(t)
 	id := v1alpha1.Digest("sha256:" + strings.Repeat("ab", 32))
 	version := v1alpha1.Version{
 		Name: "4.22.0-1", Revision: 1, ContentID: id, ManifestsDigest: id,

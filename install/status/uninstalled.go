@@ -16,19 +16,18 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// ReportWithout writes an outcome of the installer controller where there is no
-// ClusterAPI object (any more): to the ClusterOperator alone, if that is there. It
-// is not created, because nothing asks for Cluster API then.
+// ReportWithout writes an outcome of the installer controller when the ClusterAPI
+// object does not exist: only to the ClusterOperator, which it does not create.
 func (r *Reporter) ReportWithout(ctx context.Context, outcome Outcome) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
 	r.Emit(ctx, &v1alpha1.ClusterAPI{}, outcome.Events...)
-	reader := client.Reader(r.Client)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		operator := &configv1.ClusterOperator{}
-		err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator)
+		err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator)
 		if err != nil {
 			return err
 		}
-		reader = r.Live
 		before := operator.DeepCopy()
 		r.setUninstalled(operator, outcome)
 		if equality.Semantic.DeepEqual(before.Status, operator.Status) {
@@ -42,8 +41,8 @@ func (r *Reporter) ReportWithout(ctx context.Context, outcome Outcome) error {
 	return fmt.Errorf("writing the status of ClusterOperator %q: %w", v1alpha1.ClusterOperatorName, err)
 }
 
-// setUninstalled writes an outcome into the ClusterOperator. Since when each
-// condition is so stands in the ClusterOperator itself.
+// setUninstalled sets the conditions of an outcome on the ClusterOperator, whose own
+// conditions hold the transition times.
 func (r *Reporter) setUninstalled(operator *configv1.ClusterOperator, outcome Outcome) {
 	conditions, at := conditionsOf(operator), r.now()
 	for _, own := range [][]metav1.Condition{
@@ -51,11 +50,11 @@ func (r *Reporter) setUninstalled(operator *configv1.ClusterOperator, outcome Ou
 		Conditions(Installer, outcome, conditions, 0, at),
 	} {
 		for _, condition := range own {
-			replace(&conditions, condition)
+			replaceCondition(&conditions, condition)
 		}
 	}
 	for _, condition := range Aggregate(&v1alpha1.ClusterAPI{}, conditions, outcome, at) {
-		replace(&conditions, condition)
+		replaceCondition(&conditions, condition)
 	}
 	operator.Status.Conditions = clusterOperatorConditions(conditions)
 	if outcome.Related != nil {
@@ -66,7 +65,7 @@ func (r *Reporter) setUninstalled(operator *configv1.ClusterOperator, outcome Ou
 	}
 }
 
-// conditionsOf are the conditions of a ClusterOperator.
+// conditionsOf returns the conditions of a ClusterOperator.
 func conditionsOf(operator *configv1.ClusterOperator) []metav1.Condition {
 	out := make([]metav1.Condition, len(operator.Status.Conditions))
 	for i, condition := range operator.Status.Conditions {

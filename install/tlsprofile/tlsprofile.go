@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package version
+// Package tlsprofile converts the TLS security profile of a cluster into the settings of Go programs.
+package tlsprofile
 
 import (
 	"crypto/tls"
 	"slices"
-	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 )
@@ -35,11 +35,17 @@ var cipherNames = map[string]string{
 	"DES-CBC3-SHA":                  "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
 }
 
-// tlsVariables are the values of a TLS profile for the flags that Go programs
-// have for it: TLS_MIN_VERSION is a name such as VersionTLS12, and
-// TLS_CIPHER_SUITES lists IANA names, separated by commas. No profile means
-// Intermediate, as everywhere in OpenShift.
-func tlsVariables(profile *configv1.TLSSecurityProfile) map[string]string {
+// Settings are the TLS settings of a profile for a Go program.
+type Settings struct {
+	// MinVersion is the name of the minimum version, such as VersionTLS12.
+	MinVersion string
+	// CipherSuites are IANA names. Suites that Go does not have are left out.
+	CipherSuites []string
+}
+
+// Of returns the settings of a profile. No profile means Intermediate, as everywhere in OpenShift; so does a type that
+// this program does not know.
+func Of(profile *configv1.TLSSecurityProfile) Settings {
 	spec := configv1.TLSProfiles[configv1.TLSProfileIntermediateType]
 	switch {
 	case profile == nil:
@@ -48,10 +54,23 @@ func tlsVariables(profile *configv1.TLSSecurityProfile) map[string]string {
 	case configv1.TLSProfiles[profile.Type] != nil:
 		spec = configv1.TLSProfiles[profile.Type]
 	}
-	return map[string]string{
-		"TLS_MIN_VERSION":   string(spec.MinTLSVersion),
-		"TLS_CIPHER_SUITES": strings.Join(cipherSuites(spec.Ciphers), ","),
+	return Settings{MinVersion: string(spec.MinTLSVersion), CipherSuites: cipherSuites(spec.Ciphers)}
+}
+
+// Apply writes the settings into a configuration. TLS 1.3 suites cannot be chosen in Go.
+func (s Settings) Apply(config *tls.Config) {
+	config.MinVersion = versions[s.MinVersion]
+	config.CipherSuites = nil
+	for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
+		if slices.Contains(s.CipherSuites, suite.Name) && !slices.Equal(suite.SupportedVersions, []uint16{tls.VersionTLS13}) {
+			config.CipherSuites = append(config.CipherSuites, suite.ID)
+		}
 	}
+}
+
+var versions = map[string]uint16{
+	string(configv1.VersionTLS10): tls.VersionTLS10, string(configv1.VersionTLS11): tls.VersionTLS11,
+	string(configv1.VersionTLS12): tls.VersionTLS12, string(configv1.VersionTLS13): tls.VersionTLS13,
 }
 
 // cipherSuites returns the IANA names of those suites that Go has.

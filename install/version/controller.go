@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version is the version controller: it decides what should be
+// Package version is the version controller: it decides which version should be
 // installed. It reads the release's images, the transport ConfigMaps, the platform
-// and the overrides, has package operand make a set of them, and where that set is
-// not the desired version yet, writes it down as a new one: first the revision
-// ConfigMap with the rendered objects, then the entry in the ClusterAPI's status.
+// and the overrides, and renders a set of objects from them. If that set differs from
+// the desired version, it creates a new version: first the revision ConfigMap with
+// the rendered objects, then the entry in the status of the ClusterAPI object.
 //
-// Before it decides anything, it writes revision ConfigMaps again that somebody
-// has deleted or edited. That needs nothing but what they hold.
+// Before that it repairs revision ConfigMaps that another actor deleted or modified,
+// from their own content.
 package version
 
 import (
@@ -24,7 +24,8 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/officialapi"
+	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
@@ -32,49 +33,53 @@ import (
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// Live reads past the cache.
+	// Live reads from the API server, past the cache.
 	Live client.Reader
-	// Reporter writes the outcome.
+	// Reporter writes outcomes to the status objects.
 	Reporter *status.Reporter
-	// Fetcher gets the bundles of an image.
+	// Fetcher returns the bundles of an image.
 	Fetcher extractor.Fetcher
 	// ImagesJSON is the path of images.json.
 	ImagesJSON string
-	// Release is the version of the release that images.json belongs to.
+	// Release is the version of the running release.
 	Release string
-	// Platform is the cluster's platform; empty means that the Infrastructure object tells.
+	// Platform is the cluster's platform; empty reads it from the Infrastructure object.
 	Platform string
-	// Variables are values for variables in the manifests; they go before those of the cluster.
+	// Variables are values for variables in the manifests; they take precedence over
+	// those of the cluster.
 	Variables map[string]string
 
-	// Pin is told which images the versions name, after each run; nil is not.
-	Pin func(images ...digest.Digest) error
+	// Official is OpenShift's own ClusterAPI object; nil ignores it.
+	Official *officialapi.Source
 
-	// rescued are versions whose ConfigMaps are being written again.
-	rescued map[string]revision.Stored
+	// Pin is called with the images of all versions after each reconcile, so that a
+	// cache keeps their bundles; nil disables it.
+	Pin func(images ...digest.Digest) error
 }
 
-// Reconcile decides once what should be installed and writes it down.
+// Reconcile decides once which version should be installed, and stores it.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	cluster := &v1alpha1.ClusterAPI{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster)
-	if err != nil || !cluster.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	state, err := snapshot.Read(ctx, r.Client, r.Live)
+	if err != nil || state.Uninstalling() {
+		return reconcile.Result{}, err
 	}
-	outcome := r.outcome(ctx, cluster)
+	if err := r.Official.AddUnmanaged(ctx, state.Cluster); err != nil {
+		return reconcile.Result{}, err
+	}
+	outcome := r.outcome(ctx, state)
 	if outcome.Err != nil {
-		log.FromContext(ctx).Info("Not deciding on a new version", "reason", outcome.Reason, "cause", outcome.Err.Error())
+		log.FromContext(ctx).Info("Version not updated", "reason", outcome.Reason, "cause", outcome.Err.Error())
 	}
 	reported, err := r.Reporter.Report(ctx, status.Version, outcome, nil)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	r.pin(ctx, reported)
-	return reconcile.Result{}, outcome.Retry()
+	return reconcile.Result{RequeueAfter: outcome.RequeueAfter()}, outcome.Retry()
 }
 
-// pin has the images that the versions name kept at hand. If that fails, they are
-// read again when they are needed.
+// pin keeps the bundles of the versions' images in the cache. If that fails, they
+// are pulled again when they are needed.
 func (r *Reconciler) pin(ctx context.Context, cluster *v1alpha1.ClusterAPI) {
 	if r.Pin == nil {
 		return
@@ -88,42 +93,39 @@ func (r *Reconciler) pin(ctx context.Context, cluster *v1alpha1.ClusterAPI) {
 		}
 	}
 	if err := r.Pin(images...); err != nil {
-		log.FromContext(ctx).Error(err, "The images of the versions could not be pinned; they may be read again.")
+		log.FromContext(ctx).Error(err, "Pinning the images of the versions failed; they may be pulled again")
 	}
 }
 
-// outcome decides, and records the decision. Whatever fails on the way leaves
-// the versions that there are as they are.
-func (r *Reconciler) outcome(ctx context.Context, cluster *v1alpha1.ClusterAPI) status.Outcome {
-	existing, err := r.mended(ctx, cluster)
+// outcome decides on a version and stores it. An error leaves the existing versions
+// unchanged.
+func (r *Reconciler) outcome(ctx context.Context, state snapshot.Snapshot) status.Outcome {
+	existing, err := r.repairedConfigMaps(ctx, state)
 	if err != nil {
 		return status.Outcome{Reason: status.WriteFailed, Err: err}
 	}
-	decision, outcome := r.decide(ctx, cluster, existing)
+	inputs, outcome := r.readInputs(ctx, state.Cluster, existing)
 	if outcome.Reason != status.AsExpected {
 		return outcome
 	}
-	return r.record(ctx, cluster, decision, existing)
+	return r.decide(ctx, state.Cluster, inputs, existing)
 }
 
-// mended returns the ConfigMaps in the operator's namespace, those of the desired
-// and the current version as they should be.
-func (r *Reconciler) mended(ctx context.Context, cluster *v1alpha1.ClusterAPI) ([]corev1.ConfigMap, error) {
-	existing := &corev1.ConfigMapList{}
-	if err := r.Client.List(ctx, existing, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
-		return nil, fmt.Errorf("listing revision ConfigMaps: %w", err)
-	}
-	wrote, err := r.mend(ctx, cluster, existing.Items)
+// repairedConfigMaps returns the ConfigMaps in the operator's namespace, after it has
+// repaired those of the desired and the current version.
+func (r *Reconciler) repairedConfigMaps(ctx context.Context, state snapshot.Snapshot) ([]corev1.ConfigMap, error) {
+	wrote, err := r.repairConfigMaps(ctx, state.Cluster, state.ConfigMaps)
 	if err != nil || !wrote {
-		return existing.Items, err
+		return state.ConfigMaps, err
 	}
-	if err := r.Live.List(ctx, existing, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
+	existing, err := snapshot.ConfigMaps(ctx, r.Client, r.Live)
+	if err != nil {
 		return nil, fmt.Errorf("listing revision ConfigMaps: %w", err)
 	}
-	return existing.Items, nil
+	return existing, nil
 }
 
-// platform is the cluster's platform, empty while it is not known.
+// platform returns the cluster's platform; empty while it is unknown.
 func (r *Reconciler) platform(ctx context.Context) (string, error) {
 	if r.Platform != "" {
 		return r.Platform, nil

@@ -3,101 +3,75 @@
 package version
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/extractor/configmap"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// decision is what should be installed.
-type decision struct {
-	// bundles are those of the cluster's providers, in install order.
-	bundles []extractor.Bundle
-	// variables are the values that manifests can ask for.
-	variables map[string]string
-	// elsewhere is what the release's other images hold, for the day when they cannot be read.
-	elsewhere operand.Elsewhere
-}
-
-// decide chooses what should be installed: everything that the images and the
-// transport ConfigMaps of the release have for the platform. The outcome is
-// AsExpected, or tells why nothing can be chosen.
-func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (decision, status.Outcome) {
-	images, err := r.images(cluster.Spec.ImageOverrides)
-	if err != nil {
-		return decision{}, status.Outcome{Reason: imagesReason(err), Err: err}
-	}
-	platform, err := r.platform(ctx)
-	if err != nil {
-		return decision{}, status.Outcome{Reason: status.WriteFailed, Err: err}
-	}
-	if platform == "" {
-		return decision{}, status.Outcome{Reason: status.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + configName}
-	}
-	variables, err := r.variables(ctx)
-	if err != nil {
-		return decision{}, status.Outcome{Reason: status.WriteFailed, Err: err}
-	}
-	transported, others, err := r.transported(ctx)
-	if err != nil {
-		return decision{}, status.Outcome{Reason: status.WriteFailed, Err: err}
-	}
-	results, err := extractor.Images{Images: images, Fetcher: r.Fetcher}.Results(ctx)
-	if err != nil {
-		return decision{}, status.Outcome{Reason: status.ImageUnreadable, Err: err}
-	}
-	results = append(elsewhere(existing).Recall(results), transported...)
-	bundles, err := r.choose(platform, results, others, cluster)
-	if err != nil {
-		return decision{}, status.Outcome{Reason: selectReason(err), Err: err}
-	}
-	return decision{bundles, variables, operand.NotedElsewhere(platform, results)}, status.Outcome{Reason: status.AsExpected}
-}
-
-// choose selects the bundles for a platform, unless that would uninstall a
-// provider of the desired version because an input is not there.
-func (r *Reconciler) choose(platform string, results []extractor.Result, others []*configmap.OtherError, cluster *v1alpha1.ClusterAPI) ([]extractor.Bundle, error) {
-	bundles, err := operand.Select(platform, results)
-	if errors.As(err, new(*operand.MissingError)) && len(others) > 0 {
-		return nil, errors.Join(err, joined(others))
-	}
+// decide creates a new version if the inputs differ from the desired version, and
+// removes older versions once the desired version is installed.
+//
+// It does not render anything while the desired version matches the inputs and its
+// ConfigMaps are readable. If they are not, it stores them again, provided that
+// rendering gives the same objects; a newer renderer may give others, and then there
+// is a new version.
+func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
-	if err != nil || desired == nil {
-		return bundles, err
+	matches := desired != nil && revision.Same(*desired, operand.ContentID(inputs.bundles, inputs.variables), cluster.Spec.UnmanagedCRDs)
+	if matches && isReadable(*desired, existing) {
+		return r.maintain(ctx, cluster, inputs, existing)
 	}
-	err = joined(awaited(desired.Components, bundles, others))
-	if err == nil && desired.Name == fmt.Sprintf("%s-%d", r.Release, desired.Revision) {
-		err = vanished(desired.Components, bundles, results)
+	set, err := operand.Render(inputs.bundles, inputs.variables)
+	if err != nil {
+		return status.Outcome{Reason: status.RenderFailed, Err: err}
 	}
-	return bundles, errors.Join(operand.Lost(desired.Components, bundles, results), err)
+	stored, err := revision.Encode(set)
+	if err != nil {
+		return status.Outcome{Reason: status.RenderFailed, Err: err}
+	}
+	if !matches || string(desired.ManifestsDigest) != stored.Digest.String() {
+		return r.add(ctx, cluster, set, stored, existing)
+	}
+	if err := r.store(ctx, cluster, *desired, stored, true); err != nil {
+		return status.Outcome{Reason: status.WriteFailed, Err: err}
+	}
+	return r.retire(ctx, cluster, existing)
 }
 
-// selectReason names the gravest of what was found: what can be read by and by
-// comes after everything that somebody must mend.
-func selectReason(err error) status.Reason {
-	switch {
-	case errors.As(err, new(*GuardError)):
-		return status.TransportUnguarded
-	case errors.Is(err, extractor.ErrInvalid):
-		return status.BundleInvalid
-	case errors.As(err, new(*configmap.OtherError)):
-		return status.TransportIncomplete
-	case errors.As(err, new(*operand.MissingError)), errors.As(err, new(*operand.DuplicateError)), errors.As(err, new(*operand.LostError)):
-		return status.ComponentMissing
-	case errors.As(err, new(*extractor.Error)):
-		return status.ImageUnreadable
-	case errors.As(err, new(*configmap.Error)):
-		return status.TransportIncomplete
-	case errors.As(err, new(*operand.ImageError)):
-		return status.ImageUnreadable
-	default:
-		return status.BundleInvalid
+// maintain updates the records of a desired version that matches the inputs.
+func (r *Reconciler) maintain(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
+	if err := r.annotatePlatforms(ctx, named(existing, cluster.Status.DesiredVersion), inputs.platforms); err != nil {
+		return status.Outcome{Reason: status.WriteFailed, Err: err}
 	}
+	return r.retire(ctx, cluster, existing)
+}
+
+// installedAs returns the version whose objects a new version adopts unchanged; empty
+// if there is none. That is the desired version if it has the same objects from other
+// inputs, such as an image instead of ConfigMaps.
+func installedAs(cluster *v1alpha1.ClusterAPI, set operand.Set, existing []corev1.ConfigMap) string {
+	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
+	if desired == nil || !revision.SameUnmanaged(*desired, cluster.Spec.UnmanagedCRDs) {
+		return ""
+	}
+	stored, err := revision.FromConfigMaps(desired.Name, existing)
+	if err != nil || stored.Digest.String() != string(desired.ManifestsDigest) {
+		return ""
+	}
+	before, err := stored.Decode()
+	if err != nil || !revision.SameObjects(before, set) {
+		return ""
+	}
+	return cmp.Or(desired.InstalledAs, desired.Name)
+}
+
+// rollingOut is the outcome until the desired version is installed.
+func rollingOut(version string) status.Outcome {
+	return status.Outcome{Reason: status.RollingOut, Message: "waiting for version " + version + " to be installed"}
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// releaseFile lies beside images.json, where it says which release that is of. It may be missing.
+// releaseFile is the file next to images.json that names its release. It may be missing.
 const releaseFile = "release-version"
 
-// StaleError says that images.json is of another release than the program: a
-// mount is behind, or the program is.
+// StaleError is the error if images.json belongs to another release than the program:
+// a mount is outdated, or the program is.
 type StaleError struct {
-	// Path is that of images.json.
+	// Path is the path of images.json.
 	Path string
-	// Is is the release that it is of, Want that of the program.
+	// Is is the release of images.json, Want the release of the program.
 	Is, Want string
 }
 
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("%s is of release %s, as %s beside it says, and this is the installer of release %s", e.Path, e.Is, releaseFile, e.Want)
+	return fmt.Sprintf("%s belongs to release %s (from %s in the same directory), want release %s of this installer", e.Path, e.Is, releaseFile, e.Want)
 }
 
 func imagesReason(err error) status.Reason {
@@ -38,7 +38,7 @@ func imagesReason(err error) status.Reason {
 	return status.ImagesInvalid
 }
 
-// images reads the release's images and puts the overrides in their place.
+// images reads the release's images and applies the overrides.
 func (r *Reconciler) images(overrides []v1alpha1.ImageOverride) (imagesjson.Images, error) {
 	data, err := r.readImages()
 	if err != nil {
@@ -55,9 +55,9 @@ func (r *Reconciler) images(overrides []v1alpha1.ImageOverride) (imagesjson.Imag
 	return images, nil
 }
 
-// readImages reads images.json, if it is of the program's release. Both files are
-// read out of one directory: a mounted ConfigMap changes by a symbolic link to
-// another one, and the directory before goes away.
+// readImages reads images.json, if it belongs to the program's release. It reads both
+// files from one directory: an update of a mounted ConfigMap replaces a symbolic link
+// and removes the previous directory, so it tries three times.
 func (r *Reconciler) readImages() (data []byte, err error) {
 	for range 3 {
 		data, err = r.readImagesOnce()
@@ -70,6 +70,11 @@ func (r *Reconciler) readImages() (data []byte, err error) {
 
 func (r *Reconciler) readImagesOnce() ([]byte, error) {
 	path, err := filepath.EvalSymlinks(r.ImagesJSON)
+	if errors.Is(err, fs.ErrNotExist) {
+		if flat, flatErr := flatImages(filepath.Dir(r.ImagesJSON)); flat != nil || flatErr != nil {
+			return flat, flatErr
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading images.json: %w", err)
 	}

@@ -15,31 +15,33 @@ import (
 	"github.com/capi-installer/capi-installer/install/operand"
 )
 
-// elsewhere reads what revision ConfigMaps note about images. It only helps where
-// an image cannot be read, so what cannot be read of it is left out.
-func elsewhere(existing []corev1.ConfigMap) operand.Elsewhere {
-	all := operand.Elsewhere{}
+// knownPlatforms returns the platforms of images from the annotations of revision
+// ConfigMaps. It ignores invalid annotations: they only help while an image cannot
+// be read.
+func knownPlatforms(existing []corev1.ConfigMap) operand.ImagePlatforms {
+	all := operand.ImagePlatforms{}
 	for _, configMap := range existing {
-		var noted operand.Elsewhere
-		if numberOf(configMap) > 0 && json.Unmarshal([]byte(configMap.Annotations[v1alpha1.ElsewhereAnnotation]), &noted) == nil {
-			maps.Copy(all, noted)
+		var platforms operand.ImagePlatforms
+		if numberOf(configMap) > 0 && json.Unmarshal([]byte(configMap.Annotations[v1alpha1.ElsewhereAnnotation]), &platforms) == nil {
+			maps.Copy(all, platforms)
 		}
 	}
 	return all
 }
 
-// encodeElsewhere writes the annotation; it is empty if there is nothing to note.
-func encodeElsewhere(noted operand.Elsewhere) (string, error) {
-	if len(noted) == 0 {
+// encodePlatforms returns the value of the annotation; empty without platforms.
+func encodePlatforms(platforms operand.ImagePlatforms) (string, error) {
+	if len(platforms) == 0 {
 		return "", nil
 	}
-	encoded, err := json.Marshal(noted)
+	encoded, err := json.Marshal(platforms)
 	return string(encoded), err
 }
 
-// note writes what the release's other images hold on a revision ConfigMap, unless it is there.
-func (r *Reconciler) note(ctx context.Context, configMap *corev1.ConfigMap, noted operand.Elsewhere) error {
-	text, err := encodeElsewhere(noted)
+// annotatePlatforms writes the platforms of the release's other images on a revision
+// ConfigMap, if they changed.
+func (r *Reconciler) annotatePlatforms(ctx context.Context, configMap *corev1.ConfigMap, platforms operand.ImagePlatforms) error {
+	text, err := encodePlatforms(platforms)
 	if configMap == nil || err != nil || configMap.Annotations[v1alpha1.ElsewhereAnnotation] == text {
 		return err
 	}
@@ -49,7 +51,7 @@ func (r *Reconciler) note(ctx context.Context, configMap *corev1.ConfigMap, note
 	}
 	changed.Annotations[v1alpha1.ElsewhereAnnotation] = text
 	if err := r.Client.Patch(ctx, changed, client.MergeFrom(configMap)); err != nil {
-		return fmt.Errorf("noting on revision ConfigMap %s which images are for other platforms: %w", configMap.Name, err)
+		return fmt.Errorf("annotating revision ConfigMap %s with the platforms of images: %w", configMap.Name, err)
 	}
 	return nil
 }

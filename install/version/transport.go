@@ -17,10 +17,10 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/configmap"
 )
 
-// transported returns the bundles in the transport ConfigMaps of the release, and
-// which other bundles are there only for other releases. None is good while its
-// ConfigMaps are not guarded.
-func (r *Reconciler) transported(ctx context.Context) ([]extractor.Result, []*configmap.OtherError, error) {
+// transportBundles returns the bundles in the transport ConfigMaps of the release, and
+// the bundles that exist only for other releases. Every bundle has an error while the
+// admission policy for the ConfigMaps is missing.
+func (r *Reconciler) transportBundles(ctx context.Context) ([]extractor.Result, []*configmap.OtherError, error) {
 	configMaps := &corev1.ConfigMapList{}
 	if err := r.Client.List(ctx, configMaps, client.InNamespace(v1alpha1.OperandNamespace), client.HasLabels{configmap.BundleLabel}); err != nil {
 		return nil, nil, fmt.Errorf("listing transport ConfigMaps: %w", err)
@@ -32,20 +32,20 @@ func (r *Reconciler) transported(ctx context.Context) ([]extractor.Result, []*co
 	if err != nil {
 		return nil, nil, err
 	}
-	unguarded := r.guarded(ctx)
-	if unguarded != nil && !errors.As(unguarded, new(*GuardError)) {
-		return nil, nil, unguarded
+	policyErr := r.checkTransportPolicy(ctx)
+	if policyErr != nil && !errors.As(policyErr, new(*PolicyError)) {
+		return nil, nil, policyErr
 	}
 	for i := range results {
-		results[i].Err = errors.Join(results[i].Err, unguarded)
+		results[i].Err = errors.Join(results[i].Err, policyErr)
 	}
 	return results, configmap.Others(configMaps.Items, r.Release), nil
 }
 
-// awaited are those of the bundles of other releases that bring a provider which
-// was installed from ConfigMaps before and comes from nowhere now: its ConfigMaps
-// of this release are yet to be written, and it must not be uninstalled meanwhile.
-func awaited(former []v1alpha1.Component, bundles []extractor.Bundle, others []*configmap.OtherError) []*configmap.OtherError {
+// pendingBundles returns the bundles of other releases whose provider is installed
+// from ConfigMaps and has no bundle of this release yet. The cluster version operator
+// has still to write its ConfigMaps, and the provider must not be uninstalled meanwhile.
+func pendingBundles(former []v1alpha1.Component, bundles []extractor.Bundle, others []*configmap.OtherError) []*configmap.OtherError {
 	return slices.DeleteFunc(slices.Clone(others), func(other *configmap.OtherError) bool {
 		was := slices.ContainsFunc(former, func(c v1alpha1.Component) bool {
 			return len(c.ConfigMaps) > 0 && c.Name == other.Provider && c.Type == string(other.Type)
@@ -57,26 +57,26 @@ func awaited(former []v1alpha1.Component, bundles []extractor.Bundle, others []*
 	})
 }
 
-// vanished returns an error for each component that was installed from ConfigMaps
-// of this release, all of which are gone though the provider comes from nowhere else: one that
-// a release drops is dropped by the next release.
-func vanished(former []v1alpha1.Component, bundles []extractor.Bundle, results []extractor.Result) error {
+// droppedBundles returns an error for each component that was installed from
+// ConfigMaps of this release that are all gone, if the provider has no other bundle:
+// only the next release may drop a provider.
+func droppedBundles(former []v1alpha1.Component, bundles []extractor.Bundle, results []extractor.Result) error {
 	var errs []error
 	for _, component := range former {
-		here := slices.ContainsFunc(results, func(r extractor.Result) bool { return r.Image.Reference == "" && r.Image.Name == component.Source })
-		elsewhere := slices.ContainsFunc(bundles, func(b extractor.Bundle) bool {
+		exists := slices.ContainsFunc(results, func(r extractor.Result) bool { return r.Image.Reference == "" && r.Image.Name == component.Source })
+		replaced := slices.ContainsFunc(bundles, func(b extractor.Bundle) bool {
 			return b.Metadata.ProviderName == component.Name && string(b.Metadata.ProviderType) == component.Type
 		})
-		if len(component.ConfigMaps) == 0 || here || elsewhere {
+		if len(component.ConfigMaps) == 0 || exists || replaced {
 			continue
 		}
 		errs = append(errs, &configmap.Error{ConfigMap: strings.Join(component.ConfigMaps, ", "), Err: fmt.Errorf(
-			"gone, and with it the manifests of provider %s of type %s, which stays", component.Name, component.Type)})
+			"not found; provider %s (%s), whose manifests it contained, is not uninstalled", component.Name, component.Type)})
 	}
 	return errors.Join(errs...)
 }
 
-func joined(others []*configmap.OtherError) error {
+func join(others []*configmap.OtherError) error {
 	errs := make([]error, len(others))
 	for i, other := range others {
 		errs[i] = other

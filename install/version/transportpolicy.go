@@ -22,74 +22,74 @@ import (
 	"github.com/capi-installer/capi-installer/manifests"
 )
 
-// GuardName is the name of the admission policy, and of its binding, that keeps
-// everybody but the cluster version operator from writing transport ConfigMaps.
-const GuardName = "openshift-capi-installer-transport"
+// TransportPolicyName is the name of the admission policy, and of its binding, that
+// allows only the cluster version operator to write transport ConfigMaps.
+const TransportPolicyName = "openshift-capi-installer-transport"
 
-// GuardError says that an object which guards transport ConfigMaps is not there
-// as the release has it. What the ConfigMaps hold could then be anybody's, and would be
-// installed with the installer's rights.
-type GuardError struct {
-	// Kind and Name are those of the object.
+// PolicyError is the error if the admission policy for transport ConfigMaps, or its
+// binding, is missing or modified. Any user could then write ConfigMaps whose content
+// is installed with the installer's permissions.
+type PolicyError struct {
+	// Kind and Name identify the policy or the binding.
 	Kind, Name string
-	// Differs are the fields that are not the release's; none if the object is missing.
+	// Differs are the fields that differ from the release; none if the object is missing.
 	Differs []string
 }
 
-func (e *GuardError) Error() string {
-	what := "is missing"
+func (e *PolicyError) Error() string {
+	state := "is missing"
 	if len(e.Differs) > 0 {
-		what = "is not that of the release, in " + strings.Join(e.Differs, ", ")
+		state = "differs from the release in " + strings.Join(e.Differs, ", ")
 	}
-	return fmt.Sprintf("transport ConfigMaps are not used, because %s %s, which lets only the cluster version operator write them in %s, %s",
-		e.Kind, e.Name, v1alpha1.OperandNamespace, what)
+	return fmt.Sprintf("ignoring transport ConfigMaps in %s: %s %q, which restricts writes to the cluster version operator, %s",
+		v1alpha1.OperandNamespace, e.Kind, e.Name, state)
 }
 
-// guarded returns an error, joined of *GuardErrors, unless the policy and its
-// binding are in the cluster as the release has them. It asks the API server.
-func (r *Reconciler) guarded(ctx context.Context) error {
-	wanted, err := guards()
+// checkTransportPolicy returns an error, joined of *PolicyErrors, unless the policy
+// and its binding exist as in the release. It reads from the API server.
+func (r *Reconciler) checkTransportPolicy(ctx context.Context) error {
+	objects, err := transportPolicy()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, object := range wanted {
+	for _, object := range objects {
 		found := &unstructured.Unstructured{}
 		found.SetGroupVersionKind(object.GroupVersionKind())
 		err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), found)
-		guard := &GuardError{Kind: object.GetKind(), Name: object.GetName()}
+		policyErr := &PolicyError{Kind: object.GetKind(), Name: object.GetName()}
 		switch {
 		case apierrors.IsNotFound(err):
-			errs = append(errs, guard)
+			errs = append(errs, policyErr)
 		case err != nil:
 			return fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
 		default:
-			if guard.Differs, err = differs(object, found); err != nil {
+			if policyErr.Differs, err = differs(object, found); err != nil {
 				return err
 			}
-			if len(guard.Differs) > 0 {
-				errs = append(errs, guard)
+			if len(policyErr.Differs) > 0 {
+				errs = append(errs, policyErr)
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// guards are the policy and its binding, as the release brings them.
-func guards() ([]*unstructured.Unstructured, error) {
+// transportPolicy returns the policy and its binding from the release.
+func transportPolicy() ([]*unstructured.Unstructured, error) {
 	objects, err := manifests.Objects()
 	if err != nil {
 		return nil, err
 	}
-	found := slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() != GuardName })
+	found := slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() != TransportPolicyName })
 	if len(found) != 2 {
-		return nil, fmt.Errorf("the release has %d objects named %s, and should have a policy and a binding", len(found), GuardName)
+		return nil, fmt.Errorf("the release has %d objects named %s, want a policy and a binding", len(found), TransportPolicyName)
 	}
 	return found, nil
 }
 
-// differs returns the fields of the specs that are not the same. Whatever the
-// release does not say is as the API server defaults it.
+// differs returns the fields in which the specs differ. Fields that the release does
+// not set have the API server's defaults.
 func differs(want, got *unstructured.Unstructured) ([]string, error) {
 	a, err := spec(want)
 	if err != nil {
@@ -118,7 +118,7 @@ func mergeKeys(a, b map[string]any) map[string]any {
 	return merged
 }
 
-// spec is the spec of a policy or a binding with the API server's defaults.
+// spec returns the spec of a policy or a binding with the API server's defaults.
 func spec(object *unstructured.Unstructured) (map[string]any, error) {
 	var typed any = &admissionv1.ValidatingAdmissionPolicyBinding{}
 	policy := &admissionv1.ValidatingAdmissionPolicy{}

@@ -7,28 +7,32 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/install/tlsprofile"
 )
 
-// configName is the name that OpenShift's configuration objects have.
+// configName is the name of OpenShift's configuration objects.
 const configName = "cluster"
 
-// proxyVariables are the variables that tell programs of a proxy.
+// proxyVariables are the environment variables of a proxy.
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 
-// variables are the values that manifests can ask for: those of the cluster's TLS
-// profile and of its proxy, and those that the program was given, which go before them.
-// Where the cluster has no Proxy object, the program's own environment tells.
+// variables returns the values of variables in manifests: the cluster's TLS profile
+// and proxy, and r.Variables, which take precedence. Without a Proxy object, the proxy
+// comes from the program's environment.
 func (r *Reconciler) variables(ctx context.Context) (map[string]string, error) {
 	server := &configv1.APIServer{}
 	if err := r.config(ctx, server); err != nil {
 		return nil, err
 	}
-	values := tlsVariables(server.Spec.TLSSecurityProfile)
+	settings := tlsprofile.Of(server.Spec.TLSSecurityProfile)
+	values := map[string]string{"TLS_MIN_VERSION": settings.MinVersion, "TLS_CIPHER_SUITES": strings.Join(settings.CipherSuites, ",")}
 	for _, name := range proxyVariables {
 		values[name] = os.Getenv(name)
 	}
@@ -43,8 +47,8 @@ func (r *Reconciler) variables(ctx context.Context) (map[string]string, error) {
 	return values, nil
 }
 
-// config reads one of OpenShift's configuration objects. It leaves the object
-// empty, without a name, where there is none or its API does not exist.
+// config reads one of OpenShift's configuration objects. It leaves the object empty,
+// without a name, if the object or its API does not exist.
 func (r *Reconciler) config(ctx context.Context, object client.Object) error {
 	err := r.Client.Get(ctx, client.ObjectKey{Name: configName}, object)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/status"
+)
+
+// defaultProgressTimeout is the time that a rollout may last without progress. The
+// alert CAPIInstallerRolloutStuck uses the same time.
+const defaultProgressTimeout = 30 * time.Minute
+
+// deadlineOf returns the time by which the rollout of a version should progress: a
+// period after the last change of the state of a phase, or after the installer started
+// to progress, whichever is later. Both times are in the status, so that a restart
+// makes no difference, and the time while the installer was paused does not count.
+func deadlineOf(version v1alpha1.Version, conditions []metav1.Condition, now time.Time, period time.Duration) time.Time {
+	last := startOfProgress(conditions, now)
+	if len(version.Phases) == 0 {
+		last = now
+	}
+	for _, phase := range version.Phases {
+		if phase.Since.After(last) {
+			last = phase.Since.Time
+		}
+	}
+	return last.Add(period)
+}
+
+// startOfProgress returns the time at which the installer started to progress: now, if
+// it has not yet; the zero time, if it has stopped because of the deadline.
+func startOfProgress(conditions []metav1.Condition, now time.Time) time.Time {
+	progressing := meta.FindStatusCondition(conditions, string(status.Installer)+status.Progressing)
+	switch {
+	case progressing == nil:
+		return now
+	case progressing.Status == metav1.ConditionTrue:
+		return progressing.LastTransitionTime.Time
+	case progressing.Reason == string(status.ProgressDeadlineExceeded):
+		return time.Time{}
+	default:
+		return now
+	}
+}

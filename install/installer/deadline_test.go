@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/status"
+)
+
+func TestDeadlineOf(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(minutes int) time.Time { return now.Add(-time.Duration(minutes) * time.Minute) }
+	condition := func(is metav1.ConditionStatus, reason status.Reason, minutes int) []metav1.Condition {
+		return []metav1.Condition{{Type: "InstallerProgressing", Status: is, Reason: string(reason), LastTransitionTime: metav1.NewTime(ago(minutes))}}
+	}
+	phases := func(minutes ...int) []v1alpha1.Phase {
+		var out []v1alpha1.Phase
+		for _, since := range minutes {
+			out = append(out, v1alpha1.Phase{Since: metav1.NewTime(ago(since))})
+		}
+		return out
+	}
+	for name, test := range map[string]struct {
+		conditions []metav1.Condition
+		phases     []v1alpha1.Phase
+		since      time.Time
+	}{
+		"first reconcile":                    {nil, nil, now},
+		"first reconcile of a new version":   {condition(metav1.ConditionFalse, status.ProgressDeadlineExceeded, 90), nil, now},
+		"a phase has changed last":           {condition(metav1.ConditionTrue, status.RollingOut, 60), phases(60, 20, 50), ago(20)},
+		"the installer was resumed last":     {condition(metav1.ConditionTrue, status.RollingOut, 5), phases(60, 50), ago(5)},
+		"the installer is resumed now":       {condition(metav1.ConditionFalse, status.Paused, 40), phases(60, 50), now},
+		"a complete version became unready":  {condition(metav1.ConditionFalse, status.AsExpected, 600), phases(700, 700), now},
+		"the deadline was exceeded before":   {condition(metav1.ConditionFalse, status.ProgressDeadlineExceeded, 1), phases(60, 50), ago(50)},
+		"a phase has changed after that":     {condition(metav1.ConditionFalse, status.ProgressDeadlineExceeded, 9), phases(60, 2), ago(2)},
+		"a retryable error started progress": {condition(metav1.ConditionTrue, status.ApplyFailed, 3), phases(60), ago(3)},
+	} {
+		want := test.since.Add(time.Hour)
+		if got := deadlineOf(v1alpha1.Version{Phases: test.phases}, test.conditions, now, time.Hour); !got.Equal(want) {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestDefaultProgressTimeout_IsThatOfTheAlert(t *testing.T) {
+	t.Parallel()
+	rules, err := os.ReadFile("../../manifests/0000_90_cluster-api_02_prometheusrule.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, alert, _ := strings.Cut(string(rules), "alert: CAPIInstallerRolloutStuck\n")
+	alert, _, _ = strings.Cut(alert, "alert:")
+	if want := fmt.Sprintf("> %d)", defaultProgressTimeout/time.Second); !strings.Contains(alert, want) {
+		t.Errorf("the alert does not contain %q: %s", want, alert)
+	}
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"fmt"
+	"strings"
+
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// describe names an object: "Deployment openshift-cluster-api/capi-controller-manager".
+func describe(obj client.Object) string { return object.Describe(obj) }
+
+// describeRef names an object in the same form as describe.
+func describeRef(ref types.ObjectRef) string {
+	return object.Identity{GroupKind: ref.GroupKind(), Namespace: ref.Namespace, Name: ref.Name}.String()
+}
+
+// firstTwo lists the first two items and the number of further ones.
+func firstTwo(items []string) string { return first(2, items) }
+
+// firstTen lists the first ten items and the number of further ones.
+func firstTen(items []string) string { return first(10, items) }
+
+func first(limit int, items []string) string {
+	if len(items) <= limit {
+		return strings.Join(items, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(items[:limit], ", "), len(items)-limit)
+}

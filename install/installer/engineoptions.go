@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"pkg.package-operator.run/boxcutter/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// This is the only file that uses options which the original boxcutter does not have.
+// Each is looked for by its method and used only if it is present, so that the file
+// compiles against both modules and the installer is correct without them.
+
+// EngineOptions are the clients of a revision engine.
+type EngineOptions struct {
+	// Scheme supplies the kinds of typed objects.
+	Scheme *runtime.Scheme
+	// Discovery reads the OpenAPI schemas.
+	Discovery discovery.OpenAPIV3SchemaInterface
+	// Mapper supplies the scope of kinds.
+	Mapper meta.RESTMapper
+	// Writer writes objects.
+	Writer client.Writer
+	// Reader reads the installed objects from a cache.
+	Reader client.Reader
+	// Live reads past the cache.
+	Live client.Reader
+}
+
+// NewRevisionEngine returns boxcutter's engine with a validator for the whole cluster.
+// The owner of the objects has a namespace, and the default validator would confine
+// it to that.
+func NewRevisionEngine(opts EngineOptions) (*boxcutter.RevisionEngine, error) {
+	if opts.Writer == nil || opts.Reader == nil || opts.Live == nil {
+		return nil, errors.New("creating the revision engine: writer and readers must be set")
+	}
+	objects := machinery.NewObjectEngine(
+		opts.Scheme, opts.Reader, opts.Writer, machinery.NewComparator(opts.Discovery, opts.Scheme, v1alpha1.FieldOwner),
+		v1alpha1.FieldOwner, v1alpha1.Prefix, v1alpha1.Prefix, opts.Live,
+	)
+	phases := machinery.NewPhaseEngine(objects, asFieldOwner(validation.NewClusterPhaseValidator(opts.Mapper, opts.Writer)))
+	return machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), opts.Writer), nil
+}
+
+// asFieldOwner makes the dry runs of the validator as the field owner of the writes,
+// if the validator offers that: then a dry run does not report fields that the write
+// removes.
+func asFieldOwner(validator *validation.PhaseValidator) *validation.PhaseValidator {
+	if extended, ok := any(validator).(interface {
+		WithFieldOwner(name string) *validation.PhaseValidator
+	}); ok {
+		return extended.WithFieldOwner(v1alpha1.FieldOwner)
+	}
+	return validator
+}
+
+// concurrency is the number of objects of a phase that are written or deleted at
+// the same time. As an option for the engine it also disables dry runs of
+// unchanged objects. The original boxcutter supports neither and ignores the option.
+type concurrency int
+
+// engineOptions is the option that the installer uses.
+const engineOptions = concurrency(8)
+
+// ApplyToPhaseReconcileOptions sets it for one phase.
+func (c concurrency) ApplyToPhaseReconcileOptions(options *types.PhaseReconcileOptions) {
+	c.set(options)
+	if extended, ok := any(options).(interface{ SetNoDryRunOfUnchanged(disable bool) }); ok {
+		extended.SetNoDryRunOfUnchanged(true)
+	}
+}
+
+// ApplyToRevisionReconcileOptions sets it for all phases.
+func (c concurrency) ApplyToRevisionReconcileOptions(options *types.RevisionReconcileOptions) {
+	options.DefaultPhaseOptions = append(options.DefaultPhaseOptions, c)
+}
+
+// ApplyToPhaseTeardownOptions sets it for one phase.
+func (c concurrency) ApplyToPhaseTeardownOptions(options *types.PhaseTeardownOptions) {
+	c.set(options)
+}
+
+// ApplyToRevisionTeardownOptions sets it for all phases.
+func (c concurrency) ApplyToRevisionTeardownOptions(options *types.RevisionTeardownOptions) {
+	options.DefaultPhaseOptions = append(options.DefaultPhaseOptions, c)
+}
+
+// progressDeadline is the time by which a rollout should progress; zero is none. The
+// original boxcutter does not support deadlines and ignores the option.
+type progressDeadline time.Time
+
+// ApplyToRevisionReconcileOptions sets it.
+func (d progressDeadline) ApplyToRevisionReconcileOptions(options *types.RevisionReconcileOptions) {
+	if extended, ok := any(options).(interface{ SetProgressDeadline(deadline time.Time) }); ok {
+		extended.SetProgressDeadline(time.Time(d))
+	}
+}
+
+// deadlineExceeded reports whether a rollout is not complete after its deadline. It is
+// false with the original boxcutter.
+func deadlineExceeded(result machinery.RevisionResult) bool {
+	extended, ok := result.(interface{ ProgressDeadlineExceeded() bool })
+	return ok && extended.ProgressDeadlineExceeded()
+}
+
+func (c concurrency) set(options any) {
+	if extended, ok := options.(interface{ SetConcurrency(limit int) }); ok {
+		extended.SetConcurrency(int(c))
+	}
+}

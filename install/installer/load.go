@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
+)
+
+// loadedRevision is a version read from its revision ConfigMaps.
+type loadedRevision struct {
+	name string
+	// owner is the version that the objects name as their owner, and number its
+	// revision number. It differs from name where the version took over the
+	// objects of an older version as they are.
+	owner     string
+	number    int64
+	digest    string
+	unmanaged []string
+	phases    []revision.Phase
+	scope     scope
+	// deadline is the time by which the rollout should progress; zero is none.
+	deadline time.Time
+	// formerlyUnmanaged are CRDs that were unmanaged in an older version, with the
+	// number of that version.
+	formerlyUnmanaged map[string]int64
+	// notAdopted is the reason for each of them that is not adopted.
+	notAdopted []string
+	// adopted are the objects of cluster-capi-operator that this reconcile has adopted.
+	adopted []string
+
+	stored revision.Stored
+}
+
+// load reads a version and checks that its digest is the one in the status.
+func (s state) load(version v1alpha1.Version) (*loadedRevision, error) {
+	rev, err := s.read(version.Name)
+	if err == nil && rev.digest != string(version.ManifestsDigest) {
+		err = fmt.Errorf("revision ConfigMap %s has digest %s, want %s from the status", version.Name, rev.digest, version.ManifestsDigest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rev.unmanaged = union(version.UnmanagedCRDs, s.Cluster.Spec.UnmanagedCRDs)
+	rev.formerlyUnmanaged = formerlyUnmanaged(s.Cluster.Status.Versions, rev.unmanaged)
+	rev.scope = scopeOf(version, s.Cluster.Status)
+	return rev, nil
+}
+
+// read assembles a version from its revision ConfigMaps and verifies the digest.
+// The phases are left to Engine.plan, which needs the unmanaged CRDs.
+func (s state) read(name string) (*loadedRevision, error) {
+	stored, err := revision.FromConfigMaps(name, s.ConfigMaps)
+	if err != nil {
+		return nil, fmt.Errorf("reading revision ConfigMap %s: %w", name, err)
+	}
+	owner := installedAs(s.ConfigMaps, name)
+	number, err := revision.Number(owner)
+	if err != nil {
+		return nil, err
+	}
+	return &loadedRevision{name: name, owner: owner, number: number, digest: stored.Digest.String(), stored: stored}, nil
+}
+
+// installedAs returns the version that the objects of a version name as their owner.
+func installedAs(configMaps []corev1.ConfigMap, name string) string {
+	for i := range configMaps {
+		if as := configMaps[i].Annotations[v1alpha1.InstalledAsAnnotation]; as != "" && configMaps[i].Name == name {
+			return as
+		}
+	}
+	return name
+}
+
+// divide decodes the stored set and divides it into phases.
+func (r *loadedRevision) divide() error {
+	set, err := r.stored.Decode()
+	if err != nil {
+		return fmt.Errorf("reading version %s: %w", r.name, err)
+	}
+	r.phases, err = revision.Phases(r.name, r.number, set, r.unmanaged)
+	if err != nil {
+		return fmt.Errorf("dividing version %s into phases: %w", r.name, err)
+	}
+	return nil
+}
+
+// kinds returns the kinds of all objects of the version.
+func (r *loadedRevision) kinds() sets.Set[schema.GroupVersionKind] {
+	kinds := sets.New[schema.GroupVersionKind]()
+	for _, phase := range r.phases {
+		for _, obj := range phase.Objects {
+			kinds.Insert(obj.GroupVersionKind())
+		}
+	}
+	return kinds
+}
+
+// plan is a version divided into phases. Decoding a large version takes a second,
+// so the engine keeps plans during a rollout and drops them when it is settled.
+type plan struct {
+	key    string
+	phases []revision.Phase
+}
+
+// plan divides the revision into phases, unless the plan is cached.
+func (e *Engine) plan(rev *loadedRevision) error {
+	key := rev.digest + " without " + strings.Join(rev.unmanaged, " ")
+	if cached := e.plans[rev.name]; cached.key == key {
+		rev.phases = cached.phases
+		return nil
+	}
+	if err := rev.divide(); err != nil {
+		return err
+	}
+	if e.plans == nil {
+		e.plans = map[string]plan{}
+	}
+	e.plans[rev.name] = plan{key: key, phases: rev.phases}
+	return nil
+}
+
+// dropPlans drops all cached plans.
+func (e *Engine) dropPlans() { e.plans = nil }
+
+// union returns the names in either list, sorted and without duplicates.
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/machinery"
+	"pkg.package-operator.run/boxcutter/machinery/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/probe"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// retain returns the options that make a teardown orphan CRDs that have instances, and
+// delete the others under the guard, and the orphaned CRDs by phase.
+func (e *Engine) retain(ctx context.Context, rev *loadedRevision, guard *deletionGuard) ([]boxcutter.RevisionTeardownOption, map[string][]string, error) {
+	var out []boxcutter.RevisionTeardownOption
+	retained := map[string][]string{}
+	for _, phase := range rev.phases {
+		var options []boxcutter.PhaseTeardownOption
+		for _, obj := range phase.Objects {
+			if !object.IsCRD(obj) {
+				continue
+			}
+			reason, err := e.retentionReason(ctx, rev, obj)
+			if err != nil {
+				return nil, nil, err
+			}
+			if reason == "" {
+				guard.crds = append(guard.crds, obj)
+				options = append(options, boxcutter.WithObjectTeardownOptions(obj, types.WithTeardownWriter(guardedWriter{e.Writer, guard})))
+			} else {
+				options = append(options, boxcutter.WithObjectTeardownOptions(obj, types.WithOrphan()))
+				retained[phase.Name] = append(retained[phase.Name], obj.GetName()+" ("+reason+")")
+			}
+		}
+		if options != nil {
+			out = append(out, boxcutter.WithPhaseTeardownOptions(phase.Name, options...))
+		}
+	}
+	return out, retained, nil
+}
+
+// retentionReason returns the reason why a CRD stays in the cluster when its
+// revision is removed; empty if it is deleted. It reads from the API server:
+// deleting a CRD deletes all its instances, so an unknown state is an error or
+// retains the CRD. It marks a CRD that stays as adoptable.
+func (e *Engine) retentionReason(ctx context.Context, rev *loadedRevision, obj *unstructured.Unstructured) (string, error) {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(obj.GroupVersionKind())
+	err := e.Live.Get(ctx, client.ObjectKeyFromObject(obj), crd)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", describe(obj), err)
+	}
+	if !e.Owners.IsController(ownerOf(rev.owner), crd) {
+		return "", nil // boxcutter leaves it to its owner
+	}
+	reason, err := e.instances(ctx, crd)
+	if err != nil || reason == "" {
+		return "", err
+	}
+	return reason, e.markAdoptable(ctx, crd)
+}
+
+// unmarkRetained removes the label, the revision and the owner from the retained CRDs
+// of the phases that were reached. WithOrphan does not remove them in every
+// implementation of boxcutter, and a CRD with them would still belong to the removed
+// version.
+func (e *Engine) unmarkRetained(
+	ctx context.Context, rev *loadedRevision, result machinery.RevisionTeardownResult, retained map[string][]string,
+) error {
+	for _, phase := range result.GetPhases() {
+		for _, text := range retained[phase.GetName()] {
+			name, _, _ := strings.Cut(text, " ")
+			if err := e.unmark(ctx, name, ownerOf(rev.owner)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Engine) unmark(ctx context.Context, name string, owner client.Object) error {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(object.CRDVersion)
+	if err := e.Live.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !e.Owners.IsController(owner, crd) {
+		return nil
+	}
+	unmarked := crd.DeepCopy()
+	e.Owners.RemoveOwner(owner, unmarked)
+	labels, annotations := unmarked.GetLabels(), unmarked.GetAnnotations()
+	delete(labels, ManagedByLabel)
+	delete(annotations, v1alpha1.RevisionAnnotation)
+	unmarked.SetLabels(labels)
+	unmarked.SetAnnotations(annotations)
+	patch := client.MergeFromWithOptions(crd, client.MergeFromWithOptimisticLock{})
+	if err := e.Writer.Patch(ctx, unmarked, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+		return fmt.Errorf("removing the owner from retained %s: %w", describe(crd), err)
+	}
+	return nil
+}
+
+// markAdoptable annotates a retained CRD, so that the next version that contains
+// it adopts it.
+func (e *Engine) markAdoptable(ctx context.Context, crd *unstructured.Unstructured) error {
+	if allowsAdoption(crd) {
+		return nil
+	}
+	patch := client.RawPatch(apitypes.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AdoptAnnotation, v1alpha1.AdoptAlways))
+	if err := e.Writer.Patch(ctx, crd, patch); err != nil {
+		return fmt.Errorf("annotating %s, which is retained because of its instances: %w", describe(crd), err)
+	}
+	return nil
+}
+
+// instances describes an instance of a CRD, or the reason why it cannot be known
+// whether there are any; empty if there are none. Objects that are being deleted count.
+func (e *Engine) instances(ctx context.Context, crd *unstructured.Unstructured) (string, error) {
+	kind := listKind(crd)
+	if established, _ := probe.Condition(crd, "Established"); established != "True" || kind.Version == "" {
+		return "it may have instances: its kind is not served", nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	err := e.Live.List(ctx, list, client.Limit(1))
+	if conversionFailed(err) {
+		return "it has instances, which cannot be converted: " + err.Error(), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("listing instances of %s: %w", describe(crd), err)
+	}
+	if len(list.Items) == 0 {
+		return "", nil
+	}
+	first := list.Items[0]
+	first.SetGroupVersionKind(first.GroupVersionKind().GroupVersion().WithKind(strings.TrimSuffix(kind.Kind, "List")))
+	return "it has instances, such as " + describe(&first), nil
+}
+
+// conversionFailed reports whether a list failed because a CRD's conversion webhook did:
+// the API server calls it only for instances that are stored in another version.
+func conversionFailed(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "conversion webhook for ")
+}
+
+// listKind returns the list kind that a CRD defines, in the storage version if it
+// is served, so that listing needs no conversion, or else in another served
+// version. The version is empty if none is served.
+func listKind(crd *unstructured.Unstructured) schema.GroupVersionKind {
+	served := ""
+	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
+		if version["served"] == true && (served == "" || version["storage"] == true) {
+			served, _ = version["name"].(string)
+		}
+	}
+	return schema.GroupVersionKind{
+		Group: object.TextAt(crd.Object, "spec", "group"), Version: served,
+		Kind: object.TextAt(crd.Object, "spec", "names", "kind") + "List",
+	}
+}
+
+// retainedCRDs returns the names of the adoptable CRDs in the cluster, sorted: those
+// that stayed when their version was removed. The annotation is in the cluster, so
+// that it survives a restart of the installer.
+func (r *Reconciler) retainedCRDs(ctx context.Context) ([]string, error) {
+	crds := &metav1.PartialObjectMetadataList{}
+	crds.SetGroupVersionKind(object.CRDVersion.GroupVersion().WithKind(object.CRDVersion.Kind + "List"))
+	if err := r.Live.List(ctx, crds); err != nil {
+		return nil, fmt.Errorf("listing CRDs: %w", err)
+	}
+	var names []string
+	for i := range crds.Items {
+		if allowsAdoption(&crds.Items[i]) {
+			names = append(names, crds.Items[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/snapshot"
+)
+
+// state is a snapshot with the installer controller's view of it.
+type state struct{ snapshot.Snapshot }
+
+// deletedRevisions returns the revision ConfigMaps that are being deleted and
+// have the teardown finalizer.
+func (s state) deletedRevisions() []*corev1.ConfigMap {
+	var out []*corev1.ConfigMap
+	for i := range s.ConfigMaps {
+		if c := &s.ConfigMaps[i]; awaitsTeardown(c) && c.Labels[v1alpha1.RevisionPartLabel] == "" {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// orphanedParts returns the continuation ConfigMaps of deleted versions whose
+// first ConfigMap is gone. They have the finalizer because their content is
+// needed as long as the first ConfigMap exists.
+func (s state) orphanedParts() []*corev1.ConfigMap {
+	var out []*corev1.ConfigMap
+	for i := range s.ConfigMaps {
+		configMap := &s.ConfigMaps[i]
+		version := configMap.Labels[v1alpha1.RevisionPartLabel]
+		first := slices.ContainsFunc(s.ConfigMaps, func(c corev1.ConfigMap) bool { return c.Name == version })
+		if version != "" && !first && awaitsTeardown(configMap) {
+			out = append(out, configMap)
+		}
+	}
+	return out
+}
+
+func awaitsTeardown(configMap *corev1.ConfigMap) bool {
+	return !configMap.DeletionTimestamp.IsZero() && slices.Contains(configMap.Finalizers, v1alpha1.TeardownFinalizer)
+}
+
+// versionNames returns the names of the versions that have revision ConfigMaps, sorted.
+func (s state) versionNames() []string {
+	var names []string
+	for _, configMap := range s.ConfigMaps {
+		if name := configMap.Labels[v1alpha1.RevisionLabel]; name != "" {
+			names = append(names, name)
+		}
+	}
+	return union(names, nil)
+}
+
+// handedOver reports whether a newer version has taken over the objects of a
+// version as they are, so that both have the same owner. Only the newest of such
+// versions removes the objects.
+func (s state) handedOver(name string) bool {
+	owner := installedAs(s.ConfigMaps, name)
+	number, err := revision.Number(name)
+	return err == nil && slices.ContainsFunc(s.Cluster.Status.Versions, func(v v1alpha1.Version) bool {
+		return v.Revision > number && cmp.Or(v.InstalledAs, v.Name) == owner
+	})
+}

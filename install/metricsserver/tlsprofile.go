@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsserver
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/install/tlsprofile"
+)
+
+// Profile is the TLS security profile in APIServer "cluster". The zero value is the profile Intermediate.
+type Profile struct {
+	mu     sync.Mutex
+	reader client.Reader
+	read   time.Time
+	last   tlsprofile.Settings
+}
+
+const (
+	// profileAge is how long a profile is used before it is read again.
+	profileAge = 10 * time.Second
+	// profileTimeout bounds how long a connection waits for the API server.
+	profileTimeout = 2 * time.Second
+)
+
+// Use sets the reader of the APIServer object. Before that, the profile is Intermediate.
+func (p *Profile) Use(reader client.Reader) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reader, p.read = reader, time.Time{}
+}
+
+// settings returns the settings of the profile. Where it cannot be read, the last one stays in use.
+func (p *Profile) settings() tlsprofile.Settings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last.MinVersion == "" {
+		p.last = tlsprofile.Of(nil)
+	}
+	if p.reader == nil || time.Since(p.read) < profileAge {
+		return p.last
+	}
+	p.read = time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), profileTimeout)
+	defer cancel()
+	server := &configv1.APIServer{}
+	err := p.reader.Get(ctx, client.ObjectKey{Name: "cluster"}, server)
+	switch {
+	case err == nil, apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		p.last = tlsprofile.Of(server.Spec.TLSSecurityProfile)
+	default:
+		ctrl.Log.Error(err, "Keeping the TLS security profile of the metrics")
+	}
+	return p.last
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package officialapi connects the installer with OpenShift's own ClusterAPI object, that of API group
+// operator.openshift.io. HyperShift and other controllers write CRDs that they manage into its spec, and wait for its
+// status before they write those CRDs. Its unmanaged CRDs count in addition to those of the installer's ClusterAPI
+// object, and its status follows the status of that object.
+//
+// Clusters without this API lack nothing; the API is used as soon as the cluster serves it.
+package officialapi
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// FieldOwner is the manager of the status fields that the installer applies to the official ClusterAPI object.
+const FieldOwner = v1alpha1.Prefix + "/official-status"
+
+// Name describes the object in messages.
+const Name = "ClusterAPI.operator.openshift.io " + v1alpha1.ClusterAPIName
+
+// Source reads the official ClusterAPI object. A nil *Source ignores the API.
+type Source struct {
+	Reader client.Reader
+}
+
+// Get returns the object, nil where the API is not served, the object does not exist, or the API is ignored.
+func (s *Source) Get(ctx context.Context) (*operatorv1alpha1.ClusterAPI, error) {
+	if s == nil {
+		return nil, nil
+	}
+	official := &operatorv1alpha1.ClusterAPI{}
+	err := s.Reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, official)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", Name, err)
+	}
+	return official, nil
+}
+
+// AddUnmanaged adds the unmanaged CRDs of the official object to a spec that was read, which is not written back.
+func (s *Source) AddUnmanaged(ctx context.Context, cluster *v1alpha1.ClusterAPI) error {
+	official, err := s.Get(ctx)
+	if official == nil || err != nil {
+		return err
+	}
+	cluster.Spec.UnmanagedCRDs = union(cluster.Spec.UnmanagedCRDs, unmanaged(official))
+	return nil
+}
+
+// Revisions returns the numbers of the revisions in the status of the official object as versions, so that a new
+// version gets a higher number: cluster-capi-operator has numbered revisions there.
+func (s *Source) Revisions(ctx context.Context) ([]v1alpha1.Version, error) {
+	official, err := s.Get(ctx)
+	if official == nil || err != nil {
+		return nil, err
+	}
+	var versions []v1alpha1.Version
+	for _, revision := range official.Status.Revisions {
+		versions = append(versions, v1alpha1.Version{Name: string(revision.Name), Revision: revision.Revision})
+	}
+	return versions, nil
+}
+
+func unmanaged(official *operatorv1alpha1.ClusterAPI) []string {
+	if official.Spec == nil {
+		return nil
+	}
+	return official.Spec.UnmanagedCustomResourceDefinitions
+}
+
+func union(a, b []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
+}

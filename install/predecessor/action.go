@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package predecessor
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// Action is how the installation of a version treats an object.
+type Action string
+
+// The actions.
+const (
+	// Create means that the object does not exist.
+	Create Action = "create"
+	// Adopt means that the object of cluster-capi-operator is as the version has it, but for marks in its metadata.
+	Adopt Action = "adopt"
+	// AdoptAndChange means that fields of the object of cluster-capi-operator change, too.
+	AdoptAndChange Action = "adopt and change"
+	// Change means that fields of an installed object change.
+	Change Action = "change"
+	// Keep means that an installed object is as the version has it.
+	Keep Action = "keep"
+	// Collide means that the object belongs to another user or controller; the installation stops there.
+	Collide Action = "collision"
+	// Leave means that an object of cluster-capi-operator is not in the version and stays.
+	Leave Action = "leave"
+)
+
+// ActionFor returns the action on an object for the object in the cluster, which is nil if it does not exist.
+func ActionFor(desired, actual *unstructured.Unstructured) Action {
+	switch {
+	case actual == nil:
+		return Create
+	case Owns(actual), HandedOver(actual), actual.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways:
+		if within(fields(desired), actual.Object) {
+			return Adopt
+		}
+		return AdoptAndChange
+	case actual.GetLabels()[ManagedByLabel] != v1alpha1.Prefix:
+		return Collide
+	case within(fields(desired), actual.Object):
+		return Keep
+	default:
+		return Change
+	}
+}
+
+// fields are the fields of an object that its version applies, without status.
+func fields(o *unstructured.Unstructured) map[string]any {
+	out := o.DeepCopy().Object
+	delete(out, "status")
+	unstructured.RemoveNestedField(out, "metadata", "annotations", v1alpha1.AdoptAnnotation)
+	return out
+}
+
+// within reports whether a value has every field of another with the same value. Elements of lists are compared by
+// their places, and empty values equal absent ones; the API server adds defaults to the actual value.
+func within(desired, actual any) bool {
+	switch want := desired.(type) {
+	case map[string]any:
+		got, _ := actual.(map[string]any)
+		for key, value := range want {
+			if !within(value, got[key]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		got, _ := actual.([]any)
+		if len(want) != len(got) {
+			return false
+		}
+		for i := range want {
+			if !within(want[i], got[i]) {
+				return false
+			}
+		}
+		return true
+	default:
+		return equality.Semantic.DeepEqual(desired, actual)
+	}
+}

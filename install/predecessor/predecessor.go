@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package predecessor recognizes objects that cluster-capi-operator has installed, the operator that this one replaces,
+// and hands them over. It takes and returns values; the caller writes.
+//
+// cluster-capi-operator writes no owner. An object is its own if it has its labels and its revision number, and if the
+// API server's managed fields say that its installer has written them: labels alone could be a copy.
+package predecessor
+
+import (
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// Marks of cluster-capi-operator on an object.
+const (
+	// Name of the operator in messages.
+	Name = "cluster-capi-operator"
+	// ComponentLabel holds the component that an object belongs to.
+	ComponentLabel = v1alpha1.Prefix + "/managed-by"
+	// ManagedByLabel has the value ManagedBy on every object.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	// ManagedBy is that value.
+	ManagedBy = "boxcutter"
+	// FieldOwner is the manager of the fields that its installer applies.
+	FieldOwner = v1alpha1.Prefix + "/InstallerController"
+)
+
+// Revision returns the number of the revision of cluster-capi-operator that an object belongs to, and whether the object
+// is one of its own.
+func Revision(o *unstructured.Unstructured) (int64, bool) {
+	number, err := strconv.ParseInt(o.GetAnnotations()[v1alpha1.RevisionAnnotation], 10, 64)
+	return number, err == nil && labelled(o) && controllerless(o) &&
+		holds(o, FieldOwner, "annotations", v1alpha1.RevisionAnnotation) && holds(o, FieldOwner, "labels", ComponentLabel)
+}
+
+// Owns reports whether an object belongs to cluster-capi-operator.
+func Owns(o *unstructured.Unstructured) bool {
+	_, owned := Revision(o)
+	return owned
+}
+
+func labelled(o *unstructured.Unstructured) bool {
+	labels := o.GetLabels()
+	return labels[ManagedByLabel] == ManagedBy && labels[ComponentLabel] != ""
+}
+
+// controllerless reports whether an object has neither a controller nor an owner of the installer.
+func controllerless(o *unstructured.Unstructured) bool {
+	_, owned := o.GetAnnotations()[v1alpha1.OwnersAnnotation]
+	return !owned && metav1.GetControllerOf(o) == nil
+}
+
+// holds reports whether a manager has written a label or an annotation.
+func holds(o *unstructured.Unstructured, manager, field, key string) bool {
+	path := fieldpath.MakePathOrDie("metadata", field, key)
+	return slices.ContainsFunc(o.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		if !heldBy(entry, manager) {
+			return false
+		}
+		set, err := fieldsOf(entry)
+		return err == nil && set.Has(path)
+	})
+}
+
+// heldBy reports whether an entry is that of a manager for the object proper. An object that was created and never
+// applied since has fields of an update.
+func heldBy(entry metav1.ManagedFieldsEntry, manager string) bool {
+	return entry.Manager == manager && entry.Subresource == ""
+}
+
+func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+	set := &fieldpath.Set{}
+	if entry.FieldsV1 == nil {
+		return set, nil
+	}
+	return set, set.FromJSON(entry.FieldsV1.GetRawReader())
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"pkg.package-operator.run/boxcutter"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/predecessor"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/tlsprofile"
+)
+
+const crdKindName = "CustomResourceDefinition"
+
+// oldInstaller installs as cluster-capi-operator does: without owners, with its names, as the same service account.
+type oldInstaller struct {
+	*harness
+	engine *boxcutter.RevisionEngine
+}
+
+func newOldInstaller(h *harness) *oldInstaller {
+	h.Helper()
+	self, err := client.New(h.config, client.Options{Scheme: h.Scheme()})
+	h.must(err)
+	discovered, err := discovery.NewDiscoveryClientForConfig(h.config)
+	h.must(err)
+	engine, err := boxcutter.NewRevisionEngine(boxcutter.RevisionEngineOptions{
+		Scheme: h.Scheme(), FieldOwner: predecessor.FieldOwner, SystemPrefix: v1alpha1.Prefix,
+		DiscoveryClient: discovered, RestMapper: self.RESTMapper(), Writer: self, Reader: h.Client, UnfilteredReader: h.Client,
+	})
+	h.must(err)
+	return &oldInstaller{harness: h, engine: engine}
+}
+
+// phases returns the phases of released providers.
+func (o *oldInstaller) phases(providers ...provider) []boxcutter.Phase {
+	o.Helper()
+	var bundles []extractor.Bundle
+	for _, p := range providers {
+		bundle := extractor.Bundle{Metadata: p.metadata(), Manifests: []byte(strings.Join(p.manifests, "---\n")), Origin: extractor.Origin{Name: p.name, Image: o.images[p.name]}}
+		bundle.Metadata.ContentID = digest.FromBytes(bundle.Manifests)
+		bundles = append(bundles, bundle)
+	}
+	settings := tlsprofile.Of(nil)
+	set, err := operand.Render(bundles, map[string]string{"TLS_MIN_VERSION": settings.MinVersion, "TLS_CIPHER_SUITES": strings.Join(settings.CipherSuites, ",")})
+	o.must(err)
+	divided, err := revision.Phases("old", 1, set, nil)
+	o.must(err)
+	var phases []boxcutter.Phase
+	for _, phase := range divided {
+		var objects []client.Object
+		for _, object := range phase.Objects {
+			labels := object.GetLabels()
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[predecessor.ComponentLabel] = strings.TrimSuffix(phase.Name, "-crds")
+			object.SetLabels(labels)
+			objects = append(objects, object)
+		}
+		phases = append(phases, boxcutter.NewPhase(phase.Name, objects))
+	}
+	return phases
+}
+
+// install reconciles a revision until it is complete.
+func (o *oldInstaller) install(number int64, phases []boxcutter.Phase) {
+	o.Helper()
+	o.eventually(fmt.Sprintf("revision %d of %s is installed", number, predecessor.Name), func() error {
+		result, err := o.engine.Reconcile(context.Background(), boxcutter.NewRevision(fmt.Sprintf("theirs-%d", number), number, phases))
+		if err == nil && !result.IsComplete() {
+			err = fmt.Errorf("%s", result)
+		}
+		return err
+	})
+}
+
+// report writes the status of the official object, with revisions up to a number.
+func (o *oldInstaller) report(current, desired int64) {
+	o.Helper()
+	o.eventually("the official status is written", func() error {
+		official := o.official()
+		name := func(number int64) operatorv1alpha1.RevisionName {
+			return operatorv1alpha1.RevisionName(fmt.Sprintf("theirs-%d", number))
+		}
+		official.Status.CurrentRevision, official.Status.DesiredRevision, official.Status.ObservedRevisionGeneration = name(current), name(desired), official.Generation
+		official.Status.Revisions = nil
+		for number := current; number <= desired; number++ {
+			official.Status.Revisions = append(official.Status.Revisions, operatorv1alpha1.ClusterAPIInstallerRevision{Name: name(number), Revision: number, ContentID: "theirs"})
+		}
+		return o.Status().Update(context.Background(), official)
+	})
+}
+
+// identities returns the UIDs of the objects of phases, and of Deployments the pod template and the ReplicaSets, by kind and
+// name. The generation of a Deployment proves nothing: it counts changes of annotations too.
+func (o *oldInstaller) identities(phases []boxcutter.Phase) map[string]string {
+	o.Helper()
+	found := map[string]string{}
+	for _, phase := range phases {
+		for _, object := range phase.GetObjects() {
+			kind := object.GetObjectKind().GroupVersionKind()
+			actual := &unstructured.Unstructured{}
+			actual.SetGroupVersionKind(kind)
+			o.must(o.Get(context.Background(), key(object), actual))
+			text := string(actual.GetUID())
+			if kind.Kind == "Deployment" {
+				template, _, _ := unstructured.NestedMap(actual.Object, "spec", "template")
+				sets := &appsv1.ReplicaSetList{}
+				o.must(o.List(context.Background(), sets, client.InNamespace(actual.GetNamespace())))
+				count := 0
+				for _, set := range sets.Items {
+					if len(set.OwnerReferences) > 0 && set.OwnerReferences[0].UID == actual.GetUID() {
+						count++
+					}
+				}
+				text = fmt.Sprint(text, " ", template, " ", count, " of revision ", actual.GetAnnotations()["deployment.kubernetes.io/revision"])
+			}
+			found[kind.Kind+" "+object.GetName()] = text
+		}
+	}
+	return found
+}
+
+// theirs returns the metadata of cluster-capi-operator on the objects of phases.
+func (o *oldInstaller) theirs(phases []boxcutter.Phase) []string {
+	o.Helper()
+	var found []string
+	for _, phase := range phases {
+		for _, object := range phase.GetObjects() {
+			actual := &unstructured.Unstructured{}
+			actual.SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
+			o.must(o.Get(context.Background(), key(object), actual))
+			name := object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
+			if component := actual.GetLabels()[predecessor.ComponentLabel]; component != "" {
+				found = append(found, name+" is labelled "+component)
+			}
+			for _, entry := range actual.GetManagedFields() {
+				if entry.Manager == predecessor.FieldOwner {
+					found = append(found, name+" has fields of "+entry.Manager)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// replacesPredecessor has cluster-capi-operator install revision 1 of providers and roll out revision 2 halfway, and then
+// starts the installer: it adopts the objects without a deletion or a new pod, and at rest writes nothing.
+func (h *harness) replacesPredecessor(providers ...provider) {
+	h.Helper()
+	h.serveOfficial()
+	h.release(providers...)
+	old := newOldInstaller(h)
+	phases := old.phases(providers...)
+	old.install(1, phases)
+	old.install(2, phases[:1])
+	old.report(1, 2)
+	before := old.identities(phases)
+
+	h.start("4.22.0")
+	h.settled("4.22.0-3")
+	if diff := cmp.Diff(before, old.identities(phases)); diff != "" {
+		h.Errorf("objects were replaced or rolled out (-before +after):\n%s", diff)
+	}
+	if found := old.theirs(phases); found != nil {
+		h.Errorf("marks of the predecessor are left: %v", found)
+	}
+	if s := h.officiallySettled("4.22.0-3"); len(s.Revisions) != 1 {
+		h.Errorf("official revisions %+v", s.Revisions)
+	}
+	h.reconcileTimes(2)
+	h.expectQuiet(func() { h.reconcileTimes(3) })
+}
+
+// An uninstall at the end of the test leaves nothing.
+func TestPredecessor_ReplacedInPlace(t *testing.T) {
+	h := newHarness(t)
+	h.replacesPredecessor(core(configMap("shared", "1")), aws(crd("machines", "Machine"), configMap("settings", "1")))
+	h.eventually("each adoption is in an event", func() error {
+		all := strings.Join(h.events("ObjectsAdopted"), "; ")
+		for _, name := range []string{"Deployment " + namespace + "/capi", "Deployment " + namespace + "/capa", "ConfigMap " + namespace + "/shared", crdKindName + " " + machines} {
+			if !strings.Contains(all, name) {
+				return fmt.Errorf("%s is not in %s", name, all)
+			}
+		}
+		return nil
+	})
+}
+
+// TestPredecessor_WayBack: cluster-capi-operator takes the objects back with a higher number, regardless of their
+// owner, and they can be adopted again.
+func TestPredecessor_WayBack(t *testing.T) {
+	h := newHarness(t)
+	h.serveOfficial()
+	providers := []provider{core(configMap("shared", "1")), aws(crd("machines", "Machine"))}
+	h.release(providers...)
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.officiallySettled("4.22.0-1")
+	old := newOldInstaller(h)
+	phases := old.phases(providers...)
+	before := old.identities(phases)
+	h.stop()
+
+	old.install(2, phases)
+	h.forgetBookkeeping()
+	old.report(2, 2)
+	if diff := cmp.Diff(before, old.identities(phases)); diff != "" {
+		t.Errorf("on the way back objects were replaced or rolled out (-before +after):\n%s", diff)
+	}
+
+	h.reapply()
+	h.start("4.22.0")
+	h.settled("4.22.0-3")
+	if diff := cmp.Diff(before, old.identities(phases)); diff != "" {
+		t.Errorf("objects were replaced or rolled out (-before +after):\n%s", diff)
+	}
+}
+
+// forgetBookkeeping deletes the ClusterAPI object and the revision ConfigMaps as docs/openshift.md says, while no
+// installer runs: the objects stay.
+func (h *harness) forgetBookkeeping() {
+	h.Helper()
+	for _, name := range []string{"keep-crds", "bookkeeping", "revisions", "transport"} {
+		binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
+		binding.Name = "openshift-capi-installer-" + name
+		h.must(h.Delete(context.Background(), binding))
+	}
+	h.must(h.Delete(context.Background(), h.clusterAPI()))
+	configMaps := &corev1.ConfigMapList{}
+	h.must(h.List(context.Background(), configMaps, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
+	for i := range configMaps.Items {
+		h.eventually("revision ConfigMap "+configMaps.Items[i].Name+" is gone", func() error {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
+			err := h.Patch(context.Background(), configMaps.Items[i].DeepCopy(), patch) // until the policies have no effect
+			if err == nil {
+				err = h.Get(context.Background(), key(&configMaps.Items[i]), &corev1.ConfigMap{})
+			}
+			switch {
+			case apierrors.IsNotFound(err):
+				return nil
+			case err == nil:
+				return errors.New("it is there")
+			}
+			return err
+		})
+	}
+}
+
+// TestPredecessor_ForeignLabels: an object on which a user has copied the labels is not adopted, and is named.
+func TestPredecessor_ForeignLabels(t *testing.T) {
+	h := newHarness(t)
+	foreign := &corev1.ConfigMap{}
+	foreign.Namespace, foreign.Name = namespace, "settings"
+	foreign.Labels = map[string]string{predecessor.ManagedByLabel: predecessor.ManagedBy, predecessor.ComponentLabel: "aws"}
+	foreign.Annotations = map[string]string{v1alpha1.RevisionAnnotation: "1"}
+	h.must(h.Create(t.Context(), foreign))
+	h.release(core(), aws(configMap("settings", "1")))
+	h.start("4.22.0")
+	h.reports("InstallerDegraded", "Collision", "ConfigMap "+namespace+"/settings")
+	h.must(h.Get(t.Context(), key(foreign), foreign))
+	if found := ownershipMetadata(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": foreign.Name}}}); found != nil || foreign.Data != nil {
+		t.Errorf("the foreign object has changed: %v", foreign)
+	}
+	h.must(h.Delete(t.Context(), foreign))
+	h.settled("4.22.0-1")
+}

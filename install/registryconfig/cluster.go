@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registryconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
+	"github.com/capi-installer/capi-installer/extractor/remote/transport"
+)
+
+func (r *Registries) readCluster(ctx context.Context, now *inputs) error {
+	digests, tags, policies := &configv1.ImageDigestMirrorSetList{}, &configv1.ImageTagMirrorSetList{}, &operatorv1alpha1.ImageContentSourcePolicyList{}
+	image, proxy, secret := &configv1.Image{}, &configv1.Proxy{}, &corev1.Secret{}
+	errs := []error{
+		ignoreMissing("the ImageDigestMirrorSets", r.Reader.List(ctx, digests)),
+		ignoreMissing("the ImageTagMirrorSets", r.Reader.List(ctx, tags)),
+		ignoreMissing("the ImageContentSourcePolicies", r.Reader.List(ctx, policies)),
+		ignoreMissing("Image \"cluster\"", r.Reader.Get(ctx, client.ObjectKey{Name: configName}, image)),
+		ignoreMissing("Proxy \"cluster\"", r.Reader.Get(ctx, client.ObjectKey{Name: configName}, proxy)),
+		ignoreMissing("Secret openshift-config/pull-secret", r.Reader.Get(ctx, client.ObjectKey{Namespace: configNamespace, Name: pullSecret}, secret)),
+	}
+	now.cluster = mirror.Cluster{Sources: image.Spec.RegistrySources}
+	for _, set := range digests.Items {
+		now.cluster.DigestMirrors = append(now.cluster.DigestMirrors, configv1.ImageDigestMirrorSet{ObjectMeta: nameOnly(set.Name), Spec: set.Spec})
+	}
+	for _, set := range tags.Items {
+		now.cluster.TagMirrors = append(now.cluster.TagMirrors, configv1.ImageTagMirrorSet{ObjectMeta: nameOnly(set.Name), Spec: set.Spec})
+	}
+	for _, policy := range policies.Items {
+		now.cluster.ContentSources = append(now.cluster.ContentSources, operatorv1alpha1.ImageContentSourcePolicy{ObjectMeta: nameOnly(policy.Name), Spec: policy.Spec})
+	}
+	now.secret = secret.Data[corev1.DockerConfigJsonKey]
+	if s := proxy.Status; s != (configv1.ProxyStatus{}) {
+		now.proxy = transport.Proxy{HTTPProxy: s.HTTPProxy, HTTPSProxy: s.HTTPSProxy, NoProxy: s.NoProxy}
+	}
+	hosts, err := r.configMap(ctx, image.Spec.AdditionalTrustedCA.Name)
+	bundle, bundleErr := r.configMap(ctx, proxy.Spec.TrustedCA.Name)
+	now.hosts, now.bundle = hosts, bundle[bundleKey]
+	return errors.Join(append(errs, err, bundleErr)...)
+}
+
+// configMap reads a ConfigMap of certificates; "" is none.
+func (r *Registries) configMap(ctx context.Context, name string) (map[string]string, error) {
+	if name == "" {
+		return nil, nil
+	}
+	found := &corev1.ConfigMap{}
+	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: configNamespace, Name: name}, found)
+	return found.Data, ignoreMissing(fmt.Sprintf("ConfigMap %s/%s", configNamespace, name), err)
+}
+
+// ignoreMissing returns the error of a read, nil if the object or its kind does not exist.
+func ignoreMissing(name string, err error) error {
+	if err == nil || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil
+	}
+	return fmt.Errorf("reading %s: %w", name, err)
+}
+
+// nameOnly returns metadata without the fields that change by themselves.
+func nameOnly(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }

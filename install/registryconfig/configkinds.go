@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registryconfig
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// ConfigWatch adds watches for the kinds of OpenShift's configuration API to a
+// controller as soon as the API server serves them; other clusters never do. It
+// checks before each reconcile; ConfigCRDs selects the CRDs whose creation should
+// cause one.
+type ConfigWatch struct {
+	// Manager provides the cache and the REST mapper.
+	Manager manager.Manager
+	// Controller is the controller that gets the watches.
+	Controller controller.Controller
+	// Kinds are the kinds; nil means those that the version controller and Registries read.
+	Kinds []client.Object
+	// Handler handles the events of these kinds.
+	Handler handler.EventHandler
+
+	mu      sync.Mutex
+	started bool
+	missing []client.Object // kinds that are not watched yet
+}
+
+// configKinds are the kinds that the version controller and Registries read.
+func configKinds() []client.Object {
+	return []client.Object{
+		&configv1.Infrastructure{}, &configv1.APIServer{}, &configv1.Proxy{},
+		&configv1.Image{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{}, &operatorv1alpha1.ImageContentSourcePolicy{},
+		&configv1.ClusterImagePolicy{}, &configv1.ImagePolicy{},
+	}
+}
+
+// servedLater is when the API server is asked again for a kind whose CRD exists: its discovery lags behind the CRD.
+const servedLater = 2 * time.Second
+
+// Reconciler returns a reconciler that adds missing watches and then calls next.
+func (w *ConfigWatch) Reconciler(next reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		soon, err := w.watch(ctx)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		result, err := next.Reconcile(ctx, request)
+		if soon && err == nil && (result.RequeueAfter == 0 || result.RequeueAfter > servedLater) {
+			result.RequeueAfter = servedLater
+		}
+		return result, err
+	})
+}
+
+// watch adds a watch for each missing kind that the API server serves. It reports whether a kind with a CRD is not
+// served yet.
+func (w *ConfigWatch) watch(ctx context.Context) (soon bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.started {
+		w.missing, w.started = w.Kinds, true
+		if w.Kinds == nil {
+			w.missing = configKinds()
+		}
+	}
+	var missing []client.Object
+	for _, wanted := range w.missing {
+		kind, err := apiutil.GVKForObject(wanted, w.Manager.GetScheme())
+		if err != nil {
+			return false, err
+		}
+		if !served(w.Manager.GetRESTMapper(), kind) {
+			missing = append(missing, wanted)
+			soon = soon || w.defined(ctx, kind)
+			continue
+		}
+		log.FromContext(ctx).Info("Watching configuration kind", "kind", kind.Kind)
+		if err := w.Controller.Watch(source.Kind(w.Manager.GetCache(), wanted, w.Handler)); err != nil {
+			return false, err
+		}
+	}
+	w.missing = missing
+	return soon, nil
+}
+
+// defined reports whether the CRD of a kind exists.
+func (w *ConfigWatch) defined(ctx context.Context, kind schema.GroupVersionKind) bool {
+	plural, _ := meta.UnsafeGuessKindToResource(kind)
+	return w.Manager.GetClient().Get(ctx, client.ObjectKey{Name: plural.GroupResource().String()}, object.CRDMetadata()) == nil
+}
+
+// served reports whether the API server serves a kind.
+func served(mapper meta.RESTMapper, kind schema.GroupVersionKind) bool {
+	_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	return err == nil
+}
+
+// ConfigCRDs selects the CRDs of OpenShift's configuration API.
+var ConfigCRDs = predicate.NewPredicateFuncs(func(crd client.Object) bool {
+	return strings.HasSuffix(crd.GetName(), "."+configv1.GroupName) || strings.HasSuffix(crd.GetName(), "."+operatorv1alpha1.GroupName)
+})

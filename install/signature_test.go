@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build containers_image_openpgp
+
+package install_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	gcrremote "github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/opencontainers/go-digest"
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor/signature"
+)
+
+// signingKey returns a key and its public key in PEM.
+func (h *harness) signingKey() (*signature.Key, []byte) {
+	h.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	h.must(err)
+	der, err := x509.MarshalECPrivateKey(private)
+	h.must(err)
+	key, err := signature.ParseKey(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil)
+	h.must(err)
+	public, err := key.PublicKey()
+	h.must(err)
+	return key, public
+}
+
+// sign signs the images of images.json.
+func (h *harness) sign(key *signature.Key) {
+	h.Helper()
+	for _, reference := range h.images {
+		ref, err := name.NewDigest(reference)
+		h.must(err)
+		image := digest.Digest(ref.DigestStr())
+		attachment, err := key.Attach(nil, reference, image)
+		h.must(err)
+		h.must(gcrremote.Write(ref.Context().Tag(signature.AttachmentTag(image)), attachment))
+	}
+}
+
+// requireSignatures writes a policy that requires signatures by a key.
+func (h *harness) requireSignatures(public []byte) {
+	h.Helper()
+	h.writePolicy(fmt.Sprintf(`{"default": [{"type": "sigstoreSigned", "keyData": %q}]}`, base64.StdEncoding.EncodeToString(public)))
+}
+
+func (h *harness) writePolicy(text string) {
+	h.Helper()
+	h.must(os.WriteFile(h.policy+".new", []byte(text), 0o600))
+	h.must(os.Rename(h.policy+".new", h.policy))
+}
+
+func TestSignatures_DecideBeforeInstallation(t *testing.T) {
+	h := newHarness(t)
+	h.policy = filepath.Join(t.TempDir(), "policy.json")
+	h.release(core(), aws(crd("machines", "Machine")))
+	key, public := h.signingKey()
+	h.requireSignatures(public)
+	h.start("4.22.0")
+	h.reports("VersionDegraded", "ImageUntrusted", "rejected by the signature policy", h.images["cluster-api-provider-aws"], "signature not found", "sign the image")
+	if names := h.names(); len(names) > 0 {
+		t.Errorf("with untrusted images, %v are installed", names)
+	}
+	h.sign(key)
+	h.settled("4.22.0-1")
+
+	before := h.installed()
+	_, other := h.signingKey()
+	h.requireSignatures(other)
+	h.reports("VersionDegraded", "ImageUntrusted", "verification failed")
+	h.unchangedSince(before)
+	h.writePolicy("{}")
+	h.eventually("the verdict is undecided", func() error {
+		c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "VersionDegraded")
+		if c == nil || c.Reason != "ImageUntrusted" || !strings.Contains(c.Message, "checking the signatures failed: parsing the signature policy") {
+			return fmt.Errorf("it is %v", c)
+		}
+		return nil
+	})
+	h.requireSignatures(public)
+	h.eventually("the images are trusted again", func() error {
+		if c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "VersionDegraded"); c == nil || c.Status != metav1.ConditionFalse {
+			return fmt.Errorf("it is %v", c)
+		}
+		return nil
+	})
+	h.settled("4.22.0-1")
+}
+
+// imagePolicy requires signatures by a key for the images of the test registry.
+func (h *harness) imagePolicy(public []byte) (scopes []configv1.ImageScope, policy configv1.ImageSigstoreVerificationPolicy) {
+	return []configv1.ImageScope{configv1.ImageScope(h.registry.Host() + "/test")}, configv1.ImageSigstoreVerificationPolicy{
+		RootOfTrust: configv1.PolicyRootOfTrust{PolicyType: configv1.PublicKeyRootOfTrust, PublicKey: &configv1.ImagePolicyPublicKeyRootOfTrust{KeyData: public}},
+	}
+}
+
+func TestSignatures_OfOpenShiftsPolicies(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws(crd("machines", "Machine")))
+	key, public := h.signingKey()
+	for _, kind := range []string{"ImagePolicy", "ClusterImagePolicy"} {
+		_, other := h.signingKey()
+		forNamespace, forAll := &configv1.ImagePolicy{}, &configv1.ClusterImagePolicy{}
+		forNamespace.Namespace, forNamespace.Name, forAll.Name = v1alpha1.OperandNamespace, "signed", "signed"
+		forNamespace.Spec.Scopes, forNamespace.Spec.Policy = h.imagePolicy(other)
+		forAll.Spec.Scopes, forAll.Spec.Policy = h.imagePolicy(other)
+		var object client.Object = forNamespace
+		if kind == "ClusterImagePolicy" {
+			object = forAll
+		}
+		h.must(h.Create(t.Context(), object))
+		t.Cleanup(func() { _ = h.Delete(context.Background(), object) })
+		if h.stop == nil {
+			h.start("4.22.0")
+			h.reports("VersionDegraded", "ImageUntrusted", "the cluster's image policies", "signature not found")
+			h.sign(key)
+		}
+		h.reports("VersionDegraded", "ImageUntrusted", "the cluster's image policies", "verification failed")
+		forNamespace.Spec.Policy.RootOfTrust.PublicKey.KeyData = public
+		forAll.Spec.Policy.RootOfTrust.PublicKey.KeyData = public
+		h.must(h.Update(t.Context(), object))
+		h.settled("4.22.0-1")
+		h.must(h.Delete(t.Context(), object))
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package snapshot reads the state that both controllers decide on, consistently: the
+// ClusterAPI object and the revision ConfigMaps.
+//
+// A cache can lag behind the API server, for a moment or, after a restart, for long. A
+// controller that decides on it recreates the objects of a version that is removed
+// already. Read returns the state of the API server, and reads the content of the
+// ConfigMaps, which is large, from the cache if the cache is current.
+package snapshot
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// Snapshot is the input of one reconcile.
+type Snapshot struct {
+	// Cluster is the ClusterAPI object. It has no name if the object does not exist.
+	Cluster *v1alpha1.ClusterAPI
+	// ConfigMaps are the ConfigMaps in the operator's namespace.
+	ConfigMaps []corev1.ConfigMap
+}
+
+// Uninstalling reports whether the ClusterAPI object is deleted, and everything that is
+// installed is to be removed with it.
+func (s Snapshot) Uninstalling() bool {
+	return s.Cluster.Name == "" || !s.Cluster.DeletionTimestamp.IsZero()
+}
+
+// Read reads a snapshot. cache may lag behind; live reads from the API server. The
+// ClusterAPI object is read last, so that it is at least as new as the ConfigMaps.
+func Read(ctx context.Context, cache, live client.Reader) (Snapshot, error) {
+	configMaps, err := ConfigMaps(ctx, cache, live)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("listing ConfigMaps in %s: %w", v1alpha1.OperatorNamespace, err)
+	}
+	cluster := &v1alpha1.ClusterAPI{}
+	err = live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster)
+	if apierrors.IsNotFound(err) {
+		cluster, err = &v1alpha1.ClusterAPI{}, nil
+	}
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("reading ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
+	}
+	return Snapshot{Cluster: cluster, ConfigMaps: configMaps}, nil
+}
+
+// ConfigMaps returns the ConfigMaps in the operator's namespace: those of the cache, if
+// they have the versions that the API server lists, or else those of the API server.
+func ConfigMaps(ctx context.Context, cache, live client.Reader) ([]corev1.ConfigMap, error) {
+	namespace := client.InNamespace(v1alpha1.OperatorNamespace)
+	current := &metav1.PartialObjectMetadataList{}
+	current.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+	if err := live.List(ctx, current, namespace); err != nil {
+		return nil, err
+	}
+	list := &corev1.ConfigMapList{}
+	if err := cache.List(ctx, list, namespace); err != nil {
+		return nil, err
+	}
+	if isCurrent(list.Items, current.Items) {
+		return list.Items, nil
+	}
+	list = &corev1.ConfigMapList{}
+	if err := live.List(ctx, list, namespace); err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// isCurrent reports whether cached ConfigMaps have the listed UIDs and resource versions.
+func isCurrent(cached []corev1.ConfigMap, current []metav1.PartialObjectMetadata) bool {
+	versions := map[types.UID]string{}
+	for i := range cached {
+		versions[cached[i].UID] = cached[i].ResourceVersion
+	}
+	for i := range current {
+		if versions[current[i].UID] != current[i].ResourceVersion {
+			return false
+		}
+	}
+	return len(cached) == len(current)
+}

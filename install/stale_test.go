@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/faults"
+)
+
+// Paths of the objects that both controllers decide on.
+const (
+	clusterAPIs = "/clusterapis"
+	revisions   = "/namespaces/" + v1alpha1.OperatorNamespace + "/configmaps"
+)
+
+// proxied puts a proxy between the installer and the API server until the test ends.
+func (h *harness) proxied() *faults.Proxy {
+	h.Helper()
+	direct := h.config
+	proxy, err := faults.Start(direct)
+	h.must(err)
+	h.config = rest.CopyConfig(proxy.Config())
+	h.config.QPS = -1
+	h.config.Wrap(h.countWrites)
+	h.Cleanup(func() { // before the harness uninstalls everything
+		proxy.Heal()
+		if h.stop != nil {
+			h.stop()
+		}
+		h.config = direct
+		h.must(proxy.Close())
+	})
+	return proxy
+}
+
+// created returns the requests since the last call that created an object, except events,
+// the ClusterOperator, and the policy that guards the deletion of CRDs.
+func (h *harness) created() (found []string) {
+	for _, w := range h.requests.take() {
+		if w.method == http.MethodPost && !w.dryRun && !strings.HasSuffix(w.path, "/events") &&
+			!strings.HasSuffix(w.path, "/clusteroperators") && !strings.Contains(w.path, "/validatingadmissionpolic") {
+			found = append(found, fmt.Sprint(w.path, " ", w.status))
+		}
+	}
+	return found
+}
+
+// uninstalledCompletely waits until no object and no revision ConfigMap is left.
+func (h *harness) uninstalledCompletely(version string) {
+	h.Helper()
+	h.eventually("everything is uninstalled", func() error {
+		if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, version) != nil {
+			return fmt.Errorf("revision ConfigMap %s is left", version)
+		}
+		if names := h.names(); len(names) > 0 {
+			return fmt.Errorf("left: %v", names)
+		}
+		return nil
+	})
+}
+
+// Guarantee: an uninstall does not wait for the cache, and creates nothing, while the
+// watch of the ClusterAPI object lags behind.
+func TestUninstall_WithLaggingWatch(t *testing.T) {
+	h := newHarness(t)
+	proxy := h.proxied()
+	h.release(core(configMap("settings", "")), aws(crd("machines", "Machine")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	proxy.Freeze(clusterAPIs)
+	h.requests.take()
+	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.uninstalledCompletely("4.22.0-1")
+	h.reconcileAgain()
+	proxy.Thaw()
+	h.reconcileAgain()
+	if created := h.created(); created != nil {
+		t.Errorf("the uninstall created objects: %v", created)
+	}
+	if names := h.names(); len(names) > 0 {
+		t.Errorf("installed after the uninstall: %v", names)
+	}
+}
+
+// Guarantee: a process that starts with the lists of an earlier state, as an API server
+// with a stale watch cache serves them, restores nothing of that state.
+func TestRestart_WithStaleLists(t *testing.T) {
+	h := newHarness(t)
+	proxy := h.proxied()
+	h.release(core(configMap("only-a", "")), aws(crd("machines", "Machine")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.eventually("the lists are recorded", func() error { return proxy.RecordLists(context.Background()) })
+	h.release(core(configMap("only-b", "")), aws(crd("machines", "Machine")))
+	h.settled("4.22.0-2")
+	h.stop()
+	t.Run("after an upgrade", func(t *testing.T) { h.restartStale(t, proxy) })
+	h.start("4.22.0")
+	h.settled("4.22.0-2")
+	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.uninstalledCompletely("4.22.0-2")
+	h.stop()
+	t.Run("after an uninstall", func(t *testing.T) { h.restartStale(t, proxy) })
+}
+
+// restartStale starts an installer with the recorded lists, from an API server without and
+// with streaming lists, and fails the test if it creates or installs anything.
+func (h *harness) restartStale(t *testing.T, proxy *faults.Proxy) {
+	for name, serve := range map[string]func(...string){
+		"streaming lists are rejected": proxy.ServeStaleLists,
+		"streaming lists are accepted": proxy.ServeStaleStreams,
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer h.reportTo(t)()
+			serve(clusterAPIs, revisions)
+			proxy.Freeze(clusterAPIs, revisions)
+			before, reconciles := fmt.Sprint(h.names()), h.reconciles()
+			h.requests.take()
+			h.start("4.22.0")
+			h.eventually("the installer has run", func() error {
+				if h.reconciles() == reconciles {
+					return fmt.Errorf("it has not")
+				}
+				return nil
+			})
+			h.stop()
+			proxy.Heal()
+			if created := h.created(); created != nil {
+				t.Errorf("created: %v", created)
+			}
+			if after := fmt.Sprint(h.names()); after != before {
+				t.Errorf("installed: %s, want %s", after, before)
+			}
+		})
+	}
+}

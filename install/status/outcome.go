@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// Outcome is the result of one reconcile of a controller.
+type Outcome struct {
+	// Reason is the state of the controller; it determines the conditions.
+	Reason Reason
+	// Message is the text for users. It takes precedence over the text of Err.
+	Message string
+	// Err is the error behind the reason, for the log and for backoff.
+	Err error
+	// Undecided makes the reason ImageUntrusted retryable: the signatures could not be checked.
+	Undecided bool
+	// Installed is whether a version is completely installed and available; nil if
+	// the controller cannot know.
+	Installed *bool
+	// ReleaseInstalled is set when the running release is completely installed.
+	// Only the version controller knows: the installed version may be of the
+	// previous release.
+	ReleaseInstalled bool
+	// Events are actions of this reconcile that the status does not show, such as
+	// reverted drift.
+	Events []Event
+	// Phases are the phases of versions by name; the reporter adds the times.
+	// Versions without an entry keep their phases.
+	Phases map[string][]v1alpha1.Phase
+	// Recheck is the time until the next reconcile if no event causes one earlier; 0 is
+	// none.
+	Recheck time.Duration
+	// Related are the related objects of the ClusterOperator; nil if the
+	// controller cannot know them.
+	Related []configv1.ObjectReference
+}
+
+// text returns the message, or else the text of the error.
+func (o Outcome) text() string {
+	if o.Message == "" && o.Err != nil {
+		return o.Err.Error()
+	}
+	return o.Message
+}
+
+// severity is the effect of the outcome on the conditions.
+func (o Outcome) severity() severity {
+	if o.Undecided {
+		return retryable
+	}
+	return severities[o.Reason]
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// failure returns the response of an API server that fails.
+func failure(request *http.Request, status *apierrors.StatusError) *http.Response {
+	body, _ := json.Marshal(status.Status())
+	return &http.Response{
+		StatusCode: int(status.Status().Code), Request: request, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+}
+
+// Guarantee: a transient error is never reported as a terminal one. A retained CRD is
+// adopted again although the API server fails for another CRD of the phase.
+func TestAdoption_AfterTransientError(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws(crd("machines", "Machine"), crd("others", "Other")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.machine()
+	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.eventually("the version is removed", func() error {
+		left := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
+		if left != nil {
+			return apierrors.NewAlreadyExists(v1alpha1.GroupVersion.WithResource("").GroupResource(), left.GetName())
+		}
+		return nil
+	})
+	var failures atomic.Int64
+	fail := func(request *http.Request) *http.Response {
+		if request.Method == http.MethodGet || !strings.Contains(request.URL.Path, "/customresourcedefinitions/others.") || failures.Add(1) > 4 {
+			return nil
+		}
+		return failure(request, apierrors.NewInternalError(context.DeadlineExceeded))
+	}
+	h.onRequest.Store(&fail)
+	h.reapply()
+	h.settled("4.22.0-1")
+	if failures.Load() == 0 {
+		t.Fatal("no request has failed")
+	}
+	if lines := h.log.lines(); slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "InstallerDegraded is True") }) {
+		t.Errorf("a transient error is reported as a terminal one:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+// The state of an adopted CRD does not depend on its history: the annotation that has
+// allowed the adoption is removed.
+func TestAdoption_RemovesTheAnnotation(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws(crd("machines", "Machine")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.machine()
+	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.eventually("the CRD is retained", func() error {
+		if h.object(crdKind, "", machines).GetAnnotations()[v1alpha1.AdoptAnnotation] == "" || h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") != nil {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	h.reapply()
+	h.settled("4.22.0-1")
+	h.eventually("the annotation is removed", func() error {
+		if value := h.object(crdKind, "", machines).GetAnnotations()[v1alpha1.AdoptAnnotation]; value != "" {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+}
+
+// An object whose deletion is blocked by a finalizer is not installed: it is named, and
+// recreated when it is gone.
+func TestInstall_ReportsAndRecreatesDeletedObjects(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(configMap("blocked", "")), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	remove := h.addFinalizer("v1/ConfigMap", namespace, "blocked")
+	blocked := h.object("v1/ConfigMap", namespace, "blocked")
+	h.must(h.Delete(t.Context(), blocked))
+	h.reports("InstallerProgressing", "RollingOut", "waiting for ConfigMap openshift-cluster-api/blocked")
+	if phases := h.clusterAPI().Status.Versions[0].Phases; !slices.ContainsFunc(phases, func(p v1alpha1.Phase) bool {
+		return len(p.WaitingFor) == 1 && strings.Contains(p.WaitingFor[0].Message, "blocked by finalizer test.example.com/hold")
+	}) {
+		t.Errorf("the phases do not name the finalizer: %+v", phases)
+	}
+	remove()
+	h.settled("4.22.0-1")
+	if recreated := h.object("v1/ConfigMap", namespace, "blocked"); recreated == nil || recreated.GetUID() == blocked.GetUID() {
+		t.Errorf("the object is not recreated: %v", recreated)
+	}
+}
+
+// A paused installer makes no request that writes, also while a version is removed.
+func TestPaused_DuringTeardown(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(configMap("stuck", ""), configMap("free", "")), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	remove := h.addFinalizer("v1/ConfigMap", namespace, "stuck")
+	h.release(core(), aws())
+	h.reports("InstallerProgressing", "TearingDown", "ConfigMap openshift-cluster-api/stuck")
+	cluster := h.clusterAPI()
+	cluster.Spec.InstallerMode = v1alpha1.Paused
+	h.must(h.Update(t.Context(), cluster))
+	h.reports("InstallerProgressing", "Paused")
+	remove()
+	h.eventually("the object is gone", func() error {
+		if h.object("v1/ConfigMap", namespace, "stuck") != nil {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	h.reconcileAgain()
+	if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") == nil {
+		t.Error("a paused installer has finished the teardown")
+	}
+	h.must(h.Patch(t.Context(), h.clusterAPI(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"installerMode":"Managed"}}`))))
+	h.settled("4.22.0-2")
+}
+
+// Guarantee: each version in the status has its revision ConfigMap, also if the program
+// ends, or the API server fails, while a version is made.
+func TestVersion_StoredBeforeStatus(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws())
+	fail := func(request *http.Request) *http.Response {
+		if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/namespaces/"+v1alpha1.OperatorNamespace+"/configmaps") {
+			return nil
+		}
+		return failure(request, apierrors.NewInternalError(context.DeadlineExceeded))
+	}
+	h.onRequest.Store(&fail)
+	h.start("4.22.0")
+	h.reports("VersionDegraded", "WriteFailed", "4.22.0-1")
+	if s := h.clusterAPI().Status; len(s.Versions) > 0 || s.DesiredVersion != "" {
+		t.Errorf("the status has version %q and %d entries, but no ConfigMap is stored", s.DesiredVersion, len(s.Versions))
+	}
+	h.onRequest.Store(nil)
+	h.settled("4.22.0-1")
+}

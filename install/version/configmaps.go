@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
+)
+
+// configMapsOf returns the ConfigMaps of a version. Those after the first have no
+// owner yet.
+func configMapsOf(cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored) []*corev1.ConfigMap {
+	owner := *metav1.NewControllerRef(cluster, v1alpha1.GroupVersion.WithKind("ClusterAPI"))
+	configMaps := revision.ConfigMaps(version.Name, owner, stored)
+	if version.InstalledAs != "" {
+		configMaps[0].Annotations[v1alpha1.InstalledAsAnnotation] = version.InstalledAs
+	}
+	return configMaps
+}
+
+// store creates the ConfigMaps of a version. It replaces those that have other
+// content, or are being deleted, only if replace is set: the version is then known
+// to be ours.
+func (r *Reconciler) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored, replace bool) error {
+	if err := r.checkOwner(ctx, cluster); err != nil {
+		return err
+	}
+	configMaps := configMapsOf(cluster, version, stored)
+	for i, configMap := range configMaps {
+		if i > 0 {
+			revision.SetOwner(configMap, configMaps[0])
+		}
+		created, err := r.put(ctx, configMap, replace)
+		if err != nil {
+			return fmt.Errorf("writing revision ConfigMap %s/%s: %w", configMap.Namespace, configMap.Name, err)
+		}
+		configMaps[i] = created
+	}
+	log.FromContext(ctx).Info("Stored version", "version", version.Name, "configMaps", len(configMaps), "digest", stored.Digest)
+	return nil
+}
+
+// errForeign is the error of put for a ConfigMap that it may not replace.
+var errForeign = errors.New("already exists with other content; delete it if it is not needed")
+
+// put creates a ConfigMap and returns it. An existing one with the same data gets the
+// missing metadata; one with other data is replaced if replace is set.
+func (r *Reconciler) put(ctx context.Context, wanted *corev1.ConfigMap, replace bool) (*corev1.ConfigMap, error) {
+	created := wanted.DeepCopy()
+	err := r.Client.Create(ctx, created)
+	if !apierrors.IsAlreadyExists(err) {
+		return created, err
+	}
+	found := &corev1.ConfigMap{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(wanted), found); err != nil {
+		return nil, err
+	}
+	if sameData(found, wanted) && found.DeletionTimestamp.IsZero() {
+		changed := withMetadata(found, wanted)
+		if equality.Semantic.DeepEqual(changed.ObjectMeta, found.ObjectMeta) {
+			return found, nil
+		}
+		return changed, r.Client.Update(ctx, changed)
+	}
+	if !replace {
+		return nil, errForeign
+	}
+	if err := r.deleteWithoutTeardown(ctx, found); err != nil {
+		return nil, err
+	}
+	return r.recreate(ctx, wanted)
+}
+
+// named returns the ConfigMap with a name, nil if there is none.
+func named(configMaps []corev1.ConfigMap, name string) *corev1.ConfigMap {
+	at := slices.IndexFunc(configMaps, func(c corev1.ConfigMap) bool { return c.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &configMaps[at]
+}
+
+func sameData(a, b *corev1.ConfigMap) bool {
+	return equality.Semantic.DeepEqual(a.BinaryData, b.BinaryData) && equality.Semantic.DeepEqual(a.Data, b.Data) &&
+		equality.Semantic.DeepEqual(a.Immutable, b.Immutable)
+}
+
+// withMetadata returns a copy of found with the metadata of wanted. Other labels,
+// annotations and finalizers stay.
+func withMetadata(found, wanted *corev1.ConfigMap) *corev1.ConfigMap {
+	changed := found.DeepCopy()
+	changed.Labels, changed.Annotations = merged(found.Labels, wanted.Labels), merged(found.Annotations, wanted.Annotations)
+	changed.OwnerReferences = wanted.OwnerReferences
+	for _, finalizer := range wanted.Finalizers {
+		if !slices.Contains(changed.Finalizers, finalizer) {
+			changed.Finalizers = append(changed.Finalizers, finalizer)
+		}
+	}
+	return changed
+}
+
+func merged(found, wanted map[string]string) map[string]string {
+	if len(wanted) == 0 {
+		return found
+	}
+	all := maps.Clone(found)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, wanted)
+	return all
+}

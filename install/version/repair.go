@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
+)
+
+// repairConfigMaps recreates deleted or modified ConfigMaps of the desired and of the
+// current version, and reports whether it wrote any. A deleted ConfigMap stays until
+// then, because of its finalizer, with its content. If the process ends between the
+// removal of the finalizer and the creation, record renders the version again from
+// its inputs.
+func (r *Reconciler) repairConfigMaps(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (wrote bool, err error) {
+	for _, name := range slices.Compact([]string{cluster.Status.CurrentVersion, cluster.Status.DesiredVersion}) {
+		version := cluster.Status.Version(name)
+		if version == nil || !isReadable(*version, existing) {
+			continue
+		}
+		stored, err := revision.FromConfigMaps(name, existing)
+		if err != nil || isIntact(cluster, *version, stored, existing) {
+			continue
+		}
+		wrote = true
+		log.FromContext(ctx).Info("Repairing the revision ConfigMaps of a version", "version", name)
+		if err := r.store(ctx, cluster, *version, stored, true); err != nil {
+			return wrote, err
+		}
+	}
+	return wrote, nil
+}
+
+// checkOwner returns an error unless the ClusterAPI object, which is the owner of the
+// revision ConfigMaps, still exists and is not being deleted. Pulling images takes
+// long, so it is read again before ConfigMaps are written.
+func (r *Reconciler) checkOwner(ctx context.Context, owner *v1alpha1.ClusterAPI) error {
+	cluster := &v1alpha1.ClusterAPI{}
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
+		return fmt.Errorf("reading ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
+	}
+	if !cluster.DeletionTimestamp.IsZero() || cluster.UID != owner.UID {
+		return fmt.Errorf("ClusterAPI %q is being deleted", v1alpha1.ClusterAPIName)
+	}
+	return nil
+}
+
+// isReadable reports whether the ConfigMaps of a version exist and have its digest.
+func isReadable(version v1alpha1.Version, existing []corev1.ConfigMap) bool {
+	stored, err := revision.FromConfigMaps(version.Name, existing)
+	return err == nil && stored.Digest.String() == string(version.ManifestsDigest)
+}
+
+// isIntact reports whether all ConfigMaps of a version are as they were created.
+func isIntact(cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored, existing []corev1.ConfigMap) bool {
+	configMaps := configMapsOf(cluster, version, stored)
+	for i, wanted := range configMaps {
+		found := named(existing, wanted.Name)
+		if found == nil || !found.DeletionTimestamp.IsZero() || !sameData(found, wanted) {
+			return false
+		}
+		if i > 0 {
+			revision.SetOwner(wanted, named(existing, configMaps[0].Name))
+		}
+		if changed := withMetadata(found, wanted); !equality.Semantic.DeepEqual(changed.ObjectMeta, found.ObjectMeta) {
+			return false
+		}
+	}
+	return true
+}
+
+// recreateBackoff covers a short failure of the API server between the deletion of a
+// ConfigMap and its creation: its content exists only in memory then.
+var recreateBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 7}
+
+// recreate creates a ConfigMap and retries all errors for about ten seconds.
+func (r *Reconciler) recreate(ctx context.Context, wanted *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+	var created *corev1.ConfigMap
+	always := func(error) bool { return ctx.Err() == nil }
+	err := retry.OnError(recreateBackoff, always, func() error {
+		created = wanted.DeepCopy()
+		return r.Client.Create(ctx, created)
+	})
+	return created, err
+}
+
+// deleteWithoutTeardown deletes a ConfigMap but not the objects of its version.
+func (r *Reconciler) deleteWithoutTeardown(ctx context.Context, configMap *corev1.ConfigMap) error {
+	if configMap.DeletionTimestamp.IsZero() {
+		precondition := client.Preconditions{UID: &configMap.UID, ResourceVersion: &configMap.ResourceVersion}
+		if err := r.Client.Delete(ctx, configMap, precondition); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(configMap), configMap); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	before := configMap.DeepCopy()
+	configMap.Finalizers = slices.DeleteFunc(configMap.Finalizers, func(f string) bool { return f == v1alpha1.TeardownFinalizer })
+	return client.IgnoreNotFound(r.Client.Patch(ctx, configMap, client.MergeFrom(before)))
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/fsnotify/fsnotify"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// Trigger is a source that enqueues the version controller's request at once and
+// resets its backoff. It is for inputs that only the fetcher reads: credentials,
+// mirrors, certificates, proxies.
+type Trigger struct{ fired chan struct{} }
+
+// NewTrigger returns a trigger for one controller.
+func NewTrigger() *Trigger { return &Trigger{fired: make(chan struct{}, 1)} }
+
+// Fire requests a reconcile. It never blocks; calls before the request is enqueued
+// count as one.
+func (t *Trigger) Fire() {
+	select {
+	case t.fired <- struct{}{}:
+	default: // a call is pending
+	}
+}
+
+// Source returns the source for the controller.
+func (t *Trigger) Source() source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		go t.forward(ctx, queue)
+		return nil
+	})
+}
+
+func (t *Trigger) forward(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.fired:
+			enqueue(queue)
+		}
+	}
+}
+
+// enqueue adds the request and resets its backoff.
+func enqueue(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	request := reconcile.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.ClusterAPIName}}
+	queue.Forget(request)
+	queue.Add(request)
+}
+
+// WatchFile returns a source that enqueues a request when a file changes. It watches
+// the directory, because an update of a mounted ConfigMap replaces a symbolic link
+// next to the file.
+func WatchFile(path string) (source.Source, error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watching %s: %w", path, err)
+	}
+	if err := watcher.Add(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("watching the directory of %s: %w", path, err)
+	}
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		go forward(ctx, watcher, filepath.Base(path), queue)
+		return nil
+	}), nil
+}
+
+// mountLink is the symbolic link that an update of a mounted ConfigMap replaces.
+const mountLink = "..data"
+
+// concerns reports whether an event in the directory of the file is about the file, the
+// release file next to it, or the mount of both.
+func concerns(event fsnotify.Event, file string) bool {
+	name := filepath.Base(event.Name)
+	return event.Op != fsnotify.Chmod && (name == file || name == releaseFile || name == mountLink)
+}
+
+// forward enqueues a request for each change of the file until ctx ends.
+func forward(ctx context.Context, watcher *fsnotify.Watcher, file string, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	defer watcher.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, open := <-watcher.Events:
+			if !open {
+				return
+			}
+			if concerns(event, file) {
+				enqueue(queue)
+			}
+		case _, open := <-watcher.Errors: // events may have been lost
+			if !open {
+				return
+			}
+			enqueue(queue)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/configmap"
+	"github.com/capi-installer/capi-installer/imagesjson"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/status"
+)
+
+// first returns the first revision ConfigMap of a version.
+func first(name, digest string) corev1.ConfigMap {
+	return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{v1alpha1.RevisionLabel: name},
+		Annotations: map[string]string{v1alpha1.ManifestsDigestAnnotation: digest},
+	}}
+}
+
+func TestNextVersion(t *testing.T) {
+	stored := revision.Stored{Digest: digest.FromString("objects")}
+	same, other := stored.Digest.String(), digest.FromString("others").String()
+	deleted := first("4.22.0-3", same)
+	deleted.DeletionTimestamp = &metav1.Time{}
+	continuation := first("4.22.0-3", same)
+	continuation.Labels = map[string]string{v1alpha1.RevisionPartLabel: "4.22.0-3"}
+	now := metav1.Now()
+	deleted.DeletionTimestamp = &now
+	for name, test := range map[string]struct {
+		versions, numbered []v1alpha1.Version
+		existing           []corev1.ConfigMap
+		want               string
+	}{
+		"the first version":                         {want: "4.22.0-1"},
+		"after the highest number, of any release":  {versions: []v1alpha1.Version{{Name: "4.21.9-7", Revision: 7, ManifestsDigest: "x"}, {Name: "4.22.0-2", Revision: 2, ManifestsDigest: "x"}}, want: "4.22.0-8"},
+		"a number of the official API is taken":     {numbered: []v1alpha1.Version{{Name: "4.22.0-4", Revision: 4}}, want: "4.22.0-5"},
+		"a ConfigMap with the same objects is used": {versions: []v1alpha1.Version{{Name: "4.22.0-2", Revision: 2, ManifestsDigest: "x"}}, existing: []corev1.ConfigMap{first("4.22.0-3", same)}, want: "4.22.0-3"},
+		"one with other objects keeps its number":   {existing: []corev1.ConfigMap{first("4.22.0-3", other)}, want: "4.22.0-4"},
+		"one of another release keeps its number":   {existing: []corev1.ConfigMap{first("4.21.9-3", same)}, want: "4.22.0-4"},
+		"one that is deleted keeps its number":      {existing: []corev1.ConfigMap{deleted}, want: "4.22.0-4"},
+		"one that is not the newest keeps its":      {versions: []v1alpha1.Version{{Name: "4.22.0-5", Revision: 5, ManifestsDigest: "x"}}, existing: []corev1.ConfigMap{first("4.22.0-3", same)}, want: "4.22.0-6"},
+		"a continuation is not a version":           {existing: []corev1.ConfigMap{continuation}, want: "4.22.0-1"},
+		"a ConfigMap of a version in the status":    {versions: []v1alpha1.Version{{Name: "4.22.0-3", Revision: 3, ManifestsDigest: "x"}}, existing: []corev1.ConfigMap{first("4.22.0-3", same)}, want: "4.22.0-4"},
+		"a ConfigMap whose name is not a version's": {existing: []corev1.ConfigMap{first("settings", same)}, want: "4.22.0-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, number, err := nextVersion("4.22.0", test.versions, test.numbered, stored, test.existing)
+			if err != nil || got != test.want || fmt.Sprintf("4.22.0-%d", number) != got {
+				t.Errorf("got %s, %d, %v, want %s", got, number, err, test.want)
+			}
+		})
+	}
+}
+
+func TestEvictable(t *testing.T) {
+	busy := []v1alpha1.Phase{{Name: "cluster-api"}}
+	version := func(number int64, phases []v1alpha1.Phase) v1alpha1.Version {
+		return v1alpha1.Version{Name: fmt.Sprint("4.22.0-", number), Revision: number, Phases: phases}
+	}
+	for name, test := range map[string]struct {
+		versions         []v1alpha1.Version
+		current, desired string
+		want             string
+	}{
+		"the oldest without objects":       {[]v1alpha1.Version{version(1, busy), version(2, nil), version(3, nil), version(4, busy)}, "4.22.0-1", "4.22.0-4", "4.22.0-2"},
+		"never the current version":        {[]v1alpha1.Version{version(1, nil), version(2, busy), version(3, busy)}, "4.22.0-1", "4.22.0-3", ""},
+		"never the desired version":        {[]v1alpha1.Version{version(1, busy), version(2, busy), version(3, nil)}, "4.22.0-1", "4.22.0-3", ""},
+		"never a version that has objects": {[]v1alpha1.Version{version(1, busy), version(2, busy), version(3, busy)}, "", "4.22.0-3", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := v1alpha1.ClusterAPIStatus{Versions: test.versions, CurrentVersion: test.current, DesiredVersion: test.desired}
+			if got := evictable(s); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestBundles_PendingAndDropped(t *testing.T) {
+	component := v1alpha1.Component{Name: "aws", Type: "infrastructure", Source: "aws", ConfigMaps: []string{"aws-0", "aws-1"}}
+	fromImage := component
+	fromImage.ConfigMaps = nil
+	bundle := extractor.Bundle{Metadata: extractor.Metadata{ProviderName: "aws", ProviderType: extractor.Infrastructure}}
+	otherRelease := &configmap.OtherError{Bundle: "aws", Provider: "aws", Type: extractor.Infrastructure}
+	for name, test := range map[string]struct {
+		former           v1alpha1.Component
+		bundles          []extractor.Bundle
+		results          []extractor.Result
+		pending, dropped bool
+	}{
+		"from ConfigMaps that are all gone":          {former: component, pending: true, dropped: true},
+		"from ConfigMaps that exist but are invalid": {former: component, results: []extractor.Result{{Image: imagesjson.Image{Name: "aws"}}}, pending: true},
+		"from an image now":                          {former: component, bundles: []extractor.Bundle{bundle}},
+		"from an image before":                       {former: fromImage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			former := []v1alpha1.Component{test.former}
+			if got := len(pendingBundles(former, test.bundles, []*configmap.OtherError{otherRelease})) > 0; got != test.pending {
+				t.Errorf("pending is %t, want %t", got, test.pending)
+			}
+			if got := droppedBundles(former, test.bundles, test.results) != nil; got != test.dropped {
+				t.Errorf("dropped is %t, want %t", got, test.dropped)
+			}
+		})
+	}
+}
+
+func TestSelectReason(t *testing.T) {
+	missing, pending := &operand.MissingError{Type: extractor.Core}, &configmap.OtherError{}
+	for _, test := range []struct {
+		err  error
+		want status.Reason
+	}{
+		{missing, status.ComponentMissing},
+		{&operand.DuplicateError{}, status.ComponentMissing},
+		{&operand.DroppedError{}, status.ComponentMissing},
+		{errors.Join(missing, pending), status.TransportIncomplete},
+		{&configmap.Error{Err: errors.New("gone")}, status.TransportIncomplete},
+		{errors.Join(missing, &PolicyError{}), status.TransportUnguarded},
+		{errors.Join(missing, fmt.Errorf("x: %w", extractor.ErrInvalid)), status.BundleInvalid},
+		{&extractor.Error{Err: errors.New("timeout")}, status.ImageUnreadable},
+		{errors.Join(missing, &extractor.Error{Err: &extractor.UntrustedError{}}), status.ImageUntrusted},
+		{errors.Join(fmt.Errorf("x: %w", extractor.ErrInvalid), &extractor.Error{Err: &extractor.UntrustedError{}}), status.ImageUntrusted},
+		{&extractor.Error{Err: &extractor.UntrustedError{Undecided: true}}, status.ImageUntrusted},
+	} {
+		if got := selectReason(test.err); got != test.want {
+			t.Errorf("%v: got %s, want %s", test.err, got, test.want)
+		}
+	}
+}
+
+func TestImagesReason(t *testing.T) {
+	for err, want := range map[error]status.Reason{&StaleError{}: status.ReleaseMismatch, errors.New("invalid"): status.ImagesInvalid} {
+		if diff := cmp.Diff(want, imagesReason(fmt.Errorf("reading: %w", err))); diff != "" {
+			t.Errorf("%v: %s", err, diff)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// write is a request of the installer that changes something, or would without dryRun.
+type write struct {
+	method, path string
+	dryRun       bool
+	status       int // of the answer
+}
+
+// requestLog records writes.
+type requestLog struct {
+	mutex sync.Mutex
+	all   []write
+}
+
+func (l *requestLog) add(request *http.Request, status int) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.all = append(l.all, write{method: request.Method, path: request.URL.Path, dryRun: request.URL.Query().Has("dryRun"), status: status})
+}
+
+// take returns the writes since the last call.
+func (l *requestLog) take() []write {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	taken := l.all
+	l.all = nil
+	return taken
+}
+
+// synthetic is a release of two providers with nine objects each. Two versions differ in
+// the ConfigMap and the Deployment of each provider.
+func synthetic(version string) []provider {
+	var out []provider
+	for name, kind := range map[string]extractor.ProviderType{"cluster-api": extractor.Core, "cluster-api-provider-aws": extractor.Infrastructure} {
+		s := fixture.Synthetic{Name: name, Type: kind, Version: version, ImageName: placeholder}
+		out = append(out, provider{name: name, kind: string(kind), manifests: []string{string(s.Manifests())}})
+	}
+	return out
+}
+
+// objectWrites are the requests of an upgrade for one installed object.
+type objectWrites struct{ dryRuns, writes, conflicts int }
+
+// ofObjects returns the requests for each installed object by path, and the others.
+func ofObjects(all []write) (objects map[string]objectWrites, other []write) {
+	objects = map[string]objectWrites{}
+	for _, w := range all {
+		if !strings.Contains(w.path, "/cluster-api-") && !strings.Contains(w.path, ".infrastructure.cluster.x-k8s.io") {
+			other = append(other, w)
+			continue
+		}
+		count := objects[w.path]
+		switch {
+		case w.status == http.StatusConflict: // with a controller of Kubernetes, which writes status
+			count.conflicts++
+		case w.dryRun:
+			count.dryRuns++
+		default:
+			count.writes++
+		}
+		objects[w.path] = count
+	}
+	return objects, other
+}
+
+// Guarantee: an upgrade writes each object once, changed or not, and twice if no upgrade
+// has written it before. The two controllers cause no conflicts.
+func TestUpgrade_WritesEachObjectOnce(t *testing.T) {
+	h := newHarness(t)
+	h.release(synthetic("v1.0.0")...)
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.upgradeWrites(2, 2)
+	h.upgradeWrites(3, 1)
+}
+
+// upgradeWrites upgrades to a version with a revision number, and checks that each of the
+// 18 objects is written at least once and at most most times.
+func (h *harness) upgradeWrites(revision, most int) {
+	h.Helper()
+	h.requests.take()
+	h.release(synthetic(fmt.Sprintf("v%d.0.0", revision))...)
+	h.settled(fmt.Sprint("4.22.0-", revision))
+	h.reconcileAgain()
+	all := h.requests.take()
+	objects, other := ofObjects(all)
+	sum := objectWrites{}
+	for path, count := range objects {
+		sum.dryRuns, sum.writes, sum.conflicts = sum.dryRuns+count.dryRuns, sum.writes+count.writes, sum.conflicts+count.conflicts
+		dryRuns := count.dryRuns > 1+count.conflicts && !dryRunsUnchanged()
+		if count.writes < 1 || count.writes > most || dryRuns {
+			h.Errorf("upgrade to revision %d: %s has %d dry runs and %d writes, want at most 1 and %d", revision, path, count.dryRuns, count.writes, most)
+		}
+	}
+	if len(objects) != 18 {
+		h.Errorf("upgrade to revision %d: %d objects are written, want 18", revision, len(objects))
+	}
+	if at := slices.IndexFunc(other, func(w write) bool { return w.status == http.StatusConflict }); at >= 0 {
+		h.Errorf("upgrade to revision %d: the controllers conflict: %v", revision, other[at])
+	}
+	h.Logf("upgrade to revision %d: %d requests: %d dry runs, %d writes and %d conflicts of %d objects, %d others",
+		revision, len(all), sum.dryRuns, sum.writes, sum.conflicts, len(objects), len(other))
+}
