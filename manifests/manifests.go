@@ -1,34 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests is what the release installs to run the installer: its
-// namespaces, CRD, identity, permissions, Deployment and admission policies. The
-// files are applied in the order of their names.
+// Package manifests embeds the installer's manifests in the release payload: namespaces,
+// CRD, service account, permissions, Deployment and admission policies. They are
+// applied in the order of the file names.
 package manifests
 
 import (
-	"bytes"
 	"embed"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 //go:generate go tool -modfile=../tools/go.mod controller-gen object:headerFile=../tools/header.go.txt paths=../api/...
 //go:generate sh -c "{ echo '# SPDX-License-Identifier: Apache-2.0'; go tool -modfile=../tools/go.mod controller-gen crd paths=../api/... output:crd:stdout; } > 0000_30_cluster-api_01_clusterapis.crd.yaml"
 
 // ProvidersRole is the name of the ClusterRole, of the Role in the providers' namespace,
-// and of their bindings, that let the installer install whatever providers there are.
+// and of their bindings, that allow the installer to install any provider.
 const ProvidersRole = "openshift-capi-installer-providers"
 
 //go:embed 0000_30_*.yaml
 var files embed.FS
 
-// Objects returns every object, in the order in which they are applied.
+// deleteAnnotation makes the cluster version operator delete an object.
+const deleteAnnotation = "release.openshift.io/delete"
+
+// Objects returns the objects that a release applies, in that order.
 func Objects() ([]*unstructured.Unstructured, error) {
+	return filter(func(object *unstructured.Unstructured) bool { return !isTombstone(object) })
+}
+
+// Tombstones returns the objects of cluster-capi-operator that a release deletes: kind, namespace and name.
+func Tombstones() ([]*unstructured.Unstructured, error) { return filter(isTombstone) }
+
+func isTombstone(object *unstructured.Unstructured) bool {
+	return object.GetAnnotations()[deleteAnnotation] == "true"
+}
+
+func filter(keep func(*unstructured.Unstructured) bool) ([]*unstructured.Unstructured, error) {
+	all, err := all()
+	return slices.DeleteFunc(all, func(object *unstructured.Unstructured) bool { return !keep(object) }), err
+}
+
+func all() ([]*unstructured.Unstructured, error) {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {
 		return nil, err
@@ -39,28 +57,11 @@ func Objects() ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
-		decoded, err := decode(content)
+		decoded, err := yamldoc.Objects(content)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
 		objects = append(objects, decoded...)
 	}
 	return objects, nil
-}
-
-func decode(content []byte) ([]*unstructured.Unstructured, error) {
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
-	var objects []*unstructured.Unstructured
-	for {
-		object := &unstructured.Unstructured{}
-		err := documents.Decode(object)
-		switch {
-		case errors.Is(err, io.EOF):
-			return objects, nil
-		case err != nil:
-			return nil, err
-		case len(object.Object) > 0:
-			objects = append(objects, object)
-		}
-	}
 }

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// serviceMonitor and prometheusRule are the fields of those kinds that are used
-// here, as the CRDs of monitoring.coreos.com/v1 have them. Others are refused.
+// serviceMonitor and prometheusRule have the fields of monitoring.coreos.com/v1 that
+// the manifests use. Decoding rejects others.
 type serviceMonitor struct {
 	v1.TypeMeta `json:",inline"`
 	Metadata    v1.ObjectMeta `json:"metadata"`
@@ -27,8 +27,16 @@ type serviceMonitor struct {
 			MatchNames []string `json:"matchNames"`
 		} `json:"namespaceSelector"`
 		Endpoints []struct {
-			Port     string `json:"port"`
-			Interval string `json:"interval"`
+			Port            string `json:"port"`
+			Interval        string `json:"interval"`
+			Scheme          string `json:"scheme"`
+			BearerTokenFile string `json:"bearerTokenFile"`
+			TLSConfig       struct {
+				CAFile     string `json:"caFile"`
+				CertFile   string `json:"certFile"`
+				KeyFile    string `json:"keyFile"`
+				ServerName string `json:"serverName"`
+			} `json:"tlsConfig"`
 		} `json:"endpoints"`
 	} `json:"spec"`
 }
@@ -77,7 +85,7 @@ func alerts(t *testing.T) []alert {
 	return all
 }
 
-func TestTheServiceMonitorFindsTheMetricsService(t *testing.T) {
+func TestServiceMonitor_SelectsTheMetricsService(t *testing.T) {
 	monitor := serviceMonitor{}
 	readStrictly(t, "0000_90_cluster-api_01_servicemonitor.yaml", &monitor)
 	for _, object := range objects(t) {
@@ -98,9 +106,12 @@ func TestTheServiceMonitorFindsTheMetricsService(t *testing.T) {
 		if monitor.Spec.Endpoints[0].Port != service.Spec.Ports[0].Name {
 			t.Errorf("it asks port %s of Service %s, which has %s", monitor.Spec.Endpoints[0].Port, service.Name, service.Spec.Ports[0].Name)
 		}
+		if want := service.Name + "." + service.Namespace + ".svc"; monitor.Spec.Endpoints[0].TLSConfig.ServerName != want || monitor.Spec.Endpoints[0].Scheme != "https" {
+			t.Errorf("it connects by %s to %s, not by https to %s", monitor.Spec.Endpoints[0].Scheme, monitor.Spec.Endpoints[0].TLSConfig.ServerName, want)
+		}
 		return
 	}
-	t.Error("there is no Service")
+	t.Error("Service not found")
 }
 
 type labelSet map[string]string
@@ -109,7 +120,7 @@ func (l labelSet) Has(key string) bool                        { _, has := l[key]
 func (l labelSet) Get(key string) string                      { return l[key] }
 func (l labelSet) Lookup(key string) (value string, has bool) { value, has = l[key]; return }
 
-func TestEveryAlertIsWholeAndHasItsRunbook(t *testing.T) {
+func TestAlerts_CompleteWithRunbook(t *testing.T) {
 	documented := map[string]bool{}
 	for _, alert := range alerts(t) {
 		documented[alert.Alert] = true
@@ -148,9 +159,9 @@ func TestEveryAlertIsWholeAndHasItsRunbook(t *testing.T) {
 	}
 }
 
-// TestEveryMetricOfTheAlertsIsDocumented goes with the test of test/e2e that
-// compares docs/metrics.md with what the program serves.
-func TestEveryMetricOfTheAlertsIsDocumented(t *testing.T) {
+// TestAlerts_MetricsAreDocumented complements the test in test/e2e that compares
+// docs/metrics.md with the metrics that the program serves.
+func TestAlerts_MetricsAreDocumented(t *testing.T) {
 	docs, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +184,7 @@ func TestEveryMetricOfTheAlertsIsDocumented(t *testing.T) {
 	}
 }
 
-// withoutStrings is an expression without what is in quotation marks.
+// withoutStrings returns an expression without its string literals.
 func withoutStrings(expression string) string {
 	return regexp.MustCompile(`"[^"]*"`).ReplaceAllString(expression, `""`)
 }

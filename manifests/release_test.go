@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
+	"github.com/capi-installer/capi-installer/manifests"
+)
+
+// releaseAnnotations are the annotations that the cluster version operator reads on every object: the capability and the
+// feature gate that the object belongs to, and the cluster profiles with and without it.
+var releaseAnnotations = map[string]string{
+	"capability.openshift.io/name":                                string(configv1.ClusterVersionCapabilityClusterAPI),
+	"release.openshift.io/feature-gate":                           "ClusterAPIMachineManagement",
+	"include.release.openshift.io/self-managed-high-availability": "true",
+	"include.release.openshift.io/single-node-developer":          "true",
+	"exclude.release.openshift.io/internal-openshift-hosted":      "true",
+}
+
+// furtherAnnotations are the other annotations of the cluster version operator, by "Kind namespace/name".
+var furtherAnnotations = map[string]map[string]string{
+	"Namespace /openshift-config":                                                {"release.openshift.io/create-only": "true"},
+	"ClusterAPI /cluster":                                                        {"release.openshift.io/create-only": "true"},
+	"Deployment openshift-cluster-api-operator/capi-operator":                    tombstone,
+	"ServiceAccount openshift-cluster-api-operator/capi-operator":                tombstone,
+	"Service openshift-cluster-api-operator/capi-operator-metrics":               tombstone,
+	"ServiceMonitor openshift-cluster-api-operator/capi-operator":                tombstone,
+	"NetworkPolicy openshift-cluster-api-operator/allow-egress-operators":        tombstone,
+	"ClusterRole /openshift-capi-operator":                                       tombstone,
+	"ClusterRoleBinding /openshift-capi-operator":                                tombstone,
+	"ClusterRole /openshift-capi-installer:provider-permissions":                 tombstone,
+	"ClusterRoleBinding /system:openshift:capi-operator-read-tls-configuration":  tombstone,
+	"ClusterRoleBinding /system:openshift:capi-installer-read-tls-configuration": tombstone,
+	"Role openshift-cluster-api-operator/capi-operator":                          tombstone,
+	"RoleBinding openshift-cluster-api-operator/capi-operator":                   tombstone,
+	"Role openshift-cluster-api/capi-operator":                                   tombstone,
+	"RoleBinding openshift-cluster-api/capi-operator":                            tombstone,
+	"Role openshift-machine-api/capi-installer":                                  tombstone,
+	"RoleBinding openshift-machine-api/capi-installer":                           tombstone,
+}
+
+var tombstone = map[string]string{"release.openshift.io/delete": "true"}
+
+// fileObjects returns the objects in the files that match a pattern.
+func fileObjects(t *testing.T, pattern string) []*unstructured.Unstructured {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files %s: %v", pattern, err)
+	}
+	var found []*unstructured.Unstructured
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, decodeAll(t, content)...)
+	}
+	return found
+}
+
+func decodeAll(t *testing.T, content []byte) []*unstructured.Unstructured {
+	t.Helper()
+	found, err := yamldoc.Objects(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func named(object *unstructured.Unstructured) string {
+	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+}
+
+// TestManifests_AnnotatedForRelease compares the release annotations of every file with the tables.
+func TestManifests_AnnotatedForRelease(t *testing.T) {
+	missing := map[string]bool{}
+	for name := range furtherAnnotations {
+		missing[name] = true
+	}
+	for _, object := range append(fileObjects(t, "0000_*.yaml"), fileObjects(t, "components/*/scc.yaml")...) {
+		want := map[string]string{}
+		for _, table := range []map[string]string{releaseAnnotations, furtherAnnotations[named(object)]} {
+			for key, value := range table {
+				want[key] = value
+			}
+		}
+		delete(missing, named(object))
+		got := map[string]string{}
+		for key, value := range object.GetAnnotations() {
+			if strings.Contains(key, "release.openshift.io/") || strings.HasPrefix(key, "capability.openshift.io/") {
+				got[key] = value
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", named(object), diff)
+		}
+	}
+	for name := range missing {
+		t.Errorf("%s is in the table and in no file", name)
+	}
+}
+
+// TestTombstones_NotOfThisRelease: a release never deletes an object that it applies.
+func TestTombstones_NotOfThisRelease(t *testing.T) {
+	deleted, err := manifests.Tombstones()
+	if err != nil || len(deleted) == 0 {
+		t.Fatalf("%d tombstones, %v", len(deleted), err)
+	}
+	applied := map[string]bool{}
+	for _, object := range objects(t) {
+		applied[named(object)] = true
+	}
+	for _, object := range deleted {
+		if applied[named(object)] {
+			t.Errorf("%s is applied and deleted by one release", named(object))
+		}
+	}
+}
+
+// TestClusterOperator_DeclaresVersion: the cluster version operator rejects a ClusterOperator without expected versions.
+func TestClusterOperator_DeclaresVersion(t *testing.T) {
+	for _, object := range objects(t) {
+		if object.GetKind() != "ClusterOperator" {
+			continue
+		}
+		versions, _, _ := unstructured.NestedSlice(object.Object, "status", "versions")
+		want := []any{map[string]any{"name": "operator", "version": "0.0.1-snapshot"}}
+		if diff := cmp.Diff(want, versions); diff != "" {
+			t.Errorf("status.versions (-want +got):\n%s", diff)
+		}
+		return
+	}
+	t.Error("ClusterOperator not found")
+}
+
+// TestNamespaces_PodSecurity compares the labels about pod security with OpenShift's own namespace, and with the component.
+func TestNamespaces_PodSecurity(t *testing.T) {
+	restricted := map[string]string{"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/audit": "restricted", "pod-security.kubernetes.io/warn": "restricted"}
+	for component, providers := range map[string]map[string]string{
+		"": {
+			"openshift.io/run-level":             "0",
+			"pod-security.kubernetes.io/enforce": "privileged", "pod-security.kubernetes.io/audit": "privileged", "pod-security.kubernetes.io/warn": "privileged",
+		},
+		"restricted": restricted,
+	} {
+		want := map[string]map[string]string{"openshift-cluster-api-operator": restricted, "openshift-cluster-api": providers, "openshift-config": {}}
+		got := map[string]map[string]string{}
+		for _, object := range kustomized(t, component) {
+			if object.GetKind() == "Namespace" {
+				got[object.GetName()] = podSecurity(object)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("component %q (-want +got):\n%s", component, diff)
+		}
+	}
+}
+
+func podSecurity(namespace *unstructured.Unstructured) map[string]string {
+	found := map[string]string{}
+	for key, value := range namespace.GetLabels() {
+		if key == "openshift.io/run-level" || strings.HasPrefix(key, "pod-security.kubernetes.io/") {
+			found[key] = value
+		}
+	}
+	return found
+}
+
+// TestRestrictedComponent_GrantsNonrootV2 compares the objects that the component adds.
+func TestRestrictedComponent_GrantsNonrootV2(t *testing.T) {
+	base := map[string]bool{}
+	for _, object := range kustomized(t, "") {
+		base[named(object)] = true
+	}
+	var added []map[string]any
+	for _, object := range kustomized(t, "restricted") {
+		if !base[named(object)] {
+			added = append(added, map[string]any{"name": named(object), "roleRef": object.Object["roleRef"], "subjects": object.Object["subjects"]})
+		}
+	}
+	want := []map[string]any{{
+		"name":     "RoleBinding openshift-cluster-api/providers-nonroot-v2",
+		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:openshift:scc:nonroot-v2"},
+		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:serviceaccounts:openshift-cluster-api"}},
+	}}
+	if diff := cmp.Diff(want, added); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// kustomized builds the manifests, with a component unless it is empty.
+func kustomized(t *testing.T, component string) []*unstructured.Unstructured {
+	t.Helper()
+	here, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	base, err := filepath.Rel(folder, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "resources: [" + base + "]\n"
+	if component != "" {
+		text += "components: [" + filepath.Join(base, "components", component) + "]\n"
+	}
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := built.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decodeAll(t, content)
+}
