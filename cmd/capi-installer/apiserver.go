@@ -13,8 +13,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// awaitAPIServer returns when the API server says what it serves: a manager
-// cannot be made before. It waits as long as it takes, and logs what for.
+// awaitAPIServer returns when the API server answers discovery requests, which a
+// manager needs. It has no time limit and logs the cause of the wait.
 func awaitAPIServer(ctx context.Context, config *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

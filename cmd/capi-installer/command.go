@@ -20,21 +20,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
-	"github.com/capi-installer/capi-installer/extractor/remote/network"
-	"github.com/capi-installer/capi-installer/extractor/remote/pull"
+	"github.com/capi-installer/capi-installer/extractor/remote/transport"
+	"github.com/capi-installer/capi-installer/extractor/signature"
+	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 	"github.com/capi-installer/capi-installer/install"
+	"github.com/capi-installer/capi-installer/install/metricsserver"
+	"github.com/capi-installer/capi-installer/install/registryconfig"
 )
 
-// gracePeriod is how long the program waits, when it is told to end, for what it
-// does to come to an end. A watch that has failed before may sleep half a minute
-// without looking up, and is not worth holding the lease for.
+// gracePeriod is the time that the program waits for running work when it is told to
+// end. A watch that has failed may sleep for half a minute, which does not justify
+// holding the lease.
 const gracePeriod = 5 * time.Second
 
 // concurrentPulls bounds how many images are read at once; the large layers among them take turns.
@@ -42,12 +45,15 @@ const concurrentPulls = 20
 
 // flags are the flags of the command.
 type flags struct {
-	imagesJSON, release, platform, cacheDir, kubeconfig string
-	healthAddress, metricsAddress, pprofAddress         string
-	leaderElect                                         bool
-	registriesConf, authFile                            string
-	certsDirs                                           []string
-	leaseDuration, renewDeadline, retryPeriod           time.Duration
+	imagesJSON, release, platform, cacheDir, kubeconfig    string
+	healthAddress, metricsAddress, pprofAddress            string
+	metricsCertDir                                         string
+	metricsInsecure, leaderElect, officialAPI              bool
+	createClusterAPI                                       bool
+	impersonate                                            string
+	registriesConf, registriesD, authFile, signaturePolicy string
+	certsDirs                                              []string
+	leaseDuration, renewDeadline, retryPeriod              time.Duration
 }
 
 func command() *cobra.Command {
@@ -62,8 +68,8 @@ state there and on the ClusterOperator "cluster-api".`,
 		Example: `  # In a cluster, as the Deployment in manifests/ runs it
   RELEASE_VERSION=4.22.0 capi-installer --images-json=/etc/capi-installer/images.json --leader-elect
 
-  # On a workstation, against the current kubeconfig's cluster
-  capi-installer --kubeconfig=$HOME/.kube/config --images-json=images.json --release-version=4.22.0 --platform=AWS`,
+  # On a workstation, as the service account that may write the installed objects
+  capi-installer --kubeconfig=$HOME/.kube/config --as=system:serviceaccount:openshift-cluster-api-operator:capi-installer --images-json=images.json --release-version=4.22.0 --platform=AWS`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },
 	}
@@ -75,15 +81,22 @@ func (f *flags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringVar(&f.imagesJSON, "images-json", "/etc/capi-installer/images.json", "file that names the operand images of the release")
 	set.StringVar(&f.release, "release-version", os.Getenv("RELEASE_VERSION"), "version of the release; by default from RELEASE_VERSION")
-	set.StringVar(&f.platform, "platform", "", "platform of the cluster, such as AWS; by default from the Infrastructure object")
-	set.StringVar(&f.cacheDir, "cache-dir", "", "directory for what was read from images, made if it is missing; by default it is kept in memory")
+	set.StringVar(&f.platform, "platform", os.Getenv("PLATFORM"), "platform of the cluster, such as AWS; by default from PLATFORM or the Infrastructure object")
+	set.StringVar(&f.cacheDir, "cache-dir", "", "directory for the bundles of images, created if missing; by default they are kept in memory")
 	set.StringVar(&f.registriesConf, "registries-conf", "", "registries.conf with mirrors, besides those that the cluster's objects name; its drop-in files are in the directory of its name with \".d\" at its end")
 	set.StringVar(&f.authFile, "authfile", "", "file with credentials for registries (.dockerconfigjson), besides the cluster's pull secret")
-	set.StringArrayVar(&f.certsDirs, "certs-dir", network.CertsDirs, "directory with certificates of registries, in one directory for each host; can be repeated")
+	set.StringVar(&f.signaturePolicy, "signature-policy", policy.DefaultFile, "policy.json whose signature requirements images must meet; empty for none; the default file may be missing")
+	set.StringVar(&f.registriesD, "registries-d", signature.DefaultLocationsDir, "directory with lookasides of signatures, as in containers-registries.d(5); empty for none; it may be missing")
+	set.StringArrayVar(&f.certsDirs, "certs-dir", transport.CertsDirs, "directory with certificates of registries, in one directory for each host; can be repeated")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; by default the cluster that this runs in")
+	set.StringVar(&f.impersonate, "as", "", "user to impersonate; the admission policies in manifests/ admit only the installer's service account")
+	set.BoolVar(&f.createClusterAPI, "create-clusterapi", false, "create the ClusterAPI object at the first start in the cluster; a release creates it instead")
 	set.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
-	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
+	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8443", "address of /metrics; 0 for none")
+	set.StringVar(&f.metricsCertDir, "metrics-cert-dir", "", "directory with tls.crt and tls.key for /metrics, reloaded on change; without them the certificate is self-signed")
+	set.BoolVar(&f.metricsInsecure, "metrics-insecure", false, "serve /metrics over plain HTTP, without authentication and authorization")
 	set.StringVar(&f.pprofAddress, "pprof-bind-address", "0", "address of /debug/pprof, for profiles of memory and processor; 0 for none")
+	set.BoolVar(&f.officialAPI, "official-clusterapi", true, "honour and report on the ClusterAPI object of operator.openshift.io, where the cluster has it")
 	set.BoolVar(&f.leaderElect, "leader-elect", false, "work only while holding the lease, so that one of several replicas works")
 	set.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 137*time.Second, "how long a lease lasts that is not renewed")
 	set.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 107*time.Second, "how long the leader tries to renew before it gives up")
@@ -100,6 +113,7 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
+	config.Impersonate.UserName = f.impersonate
 	config.QPS = -1 // the API server's own flow control decides
 	config.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})
 	switch err := awaitAPIServer(ctx, config); {
@@ -112,10 +126,10 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	registries, store := f.registries(mgr.GetAPIReader()), &cache.Store{Dir: f.cacheDir}
+	registries, policies, store := f.registries(mgr.GetAPIReader()), f.policies(mgr.GetAPIReader()), &cache.Store{Dir: f.cacheDir}
 	err = install.AddToManager(mgr, install.Options{
 		ImagesJSON: f.imagesJSON, Release: f.release, Platform: f.platform,
-		Fetcher: fetcher(registries, store), Registries: registries, Pin: store.Pin,
+		Fetcher: f.fetcher(registries, policies, store), Registries: registries, Policies: policies, Pin: store.Pin, IgnoreOfficialAPI: !f.officialAPI, CreateClusterAPI: f.createClusterAPI,
 	})
 	if err != nil {
 		return err
@@ -123,8 +137,8 @@ func run(ctx context.Context, f *flags) error {
 	return start(ctx, mgr)
 }
 
-// start runs the manager until ctx ends. What then outlasts the grace period ends
-// with the program, which is no failure.
+// start runs the manager until ctx ends. Work that outlasts the grace period then ends
+// with the program, which is not an error.
 func start(ctx context.Context, mgr manager.Manager) error {
 	err := mgr.Start(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
@@ -139,9 +153,11 @@ func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	profile := &metricsserver.Profile{}
+	served := metricsserver.Options{Address: f.metricsAddress, Insecure: f.metricsInsecure, CertDir: f.metricsCertDir, Profile: profile}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Cache: install.CacheOptions(),
-		HealthProbeBindAddress: f.healthAddress, Metrics: metricsserver.Options{BindAddress: f.metricsAddress}, PprofBindAddress: f.pprofAddress,
+		HealthProbeBindAddress: f.healthAddress, Metrics: served.Server(), PprofBindAddress: f.pprofAddress,
 		LeaderElection: f.leaderElect, LeaderElectionID: "capi-installer", LeaderElectionNamespace: v1alpha1.OperatorNamespace,
 		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: new(gracePeriod),
 		LeaseDuration: &f.leaseDuration, RenewDeadline: &f.renewDeadline, RetryPeriod: &f.retryPeriod,
@@ -149,25 +165,33 @@ func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
+	profile.Use(mgr.GetAPIReader())
 	return mgr, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping))
 }
 
 // registries are those that the cluster's nodes would pull from.
-func (f *flags) registries(reader client.Reader) *install.Registries {
-	registries := &install.Registries{Reader: reader, CertsDirs: f.certsDirs, AuthFile: f.authFile, TempDir: f.cacheDir}
+func (f *flags) registries(reader client.Reader) *registryconfig.Registries {
+	registries := &registryconfig.Registries{Reader: reader, CertsDirs: f.certsDirs, AuthFile: f.authFile, TempDir: f.cacheDir}
 	if f.registriesConf != "" {
 		registries.Conf = &mirror.Files{Conf: f.registriesConf}
 	}
 	return registries
 }
 
-// fetcher reads images, a few at a time, each once.
-func fetcher(registries *install.Registries, store *cache.Store) extractor.Fetcher {
-	registry := &remote.Registry{Puller: &pull.Puller{Access: registries.Access, Wrap: instrument}, Layers: store}
-	return install.MeasureReads(&cache.Cached{Store: store, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))})
+// policies are the signature policies that images must meet.
+func (f *flags) policies(reader client.Reader) *registryconfig.Policies {
+	return &registryconfig.Policies{Reader: reader, File: f.signaturePolicy, Optional: f.signaturePolicy == policy.DefaultFile}
 }
 
-// instrument counts what registries are asked.
+// fetcher reads images that the signature policies accept, a few at a time, each once.
+func (f *flags) fetcher(registries *registryconfig.Registries, policies *registryconfig.Policies, store *cache.Store) extractor.Fetcher {
+	registry := &remote.Registry{Client: &fetch.Client{Settings: registries.Settings, WrapTransport: instrument}, Layers: store}
+	verifier := &signature.Verifier{Policy: policies.Policy, Registry: registry, LocationsDir: f.registriesD, TempDir: f.cacheDir, Store: store}
+	cached := &cache.Cached{Store: store, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))}
+	return install.MeasureReads(&signature.Verified{Verifier: verifier, Next: cached})
+}
+
+// instrument counts the requests to registries.
 func instrument(next http.RoundTripper) http.RoundTripper {
 	return remote.Instrument(metrics.Registry, next)
 }

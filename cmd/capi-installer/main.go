@@ -21,11 +21,15 @@ func main() {
 	}
 }
 
-// boundMemory has what is not needed any more given back early: the objects of a
-// run are large and short-lived, and the program is at rest most of the time. What
-// GOGC and GOMEMLIMIT say in the environment comes first.
+// boundMemory returns memory to the system early: the objects of a reconcile are large
+// and short-lived, and the program is idle most of the time. GOGC and GOMEMLIMIT in the
+// environment take precedence.
+//
+// A rollout of sixteen real providers peaks at 109 MiB resident on a busy machine, where the
+// heap exceeds the soft limit by some MiB. It takes 36 s of CPU in 100 s, partly for
+// garbage collection near the limit.
 func boundMemory() {
-	const softLimit = 80 << 20 // bytes, beside the 35 MiB of the program itself
+	const softLimit = 68 << 20 // bytes, beside the 36 MiB of the program itself
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}

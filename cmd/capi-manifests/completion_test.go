@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 )
 
@@ -17,7 +18,7 @@ import (
 func completions(t *testing.T, words ...string) []string {
 	t.Helper()
 	var stdout, stderr strings.Builder
-	if code := run(t.Context(), append([]string{"__complete"}, words...), strings.NewReader(""), &stdout, &stderr); code != exitGood {
+	if code := command.Run(t.Context(), "", append([]string{"__complete"}, words...), strings.NewReader(""), &stdout, &stderr); code != command.ExitGood {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	var found []string
@@ -28,11 +29,11 @@ func completions(t *testing.T, words ...string) []string {
 	return found
 }
 
-func TestSourcesAreCompletedFromImagesJSONAndFiles(t *testing.T) {
+func TestCompletion_SourcesFromImagesJSONAndFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	aws, core := "quay.io/example/aws@sha256:"+strings.Repeat("a", 64), "quay.io/example/core@sha256:"+strings.Repeat("c", 64)
 	if got := completions(t, "inspect", ""); !slices.Equal(got, []string{":0"}) {
-		t.Errorf("without images.json the shell is told %q, want nothing, so that it completes files", got)
+		t.Errorf("without images.json: got completions %q, want none, so that the shell completes files", got)
 	}
 	if err := os.WriteFile("images.json", []byte(`{"aws": "`+aws+`", "core": "`+core+`"}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -46,50 +47,47 @@ func TestSourcesAreCompletedFromImagesJSONAndFiles(t *testing.T) {
 		"quay.io/m":         {":0"},
 	} {
 		if got := completions(t, "inspect", begun); !slices.Equal(got, want) {
-			t.Errorf("%q is completed to %q, want %q", begun, got, want)
+			t.Errorf("completions of %q: got %q, want %q", begun, got, want)
 		}
 	}
 	for _, words := range [][]string{{"tree", "quay.io/example/c"}, {"rbac", aws, "quay.io/example/c"}, {"pack", "quay.io/example/c"}, {"pack", "x", "--base", "quay.io/example/c"}} {
 		if got := completions(t, words...); !slices.Equal(got, []string{core, ":4"}) {
-			t.Errorf("%q is completed to %q", words, got)
+			t.Errorf("completions of %q: got %q", words, got)
 		}
 	}
 	if got := completions(t, "plan", "--image", ""); !slices.Equal(got, []string{"aws=", "core=", ":6"}) {
-		t.Errorf("an override's name is completed to %q", got)
+		t.Errorf("completions of the name of an override: got %q", got)
 	}
 	if got := completions(t, "inspect", "quay.io/x", ""); !slices.Equal(got, []string{":4"}) {
-		t.Errorf("a second source is completed to %q", got)
+		t.Errorf("completions of a second source: got %q", got)
 	}
 }
 
-func TestRulesAreCompletedByTheirIDs(t *testing.T) {
+func TestCompletion_RuleIDs(t *testing.T) {
 	if got := completions(t, "explain", "installer/no-s"); !slices.Contains(got, "installer/no-secret") {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestThereAreCompletionsForFourShells(t *testing.T) {
+func TestCompletion_FourShells(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		var stdout, stderr strings.Builder
-		if code := run(t.Context(), []string{"completion", shell}, strings.NewReader(""), &stdout, &stderr); code != exitGood || !strings.Contains(stdout.String(), "capi-manifests") {
+		if code := command.Run(t.Context(), "", []string{"completion", shell}, strings.NewReader(""), &stdout, &stderr); code != command.ExitGood || !strings.Contains(stdout.String(), "capi-manifests") {
 			t.Errorf("%s: exit code %d, %d bytes", shell, code, stdout.Len())
 		}
 	}
 }
 
-// TestKubectlRunsThePlugin has the real kubectl find the program by its name.
-func TestKubectlRunsThePlugin(t *testing.T) {
-	programs, err := controlplane.Build(t.Context(), t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestPlugin_RunsUnderKubectl has the real kubectl find the program by its name.
+func TestPlugin_RunsUnderKubectl(t *testing.T) {
+	programs := controlplane.Binary(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	kubectl := filepath.Join(dir, "kubectl")
-	for from, to := range map[string]string{programs: kubectl, self: filepath.Join(dir, pluginName)} {
+	for from, to := range map[string]string{programs: kubectl, self: filepath.Join(dir, command.PluginName)} {
 		if err := os.Symlink(from, to); err != nil {
 			t.Fatal(err)
 		}

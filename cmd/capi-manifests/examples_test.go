@@ -15,15 +15,19 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// TestTheExamplesOfTheHelpWork runs what the help of each command shows of
-// capi-manifests, where such files and images are there. What it is piped to is left out.
-func TestTheExamplesOfTheHelpWork(t *testing.T) {
-	expand := exampleWorld(t)
-	for _, cmd := range commandsBelow(newRoot()) {
+// TestHelp_ExamplesWork runs the examples in the help of each command, without the programs that
+// they pipe the output to. The files and images of the examples exist.
+func TestHelp_ExamplesWork(t *testing.T) {
+	expand := exampleEnvironment(t)
+	for _, cmd := range commandsBelow(command.New("")) {
+		if slices.Contains(clusterCommands, cmd.Name()) {
+			continue // TestHelp_ExamplesOfAClusterWork
+		}
 		for _, line := range exampleLines(cmd.Example) {
 			t.Run(line, func(t *testing.T) {
 				if _, set, found := strings.Cut(line, "SOURCE_DATE_EPOCH="); found && set != "" {
@@ -31,15 +35,15 @@ func TestTheExamplesOfTheHelpWork(t *testing.T) {
 				}
 				_, words, found := strings.Cut(line, "capi-manifests ")
 				if !found {
-					t.Fatal("it does not run capi-manifests")
+					t.Fatal("the example does not run capi-manifests")
 				}
 				var stdout, stderr strings.Builder
 				args := strings.Fields(expand(words))
-				good := []int{exitGood}
+				good := []int{command.ExitGood}
 				if args[0] == "diff" {
-					good = append(good, exitFindings) // the releases differ
+					good = append(good, command.ExitFindings) // the releases differ
 				}
-				if code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); !slices.Contains(good, code) || stdout.Len()+stderr.Len() == 0 {
+				if code := command.Run(t.Context(), "", args, strings.NewReader(""), &stdout, &stderr); !slices.Contains(good, code) || stdout.Len()+stderr.Len() == 0 {
 					t.Errorf("exit code %d: %s", code, &stderr)
 				}
 			})
@@ -57,11 +61,11 @@ func commandsBelow(cmd *cobra.Command) []*cobra.Command {
 }
 
 var (
-	continued = regexp.MustCompile(`(\\|\||&&)\n *`)
-	elsewhere = regexp.MustCompile(` +(\||>) .*$`)
+	continued     = regexp.MustCompile(`(\\|\||&&)\n *`)
+	otherPrograms = regexp.MustCompile(` +(\||>) .*$`)
 )
 
-// exampleLines are the command lines in an example, without what other programs do.
+// exampleLines are the command lines of capi-manifests in an example.
 func exampleLines(example string) []string {
 	var lines []string
 	joined := continued.ReplaceAllStringFunc(example, func(end string) string {
@@ -72,7 +76,7 @@ func exampleLines(example string) []string {
 		if _, after, both := strings.Cut(line, "&& "); both {
 			line = after
 		}
-		if line = elsewhere.ReplaceAllString(line, ""); line != "" && !strings.HasPrefix(line, "#") {
+		if line = otherPrograms.ReplaceAllString(line, ""); line != "" && !strings.HasPrefix(line, "#") {
 			lines = append(lines, line)
 		}
 	}
@@ -87,22 +91,22 @@ patches:
     - {op: add, path: /spec/template/spec/containers/-, value: {name: proxy, image: "gcr.io/kube-rbac-proxy:v0.16"}}
 `
 
-// exampleWorld makes the working directory and the registry that the examples
-// speak of, and returns what makes of words of an example those of a command line.
-func exampleWorld(t *testing.T) (expand func(string) string) {
+// exampleEnvironment makes the working directory and the registry of the examples, and returns a
+// function that replaces the placeholders in the words of an example.
+func exampleEnvironment(t *testing.T) (expand func(string) string) {
 	t.Helper()
+	kubeconfig := controlplane.Shared(t).Kubeconfig
 	providers, err := filepath.Abs("testdata/providers")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	binary, err := buildControlplane(dir)
+	built, err := buildControlplane()
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig := controlplane.Shared(t).Kubeconfig
-	t.Setenv("CONTROLPLANE_BINARY", binary)
-	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("CONTROLPLANE_BINARY", built.binary)
+	t.Setenv("PATH", built.dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("HOME", dir)
 	t.Chdir(dir)
 	reg := registry.New(t, registry.Options{})
@@ -111,8 +115,11 @@ func exampleWorld(t *testing.T) (expand func(string) string) {
 			t.Fatal(err)
 		}
 	}
-	write("registries.conf", "[[registry]]\nlocation = \"quay.io\"\nblocked = true\n") // it is never asked
+	write("registries.conf", "[[registry]]\nlocation = \"quay.io\"\nblocked = true\n") // nothing is pulled from it
 	t.Setenv("CONTAINERS_REGISTRIES_CONF", filepath.Join(dir, "registries.conf"))
+	if err := writeSigningKey(dir, "cosign"); err != nil {
+		t.Fatal(err)
+	}
 	write("metadata.yaml", "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 2, minor: 10, contract: v1beta2}\n")
 	for _, folder := range []string{".kube", "config", "sidecar", "old", "new"} {
 		if err := os.Mkdir(folder, 0o700); err != nil {

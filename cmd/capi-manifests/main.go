@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command capi-manifests is the tool of those who build provider images and
-// releases: it makes bundles of providers' manifests, puts them into images,
-// looks into images, and tells what a release would install on a cluster.
+// Command capi-manifests is the tool of provider authors and release engineers: it
+// generates bundles from the manifests of providers, packs them into images,
+// validates both, and shows the components that a release installs on a cluster.
 package main
 
 import (
@@ -10,11 +10,16 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 )
 
-// ending are the signals at which what is begun is tidied up: also that of a terminal that is
-// closed, unless nohup says that this does not matter.
-func ending() []os.Signal {
+// version is set by the linker: -ldflags "-X main.version=v1.2.3".
+var version string
+
+// stopSignals returns the signals that stop the program and start its cleanup. SIGHUP is one of
+// them unless it is ignored, as under nohup.
+func stopSignals() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)
@@ -23,9 +28,9 @@ func ending() []os.Signal {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), ending()...)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends what does not heed the first one
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
+	context.AfterFunc(ctx, stop) // a second signal has its default effect, and ends the program
+	code := command.Run(ctx, version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }

@@ -66,16 +66,3 @@ func slow(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0]+"_layer", "/v2/"+reference.RepositoryStr()+"/blobs/"+digest.String())
 	reg.Fail(registry.Fault{Path: digest.String(), Method: http.MethodGet, Chunk: 1, Pause: time.Hour})
 }
-
-// await is a command of scripts; see TestScripts.
-func await(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: await PATH")
-	}
-	reg := ts.Value(registryKey{}).(*registry.Registry)
-	for patience := time.Now().Add(time.Minute); reg.Paths()[args[0]] == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(patience) {
-			ts.Fatalf("nobody asks for %s", args[0])
-		}
-	}
-}

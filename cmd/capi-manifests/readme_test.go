@@ -8,15 +8,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// preparation makes what the README's examples find: a kustomize directory, the provider's image, and
-// the images.json of a release and of the one before.
+// preparation makes the input of the examples in the README: a kustomize directory, a fork with shipped manifests, the
+// image of the provider, and the images.json of a release and of the previous one.
 const preparation = `mkdir config
 exec cp -r providers/example config/default
+exec cp -r providers/example openshift
+exec sed -i -e s/Example/AWS/g -e s/example/aws/g openshift/kustomization.yaml openshift/example.yaml
+exec mv openshift/example.yaml openshift/aws.yaml
+exec capi-manifests generate --kustomize-dir openshift --name cluster-api-provider-aws --install-order 20 --attribute type=infrastructure --attribute version=v2.13.0 --self-image-ref registry.ci.openshift.org/openshift:aws-cluster-api-controllers --platform AWS --protect-cluster-resource awscluster --manifests-path openshift/capi-operator-manifests
 index example v1.2.3 providers/example
 publish core
 publish aws
@@ -26,10 +33,11 @@ exec sed -i s/--v=/--verbosity=/ providers/aws/aws.yaml
 publish aws
 images-json images.json core=$core aws=$aws
 controlplane-in-path
+signing-key cosign
 `
 
-// TestTheExamplesOfTheREADMEWork runs every line of README.md that begins with capi-manifests.
-func TestTheExamplesOfTheREADMEWork(t *testing.T) {
+// TestREADME_ExamplesWork runs every line of README.md that begins with capi-manifests.
+func TestREADME_ExamplesWork(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -44,6 +52,7 @@ func TestTheExamplesOfTheREADMEWork(t *testing.T) {
 	if examples < 5 {
 		t.Fatalf("README.md has %d examples of capi-manifests", examples)
 	}
+	kubeconfig := controlplane.Shared(t).Kubeconfig
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "readme.txtar"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
@@ -51,9 +60,105 @@ func TestTheExamplesOfTheREADMEWork(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: dir, RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("KUBECONFIG", controlplane.Shared(t).Kubeconfig)
+			env.Setenv("KUBECONFIG", kubeconfig)
 			return setup(env)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON, "controlplane-in-path": putControlplane, "index": index},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"publish": publish, "images-json": writeImagesJSON, "controlplane-in-path": putControlplane, "index": index, "signing-key": signingKey},
 	})
+}
+
+// fork is a repository of a provider with the manifests that OpenShift's manifests-gen has made. The flags are those of its Makefile.
+type fork struct {
+	name string
+	// flags are replacements in the commands of the README, which are for cluster-api-provider-aws.
+	flags []string
+}
+
+var forks = []fork{
+	{"cluster-api-provider-aws", nil},
+	{"cluster-api-provider-nutanix", []string{"cluster-api-provider-aws", "cluster-api-provider-nutanix", "v2.13.0", "v1.9.2", "aws-cluster-api-controllers", "nutanix-cluster-api-controllers", "AWS", "Nutanix", "awscluster", "nutanixcluster"}},
+	{"cluster-api", []string{"cluster-api-provider-aws", "cluster-api", "--install-order 20", "--install-order 10", "type=infrastructure", "type=core", "v2.13.0", "v1.13.4", "aws-cluster-api-controllers", "cluster-capi-controllers", "--platform AWS", "", "awscluster", "cluster"}},
+}
+
+// TestREADME_SwitchingFromManifestsGen runs the commands of the section in the forks in the folder FORKS. The differences
+// from the shipped manifests are those that docs/manifests-gen.md lists.
+func TestREADME_SwitchingFromManifestsGen(t *testing.T) {
+	folder := os.Getenv("FORKS")
+	if folder == "" {
+		t.Skip("FORKS names no folder of forks")
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := os.ReadFile("../../docs/manifests-gen.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(readme), "### Switching from manifests-gen\n")
+	if !found {
+		t.Fatal("README.md: section not found")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, fork := range forks {
+		t.Run(fork.name, func(t *testing.T) {
+			reg := registry.New(t, registry.Options{})
+			if _, err := reg.PushTag("example", "v1.2.3", registry.MustImage(t, registry.Layer{Txtar: "-- manager --\nmanager\n"})); err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(filepath.Join(folder, fork.name))); err != nil {
+				t.Fatal(err)
+			}
+			t.Chdir(dir)
+			commands := strings.NewReplacer(append(fork.flags, "$REGISTRY", reg.Host())...)
+			compared := false
+			for line := range strings.Lines(section) {
+				args, isCommand := strings.CutPrefix(line, "capi-manifests ")
+				switch {
+				case !isCommand:
+				case strings.Contains(args, "--compare"):
+					compared = true
+					checkDifferences(t, string(docs), fork.name, strings.Fields(commands.Replace(args)))
+				default:
+					runGood(t, strings.Fields(commands.Replace(args))...)
+				}
+			}
+			if !compared {
+				t.Error("the section has no --compare")
+			}
+		})
+	}
+}
+
+// checkDifferences compares the output of generate --compare with the list of differences in docs/manifests-gen.md.
+func checkDifferences(t *testing.T, docs, name string, args []string) {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	if code := command.Run(t.Context(), "", args, strings.NewReader(""), &stdout, &stderr); code != command.ExitFindings {
+		t.Fatalf("exit code %d, want %d\n%s", code, command.ExitFindings, &stderr)
+	}
+	_, after, found := strings.Cut(docs, "\n## "+name+"\n\n```text\n")
+	want, _, ended := strings.Cut(after, "```\n")
+	if !found || !ended {
+		t.Fatalf("docs/manifests-gen.md: no list for %s", name)
+	}
+	if diff := cmp.Diff(want, differencesIn(stdout.String())); diff != "" {
+		t.Errorf("docs/manifests-gen.md: differences of %s (-listed +found):\n%s", name, diff)
+	}
+}
+
+// differencesIn returns the objects and fields of a text report, without values.
+func differencesIn(report string) string {
+	var out strings.Builder
+	for line := range strings.Lines(report) {
+		switch words := strings.Fields(line); {
+		case strings.HasPrefix(line, "  ~ "), strings.HasPrefix(line, "  + "), strings.HasPrefix(line, "  - "):
+			out.WriteString(strings.TrimSpace(line) + "\n")
+		case strings.HasPrefix(line, "      ") && len(words) > 1:
+			field, _, _ := strings.Cut(strings.Join(words[1:], " "), ": ")
+			out.WriteString("    " + field + "\n")
+		}
+	}
+	return out.String()
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -42,7 +44,7 @@ metadata:
 `}
 }
 
-func TestAnArchiveIsASource(t *testing.T) {
+func TestExtract_ReadsAnArchive(t *testing.T) {
 	dir := t.TempDir()
 	archive := filepath.Join(dir, "image.tar")
 	image, err := registry.Format{Docker: true}.Image(shipped(t))
@@ -58,7 +60,7 @@ func TestAnArchiveIsASource(t *testing.T) {
 	}
 	out := filepath.Join(dir, "out")
 	var stdout, stderr strings.Builder
-	if code := run(t.Context(), []string{"extract", archive, "--output-dir", out}, strings.NewReader(""), &stdout, &stderr); code != exitGood {
+	if code := command.Run(t.Context(), "", []string{"extract", archive, "--output-dir", out}, strings.NewReader(""), &stdout, &stderr); code != command.ExitGood {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	for profile, want := range map[string]string{"default": "capi-system", "other": "other-system"} {
@@ -67,12 +69,12 @@ func TestAnArchiveIsASource(t *testing.T) {
 			t.Errorf("profile %s: got %q, %v", profile, manifests, err)
 		}
 	}
-	if !strings.Contains(stderr.String(), "note: the install order 7 of core") || strings.Count(stdout.String(), "\n") != 4 {
+	if !strings.Contains(stderr.String(), "has no field for the install order 7 of core") || strings.Count(stdout.String(), "\n") != 4 {
 		t.Errorf("got %s and %s", &stdout, &stderr)
 	}
 }
 
-func TestTheMirrorsOfContainerToolsAreUsed(t *testing.T) {
+func TestInspect_UsesMirrorsOfContainerTools(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	reference := reg.MustPush(t, "mirrored/core", registry.MustImage(t, shipped(t)))
 	conf := filepath.Join(t.TempDir(), "registries.conf")
@@ -83,7 +85,7 @@ func TestTheMirrorsOfContainerToolsAreUsed(t *testing.T) {
 	t.Setenv("CONTAINERS_REGISTRIES_CONF", conf)
 	payload := strings.Replace(reference, reg.Host()+"/mirrored", "registry.example.com/release", 1)
 	var stderr strings.Builder
-	bundles, source, err := bundlesAt(t.Context(), &stderr, payload)
+	bundles, source, err := source.Bundles(t.Context(), &stderr, payload)
 	if err != nil || len(bundles) != 2 || source != payload || bundles[0].Origin.Image != payload {
 		t.Errorf("got %d bundles of %s, %v", len(bundles), source, err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"errors"
@@ -8,34 +8,36 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/clusterctl"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/transform"
 )
 
-// clusterctlFlags say whether a release for clusterctl is written too.
+// clusterctlFlags are the flags about a clusterctl release.
 type clusterctlFlags struct{ repository, metadata string }
 
 func (f *clusterctlFlags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
-	set.StringVar(&f.repository, "clusterctl-dir", "", "also write what clusterctl installs of the same directory, without the edits for OpenShift, to <provider label>/<version> below this `directory`")
-	set.StringVar(&f.metadata, "clusterctl-metadata", "", "`file`: the provider's own metadata.yaml with its release series; without it one is made for this version")
+	set.StringVar(&f.repository, "clusterctl-dir", "", "`directory` of a clusterctl repository; the release, without the edits for OpenShift, is written to <provider label>/<version> in it")
+	set.StringVar(&f.metadata, "clusterctl-metadata", "", "`file` with the provider's metadata.yaml and its release series (default generated for this version)")
 	_ = cmd.MarkFlagDirname("clusterctl-dir") // both flags exist
 	_ = cmd.MarkFlagFilename("clusterctl-metadata", "yaml")
 }
 
 // release makes the release, if it is asked for.
-func (f *clusterctlFlags) release(options build.GenerateOptions) (build.ClusterctlRelease, error) {
+func (f *clusterctlFlags) release(options generate.Options) (clusterctl.Release, error) {
 	switch {
 	case f.repository == "" && f.metadata != "":
-		return build.ClusterctlRelease{}, &build.OptionsError{Err: errors.New("--clusterctl-metadata is for --clusterctl-dir, which is missing")}
+		return clusterctl.Release{}, &transform.OptionsError{Err: errors.New("--clusterctl-metadata requires --clusterctl-dir")}
 	case f.repository == "":
-		return build.ClusterctlRelease{}, nil
+		return clusterctl.Release{}, nil
 	}
 	var metadata []byte
 	if f.metadata != "" {
 		var err error
 		if metadata, err = os.ReadFile(f.metadata); err != nil {
-			return build.ClusterctlRelease{}, err
+			return clusterctl.Release{}, err
 		}
 	}
-	return build.Clusterctl(options, metadata)
+	return clusterctl.New(options, metadata)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"os"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/imagesjson"
 )
 
@@ -74,15 +75,11 @@ func completeOverride(_ *cobra.Command, _ []string, _ string) ([]cobra.Completio
 
 // files are those whose path begins so; a directory ends with a slash.
 func files(begun string) []cobra.Completion {
-	found, _ := filepath.Glob(escapeGlob(begun) + "*") // the pattern is well-formed
+	found, _ := filepath.Glob(source.EscapeGlob(begun) + "*") // the pattern is well-formed
 	for i, path := range found {
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			found[i] += "/"
 		}
 	}
 	return found
-}
-
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"bytes"
@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-const explainLong = `Explain tells of a rule of "capi-manifests validate" what goes wrong without it, what
-to do, and where it comes from, and shows manifests that keep it and manifests that
-break it. Without a rule it lists all of them, and with the first part of their names
-those that begin so.`
+const explainLong = `Explain a validation rule: the consequence of a violation, the fix and the source, with manifests
+that keep the rule and manifests that violate it. Without an argument all rules are listed,
+and with the first part of a name the rules of that group.`
 
 const explainExample = `  capi-manifests explain
   capi-manifests explain installer
@@ -30,18 +30,18 @@ type explanation struct {
 	Why      string            `json:"why"`
 	Fix      string            `json:"fix"`
 	Source   contract.Source   `json:"source"`
-	// Good and Bad are manifests that keep the rule, and that break it where a comment begins with "<-".
+	// Good and Bad are manifests that keep the rule and manifests that violate it, at comments that begin with "<-".
 	Good string `json:"good"`
 	Bad  string `json:"bad"`
 
-	about string
+	about string // the kind of input that the rule checks
 }
 
 func newExplain() *cobra.Command {
 	var format output
 	cmd := &cobra.Command{
 		Use:     "explain [RULE]",
-		Short:   "Tell of a rule why it is there and how to keep it",
+		Short:   "Explain a validation rule",
 		Long:    explainLong,
 		Example: explainExample,
 		Args:    knownRule,
@@ -74,20 +74,20 @@ func ruleIDs() []string {
 	return ids
 }
 
-// knownRule refuses what is no rule, and suggests those that are like it.
+// knownRule rejects unknown rules and suggests similar ones.
 func knownRule(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0, len(args) == 1 && (slices.Contains(ruleIDs(), args[0]) || len(rulesOf(args[0])) > 0):
 		return nil
 	case len(args) > 1:
-		return &usageError{cmd.CommandPath(), fmt.Errorf("one rule is wanted; there are %s", strings.Join(args, " "))}
+		return &usageError{fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " "))}
 	}
 	const few = 5
 	unlike := func(id string) bool { return !strings.Contains(id, args[0]) && editDistance(id, args[0]) > 2 }
 	if like := slices.DeleteFunc(ruleIDs(), unlike); len(like) > 0 && len(like) <= few {
-		return &usageError{cmd.CommandPath(), fmt.Errorf("there is no rule %q; did you mean %s?", args[0], strings.Join(like, " or "))}
+		return &usageError{fmt.Errorf("unknown rule %q; did you mean %s?", args[0], strings.Join(like, " or "))}
 	}
-	return &usageError{cmd.CommandPath(), fmt.Errorf("there is no rule %q; \"capi-manifests explain\" lists all", args[0])}
+	return &usageError{fmt.Errorf("unknown rule %q; \"capi-manifests explain\" lists all rules", args[0])}
 }
 
 // rulesOf are the rules of a group, such as "installer".
@@ -113,7 +113,7 @@ func explanations(ids []string) ([]explanation, error) {
 }
 
 func listRules(w *bytes.Buffer, all []explanation) {
-	columns(w, []string{"RULE", "SEVERITY", "ABOUT", "SOURCE"}, rowsOf(all, func(e explanation) []string {
+	term.Columns(w, []string{"RULE", "SEVERITY", "ABOUT", "SOURCE"}, term.Rows(all, func(e explanation) []string {
 		return []string{e.ID, string(e.Severity), e.about, e.Source.Document + ", " + e.Source.Section}
 	}))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"fmt"
@@ -11,20 +11,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/bundle"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-const extractLong = `Extract writes the bundle of an image to a directory: metadata.json and
-manifests.yaml, as generate does. An image with several bundles has a directory for
-each, named as the profile is.
+const extractLong = `Write the bundle of an image to a directory: metadata.json and manifests.yaml, as
+generate does. For an image with several bundles each has a directory, named after its
+profile.
 
-SOURCE is an image, an OCI layout, an archive as of "podman save" or "docker save", or a
-directory. Images come from where podman, skopeo and oc would pull them: mirrors, credentials,
-certificates and proxies are those of registries.conf, auth.json, certs.d and the
-environment. Only the layers that are needed are read, and every byte that is used is verified.`
+SOURCE is an image, an OCI layout, an archive of "podman save" or "docker save", or a
+directory. Images are pulled as podman, skopeo and oc pull them, with the mirrors, credentials,
+certificates and proxies of registries.conf, auth.json, certs.d and the environment. Only the
+necessary layers are read, and every byte is verified before its use.`
 
-const extractExample = `  # What would a cluster read from this image?
+const extractExample = `  # Extract the bundle that a cluster would read
   capi-manifests extract quay.io/me/capa@sha256:… --output-dir capa
 
   # From an archive
@@ -43,14 +45,14 @@ func newExtract() *cobra.Command {
 			if err := required(cmd, "output-dir"); err != nil {
 				return err
 			}
-			bundles, _, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), args[0])
+			bundles, _, err := source.Bundles(cmd.Context(), cmd.ErrOrStderr(), args[0])
 			if err != nil {
 				return err
 			}
 			return extract(cmd, dir, bundles)
 		},
 	}
-	cmd.Flags().StringVar(&dir, "output-dir", "capi-manifests", "directory to write to; it is made if it is missing")
+	cmd.Flags().StringVar(&dir, "output-dir", "capi-manifests", "output `directory`; created if missing")
 	_ = cmd.MarkFlagDirname("output-dir") // the flag exists
 	return cmd
 }
@@ -61,12 +63,12 @@ func extract(cmd *cobra.Command, dir string, bundles []extractor.Bundle) error {
 	var written strings.Builder
 	for _, bundle := range bundles {
 		if bundle.Metadata.InstallOrder != 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "note: the install order %d of %s has no place in metadata.json\n", bundle.Metadata.InstallOrder, printable(bundle.Metadata.ProviderName))
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: metadata.json has no field for the install order %d of %s; it is dropped\n", bundle.Metadata.InstallOrder, term.Printable(bundle.Metadata.ProviderName))
 			bundle.Metadata.InstallOrder = 0
 		}
 		files, err := bundle.Files()
 		if err != nil {
-			return &invalidError{err}
+			return &source.InvalidError{Err: err}
 		}
 		own := dir
 		if len(bundles) > 1 {
@@ -80,7 +82,7 @@ func extract(cmd *cobra.Command, dir string, bundles []extractor.Bundle) error {
 			fmt.Fprintln(&written, filepath.Join(own, name))
 		}
 	}
-	if err := build.WriteDirs(cmd.Context(), dirs); err != nil {
+	if err := bundle.WriteDirs(cmd.Context(), dirs); err != nil {
 		return err
 	}
 	_, err := io.WriteString(cmd.OutOrStdout(), written.String())

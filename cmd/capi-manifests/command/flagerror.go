@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagError says of a flag that there is not which one may be meant.
+// flagError suggests similar flags for an unknown one.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, is := errors.AsType[*pflag.NotExistError](err); is {
 		name := unknown.GetSpecifiedName()
@@ -25,10 +25,10 @@ func flagError(cmd *cobra.Command, err error) error {
 			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(like, " or "))
 		}
 	}
-	return &usageError{cmd.CommandPath(), err}
+	return &usageError{err}
 }
 
-// flagsLike are the flags with a name that holds name, or that is held in it or differs in two letters, best first.
+// flagsLike returns the flags whose name contains name, is contained in it, or differs in at most two letters, best first.
 func flagsLike(cmd *cobra.Command, name string) []string {
 	const most = 3
 	type match struct {
@@ -51,7 +51,7 @@ func flagsLike(cmd *cobra.Command, name string) []string {
 	return like
 }
 
-// editDistance is how many letters must be put in, taken out or replaced to make b of a.
+// editDistance returns the number of letters to insert, delete or replace to turn a into b.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -14,40 +15,48 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/bundle"
+	"github.com/capi-installer/capi-installer/build/clusterctl"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-const generateLong = `Generate renders a kustomize directory (as "kustomize build" does, without plugins
-and helm), edits the objects for OpenShift, and writes the bundle: metadata.json
-and manifests.yaml. The same input gives the same bytes, everywhere and always.
+const generateLong = `Render a kustomize directory (as "kustomize build" does, without plugins and helm), edit the
+objects for OpenShift, and write the bundle: metadata.json and manifests.yaml. The same input
+always gives the same bytes.
 
-Variables such as ${LOGLEVEL:=0} stay for the cluster. Images have to be named by
-digest, but for the provider's own, in whose place the placeholder --image-name is
-put; a cluster puts the image that the bundle comes from there.
+Variables such as ${LOGLEVEL:=0} are kept for the cluster. Images must be pinned by digest,
+except for the provider's own image, which is replaced by the placeholder --image-name; the
+cluster replaces the placeholder by the image that holds the bundle.
 
 The transforms, in the order in which they are applied ("capi-manifests transforms"
-tells why each is there; --transform and --skip-transform choose):
+gives the reason of each; --transform and --skip-transform select):
 
 `
 
-const generateExample = `  # The provider's own image is that of the container named manager
+const generateExample = `  # The image of the container named manager is the provider's own image
   capi-manifests generate ./config/default --output-dir capi-manifests \
     --provider-name cluster-api-provider-aws --provider-type infrastructure \
     --provider-version v2.10.0 --platform AWS \
     --image-name registry.ci.openshift.org/openshift:aws-cluster-api-controllers
 
-  # A sidecar's image has to be given by digest
+  # Pin the image of a sidecar by digest
   capi-manifests generate ./config ... --image gcr.io/kube-rbac-proxy:v0.16=quay.io/openshift/proxy@sha256:…
 
-  # ConfigMaps for a release that does not take manifests out of images yet
+  # Write ConfigMaps for a release that does not read manifests from images yet
   capi-manifests generate ./config ... --image-name quay.io/openshift/capa@sha256:… \
     --transport configmap --release-version 4.22.3 --output-dir manifests
 
-  # The same provider for clusterctl, as "infrastructure-aws/v2.10.0" in a local repository
+  # Also write a clusterctl release, as "infrastructure-aws/v2.10.0" in a local repository
   capi-manifests generate ./config/default ... --clusterctl-dir repository --clusterctl-metadata metadata.yaml
 
-  # Keep the provider's own resource limits, and see which objects the others change
+  # Compare with the bundle of another tool, object by object; nothing is written
+  capi-manifests generate ./config/default ... --compare capi-manifests
+
+  # Keep the resource limits of the provider, and list the edited objects
   capi-manifests generate ./config ... --skip-transform resource-requests --verbose`
 
 // generateFlags are the flags of generate.
@@ -57,6 +66,7 @@ type generateFlags struct {
 	clusterctl clusterctlFlags
 	outputDir  string
 	verbose    bool
+	compare    string
 	transport  transportFlags
 	format     output
 }
@@ -65,7 +75,7 @@ func newGenerate() *cobra.Command {
 	f := &generateFlags{}
 	cmd := &cobra.Command{
 		Use:     "generate DIR",
-		Short:   "Make a bundle of a provider's kustomize directory",
+		Short:   "Generate a bundle from a kustomize directory",
 		Long:    generateLong + transformHelp() + manifestsGenHelp,
 		Example: generateExample,
 		Args:    f.old.args,
@@ -73,19 +83,21 @@ func newGenerate() *cobra.Command {
 	}
 	f.provider.register(cmd)
 	set := cmd.Flags()
-	set.StringVar(&f.outputDir, "output-dir", "capi-manifests", "directory to write metadata.json and manifests.yaml to")
-	set.BoolVarP(&f.verbose, "verbose", "v", false, "name every object that a transform edits")
+	set.StringVar(&f.outputDir, "output-dir", "capi-manifests", "output `directory` for metadata.json and manifests.yaml")
+	set.BoolVarP(&f.verbose, "verbose", "v", false, "list of all edited objects")
+	set.StringVar(&f.compare, "compare", "", "`directory` of a bundle to compare with; nothing is written, and the exit code is 1 if an object differs")
 	f.transport.register(cmd)
 	f.old.register(cmd, &f.provider)
 	f.clusterctl.register(cmd)
 	f.format.register(cmd)
-	_ = cmd.MarkFlagDirname("output-dir") // the flag exists
+	_ = cmd.MarkFlagDirname("output-dir") // the flags exist
+	_ = cmd.MarkFlagDirname("compare")
 	return cmd
 }
 
-// providerFlags say which provider a kustomize directory is of, and how it is edited.
+// providerFlags describe the provider in a kustomize directory, and the edits of its objects.
 type providerFlags struct {
-	build.GenerateOptions
+	generate.Options
 	providerType string
 	images       []string
 	set          *pflag.FlagSet
@@ -95,20 +107,20 @@ func (f *providerFlags) register(cmd *cobra.Command) {
 	f.set = pflag.NewFlagSet("provider", pflag.ContinueOnError)
 	set := f.set
 	set.StringVar(&f.ProviderName, "provider-name", "", "name of the provider, such as cluster-api-provider-aws")
-	set.StringVar(&f.providerType, "provider-type", "", "what the provider is for: "+joined(extractor.ProviderTypes()))
+	set.StringVar(&f.providerType, "provider-type", "", "provider type: "+joined(extractor.ProviderTypes()))
 	set.StringVar(&f.ProviderVersion, "provider-version", "", "version of the provider, such as v2.10.0")
-	set.StringVar(&f.OCPPlatform, "platform", "", "OpenShift platform that the provider is for, such as AWS; without it every platform")
-	set.StringVar(&f.ImageName, "image-name", "", "placeholder for the provider's own image; needed if anything runs")
-	set.StringArrayVar(&f.images, "image", nil, "`old=new`: put the image new, by digest or the image name, in the place of old; can be repeated")
-	set.StringVar(&f.Namespace, "namespace", v1alpha1.OperandNamespace, "namespace that the provider is installed in")
-	set.StringSliceVar(&f.ProtectClusters, "protect-cluster-resource", nil, "singular `name` of the resource, such as awscluster, of which the cluster's own object is protected; without it every InfraCluster; can be repeated")
-	set.StringSliceVar(&f.OnlyTransforms, "transform", nil, "`name` of a transform that is applied; without it all of them; can be repeated")
-	set.StringSliceVar(&f.SkipTransforms, "skip-transform", nil, "`name` of a transform that is not applied; can be repeated")
+	set.StringVar(&f.OCPPlatform, "platform", "", "OpenShift `platform` of the provider, such as AWS (default every platform)")
+	set.StringVar(&f.ImageName, "image-name", "", "placeholder for the provider's own image; required if the provider has pods")
+	set.StringArrayVar(&f.images, "image", nil, "`old=new` image replacement; new is pinned by digest or is --image-name; may be repeated")
+	set.StringVar(&f.Namespace, "namespace", v1alpha1.OperandNamespace, "target namespace of the provider")
+	set.StringSliceVar(&f.ProtectClusters, "protect-cluster-resource", nil, "singular `name` of a resource, such as awscluster, whose object of the management cluster is protected (default every InfraCluster); may be repeated")
+	set.StringSliceVar(&f.OnlyTransforms, "transform", nil, "`name` of a transform to apply (default all); may be repeated")
+	set.StringSliceVar(&f.SkipTransforms, "skip-transform", nil, "`name` of a transform to skip; may be repeated")
 	cmd.Flags().AddFlagSet(set)
 	f.complete(cmd)
 }
 
-// given are the flags that the command line has, such as "--platform".
+// given returns the flags on the command line, such as "--platform".
 func (f *providerFlags) given() (names []string) {
 	f.set.VisitAll(func(flag *pflag.Flag) {
 		if flag.Changed {
@@ -118,7 +130,7 @@ func (f *providerFlags) given() (names []string) {
 	return names
 }
 
-// complete has the shell complete the values that are known. Errors could only say that a flag does not exist.
+// complete registers the known values for shell completion. The only error is an unknown flag.
 func (f *providerFlags) complete(cmd *cobra.Command) {
 	var types []string
 	for _, providerType := range extractor.ProviderTypes() {
@@ -131,20 +143,20 @@ func (f *providerFlags) complete(cmd *cobra.Command) {
 	completePlatform(cmd)
 }
 
-// options are those for a kustomize directory.
-func (f *providerFlags) options(cmd *cobra.Command, dir string) (build.GenerateOptions, error) {
-	images, err := pairs(cmd, "image", f.images)
+// options returns the options for a kustomize directory.
+func (f *providerFlags) options(cmd *cobra.Command, dir string) (generate.Options, error) {
+	images, err := pairs("image", f.images)
 	if err != nil {
-		return build.GenerateOptions{}, err
+		return generate.Options{}, err
 	}
-	options := f.GenerateOptions
+	options := f.Options
 	options.Dir, options.ProviderType, options.Images = dir, extractor.ProviderType(f.providerType), images
 	return options, nil
 }
 
 func completePlatform(cmd *cobra.Command) {
 	var platforms []string
-	for _, platform := range build.Platforms() {
+	for _, platform := range generate.Platforms() {
 		platforms = append(platforms, string(platform))
 	}
 	_ = cmd.RegisterFlagCompletionFunc("platform", cobra.FixedCompletions(platforms, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
@@ -172,37 +184,40 @@ func (f *generateFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	made, err := interruptible(cmd.Context(), func() (made, error) { return f.make(options) })
+	g, err := term.Interruptible(cmd.Context(), func() (generation, error) { return f.make(options) })
 	if err != nil {
 		return err
 	}
-	written, err := f.write(cmd, made.bundle, made.release)
+	if f.compare != "" {
+		return compareWith(cmd, f.compare, options.Dir, g.bundle)
+	}
+	written, err := f.write(cmd, g.bundle, g.release)
 	if err != nil {
 		return err
 	}
-	f.summarize(cmd.ErrOrStderr(), made, written)
+	f.summarize(cmd.ErrOrStderr(), g, written)
 	if f.format == asTable {
 		return nil
 	}
-	return f.format.write(cmd.OutOrStdout(), generated{metadataOf(made.bundle.Metadata), made.summary, made.release.Dir, made.release.Notes}, nil)
+	return f.format.write(cmd.OutOrStdout(), generated{g.bundle.Metadata, g.summary, g.release.Dir, g.release.Notes}, nil)
 }
 
-// made is what generate makes of a kustomize directory, before it is written.
-type made struct {
+// generation is the output of generate before it is written.
+type generation struct {
 	bundle  extractor.Bundle
-	summary build.Summary
-	release build.ClusterctlRelease
+	summary generate.Summary
+	release clusterctl.Release
 }
 
-func (f *generateFlags) make(options build.GenerateOptions) (m made, err error) {
-	if m.bundle, m.summary, err = build.Generate(options); err == nil {
-		m.release, err = f.clusterctl.release(options)
+func (f *generateFlags) make(options generate.Options) (g generation, err error) {
+	if g.bundle, g.summary, err = generate.Bundle(options); err == nil {
+		g.release, err = f.clusterctl.release(options)
 	}
-	return m, generateError(err)
+	return g, generateError(err)
 }
 
 // write writes the bundle in the layouts that are asked for, and returns the files, sorted.
-func (f *generateFlags) write(cmd *cobra.Command, bundle extractor.Bundle, release build.ClusterctlRelease) ([]string, error) {
+func (f *generateFlags) write(cmd *cobra.Command, generated extractor.Bundle, release clusterctl.Release) ([]string, error) {
 	dirs := map[string]map[string][]byte{}
 	add := func(dir string, files map[string][]byte) {
 		dir = filepath.Clean(dir)
@@ -215,20 +230,20 @@ func (f *generateFlags) write(cmd *cobra.Command, bundle extractor.Bundle, relea
 		add(filepath.Join(f.clusterctl.repository, release.Dir), release.Files)
 	}
 	if f.old.manifestsPath != "" {
-		files, err := f.old.files(bundle)
+		files, err := f.old.files(generated)
 		if err != nil {
 			return nil, err
 		}
 		add(filepath.Join(f.old.manifestsPath, f.old.profile), files)
 	}
 	if f.old.manifestsPath == "" || cmd.Flag("output-dir").Changed {
-		files, err := f.transport.files(bundle)
+		files, err := f.transport.files(generated)
 		if err != nil {
 			return nil, err
 		}
 		add(f.outputDir, files)
 	}
-	if err := build.WriteDirs(cmd.Context(), dirs); err != nil {
+	if err := bundle.WriteDirs(cmd.Context(), dirs); err != nil {
 		return nil, err
 	}
 	var written []string
@@ -243,31 +258,31 @@ func (f *generateFlags) write(cmd *cobra.Command, bundle extractor.Bundle, relea
 
 // generated is the data of generate.
 type generated struct {
-	Metadata metadata      `json:"metadata"`
-	Summary  build.Summary `json:"summary"`
-	// Clusterctl is where the release for clusterctl is in its repository, and ClusterctlNotes what is noted about it.
+	Metadata extractor.Metadata `json:"metadata"`
+	Summary  generate.Summary   `json:"summary"`
+	// Clusterctl is the path of the clusterctl release in its repository, and ClusterctlNotes are notes about it.
 	Clusterctl      string   `json:"clusterctl,omitempty"`
 	ClusterctlNotes []string `json:"clusterctlNotes,omitempty"`
 }
 
-// summarize says what was done.
-func (f *generateFlags) summarize(w io.Writer, made made, written []string) {
-	for _, result := range made.summary.Results {
+// summarize writes the results of the transforms and the written files.
+func (f *generateFlags) summarize(w io.Writer, g generation, written []string) {
+	for _, result := range g.summary.Results {
 		fmt.Fprintf(w, "%-26s  %s\n", result.Transform, outcome(result))
 		if !f.verbose {
 			continue
 		}
 		for _, part := range partsOf(result) {
 			for _, object := range part.objects {
-				fmt.Fprintf(w, "  %s %s\n", part.does, printable(object))
+				fmt.Fprintf(w, "  %s %s\n", part.does, term.Printable(object))
 			}
 		}
 	}
-	for _, note := range slices.Concat(made.summary.Missing, made.release.Notes) {
-		fmt.Fprintf(w, "note: %s\n", printable(note))
+	for _, note := range slices.Concat(g.summary.Missing, g.release.Notes) {
+		fmt.Fprintf(w, "note: %s\n", term.Printable(note))
 	}
 	fmt.Fprintf(w, "wrote %s: %d objects from %d, content ID %s\n",
-		listed(written), made.summary.Written, made.summary.Read, made.bundle.Metadata.ContentID)
+		listed(written), g.summary.Written, g.summary.Read, g.bundle.Metadata.ContentID)
 }
 
 // listed is "a", "a and b" or "a, b and c".
@@ -279,22 +294,22 @@ func listed(texts []string) string {
 	return strings.Join(texts[:last], ", ") + " and " + texts[last]
 }
 
-// part is one of the things that a transform does.
+// part is one kind of edit of a transform.
 type part struct {
 	does, done string
 	objects    []string
 }
 
-func partsOf(result build.Result) []part {
+func partsOf(result transform.Result) []part {
 	return []part{{"changes", "changed", result.Changed}, {"drops", "dropped", result.Dropped}, {"adds", "added", result.Added}}
 }
 
 // outcome is one line about a transform: "2 changed (CustomResourceDefinition, Service), 1 dropped (Namespace)".
-func outcome(result build.Result) string {
+func outcome(result transform.Result) string {
 	var texts []string
 	for _, part := range partsOf(result) {
 		if len(part.objects) > 0 {
-			texts = append(texts, fmt.Sprintf("%d %s (%s)", len(part.objects), part.done, printable(kindsOf(part.objects))))
+			texts = append(texts, fmt.Sprintf("%d %s (%s)", len(part.objects), part.done, term.Printable(kindsOf(part.objects))))
 		}
 	}
 	switch {
@@ -323,18 +338,27 @@ func kindsOf(objects []string) string {
 	return strings.Join(kinds, ", ")
 }
 
-// pairs reads the values of a flag that are key=value.
-func pairs(cmd *cobra.Command, flag string, values []string) (map[string]string, error) {
+// pairs parses the key=value values of a flag.
+func pairs(flag string, values []string) (map[string]string, error) {
 	pairs := map[string]string{}
 	for _, value := range values {
 		key, text, found := strings.Cut(value, "=")
 		if !found || key == "" {
-			return nil, &usageError{cmd.CommandPath(), fmt.Errorf("--%s %q is not of the form key=value", flag, value)}
+			return nil, &usageError{fmt.Errorf("invalid --%s %q: want key=value", flag, value)}
 		}
 		if other, twice := pairs[key]; twice && other != text {
-			return nil, &usageError{cmd.CommandPath(), fmt.Errorf("--%s gives %s twice: %q and %q", flag, key, other, text)}
+			return nil, &usageError{fmt.Errorf("duplicate --%s %s: %q and %q", flag, key, other, text)}
 		}
 		pairs[key] = text
 	}
 	return pairs, nil
+}
+
+// generateError marks errors about the content of a kustomize directory as invalid; errors of options and files
+// stay as they are.
+func generateError(err error) error {
+	if err == nil || isA[*transform.OptionsError](err) || isA[*fs.PathError](err) {
+		return err
+	}
+	return &source.InvalidError{Err: err}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"bytes"
@@ -11,90 +11,84 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/bundle"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-const inspectLong = `Inspect shows the bundles of an image: their metadata, their objects by kind, the
-images that they run, and the variables that a cluster can give values for.
+const inspectLong = `Show the bundles of an image: metadata, objects by kind, container images, and variables with
+their defaults.
 
-SOURCE is an image, an OCI layout, an archive as of "podman save", or a directory: of a
-bundle, or of what "generate --transport configmap" wrote. Every digest is checked, that of
-the manifests too: what inspect shows is what a cluster would read.`
+SOURCE is an image, an OCI layout, an archive of "podman save", or a directory: with a
+bundle, or with the ConfigMaps of "generate --transport configmap". Every digest is verified,
+also the content ID of the manifests, so inspect shows exactly the bundle that a cluster reads.`
 
-const inspectExample = `  # An image
+const inspectExample = `  # Inspect an image
   capi-manifests inspect quay.io/me/capa@sha256:…
 
-  # What generate or pack wrote
+  # Inspect the output of generate or pack
   capi-manifests inspect capi-manifests
   capi-manifests inspect capa.oci
 
-  # The manifests themselves
+  # Write the manifests
   capi-manifests inspect quay.io/me/capa:v2.10.0 --manifests | kubectl apply --dry-run=server -f -
 
-  # The content ID
+  # Print the content ID
   capi-manifests inspect capi-manifests -o json | jq -r '.bundles[].metadata.contentID'`
-
-// metadata is extractor.Metadata as data.
-type metadata struct {
-	ProviderName    string `json:"providerName"`
-	ProviderType    string `json:"providerType"`
-	ProviderVersion string `json:"providerVersion"`
-	OCPPlatform     string `json:"ocpPlatform"`
-	ContentID       string `json:"contentID"`
-	ImageName       string `json:"imageName"`
-	InstallOrder    int    `json:"installOrder,omitempty"`
-}
-
-func metadataOf(m extractor.Metadata) metadata {
-	return metadata{m.ProviderName, string(m.ProviderType), m.ProviderVersion, m.OCPPlatform, string(m.ContentID), m.ImageName, m.InstallOrder}
-}
 
 // inspection is the data of inspect.
 type inspection struct {
 	// Source is the image by digest, or the path.
 	Source  string            `json:"source"`
 	Bundles []inspectedBundle `json:"bundles"`
+	// Signature is the verdict of the signature policy; nil without one, and for sources that are not in a registry.
+	Signature *signatureVerdict `json:"signature,omitempty"`
 }
 
 type inspectedBundle struct {
-	Profile  string   `json:"profile,omitempty"`
-	Metadata metadata `json:"metadata"`
+	Profile  string             `json:"profile,omitempty"`
+	Metadata extractor.Metadata `json:"metadata"`
 	// Bytes is the size of the manifests.
 	Bytes int `json:"bytes"`
-	build.Contents
+	bundle.Contents
 }
 
 func newInspect() *cobra.Command {
 	var format output
 	var manifests bool
+	var signatures signatureFlags
 	cmd := &cobra.Command{
 		Use:               "inspect SOURCE",
-		Short:             "Show what is in an image, an OCI layout, an archive or a directory",
+		Short:             "Show the contents of a bundle or image",
 		Long:              inspectLong,
 		Example:           inspectExample,
 		Args:              oneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
 		ValidArgsFunction: completeSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if manifests && format != asTable {
-				return &usageError{cmd.CommandPath(), errors.New("--manifests writes the manifests as they are; leave -o out")}
+				return &usageError{errors.New("--manifests and -o cannot be used together")}
 			}
-			bundles, source, err := bundlesAt(cmd.Context(), cmd.ErrOrStderr(), args[0])
+			bundles, src, err := source.Bundles(cmd.Context(), cmd.ErrOrStderr(), args[0])
 			if err != nil {
 				return err
 			}
 			if manifests {
 				return writeManifests(cmd.OutOrStdout(), bundles)
 			}
-			found, err := inspect(source, bundles)
+			found, err := inspect(src, bundles)
 			if err != nil {
+				return err
+			}
+			if found.Signature, err = signatures.verdict(cmd, src); err != nil {
 				return err
 			}
 			return format.write(cmd.OutOrStdout(), found, found.table)
 		},
 	}
 	format.register(cmd)
-	cmd.Flags().BoolVar(&manifests, "manifests", false, "write the manifests, byte for byte unless to a terminal, and nothing else")
+	signatures.register(cmd)
+	cmd.Flags().BoolVar(&manifests, "manifests", false, "manifests only, unmodified unless stdout is a terminal")
 	return cmd
 }
 
@@ -107,8 +101,8 @@ func writeManifests(w io.Writer, bundles []extractor.Bundle) error {
 			}
 		}
 		text := string(bundle.Manifests)
-		if isTerminal(w) {
-			text = printableLines(text)
+		if term.IsTerminal(w) {
+			text = term.PrintableLines(text)
 		}
 		if _, err := io.WriteString(w, text); err != nil {
 			return err
@@ -117,29 +111,33 @@ func writeManifests(w io.Writer, bundles []extractor.Bundle) error {
 	return nil
 }
 
-func inspect(source string, bundles []extractor.Bundle) (inspection, error) {
-	found := inspection{Source: source, Bundles: []inspectedBundle{}}
-	for _, bundle := range bundles {
-		contents, err := build.ContentsOf(bundle)
+func inspect(src string, bundles []extractor.Bundle) (inspection, error) {
+	found := inspection{Source: src, Bundles: []inspectedBundle{}}
+	for _, b := range bundles {
+		contents, err := bundle.ContentsOf(b)
 		if err != nil {
-			return inspection{}, fmt.Errorf("reading %s: %w", source, err)
+			return inspection{}, fmt.Errorf("reading %s: %w", src, err)
 		}
-		found.Bundles = append(found.Bundles, inspectedBundle{bundle.Profile, metadataOf(bundle.Metadata), len(bundle.Manifests), contents})
+		found.Bundles = append(found.Bundles, inspectedBundle{b.Profile, b.Metadata, len(b.Manifests), contents})
 	}
 	return found, nil
 }
 
 func (i inspection) table(w *bytes.Buffer) {
-	for n, bundle := range i.Bundles {
+	for n, b := range i.Bundles {
 		if n > 0 {
 			w.WriteString("\n")
 		}
-		aligned(w, append([][]string{{"Source", i.Source}}, bundle.rows()...))
-		columns(w, []string{"KIND", "GROUP", "COUNT"}, rowsOf(bundle.Kinds, func(k build.KindCount) []string {
-			return []string{k.Kind, orNone(k.Group), strconv.Itoa(k.Count)}
+		head := [][]string{{"Source", i.Source}}
+		if i.Signature != nil {
+			head = append(head, []string{"Signature", i.Signature.String()})
+		}
+		term.Aligned(w, append(head, b.rows()...))
+		term.Columns(w, []string{"KIND", "GROUP", "COUNT"}, term.Rows(b.Kinds, func(k bundle.KindCount) []string {
+			return []string{k.Kind, term.OrNone(k.Group), strconv.Itoa(k.Count)}
 		}))
-		columns(w, []string{"IMAGE"}, rowsOf(bundle.Images, func(image string) []string { return []string{image} }))
-		columns(w, []string{"VARIABLE", "DEFAULT"}, rowsOf(bundle.Variables, func(v build.Variable) []string {
+		term.Columns(w, []string{"IMAGE"}, term.Rows(b.Images, func(image string) []string { return []string{image} }))
+		term.Columns(w, []string{"VARIABLE", "DEFAULT"}, term.Rows(b.Variables, func(v bundle.Variable) []string {
 			return []string{v.Name, defaultOf(v)}
 		}))
 	}
@@ -152,12 +150,12 @@ func (b inspectedBundle) rows() [][]string {
 	}
 	rows := [][]string{
 		{"Provider", b.Metadata.ProviderName},
-		{"Type", b.Metadata.ProviderType},
+		{"Type", string(b.Metadata.ProviderType)},
 		{"Version", b.Metadata.ProviderVersion},
 		{"Platform", platform},
-		{"Content ID", b.Metadata.ContentID},
-		{"Placeholder", orNone(b.Metadata.ImageName)},
-		{"Manifests", plural(b.Objects, "object", "objects") + ", " + plural(b.Bytes, "byte", "bytes")},
+		{"Content ID", string(b.Metadata.ContentID)},
+		{"Placeholder", term.OrNone(b.Metadata.ImageName)},
+		{"Manifests", term.Plural(b.Objects, "object", "objects") + ", " + term.Plural(b.Bytes, "byte", "bytes")},
 	}
 	if b.Profile != "" {
 		rows = append(rows, []string{"Profile", b.Profile})
@@ -165,9 +163,9 @@ func (b inspectedBundle) rows() [][]string {
 	return rows
 }
 
-func defaultOf(variable build.Variable) string {
+func defaultOf(variable bundle.Variable) string {
 	if variable.Required {
-		return "(a value is needed)"
+		return "(required)"
 	}
-	return orNone(*variable.Default)
+	return term.OrNone(*variable.Default)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"cmp"
@@ -41,32 +41,34 @@ type manifestsGenFlags struct {
 	basePath, kustomizeDir, manifestsPath, profile string
 	attributes                                     []string
 	further                                        map[string]string // attributes
+	summary                                        bool
 }
 
-// register adds the flags, hidden because the help explains them all at once. Those that
-// only have another name here set what that one sets.
+// register adds the flags, hidden because the help explains them together. Synonyms set the
+// value of the flag that they stand for.
 func (f *manifestsGenFlags) register(cmd *cobra.Command, provider *providerFlags) {
 	set := cmd.Flags()
-	set.StringVar(&f.basePath, "base-path", "", "directory that --kustomize-dir begins at")
-	set.StringVar(&f.kustomizeDir, "kustomize-dir", "", "the kustomize directory")
-	set.StringVar(&f.manifestsPath, "manifests-path", "", "directory to write a directory for the profile to")
-	set.StringVar(&f.profile, "profile-name", "default", "directory below --manifests-path")
+	set.StringVar(&f.basePath, "base-path", "", "base `directory` of --kustomize-dir")
+	set.StringVar(&f.kustomizeDir, "kustomize-dir", "", "kustomize `directory`")
+	set.StringVar(&f.manifestsPath, "manifests-path", "", "output `directory`, with one directory per profile")
+	set.StringVar(&f.profile, "profile-name", "default", "name of the profile's directory in --manifests-path")
 	set.StringVar(&provider.ProviderName, "name", "", "the same as --provider-name")
 	set.StringArrayVar(&f.attributes, "attribute", nil, "key=value; type and version are --provider-type and --provider-version")
 	for _, name := range []string{"self-image-ref", "provider-image-ref", "manifest-image-name"} {
 		set.StringVar(&provider.ImageName, name, "", "the same as --image-name")
 	}
 	set.StringSliceVar(&provider.ProtectClusters, "infracluster-resource", nil, "the same as --protect-cluster-resource")
-	set.IntVar(&provider.InstallOrder, "install-order", 0, "order among providers of one type; only with --manifests-path")
+	set.BoolVar(&f.summary, "manifests-summary", false, "list of the objects in "+manifestsSummaryFile+"; requires --manifests-path")
+	set.IntVar(&provider.InstallOrder, "install-order", 0, "install order among providers of one type; requires --manifests-path")
 	for _, name := range []string{
 		"base-path", "kustomize-dir", "manifests-path", "profile-name", "name", "attribute", "self-image-ref",
-		"provider-image-ref", "manifest-image-name", "infracluster-resource", "install-order",
+		"provider-image-ref", "manifest-image-name", "infracluster-resource", "install-order", "manifests-summary",
 	} {
 		_ = set.MarkHidden(name) // the flag exists
 	}
 }
 
-// args asks for one argument, or for flags that stand for it.
+// args requires one argument, or the flags that replace it.
 func (f *manifestsGenFlags) args(cmd *cobra.Command, args []string) error {
 	if f.kustomizeDir == "" && f.basePath == "" {
 		return oneArg("DIR, the directory that holds the kustomization.yaml")(cmd, args)
@@ -74,7 +76,7 @@ func (f *manifestsGenFlags) args(cmd *cobra.Command, args []string) error {
 	return noArgs(cmd, args)
 }
 
-// dir is the kustomize directory.
+// dir returns the kustomize directory.
 func (f *manifestsGenFlags) dir(args []string) string {
 	if len(args) > 0 {
 		return args[0]
@@ -82,9 +84,9 @@ func (f *manifestsGenFlags) dir(args []string) string {
 	return filepath.Join(f.basePath, cmp.Or(f.kustomizeDir, filepath.Join("config", "default")))
 }
 
-// apply reads the attributes, and says everything that is wrong with the flags.
+// apply reads the attributes, and returns all errors of the flags.
 func (f *manifestsGenFlags) apply(cmd *cobra.Command, provider *providerFlags) error {
-	attributes, err := pairs(cmd, "attribute", f.attributes)
+	attributes, err := pairs("attribute", f.attributes)
 	if err != nil {
 		return err
 	}
@@ -94,28 +96,31 @@ func (f *manifestsGenFlags) apply(cmd *cobra.Command, provider *providerFlags) e
 		flag *string
 	}{{"type", &provider.providerType}, {"version", &provider.ProviderVersion}} {
 		if value := attributes[known.key]; value != "" && *known.flag != "" && *known.flag != value {
-			errs = append(errs, fmt.Errorf("--attribute %s=%s contradicts --provider-%[1]s %[3]s", known.key, value, *known.flag))
+			errs = append(errs, fmt.Errorf("--attribute %s=%s conflicts with --provider-%[1]s %[3]s", known.key, value, *known.flag))
 		}
 		*known.flag = cmp.Or(*known.flag, attributes[known.key])
 		delete(attributes, known.key)
 	}
 	f.further = attributes
 	if provider.InstallOrder != 0 && (f.manifestsPath == "" || cmd.Flag("output-dir").Changed) {
-		errs = append(errs, errors.New("--install-order has no place in metadata.json: providers are installed by their type, and then by name; leave it out, or use --manifests-path"))
+		errs = append(errs, errors.New("--install-order requires --manifests-path: metadata.json has no field for it; providers are installed by type, then by name"))
+	}
+	if f.summary && f.manifestsPath == "" {
+		errs = append(errs, errors.New("--manifests-summary requires --manifests-path"))
 	}
 	if len(attributes) > 0 && f.manifestsPath == "" {
-		errs = append(errs, fmt.Errorf("--attribute %s=… has no place in metadata.json; leave it out, or use --manifests-path", slices.Sorted(maps.Keys(attributes))[0]))
+		errs = append(errs, fmt.Errorf("--attribute %s=… requires --manifests-path: metadata.json has no field for it", slices.Sorted(maps.Keys(attributes))[0]))
 	}
 	if f.profile == "" || f.profile != path.Base(f.profile) || f.profile == ".." || f.profile == "." {
-		errs = append(errs, fmt.Errorf("--profile-name %q is not the name of a directory", f.profile))
+		errs = append(errs, fmt.Errorf("invalid --profile-name %q: want the name of a directory", f.profile))
 	}
 	if len(errs) > 0 {
-		return &usageError{cmd.CommandPath(), errors.Join(errs...)}
+		return &usageError{errors.Join(errs...)}
 	}
 	return nil
 }
 
-// files are those of the profile's directory, by name.
+// files returns the files of the profile's directory by name.
 func (f *manifestsGenFlags) files(bundle extractor.Bundle) (map[string][]byte, error) {
 	bundle.Profile = f.profile
 	content, err := bundle.ProfileFiles(f.further)
@@ -125,6 +130,11 @@ func (f *manifestsGenFlags) files(bundle extractor.Bundle) (map[string][]byte, e
 	files := map[string][]byte{}
 	for file, data := range content {
 		files[path.Base(file)] = data
+	}
+	if f.summary {
+		if files[manifestsSummaryFile], err = manifestsSummary(bundle); err != nil {
+			return nil, err
+		}
 	}
 	return files, nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/imagesjson"
 )
 
@@ -19,7 +21,7 @@ import (
 type overrideFlags struct{ images []string }
 
 func (f *overrideFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.images, "image", nil, "`name=image`: an image in the place of that of this name in images.json, or beside the others, as spec.imageOverrides of a cluster has it; a tag is looked up; can be repeated")
+	cmd.Flags().StringArrayVar(&f.images, "image", nil, "`name=image` override or addition to images.json, as in spec.imageOverrides; tags are resolved; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("image", completeOverride) // the flag exists
 }
 
@@ -30,13 +32,13 @@ func (f *overrideFlags) apply(ctx context.Context, images imagesjson.Images, std
 	for _, value := range f.images {
 		name, given, found := strings.Cut(value, "=")
 		if !found || name == "" {
-			return nil, &usageError{"capi-manifests", fmt.Errorf("--image %q is not of the form name=image", value)}
+			return nil, &usageError{fmt.Errorf("invalid --image %q: want name=image", value)}
 		}
-		reference, err := resolve(ctx, given)
+		reference, err := source.Resolve(ctx, given)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("image %s: %w", name, err))
 		} else if reference != given {
-			fmt.Fprintf(stderr, "%s: %s is %s\n", printable(name), printable(given), reference)
+			fmt.Fprintf(stderr, "%s: resolved %s to %s\n", term.Printable(name), term.Printable(given), reference)
 		}
 		overrides = append(overrides, v1alpha1.ImageOverride{Name: name, Image: v1alpha1.ImageReference(reference)})
 	}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,41 +20,45 @@ import (
 	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/pack"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/signature"
 )
 
-const packLong = `Pack appends one layer with the bundle to a base image, or makes an image of
-nothing but the bundle, and pushes it, or writes an OCI layout or an OCI archive.
-No container engine is needed.
+const packLong = `Append one layer with the bundle to a base image, or build an image that holds only the
+bundle, and push it, or write an OCI layout or an OCI archive. No container engine is needed.
 
-Of a base for several platforms every image gets the layer, and the result is for the
-same platforms; --base-platform takes one of them. Attestations of the base (provenance,
-SBOM) are left out, and named on stderr: they are about images that are not in the result.
+For a multi-platform base every image gets the layer, and the result supports the same
+platforms; --base-platform selects one. Attestations of the base (provenance, SBOM) describe
+other images and are left out, with a note on stderr.
 
-The image is reproducible: the same bundle on the same base has the same digest,
-everywhere and always. It says no time but the base's, or that of SOURCE_DATE_EPOCH.
-What is printed is the reference by digest, as images.json wants it, or the digest if
-nothing is pushed; with --quiet only the digest.
+The image is reproducible: the same bundle on the same base always has the same digest. Its
+creation time is that of the base, or SOURCE_DATE_EPOCH. The output is the reference by digest,
+as images.json needs it, or the digest if the image is not pushed; with --quiet only the digest.
 
-SOURCE is a directory with metadata.json and manifests.yaml (what "generate" writes, or
-the root of an image with capi-manifests/ in it), an OCI layout, an archive (of "pack
---output-archive", "podman save" or "docker save"), or an image. So is the base, but for
-the directory.`
+SOURCE is a directory with metadata.json and manifests.yaml (the output of "generate", or the
+root of an image with capi-manifests/ in it), an OCI layout, an archive (of "pack
+--output-archive", "podman save" or "docker save"), or an image. The base is an image, an OCI
+layout or an archive.`
 
-const packExample = `  # Into the provider's own image, for each of its platforms
+const packExample = `  # Append to the provider's image, for each of its platforms
   capi-manifests pack capi-manifests --base quay.io/me/capa:v2.10.0 --push quay.io/me/capa:v2.10.0-bundled
 
-  # An image of nothing but the bundle, as an OCI layout
+  # Build an image that holds only the bundle, as an OCI layout
   capi-manifests pack capi-manifests --output-layout capa.oci
 
-  # Onto what another step of the pipeline has built, for a later one
+  # Append to an archive of an earlier step of the pipeline
   capi-manifests pack capi-manifests --base built.tar --output-archive bundled.tar
 
-  # With the time of the last commit, and the digest for a script
+  # Use the time of the last commit, and print only the digest
   SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) capi-manifests pack capi-manifests --push quay.io/me/capa:v2.10.0 --quiet
 
-  # The line for images.json
+  # Sign the pushed image
+  capi-manifests pack capi-manifests --push quay.io/me/capa:v2.10.0 --sign cosign.key --passphrase-file passphrase
+
+  # Print the entry of images.json
   capi-manifests pack capi-manifests --push quay.io/me/capa:v2.10.0 -o json | jq '{"aws-cluster-api-controllers": .reference}'`
 
 // packFlags are the flags of pack.
@@ -61,6 +66,7 @@ type packFlags struct {
 	base, basePlatform, push    string
 	outputLayout, outputArchive string
 	quiet                       bool
+	signer                      signer
 	format                      output
 }
 
@@ -72,13 +78,15 @@ type packedImage struct {
 	// Layout is the directory of the OCI layout and Archive the file of the OCI archive; empty if none was written.
 	Layout  string `json:"layout,omitempty"`
 	Archive string `json:"archive,omitempty"`
+	// Signatures are the tags of the signatures that --sign stored.
+	Signatures []string `json:"signatures,omitempty"`
 	// Base is the base image by digest, or its path; empty if there is none.
 	Base string `json:"base,omitempty"`
 	// Platforms are those of the images that were packed.
 	Platforms []string `json:"platforms,omitempty"`
-	// LeftOut is what the base index has and the packed one has not.
-	LeftOut  []build.LeftOut `json:"leftOut,omitempty"`
-	Metadata metadata        `json:"metadata"`
+	// Omitted are the entries of the base index that the packed index does not have.
+	Omitted  []pack.OmittedEntry `json:"leftOut,omitempty"`
+	Metadata extractor.Metadata  `json:"metadata"`
 
 	// image is a v1.Image or a v1.ImageIndex.
 	image mutate.Appendable
@@ -88,7 +96,7 @@ func newPack() *cobra.Command {
 	f := &packFlags{}
 	cmd := &cobra.Command{
 		Use:               "pack SOURCE (--push IMAGE | --output-layout DIR | --output-archive FILE)",
-		Short:             "Put a bundle into an image",
+		Short:             "Pack a bundle into an image",
 		Long:              packLong,
 		Example:           packExample,
 		Args:              oneArg("SOURCE, a directory, an OCI layout, an archive or an image"),
@@ -96,12 +104,13 @@ func newPack() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	set := cmd.Flags()
-	set.StringVar(&f.base, "base", "", "image, OCI layout or archive to append to; without it the image holds only the bundle")
-	set.StringVar(&f.basePlatform, "base-platform", "", "of a base for several platforms pack only the image for this one, such as linux/amd64")
-	set.StringVar(&f.push, "push", "", "`image`, by tag, to push to")
-	set.StringVar(&f.outputLayout, "output-layout", "", "`directory` to write an OCI layout to; a layout that is there is replaced")
-	set.StringVar(&f.outputArchive, "output-archive", "", "`file` to write an OCI archive to (a tar of an OCI layout), for \"podman load\" and \"skopeo copy oci-archive:\"")
-	set.BoolVarP(&f.quiet, "quiet", "q", false, "print the digest and nothing else")
+	set.StringVar(&f.base, "base", "", "base image, OCI layout or archive (default an image that holds only the bundle)")
+	set.StringVar(&f.basePlatform, "base-platform", "", "single `platform` of a multi-platform base, such as linux/amd64")
+	set.StringVar(&f.push, "push", "", "target `image` with a tag")
+	set.StringVar(&f.outputLayout, "output-layout", "", "output `directory` for an OCI layout; an existing layout is replaced")
+	set.StringVar(&f.outputArchive, "output-archive", "", "output `file` for an OCI archive (a tar of an OCI layout), for \"podman load\" and \"skopeo copy oci-archive:\"")
+	set.BoolVarP(&f.quiet, "quiet", "q", false, "output of the digest only")
+	f.signer.register(set, "sign")
 	f.format.register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("base", completeSources) // the flags exist
 	_ = cmd.MarkFlagDirname("output-layout")
@@ -109,7 +118,7 @@ func newPack() *cobra.Command {
 	return cmd
 }
 
-func (f *packFlags) run(cmd *cobra.Command, source string) error {
+func (f *packFlags) run(cmd *cobra.Command, src string) error {
 	stderr := cmd.ErrOrStderr()
 	if f.quiet {
 		stderr = io.Discard
@@ -122,26 +131,35 @@ func (f *packFlags) run(cmd *cobra.Command, source string) error {
 	if err != nil {
 		return err
 	}
-	bundles, _, err := bundlesAt(cmd.Context(), stderr, source)
+	key, err := f.signingKey()
+	if err != nil {
+		return err
+	}
+	bundles, _, err := source.Bundles(cmd.Context(), stderr, src)
 	if err != nil {
 		return err
 	}
 	if len(bundles) != 1 {
-		return &invalidError{fmt.Errorf("%s holds %d bundles (%s); an image is packed with one", source, len(bundles), providers(bundles))}
+		return &source.InvalidError{Err: fmt.Errorf("%s holds %d bundles (%s); pack accepts one", src, len(bundles), providers(bundles))}
 	}
 	base, baseName, err := f.baseImage(cmd.Context(), platform)
 	if err != nil {
 		return err
 	}
-	packed := packedImage{Base: baseName, Layout: f.outputLayout, Archive: f.outputArchive, Metadata: metadataOf(bundles[0].Metadata)}
+	packed := packedImage{Base: baseName, Layout: f.outputLayout, Archive: f.outputArchive, Metadata: bundles[0].Metadata}
 	if err := packed.pack(packer, base, bundles[0]); err != nil {
 		return err
 	}
-	for _, left := range packed.LeftOut {
-		fmt.Fprintf(stderr, "left out %s: %s\n", printable(left.Digest), printable(left.Reason))
+	for _, left := range packed.Omitted {
+		fmt.Fprintf(stderr, "left out %s: %s\n", term.Printable(left.Digest), term.Printable(left.Reason))
 	}
 	if err := f.deliver(cmd.Context(), stderr, target, &packed); err != nil {
 		return err
+	}
+	if key != nil {
+		if err := f.sign(cmd.Context(), stderr, key, *target, &packed); err != nil {
+			return err
+		}
 	}
 	return f.format.write(cmd.OutOrStdout(), packed, func(w *bytes.Buffer) {
 		if packed.Reference != "" && !f.quiet {
@@ -152,62 +170,65 @@ func (f *packFlags) run(cmd *cobra.Command, source string) error {
 	})
 }
 
-// sourceDateEpoch is the variable by which a build is told its time
+// sourceDateEpoch is the variable with the time of a build
 // (https://reproducible-builds.org/specs/source-date-epoch/).
 const sourceDateEpoch = "SOURCE_DATE_EPOCH"
 
-// packerFromEnvironment has images say the time that SOURCE_DATE_EPOCH gives.
-func packerFromEnvironment(cmd *cobra.Command) (build.Packer, error) {
+// packerFromEnvironment returns a packer that sets the creation time of images to SOURCE_DATE_EPOCH.
+func packerFromEnvironment(cmd *cobra.Command) (pack.Packer, error) {
 	text := os.Getenv(sourceDateEpoch)
 	if text == "" {
-		return build.Packer{}, nil
+		return pack.Packer{}, nil
 	}
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seconds < 0 || seconds > maxEpoch {
-		return build.Packer{}, &usageError{cmd.CommandPath(), fmt.Errorf("%s=%q is not a number of seconds since 1970; unset it, or set it with \"git log -1 --format=%%ct\"", sourceDateEpoch, text)}
+		return pack.Packer{}, &usageError{fmt.Errorf("invalid %s %q: want seconds since 1970, as of \"git log -1 --format=%%ct\"", sourceDateEpoch, text)}
 	}
 	created := time.Unix(seconds, 0).UTC()
-	return build.Packer{Created: &created}, nil
+	return pack.Packer{Created: &created}, nil
 }
 
-// maxEpoch is the end of the year 9999, the last that the format of times can say.
+// maxEpoch is the end of the year 9999, the last year of RFC 3339.
 const maxEpoch = 253402300799
 
 // parse reads the flags that name images. target is nil without --push, platform without --base-platform.
 func (f *packFlags) parse(cmd *cobra.Command) (target *name.Tag, platform *v1.Platform, err error) {
 	var errs []error
 	if f.push == "" && f.outputLayout == "" && f.outputArchive == "" {
-		errs = append(errs, errors.New("nothing would come of it; add --push IMAGE, --output-layout DIR, --output-archive FILE, or several of them"))
+		errs = append(errs, errors.New("at least one of the flags --push, --output-layout and --output-archive is required"))
 	}
 	if f.push != "" {
 		tag, err := name.NewTag(f.push)
 		if strings.Contains(f.push, "@") {
-			err = errors.New("its digest is what comes of packing; give a tag")
+			err = errors.New("the digest is a result of packing; use a tag")
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("--push %q is not an image by tag: %w", f.push, err))
+			errs = append(errs, fmt.Errorf("invalid --push %q: want an image with a tag: %w", f.push, err))
 		}
 		target = &tag
 	}
 	if f.basePlatform != "" {
 		platform, err = v1.ParsePlatform(f.basePlatform)
 		if err != nil || platform.Architecture == "" {
-			errs = append(errs, fmt.Errorf("--base-platform %q is not a platform such as linux/amd64", f.basePlatform))
+			errs = append(errs, fmt.Errorf("invalid --base-platform %q: want a platform such as linux/amd64", f.basePlatform))
 		}
 	}
+	if f.signer.keyFile != "" && f.push == "" {
+		errs = append(errs, errors.New("--sign requires --push: signatures are stored in the registry of the image"))
+	}
 	if f.quiet && f.format != asTable {
-		errs = append(errs, fmt.Errorf("--quiet prints the digest and nothing else; leave out -o %s", &f.format))
+		errs = append(errs, fmt.Errorf("--quiet and -o %s cannot be used together", &f.format))
 	}
 	if len(errs) > 0 {
-		return nil, nil, &usageError{cmd.CommandPath(), errors.Join(errs...)}
+		return nil, nil, &usageError{errors.Join(errs...)}
 	}
 	return target, platform, nil
 }
 
 // pack packs the bundle onto base, which is nil, a v1.Image or a v1.ImageIndex.
-func (p *packedImage) pack(packer build.Packer, base mutate.Appendable, bundle extractor.Bundle) (err error) {
+func (p *packedImage) pack(packer pack.Packer, base mutate.Appendable, bundle extractor.Bundle) (err error) {
 	if index, is := base.(v1.ImageIndex); is {
-		p.image, p.LeftOut, err = packer.Index(index, bundle)
+		p.image, p.Omitted, err = packer.Index(index, bundle)
 	} else {
 		image, _ := base.(v1.Image)
 		p.image, err = packer.Image(image, bundle)
@@ -233,6 +254,9 @@ func platformsOf(image mutate.Appendable) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		if config.Platform() == nil { // of a base without a platform
+			return nil, nil
+		}
 		return []string{config.Platform().String()}, nil
 	}
 	manifest, err := index.IndexManifest()
@@ -250,32 +274,37 @@ func platformsOf(image mutate.Appendable) ([]string, error) {
 
 // push writes an image or an index to its registry, which no mirror stands for.
 func push(ctx context.Context, target name.Tag, image mutate.Appendable) error {
-	access, err := userAccess()
+	access, err := source.RegistrySettings()
 	if err != nil {
 		return err
 	}
-	defer access.Network.Close()
+	defer access.Transport.Close()
 	at, err := access.Mirrors.Target(target)
 	if err != nil {
 		return err
 	}
-	options := registryOptions(ctx, access, at)
+	options := source.RegistryOptions(ctx, access, at)
 	if index, is := image.(v1.ImageIndex); is {
-		return withAdvice(ggcr.WriteIndex(target, index, options...), target.Context())
+		return source.WithAdvice(ggcr.WriteIndex(target, index, options...), target.Context())
 	}
-	return withAdvice(ggcr.Write(target, image.(v1.Image), options...), target.Context())
+	return source.WithAdvice(ggcr.Write(target, image.(v1.Image), options...), target.Context())
+}
+
+// refName is the name of the image in a layout: the reference to push to or, without one, the provider and its version.
+func (f *packFlags) refName(packed *packedImage) string {
+	return cmp.Or(f.push, packed.Metadata.ProviderName+":"+packed.Metadata.ProviderVersion)
 }
 
 // deliver writes the layout and the archive, and pushes the image.
 func (f *packFlags) deliver(ctx context.Context, stderr io.Writer, target *name.Tag, packed *packedImage) error {
 	if f.outputLayout != "" {
-		if err := build.WriteLayout(ctx, f.outputLayout, packed.image, f.push); err != nil {
+		if err := pack.WriteLayout(ctx, f.outputLayout, packed.image, f.refName(packed)); err != nil {
 			return err
 		}
 		fmt.Fprintf(stderr, "wrote the OCI layout %s\n", f.outputLayout)
 	}
 	if f.outputArchive != "" {
-		if err := build.WriteArchive(ctx, f.outputArchive, packed.image, f.push); err != nil {
+		if err := pack.WriteArchive(ctx, f.outputArchive, packed.image, f.refName(packed)); err != nil {
 			return err
 		}
 		fmt.Fprintf(stderr, "wrote the OCI archive %s\n", f.outputArchive)
@@ -288,6 +317,27 @@ func (f *packFlags) deliver(ctx context.Context, stderr io.Writer, target *name.
 	}
 	packed.Reference = target.Context().Digest(packed.Digest).Name()
 	fmt.Fprintf(stderr, "pushed %s\n", target.Name())
+	return nil
+}
+
+// signingKey reads the key of --sign; nil without the flag.
+func (f *packFlags) signingKey() (*signature.Key, error) {
+	if f.signer.keyFile == "" {
+		return nil, nil
+	}
+	return f.signer.key()
+}
+
+// sign signs the pushed image.
+func (f *packFlags) sign(ctx context.Context, stderr io.Writer, key *signature.Key, target name.Tag, packed *packedImage) error {
+	digests, err := digestsOf(packed.image)
+	if err != nil {
+		return err
+	}
+	if packed.Signatures, err = f.signer.sign(ctx, key, target, digests); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "signed %s\n", packed.Reference)
 	return nil
 }
 

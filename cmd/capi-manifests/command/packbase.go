@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"context"
@@ -8,8 +8,9 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 )
 
@@ -34,40 +35,20 @@ func (f *packFlags) baseImage(ctx context.Context, platform *v1.Platform) (mutat
 }
 
 func (f *packFlags) findBase(ctx context.Context) (mutate.Appendable, string, error) {
-	kind, err := kindOf(f.base)
+	kind, err := source.KindOf(f.base)
 	switch {
 	case err != nil:
 		return nil, "", err
-	case kind == isDirectory:
+	case kind == source.Directory:
 		return nil, "", fmt.Errorf("%s is not an OCI layout", f.base)
-	case kind == isLayout, kind == isArchive:
-		entry, err := entryAt(kind, f.base)
+	case kind == source.Layout, kind == source.Archive:
+		entry, err := term.Interruptible(ctx, func() (mutate.Appendable, error) { return source.EntryAt(f.base) })
 		return entry, f.base, err
 	}
-	reference, err := resolve(ctx, f.base)
+	reference, err := source.Resolve(ctx, f.base)
 	if err != nil {
 		return nil, "", err
 	}
-	entry, err := pulledBase(ctx, reference)
+	entry, err := source.Pull(ctx, reference)
 	return entry, reference, err
-}
-
-// pulledBase returns what a reference by digest names, from the first of its sources that has it.
-func pulledBase(ctx context.Context, reference string) (mutate.Appendable, error) {
-	access, err := userAccess()
-	if err != nil {
-		return nil, err
-	}
-	sources, err := access.Mirrors.Sources(reference)
-	if err != nil {
-		return nil, err
-	}
-	descriptor, err := firstOf(ctx, access, sources, ggcr.Get)
-	if err != nil {
-		return nil, fmt.Errorf("pulling %s: %w", reference, err)
-	}
-	if descriptor.MediaType.IsIndex() {
-		return descriptor.ImageIndex()
-	}
-	return descriptor.Image()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"context"
@@ -15,7 +15,9 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
@@ -24,35 +26,40 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// concurrentPulls bounds how many images are read at once; the large layers among them take turns.
+// concurrentPulls is the maximum number of images that are pulled at the same time; large layers are pulled one after the other.
 const concurrentPulls = 20
 
-const planLong = `Plan reads the images of a release and shows what capi-installer would install on a
-cluster: it is the same code, with the same checks. Nothing is written anywhere.
+const planLong = `Pull the images of a release and show the components that capi-installer would install on a
+cluster. Plan runs the same code with the same checks, and writes nothing.
 
-It shows the providers in install order with their content, the phases in which
-their objects are applied, and the images that are not installed with the reason.
-The content ID is the one in the status of the ClusterAPI object. What a cluster adds
-of its own is not known here, but can be given: image overrides with --image, unmanaged
-CRDs with --unmanaged-crd, the values of variables with --var.
+It shows the components in install order with their content, the phases in which their
+objects are applied, and the images that are not installed with the reason. It also shows the
+pods that would be rejected in the strict namespace of manifests/components/restricted
+(PodSecurity "restricted", SCC nonroot-v2), by a model of OpenShift's admission. The content ID
+is the one in the status of the ClusterAPI object. Settings of the cluster are given by flags:
+image overrides with --image, unmanaged CRDs with --unmanaged-crd, variables with --var.
 
-With --objects, the rendered objects themselves are written, in install order.`
+With --against, each object is compared with a cluster: it would be created, changed,
+or adopted from cluster-capi-operator. Objects of that operator that would stay are
+listed too.
 
-const planExample = `  # What would be installed on AWS, and in which order?
+With --objects the rendered objects are written, in install order.`
+
+const planExample = `  # Show components and phases on AWS
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0
 
-  # Straight out of a release image
+  # Take images.json from a release image
   oc image extract quay.io/openshift/capi-installer:4.22 --path /etc/capi-installer/images.json:. &&
     capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0
 
-  # What would change on this cluster?
+  # Compare with the objects of a cluster
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 --objects -o yaml | kubectl diff -f -
 
-  # With another image of a provider
+  # Override the image of a provider
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 \
     --image aws-cluster-api-controllers=quay.io/me/capa:bundled
 
-  # Images that are still named by tag, a value for a variable, and a cache for the next time
+  # Resolve tags, set a variable, and cache the bundles
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 \
     --allow-tags --var CAPA_LOGLEVEL=4 --cache-dir ~/.cache/capi-manifests`
 
@@ -61,6 +68,7 @@ type planFlags struct {
 	imagesJSON, platform, release, cacheDir string
 	overrides                               overrideFlags
 	allowTags, objects                      bool
+	cluster                                 string
 	variables, unmanaged                    []string
 	format                                  output
 }
@@ -69,40 +77,41 @@ func newPlan() *cobra.Command {
 	f := &planFlags{}
 	cmd := &cobra.Command{
 		Use:     "plan",
-		Short:   "Show what a release would install on a cluster",
+		Short:   "Show the components that a release installs",
 		Long:    planLong,
 		Example: planExample,
 		Args:    onlyFlags,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.registerRelease(cmd)
-	cmd.Flags().BoolVar(&f.objects, "objects", false, "write the rendered objects, as YAML documents with -o yaml or as a List with -o json")
+	cmd.Flags().StringVar(&f.cluster, "against", "", "`kubeconfig` of a cluster to compare with; nothing is written")
+	cmd.Flags().BoolVar(&f.objects, "objects", false, "rendered objects only: YAML documents with -o yaml, a List with -o json")
 	return cmd
 }
 
-// onlyFlags is noArgs for who gives images.json without its flag.
+// onlyFlags is noArgs with a suggestion for images.json without its flag.
 func onlyFlags(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
-		return wrongUsage(cmd, fmt.Errorf("no arguments are wanted; there is %s; did you mean --images-json %[1]s?", args[0]))
+		return wrongUsage(fmt.Errorf("accepts no arguments, received %s; did you mean --images-json %[1]s?", args[0]))
 	}
 	return noArgs(cmd, args)
 }
 
-// registerRelease adds the flags that say what is installed where.
+// registerRelease adds the flags about a release and its cluster.
 func (f *planFlags) registerRelease(cmd *cobra.Command) {
 	f.registerImages(cmd)
-	cmd.Flags().StringVar(&f.release, "release-version", "", "version of the release, such as 4.22.0")
+	cmd.Flags().StringVar(&f.release, "release-version", "", "`version` of the release, such as 4.22.0")
 }
 
-// registerImages is registerRelease for what is the same in every version.
+// registerImages is registerRelease without the version of the release.
 func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set := cmd.Flags()
-	set.StringVar(&f.imagesJSON, "images-json", "", "`file` that names the operand images of the release; - is stdin")
-	set.StringVar(&f.platform, "platform", "", "OpenShift platform of the cluster, such as AWS")
-	set.BoolVar(&f.allowTags, "allow-tags", false, "accept images by tag, and look up their digests; a cluster accepts none")
-	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; can be repeated")
-	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of a CRD that the cluster does not let the installer manage; can be repeated")
-	set.StringVar(&f.cacheDir, "cache-dir", "", "`directory` that keeps what was read from images for the next time")
+	set.StringVar(&f.imagesJSON, "images-json", "", "`file` with the images of the release; - is stdin")
+	set.StringVar(&f.platform, "platform", "", "OpenShift `platform` of the cluster, such as AWS")
+	set.BoolVar(&f.allowTags, "allow-tags", false, "accept tags in images.json and resolve them; a cluster rejects tags")
+	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; may be repeated")
+	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of an unmanaged CRD, as in spec.unmanagedCRDs; may be repeated")
+	set.StringVar(&f.cacheDir, "cache-dir", "", "cache `directory` for bundles")
 	f.overrides.register(cmd)
 	f.format.register(cmd)
 	completePlatform(cmd)
@@ -122,11 +131,19 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if f.objects {
 		return writeObjects(cmd.OutOrStdout(), f.format, phases)
 	}
-	p := newPlanned(f.release, f.platform, set, phases, results)
+	p, err := newPlanReport(f.release, f.platform, set, phases, results)
+	if err != nil {
+		return err
+	}
+	if f.cluster != "" {
+		if p.Cluster, err = clusterActions(cmd, f.cluster, phases); err != nil {
+			return err
+		}
+	}
 	return f.format.write(cmd.OutOrStdout(), p, p.table)
 }
 
-// render is what the cluster would install, under the name and number of its first version of the release.
+// render renders the components of the cluster, with the name and number of its first version of the release.
 func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set operand.Set, results []extractor.Result, err error) {
 	variables, err := f.check(cmd)
 	if err != nil {
@@ -143,7 +160,7 @@ func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set o
 	return name, number, set, results, err
 }
 
-// renderRelease is what the cluster would install, and all that the release's images hold.
+// renderRelease returns the components of the cluster, and the bundles of all images of the release.
 func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]string) (operand.Set, []extractor.Result, error) {
 	ctx := notesTo(cmd.Context(), cmd.ErrOrStderr())
 	images, err := f.images(ctx, cmd.InOrStdin(), cmd.ErrOrStderr())
@@ -162,36 +179,36 @@ func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]strin
 	return set, results, err
 }
 
-// notesTo returns a context in which what is logged is written as notes.
+// notesTo returns a context whose logger writes notes to w.
 func notesTo(ctx context.Context, w io.Writer) context.Context {
 	return logr.NewContext(ctx, funcr.New(func(_, text string) { fmt.Fprintln(w, "note:", text) }, funcr.Options{}))
 }
 
 // check checks the flags, and returns the variables.
 func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
-	variables, err := pairs(cmd, "var", f.variables)
+	variables, err := pairs("var", f.variables)
 	errs := []error{required(cmd, "images-json", "platform", "release-version"), knownPlatform(f.platform), err}
 	if f.release != "" {
 		_, _, err := revision.Next(nil, f.release)
 		errs = append(errs, err)
 	}
 	if f.objects && f.format == asTable { // only plan has the flag
-		errs = append(errs, errors.New("--objects needs -o yaml or -o json"))
+		errs = append(errs, errors.New("--objects requires -o yaml or -o json"))
 	}
-	return variables, wrongUsage(cmd, errs...)
+	return variables, wrongUsage(errs...)
 }
 
-// knownPlatform refuses what is no platform of OpenShift. An empty text is not refused.
+// knownPlatform returns an error for a platform that OpenShift does not have. Empty is valid.
 func knownPlatform(platform string) error {
-	if platform != "" && !slices.Contains(build.Platforms(), configv1.PlatformType(platform)) {
-		return fmt.Errorf("--platform %q is none of %s (case matters)", platform, joined(build.Platforms()))
+	if platform != "" && !slices.Contains(generate.Platforms(), configv1.PlatformType(platform)) {
+		return fmt.Errorf("invalid --platform %q: want one of %s (case-sensitive)", platform, joined(generate.Platforms()))
 	}
 	return nil
 }
 
 // images reads images.json, and looks up the digests of tags.
 func (f *planFlags) images(ctx context.Context, stdin io.Reader, stderr io.Writer) (imagesjson.Images, error) {
-	data, err := readFile(f.imagesJSON, stdin)
+	data, err := term.Interruptible(ctx, func() ([]byte, error) { return readFile(f.imagesJSON, stdin) })
 	if err != nil {
 		return nil, err
 	}
@@ -201,13 +218,13 @@ func (f *planFlags) images(ctx context.Context, stdin io.Reader, stderr io.Write
 	}
 	var errs []error
 	for i, image := range images {
-		reference, err := resolve(ctx, image.Reference)
+		reference, err := source.Resolve(ctx, image.Reference)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("image %s: %w", image.Name, err))
 			continue
 		}
 		if reference != image.Reference {
-			fmt.Fprintf(stderr, "%s: %s is %s\n", image.Name, image.Reference, reference)
+			fmt.Fprintf(stderr, "%s: resolved %s to %s\n", image.Name, image.Reference, reference)
 			images[i].Reference = reference
 		}
 	}
@@ -226,18 +243,27 @@ func readFile(file string, stdin io.Reader) ([]byte, error) {
 
 // pull reads the bundles of all images.
 func (f *planFlags) pull(ctx context.Context, images imagesjson.Images, stderr io.Writer) ([]extractor.Result, error) {
-	progress := newProgress(stderr, distinct(images))
-	store, registry := &cache.Store{Dir: f.cacheDir}, puller()
+	progress := term.NewProgress(stderr, distinct(images))
+	store, registry := &cache.Store{Dir: f.cacheDir}, source.Registry()
 	registry.Layers = store
-	pulled := extractor.Images{Images: images, Fetcher: &reporting{
+	pulled := extractor.Images{Images: images, Fetcher: &term.Reporting{
 		Fetcher:  &cache.Cached{Store: store, Next: remote.Limit(registry, concurrentPulls)},
-		progress: progress,
+		Progress: progress,
 	}}
 	results, err := pulled.Results(ctx)
-	progress.end()
+	progress.End()
 	if err != nil {
 		return nil, fmt.Errorf("reading the images: %w", err)
 	}
-	progress.summary(results)
+	progress.Summary(results)
 	return results, nil
+}
+
+// distinct is how many images there are, by reference.
+func distinct(images imagesjson.Images) int {
+	references := map[string]bool{}
+	for _, image := range images {
+		references[image.Reference] = true
+	}
+	return len(references)
 }

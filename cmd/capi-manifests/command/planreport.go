@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"bytes"
@@ -15,13 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// planned is the data of plan.
-type planned struct {
+// planReport is the data of plan.
+type planReport struct {
+	// Schema is schema.Plan.
+	Schema         string `json:"$schema"`
 	ReleaseVersion string `json:"releaseVersion"`
 	Platform       string `json:"platform"`
 	// ContentID identifies all that is installed, as in the status of ClusterAPI.
@@ -33,6 +39,8 @@ type planned struct {
 	Phases []plannedPhase `json:"phases"`
 	// NotInstalled are the images, or parts of images, that the cluster does not get.
 	NotInstalled []notInstalled `json:"notInstalled"`
+	// Cluster are the actions on the objects of a cluster, with --against.
+	Cluster []plannedAction `json:"cluster,omitempty"`
 }
 
 type plannedComponent struct {
@@ -44,6 +52,8 @@ type plannedComponent struct {
 	Image   string `json:"image"`
 	Key     string `json:"key"`
 	Objects int    `json:"objects"`
+	// Rejections are the reasons why the strict namespace rejects pods of the component; empty if it admits all.
+	Rejections []contract.Rejection `json:"strictNamespaceRejections"`
 }
 
 type plannedPhase struct {
@@ -59,32 +69,53 @@ type notInstalled struct {
 	Reason   string `json:"reason"`
 }
 
-func newPlanned(release, platform string, set operand.Set, phases []revision.Phase, results []extractor.Result) planned {
-	p := planned{
-		ReleaseVersion: release, Platform: platform, ContentID: string(set.ContentID), Variables: set.Variables,
+func newPlanReport(release, platform string, set operand.Set, phases []revision.Phase, results []extractor.Result) (planReport, error) {
+	p := planReport{
+		Schema: schema.Plan, ReleaseVersion: release, Platform: platform, ContentID: string(set.ContentID), Variables: set.Variables,
 		Components: []plannedComponent{}, Phases: []plannedPhase{}, NotInstalled: notInstalledOf(platform, results),
 	}
 	for _, o := range set.Operands {
+		rejections, err := strictRejections(o.Objects)
+		if err != nil {
+			return planReport{}, err
+		}
 		p.Components = append(p.Components, plannedComponent{
-			o.Name, string(o.Type), o.Version, string(o.ContentID), o.Origin.Image, o.Origin.Name, len(o.Objects),
+			o.Name, string(o.Type), o.Version, string(o.ContentID), o.Origin.Image, o.Origin.Name, len(o.Objects), rejections,
 		})
 	}
 	for _, phase := range phases {
 		kinds := map[string]int{}
-		for _, object := range phase.Objects {
-			kinds[object.GetKind()]++
+		for _, o := range phase.Objects {
+			kinds[o.GetKind()]++
 		}
 		p.Phases = append(p.Phases, plannedPhase{phase.Name, len(phase.Objects), kinds})
 	}
-	return p
+	return p, nil
 }
 
-// notInstalledOf tells why images, or some of the bundles in them, are not selected.
+// strictRejections returns the reasons why the strict namespace rejects pods of objects.
+func strictRejections(objects []*unstructured.Unstructured) ([]contract.Rejection, error) {
+	var manifests bytes.Buffer
+	for _, o := range objects {
+		if _, hasPods := object.PodSpecPath(object.GroupKind(o)); !hasPods {
+			continue
+		}
+		document, err := o.MarshalJSON()
+		if err != nil {
+			return nil, fmt.Errorf("encoding %s: %w", object.Describe(o), err)
+		}
+		manifests.WriteString("---\n")
+		manifests.Write(document)
+	}
+	return contract.StrictNamespace(manifests.Bytes()), nil
+}
+
+// notInstalledOf returns the images and bundles that are not selected, with the reason.
 func notInstalledOf(platform string, results []extractor.Result) []notInstalled {
 	left := []notInstalled{}
 	for _, result := range results {
 		if len(result.Bundles) == 0 && result.Err == nil {
-			left = append(left, notInstalled{Key: result.Image.Name, Image: result.Image.Reference, Reason: "holds no bundle"})
+			left = append(left, notInstalled{Key: result.Image.Name, Image: result.Image.Reference, Reason: "has no bundle"})
 		}
 		for _, bundle := range result.Bundles {
 			if its := bundle.Metadata.OCPPlatform; its != "" && its != platform {
@@ -95,22 +126,48 @@ func notInstalledOf(platform string, results []extractor.Result) []notInstalled 
 	return left
 }
 
-func (p planned) table(w *bytes.Buffer) {
+func (p planReport) table(w *bytes.Buffer) {
 	total := 0
-	columns(w, []string{"COMPONENT", "TYPE", "VERSION", "OBJECTS", "CONTENT", "KEY", "IMAGE"}, rowsOf(p.Components, func(c plannedComponent) []string {
+	term.Columns(w, []string{"COMPONENT", "TYPE", "VERSION", "OBJECTS", "CONTENT", "KEY", "IMAGE"}, term.Rows(p.Components, func(c plannedComponent) []string {
 		total += c.Objects
-		return []string{c.Name, c.Type, orNone(c.Version), strconv.Itoa(c.Objects), short(c.ContentID), c.Key, c.Image}
+		return []string{c.Name, c.Type, term.OrNone(c.Version), strconv.Itoa(c.Objects), short(c.ContentID), c.Key, c.Image}
 	}))
-	columns(w, []string{"PHASE", "OBJECTS", "KINDS"}, rowsOf(p.Phases, func(phase plannedPhase) []string {
+	term.Columns(w, []string{"PHASE", "OBJECTS", "KINDS"}, term.Rows(p.Phases, func(phase plannedPhase) []string {
 		return []string{phase.Name, strconv.Itoa(phase.Objects), kinds(phase.Kinds)}
 	}))
-	columns(w, []string{"NOT INSTALLED", "PROVIDER", "REASON"}, rowsOf(p.NotInstalled, func(left notInstalled) []string {
-		return []string{left.Key, orNone(left.Provider), left.Reason}
+	term.Columns(w, []string{"NOT INSTALLED", "PROVIDER", "REASON"}, term.Rows(p.NotInstalled, func(left notInstalled) []string {
+		return []string{left.Key, term.OrNone(left.Provider), left.Reason}
 	}))
+	p.strictTable(w)
+	if p.Cluster != nil {
+		term.Columns(w, []string{"ACTION", "OBJECT"}, term.Rows(p.Cluster, func(a plannedAction) []string { return []string{string(a.Action), a.Object} }))
+	}
 	fmt.Fprintf(w, "\nRelease %s on %s: %d components, %d objects, content ID %s\n", p.ReleaseVersion, p.Platform, len(p.Components), total, p.ContentID)
+	fmt.Fprintf(w, "Strict namespace (PodSecurity restricted, SCC nonroot-v2): admits %d of %d components\n", p.admitted(), len(p.Components))
 }
 
-// kinds says how many objects there are of which kind: "2 ClusterRole, 1 Deployment".
+// strictTable writes the pods that the strict namespace rejects.
+func (p planReport) strictTable(w *bytes.Buffer) {
+	var rows [][]string
+	for _, component := range p.Components {
+		for _, rejection := range component.Rejections {
+			rows = append(rows, []string{component.Name, rejection.Object, rejection.Field, rejection.Message})
+		}
+	}
+	term.Columns(w, []string{"REJECTED IN STRICT NAMESPACE", "OBJECT", "FIELD", "REASON"}, rows)
+}
+
+// admitted returns the number of components whose pods the strict namespace admits.
+func (p planReport) admitted() (count int) {
+	for _, component := range p.Components {
+		if len(component.Rejections) == 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// kinds formats the number of objects by kind: "2 ClusterRole, 1 Deployment".
 func kinds(counts map[string]int) string {
 	var parts []string
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
@@ -119,7 +176,7 @@ func kinds(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// short is as much of a digest as tells two apart.
+// short returns the first digits of a digest.
 func short(digest string) string {
 	_, hex, _ := strings.Cut(digest, ":")
 	return hex[:min(12, len(hex))]
@@ -135,14 +192,14 @@ func writeObjects(w io.Writer, format output, phases []revision.Phase) error {
 		return format.write(w, map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
 	}
 	var out bytes.Buffer
-	for _, object := range objects {
-		encoded, err := json.Marshal(object.Object)
+	for _, o := range objects {
+		encoded, err := json.Marshal(o.Object)
 		if err != nil {
-			return fmt.Errorf("writing %s %s: %w", object.GetKind(), object.GetName(), err)
+			return fmt.Errorf("writing %s: %w", object.Describe(o), err)
 		}
 		document, err := yaml.JSONToYAML(encoded)
 		if err != nil {
-			return fmt.Errorf("writing %s %s: %w", object.GetKind(), object.GetName(), err)
+			return fmt.Errorf("writing %s: %w", object.Describe(o), err)
 		}
 		out.WriteString("---\n")
 		out.Write(document)

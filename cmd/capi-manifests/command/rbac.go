@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"bytes"
@@ -18,40 +18,41 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/rbac"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/manifests"
 )
 
-const rbacLong = `Rbac writes the least role that the installer needs to install, keep and remove a set
-of bundles: a ClusterRole, and for what lies in a namespace a Role there with its
-binding. Each rule says why it is there.
+const rbacLong = `Write the least role that the installer needs to install, keep and remove a set of
+bundles: a ClusterRole, and for namespaced objects a Role with its binding in each namespace.
+Each rule has its reason.
 
-A SOURCE is a directory, an OCI layout, an archive or an image, as for "validate"; or
-give the images.json of a release with the platform. Several of them are put
-together: with those of two releases, the role is enough for the way from one to the other.
+A SOURCE is a directory, an OCI layout, an archive or an image, as for "validate"; or use
+the images.json of a release with the platform. Several of them are combined: the role for two
+releases is sufficient for an update from one to the other.
 
-What can be narrowed to names is: reading, changing and removing an object. Kubernetes knows
-no name when something is created or watched, so that is allowed for the kind. To
-write a role, the installer must hold what it grants; "escalate" is in the role only where
-a ClusterRole gathers the rules of others, as that of Cluster API's core does.
+Rules for get, update, patch and delete are limited to object names. Kubernetes has no names
+for create, list and watch, so these rules cover the whole kind. To write a role, the
+installer must hold the permissions in it; the role has "escalate" only if a ClusterRole
+aggregates the rules of others, as that of Cluster API's core does.
 
-The role comes beside what the installer may do for itself. The ClusterRole has the
-label ` + rbac.AggregateLabel + `: "true", by which
-ClusterRole openshift-capi-installer-aggregated of the installer's manifests gathers it: it
-needs no binding. Apply it to add providers with kinds that the installer does not know
-(rule installer/kind-allowed), or in the place of the manifests' file
-0000_30_cluster-api_03_providers-rbac.yaml, to allow nothing but this set.`
+The role adds to the installer's own permissions. The ClusterRole has the label
+` + rbac.AggregateLabel + `: "true", by which ClusterRole
+openshift-capi-installer-aggregated of the installer's manifests aggregates it; it needs no
+binding. Apply it to add providers with kinds that the installer does not know (rule
+installer/kind-allowed), or instead of 0000_30_cluster-api_03_providers-rbac.yaml to allow
+only this set.`
 
-const rbacExample = `  # What does the installer need for this provider?
+const rbacExample = `  # List the permissions for a provider
   capi-manifests rbac capi-manifests
 
-  # For all providers that a release installs on AWS, to be applied
+  # Write the role for all components of a release on AWS
   capi-manifests rbac --images-json images.json --platform AWS -o yaml > rbac.yaml
 
-  # For an addon beside the release, under a name and a label of one's own
+  # Write the role for an addon, with its own name and label
   capi-manifests rbac quay.io/me/addon:bundled -o yaml --name capi-installer-addon --label app=addon
 
-  # Which rules let the installer write roles?
+  # List the rules for writing roles
   capi-manifests rbac capi-manifests -o json | jq '.items[].rules[]? | select(.apiGroups[]? | startswith("rbac."))'`
 
 // rbacFlags are the flags of rbac.
@@ -65,7 +66,7 @@ func newRBAC() *cobra.Command {
 	f := &rbacFlags{}
 	cmd := &cobra.Command{
 		Use:               "rbac [SOURCE...]",
-		Short:             "Write the least role with which bundles can be installed, kept and removed",
+		Short:             "Write the least role for installing bundles",
 		Long:              rbacLong,
 		Example:           rbacExample,
 		Args:              cobra.ArbitraryArgs,
@@ -75,7 +76,7 @@ func newRBAC() *cobra.Command {
 	f.registerImages(cmd)
 	set := cmd.Flags()
 	set.StringVar(&f.name, "name", "openshift-capi-installer-bundles", "`name` of the roles and bindings")
-	set.StringArrayVar(&f.labels, "label", nil, "`name=value` of a further label of the roles and bindings; can be repeated")
+	set.StringArrayVar(&f.labels, "label", nil, "additional `name=value` label of the roles and bindings; may be repeated")
 	return cmd
 }
 
@@ -92,7 +93,7 @@ func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
 	if err != nil {
 		return err
 	}
-	rules := rbac.Least(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, Held: held})
+	rules := rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, ExistingRules: held})
 	roles := rbac.RolesOf(rules, f.name, labels)
 	switch f.format {
 	case asYAML:
@@ -108,25 +109,25 @@ func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
 func (f *rbacFlags) check(cmd *cobra.Command, sources []string) (labels, variables map[string]string, err error) {
 	var errs []error
 	if len(sources) == 0 && f.imagesJSON == "" {
-		errs = append(errs, errors.New("SOURCE is missing, an image, an OCI layout, an archive or a directory; or --images-json with --platform"))
+		errs = append(errs, errors.New("SOURCE is required: an image, an OCI layout, an archive or a directory; or --images-json with --platform"))
 	}
 	if f.imagesJSON != "" {
 		errs = append(errs, required(cmd, "platform"), knownPlatform(f.platform))
 	}
 	for _, wrong := range names.IsDNS1123Subdomain(f.name) {
-		errs = append(errs, fmt.Errorf("--name %q: %s", f.name, wrong))
+		errs = append(errs, fmt.Errorf("invalid --name %q: %s", f.name, wrong))
 	}
-	labels, labelErr := pairs(cmd, "label", f.labels)
+	labels, labelErr := pairs("label", f.labels)
 	for name, value := range labels {
 		for _, wrong := range slices.Concat(names.IsQualifiedName(name), names.IsValidLabelValue(value)) {
-			errs = append(errs, fmt.Errorf("--label %s=%s: %s", name, value, wrong))
+			errs = append(errs, fmt.Errorf("invalid --label %s=%s: %s", name, value, wrong))
 		}
 	}
-	variables, varErr := pairs(cmd, "var", f.variables)
-	return labels, variables, wrongUsage(cmd, append(errs, labelErr, varErr)...)
+	variables, varErr := pairs("var", f.variables)
+	return labels, variables, wrongUsage(append(errs, labelErr, varErr)...)
 }
 
-// rendered are the objects of all sources, as a cluster gets them.
+// rendered returns the rendered objects of all sources.
 func (f *rbacFlags) rendered(cmd *cobra.Command, sources []string, variables map[string]string) ([]*unstructured.Unstructured, error) {
 	all := operand.Set{Variables: map[string]string{}}
 	var errs []error
@@ -139,8 +140,8 @@ func (f *rbacFlags) rendered(cmd *cobra.Command, sources []string, variables map
 		set, _, err := f.renderRelease(cmd, variables)
 		add(set, err)
 	}
-	for _, source := range sources {
-		set, _, err := renderSource(cmd.Context(), cmd.ErrOrStderr(), source, variables)
+	for _, src := range sources {
+		set, _, err := renderSource(cmd.Context(), cmd.ErrOrStderr(), src, variables)
 		add(set, err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -154,15 +155,15 @@ func (f *rbacFlags) rendered(cmd *cobra.Command, sources []string, variables map
 	return objects, nil
 }
 
-// heldByInstaller is what the installer may do for itself, by its own manifests
-// without those about providers.
+// heldByInstaller returns the installer's permissions of its own manifests,
+// without those for providers.
 func heldByInstaller() ([]rbac.Rule, error) {
 	objects, err := manifests.Objects()
 	if err != nil {
 		return nil, err
 	}
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == manifests.ProvidersRole })
-	return rbac.HeldBy(objects)
+	return rbac.RulesOfInstaller(objects)
 }
 
 // tableOfRules writes the rules for people, those with the same reason together.
@@ -180,12 +181,12 @@ func tableOfRules(w *bytes.Buffer, rules []rbac.Rule) {
 		for _, rule := range rules[:end] {
 			rows = append(rows, rowsOfRule(rule)...)
 		}
-		aligned(w, rows)
+		term.Aligned(w, rows)
 		rules = rules[end:]
 	}
 }
 
-// placeOf says where a rule holds.
+// placeOf describes the scope of a rule.
 func placeOf(namespace string) string {
 	if namespace == "" {
 		return "everywhere"
@@ -193,7 +194,7 @@ func placeOf(namespace string) string {
 	return "in " + namespace
 }
 
-// rowsOfRule are verbs, what they are about and names, with a row for each resource.
+// rowsOfRule returns verbs, resource and names, with one row for each resource.
 func rowsOfRule(rule rbac.Rule) [][]string {
 	var rows [][]string
 	for i, resource := range resourcesOf(rule) {
@@ -206,7 +207,7 @@ func rowsOfRule(rule rbac.Rule) [][]string {
 	return rows
 }
 
-// resourcesOf names what a rule is about: "deployments.apps", or paths.
+// resourcesOf returns the resources of a rule, such as "deployments.apps", or paths.
 func resourcesOf(rule rbac.Rule) []string {
 	all := slices.Clone(rule.NonResourceURLs)
 	for _, group := range rule.APIGroups {
@@ -217,7 +218,7 @@ func resourcesOf(rule rbac.Rule) []string {
 	return all
 }
 
-// someOf names a few, and counts the rest.
+// someOf lists the first names and the number of the others.
 func someOf(names []string) string {
 	const few = 3
 	if len(names) > few+1 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"context"
@@ -12,22 +12,24 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 )
 
-// renderSource is what the bundles of a source come to in a cluster, and the source: the image by digest, or
-// the path. Each bundle is rendered by itself, because those for several platforms or profiles may
-// bring the same objects.
-func renderSource(ctx context.Context, stderr io.Writer, source string, variables map[string]string) (operand.Set, string, error) {
-	bundles, source, err := bundlesAt(ctx, stderr, source)
+// renderSource renders the bundles of a source as a cluster does, and returns the source: the image by
+// digest, or the path. Each bundle is rendered by itself, because bundles of different platforms or
+// profiles may define the same objects.
+func renderSource(ctx context.Context, stderr io.Writer, src string, variables map[string]string) (operand.Set, string, error) {
+	bundles, src, err := source.Bundles(ctx, stderr, src)
 	if err != nil {
-		return operand.Set{}, source, err
+		return operand.Set{}, src, err
 	}
 	all := operand.Set{Variables: map[string]string{}}
 	var errs []error
 	for _, bundle := range bundles {
-		set, err := operand.Render([]extractor.Bundle{inImage(bundle, source)}, variables)
+		set, err := operand.Render([]extractor.Bundle{inImage(bundle, src)}, variables)
 		errs = append(errs, err)
 		for _, component := range set.Operands {
 			if bundle.Profile != "" && len(bundles) > 1 {
@@ -37,20 +39,20 @@ func renderSource(ctx context.Context, stderr io.Writer, source string, variable
 		}
 		maps.Copy(all.Variables, set.Variables)
 	}
-	return all, source, errors.Join(errs...)
+	return all, src, errors.Join(errs...)
 }
 
-// inImage is a bundle as if it was in an image, if it is nowhere yet: a cluster renders no other.
-func inImage(bundle extractor.Bundle, source string) extractor.Bundle {
+// inImage gives a bundle without an origin an image by digest, because rendering requires one.
+func inImage(bundle extractor.Bundle, src string) extractor.Bundle {
 	if bundle.Origin.Image == "" && len(bundle.Origin.ConfigMaps) == 0 {
-		bundle.Origin.Name = source
-		bundle.Origin.Image = "localhost/" + bundle.Metadata.ProviderName + "@" + digest.FromString(source).String()
+		bundle.Origin.Name = src
+		bundle.Origin.Image = "localhost/" + bundle.Metadata.ProviderName + "@" + digest.FromString(src).String()
 	}
 	return bundle
 }
 
-// noteUnused says what was given for nothing, because a name may be mistyped: the CRDs that are
-// not to be managed and that no component has, and the variables that no manifests ask for.
+// noteUnused notes unmanaged CRDs that no component has and variables that no manifests
+// use, because a name may be mistyped.
 func noteUnused(w io.Writer, unmanaged []string, variables map[string]string, set operand.Set) {
 	has := map[string]bool{}
 	for _, component := range set.Operands {
@@ -60,12 +62,12 @@ func noteUnused(w io.Writer, unmanaged []string, variables map[string]string, se
 	}
 	for _, name := range unmanaged {
 		if !has[name] {
-			fmt.Fprintf(w, "note: no component has the unmanaged CRD %s\n", printable(name))
+			fmt.Fprintf(w, "note: unmanaged CRD %s not found in any component\n", term.Printable(name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if _, used := set.Variables[name]; !used {
-			fmt.Fprintf(w, "note: no manifests ask for the variable %s\n", printable(name))
+			fmt.Fprintf(w, "note: variable %s not found in any manifests\n", term.Printable(name))
 		}
 	}
 }

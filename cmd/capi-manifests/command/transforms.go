@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"bytes"
@@ -10,20 +10,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/build"
+	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-const transformsLong = `Transforms lists the edits by which "generate" makes what OpenShift installs of a
-provider's own manifests, in the order in which they are applied; with a name it tells why that
-one is there. "generate --transform NAME" applies only those that are named, and
-"generate --skip-transform NAME" all others.`
+const transformsLong = `List the edits by which "generate" adapts the manifests of a provider to OpenShift, in the order in
+which they are applied. With a name, explain one transform. "generate --transform NAME"
+applies only the named ones, and "generate --skip-transform NAME" all others.`
 
 const transformsExample = `  capi-manifests transforms
   capi-manifests transforms namespace
   capi-manifests transforms -o json | jq -r '.[].name'`
 
-// transform is a transform as data.
-type transform struct {
+// transformEntry is a transform as data.
+type transformEntry struct {
 	Name string `json:"name"`
 	Does string `json:"does"`
 	Why  string `json:"why"`
@@ -33,7 +33,7 @@ func newTransforms() *cobra.Command {
 	var format output
 	cmd := &cobra.Command{
 		Use:       "transforms [NAME]",
-		Short:     "List how generate edits manifests for OpenShift, and why",
+		Short:     "List the edits that generate makes",
 		Long:      transformsLong,
 		Example:   transformsExample,
 		Args:      knownTransform,
@@ -42,7 +42,7 @@ func newTransforms() *cobra.Command {
 			all := transformsNamed(args)
 			return format.write(cmd.OutOrStdout(), all, func(w *bytes.Buffer) {
 				if len(args) == 0 {
-					columns(w, []string{"TRANSFORM", "DOES"}, rowsOf(all, func(t transform) []string { return []string{t.Name, t.Does} }))
+					term.Columns(w, []string{"TRANSFORM", "DOES"}, term.Rows(all, func(t transformEntry) []string { return []string{t.Name, t.Does} }))
 					return
 				}
 				fmt.Fprintf(w, "%s\n\n%s\n\n%s\n", all[0].Name, all[0].Does, all[0].Why)
@@ -54,11 +54,11 @@ func newTransforms() *cobra.Command {
 }
 
 // transformsNamed are the transforms with the names, or all of them.
-func transformsNamed(names []string) []transform {
-	var all []transform
-	for _, t := range build.Transforms() {
+func transformsNamed(names []string) []transformEntry {
+	var all []transformEntry
+	for _, t := range transform.All() {
 		if len(names) == 0 || slices.Contains(names, t.Name) {
-			all = append(all, transform{t.Name, t.Does, t.Why})
+			all = append(all, transformEntry{t.Name, t.Does, t.Why})
 		}
 	}
 	return all
@@ -66,7 +66,7 @@ func transformsNamed(names []string) []transform {
 
 func transformNames() []string {
 	var names []string
-	for _, t := range build.Transforms() {
+	for _, t := range transform.All() {
 		names = append(names, t.Name)
 	}
 	return names
@@ -77,16 +77,16 @@ func knownTransform(cmd *cobra.Command, args []string) error {
 	case len(args) == 0, len(args) == 1 && slices.Contains(transformNames(), args[0]):
 		return nil
 	case len(args) > 1:
-		return &usageError{cmd.CommandPath(), fmt.Errorf("one transform is wanted; there are %s", strings.Join(args, " "))}
+		return &usageError{fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " "))}
 	}
-	return &usageError{cmd.CommandPath(), fmt.Errorf("there is no transform %q; there are %s", args[0], strings.Join(transformNames(), ", "))}
+	return &usageError{fmt.Errorf("unknown transform %q: want one of %s", args[0], strings.Join(transformNames(), ", "))}
 }
 
 // transformHelp lists the transforms.
 func transformHelp() string {
 	var text strings.Builder
-	for _, transform := range build.Transforms() {
-		fmt.Fprintf(&text, "  %s\n      %s\n", transform.Name, transform.Does)
+	for _, t := range transform.All() {
+		fmt.Fprintf(&text, "  %s\n      %s\n", t.Name, t.Does)
 	}
 	return text.String()
 }

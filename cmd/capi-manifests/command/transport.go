@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"errors"
@@ -15,47 +15,47 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/configmap"
 )
 
-// The ways in which a bundle comes into a cluster.
+// The forms in which a bundle reaches a cluster.
 const (
 	byImage     = "image"
 	byConfigMap = "configmap"
 )
 
-// transportFlags say in which form a bundle is written.
+// transportFlags select the form in which a bundle is written.
 type transportFlags struct{ by, release string }
 
 func (f *transportFlags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
-	set.StringVar(&f.by, "transport", byImage, "how the bundle comes into a cluster: image writes the files of a provider image, configmap writes ConfigMaps for the cluster version operator, with --image-name by digest")
-	set.StringVar(&f.release, "release-version", "", "version of the release that the ConfigMaps are for, such as 4.22.3")
+	set.StringVar(&f.by, "transport", byImage, "output `form`: image for the files of a provider image, configmap for ConfigMaps that the cluster version operator applies, with --image-name by digest")
+	set.StringVar(&f.release, "release-version", "", "release `version` of the ConfigMaps, such as 4.22.3")
 	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions([]string{byImage, byConfigMap}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
-// check says everything that is wrong with the flags.
+// check returns all errors of the flags.
 func (f *transportFlags) check(cmd *cobra.Command, imageName string) error {
 	var errs []error
 	switch f.by {
 	case byImage:
 		if f.release != "" {
-			errs = append(errs, errors.New("--release-version is for --transport configmap; an image is of every release that lists it"))
+			errs = append(errs, errors.New("--release-version requires --transport configmap; an image belongs to every release that lists it"))
 		}
 	case byConfigMap:
 		if f.release == "" {
-			errs = append(errs, errors.New("--transport configmap needs --release-version, such as 4.22.3"))
+			errs = append(errs, errors.New("--transport configmap requires --release-version, such as 4.22.3"))
 		}
 		if _, err := name.NewDigest(imageName); imageName != "" && err != nil {
-			errs = append(errs, fmt.Errorf("--transport configmap needs --image-name by digest, because nobody replaces a placeholder in ConfigMaps: %w", err))
+			errs = append(errs, fmt.Errorf("--transport configmap requires --image-name by digest, because a placeholder in ConfigMaps is not replaced: %w", err))
 		}
 	default:
-		errs = append(errs, fmt.Errorf("--transport %q is neither %s nor %s", f.by, byImage, byConfigMap))
+		errs = append(errs, fmt.Errorf("invalid --transport %q: want %s or %s", f.by, byImage, byConfigMap))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return &usageError{cmd.CommandPath(), err}
+		return &usageError{err}
 	}
 	return nil
 }
 
-// files are what is written of a bundle, by name.
+// files returns the output files of a bundle by name.
 func (f *transportFlags) files(bundle extractor.Bundle) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if f.by == byImage {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"bytes"
@@ -14,38 +14,37 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-const treeLong = `Tree shows what capi-installer would install on a cluster as a tree: image, component,
-phase, kind and object, in the order in which they are installed. It is what "plan"
-counts.
+const treeLong = `Show the components that capi-installer would install as a tree of image, component, phase,
+kind and object, in install order. "plan" counts the same objects.
 
-SOURCE is an image, an OCI layout, an archive or a directory: the tree is that of its
-bundles alone, for every platform. Without SOURCE it is that of a release.`
+SOURCE is an image, an OCI layout, an archive or a directory: the tree shows only its
+bundles, for every platform. Without SOURCE the tree shows a release.`
 
-const treeExample = `  # What would be installed of an image, and in which order?
+const treeExample = `  # Show the objects of an image in install order
   capi-manifests tree quay.io/me/capa:v2.10.0
   capi-manifests tree capi-manifests
 
-  # All that a release installs on AWS
+  # Show the objects that a release installs on AWS
   capi-manifests tree --images-json images.json --platform AWS --release-version 4.22.0
 
-  # Which image brings an object?
+  # Find the image that an object comes from
   capi-manifests tree --images-json images.json --platform AWS --release-version 4.22.0 -o json |
     jq -r '.[] | select([.. | .name?] | index("awsclusters.infrastructure.cluster.x-k8s.io")) | .name'`
 
-// branch is a place in the tree, with what is below it.
-type branch struct {
-	// Is says what it is: image, component, phase, kind or object.
+// node is a node of the tree.
+type node struct {
+	// Is is the type of the node: image, component, phase, kind or object.
 	Is   string `json:"is"`
 	Name string `json:"name"`
-	// Below are the branches in install order.
-	Below []*branch `json:"below,omitempty"`
+	// Below are the child nodes in install order.
+	Below []*node `json:"below,omitempty"`
 }
 
 func newTree() *cobra.Command {
 	f := &treeFlags{}
 	cmd := &cobra.Command{
 		Use:               "tree [SOURCE]",
-		Short:             "Show what an image or a release would install, down to each object",
+		Short:             "Show the objects of an image or release",
 		Long:              treeLong,
 		Example:           treeExample,
 		Args:              cobra.ArbitraryArgs,
@@ -75,11 +74,11 @@ func (f *treeFlags) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// ofRelease is the tree of what the flags say.
-func (f *treeFlags) ofRelease(cmd *cobra.Command, _ []string) ([]*branch, error) {
+// ofRelease returns the tree of the release that the flags select.
+func (f *treeFlags) ofRelease(cmd *cobra.Command, _ []string) ([]*node, error) {
 	if f.imagesJSON == "" {
-		missing := errors.New("SOURCE is missing, an image, an OCI layout, an archive or a directory; or --images-json with --platform and --release-version")
-		return nil, wrongUsage(cmd, missing)
+		missing := errors.New("SOURCE is required: an image, an OCI layout, an archive or a directory; or --images-json with --platform and --release-version")
+		return nil, wrongUsage(missing)
 	}
 	name, number, set, _, err := f.render(cmd)
 	if err != nil {
@@ -88,40 +87,40 @@ func (f *treeFlags) ofRelease(cmd *cobra.Command, _ []string) ([]*branch, error)
 	return treeOf(name, number, set, f.unmanaged)
 }
 
-// ofSource is the tree of the bundles of a source.
-func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*branch, error) {
+// ofSource returns the tree of the bundles of a source.
+func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*node, error) {
 	variables, err := f.checkSource(cmd, args)
 	if err != nil {
 		return nil, err
 	}
-	set, source, err := renderSource(cmd.Context(), cmd.ErrOrStderr(), args[0], variables)
+	set, src, err := renderSource(cmd.Context(), cmd.ErrOrStderr(), args[0], variables)
 	if err != nil {
 		return nil, err
 	}
 	for i := range set.Operands {
-		set.Operands[i].Origin.Image = source
+		set.Operands[i].Origin.Image = src
 	}
 	noteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, set)
 	return treeOf("", 1, set, f.unmanaged) // the version is in annotations, which are not shown
 }
 
 func (f *treeFlags) checkSource(cmd *cobra.Command, args []string) (map[string]string, error) {
-	variables, err := pairs(cmd, "var", f.variables)
+	variables, err := pairs("var", f.variables)
 	errs := []error{err}
 	if len(args) > 1 {
-		errs = append(errs, fmt.Errorf("one SOURCE is wanted; there are %d: %s", len(args), strings.Join(args, " ")))
+		errs = append(errs, fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " ")))
 	}
 	for _, flag := range []string{"images-json", "platform", "release-version", "allow-tags", "image", "cache-dir"} {
 		if cmd.Flags().Changed(flag) {
-			errs = append(errs, fmt.Errorf("--%s is for releases; %s is a SOURCE", flag, args[0]))
+			errs = append(errs, fmt.Errorf("--%s cannot be used with a SOURCE (%s); it is only valid for releases", flag, args[0]))
 		}
 	}
-	return variables, wrongUsage(cmd, errs...)
+	return variables, wrongUsage(errs...)
 }
 
-// treeOf is a branch for each image. An image with several components comes where its first one does.
-func treeOf(name string, number int64, set operand.Set, unmanaged []string) ([]*branch, error) {
-	release := &branch{}
+// treeOf returns a node for each image, in the order of its first component.
+func treeOf(name string, number int64, set operand.Set, unmanaged []string) ([]*node, error) {
+	release := &node{}
 	for _, o := range set.Operands {
 		phases, err := revision.Phases(name, number, operand.Set{Operands: []operand.Operand{o}}, unmanaged)
 		if err != nil {
@@ -141,23 +140,23 @@ func treeOf(name string, number int64, set operand.Set, unmanaged []string) ([]*
 	return release.Below, nil
 }
 
-// at is the branch below that has a name; it grows if there is none yet.
-func (b *branch) at(is, name string) *branch {
-	for _, below := range b.Below {
+// at returns the child node with a name, and adds it if it is missing.
+func (n *node) at(is, name string) *node {
+	for _, below := range n.Below {
 		if below.Name == name {
 			return below
 		}
 	}
-	grown := &branch{Is: is, Name: name}
-	b.Below = append(b.Below, grown)
-	return grown
+	child := &node{Is: is, Name: name}
+	n.Below = append(n.Below, child)
+	return child
 }
 
-// draw writes the branch, whose own line begins with first and those below it with rest.
-func (b *branch) draw(w *bytes.Buffer, first, rest string) {
-	w.WriteString(first + b.Name + "\n")
-	for i, below := range b.Below {
-		if i == len(b.Below)-1 {
+// draw writes the node, whose own line begins with first and those below it with rest.
+func (n *node) draw(w *bytes.Buffer, first, rest string) {
+	w.WriteString(first + n.Name + "\n")
+	for i, below := range n.Below {
+		if i == len(n.Below)-1 {
 			below.draw(w, rest+"└── ", rest+"    ")
 		} else {
 			below.draw(w, rest+"├── ", rest+"│   ")

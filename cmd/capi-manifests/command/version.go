@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"bytes"
@@ -11,10 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker: -ldflags "-X main.version=v1.2.3".
-var version string
-
-// buildVersion says what this program was built from.
+// buildVersion describes the build of this program.
 type buildVersion struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
@@ -23,15 +20,14 @@ type buildVersion struct {
 	Platform string `json:"platform"`
 }
 
-func newVersion() *cobra.Command {
+func newVersion(v buildVersion) *cobra.Command {
 	var format output
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Tell what this program was built from",
+		Short:   "Show version information",
 		Example: "  capi-manifests version\n  capi-manifests version -o json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := readVersion()
 			return format.write(cmd.OutOrStdout(), v, func(w *bytes.Buffer) {
 				fmt.Fprintln(w, cmd.Root().DisplayName(), v)
 			})
@@ -43,7 +39,8 @@ func newVersion() *cobra.Command {
 
 func (v buildVersion) String() string { return v.Version + " " + v.Go + " " + v.Platform }
 
-func readVersion() buildVersion {
+// versionOf completes a version with the build information of the program.
+func versionOf(version string) buildVersion {
 	v := buildVersion{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

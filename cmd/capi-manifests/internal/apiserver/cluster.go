@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package apiserver checks objects against an API server: the server of a
+// kubeconfig, in dry runs, or an embedded control plane.
+package apiserver
 
 import (
 	"context"
@@ -8,15 +10,15 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,119 +30,32 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
-	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/manifests"
 )
-
-// against are the flags of validate about an API server.
-type against struct{ server, controlplane string }
-
-func (a *against) register(flags *pflag.FlagSet) {
-	flags.StringVar(&a.server, "against", "", "ask an API server too: that of a `kubeconfig`, to which nothing is written, or \""+embedded+"\", one that is started for it")
-	flags.StringVar(&a.controlplane, "controlplane", "", "`file` of the program that --against embedded starts (default: beside capi-manifests, or in the PATH)")
-}
-
-// rules is how many rules are checked.
-func (a *against) rules(v validation) int {
-	var of validatedBundle
-	if len(v.Bundles) > 0 {
-		of = v.Bundles[0] // all are of one form
-	}
-	checked := slices.DeleteFunc(of.rules(), func(rule contract.Rule) bool { return rule.By == contract.ByServer && a.server == "" })
-	return len(checked)
-}
-
-// add adds what the API server finds.
-func (a *against) add(cmd *cobra.Command, result *validation, bundles []extractor.Bundle) error {
-	if a.server == "" {
-		if a.controlplane != "" {
-			return &usageError{cmd.CommandPath(), errors.New("--controlplane is for --against " + embedded)}
-		}
-		return nil
-	}
-	server, stop, err := a.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	for i, bundle := range bundles {
-		findings, err := contract.CheckAgainst(cmd.Context(), bundle, server)
-		if err != nil {
-			return err
-		}
-		for j := range findings {
-			findings[j].File = fileOf(result.Source, bundle, findings[j].File)
-		}
-		result.Bundles[i].Findings, result.Bundles[i].asked = append(result.Bundles[i].Findings, findings...), true
-	}
-	result.count()
-	return nil
-}
-
-// open connects to the API server, or starts one.
-func (a *against) open(cmd *cobra.Command) (server *cluster, stop func(), err error) {
-	if a.server == embedded {
-		return a.openEmbedded(cmd)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", a.server)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the kubeconfig %s: %w", a.server, err)
-	}
-	if server, err = connect(config, false); err != nil {
-		return nil, nil, err
-	}
-	version, err := server.discovery.ServerVersion()
-	if err != nil {
-		return nil, nil, fmt.Errorf("reaching the cluster of %s: %w", a.server, err)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "asking the cluster of %s, Kubernetes %s, in dry runs\n", printable(a.server), printable(version.GitVersion))
-	return server, func() {}, nil
-}
-
-func (a *against) openEmbedded(cmd *cobra.Command) (server *cluster, stop func(), err error) {
-	program, err := findControlplane(a.controlplane)
-	if err != nil {
-		return nil, nil, err
-	}
-	config, stop, err := startEmbedded(cmd.Context(), program, cmd.ErrOrStderr())
-	if err != nil {
-		return nil, nil, err
-	}
-	if server, err = connect(config, true); err == nil {
-		err = server.prepare(cmd.Context())
-	}
-	if err != nil {
-		stop()
-		return nil, nil, err
-	}
-	return server, stop, nil
-}
 
 // askingAs is the field manager of dry runs.
 const askingAs = "capi-manifests-validate"
 
-// cluster is an API server that is asked about objects: a contract.Server.
-type cluster struct {
+// Cluster is an API server that is asked about objects: a contract.Server.
+type Cluster struct {
 	config    *rest.Config
 	objects   dynamic.Interface
-	discovery discovery.DiscoveryInterface
-	// access tells what the user may do. The clients of all of Kubernetes would make the program a fifth larger.
+	Discovery discovery.DiscoveryInterface
+	// access reviews the permissions of the user. The full clientset would make the program a fifth larger.
 	access authorizationclient.AuthorizationV1Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 	// defined are the kinds that CRDs have defined here: a *meta.RESTMapping by schema.GroupVersionKind.
 	defined sync.Map
-	// disposable says that the cluster was started for this, so that CRDs may be
+	// disposable is true for a cluster that was started for the checks, where CRDs may be
 	// created; nothing is ever written to any other.
 	disposable bool
 }
 
-// connect makes clients. Of a cluster that is not disposable they refuse to send
-// what is no dry run.
-func connect(config *rest.Config, disposable bool) (*cluster, error) {
+// Connect returns the clients of a cluster. Unless the cluster is disposable they only send dry runs.
+func Connect(config *rest.Config, disposable bool) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Timeout = -1, 30*time.Second
 	config.UserAgent = askingAs
@@ -155,13 +70,13 @@ func connect(config *rest.Config, disposable bool) (*cluster, error) {
 		return nil, fmt.Errorf("making clients: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(versions))
-	return &cluster{config: config, objects: objects, discovery: versions, access: access, mapper: mapper, disposable: disposable}, nil
+	return &Cluster{config: config, objects: objects, Discovery: versions, access: access, mapper: mapper, disposable: disposable}, nil
 }
 
 // dryRunOnly sends no request that would write something.
 type dryRunOnly struct{ next http.RoundTripper }
 
-var errWouldWrite = errors.New("this would write to the cluster, which validate never does")
+var errWouldWrite = errors.New("refusing to write to the cluster: validate only sends dry runs")
 
 // RoundTrip implements http.RoundTripper.
 func (d dryRunOnly) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -175,8 +90,8 @@ func (d dryRunOnly) RoundTrip(request *http.Request) (*http.Response, error) {
 	return d.next.RoundTrip(request)
 }
 
-// prepare makes of an empty cluster one with the providers' namespace.
-func (c *cluster) prepare(ctx context.Context) error {
+// Prepare creates the namespaces of the installer in an empty cluster. The namespace of the providers is restricted.
+func (c *Cluster) Prepare(ctx context.Context) error {
 	objects, err := manifests.Objects()
 	if err != nil {
 		return err
@@ -185,43 +100,57 @@ func (c *cluster) prepare(ctx context.Context) error {
 		if object.GetKind() != "Namespace" {
 			continue
 		}
+		if object.GetName() == v1alpha1.OperandNamespace {
+			restrict(object)
+		}
 		if err := c.send(ctx, object, false); err != nil {
 			return fmt.Errorf("creating namespace %s: %w", object.GetName(), err)
 		}
 	}
-	return c.until(ctx, "the default service account is there", func(ctx context.Context) error {
+	return c.until(ctx, "the default service account", func(ctx context.Context) error {
 		_, err := c.objects.Resource(serviceAccounts).Namespace(v1alpha1.OperandNamespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
+}
+
+// restrict gives a namespace the pod security of manifests/components/restricted, so that pods which do not run
+// there are found.
+func restrict(namespace *unstructured.Unstructured) {
+	labels := namespace.GetLabels()
+	delete(labels, "openshift.io/run-level")
+	for _, mode := range []string{"enforce", "audit", "warn"} {
+		labels["pod-security.kubernetes.io/"+mode] = "restricted"
+	}
+	namespace.SetLabels(labels)
 }
 
 // patience is how long a cluster may take to establish a CRD, or to begin to work.
 const patience = time.Minute
 
 // until waits until check returns nil, and returns its last error when that takes too long.
-func (c *cluster) until(ctx context.Context, what string, check func(context.Context) error) error {
+func (c *Cluster) until(ctx context.Context, event string, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting until %s: %w", what, errors.Join(err, last))
+		return fmt.Errorf("waiting for %s: %w", event, errors.Join(err, last))
 	}
 	return nil
 }
 
 // Define implements contract.Server: by a dry run, and on a disposable cluster by
-// creating the CRD. There it is without its conversion, whose webhook nobody serves.
-func (c *cluster) Define(ctx context.Context, crd *unstructured.Unstructured) (contract.Answer, error) {
-	answer, err := c.Try(ctx, crd)
+// creating the CRD, without its conversion, because its webhook does not run.
+func (c *Cluster) Define(ctx context.Context, crd *unstructured.Unstructured) (contract.Answer, error) {
+	answer, err := c.DryRun(ctx, crd)
 	if err != nil || answer.Verdict != contract.Accepted || !c.disposable {
 		return answer, err
 	}
 	crd = crd.DeepCopy()
 	unstructured.RemoveNestedField(crd.Object, "spec", "conversion")
 	if err := c.send(ctx, crd, false); err != nil {
-		return c.answer(ctx, crd, err)
+		return c.toAnswer(ctx, crd, err)
 	}
 	answer, err = c.established(ctx, crd.GetName())
 	if err != nil || answer.Verdict != contract.Accepted {
@@ -231,8 +160,8 @@ func (c *cluster) Define(ctx context.Context, crd *unstructured.Unstructured) (c
 }
 
 // serve waits until the versions of a CRD that is established are served, and notes
-// them: discovery, which tells them too, lags behind.
-func (c *cluster) serve(ctx context.Context, crd *unstructured.Unstructured) error {
+// them, because discovery lags behind.
+func (c *Cluster) serve(ctx context.Context, crd *unstructured.Unstructured) error {
 	var definition apiextensionsv1.CustomResourceDefinition
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(crd.Object, &definition); err != nil {
 		return fmt.Errorf("reading CRD %s: %w", crd.GetName(), err)
@@ -243,7 +172,7 @@ func (c *cluster) serve(ctx context.Context, crd *unstructured.Unstructured) err
 			continue
 		}
 		resource := schema.GroupVersionResource{Group: definition.Spec.Group, Version: version.Name, Resource: definition.Spec.Names.Plural}
-		err := c.until(ctx, resource.String()+" is served", func(ctx context.Context) error {
+		err := c.until(ctx, resource.String()+" to be served", func(ctx context.Context) error {
 			_, err := c.objects.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
 			return err
 		})
@@ -261,9 +190,9 @@ var (
 	serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 )
 
-// established waits until a CRD is established, or its names are refused.
-func (c *cluster) established(ctx context.Context, name string) (answer contract.Answer, err error) {
-	err = c.until(ctx, "CRD "+name+" is established", func(ctx context.Context) error {
+// established waits until a CRD is established, or its names are rejected.
+func (c *Cluster) established(ctx context.Context, name string) (answer contract.Answer, err error) {
+	err = c.until(ctx, "CRD "+name+" to be established", func(ctx context.Context) error {
 		crd, err := c.objects.Resource(crds).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -272,14 +201,14 @@ func (c *cluster) established(ctx context.Context, name string) (answer contract
 		names := conditionOf(crd, "NamesAccepted")
 		switch {
 		case names.Status == metav1.ConditionFalse:
-			answer = contract.Answer{Verdict: contract.Refused, Causes: []contract.Cause{{Field: "spec.names", Message: "its names are not accepted: " + names.Message}}}
+			answer = contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Field: "spec.names", Message: "names not accepted: " + names.Message}}}
 		case established.Status != metav1.ConditionTrue:
 			return fmt.Errorf("Established is %q: %s", established.Status, established.Message) //nolint:staticcheck // the name of the condition
 		}
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		return contract.Answer{Verdict: contract.Refused, Causes: []contract.Cause{{Message: "it is not established: " + err.Error()}}}, nil
+		return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Message: "not established: " + err.Error()}}}, nil
 	}
 	return answer, err
 }
@@ -296,13 +225,28 @@ func conditionOf(object *unstructured.Unstructured, kind string) (found metav1.C
 	return found
 }
 
-// Try implements contract.Server by a dry run.
-func (c *cluster) Try(ctx context.Context, object *unstructured.Unstructured) (contract.Answer, error) {
-	return c.answer(ctx, object, c.send(ctx, object, true))
+// DryRun implements contract.Server.
+func (c *Cluster) DryRun(ctx context.Context, object *unstructured.Unstructured) (contract.Answer, error) {
+	if cause := invalidName(object); cause != nil {
+		return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{*cause}}, nil
+	}
+	return c.toAnswer(ctx, object, c.send(ctx, object, true))
+}
+
+// invalidName returns the cause for a name that no request path can have, so that the client does not send the request; nil for
+// others.
+func invalidName(object *unstructured.Unstructured) *contract.Cause {
+	if object.GetName() == "" {
+		return &contract.Cause{Field: "metadata.name", Message: "the name is empty"}
+	}
+	if problems := content.IsPathSegmentName(object.GetName()); len(problems) > 0 {
+		return &contract.Cause{Field: "metadata.name", Message: fmt.Sprintf("invalid name %q: %s", object.GetName(), strings.Join(problems, "; "))}
+	}
+	return nil
 }
 
 // send applies an object.
-func (c *cluster) send(ctx context.Context, object *unstructured.Unstructured, dryRun bool) error {
+func (c *Cluster) send(ctx context.Context, object *unstructured.Unstructured, dryRun bool) error {
 	resource, err := c.resource(object)
 	if err != nil {
 		return err
@@ -318,7 +262,7 @@ func (c *cluster) send(ctx context.Context, object *unstructured.Unstructured, d
 }
 
 // resource is where objects like this one are.
-func (c *cluster) resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+func (c *Cluster) resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	mapping, err := c.mapping(object.GroupVersionKind())
 	if err != nil {
 		return nil, err
@@ -329,7 +273,7 @@ func (c *cluster) resource(object *unstructured.Unstructured) (dynamic.ResourceI
 	return c.objects.Resource(mapping.Resource), nil
 }
 
-func (c *cluster) mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
+func (c *Cluster) mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	if defined, found := c.defined.Load(kind); found {
 		mapping, _ := defined.(*meta.RESTMapping)
 		return mapping, nil
@@ -337,26 +281,26 @@ func (c *cluster) mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, erro
 	return c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 }
 
-// answer tells what the server's error, or none, means.
-func (c *cluster) answer(ctx context.Context, object *unstructured.Unstructured, err error) (contract.Answer, error) {
+// toAnswer converts the server's error, or nil, to an answer.
+func (c *Cluster) toAnswer(ctx context.Context, object *unstructured.Unstructured, err error) (contract.Answer, error) {
 	status := apierrors.APIStatus(nil)
 	switch {
 	case err == nil:
 		return contract.Answer{}, nil
 	case meta.IsNoMatchError(err):
-		return unknown("the server does not know the kind %s of %s", object.GetKind(), object.GetAPIVersion()), nil
+		return unknown("kind %s of %s is not served by the API server", object.GetKind(), object.GetAPIVersion()), nil
 	case !errors.As(err, &status):
-		return contract.Answer{}, fmt.Errorf("asking the API server about %s %s: %w", object.GetKind(), object.GetName(), err)
+		return contract.Answer{}, fmt.Errorf("checking %s %s against the API server: %w", object.GetKind(), object.GetName(), err)
 	case apierrors.IsNotFound(err) && object.GetNamespace() != "":
-		return unknown("the server has no namespace %s, or not what the object names: %v", object.GetNamespace(), err), nil
+		return unknown("namespace %s or another referenced object not found: %v", object.GetNamespace(), err), nil
 	case apierrors.IsForbidden(err):
 		return c.forbidden(ctx, object, err)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsRequestEntityTooLargeError(err):
-		return refusedFor(err, status), nil
-	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown: // so it answers what does not fit the schema
-		return refusedFor(err, status), nil
+		return rejectedFor(err, status), nil
+	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown: // schema violations have this reason
+		return rejectedFor(err, status), nil
 	default:
-		return unknown("the server could not tell: %v", err), nil
+		return unknown("the API server failed to check it: %v", err), nil
 	}
 }
 
@@ -364,9 +308,9 @@ func unknown(format string, arguments ...any) contract.Answer {
 	return contract.Answer{Verdict: contract.Unknown, Causes: []contract.Cause{{Message: fmt.Sprintf(format, arguments...)}}}
 }
 
-// refusedFor is a refusal with its causes.
-func refusedFor(err error, status apierrors.APIStatus) contract.Answer {
-	answer := contract.Answer{Verdict: contract.Refused}
+// rejectedFor returns a rejection with its causes.
+func rejectedFor(err error, status apierrors.APIStatus) contract.Answer {
+	answer := contract.Answer{Verdict: contract.Rejected}
 	if details := status.Status().Details; details != nil {
 		for _, cause := range details.Causes {
 			answer.Causes = append(answer.Causes, contract.Cause{Field: cause.Field, Message: cause.Message})
@@ -378,11 +322,11 @@ func refusedFor(err error, status apierrors.APIStatus) contract.Answer {
 	return answer
 }
 
-// forbidden tells apart what the cluster forbids everybody, such as pods that are
-// not restricted, and what this user may not do, which says nothing of the object.
-func (c *cluster) forbidden(ctx context.Context, object *unstructured.Unstructured, refusal error) (contract.Answer, error) {
+// forbidden distinguishes objects that admission rejects for every user, such as privileged
+// pods, from missing permissions of this user, which are unrelated to the object.
+func (c *Cluster) forbidden(ctx context.Context, object *unstructured.Unstructured, refusal error) (contract.Answer, error) {
 	if c.disposable {
-		return contract.Answer{Verdict: contract.Refused, Causes: []contract.Cause{{Message: refusal.Error()}}}, nil
+		return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Message: refusal.Error()}}}, nil
 	}
 	mapping, err := c.mapping(object.GroupVersionKind())
 	if err != nil {
@@ -395,11 +339,11 @@ func (c *cluster) forbidden(ctx context.Context, object *unstructured.Unstructur
 		}}}
 		review, err = c.access.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
-			return contract.Answer{}, fmt.Errorf("asking the API server what this user may do: %w", err)
+			return contract.Answer{}, fmt.Errorf("reviewing the permissions of this user: %w", err)
 		}
 		if ofRoles || !review.Status.Allowed {
-			return unknown("this user may not ask: %v", refusal), nil
+			return unknown("forbidden for this user: %v", refusal), nil
 		}
 	}
-	return contract.Answer{Verdict: contract.Refused, Causes: []contract.Cause{{Message: refusal.Error()}}}, nil
+	return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Message: refusal.Error()}}}, nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package apiserver
 
 import (
 	"context"
@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,66 +15,28 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/testscript"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/build"
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// withControlplane runs the tests and stops the control plane that they share.
-type withControlplane struct{ *testing.M }
-
-// Run implements testscript.TestingM.
-func (m withControlplane) Run() int {
-	code := m.M.Run()
-	if err := controlplane.StopShared(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	return code
-}
-
-// putControlplane is the command "controlplane-in-path" of scripts: it builds the program
-// that --against embedded starts.
-func putControlplane(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: controlplane-in-path")
-	}
-	binary, err := buildControlplane(ts.MkAbs("bin"))
-	ts.Check(err)
-	ts.Setenv("CONTROLPLANE_BINARY", binary)
-	ts.Setenv("PATH", ts.MkAbs("bin")+string(os.PathListSeparator)+ts.Getenv("PATH"))
-}
-
-// buildControlplane builds the program controlplane into a directory, and returns the path of the binary that it is to start.
-func buildControlplane(dir string) (binary string, err error) {
-	binary, err = controlplane.Build(context.Background(), os.Stderr)
-	if err != nil {
-		return "", err
-	}
-	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "controlplane"), "github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building the program controlplane: %w\n%s", err, out)
-	}
-	return binary, nil
-}
-
 // server is a cluster that is asked, as --against embedded does.
-func server(t *testing.T) *cluster {
+func server(t *testing.T) *Cluster {
 	t.Helper()
-	c, err := connect(controlplane.Shared(t).Config, true)
+	c, err := Connect(controlplane.Shared(t).Config, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.prepare(t.Context()); err != nil {
+	if err := c.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -103,10 +63,10 @@ func places(findings []contract.Finding, rule string) (found []string) {
 	return found
 }
 
-func TestAnAPIServerFindsWhatIsWrongInTheBadExampleOfItsRulesAndNothingInTheGoodOne(t *testing.T) {
+func TestCluster_FindsTheViolationsOfRuleExamples(t *testing.T) {
 	c, mark := server(t), regexp.MustCompile(`# <- (.*)`)
 	for _, rule := range contract.Rules() {
-		if rule.By != contract.ByServer {
+		if rule.Checker != contract.CheckerServer {
 			continue
 		}
 		t.Run(rule.ID, func(t *testing.T) {
@@ -140,14 +100,14 @@ var refusals = map[string]string{
 	"infrastructure-kubevirt": "server/pod-admitted: its pod is not restricted",
 }
 
-// TestAnAPIServerRefusesOfRealProvidersOnlyWhatIsNamed has a minimal object taken of
+// TestCluster_AcceptsRealProviders has a minimal object taken of
 // every kind, too, but for those whose rules in CEL ask for more. With E2E=full it takes
 // the providers of the folder PROVIDERS too, if that is given.
-func TestAnAPIServerRefusesOfRealProvidersOnlyWhatIsNamed(t *testing.T) {
+func TestCluster_AcceptsRealProviders(t *testing.T) {
 	c := server(t)
 	for name, options := range providersToAsk(t) {
 		t.Run(name, func(t *testing.T) {
-			bundle, _, err := build.Generate(options)
+			bundle, _, err := generate.Bundle(options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,23 +127,23 @@ func TestAnAPIServerRefusesOfRealProvidersOnlyWhatIsNamed(t *testing.T) {
 				}
 			}
 			if !refused && expected != "" {
-				t.Errorf("%s is not found any more; say so in this test", expected)
+				t.Errorf("no finding %s any more; remove it from this test", expected)
 			}
 		})
 	}
 }
 
 // providersToAsk are the options that make bundles of real providers.
-func providersToAsk(t *testing.T) map[string]build.GenerateOptions {
+func providersToAsk(t *testing.T) map[string]generate.Options {
 	t.Helper()
-	all := map[string]build.GenerateOptions{}
+	all := map[string]generate.Options{}
 	released, err := fixture.Providers(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range released {
-		all[p.Name] = build.GenerateOptions{
-			Dir: p.Kustomization, ProviderName: p.Name, ProviderType: p.Type, ProviderVersion: p.Version, OCPPlatform: p.Platform, ImageName: p.ImageName,
+		all[p.Name] = generate.Options{
+			Dir: p.Kustomization, ProviderName: p.Name, ProviderType: p.Type, ProviderVersion: p.Version, OCPPlatform: p.Platform, Options: transform.Options{ImageName: p.ImageName},
 		}
 	}
 	if os.Getenv("E2E") != "full" {
@@ -201,9 +161,9 @@ func providersToAsk(t *testing.T) map[string]build.GenerateOptions {
 		if err := fixture.WriteKustomization(dir, p.Components); err != nil {
 			t.Fatal(err)
 		}
-		all[p.Folder] = build.GenerateOptions{
+		all[p.Folder] = generate.Options{
 			Dir: dir, ProviderName: p.Name, ProviderType: p.Type, ProviderVersion: p.Version,
-			OCPPlatform: p.Platform, ImageName: placeholder, Images: p.Pins(placeholder),
+			OCPPlatform: p.Platform, Options: transform.Options{ImageName: placeholder, Images: p.Pins(placeholder)},
 		}
 	}
 	return all
@@ -216,11 +176,11 @@ type listing struct {
 	tried map[string]*unstructured.Unstructured
 }
 
-func (l *listing) Try(ctx context.Context, object *unstructured.Unstructured) (contract.Answer, error) {
+func (l *listing) DryRun(ctx context.Context, object *unstructured.Unstructured) (contract.Answer, error) {
 	l.mutex.Lock()
 	l.tried[object.GetKind()] = object
 	l.mutex.Unlock()
-	return l.Server.Try(ctx, object)
+	return l.Server.DryRun(ctx, object)
 }
 
 // minimalSchema has a field of each sort that a minimal object must have right.
@@ -263,7 +223,7 @@ spec:
               optional: {type: string}
 `
 
-func TestAMinimalObjectHasWhatItsSchemaRequiresAndNoMore(t *testing.T) {
+func TestCluster_MinimalObjectHasOnlyRequiredFields(t *testing.T) {
 	asked := &listing{Server: server(t), tried: map[string]*unstructured.Unstructured{}}
 	if findings := againstServer(t, asked, minimalSchema); len(findings) > 0 {
 		t.Errorf("findings: %v", findings)
@@ -275,7 +235,7 @@ func TestAMinimalObjectHasWhatItsSchemaRequiresAndNoMore(t *testing.T) {
 	}
 }
 
-func TestAMinimalObjectThatIsAGuessIsNoWarning(t *testing.T) {
+func TestCluster_RejectedMinimalObjectIsNotAnError(t *testing.T) {
 	schema := strings.NewReplacer("sorts.example.com", "guess.example.com", "properties:\n          spec:", "x-kubernetes-validations: [{rule: 'has(self.spec.optional)', message: say what}]\n        properties:\n          spec:").Replace(minimalSchema)
 	findings := againstServer(t, server(t), schema)
 	if len(findings) != 1 || findings[0].Rule != "server/not-checked" || !strings.Contains(findings[0].Message, "say what") {
@@ -283,7 +243,7 @@ func TestAMinimalObjectThatIsAGuessIsNoWarning(t *testing.T) {
 	}
 }
 
-func TestNamesThatAnotherCRDHasAreNotAccepted(t *testing.T) {
+func TestCluster_RejectsNamesOfAnotherCRD(t *testing.T) {
 	crd := strings.NewReplacer("sorts.example.com", "names.example.com", "kind: Minimal, ", "kind: Taken, ").Replace(minimalSchema)
 	other := strings.NewReplacer("sparses", "others").Replace(crd)
 	found := places(againstServer(t, server(t), crd+"---\n"+other), "server/crd-established")
@@ -292,10 +252,10 @@ func TestNamesThatAnotherCRDHasAreNotAccepted(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenToAClusterOfSomebodyElse asks about everything, and tries to write past the dry run.
-func TestNothingIsWrittenToAClusterOfSomebodyElse(t *testing.T) {
+// TestCluster_WritesNothingUnlessDisposable asks about everything, and tries to write past the dry run.
+func TestCluster_WritesNothingUnlessDisposable(t *testing.T) {
 	owned := server(t) // which makes the namespace
-	c, err := connect(controlplane.Shared(t).Config, false)
+	c, err := Connect(controlplane.Shared(t).Config, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,28 +281,28 @@ metadata: {name: untouched, namespace: nowhere}
 	for resource, name := range map[schema.GroupVersionResource]string{crds: "sparses.untouched.example.com", {Version: "v1", Resource: "configmaps"}: "untouched"} {
 		namespace := map[bool]string{true: v1alpha1.OperandNamespace}[resource.Resource == "configmaps"]
 		if _, err := owned.objects.Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("%s %s: %v, want that it is not there", resource.Resource, name, err)
+			t.Errorf("%s %s: got error %v, want not found", resource.Resource, name, err)
 		}
 	}
 	configMap := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 	configMap.SetName("written")
 	configMap.SetNamespace(v1alpha1.OperandNamespace)
 	if err := c.send(t.Context(), configMap, false); !errors.Is(err, errWouldWrite) {
-		t.Errorf("a write is answered with %v, want %v", err, errWouldWrite)
+		t.Errorf("error of a write: got %v, want %v", err, errWouldWrite)
 	}
 }
 
-// TestWhatTheUserMayNotDoSaysNothingOfTheObject asks as a user with few rights.
-func TestWhatTheUserMayNotDoSaysNothingOfTheObject(t *testing.T) {
+// TestCluster_MissingPermissionIsNotAFinding asks as a user with few rights.
+func TestCluster_MissingPermissionIsNotAFinding(t *testing.T) {
 	server(t)
 	config := *controlplane.Shared(t).Config
 	config.Impersonate.UserName = "jane"
-	c, err := connect(&config, false)
+	c, err := Connect(&config, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	findings := againstServer(t, c, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: openshift-cluster-api}\n")
-	if len(findings) != 1 || findings[0].Rule != "server/not-checked" || !strings.Contains(findings[0].Message, "this user may not ask") {
+	if len(findings) != 1 || findings[0].Rule != "server/not-checked" || !strings.Contains(findings[0].Message, "forbidden for this user") {
 		t.Errorf("findings: %v", findings)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package diffreport
 
 import (
 	"bytes"
@@ -79,7 +79,7 @@ func (b browser) pdf(t *testing.T, page string) int {
 		t.Fatal(err)
 	}
 	if !bytes.HasPrefix(data, []byte("%PDF-")) {
-		t.Fatalf("%.20q is no PDF", data)
+		t.Fatalf("got %.20q, want a PDF", data)
 	}
 	return len(regexp.MustCompile(`/Type\s*/Page\b`).FindAll(data, -1))
 }
@@ -103,11 +103,11 @@ onload = () => {
 </script>
 `
 
-// TestThePageLooksGoodInABrowser sees the page of diff in Chromium. SCREENSHOTS is a
+// TestHTML_RendersInABrowser sees the page of diff in Chromium. SCREENSHOTS is a
 // folder that keeps the pictures.
-func TestThePageLooksGoodInABrowser(t *testing.T) {
+func TestHTML_RendersInABrowser(t *testing.T) {
 	b := newBrowser(t)
-	html := written(t, reportOfEverything(t), reportHTML, false, false)
+	html := written(t, reportOfEverything(t), HTML, false, false)
 	page := filepath.Join(b.dir, "page.html")
 	write := func(file, text string) {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -119,7 +119,7 @@ func TestThePageLooksGoodInABrowser(t *testing.T) {
 	t.Run("it is shown in the light and in the dark", func(t *testing.T) {
 		light, dark := b.screenshot(t, page, 1280, 1), b.screenshot(t, page, 1280, 0)
 		if n := colorsOf(light); n < 100 {
-			t.Errorf("the picture has only %d colors", n)
+			t.Errorf("the picture has %d colors, want more", n)
 		}
 		if l, d := brightness(light), brightness(dark); l < 0.8 || d > 0.25 {
 			t.Errorf("the light page has a brightness of %.2f, the dark one of %.2f", l, d)
@@ -137,21 +137,21 @@ func TestThePageLooksGoodInABrowser(t *testing.T) {
 		}
 		for i, m := range found {
 			if m[1] != m[2] {
-				t.Errorf("in a window of %s pixels it is %s wide (details open: %s)", m[1], m[2], m[3])
+				t.Errorf("the page is wider than the window of %s pixels: %s (details open: %s)", m[1], m[2], m[3])
 			}
 			if want := []string{"1280", "1280", "400", "400"}[i]; m[1] != want {
 				t.Errorf("the window has %s pixels, not %s", m[1], want)
 			}
 		}
 		if found[0][3] == found[1][3] {
-			t.Error("nothing was opened")
+			t.Error("no details element is open")
 		}
 	})
 	t.Run("it is printed with everything open", func(t *testing.T) {
 		closed := filepath.Join(b.dir, "closed.html")
 		write(closed, strings.ReplaceAll(html, "::details-content", "::nothing"))
 		if open, closed := b.pdf(t, page), b.pdf(t, closed); open <= closed {
-			t.Errorf("printed on %d pages, and on %d without what opens details", open, closed)
+			t.Errorf("printed on %d pages, and on %d with closed details, want more pages with open ones", open, closed)
 		}
 	})
 }

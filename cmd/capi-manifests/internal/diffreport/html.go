@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package diffreport
 
 import (
 	"bytes"
@@ -13,13 +13,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
 //go:embed template/diff.html.tmpl
 var htmlTemplate string
 
 // html writes the report as one page that needs nothing else.
-func (d differences) html(out *bytes.Buffer, full bool) error {
+func (d Report) html(out *bytes.Buffer, full bool) error {
 	page, err := template.New("diff").Funcs(htmlFuncs(full)).Parse(htmlTemplate)
 	if err != nil {
 		return fmt.Errorf("reading the template of the page: %w", err)
@@ -28,7 +29,7 @@ func (d differences) html(out *bytes.Buffer, full bool) error {
 	if err := page.Execute(&written, d); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}
-	out.WriteString(printableLines(written.String()))
+	out.WriteString(term.PrintableLines(written.String()))
 	return nil
 }
 
@@ -47,7 +48,7 @@ func htmlFuncs(full bool) template.FuncMap {
 	return funcs
 }
 
-// levelIcons tell levels apart by their form.
+// levelIcons distinguish levels by shape.
 var levelIcons = map[diff.Level]string{diff.Breaking: "✖", diff.Widening: "▲", diff.Review: "●", diff.Plain: "■", diff.Noise: "·", diff.None: "✔"}
 
 // prettyValue is a value for people: a text as it is, everything else as YAML.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package diffreport
 
 import (
 	"bytes"
@@ -13,18 +13,19 @@ import (
 	"text/template"
 
 	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
 //go:embed template/diff.md.tmpl
 var markdownTemplate string
 
-// maxComment is how long a comment on a pull request may be, with room for what
-// somebody writes around it: GitHub takes 65,536 characters.
+// maxComment is the maximum length of a report for a comment on a pull request: GitHub
+// accepts 65,536 characters, some of which are left for other text.
 const maxComment = 60_000
 
-// markdown writes the report for a pull request. Providers for which there is no
-// room are named and left out.
-func (d differences) markdown(out *bytes.Buffer, full bool) error {
+// markdown writes the report for a pull request. Providers that exceed maxComment are
+// named and left out.
+func (d Report) markdown(out *bytes.Buffer, full bool) error {
 	page, err := template.New("diff").Funcs(markdownFuncs(full)).Parse(markdownTemplate)
 	if err != nil {
 		return fmt.Errorf("reading the template of the comment: %w", err)
@@ -43,11 +44,11 @@ func (d differences) markdown(out *bytes.Buffer, full bool) error {
 		}
 		if written.Len()+section.Len() > maxComment {
 			section.Reset()
-			fmt.Fprintf(&section, "\n### %s\n\nThere is no room for it in a comment; `-o html` has everything.\n", markdownText(p.Name))
+			fmt.Fprintf(&section, "\n### %s\n\nToo long for a comment; `-o html` has the full report.\n", markdownText(p.Name))
 		}
 		written.Write(section.Bytes())
 	}
-	out.WriteString(printableLines(written.String()))
+	out.WriteString(term.PrintableLines(written.String()))
 	return nil
 }
 
@@ -57,8 +58,8 @@ func markdownFuncs(full bool) template.FuncMap {
 		"code":     markdownCode,
 		"text":     markdownText,
 		"cellCode": func(text string) string { return strings.ReplaceAll(markdownCode(text), "|", "\\|") },
-		"html":     func(value any) string { return html.EscapeString(printable(fmt.Sprint(value))) },
-		"counts":   countsOf,
+		"html":     func(value any) string { return html.EscapeString(term.Printable(fmt.Sprint(value))) },
+		"counts":   Counts,
 		"notNil":   func(value any) bool { return value != nil },
 		"short":    valueText,
 		"open":     func(e diff.Entry) bool { return e.Level == diff.Breaking },
@@ -86,7 +87,7 @@ func markdownFuncs(full bool) template.FuncMap {
 // markdownText is text of which nothing is taken for Markdown or HTML.
 func markdownText(text string) string {
 	var out strings.Builder
-	for i, r := range printable(text) {
+	for i, r := range term.Printable(text) {
 		if strings.ContainsRune("\\`*_{}[]<>#!|~@&:", r) || i == 0 && strings.ContainsRune("+-", r) {
 			out.WriteByte('\\')
 		}
@@ -97,7 +98,7 @@ func markdownText(text string) string {
 
 // markdownCode is text in a code span.
 func markdownCode(text string) string {
-	text = printable(text)
+	text = term.Printable(text)
 	fence := "`"
 	for strings.Contains(text, fence) {
 		fence += "`"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package diffreport
 
 import (
 	"bytes"
@@ -11,22 +11,23 @@ import (
 	"unicode/utf8"
 
 	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
 // levelColors are the colors of levels on a terminal.
-var levelColors = map[diff.Level]string{diff.Breaking: "1;31", diff.Widening: "1;35", diff.Review: "33", diff.Plain: "", diff.Noise: faint, diff.None: faint}
+var levelColors = map[diff.Level]string{diff.Breaking: "1;31", diff.Widening: "1;35", diff.Review: "33", diff.Plain: "", diff.Noise: term.Faint, diff.None: term.Faint}
 
-// levelMarks tell the level of a cell without a color.
+// levelMarks mark the level of a cell without color.
 var levelMarks = map[diff.Level]string{diff.Breaking: " !", diff.Widening: " ^", diff.Review: " ?"}
 
 // text writes the report for a terminal: the verdict, the matrix, and then each provider.
-func (d differences) text(out *bytes.Buffer, full, color bool) {
-	w := &textReport{out: out, paint: painter(color), full: full}
+func (d Report) text(out *bytes.Buffer, full, color bool) {
+	w := &textReport{out: out, paint: term.Painter(color), full: full}
 	w.line("%s  %s -> %s", w.level(d.Verdict.Level, strings.ToUpper(verdictWords[d.Verdict.Level])), d.A, d.B)
 	if d.Verdict.Level == diff.None {
 		return
 	}
-	w.line("%s", countsOf(d.Verdict))
+	w.line("%s", Counts(d.Verdict))
 	w.matrix(d.Providers)
 	w.access(d.Access)
 	for _, p := range d.Providers {
@@ -36,7 +37,7 @@ func (d differences) text(out *bytes.Buffer, full, color bool) {
 	}
 }
 
-// textReport writes lines. What it is given is made printable before it is painted.
+// textReport writes lines. Arguments are made printable before they are colored.
 type textReport struct {
 	out   *bytes.Buffer
 	paint func(code, text string) string
@@ -50,7 +51,7 @@ type painted string
 func (w *textReport) line(format string, args ...any) {
 	for i, arg := range args {
 		if text, isText := arg.(string); isText {
-			args[i] = printable(text)
+			args[i] = term.Printable(text)
 		}
 	}
 	w.out.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
@@ -58,13 +59,13 @@ func (w *textReport) line(format string, args ...any) {
 
 func (w *textReport) level(level diff.Level, text string) painted {
 	if code := levelColors[level]; code != "" {
-		return painted(w.paint(code, printable(text)))
+		return painted(w.paint(code, term.Printable(text)))
 	}
-	return painted(printable(text))
+	return painted(term.Printable(text))
 }
 
 func (w *textReport) heading(text string) {
-	w.out.WriteString("\n" + w.paint(bold, printable(text)) + "\n")
+	w.out.WriteString("\n" + w.paint(term.Bold, term.Printable(text)) + "\n")
 }
 
 // cell is a text in a table with the level that colors it.
@@ -89,15 +90,15 @@ func (w *textReport) matrix(providers []diff.ProviderChange) {
 	}
 	w.out.WriteString("\n")
 	w.table(rows)
-	w.out.WriteString(w.paint(faint, "+ new  - gone  ~ changed  (n) folded  ! breaking  ^ wider  ? to be reviewed") + "\n")
+	w.out.WriteString(w.paint(term.Faint, "+ added  - removed  ~ changed  (n) folded  ! breaking  ^ widening  ? review") + "\n")
 }
 
-// table aligns columns by what is seen, not by the codes that color it.
+// table aligns columns by visible characters, without color codes.
 func (w *textReport) table(rows [][]cell) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, c := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(printable(c.text)))
+			widths[i] = max(widths[i], utf8.RuneCountInString(term.Printable(c.text)))
 		}
 	}
 	for _, row := range rows {
@@ -105,7 +106,7 @@ func (w *textReport) table(rows [][]cell) {
 		for i, c := range row {
 			line.WriteString(string(w.level(c.level, c.text)))
 			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(printable(c.text))+2))
+				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(term.Printable(c.text))+2))
 			}
 		}
 		w.out.WriteString(line.String() + "\n")
@@ -116,7 +117,7 @@ func (w *textReport) access(all []diff.Access) {
 	if len(all) == 0 {
 		return
 	}
-	w.heading("Permissions, all roles and bindings together")
+	w.heading("Permissions over all roles and bindings")
 	for _, a := range all {
 		w.line("  %s, %s", a.Subject, accessWhere(a))
 		for _, p := range a.Gained {
@@ -145,7 +146,7 @@ func (w *textReport) provider(p diff.ProviderChange) {
 	}
 	for _, image := range p.ImageChanges {
 		if image.Level != diff.Noise {
-			w.line("  %s  %s -> %s: %s (%s)", w.level(image.Level, levelWords[image.Level]), cmp.Or(image.From, "none"), cmp.Or(image.To, "none"), image.Says, strings.Join(image.Containers, ", "))
+			w.line("  %s  %s -> %s: %s (%s)", w.level(image.Level, levelWords[image.Level]), cmp.Or(image.From, "none"), cmp.Or(image.To, "none"), image.Message, strings.Join(image.Containers, ", "))
 		}
 	}
 	for _, entry := range shown(p.Entries, w.full) {
@@ -153,22 +154,22 @@ func (w *textReport) provider(p diff.ProviderChange) {
 	}
 	for i, fold := range p.Folds {
 		if i == 0 {
-			w.line("  The same in many objects, or of no consequence:")
+			w.line("  Repeated changes, and changes without consequences:")
 		}
 		w.fold(fold)
 	}
 }
 
 func (w *textReport) entry(e diff.Entry) {
-	mark := map[diff.Is]string{diff.Added: "+", diff.Removed: "-", diff.Changed: "~"}[e.Is]
+	mark := map[diff.Outcome]string{diff.Added: "+", diff.Removed: "-", diff.Changed: "~"}[e.Outcome]
 	w.line("  %s %s", w.level(e.Level, mark), e.Object.String())
 	for _, change := range unfolded(e.Changes, w.full) {
-		if change.Rule == "object/added" && change.Means == "" {
+		if change.Rule == "object/added" && change.Consequence == "" {
 			continue // the mark says so
 		}
 		w.line("      %s %s", w.level(change.Level, fmt.Sprintf("%-8s", levelWords[change.Level])), headline(change)+valuesText(change))
-		if change.Means != "" {
-			w.line("               %s", change.Means)
+		if change.Consequence != "" {
+			w.line("               %s", change.Consequence)
 		}
 	}
 }
@@ -188,7 +189,7 @@ func valuesText(c diff.Change) string {
 
 func (w *textReport) fold(f diff.Fold) {
 	w.line("    %s", w.level(f.Change.Level, fmt.Sprintf("%s: %s%s", foldCount(f), headline(f.Change), valuesText(f.Change))))
-	if f.Change.Means != "" {
-		w.line("        %s", f.Change.Means)
+	if f.Change.Consequence != "" {
+		w.line("        %s", f.Change.Consequence)
 	}
 }

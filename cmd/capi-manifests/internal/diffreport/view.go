@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package diffreport
 
 import (
 	"bytes"
@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
 // verdictWords are the verdict in few words.
 var verdictWords = map[diff.Level]string{
-	diff.Breaking: "Breaking", diff.Widening: "Wider permissions", diff.Review: "To be reviewed",
+	diff.Breaking: "Breaking", diff.Widening: "Wider permissions", diff.Review: "Review required",
 	diff.Plain: "Changed", diff.Noise: "Only noise", diff.None: "Same",
 }
 
@@ -54,14 +55,14 @@ func countList(v diff.Verdict) (counts []count) {
 	return counts
 }
 
-// countsOf is a verdict in numbers: "2 breaking changes, 1 permission gained".
-func countsOf(v diff.Verdict) string {
+// Counts is a verdict in numbers: "2 breaking changes, 1 permission gained".
+func Counts(v diff.Verdict) string {
 	var parts []string
 	for _, c := range countList(v) {
 		parts = append(parts, fmt.Sprintf("%d %s", c.Count, c.Text))
 	}
 	if len(parts) == 0 {
-		return "no object differs"
+		return "no differences"
 	}
 	return strings.Join(parts, ", ")
 }
@@ -77,27 +78,27 @@ func cellText(c diff.Cell) string {
 			parts = append(parts, fmt.Sprintf(part.format, part.count))
 		}
 	}
-	return orNone(strings.Join(parts, " "))
+	return term.OrNone(strings.Join(parts, " "))
 }
 
 // versionsText is a provider's version, or both with an arrow.
 func versionsText(p diff.ProviderChange, arrow string) string {
 	switch before, after := p.Versions[0], p.Versions[1]; {
-	case p.Is == diff.Added:
-		return "new: " + orNone(after)
-	case p.Is == diff.Removed:
-		return "gone: " + orNone(before)
+	case p.Outcome == diff.Added:
+		return "new: " + term.OrNone(after)
+	case p.Outcome == diff.Removed:
+		return "removed: " + term.OrNone(before)
 	case before == after:
-		return orNone(after)
+		return term.OrNone(after)
 	default:
-		return orNone(before) + arrow + orNone(after)
+		return term.OrNone(before) + arrow + term.OrNone(after)
 	}
 }
 
-// imageDiffers says whether a provider comes from another image. A bundle in a directory comes from none,
-// which is no change.
+// imageDiffers reports whether a provider comes from another image. A bundle in a directory has no image,
+// which does not count as a difference.
 func imageDiffers(p diff.ProviderChange) bool {
-	either := p.Is == diff.Added || p.Is == diff.Removed
+	either := p.Outcome == diff.Added || p.Outcome == diff.Removed
 	return p.Images[0] != p.Images[1] && (either || p.Images[0] != "" && p.Images[1] != "")
 }
 
@@ -119,7 +120,7 @@ func valueText(value any) string {
 	return string(text)
 }
 
-// headline is a change in one line, without its values: "v1beta2 spec.region: field is gone".
+// headline is a change in one line, without its values: "v1beta2 spec.region: field removed".
 func headline(c diff.Change) string {
 	where := c.Path
 	if inVersion(c) {
@@ -127,28 +128,28 @@ func headline(c diff.Change) string {
 	}
 	switch {
 	case where == "":
-		return c.Says
-	case c.Says == "changed":
+		return c.Message
+	case c.Message == "changed":
 		return where
-	case c.Says == "added", c.Says == "removed":
-		return where + " " + c.Says
+	case c.Message == "added", c.Message == "removed":
+		return where + " " + c.Message
 	}
-	return where + ": " + c.Says
+	return where + ": " + c.Message
 }
 
-// inVersion says whether a change is of the schema of a version, not of the version itself.
-func inVersion(c diff.Change) bool { return c.Version != "" && !strings.Contains(c.Says, c.Version) }
+// inVersion reports whether a change is in the schema of a version, not in the version itself.
+func inVersion(c diff.Change) bool { return c.Version != "" && !strings.Contains(c.Message, c.Version) }
 
-// foldCount says how often a change is there: "12 objects", or "21 times in 2 objects".
+// foldCount formats the number of occurrences: "12 objects", or "21 times in 2 objects".
 func foldCount(f diff.Fold) string {
-	objects := plural(len(f.Objects), "object", "objects")
+	objects := term.Plural(len(f.Objects), "object", "objects")
 	if f.Count == len(f.Objects) {
 		return objects
 	}
-	return plural(f.Count, "time", "times") + " in " + objects
+	return term.Plural(f.Count, "time", "times") + " in " + objects
 }
 
-// hasValues says whether a change is told better with its values.
+// hasValues reports whether a change is shown with its values.
 func hasValues(c diff.Change) bool {
 	return (c.Path != "" || c.Fold == diff.FoldImage) && (c.From != nil || c.To != nil) && !strings.HasPrefix(c.Rule, "rbac/") && c.Rule != "webhook/rules"
 }
@@ -167,8 +168,8 @@ func unfolded(changes []diff.Change, full bool) []diff.Change {
 	return left
 }
 
-// quiet says whether there is nothing to tell of a provider.
-func quiet(p diff.ProviderChange) bool { return p.Is == diff.Same }
+// quiet reports whether a provider has no changes.
+func quiet(p diff.ProviderChange) bool { return p.Outcome == diff.Same }
 
 // accessWhere is where a subject may do something.
 func accessWhere(a diff.Access) string {
@@ -178,7 +179,7 @@ func accessWhere(a diff.Access) string {
 	return "in namespace " + a.Namespace
 }
 
-// viewFuncs are what the templates of all formats ask.
+// viewFuncs are the functions of all templates.
 func viewFuncs(full bool) map[string]any {
 	return map[string]any{
 		"verdict":      func(level diff.Level) string { return verdictWords[level] },
@@ -193,22 +194,15 @@ func viewFuncs(full bool) map[string]any {
 			return slices.DeleteFunc(shown(p.Entries, full), func(e diff.Entry) bool { return e.Area != area })
 		},
 		"changesOf":   func(e diff.Entry) []diff.Change { return unfolded(e.Changes, full) },
-		"changeCount": func(e diff.Entry) string { return plural(len(unfolded(e.Changes, full)), "change", "changes") },
+		"changeCount": func(e diff.Entry) string { return term.Plural(len(unfolded(e.Changes, full)), "change", "changes") },
 		"objectName":  func(r diff.Ref) string { return strings.TrimPrefix(r.Namespace+"/"+r.Name, "/") },
 		"imageName":   func(c diff.ImageChange) string { return cmp.Or(c.To, c.From) },
 		"hasValues":   hasValues,
-		"plural":      plural,
+		"plural":      term.Plural,
 		"inVersion":   inVersion,
 		"foldCount":   foldCount,
 		"foldsOf": func(p diff.ProviderChange, repeated bool) []diff.Fold {
 			return slices.DeleteFunc(slices.Clone(p.Folds), func(f diff.Fold) bool { return (f.Reason == diff.FoldRepeated) != repeated })
 		},
 	}
-}
-
-func plural(count int, one, more string) string {
-	if count == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", count, more)
 }

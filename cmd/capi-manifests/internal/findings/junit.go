@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package findings
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
 // The part of JUnit's XML that CI systems read: a suite for each bundle, a case for
@@ -42,7 +43,7 @@ type (
 	}
 )
 
-func junitOf(v validation) string {
+func junitOf(v Report) string {
 	var all junitSuites
 	for _, bundle := range v.Bundles {
 		suite := bundle.junit(v.Source)
@@ -54,9 +55,9 @@ func junitOf(v validation) string {
 	return xml.Header + string(data) + "\n"
 }
 
-func (b validatedBundle) junit(source string) junitSuite {
-	suite := junitSuite{Name: printable(source + optional(" ", cmp.Or(b.Release, b.name())))}
-	for _, rule := range b.rules() {
+func (b Bundle) junit(src string) junitSuite {
+	suite := junitSuite{Name: term.Printable(src + term.Optional(" ", cmp.Or(b.Release, b.name())))}
+	for _, rule := range b.Rules() {
 		test := b.junitCase(rule)
 		suite.Cases = append(suite.Cases, test)
 		suite.Tests++
@@ -71,18 +72,20 @@ func (b validatedBundle) junit(source string) junitSuite {
 }
 
 // junitCase is a rule: failed by errors, skipped if it was not checked or all that is wrong is accepted, with lesser findings as its output.
-func (b validatedBundle) junitCase(rule contract.Rule) junitCase {
-	test := junitCase{Name: rule.ID, Class: printable("capi-manifests" + optional(".", b.name()))}
+func (b Bundle) junitCase(rule contract.Rule) junitCase {
+	test := junitCase{Name: rule.ID, Class: term.Printable("capi-manifests" + term.Optional(".", b.name()))}
 	var lines string
+	failed := false
 	count := 0
 	for _, f := range b.Findings {
 		if f.Rule == rule.ID {
-			lines += printable(place(f)+": "+sentence(f)) + "\n"
+			failed = failed || f.Severity == contract.Error // a check can raise or lower the severity of the rule
+			lines += term.Printable(place(f)+": "+sentence(f)) + "\n"
 			count++
 		}
 	}
 	switch {
-	case count > 0 && rule.Severity == contract.Error:
+	case failed:
 		test.Failure = &junitFailure{fmt.Sprintf("%d findings. %s", count, rule.Fix), lines}
 	case count > 0:
 		test.Output = lines
@@ -91,7 +94,7 @@ func (b validatedBundle) junitCase(rule contract.Rule) junitCase {
 	default:
 		for _, accepted := range b.Accepted {
 			if accepted.Rule == rule.ID {
-				test.Skipped = &junitSkipped{"accepted: " + printable(accepted.Reason)}
+				test.Skipped = &junitSkipped{"accepted: " + term.Printable(accepted.Reason)}
 			}
 		}
 	}

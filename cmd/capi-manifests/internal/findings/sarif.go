@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package findings
 
 import (
 	"path/filepath"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
 // The part of SARIF 2.1.0 that findings need, by the names of the standard. See
@@ -80,8 +81,8 @@ type (
 var sarifLevels = map[contract.Severity]string{contract.Error: "error", contract.Warning: "warning", contract.Info: "note"}
 
 // sarifOf is a validation for code scanning: all rules, and a result for each finding.
-func sarifOf(v validation) sarifLog {
-	driver := sarifDriver{Name: "capi-manifests", Version: readVersion().Version, Language: "en-US", InformationURI: "https://github.com/capi-installer/capi-installer"}
+func sarifOf(v Report) sarifLog {
+	driver := sarifDriver{Name: "capi-manifests", Version: v.ToolVersion, Language: "en-US", InformationURI: "https://github.com/capi-installer/capi-installer"}
 	for _, rule := range contract.Rules() {
 		driver.Rules = append(driver.Rules, sarifRule{
 			ID: rule.ID, ShortDescription: sarifText{rule.Why}, FullDescription: sarifText{rule.Why}, Help: sarifText{rule.Fix},
@@ -95,7 +96,7 @@ func sarifOf(v validation) sarifLog {
 		}
 		for _, accepted := range bundle.Accepted {
 			result := sarifResultOf(accepted.Finding)
-			result.Suppressions = []sarifSuppression{{Kind: "external", Justification: printable(accepted.Reason)}}
+			result.Suppressions = []sarifSuppression{{Kind: "external", Justification: term.Printable(accepted.Reason)}}
 			results = append(results, result)
 		}
 	}
@@ -111,10 +112,10 @@ func sarifResultOf(f contract.Finding) sarifResult {
 		location.Physical.Region = &sarifRegion{f.Line}
 	}
 	if f.Object != "" {
-		location.Logical = []sarifLogical{{printable(f.Object)}}
+		location.Logical = []sarifLogical{{term.Printable(f.Object)}}
 	}
 	return sarifResult{
-		RuleID: f.Rule, Level: sarifLevels[f.Severity], Message: sarifText{printable(sentence(f) + ". " + f.Fix)},
+		RuleID: f.Rule, Level: sarifLevels[f.Severity], Message: sarifText{term.Printable(sentence(f) + ". " + f.Fix)},
 		Locations: []sarifLocation{location}, Fingerprints: map[string]string{"finding/v1": fingerprint(f)},
 	}
 }

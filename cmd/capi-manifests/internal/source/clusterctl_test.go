@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package source
 
 import (
 	"os"
@@ -9,11 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
-
-	"github.com/capi-installer/capi-installer/build/contract"
 )
 
-// directory is one with the files of an archive.
+// Directory is one with the files of an archive.
 func directory(t *testing.T, archive string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,7 +27,7 @@ func directory(t *testing.T, archive string) string {
 	return dir
 }
 
-func TestReleasesAreFoundWhereClusterctlLooksOrComponentsLie(t *testing.T) {
+func TestClusterctlReleases(t *testing.T) {
 	for name, test := range map[string]struct {
 		archive, below string
 		want           []string
@@ -46,23 +44,9 @@ func TestReleasesAreFoundWhereClusterctlLooksOrComponentsLie(t *testing.T) {
 		"an archive, which is no release": {"-- ipam-components.yaml --\n", "ipam-components.yaml", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, releasesIn(filepath.Join(directory(t, test.archive), test.below))); diff != "" {
+			if diff := cmp.Diff(test.want, ClusterctlReleases(filepath.Join(directory(t, test.archive), test.below))); diff != "" {
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-func TestTheJSONOfReleasesKeepsTheSchema(t *testing.T) {
-	dir := directory(t, "-- ipam-x/v1.0.0/ipam-components.yaml --\n-- cluster-api/v1.0.0/core-components.yaml --\nkind: [\n")
-	v, err := validateReleases(dir, releasesIn(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conforms(t, compiled(t, "validation.json"), v.format(asFindings, false)); err != nil {
-		t.Error(err)
-	}
-	if len(v.Bundles) != 2 || v.Counts[contract.Error] == 0 || !v.invalid {
-		t.Errorf("%d releases, %v, invalid: %t", len(v.Bundles), v.Counts, v.invalid)
 	}
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package source
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,12 +13,16 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
+
+func EscapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
 
 // bundlesOfConfigMaps returns the bundles of the transport ConfigMaps in the YAML files of a directory, as
 // "generate --transport configmap" writes them beside other manifests of a release; none if there are none.
@@ -34,7 +36,7 @@ func bundlesOfConfigMaps(dir string) ([]extractor.Bundle, error) {
 		releases[configMap.Annotations[configmap.ReleaseVersion]] = true
 	}
 	if len(releases) > 1 {
-		return nil, &invalidError{fmt.Errorf("the transport ConfigMaps are of several releases: %s", strings.Join(slices.Sorted(maps.Keys(releases)), ", "))}
+		return nil, &InvalidError{fmt.Errorf("the transport ConfigMaps belong to several releases: %s", strings.Join(slices.Sorted(maps.Keys(releases)), ", "))}
 	}
 	results, err := configmap.Bundles(configMaps, configMaps[0].Annotations[configmap.ReleaseVersion])
 	errs := []error{err}
@@ -43,14 +45,14 @@ func bundlesOfConfigMaps(dir string) ([]extractor.Bundle, error) {
 		bundles, errs = append(bundles, result.Bundles...), append(errs, result.Err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, &invalidError{err} // here no slice comes later
+		return nil, &InvalidError{err} // here no slice comes later
 	}
 	return bundles, nil
 }
 
 // configMapsIn are the transport ConfigMaps in the YAML files of a directory.
 func configMapsIn(dir string) ([]corev1.ConfigMap, error) {
-	files, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*.y*ml"))
+	files, err := filepath.Glob(filepath.Join(EscapeGlob(dir), "*.y*ml"))
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +67,7 @@ func configMapsIn(dir string) ([]corev1.ConfigMap, error) {
 		}
 		configMaps, err := decodeConfigMaps(content)
 		if err != nil {
-			return nil, &invalidError{fmt.Errorf("decoding %s: %w", file, err)}
+			return nil, &InvalidError{fmt.Errorf("decoding %s: %w", file, err)}
 		}
 		all = append(all, configMaps...)
 	}
@@ -73,20 +75,14 @@ func configMapsIn(dir string) ([]corev1.ConfigMap, error) {
 }
 
 func decodeConfigMaps(content []byte) (configMaps []corev1.ConfigMap, err error) {
-	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content))); ; {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return configMaps, nil
-		}
-		if err != nil {
-			return nil, err
-		}
+	for _, document := range yamldoc.SplitNonEmpty(content) {
 		var configMap corev1.ConfigMap
-		if err := yaml.Unmarshal(document, &configMap); err != nil {
-			return nil, err
+		if err := yaml.Unmarshal(document.Text, &configMap); err != nil {
+			return nil, fmt.Errorf("line %d: %w", document.Line, err)
 		}
 		if _, labelled := configMap.Labels[configmap.BundleLabel]; labelled && configMap.Kind == "ConfigMap" {
 			configMaps = append(configMaps, configMap)
 		}
 	}
+	return configMaps, nil
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package term writes for people on a terminal and for logs: colors, tables,
+// progress, and text in which control characters are replaced.
+package term
 
 import (
 	"errors"
 	"io"
 	"os"
 	"slices"
-
-	"github.com/capi-installer/capi-installer/build/contract"
 )
 
-// colorMode says when to color: a pflag.Value. The zero value is on a terminal, unless NO_COLOR is set.
-type colorMode string
+// ColorMode selects when text is colored: a pflag.Value. The zero value, auto, colors text on a terminal unless NO_COLOR is set.
+type ColorMode string
 
-func (c *colorMode) String() string {
+func (c *ColorMode) String() string {
 	if *c == "" {
 		return "auto"
 	}
@@ -22,38 +22,36 @@ func (c *colorMode) String() string {
 }
 
 // Set implements pflag.Value.
-func (c *colorMode) Set(text string) error {
+func (c *ColorMode) Set(text string) error {
 	if !slices.Contains([]string{"auto", "always", "never"}, text) {
-		return errors.New("the choices are auto, always and never")
+		return errors.New("must be auto, always or never")
 	}
-	*c = colorMode(text)
+	*c = ColorMode(text)
 	return nil
 }
 
 // Type implements pflag.Value.
-func (c *colorMode) Type() string { return "when" }
+func (c *ColorMode) Type() string { return "when" }
 
-// on says whether to color what is written to w. See https://no-color.org.
-func (c *colorMode) on(w io.Writer) bool {
+// Enabled reports whether text for w is colored. See https://no-color.org.
+func (c *ColorMode) Enabled(w io.Writer) bool {
 	switch *c {
 	case "always":
 		return true
 	case "never":
 		return false
 	}
-	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // Codes of terminals: "select graphic rendition" of ECMA-48.
 const (
-	bold  = "1"
-	faint = "2"
+	Bold  = "1"
+	Faint = "2"
 )
 
-var severityColors = map[contract.Severity]string{contract.Error: "1;31", contract.Warning: "33", contract.Info: "36"}
-
-// painter returns what colors a text, or leaves it as it is.
-func painter(color bool) func(code, text string) string {
+// Painter returns a function that colors a text, or returns it unchanged.
+func Painter(color bool) func(code, text string) string {
 	return func(code, text string) string {
 		if !color {
 			return text

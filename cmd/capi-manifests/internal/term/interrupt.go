@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package term
 
 import (
 	"context"
 	"time"
 )
 
-// interruptGrace is how long what knows no context may go on after Ctrl-C, so that it can tidy up.
+// interruptGrace is the time for cleanup after Ctrl-C in code without a context.
 const interruptGrace = time.Second
 
-// interruptible returns what compute does, which knows no context and writes nothing that matters. Soon
-// after ctx has ended it returns the reason for that, and leaves compute to the end of the program.
-func interruptible[T any](ctx context.Context, compute func() (T, error)) (T, error) {
+// Interruptible returns the result of compute, which has no context and no side effects. Soon
+// after the end of ctx it returns the cause, and compute runs until the program exits.
+func Interruptible[T any](ctx context.Context, compute func() (T, error)) (T, error) {
 	type outcome struct {
 		value T
 		err   error

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package term
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 	"golang.org/x/term"
 )
 
-// printable keeps what stands in an image from steering a terminal: it has one line
-// and no control characters, those that turn the direction of text among them.
-func printable(text string) string {
+// Printable replaces control characters, line breaks and characters that change the direction of
+// text, so that the content of an image cannot control a terminal.
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
@@ -26,8 +26,8 @@ func printable(text string) string {
 	}, text)
 }
 
-// printableLines is printable for text of several lines, with tabs.
-func printableLines(text string) string {
+// PrintableLines is printable for text of several lines, with tabs.
+func PrintableLines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
 			return r
@@ -36,15 +36,15 @@ func printableLines(text string) string {
 	}, text)
 }
 
-// isTerminal says whether a person sees what is written to w.
-func isTerminal(w io.Writer) bool {
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
 	file, isFile := w.(*os.File)
 	return isFile && term.IsTerminal(int(file.Fd()))
 }
 
-// encodeJSON writes data as JSON with nothing in it that steers a terminal: what is
-// not printable is written as its escape, so that programs read it as it is.
-func encodeJSON(out *bytes.Buffer, data any) error {
+// EncodeJSON writes data as JSON. Characters that are not printable are escaped, so that they
+// cannot control a terminal and programs read them unchanged.
+func EncodeJSON(out *bytes.Buffer, data any) error {
 	var plain bytes.Buffer
 	encoder := json.NewEncoder(&plain)
 	encoder.SetEscapeHTML(false)
@@ -62,4 +62,8 @@ func encodeJSON(out *bytes.Buffer, data any) error {
 		}
 	}
 	return nil
+}
+
+func Optional(flag, value string) string {
+	return strings.TrimSuffix(flag+value, flag)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package term
 
 import (
 	"context"
@@ -14,12 +14,11 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/extractor/remote/pull"
-	"github.com/capi-installer/capi-installer/imagesjson"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 )
 
-// progress tells a person who waits what is fetched: on a terminal with a bar for
-// each image on its way, and everywhere with a line for each image that came.
+// Progress reports pulled images: on a terminal with a bar for each image that is being
+// pulled, and everywhere with a line for each pulled image.
 type progress struct {
 	w     io.Writer
 	bars  *mpb.Progress // nil without a terminal
@@ -30,39 +29,30 @@ type progress struct {
 	done int
 }
 
-func newProgress(w io.Writer, total int) *progress {
+func NewProgress(w io.Writer, total int) *progress {
 	p := &progress{w: w, start: time.Now(), total: total}
-	if isTerminal(w) {
+	if IsTerminal(w) {
 		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(20))
 	}
 	return p
 }
 
-// distinct is how many images there are, by reference.
-func distinct(images imagesjson.Images) int {
-	references := map[string]bool{}
-	for _, image := range images {
-		references[image.Reference] = true
-	}
-	return len(references)
-}
-
-// fetch reads an image and shows how that goes.
-func (p *progress) fetch(ctx context.Context, next extractor.Fetcher, reference string) ([]extractor.Bundle, error) {
-	meter := &pull.Meter{}
+// Fetch reads an image and shows how that goes.
+func (p *progress) Fetch(ctx context.Context, next extractor.Fetcher, reference string) ([]extractor.Bundle, error) {
+	meter := &fetch.Meter{}
 	hide := p.show(reference, meter)
-	bundles, err := next.Fetch(pull.WithMeter(ctx, meter), reference)
+	bundles, err := next.Fetch(fetch.WithMeter(ctx, meter), reference)
 	hide()
 	p.step(reference, meter, err)
 	return bundles, err
 }
 
 // show shows a bar until hide is called.
-func (p *progress) show(reference string, meter *pull.Meter) (hide func()) {
+func (p *progress) show(reference string, meter *fetch.Meter) (hide func()) {
 	if p.bars == nil {
 		return func() {}
 	}
-	// What a narrow terminal has no room for is the end of the line: the reference.
+	// A narrow terminal cuts the end of the line: the reference.
 	bar := p.bars.AddBar(0, mpb.BarRemoveOnComplete(), mpb.AppendDecorators(
 		decor.Any(func(decor.Statistics) string { return fetched(meter) }, decor.WCSyncSpaceR),
 		decor.Name(shortReference(reference))))
@@ -89,7 +79,7 @@ func (p *progress) show(reference string, meter *pull.Meter) (hide func()) {
 	}
 }
 
-// shortReference is a reference with as much of its digest as tells two apart.
+// shortReference returns a reference with the first digits of its digest.
 func shortReference(reference string) string {
 	repository, digest, found := strings.Cut(reference, "@sha256:")
 	if !found {
@@ -99,7 +89,7 @@ func shortReference(reference string) string {
 }
 
 // step writes the line of an image that came, or did not.
-func (p *progress) step(reference string, meter *pull.Meter, err error) {
+func (p *progress) step(reference string, meter *fetch.Meter, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done++
@@ -114,15 +104,15 @@ func (p *progress) step(reference string, meter *pull.Meter, err error) {
 	fmt.Fprintf(w, "[%d/%d] %s %s: %s\n", p.done, p.total, outcome, reference, fetched(meter))
 }
 
-// end waits until everything is shown.
-func (p *progress) end() {
+// End waits until everything is shown.
+func (p *progress) End() {
 	if p.bars != nil {
 		p.bars.Wait()
 	}
 }
 
-// summary writes what came of all.
-func (p *progress) summary(results []extractor.Result) {
+// Summary writes the totals.
+func (p *progress) Summary(results []extractor.Result) {
 	bundles, failed := 0, 0
 	for _, result := range results {
 		bundles += len(result.Bundles)
@@ -130,20 +120,20 @@ func (p *progress) summary(results []extractor.Result) {
 			failed++
 		}
 	}
-	text := fmt.Sprintf("read %s in %s: %s", plural(len(results), "image", "images"), time.Since(p.start).Round(10*time.Millisecond), plural(bundles, "bundle", "bundles"))
+	text := fmt.Sprintf("read %s in %s: %s", Plural(len(results), "image", "images"), time.Since(p.start).Round(10*time.Millisecond), Plural(bundles, "bundle", "bundles"))
 	if failed > 0 {
-		text += fmt.Sprintf(", %s could not be read", plural(failed, "image", "images"))
+		text += fmt.Sprintf(", %s failed", Plural(failed, "image", "images"))
 	}
 	fmt.Fprintln(p.w, text)
 }
 
-// fetched says how much was fetched of how much, such as "412 KiB of 78 MiB, 3 requests".
-func fetched(meter *pull.Meter) string {
+// fetched formats the received and total bytes, such as "412 KiB of 78 MiB, 3 requests".
+func fetched(meter *fetch.Meter) string {
 	requests, received, size := meter.Requests.Load(), meter.Received.Load(), meter.Size.Load()
 	text := bytesText(received)
 	switch {
 	case requests == 0:
-		return "nothing was fetched"
+		return "nothing fetched"
 	case size > received: // the size is that of the image without the index that it was found in
 		text += " of " + bytesText(size)
 	}
@@ -168,13 +158,13 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.0f %s", size, unit)
 }
 
-// reporting is a Fetcher that reports each image.
-type reporting struct {
+// Reporting is a Fetcher that reports each image.
+type Reporting struct {
 	extractor.Fetcher
-	progress *progress
+	Progress *progress
 }
 
 // Fetch implements extractor.Fetcher.
-func (r *reporting) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
-	return r.progress.fetch(ctx, r.Fetcher, reference)
+func (r *Reporting) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
+	return r.Progress.Fetch(ctx, r.Fetcher, reference)
 }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/capi-installer/capi-installer/test/registry"
+)
+
+// patience is the time in which an event that a script waits for has to happen.
+const patience = 2 * time.Minute
+
+// until waits for an event, and fails the script by the event's name after patience.
+func until(ts *testscript.TestScript, event string, happened func() bool) {
+	for deadline := time.Now().Add(patience); !happened(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("timed out after %s waiting for %s", patience, event)
+		}
+	}
+}
+
+// await is a command of scripts; see TestScripts.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await PATH")
+	}
+	reg := ts.Value(registryKey{}).(*registry.Registry)
+	until(ts, "a request for "+args[0], func() bool { return reg.Paths()[args[0]] > 0 })
+}
+
+// awaitFile is a command of scripts; see TestScripts.
+func awaitFile(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await-file DIR")
+	}
+	until(ts, "a file in "+args[0], func() bool {
+		entries, err := os.ReadDir(ts.MkAbs(args[0]))
+		return err == nil && len(entries) > 0
+	})
+}
+
+// awaitEnd is a command of scripts; see TestScripts. The script's own "wait" has no timeout.
+func awaitEnd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await-end EVENT")
+	}
+	for _, program := range ts.BackgroundCmds() {
+		until(ts, args[0]+" to end "+strings.Join(program.Args, " "), func() bool {
+			return errors.Is(program.Process.Signal(syscall.Signal(0)), os.ErrProcessDone)
+		})
+	}
+}

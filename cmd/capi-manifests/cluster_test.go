@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/rogpeppe/go-internal/testscript"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+)
+
+const clusterAPICRD = "clusterapis.capi-operator.openshift.io"
+
+// TestClusterScripts runs the scripts in testdata/cluster against a control plane without capi-installer. The
+// scripts write the ClusterAPI object with kubectl. $KUBECONFIG has all rights; $READER and $STRANGER are
+// kubeconfigs of the service accounts reader and stranger, which have none. $MANIFESTS is the folder of the
+// release's manifests. Besides testscript's commands there are exits and expand of TestScripts, and:
+//
+//	stored-version NAME IMAGE FILE OUT   writes the revision ConfigMap of a version with the objects of FILE
+//	await-text TEXT FILE                 waits until a file contains a text
+func TestClusterScripts(t *testing.T) {
+	cluster := controlplane.Shared(t)
+	kubectl := filepath.Join(t.TempDir(), "kubectl")
+	if err := os.Symlink(controlplane.Binary(t), kubectl); err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := filepath.Abs("../../manifests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	removeAfter(t, cluster)
+	variables := map[string]string{"KUBECONFIG": cluster.Kubeconfig, "MANIFESTS": manifests}
+	for name, account := range map[string]string{"READER": "reader", "STRANGER": "stranger"} {
+		if variables[name], err = cluster.ServiceAccount(t.Context(), metav1.NamespaceDefault, account); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testscript.Run(t, testscript.Params{
+		Deadline: time.Now().Add(scriptsTimeout), Dir: "testdata/cluster", RequireExplicitExec: true, RequireUniqueNames: true,
+		Setup: func(env *testscript.Env) error {
+			for name, value := range variables {
+				env.Setenv(name, value)
+			}
+			env.Setenv("PATH", filepath.Dir(kubectl)+string(os.PathListSeparator)+env.Getenv("PATH"))
+			nobody, err := closedAddress()
+			env.Setenv("NOBODY", nobody)
+			return err
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "expand": expand, "stored-version": writeStoredVersion, "await-text": awaitText},
+	})
+}
+
+// removeAfter removes the CRD, the objects and the roles of a test when it ends.
+func removeAfter(t *testing.T, cluster *controlplane.Cluster) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		for _, arguments := range []string{
+			"crd " + clusterAPICRD, "events -n default --field-selector involvedObject.kind=ClusterAPI",
+			"configmaps -n openshift-cluster-api-operator -l capi-operator.openshift.io/revision", "crd retaineds.example.com", "clusterrole,clusterrolebinding status-reader",
+		} {
+			if out, err := cluster.Kubectl(ctx, append([]string{"delete", "--ignore-not-found"}, strings.Fields(arguments)...)...); err != nil {
+				t.Errorf("kubectl delete %s: %v\n%s", arguments, err, out)
+			}
+		}
+	})
+}
+
+func writeStoredVersion(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: stored-version NAME IMAGE FILE OUT")
+	}
+	content := []byte(ts.ReadFile(args[2]))
+	objects, err := yamldoc.Objects(content)
+	ts.Check(err)
+	set := operand.Set{ContentID: digest.FromBytes(content), Operands: []operand.Operand{{
+		Name: "cluster-api", Type: extractor.Core, Version: "v1.12.3", ContentID: digest.FromBytes(content),
+		Origin: extractor.Origin{Name: "core", Image: args[1]}, Objects: objects,
+	}}}
+	stored, err := revision.Encode(set)
+	ts.Check(err)
+	configMap := revision.ConfigMaps(args[0], metav1.OwnerReference{}, stored)[0]
+	configMap.OwnerReferences, configMap.Finalizers = nil, nil // kubectl deletes it at the end
+	encoded, err := yaml.Marshal(configMap)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[3]), encoded, 0o600))
+}
+
+func awaitText(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await-text TEXT FILE")
+	}
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		content, err := os.ReadFile(ts.MkAbs(args[1]))
+		if err == nil && strings.Contains(string(content), args[0]) {
+			return
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			ts.Check(err)
+		}
+	}
+	ts.Fatalf("%q not found in %s:\n%s", args[0], args[1], ts.ReadFile(args[1]))
+}

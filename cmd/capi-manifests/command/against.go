@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// against are the flags of validate about an API server.
+type against struct{ server, controlplane string }
+
+func (a *against) register(flags *pflag.FlagSet) {
+	flags.StringVar(&a.server, "against", "", "`kubeconfig` of an API server that checks the objects in dry runs, or \""+embedded+"\" to start one")
+	flags.StringVar(&a.controlplane, "controlplane", "", "`file` of the program for --against embedded (default controlplane beside capi-manifests, in PATH, or built with Go)")
+}
+
+// rules returns the number of checked rules.
+func (a *against) rules(v findings.Report) int {
+	var of findings.Bundle
+	if len(v.Bundles) > 0 {
+		of = v.Bundles[0] // all are of one form
+	}
+	checked := slices.DeleteFunc(of.Rules(), func(rule contract.Rule) bool { return rule.Checker == contract.CheckerServer && a.server == "" })
+	return len(checked)
+}
+
+// add adds the findings of the API server.
+func (a *against) add(cmd *cobra.Command, result *findings.Report, bundles []extractor.Bundle) error {
+	if a.server == "" {
+		if a.controlplane != "" {
+			return &usageError{errors.New("--controlplane requires --against " + embedded)}
+		}
+		return nil
+	}
+	server, stop, err := a.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for i, bundle := range bundles {
+		list, err := contract.CheckAgainst(cmd.Context(), bundle, server)
+		if err != nil {
+			return err
+		}
+		for j := range list {
+			list[j].File = findings.FileOf(result.Source, bundle, list[j].File)
+		}
+		result.Bundles[i].Findings, result.Bundles[i].AskedServer = append(result.Bundles[i].Findings, list...), true
+	}
+	result.Count()
+	return nil
+}
+
+// open connects to the API server, or starts one.
+func (a *against) open(cmd *cobra.Command) (server *apiserver.Cluster, stop func(), err error) {
+	if a.server == embedded {
+		return a.openEmbedded(cmd)
+	}
+	config, err := term.Interruptible(cmd.Context(), func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", a.server) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the kubeconfig %s: %w", a.server, err)
+	}
+	if server, err = apiserver.Connect(config, false); err != nil {
+		return nil, nil, err
+	}
+	version, err := server.Discovery.ServerVersion()
+	if err != nil {
+		return nil, nil, fmt.Errorf("reaching the cluster of %s: %w", a.server, err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "checking against the cluster of %s, Kubernetes %s, with dry runs\n", term.Printable(a.server), term.Printable(version.GitVersion))
+	return server, func() {}, nil
+}
+
+func (a *against) openEmbedded(cmd *cobra.Command) (server *apiserver.Cluster, stop func(), err error) {
+	program, err := apiserver.FindControlPlane(cmd.Context(), a.controlplane, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, nil, err
+	}
+	config, stop, err := apiserver.StartEmbedded(cmd.Context(), program, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, nil, err
+	}
+	if server, err = apiserver.Connect(config, true); err == nil {
+		err = server.Prepare(cmd.Context())
+	}
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return server, stop, nil
+}
+
+// embedded is the value of --against for a control plane that is started for it.
+const embedded = "embedded"

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/build/bundle"
+	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// compareWith writes the differences from the bundle in src to a generated one. They are an error.
+func compareWith(cmd *cobra.Command, src, dir string, generated extractor.Bundle) error {
+	bundles, _, err := source.Bundles(cmd.Context(), cmd.ErrOrStderr(), src)
+	if err != nil {
+		return err
+	}
+	if len(bundles) != 1 {
+		return &source.InvalidError{Err: fmt.Errorf("%s holds %d bundles (%s); --compare accepts one", src, len(bundles), providers(bundles))}
+	}
+	before, err := providerOf(bundles[0])
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", src, err)
+	}
+	after, err := providerOf(generated)
+	if err != nil {
+		return err
+	}
+	report := diffreport.New(src, dir, []diff.Provider{before}, []diff.Provider{after})
+	var out bytes.Buffer
+	color := term.ColorMode("")
+	if err := report.Write(&out, diffreport.Text, true, color.Enabled(cmd.OutOrStdout())); err != nil {
+		return err
+	}
+	if _, err := cmd.OutOrStdout().Write(out.Bytes()); err != nil {
+		return err
+	}
+	if report.Verdict.Level != diff.None {
+		return &differencesError{report.Verdict}
+	}
+	return nil
+}
+
+// providerOf returns a bundle as diff.Compare reads it.
+func providerOf(from extractor.Bundle) (diff.Provider, error) {
+	objects, err := bundle.Objects(from)
+	return diff.Provider{
+		Name: from.Metadata.ProviderName, Type: string(from.Metadata.ProviderType), Version: from.Metadata.ProviderVersion,
+		Image: from.Origin.Image, Objects: objects,
+	}, err
+}

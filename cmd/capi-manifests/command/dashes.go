@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// doubleDashes returns the arguments with two dashes before long flags that have one, such as
+// "-kustomize-dir": Go's flag package, and so manifests-gen, accepts both.
+func doubleDashes(root *cobra.Command, args []string) []string {
+	cmd, _, err := root.Find(args)
+	if err != nil {
+		return args
+	}
+	result := make([]string, 0, len(args))
+	for i, arg := range args {
+		if arg == "--" {
+			return append(result, args[i:]...)
+		}
+		name, isShort := strings.CutPrefix(arg, "-")
+		name, _, _ = strings.Cut(name, "=")
+		if isShort && len(name) > 1 && cmd.Flags().Lookup(name) != nil {
+			arg = "-" + arg
+		}
+		result = append(result, arg)
+	}
+	return result
+}

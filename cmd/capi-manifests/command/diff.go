@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+)
+
+const diffLong = `Compare two releases, images or bundles, and show the changes from A to B by severity, to decide
+whether B may replace A.
+
+A and B are two releases, each an images.json, or two images, OCI layouts, archives or
+directories with a bundle. Of releases every provider is compared, or with --platform the
+components that a cluster of that platform installs. Objects are compared field by field.
+In addition, diff reports
+
+  CRDs       whether existing objects stay valid and complete, and clients keep working
+  RBAC       permissions that each subject gains or loses, over all roles and bindings
+  webhooks   the requests that are sent to them, and the effect of a webhook that is down
+  images     images from another registry or repository
+
+Each change has a level: breaking, widening (a subject gains permissions), review, change,
+or noise. Changes without consequences are folded into lines with a count: another
+version of the same image, labels, descriptions of fields, and the same change in three or
+more objects of a provider. --full shows them.
+
+The exit code is 1 if anything differs. With --fail-on it is 1 only for changes of the
+given levels.`
+
+const diffExample = `  # Compare two releases
+  capi-manifests diff old/images.json new/images.json
+
+  # The same on AWS, for a pull request, and as a page for a reviewer
+  capi-manifests diff old/images.json new/images.json --platform AWS -o markdown
+  capi-manifests diff old/images.json new/images.json --platform AWS -o html > diff.html
+
+  # A gate in CI: fail if CRDs become incompatible or a subject gains permissions
+  capi-manifests diff quay.io/me/capa:v2.10.0 capi-manifests --fail-on breaking,widening
+
+  # List the permissions that subjects gained
+  capi-manifests diff old/images.json new/images.json -o json | jq '.access[] | {subject, gained}'`
+
+// differencesError reports differences that decide the exit code.
+type differencesError struct{ verdict diff.Verdict }
+
+func (e *differencesError) Error() string {
+	return "found differences: " + diffreport.Counts(e.verdict)
+}
+
+// failOn are the levels of changes that make the exit code 1: a pflag.Value. None is any change.
+type failOn []diff.Level
+
+var failOnChoices = []string{"any", "breaking", "widening"}
+
+func (f *failOn) String() string {
+	if len(*f) == 0 {
+		return "any"
+	}
+	return joined(*f)
+}
+
+// Set implements pflag.Value.
+func (f *failOn) Set(text string) error {
+	var levels failOn
+	for choice := range strings.SplitSeq(text, ",") {
+		if !slices.Contains(failOnChoices, choice) || choice == "any" && text != choice {
+			return errors.New("must be any, or breaking, widening, or both separated by a comma")
+		}
+		if choice != "any" {
+			levels = append(levels, diff.Level(choice))
+		}
+	}
+	*f = levels
+	return nil
+}
+
+// Type implements pflag.Value.
+func (f *failOn) Type() string { return "levels" }
+
+// fails reports whether a verdict leads to exit code 1.
+func (f *failOn) fails(v diff.Verdict) bool {
+	counts := map[diff.Level]int{diff.Breaking: v.Breaking, diff.Widening: v.Widening}
+	if len(*f) == 0 {
+		return v.Level != diff.None
+	}
+	return slices.ContainsFunc(*f, func(level diff.Level) bool { return counts[level] > 0 })
+}
+
+// diffOptions are the flags of diff.
+type diffOptions struct {
+	sources diffSourceFlags
+	format  diffreport.Format
+	failOn  failOn
+	full    bool
+	color   term.ColorMode
+}
+
+func newDiff() *cobra.Command {
+	options := diffOptions{}
+	cmd := &cobra.Command{
+		Use:               "diff A B",
+		Short:             "Compare two releases, images or bundles",
+		Long:              diffLong,
+		Example:           diffExample,
+		Args:              twoArgs,
+		ValidArgsFunction: completeTwo,
+		RunE:              func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0], args[1]) },
+	}
+	options.sources.register(cmd)
+	flags := cmd.Flags()
+	flags.VarP(term.FormatFlag(&options.format, diffreport.Formats), "output", "o", "format of the report: "+strings.Join(diffreport.Formats, ", "))
+	flags.Var(&options.failOn, "fail-on", "`levels` for exit code 1: any, or breaking, widening, or both separated by a comma")
+	flags.BoolVar(&options.full, "full", false, "show folded changes too")
+	flags.Var(&options.color, "color", "color of the text: auto (on a terminal, unless NO_COLOR is set), always or never")
+	for flag, values := range map[string][]string{"output": diffreport.Formats, "fail-on": append(failOnChoices, "breaking,widening"), "color": {"auto", "always", "never"}} {
+		// The only error is an unknown flag.
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	return cmd
+}
+
+func twoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return &usageError{fmt.Errorf("accepts 2 arg(s), A and B, received %d", len(args))}
+	}
+	return nil
+}
+
+func completeTwo(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return completeSources(cmd, args, begun)
+}
+
+func (o *diffOptions) run(cmd *cobra.Command, a, b string) error {
+	before, after, err := o.sources.open(cmd, a, b)
+	if err != nil {
+		return err
+	}
+	found := diffreport.New(before.source, after.source, before.providers, after.providers)
+	var out bytes.Buffer
+	if err := found.Write(&out, o.format, o.full, o.color.Enabled(cmd.OutOrStdout())); err != nil {
+		return err
+	}
+	if _, err := cmd.OutOrStdout().Write(out.Bytes()); err != nil {
+		return err
+	}
+	if o.failOn.fails(found.Verdict) {
+		return &differencesError{found.Verdict}
+	}
+	return nil
+}

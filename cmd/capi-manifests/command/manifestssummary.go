@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/build/bundle"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// manifestsSummaryFile is the file that manifests-gen writes beside the manifests with --manifests-summary.
+const manifestsSummaryFile = "manifests-summary.yaml"
+
+// summaryEntry identifies an object in manifestsSummaryFile.
+type summaryEntry struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	Namespace  string `json:"namespace,omitempty"`
+}
+
+// manifestsSummary lists the objects of a bundle, sorted by kind, API version, name and namespace.
+func manifestsSummary(generated extractor.Bundle) ([]byte, error) {
+	objects, err := bundle.Objects(generated)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]summaryEntry, len(objects))
+	for i, object := range objects {
+		entries[i] = summaryEntry{object.GetAPIVersion(), object.GetKind(), object.GetName(), object.GetNamespace()}
+	}
+	slices.SortFunc(entries, func(a, b summaryEntry) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	text, err := yaml.Marshal(entries)
+	if err != nil {
+		return nil, fmt.Errorf("writing %s: %w", manifestsSummaryFile, err)
+	}
+	return text, nil
+}

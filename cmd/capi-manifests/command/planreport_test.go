@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/schematest"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/imagesjson"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/revision"
+)
+
+// The pods of "fixed" set a user and require restricted-v2, which rejects that; those of "free" leave it to the SCC.
+const plannedPods = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: NAME, namespace: openshift-cluster-api}
+spec:
+  selector: {matchLabels: {app: NAME}}
+  template:
+    metadata: {labels: {app: NAME}, annotations: {openshift.io/required-scc: restricted-v2}}
+    spec: {SPEC, containers: [{name: manager, image: example.com/own}]}
+`
+
+func plannedRelease(t *testing.T) planReport {
+	t.Helper()
+	var bundles []extractor.Bundle
+	for name, spec := range map[string]string{"fixed": "securityContext: {runAsUser: 65532}", "free": "serviceAccountName: free"} {
+		bundles = append(bundles, extractor.Bundle{
+			Metadata:  extractor.Metadata{ProviderName: name, ProviderType: extractor.Addon, ProviderVersion: "v1.0.0", ImageName: "example.com/own"},
+			Origin:    extractor.Origin{Name: name, Image: "quay.io/example/" + name + "@sha256:" + strings.Repeat("a", 64)},
+			Manifests: []byte(strings.NewReplacer("NAME", name, "SPEC", spec).Replace(plannedPods)),
+		})
+	}
+	set, err := operand.Render(bundles, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	phases, err := revision.Phases("1.0.0-1", 1, set, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := extractor.Result{Image: imagesjson.Image{Name: "empty", Reference: "quay.io/example/empty@sha256:" + strings.Repeat("b", 64)}}
+	p, err := newPlanReport("1.0.0", "AWS", set, phases, []extractor.Result{empty})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestPlan_JSONValidatesAgainstTheSchema(t *testing.T) {
+	var out bytes.Buffer
+	if err := term.EncodeJSON(&out, plannedRelease(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := schematest.Validate(schema.Plan, out.Bytes()); err != nil {
+		t.Error(err)
+	}
+	if err := schematest.Validate(schema.Plan, bytes.ReplaceAll(out.Bytes(), []byte("strictNamespaceRejections"), []byte("rejections"))); err == nil {
+		t.Error("the schema accepts an invalid plan")
+	}
+}
+
+func TestPlan_ReportsPodsRejectedInTheStrictNamespace(t *testing.T) {
+	var out bytes.Buffer
+	plannedRelease(t).table(&out)
+	for _, want := range []string{
+		"fixed                         Deployment openshift-cluster-api/fixed  spec.template.spec.securityContext.runAsUser  the pod requires SCC restricted-v2",
+		"Strict namespace (PodSecurity restricted, SCC nonroot-v2): admits 1 of 2 components\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q not found in:\n%s", want, &out)
+		}
+	}
+}

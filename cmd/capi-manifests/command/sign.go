@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+)
+
+const signLong = `Sign an image in its registry with a sigstore signature, which podman, skopeo, CRI-O and cosign
+accept. The signature is stored under the tag sha256-<digest>.sig of the repository; signatures
+that exist stay, and an image is not signed twice with one key. Of an index, each image is signed
+too, because nodes check the signature of the image for their platform.
+
+The signature states the name of the image: a policy compares it with the reference from which the image
+is pulled. --sign-identity states another name, for an image that is copied before it is used.
+
+The passphrase of an encrypted key is read from --passphrase-file or from COSIGN_PASSWORD. The output
+is the reference by digest.`
+
+const signExample = `  # Sign a pushed image
+  capi-manifests sign quay.io/me/capa:bundled --key cosign.key --passphrase-file passphrase
+
+  # Sign an image that a cluster pulls under another name
+  capi-manifests sign quay.io/me/capa:bundled --key cosign.key --passphrase-file passphrase --sign-identity registry.example.com/capa:v2.10.0`
+
+// signedImage is the data of sign.
+type signedImage struct {
+	// Reference is the signed image by digest.
+	Reference string `json:"reference"`
+	// Signatures are the tags with the signatures: of the image or the index, and of the images of an index.
+	Signatures []string `json:"signatures"`
+}
+
+func newSign() *cobra.Command {
+	s := &signer{}
+	var format output
+	cmd := &cobra.Command{
+		Use:               "sign REFERENCE --key FILE",
+		Short:             "Sign an image in a registry",
+		Long:              signLong,
+		Example:           signExample,
+		Args:              oneArg("REFERENCE, an image in a registry"),
+		ValidArgsFunction: completeSource,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := required(cmd, "key"); err != nil {
+				return err
+			}
+			signed, err := s.run(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			return format.write(cmd.OutOrStdout(), signed, func(w *bytes.Buffer) { fmt.Fprintln(w, signed.Reference) })
+		},
+	}
+	s.register(cmd.Flags(), "key")
+	format.register(cmd)
+	return cmd
+}
+
+func (s *signer) run(cmd *cobra.Command, image string) (signedImage, error) {
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		return signedImage{}, &usageError{fmt.Errorf("invalid REFERENCE %q: %w", image, err)}
+	}
+	key, err := s.key()
+	if err != nil {
+		return signedImage{}, err
+	}
+	reference, err := source.Resolve(cmd.Context(), image)
+	if err != nil {
+		return signedImage{}, err
+	}
+	found, err := source.Pull(cmd.Context(), reference)
+	if err != nil {
+		return signedImage{}, err
+	}
+	digests, err := digestsOf(found)
+	if err != nil {
+		return signedImage{}, fmt.Errorf("reading %s: %w", reference, err)
+	}
+	tags, err := s.sign(cmd.Context(), key, ref, digests)
+	if err != nil {
+		return signedImage{}, err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "signed %s\n", reference)
+	return signedImage{Reference: reference, Signatures: tags}, nil
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+)
+
+const statusLong = `Show the installed version of Cluster API and the progress of its rollout: the phases with the objects
+that they wait for, image overrides, unmanaged and retained CRDs, reverted drift, and the next steps.
+
+status reads the ClusterAPI object "cluster", its events, the metadata of CRDs, and the names of the
+revision ConfigMaps. It needs the verbs get, list and watch, as in ClusterRole cluster-reader, and never
+writes. Reverted drift is shown as long as the API server keeps the events, one hour by default.
+
+--watch shows each change: on a terminal it redraws the report, otherwise it writes a line for each new
+fact, or a document with -o json or yaml. --wait ends when the rollout is at rest or blocked.
+
+Exit codes, which differ from those of other commands:
+
+  0  at rest: the desired version is installed, or neither a ClusterAPI object nor a version exists
+  1  rolling out: versions are being installed or removed, or an error is retried
+  2  blocked: an administrator must act; the next steps describe the action
+  3  the API server is unavailable; a retry may succeed
+  4  invalid command line or kubeconfig, missing permissions, or no CRD of capi-installer; a retry does not help`
+
+const statusExample = `  # Show the installed version and the progress
+  capi-manifests status
+
+  # The same as a plugin of kubectl or oc
+  ln -s $(which capi-manifests) ~/bin/kubectl-capi_manifests && kubectl capi-manifests status
+
+  # Follow a rollout until it is complete or blocked
+  capi-manifests status --watch --wait
+
+  # Wait in a script for at most 30 minutes
+  capi-manifests status --wait --timeout 30m -o json | jq -r .summary
+
+  # A page for a report
+  capi-manifests status -o html > status.html`
+
+// statusOptions are the flags of status.
+type statusOptions struct {
+	cluster     clusterFlags
+	format      rollout.Format
+	color       term.ColorMode
+	watch, wait bool
+	timeout     time.Duration
+}
+
+func newStatus() *cobra.Command {
+	options := &statusOptions{}
+	cmd := &cobra.Command{
+		Use:               "status",
+		Short:             "Show the progress of a cluster's rollout",
+		Long:              statusLong,
+		Example:           statusExample,
+		Args:              func(cmd *cobra.Command, args []string) error { return statusUsage(noArgs(cmd, args)) },
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return statusUsage(options.run(cmd)) },
+	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return statusUsage(flagError(cmd, err)) })
+	options.cluster.register(cmd)
+	flags := cmd.Flags()
+	flags.VarP(term.FormatFlag(&options.format, rollout.Formats()), "output", "o", "format of the report: "+strings.Join(rollout.Formats(), ", "))
+	flags.BoolVarP(&options.watch, "watch", "w", false, "show each change")
+	flags.BoolVar(&options.wait, "wait", false, "wait until the rollout is at rest or blocked")
+	flags.DurationVar(&options.timeout, "timeout", 0, "`limit` of --wait, such as 30m (default no limit)")
+	flags.Var(&options.color, "color", "color of the text: auto (on a terminal, unless NO_COLOR is set), always or never")
+	completeFixed(cmd, "output", rollout.Formats()...)
+	completeFixed(cmd, "color", "auto", "always", "never")
+	return cmd
+}
+
+// completeFixed completes the value of a flag.
+func completeFixed(cmd *cobra.Command, flag string, values ...string) {
+	// The only error is an unknown flag.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// statusUsageError is an invalid command line of status. Its exit code is ExitInvalid, because exitUsage is that of a blocked rollout.
+type statusUsageError struct{ error }
+
+func (e *statusUsageError) Unwrap() error { return e.error }
+
+func statusUsage(err error) error {
+	if err != nil && wantsHelp(err) {
+		return &statusUsageError{err}
+	}
+	return err
+}
+
+// stateError is a rollout that is not at rest, for the exit code.
+type stateError struct {
+	state rollout.State
+	// message is empty if the report explains the state.
+	message string
+}
+
+func (e *stateError) Error() string { return e.message }
+
+// exitCodes are the exit codes of the states.
+var exitCodes = map[rollout.State]int{rollout.AtRest: ExitGood, rollout.RollingOut: 1, rollout.Blocked: 2}
+
+func (o *statusOptions) run(cmd *cobra.Command) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	cluster, err := o.cluster.connect()
+	if err != nil {
+		return err
+	}
+	if !o.watch && !o.wait {
+		return o.once(cmd, cluster)
+	}
+	return o.follow(cmd, cluster)
+}
+
+func (o *statusOptions) check() error {
+	var errs []error
+	if o.watch && o.format == rollout.HTML {
+		errs = append(errs, errors.New("--watch cannot be used with -o html"))
+	}
+	if o.timeout < 0 || o.timeout > 0 && !o.wait {
+		errs = append(errs, errors.New("--timeout requires --wait and a positive duration"))
+	}
+	return wrongUsage(errs...)
+}
+
+// once writes the current report.
+func (o *statusOptions) once(cmd *cobra.Command, cluster *installed.Cluster) error {
+	snapshot, err := cluster.Snapshot(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return o.finish(cmd, rollout.New(snapshot), "")
+}
+
+// finish writes a report and returns its state as an error, unless it is at rest.
+func (o *statusOptions) finish(cmd *cobra.Command, report rollout.Report, message string) error {
+	show := &documents{out: cmd.OutOrStdout(), format: o.format, color: o.color.Enabled(cmd.OutOrStdout())}
+	if err := show.Show(report); err != nil {
+		return err
+	}
+	return stateOf(report, message)
+}
+
+func stateOf(report rollout.Report, message string) error {
+	if report.State == rollout.AtRest {
+		return nil
+	}
+	return &stateError{report.State, message}
+}
+
+// errTimeout is the end of --timeout.
+var errTimeout = errors.New("timed out")
+
+// follow watches the cluster until the rollout ends (--wait), the timeout, or an interrupt.
+func (o *statusOptions) follow(cmd *cobra.Command, cluster *installed.Cluster) error {
+	ctx := cmd.Context()
+	if o.timeout > 0 {
+		timed, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
+		defer cancel()
+		ctx = timed
+	}
+	show := o.display(cmd)
+	var last *rollout.Report
+	err := cluster.Watch(ctx, show.Problem, func(snapshot rollout.Snapshot) (bool, error) {
+		report := rollout.New(snapshot)
+		last = &report
+		return !o.wait || report.State == rollout.RollingOut, show.Show(report)
+	})
+	show.Close()
+	timeout := ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout)
+	switch {
+	case last != nil && timeout:
+		return o.end(cmd, *last, fmt.Sprintf("timed out after %s: %s", o.timeout, last.Summary))
+	case err != nil:
+		return err
+	default:
+		return o.end(cmd, *last, "")
+	}
+}
+
+// end writes the last report, unless --watch has shown it.
+func (o *statusOptions) end(cmd *cobra.Command, last rollout.Report, message string) error {
+	if o.watch {
+		return stateOf(last, message)
+	}
+	return o.finish(cmd, last, message)
+}

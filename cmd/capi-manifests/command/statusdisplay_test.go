@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vbauerster/mpb/v8/cwriter"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
+)
+
+func reportWith(crds ...string) rollout.Report {
+	return rollout.Report{State: rollout.RollingOut, Summary: "Version 4.22.0-1 is being rolled out.", RetainedCRDs: crds}
+}
+
+// terminalOf returns a screen on a terminal of a size. It is not redrawn by time.
+func terminalOf(out *bytes.Buffer, width, height int) *screen {
+	return &screen{
+		now: time.Now, writer: cwriter.New(out), stop: make(chan struct{}),
+		size: func() (int, int, error) { return width, height, nil },
+	}
+}
+
+func TestScreen_RedrawsInPlace(t *testing.T) {
+	var out bytes.Buffer
+	s := terminalOf(&out, 80, 24)
+	for _, crds := range [][]string{{"a", "b"}, {"c"}} {
+		if err := s.Show(reportWith(crds...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const first = "ROLLING OUT  Version 4.22.0-1 is being rolled out.\n\nRetained CRDs\n  a\n  b\n"
+	const second = "ROLLING OUT  Version 4.22.0-1 is being rolled out.\n\nRetained CRDs\n  c\n"
+	if want := first + "\x1b[5A\x1b[J" + second; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestScreen_FitsTheTerminal(t *testing.T) {
+	var out bytes.Buffer
+	s := terminalOf(&out, 20, 4)
+	if err := s.Show(reportWith("a", "b")); err != nil {
+		t.Fatal(err)
+	}
+	if want := "ROLLING OUT  Versi…\n\n… 3 more lines; en…\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestScreen_ShowsAProblemUntilTheNextChange(t *testing.T) {
+	var out bytes.Buffer
+	s := terminalOf(&out, 80, 24)
+	if err := s.Show(reportWith()); err != nil {
+		t.Fatal(err)
+	}
+	s.Problem(errors.New("connection refused\x1b[2J"))
+	if !strings.Contains(out.String(), "connection refused\ufffd[2J; retrying\n") {
+		t.Errorf("got %q", out.String())
+	}
+	out.Reset()
+	if err := s.Show(reportWith()); err != nil || strings.Contains(out.String(), "refused") {
+		t.Errorf("got %q, %v", out.String(), err)
+	}
+}
+
+func TestFactLog_WritesNewFactsWithTheTime(t *testing.T) {
+	var out, problems bytes.Buffer
+	now := func() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+	log := &factLog{problemLog: &problemLog{out: &problems}, out: &out, now: now}
+	for _, crds := range [][]string{{"a"}, {"a"}, {"a", "b"}} {
+		if err := log.Show(reportWith(crds...)); err != nil {
+			t.Fatal(err)
+		}
+		log.Problem(errors.New("connection refused"))
+	}
+	const at = "2026-05-04T12:00:00Z "
+	if want := at + "retained CRD: a\n" + at + "ROLLING OUT: Version 4.22.0-1 is being rolled out.\n" + at + "retained CRD: b\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+	if want := "capi-manifests: connection refused; retrying\n"; problems.String() != want {
+		t.Errorf("got %q, want %q", problems.String(), want)
+	}
+}
+
+func TestDocuments_OneForEachChange(t *testing.T) {
+	var out bytes.Buffer
+	documents := &documents{out: &out, format: rollout.YAML}
+	for _, crds := range [][]string{{"a"}, {"a"}, {"b"}} {
+		if err := documents.Show(reportWith(crds...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Count(out.String(), "---\n"); got != 2 {
+		t.Errorf("got %d documents:\n%s", got, &out)
+	}
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// waivers reads the config file and the baseline, and sets flags that the command line does not have.
+func (o *validateOptions) waivers(cmd *cobra.Command) (*findings.Waivers, error) {
+	settings, err := findings.ReadConfig(o.configFile)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{"severity": settings.Validate.Severity, "output": settings.Validate.Output} {
+		if flag := cmd.Flag(name); value != "" && !flag.Changed {
+			if err := flag.Value.Set(value); err != nil {
+				return nil, &findings.ConfigError{File: findings.ConfigPath(o.configFile), Err: fmt.Errorf("validate.%s: %w", name, err)}
+			}
+		}
+	}
+	accepted := &findings.Waivers{}
+	for i := range settings.Validate.Waivers {
+		w := &settings.Validate.Waivers[i]
+		w.Expired = time.Now().Format(time.DateOnly) > w.Expires
+		accepted.Waivers = append(accepted.Waivers, w)
+	}
+	if o.baseline == "" && settings.Validate.Baseline != "" {
+		o.baseline = filepath.Join(filepath.Dir(o.configFile), settings.Validate.Baseline)
+	}
+	if o.baseline != "" && o.write == "" {
+		accepted.Baseline, err = findings.ReadBaseline(o.baseline)
+	}
+	return accepted, err
+}
+
+const validateLong = `Check bundles against the rules for providers: requirements of the installer, the contracts of
+clusterctl and Cluster API, and OpenShift's conventions for workloads. "capi-manifests explain"
+lists the rules with reason and fix.
+
+SOURCE is an image, an OCI layout, an archive, or a directory: a bundle, a kustomize
+directory, or a clusterctl release or repository. A kustomize directory is checked as
+"generate" would render it, with the flags of "generate"; values of missing flags are derived
+from the objects, and findings name the line of the source file where it is known. Of a
+clusterctl release, as "generate --clusterctl-dir" writes it, the
+components, metadata.yaml and templates are checked. All findings are reported at once, with
+line and field. Findings of severity error lead to exit code 1. A bundle that the installer
+cannot read (rules layout/... and some of metadata/...) leads to exit code 4 and is not checked
+further; such findings cannot be waived.
+
+With --against an API server also checks the objects: whether it establishes the CRDs and
+accepts their names, accepts each object and a minimal object of each kind, compiles admission
+policies, and admits the pods of workloads. "embedded" starts a control plane. The program
+controlplane that does so is that of --controlplane, or next to capi-manifests, or in the PATH;
+otherwise it and the control plane are built once with Go, in about 15 minutes, and kept in
+capi-installer/controlplane in the user's cache directory. CONTROLPLANE_BINARY names a built
+control plane; without Go, latest/controlplane in the cache is used.
+
+With a kubeconfig all requests are dry runs and nothing is written; a CRD is then not
+established, and objects of kinds that the cluster does not serve are not checked (rule
+server/not-checked). Reachability of webhooks and type-check warnings of admission policies
+are never checked.
+
+A provider with existing findings can start with a baseline, so that only new findings are
+reported. An intended finding is waived in the config file .capi-manifests.yaml, with a reason
+and an expiry date:
+
+  validate:
+    severity: warning
+    baseline: baseline.json
+    waivers:
+    - rule: installer/container-resources
+      object: Deployment openshift-cluster-api/manager   # default: all objects
+      reason: the limit contains a known memory leak
+      expires: 2027-06-30`
+
+const validateExample = `  # Check the output of generate
+  capi-manifests validate capi-manifests
+
+  # Check a kustomize directory without generating a bundle
+  capi-manifests validate config/default --platform AWS
+
+  # Check a clusterctl repository or release
+  capi-manifests validate repository
+
+  # Check an image, and report only errors
+  capi-manifests validate quay.io/me/capa:bundled --severity error
+
+  # Annotate the lines of a pull request on GitHub
+  capi-manifests validate capi-manifests -o github
+
+  # Write reports for code scanning and for CI systems
+  capi-manifests validate capi-manifests -o sarif > findings.sarif
+  capi-manifests validate capi-manifests -o junit > findings.xml
+
+  # Accept existing findings, and report only new ones
+  capi-manifests validate capi-manifests --write-baseline baseline.json
+  capi-manifests validate capi-manifests --baseline baseline.json
+
+  # Check against an API server: an embedded one, or that of a cluster in dry runs
+  capi-manifests validate capi-manifests --against embedded
+  capi-manifests validate capi-manifests --against ~/.kube/config
+
+  # Count the findings of each rule
+  capi-manifests validate capi-manifests -o json | jq -r '.bundles[].findings[].rule' | sort | uniq -c`
+
+// findingsError reports findings of severity error.
+type findingsError struct {
+	source string
+	counts map[contract.Severity]int
+}
+
+func (e *findingsError) Error() string {
+	return fmt.Sprintf("%s: %s; see \"capi-manifests explain RULE\"", e.source, findings.Summary(e.counts, 0))
+}
+
+// validateOptions are the flags of validate.
+type validateOptions struct {
+	version    string
+	format     findings.Format
+	least      contract.Severity
+	color      term.ColorMode
+	configFile string
+	baseline   string
+	write      string
+	kustomize  kustomizeFlags
+	as         sourceForm
+	against    against
+}
+
+func newValidate(version string) *cobra.Command {
+	options := validateOptions{version: version, least: contract.Info}
+	cmd := &cobra.Command{
+		Use:               "validate SOURCE",
+		Short:             "Validate a bundle against the provider rules",
+		Long:              validateLong,
+		Example:           validateExample,
+		Args:              oneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
+		ValidArgsFunction: completeSource,
+		RunE:              func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.VarP(term.FormatFlag(&options.format, findings.Formats), "output", "o", "format of the findings: "+strings.Join(findings.Formats, ", "))
+	flags.Var(&options.least, "severity", "minimum `severity` to report: error, warning or info")
+	flags.Var(&options.color, "color", "color of the findings: auto (on a terminal, unless NO_COLOR is set), always or never")
+	flags.StringVar(&options.configFile, "config", "", "config `file` with settings and waivers (default "+findings.DefaultConfig+" if it exists)")
+	flags.StringVar(&options.baseline, "baseline", "", "`file` with accepted findings")
+	options.kustomize.provider.register(cmd)
+	flags.Var(&options.as, "as", "`form` of a directory that has both a bundle and a kustomization: bundle (default) or kustomize")
+	options.against.register(flags)
+	flags.StringVar(&options.write, "write-baseline", "", "output `file` for the findings, for use with --baseline; the exit code is 0")
+	for flag, values := range map[string][]string{"as": {formBundle, formKustomize}, "output": findings.Formats, "severity": {"error", "warning", "info"}, "color": {"auto", "always", "never"}} {
+		// The only error is an unknown flag.
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	return cmd
+}
+
+func (o *validateOptions) run(cmd *cobra.Command, src string) error {
+	accepted, err := term.Interruptible(cmd.Context(), func() (*findings.Waivers, error) { return o.waivers(cmd) })
+	if err != nil {
+		return err
+	}
+	result, err := o.validate(cmd, src)
+	if err != nil {
+		return err
+	}
+	src = result.Source
+	if result.Invalid {
+		return o.report(cmd, result)
+	}
+	if o.write != "" {
+		if err := findings.WriteBaseline(o.write, result); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: wrote baseline %s: %s\n", term.Printable(src), o.write, findings.Summary(result.Counts, o.against.rules(result)))
+		return nil
+	}
+	result.Accept(accepted)
+	for _, problem := range accepted.Problems() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", term.Printable(problem))
+	}
+	return o.report(cmd, result)
+}
+
+// report writes the findings, and returns an error if one has severity error.
+func (o *validateOptions) report(cmd *cobra.Command, result findings.Report) error {
+	result.ToolVersion = o.version
+	result.DropBelow(o.least)
+	noteRejections(cmd.ErrOrStderr(), result.Bundles)
+	if _, err := cmd.OutOrStdout().Write(result.Write(o.format, o.color.Enabled(cmd.OutOrStdout()))); err != nil {
+		return err
+	}
+	switch err := (&findingsError{result.Source, result.Counts}); {
+	case result.Invalid:
+		return &source.InvalidError{Err: err}
+	case result.Counts[contract.Error] > 0:
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s%s\n", term.Printable(result.Source), findings.Summary(result.Counts, o.against.rules(result)), findings.AcceptedNote(result.Accepted))
+	return nil
+}
+
+// noteRejections notes the bundles with pods that the strict namespace rejects.
+func noteRejections(w io.Writer, bundles []findings.Bundle) {
+	for _, bundle := range bundles {
+		count := len(bundle.Rejections)
+		if count == 0 {
+			continue
+		}
+		more := ""
+		if count > 1 {
+			more = fmt.Sprintf(" (and %d more; -o json lists them)", count-1)
+		}
+		fmt.Fprintf(w, "note: the strict namespace of manifests/components/restricted rejects pods of %s: %s%s\n",
+			term.Printable(bundle.Metadata.ProviderName), term.Printable(bundle.Rejections[0].String()), more)
+	}
+}
+
+// validate checks a source against the rules, and with --against against an API server.
+func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Report, error) {
+	if releases := source.ClusterctlReleases(src); len(releases) > 0 {
+		if err := o.onReleases(cmd, src); err != nil {
+			return findings.Report{}, err
+		}
+		return findings.CheckReleases(src, releases)
+	}
+	file, err := o.kustomization(cmd, src)
+	if err != nil {
+		return findings.Report{}, err
+	}
+	bundles, src, err := o.bundles(cmd, src, file)
+	if list, all := contract.Unreadable(err); all && file == "" {
+		return findings.Unreadable(src, list), nil
+	}
+	if err != nil {
+		return findings.Report{}, err
+	}
+	result := findings.Check(src, bundles)
+	if err := o.against.add(cmd, &result, bundles); err != nil {
+		return findings.Report{}, err
+	}
+	if file != "" && result.Found() {
+		files, err := term.Interruptible(cmd.Context(), func() (filesOf, error) { return source.FilesOf(src) })
+		if err != nil {
+			return findings.Report{}, err
+		}
+		result.AttributeTo(file, bundles[0].Manifests, files)
+	}
+	return result, nil
+}
+
+// filesOf returns the files that may define a field of an object.
+type filesOf = func(kind, name string) []string
+
+// bundles reads the bundles of src, or renders it if it is a kustomize directory: file is not empty.
+func (o *validateOptions) bundles(cmd *cobra.Command, src, file string) ([]extractor.Bundle, string, error) {
+	if given := o.kustomize.provider.given(); file == "" && len(given) > 0 {
+		return nil, src, &usageError{onlyForKustomize(given, src)}
+	}
+	if file == "" {
+		return source.Bundles(cmd.Context(), cmd.ErrOrStderr(), src)
+	}
+	bundle, err := o.kustomize.render(cmd, src)
+	return []extractor.Bundle{bundle}, src, err
+}
+
+// onlyForKustomize returns an error about flags that have no meaning for a source.
+func onlyForKustomize(flags []string, src string) error {
+	return fmt.Errorf("%s: only valid for a kustomize directory; %s is not one", strings.Join(flags, ", "), src)
+}
+
+// onReleases rejects flags that have no meaning for clusterctl releases.
+func (o *validateOptions) onReleases(cmd *cobra.Command, src string) error {
+	var errs []error
+	if given := o.kustomize.provider.given(); len(given) > 0 {
+		errs = append(errs, onlyForKustomize(given, src))
+	}
+	if o.against.server != "" {
+		errs = append(errs, fmt.Errorf("--against: only valid for bundles; %s holds clusterctl releases", src))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &usageError{err}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// kustomizeFlags are those of generate, for a kustomize directory that is validated as if it was generated.
+type kustomizeFlags struct{ provider providerFlags }
+
+// The forms of a directory.
+const (
+	formBundle    = "bundle"
+	formKustomize = "kustomize"
+)
+
+// sourceForm selects the form of a directory: a pflag.Value. The zero value is a bundle if there is one.
+type sourceForm string
+
+func (f *sourceForm) String() string { return string(*f) }
+
+// Set implements pflag.Value.
+func (f *sourceForm) Set(text string) error {
+	if text != formBundle && text != formKustomize {
+		return errors.New("must be bundle or kustomize")
+	}
+	*f = sourceForm(text)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (f *sourceForm) Type() string { return "form" }
+
+// kustomization returns the kustomization.yaml of src if src is checked as a kustomize directory, or
+// src itself if it is a file with manifests; empty for a bundle.
+func (o *validateOptions) kustomization(cmd *cobra.Command, src string) (string, error) {
+	if source.IsManifests(src) {
+		return src, nil
+	}
+	file := source.KustomizationIn(src)
+	bundle := source.BundleIn(src)
+	switch {
+	case o.as == formKustomize && file == "":
+		return "", &usageError{fmt.Errorf("--as kustomize: %s has no kustomization.yaml", src)}
+	case o.as == formKustomize, bundle == "":
+		return file, nil
+	case file != "" && o.as == "":
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s has both a bundle (%s) and a %s; validating the bundle, use --as kustomize for the other\n",
+			term.Printable(src), bundle, filepath.Base(file))
+	}
+	return "", nil
+}
+
+// render renders the directory as generate does.
+func (f *kustomizeFlags) render(cmd *cobra.Command, src string) (extractor.Bundle, error) {
+	dir, cleanup, err := kustomizeDir(src)
+	if err != nil {
+		return extractor.Bundle{}, err
+	}
+	defer cleanup()
+	options, err := f.provider.options(cmd, dir)
+	if err != nil {
+		return extractor.Bundle{}, err
+	}
+	bundle, err := term.Interruptible(cmd.Context(), func() (extractor.Bundle, error) {
+		bundle, err := generate.Preview(options)
+		return bundle, generateError(err)
+	})
+	if err != nil {
+		return extractor.Bundle{}, err
+	}
+	m := bundle.Metadata
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: rendered as by \"capi-manifests generate %[1]s --provider-name %s --provider-type %s --provider-version %s%s\"\n",
+		term.Printable(src), m.ProviderName, m.ProviderType, m.ProviderVersion, term.Optional(" --platform ", m.OCPPlatform)+term.Optional(" --image-name ", m.ImageName))
+	return bundle, nil
+}
+
+// kustomizeDir returns the kustomize directory of src: src itself, or for a file with manifests a
+// temporary directory with that file as its only resource, until cleanup.
+func kustomizeDir(src string) (dir string, cleanup func(), err error) {
+	if !source.IsManifests(src) {
+		return src, func() {}, nil
+	}
+	content, err := os.ReadFile(src)
+	if err != nil {
+		return "", nil, err
+	}
+	if dir, err = os.MkdirTemp("", "capi-manifests-"); err != nil {
+		return "", nil, err
+	}
+	cleanup = func() { _ = os.RemoveAll(dir) }
+	err = errors.Join(
+		os.WriteFile(filepath.Join(dir, "components.yaml"), content, 0o600),
+		os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: [components.yaml]\n"), 0o600))
+	if err != nil {
+		cleanup()
+		return "", nil, err
+	}
+	return dir, cleanup, nil
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/capi-installer/capi-installer/test/controlplane"
+)
+
+// withControlplane runs the tests and stops the control plane that they share.
+type withControlplane struct{ *testing.M }
+
+// Run implements testscript.TestingM.
+func (m withControlplane) Run() int {
+	// Programs inherit an ignored SIGHUP, as under nohup, and rightly ignore it too.
+	// A handler here restores the default for the programs that scripts start.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	dir, err := os.MkdirTemp("", "capi-manifests-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	buildControlplane = sync.OnceValues(func() (programControlplane, error) { return buildControlplaneIn(dir) })
+	code := m.M.Run()
+	if err := controlplane.StopShared(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// putControlplane is the command "controlplane-in-path" of scripts: it builds the program
+// that --against embedded starts.
+func putControlplane(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: controlplane-in-path")
+	}
+	built, err := buildControlplane()
+	ts.Check(err)
+	ts.Setenv("CONTROLPLANE_BINARY", built.binary)
+	ts.Setenv("PATH", built.dir+string(os.PathListSeparator)+ts.Getenv("PATH"))
+}
+
+// cacheControlplane is the command "controlplane-cache" of scripts: it gives the script a user's cache directory of
+// its own with the built control plane, and the settings of the go command, so that --against embedded need not
+// build it again. The program that starts it is not in the cache.
+func cacheControlplane(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: controlplane-cache")
+	}
+	built, err := buildControlplane()
+	ts.Check(err)
+	ts.Setenv("XDG_CACHE_HOME", ts.MkAbs("cache"))
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY"} {
+		value, err := exec.Command("go", "env", name).Output()
+		ts.Check(err)
+		ts.Setenv(name, strings.TrimSpace(string(value)))
+	}
+	cache := ts.MkAbs("cache/capi-installer/controlplane")
+	ts.Check(os.MkdirAll(cache, 0o755))
+	folder := filepath.Dir(built.binary)
+	ts.Check(os.Symlink(folder, filepath.Join(cache, "latest")))
+	if os.Getenv(controlplane.BinaryEnv) == "" {
+		ts.Check(os.Symlink(folder, filepath.Join(cache, filepath.Base(folder))))
+	} else {
+		ts.Setenv(controlplane.BinaryEnv, built.binary) // it has no name in the cache
+	}
+}
+
+// programControlplane is the built program controlplane.
+type programControlplane struct {
+	// dir is the directory with the program, and binary the control plane that it starts.
+	dir, binary string
+}
+
+// buildControlplane builds the program controlplane once for all scripts. TestMain sets it.
+var buildControlplane func() (programControlplane, error)
+
+func buildControlplaneIn(dir string) (built programControlplane, err error) {
+	built.dir = dir
+	if built.binary, err = controlplane.Build(context.Background(), os.Stderr); err != nil {
+		return built, err
+	}
+	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "controlplane"), "github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane").CombinedOutput()
+	if err != nil {
+		return built, fmt.Errorf("building the program controlplane: %w\n%s", err, out)
+	}
+	return built, nil
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/mutation"
+)
+
+// TestCluster_AgreesWithValidation sends the objects with the mistakes of build/contract/testdata/mutations.json to an API server, by
+// server-side apply with a dry run. For each object that it rejects, the validation must have an error; there are no exceptions. Without E2E=full it
+// takes one mistake for each rule.
+func TestCluster_AgreesWithValidation(t *testing.T) {
+	c := server(t)
+	rejected, accepted := 0, 0
+	for provider, mutations := range nativeMutations(t) {
+		options, found := providersToAsk(t)[provider]
+		if !found {
+			continue // a rendered provider
+		}
+		b := compactBundle(t, options)
+		before := errorsOf(contract.Check(b))
+		for _, m := range mutations {
+			mutated := b
+			var object []byte
+			var err error
+			if mutated.Manifests, object, err = m.Apply(b.Manifests); err != nil {
+				t.Fatal(err)
+			}
+			reasons := rejections(againstServer(t, c, string(object)))
+			if len(reasons) == 0 {
+				accepted++
+				continue
+			}
+			rejected++
+			if len(errorsOf(contract.Check(mutated))) > len(before) {
+				continue
+			}
+			t.Errorf("%s: the API server rejects the object, and the validation has no error: %s", m, strings.Join(reasons, "; "))
+		}
+	}
+	t.Logf("%d mutated objects are rejected by the API server, %d are accepted", rejected, accepted)
+	if rejected == 0 {
+		t.Error("the API server rejects no mutated object")
+	}
+}
+
+// nativeMutations are the mutations of objects, by provider; without E2E=full one for each rule.
+func nativeMutations(t *testing.T) map[string][]mutation.Mutation {
+	t.Helper()
+	all, err := mutation.Read("../../../../build/contract/testdata/mutations.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byProvider, rules := map[string][]mutation.Mutation{}, map[string]bool{}
+	for _, m := range all {
+		isRemoval := strings.Contains(string(m.Patch), `"path":""`)
+		if m.File != "" || m.Object == "" || isRemoval || rules[m.Rule] && os.Getenv("E2E") != "full" {
+			continue
+		}
+		rules[m.Rule] = true
+		byProvider[m.Provider] = append(byProvider[m.Provider], m)
+	}
+	return byProvider
+}
+
+func compactBundle(t *testing.T, options generate.Options) extractor.Bundle {
+	t.Helper()
+	b, _, err := generate.Bundle(options)
+	if err == nil {
+		b.Manifests, err = mutation.WithoutDescriptions(b.Manifests)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// errorsOf are the findings of the severity error.
+func errorsOf(findings []contract.Finding) []contract.Finding {
+	return slices.DeleteFunc(findings, func(f contract.Finding) bool { return f.Severity != contract.Error })
+}
+
+// rejections are the reasons for which the API server rejects an object itself, not its pods or further objects of its kind.
+func rejections(findings []contract.Finding) (reasons []string) {
+	for _, f := range findings {
+		if slices.Contains([]string{"server/object-accepted", "server/crd-established", "server/policy-compiles"}, f.Rule) {
+			reasons = append(reasons, f.Field+": "+f.Message)
+		}
+	}
+	return reasons
+}

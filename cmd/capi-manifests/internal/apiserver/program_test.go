@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// outside is a test in a directory outside any module, with a user's cache and a PATH of its own. It returns the
+// directory of the PATH, and the cache.
+func outside(t *testing.T) (bin, cache string) {
+	t.Helper()
+	home, bin := t.TempDir(), t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
+	t.Setenv("PATH", bin)
+	t.Chdir(t.TempDir())
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin, filepath.Join(cache, "capi-installer", "controlplane")
+}
+
+// fakeGo writes a go command that fails, or writes its directory and its environment to the file that it is to build.
+func fakeGo(t *testing.T, bin, script string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFindControlPlane_WithoutGo(t *testing.T) {
+	outside(t)
+	_, err := FindControlPlane(t.Context(), "", io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "Go in the PATH") || !strings.Contains(err.Error(), binaryEnv) || !strings.Contains(err.Error(), "kubeconfig") {
+		t.Errorf("got %v, want an error that names all ways to get a control plane", err)
+	}
+}
+
+// The go command gets the complete source, and the result is used again.
+func TestFindControlPlane_BuildsItOnceInTheCache(t *testing.T) {
+	bin, cache := outside(t)
+	fakeGo(t, bin, `test -f go.mod && test -f cmd/controlplane/main.go && test -f binary/go.sum && test -f binary/programs.go || exit 1
+while [ "$1" != -o ]; do shift; done
+echo "$GOFLAGS $PWD" >"$2"
+`)
+	var stderr strings.Builder
+	program, err := FindControlPlane(t.Context(), "", &stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := os.ReadFile(program)
+	if err != nil || strings.TrimSpace(string(built)) != filepath.Dir(program) || filepath.Dir(filepath.Dir(program)) != cache {
+		t.Errorf("%s: built in %q, %v; want the directory of the source below %s", program, built, err, cache)
+	}
+	if want := "building " + program + "\n"; stderr.String() != want {
+		t.Errorf("wrote %q, want %q", stderr.String(), want)
+	}
+	fakeGo(t, bin, "exit 1\n")
+	if again, err := FindControlPlane(t.Context(), "", &stderr); err != nil || again != program {
+		t.Errorf("got %s, %v; want %s again", again, err, program)
+	}
+}
+
+func TestFindControlPlane_FailedBuildLeavesNoProgram(t *testing.T) {
+	bin, cache := outside(t)
+	fakeGo(t, bin, "echo main.go:1: mistake >&2\nexit 1\n")
+	_, err := FindControlPlane(t.Context(), "", io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "main.go:1: mistake") {
+		t.Errorf("got %v, want the output of go", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(cache, "*", programName+"*")); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}

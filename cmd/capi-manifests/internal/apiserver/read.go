@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Read returns the object with the kind, namespace and name of another; nil if the cluster has no such object or kind.
+func (c *Cluster) Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	resource, err := c.resource(like)
+	if err == nil {
+		var found *unstructured.Unstructured
+		if found, err = resource.Get(ctx, like.GetName(), metav1.GetOptions{}); err == nil {
+			return found, nil
+		}
+	}
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("reading %s: %w", object.Describe(like), err)
+}
+
+// List returns the objects of a kind with a label selector, in every namespace; none if the cluster does not have the kind.
+func (c *Cluster) List(ctx context.Context, kind schema.GroupVersionKind, selector string) ([]unstructured.Unstructured, error) {
+	mapping, err := c.mapping(kind)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.objects.Resource(mapping.Resource).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", kind.Kind, err)
+	}
+	return list.Items, nil
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/predecessor"
+)
+
+// TestRead_ObjectsOfPredecessor: objects are read with the managed fields that tell their installer, and an absent object
+// or kind is nil.
+func TestRead_ObjectsOfPredecessor(t *testing.T) {
+	c := server(t)
+	settings := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"a": "b"}}}
+	settings.SetNamespace(v1alpha1.OperandNamespace)
+	settings.SetName("settings")
+	settings.SetLabels(map[string]string{predecessor.ManagedByLabel: predecessor.ManagedBy, predecessor.ComponentLabel: "aws"})
+	settings.SetAnnotations(map[string]string{v1alpha1.RevisionAnnotation: "7"})
+	resource, err := c.resource(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := resource.Apply(t.Context(), "settings", settings, metav1.ApplyOptions{FieldManager: predecessor.FieldOwner}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resource.Delete(t.Context(), "settings", metav1.DeleteOptions{}) })
+
+	found, err := c.Read(t.Context(), settings)
+	if err != nil || found == nil || predecessor.ActionFor(settings, found) != predecessor.Adopt {
+		t.Errorf("object of the predecessor: got %v, %v", found, err)
+	}
+	listed, err := c.List(t.Context(), settings.GroupVersionKind(), predecessor.ManagedByLabel+"="+predecessor.ManagedBy+","+predecessor.ComponentLabel)
+	if err != nil || len(listed) != 1 || !predecessor.Owns(&listed[0]) {
+		t.Errorf("listed %v, %v", listed, err)
+	}
+
+	absent, unknown := settings.DeepCopy(), settings.DeepCopy()
+	absent.SetName("absent")
+	unknown.SetAPIVersion("unknown.example.com/v1")
+	for _, o := range []*unstructured.Unstructured{absent, unknown} {
+		if found, err := c.Read(t.Context(), o); found != nil || err != nil {
+			t.Errorf("%s: %v, %v", o.GetName(), found, err)
+		}
+	}
+	if listed, err := c.List(t.Context(), unknown.GroupVersionKind(), ""); len(listed) > 0 || err != nil {
+		t.Errorf("objects of an unknown kind: got %v, %v", listed, err)
+	}
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package diffreport writes a comparison of build/diff as text, JSON, Markdown or
+// HTML.
+package diffreport
+
+import (
+	"bytes"
+
+	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
+)
+
+// Report is the data of diff, as in schema/diff.json.
+type Report struct {
+	// Schema is schema.Diff.
+	Schema string `json:"$schema"`
+	// A and B are the compared sources: images by digest, paths as given.
+	A string `json:"a"`
+	B string `json:"b"`
+	diff.Report
+}
+
+// New compares the providers of two sources, which a and b name.
+func New(a, b string, before, after []diff.Provider) Report {
+	return Report{schema.Diff, a, b, diff.Compare(before, after)}
+}
+
+// Format is the format of a report: a pflag.Value. The zero value is text.
+type Format string
+
+const (
+	Text     Format = ""
+	JSON     Format = "json"
+	Markdown Format = "markdown"
+	HTML     Format = "html"
+)
+
+var Formats = []string{"text", "json", "markdown", "html"}
+
+// Write writes the report in a format, with folded changes if full. Only text has color.
+func (d Report) Write(out *bytes.Buffer, format Format, full, color bool) error {
+	switch format {
+	case JSON:
+		return term.EncodeJSON(out, d)
+	case Markdown:
+		return d.markdown(out, full)
+	case HTML:
+		return d.html(out, full)
+	default:
+		d.text(out, full, color)
+		return nil
+	}
+}

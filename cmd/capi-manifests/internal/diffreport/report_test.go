@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diffreport
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/pagetest"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/schematest"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
+)
+
+// reportOfEverything is that of testdata/diff/report.txtar, in which nearly everything changed.
+func reportOfEverything(t *testing.T) Report {
+	t.Helper()
+	archive, err := txtar.ParseFile("testdata/diff/report.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New("old/images.json", "new/images.json", providersIn(t, archive, "a/"), providersIn(t, archive, "b/"))
+}
+
+// providersIn makes a provider of each file in a folder. The first line of the file
+// is a comment with its type, version and image.
+func providersIn(t *testing.T, archive *txtar.Archive, folder string) (providers []diff.Provider) {
+	t.Helper()
+	for _, file := range archive.Files {
+		name, inside := strings.CutPrefix(file.Name, folder)
+		if !inside {
+			continue
+		}
+		p := diff.Provider{Name: strings.TrimSuffix(name, ".yaml")}
+		if _, err := fmt.Sscanf(string(file.Data), "# %s %s %s", &p.Type, &p.Version, &p.Image); err != nil {
+			t.Fatal(err)
+		}
+		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(file.Data), 4096)
+		for {
+			o := &unstructured.Unstructured{}
+			err := decoder.Decode(&o.Object)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Objects = append(p.Objects, o)
+		}
+		providers = append(providers, p)
+	}
+	return providers
+}
+
+func written(t *testing.T, d Report, format Format, full, color bool) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := d.Write(&out, format, full, color); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestReport_MatchesGoldenFiles compares with testdata/diff/report.*; UPDATE=1 rewrites them.
+func TestReport_MatchesGoldenFiles(t *testing.T) {
+	d := reportOfEverything(t)
+	for file, got := range map[string]string{
+		"report.txt": written(t, d, Text, false, false), "report.full.txt": written(t, d, Text, true, false),
+		"report.json": written(t, d, JSON, false, false), "report.md": written(t, d, Markdown, false, false), "report.html": written(t, d, HTML, false, false),
+	} {
+		t.Run(file, func(t *testing.T) {
+			path := filepath.Join("testdata", "diff", file)
+			if os.Getenv("UPDATE") != "" {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("(-want +got; UPDATE=1 rewrites):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestJSON_ValidatesAgainstTheSchema(t *testing.T) {
+	for name, d := range map[string]Report{"everything": reportOfEverything(t), "nothing": New("a", "b", nil, nil)} {
+		if err := schematest.Validate(schema.Diff, []byte(written(t, d, JSON, false, false))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := schematest.Validate(schema.Diff, []byte(`{"$schema": "x:y", "a": "a", "b": "b", "verdict": {"level": "bad"}, "providers": [], "access": []}`)); err == nil {
+		t.Error("the schema accepts an invalid report")
+	}
+}
+
+func TestReport_HasNoControlCharacters(t *testing.T) {
+	d := reportOfEverything(t)
+	d.A, d.B = "a\x1b[31m\u202e\n|", "\x1b[2J"
+	d.Access[0].Subject, d.Providers[0].Name = "\x1b[2J", "\x1b[2J"
+	for _, format := range []Format{Text, JSON, Markdown, HTML} {
+		for _, r := range written(t, d, format, true, false) {
+			if r != '\n' && r != '\t' && (r < ' ' || 0x7f <= r && r < 0xa0 || r == '\u202e') {
+				t.Errorf("%s has the control character %U", format, r)
+			}
+		}
+	}
+}
+
+func TestText_ColorChangesNothingElse(t *testing.T) {
+	d := reportOfEverything(t)
+	colored := written(t, d, Text, true, true)
+	plain := regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(colored, "")
+	if plain == colored {
+		t.Error("the colored report has no color")
+	}
+	if diff := cmp.Diff(written(t, d, Text, true, false), plain); diff != "" {
+		t.Errorf("(-plain +colored):\n%s", diff)
+	}
+}
+
+// TestHTML_IsWellFormedAndSelfContained reads the page as a browser would.
+func TestHTML_IsWellFormedAndSelfContained(t *testing.T) {
+	page := written(t, reportOfEverything(t), HTML, true, false)
+	if links := pagetest.Check(t, page); links < 5 {
+		t.Errorf("the page has %d links", links)
+	}
+	for _, landmark := range []string{"<header", "<main", "<footer", `<html lang="en">`, `scope="col"`, `scope="row"`, "<caption", "prefers-color-scheme: dark", "@media print"} {
+		if !strings.Contains(page, landmark) {
+			t.Errorf("the page has no %s", landmark)
+		}
+	}
+	if !strings.Contains(page, html.EscapeString("<script>alert(1)</script>")) {
+		t.Error("the script in a value is not escaped")
+	}
+}
+
+// TestHTML_ColorsHaveContrast checks each color of text with each background behind it.
+func TestHTML_ColorsHaveContrast(t *testing.T) {
+	pairs := [][2]string{{"text", "page"}, {"text", "card"}, {"muted", "page"}, {"muted", "card"}, {"link", "page"}, {"link", "card"}, {"old", "old-bg"}, {"new", "new-bg"}, {"muted", "breaking-bg"}, {"text", "breaking-bg"}}
+	for _, level := range []string{"breaking", "widening", "review", "change", "noise", "same"} {
+		pairs = append(pairs, [2]string{level, level + "-bg"}, [2]string{level, "card"}, [2]string{"muted", level + "-bg"})
+	}
+	pagetest.CheckContrast(t, htmlTemplate, pairs)
+}
+
+func TestMarkdown_FitsIntoAComment(t *testing.T) {
+	d := reportOfEverything(t)
+	one := d.Providers[0]
+	d.Providers = nil
+	for i := range 40 {
+		one.Name = fmt.Sprintf("provider-%d", i)
+		d.Providers = append(d.Providers, one)
+	}
+	got := written(t, d, Markdown, false, false)
+	if len(got) > 65_536 || !strings.Contains(got, "Too long") || !strings.Contains(got, "provider-39") {
+		t.Errorf("%d characters:\n%.300s", len(got), got)
+	}
+}
+
+func TestMarkdown_EscapesText(t *testing.T) {
+	for text, want := range map[string]string{
+		"a|b":     "`a|b`",
+		"`a`":     "`` `a` ``",
+		"":        "`  `",
+		"a\x1b\n": "`a\ufffd\ufffd`",
+	} {
+		if got := markdownCode(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+	if got := markdownText("<b>@me_[x](y)|"); got != `\<b\>\@me\_\[x\](y)\|` {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package findings
+
+import (
+	"cmp"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// Check checks bundles.
+func Check(src string, bundles []extractor.Bundle) Report {
+	result := Report{Schema: schema.Validation, Source: src, Bundles: []Bundle{}}
+	for _, bundle := range bundles {
+		findings := []contract.Finding{}
+		for _, finding := range contract.Check(bundle) {
+			finding.File = FileOf(src, bundle, finding.File)
+			findings = append(findings, finding)
+		}
+		result.Bundles = append(result.Bundles, Bundle{Profile: bundle.Profile, Metadata: &bundle.Metadata, Findings: withLines(findings), Rejections: contract.StrictNamespace(bundle.Manifests)})
+	}
+	result.Count()
+	return result
+}
+
+// Unreadable returns the report about a source whose bundle cannot be read.
+func Unreadable(src string, findings []contract.Finding) Report {
+	for i := range findings {
+		findings[i].File = cmp.Or(onDisk(src, findings[i].File), missing(src, findings[i].File))
+	}
+	findings = withLines(findings)
+	slices.SortStableFunc(findings, func(a, b contract.Finding) int {
+		return cmp.Or(-strings.Compare(path.Base(a.File), path.Base(b.File)), cmp.Compare(a.Line, b.Line)) // metadata, then manifests
+	})
+	result := Report{Schema: schema.Validation, Source: src, Bundles: []Bundle{{Findings: findings}}, Invalid: true}
+	result.Count()
+	return result
+}
+
+// withLines adds the lines of findings about a key of the metadata, where the file is at hand.
+func withLines(findings []contract.Finding) []contract.Finding {
+	files := map[string][]byte{}
+	for i := range findings {
+		f := &findings[i]
+		if f.Field == "" || f.Object != "" || f.Line != 0 {
+			continue
+		}
+		if _, known := files[f.File]; !known {
+			files[f.File], _ = os.ReadFile(f.File) // in an image, which has other files than the disk, there is none
+		}
+		f.Line = extractor.KeyLine(files[f.File], f.Field)
+	}
+	return findings
+}
+
+// FileOf is the path of a file of a bundle: below source if that is a directory,
+// or else from the image's root, by the name that it usually has.
+func FileOf(src string, bundle extractor.Bundle, file string) string {
+	dir, endings := extractor.Roots()[0], []string{".json", ".yaml", ""}
+	if bundle.Profile != "" {
+		dir, endings = path.Join(extractor.Roots()[1], bundle.Profile), []string{".yaml", ""}
+	}
+	limit := map[string]int64{contract.ManifestsFile: extractor.MaxManifests, contract.MetadataFile: extractor.MaxMetadata}[file]
+	var usual string
+	for _, ending := range endings {
+		inImage := path.Join(dir, file+ending)
+		if extractor.Limit(inImage) != limit {
+			continue // the format has no such file
+		}
+		usual = cmp.Or(usual, inImage)
+		if file := onDisk(src, inImage); file != "" {
+			return file
+		}
+	}
+	return usual
+}
+
+// missing is the path of a file of an image that is not there: below source, if that is a directory.
+func missing(src, inImage string) string {
+	if kind, err := source.KindOf(src); err != nil || kind != source.Directory || inImage == "" {
+		return cmp.Or(inImage, src)
+	}
+	root, below, _ := strings.Cut(inImage, "/")
+	if _, err := os.Stat(filepath.Join(src, root)); err == nil {
+		return filepath.Join(src, inImage)
+	}
+	return filepath.Join(src, below)
+}
+
+// onDisk is the path of a file of an image below source, if that is a directory with the file.
+func onDisk(src, inImage string) string {
+	_, below, _ := strings.Cut(inImage, "/") // where source is the root itself
+	for _, file := range []string{filepath.Join(src, inImage), filepath.Join(src, below)} {
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+			return file
+		}
+	}
+	return ""
+}
+
+// CheckReleases checks releases for clusterctl in a directory.
+func CheckReleases(src string, dirs []string) (Report, error) {
+	result := Report{Schema: schema.Validation, Source: src, Bundles: []Bundle{}}
+	for _, dir := range dirs {
+		release, err := source.ReadClusterctlRelease(src, dir)
+		if err != nil {
+			return Report{}, err
+		}
+		provider, findings := contract.CheckRelease(release)
+		for i := range findings {
+			findings[i].File = filepath.Join(src, dir, findings[i].File)
+			result.Invalid = result.Invalid || findings[i].Rule == contract.RuleOfYAML // clusterctl could not read it either
+		}
+		result.Bundles = append(result.Bundles, Bundle{Release: dir, Metadata: &provider, Findings: append([]contract.Finding{}, findings...)})
+	}
+	result.Count()
+	return result, nil
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package findings reports violations of the rules of build/contract as text,
+// JSON, SARIF, JUnit or GitHub annotations, and applies baselines and waivers.
+package findings
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/extractor"
+)
+
+// Report is the data of validate, as in schema/validation.json.
+type Report struct {
+	// Schema is schema.Validation.
+	Schema string `json:"$schema"`
+	// Source is the image by digest, or the path.
+	Source string `json:"source"`
+	// Counts are how many findings there are of each severity, those that are not shown too.
+	Counts map[contract.Severity]int `json:"counts"`
+	// Accepted is how many findings are waived or in the baseline, beside those that are counted.
+	Accepted int      `json:"accepted"`
+	Bundles  []Bundle `json:"bundles"`
+
+	// ToolVersion is the version of the program that checked.
+	ToolVersion string `json:"-"`
+	// Invalid is true if the source cannot be read.
+	Invalid bool `json:"-"`
+}
+
+type Bundle struct {
+	Profile string `json:"profile,omitempty"`
+	// Release is the path of a release for clusterctl from the source; empty for a bundle.
+	Release string `json:"release,omitempty"`
+	// Metadata is nil if the bundle is invalid as such: then nothing else is known of it.
+	Metadata *extractor.Metadata `json:"metadata,omitempty"`
+	// Findings have the path of the file; in an image it is that from the image's root.
+	Findings []contract.Finding `json:"findings"`
+	// Accepted are the findings that are waived or in the baseline.
+	Accepted []Accepted `json:"accepted,omitempty"`
+
+	// Rejections are the reasons why the strict namespace of manifests/components/restricted rejects pods of the bundle; empty
+	// if it admits all, and nil if the bundle is unreadable or a release for clusterctl.
+	Rejections []contract.Rejection `json:"strictNamespaceRejections,omitzero"`
+
+	// AskedServer is true if an API server checked the bundle too.
+	AskedServer bool `json:"-"`
+}
+
+// unchecked returns the reason why a rule was not checked; empty if it was checked.
+func (b Bundle) unchecked(rule contract.Rule) string {
+	switch {
+	case b.Metadata == nil && rule.Checker != contract.CheckerExtractor:
+		return "not checked: the bundle is unreadable"
+	case !b.AskedServer && rule.Checker == contract.CheckerServer:
+		return "not checked: requires --against"
+	}
+	return ""
+}
+
+// name is the provider's, if it is known.
+func (b Bundle) name() string {
+	if b.Metadata == nil {
+		return ""
+	}
+	return b.Metadata.ProviderName
+}
+
+// Accepted is a finding that is waived or in the baseline.
+type Accepted struct {
+	contract.Finding
+	// Reason is the reason of the waiver; empty for a finding of the baseline.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Count recounts the findings.
+func (v *Report) Count() {
+	v.Counts, v.Accepted = map[contract.Severity]int{}, 0
+	for _, severity := range contract.Severities() {
+		v.Counts[severity] = 0
+	}
+	for _, bundle := range v.Bundles {
+		v.Accepted += len(bundle.Accepted)
+		for _, finding := range bundle.Findings {
+			v.Counts[finding.Severity]++
+		}
+	}
+}
+
+// Found reports whether there is a finding.
+func (v *Report) Found() bool { return len(v.all()) > 0 }
+
+// DropBelow removes findings below a severity. The counts stay.
+func (v *Report) DropBelow(least contract.Severity) {
+	for i := range v.Bundles {
+		v.Bundles[i].Findings = slices.DeleteFunc(v.Bundles[i].Findings, func(f contract.Finding) bool { return !f.Severity.AtLeast(least) })
+	}
+}
+
+// Format is the format of findings: a pflag.Value. The zero value is text.
+type Format string
+
+const (
+	Text   Format = ""
+	JSON   Format = "json"
+	SARIF  Format = "sarif"
+	JUnit  Format = "junit"
+	GitHub Format = "github"
+)
+
+var Formats = []string{"text", "json", "sarif", "junit", "github"}
+
+// Write writes the findings; in color for people on a terminal.
+func (v Report) Write(format Format, color bool) []byte {
+	var out bytes.Buffer
+	switch format {
+	case JSON:
+		_ = term.EncodeJSON(&out, v) // texts and numbers: it cannot fail
+	case SARIF:
+		_ = term.EncodeJSON(&out, sarifOf(v))
+	case JUnit:
+		out.WriteString(junitOf(v))
+	case GitHub:
+		for _, group := range grouped(v.all()) {
+			group.Message += group.others()
+			out.WriteString(annotation(group.Finding))
+		}
+	default:
+		v.text(&out, color)
+	}
+	return out.Bytes()
+}
+
+func (v Report) all() (findings []contract.Finding) {
+	for _, bundle := range v.Bundles {
+		findings = append(findings, bundle.Findings...)
+	}
+	return findings
+}
+
+// Rules are those that a validated provider is checked by, without those that an API server has to be asked for.
+func (b Bundle) Rules() []contract.Rule {
+	if b.Release != "" {
+		return contract.RulesOf(contract.FormRelease)
+	}
+	return contract.RulesOf(contract.FormBundle)
+}

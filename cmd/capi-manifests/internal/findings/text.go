@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package findings
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+)
+
+var severityColors = map[contract.Severity]string{contract.Error: "1;31", contract.Warning: "33", contract.Info: "36"}
+
+// text writes a line for each finding, as compilers do, and then how to keep the rules that are broken.
+func (v Report) text(out *bytes.Buffer, color bool) {
+	paint := term.Painter(color)
+	fixes := map[string]string{}
+	var rules []string
+	for _, group := range grouped(v.all()) {
+		finding := group.Finding
+		fmt.Fprintf(out, "%s: %s: %s%s [%s]\n", paint(term.Bold, term.Printable(place(finding))), paint(severityColors[finding.Severity], string(finding.Severity)),
+			term.Printable(sentence(finding)), group.others(), paint(term.Faint, finding.Rule))
+		if _, known := fixes[finding.Rule]; !known {
+			rules = append(rules, finding.Rule)
+		}
+		fixes[finding.Rule] = finding.Fix
+	}
+	for _, rule := range rules {
+		fmt.Fprintf(out, "\n%s\n    %s\n", paint(term.Bold, rule), fixes[rule])
+	}
+}
+
+func place(finding contract.Finding) string {
+	if finding.Line == 0 {
+		return finding.File
+	}
+	return fmt.Sprintf("%s:%d", finding.File, finding.Line)
+}
+
+// sentence returns the message with the object and the field.
+func sentence(finding contract.Finding) string {
+	where := strings.TrimSpace(finding.Object + " " + finding.Field)
+	if where == "" {
+		return finding.Message
+	}
+	return where + ": " + finding.Message
+}
+
+// Summary formats the number of findings: "2 errors, 1 warning", or the number of checked rules if there are none.
+func Summary(counts map[contract.Severity]int, rules int) string {
+	var parts []string
+	for _, severity := range contract.Severities() {
+		switch count := counts[severity]; {
+		case count == 1:
+			parts = append(parts, "1 "+string(severity))
+		case count > 1:
+			parts = append(parts, fmt.Sprintf("%d %ss", count, severity))
+		}
+	}
+	if len(parts) == 0 {
+		return fmt.Sprintf("no findings, %d rules checked", rules)
+	}
+	return strings.Join(parts, ", ")
+}

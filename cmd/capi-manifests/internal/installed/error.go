@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installed
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// AccessError is a failed request to a cluster, in one line with the next step.
+type AccessError struct {
+	// Subject is the source of the error: the API server with its URL, or the kubeconfig.
+	Subject string
+	Err     error
+	// Permanent is true if a retry does not help: the user must change the kubeconfig, the permissions or the cluster.
+	Permanent bool
+	// NextStep is the action of the user; empty if Err describes it.
+	NextStep string
+}
+
+func (e *AccessError) Error() string {
+	text := e.Subject + ": " + strings.Join(strings.Fields(e.Err.Error()), " ")
+	if e.NextStep != "" {
+		text += "; " + e.NextStep
+	}
+	return text
+}
+
+func (e *AccessError) Unwrap() error { return e.Err }
+
+// failed explains the error of a request about a resource. The namespace is empty for a cluster-scoped one.
+func (c *Cluster) failed(resource schema.GroupVersionResource, namespace string, err error) *AccessError {
+	return explain(c.config.Host, resource, namespace, err)
+}
+
+func explain(server string, resource schema.GroupVersionResource, namespace string, err error) *AccessError {
+	failed := &AccessError{Subject: "API server " + server, Err: fmt.Errorf("reading %s: %w", describe(resource, namespace), err), Permanent: true}
+	switch {
+	case apierrors.IsForbidden(err):
+		failed.NextStep = "status and history need the verbs get, list and watch, as in ClusterRole cluster-reader"
+	case apierrors.IsUnauthorized(err):
+		failed.Err = errors.New("the credentials of the kubeconfig are not valid (Unauthorized)")
+		failed.NextStep = "log in again, or select another --kubeconfig or --context"
+	case apierrors.IsNotFound(err) && resource == clusterAPIs:
+		failed.Err = fmt.Errorf("CRD %s.%s not found", resource.Resource, resource.Group)
+		failed.NextStep = "capi-installer is not installed in this cluster, or its version is too old"
+	case isCertificateError(err):
+		failed.NextStep = "the kubeconfig does not trust the certificate of the API server; get a current kubeconfig"
+	case isCredentialsError(err):
+		failed.NextStep = "log in again, or install the credential plugin of the kubeconfig"
+	default:
+		failed.Permanent = false
+		if !isAnswer(err) {
+			failed.NextStep = "check that the API server is running and that the kubeconfig is current"
+		}
+	}
+	return failed
+}
+
+func describe(resource schema.GroupVersionResource, namespace string) string {
+	if namespace == "" {
+		return resource.GroupResource().String()
+	}
+	return resource.GroupResource().String() + " in namespace " + namespace
+}
+
+func isCertificateError(err error) bool {
+	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
+	_, host := errors.AsType[x509.HostnameError](err)
+	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
+	return authority || host || invalid
+}
+
+// isCredentialsError reports whether the credential plugin of a kubeconfig failed. client-go
+// has no type for these errors.
+func isCredentialsError(err error) bool {
+	return strings.Contains(err.Error(), "getting credentials: ")
+}
+
+// isAnswer reports whether the API server answered the request.
+func isAnswer(err error) bool {
+	answer := apierrors.APIStatus(nil)
+	return errors.As(err, &answer)
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installed
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+func TestExplain(t *testing.T) {
+	forbidden := apierrors.NewForbidden(events.GroupResource(), "", errors.New("not allowed"))
+	for _, c := range []struct {
+		name      string
+		err       error
+		permanent bool
+		want      string
+	}{
+		{"missing permission", forbidden, true, "reading events in namespace default: events is forbidden: not allowed; status and history need"},
+		{"invalid token", apierrors.NewUnauthorized("no"), true, "credentials of the kubeconfig are not valid (Unauthorized); log in again"},
+		{"CA of another cluster", fmt.Errorf("tls: %w", x509.UnknownAuthorityError{}), true, "does not trust the certificate"},
+		{"certificate of another host", x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"}, true, "does not trust the certificate"},
+		{"credential plugin", errors.New("getting credentials: exec: executable oidc-login not found"), true, "install the credential plugin"},
+		{"connection refused", syscall.ECONNREFUSED, false, "connection refused; check that the API server is running"},
+		{"API server overloaded", apierrors.NewTooManyRequestsError("slow down"), false, "slow down"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := explain("https://api.example.com", events, metav1.NamespaceDefault, c.err)
+			if got.Permanent != c.permanent || !strings.Contains(got.Error(), c.want) || strings.Contains(got.Error(), "\n") || !errors.Is(got, got.Err) {
+				t.Errorf("got %v, permanent %t", got, got.Permanent)
+			}
+		})
+	}
+}
+
+func TestExplain_MissingCRD(t *testing.T) {
+	missing := apierrors.NewGenericServerResponse(404, "list", clusterAPIs.GroupResource(), "", "404 page not found", 0, true)
+	want := "API server https://a: CRD clusterapis.capi-operator.openshift.io not found; capi-installer is not installed in this cluster, or its version is too old"
+	if got := explain("https://a", v1alpha1.GroupVersion.WithResource("clusterapis"), "", missing); got.Error() != want || !got.Permanent {
+		t.Errorf("got %v", got)
+	}
+}

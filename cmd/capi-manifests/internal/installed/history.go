@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installed
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/revision"
+)
+
+// Stored is a version with its objects, as its revision ConfigMaps store them.
+type Stored struct {
+	Name string
+	// Created is the time when the revision ConfigMap was created.
+	Created metav1.Time
+	Set     operand.Set
+}
+
+// Versions reads the stored versions of a cluster, oldest first. Errors are of type *AccessError; those
+// about an invalid ConfigMap wrap a *revision.Error.
+func (c *Cluster) Versions(ctx context.Context) ([]Stored, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	// Names find the parts of a version; other ConfigMaps in the namespace are small.
+	list, err := c.objects.Resource(configMaps).Namespace(v1alpha1.OperatorNamespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, c.failed(configMaps, v1alpha1.OperatorNamespace, err)
+	}
+	all := make([]corev1.ConfigMap, len(list.Items))
+	for i := range list.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &all[i]); err != nil {
+			return nil, fmt.Errorf("decoding ConfigMap %s: %w", list.Items[i].GetName(), err)
+		}
+	}
+	versions, err := versionsIn(all)
+	if err != nil {
+		step := "delete the ConfigMap if it is corrupted; the installer recreates it"
+		return nil, &AccessError{Subject: "API server " + c.config.Host, Err: err, Permanent: true, NextStep: step}
+	}
+	return versions, nil
+}
+
+// versionsIn decodes the versions in ConfigMaps, in the order of their revision numbers.
+func versionsIn(all []corev1.ConfigMap) (versions []Stored, err error) {
+	numbers := map[string]int64{}
+	for i := range all {
+		name := all[i].Labels[v1alpha1.RevisionLabel]
+		if name == "" || name != all[i].Name {
+			continue
+		}
+		if numbers[name], err = revision.Number(name); err != nil {
+			return nil, err
+		}
+		stored, err := revision.FromConfigMaps(name, all)
+		if err != nil {
+			return nil, err
+		}
+		set, err := stored.Decode()
+		if err != nil {
+			return nil, err
+		}
+		versions = append(versions, Stored{Name: name, Created: all[i].CreationTimestamp, Set: set})
+	}
+	slices.SortFunc(versions, func(a, b Stored) int { return int(numbers[a.Name] - numbers[b.Name]) })
+	return versions, nil
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installed
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
+)
+
+// Watch sends the current snapshot, and another one after each change, to each, until it returns
+// false or an error, or ctx ends. A watch that ends is started again, after a list if it
+// has expired. Retryable errors are sent to problem, from other goroutines. Permanent ones,
+// such as missing permissions, are returned as *AccessError.
+func (c *Cluster) Watch(ctx context.Context, problem func(error), each func(rollout.Snapshot) (more bool, err error)) error {
+	first, err := c.Snapshot(ctx) // returns the errors that an informer retries
+	if err != nil {
+		return err
+	}
+	if more, err := each(first); !more || err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, logr.Discard())) // the informers' own log would disturb the output
+	w := &watcher{cluster: c, changed: make(chan struct{}, 1), fail: cancel, problem: problem}
+	defer w.running.Wait()
+	defer cancel(nil)
+	if err := w.start(ctx); err != nil {
+		return err
+	}
+	return w.run(ctx, each)
+}
+
+// watcher keeps the objects of a snapshot current.
+type watcher struct {
+	cluster *Cluster
+	// changed holds a token while there is a change that was not sent.
+	changed chan struct{}
+	// fail ends the watch with an error.
+	fail    context.CancelCauseFunc
+	problem func(error)
+	running sync.WaitGroup
+
+	clusterAPIs, events, revisions, crds cache.SharedIndexInformer
+}
+
+// start starts an informer for each kind of object.
+func (w *watcher) start(ctx context.Context) error {
+	c := w.cluster
+	object, partial := &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
+	w.clusterAPIs = cache.NewSharedIndexInformer(selecting(c.objects.Resource(clusterAPIs), onlyCluster), object, 0, nil)
+	w.events = cache.NewSharedIndexInformer(selecting(c.objects.Resource(events).Namespace(metav1.NamespaceDefault), aboutCluster), object, 0, nil)
+	w.revisions = cache.NewSharedIndexInformer(selecting(c.metadata.Resource(configMaps).Namespace(v1alpha1.OperatorNamespace), onlyRevision), partial, 0, nil)
+	w.crds = cache.NewSharedIndexInformer(selecting(c.metadata.Resource(crds), metav1.ListOptions{}), partial, 0, nil)
+	return errors.Join(
+		w.inform(ctx, w.clusterAPIs, clusterAPIs, ""), w.inform(ctx, w.events, events, metav1.NamespaceDefault),
+		w.inform(ctx, w.revisions, configMaps, v1alpha1.OperatorNamespace), w.inform(ctx, w.crds, crds, ""))
+}
+
+// lister is the client of a resource, with objects of type L in its lists.
+type lister[L runtime.Object] interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+}
+
+// selecting lists and watches the selected objects of a resource.
+func selecting[L runtime.Object](client lister[L], selection metav1.ListOptions) cache.ListerWatcher {
+	with := func(options metav1.ListOptions) metav1.ListOptions {
+		options.LabelSelector, options.FieldSelector = selection.LabelSelector, selection.FieldSelector
+		return options
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, with(options))
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return client.Watch(ctx, with(options))
+		},
+	}
+}
+
+// ended reports whether a watch only has to be started again.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+}
+
+// inform runs an informer until ctx ends.
+func (w *watcher) inform(ctx context.Context, informer cache.SharedIndexInformer, resource schema.GroupVersionResource, namespace string) error {
+	handleErr := func(_ context.Context, _ *cache.Reflector, err error) {
+		failed := w.cluster.failed(resource, namespace, err)
+		switch {
+		case ended(err):
+		case failed.Permanent:
+			w.fail(failed)
+		default:
+			w.problem(failed)
+		}
+	}
+	signal := func(any) {
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	}
+	_, errHandler := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: signal, UpdateFunc: func(_, object any) { signal(object) }, DeleteFunc: signal,
+	})
+	if err := errors.Join(errHandler, informer.SetWatchErrorHandlerWithContext(handleErr), informer.SetTransform(withoutManagedFields)); err != nil {
+		return err
+	}
+	w.running.Go(func() { informer.RunWithContext(ctx) })
+	return nil
+}
+
+// withoutManagedFields removes the managed fields of an object, which would take most of the memory.
+func withoutManagedFields(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+// run sends a snapshot after each change.
+func (w *watcher) run(ctx context.Context, each func(rollout.Snapshot) (bool, error)) error {
+	cache.WaitForCacheSync(ctx.Done(), w.clusterAPIs.HasSynced, w.events.HasSynced, w.revisions.HasSynced, w.crds.HasSynced)
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		snapshot, err := w.snapshot()
+		if err != nil {
+			return err
+		}
+		if more, err := each(snapshot); !more || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-w.changed:
+		}
+	}
+}
+
+// snapshot decodes the objects of the informers.
+func (w *watcher) snapshot() (rollout.Snapshot, error) {
+	return decode(stored[*unstructured.Unstructured](w.clusterAPIs), stored[*unstructured.Unstructured](w.events),
+		stored[*metav1.PartialObjectMetadata](w.crds), stored[*metav1.PartialObjectMetadata](w.revisions))
+}
+
+// stored returns the objects of an informer.
+func stored[T any](informer cache.SharedIndexInformer) []T {
+	var objects []T
+	for _, item := range informer.GetStore().List() {
+		if object, is := item.(T); is {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}

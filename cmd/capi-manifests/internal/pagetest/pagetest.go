@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pagetest checks the HTML pages of capi-manifests, for tests.
+package pagetest
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+)
+
+// Check reads a page as a browser does. It fails the test if the page is not well-formed,
+// loads or runs anything, repeats an ID, or links to a missing one. It returns the number of links.
+func Check(t *testing.T, page string) (links int) {
+	t.Helper()
+	ids, targets, open := map[string]bool{}, []string{}, []string{}
+	tokens := html.NewTokenizer(strings.NewReader(page))
+	for kind := tokens.Next(); kind != html.ErrorToken; kind = tokens.Next() {
+		token := tokens.Token()
+		switch kind {
+		case html.StartTagToken:
+			checkTag(t, token)
+			targets = append(targets, references(t, token, ids)...)
+			if token.Data != "meta" && token.Data != "link" {
+				open = append(open, token.Data)
+			}
+		case html.EndTagToken:
+			if len(open) == 0 || open[len(open)-1] != token.Data {
+				t.Fatalf("</%s> closes %v", token.Data, open)
+			}
+			open = open[:len(open)-1]
+		}
+	}
+	if len(open) > 0 {
+		t.Errorf("not closed: %v", open)
+	}
+	for _, target := range targets {
+		if !ids[target] {
+			t.Errorf("the target #%s of a link was not found", target)
+		}
+	}
+	return len(targets)
+}
+
+// references adds the ID of a tag to ids and returns the IDs that the tag refers to.
+func references(t *testing.T, token html.Token, ids map[string]bool) (targets []string) {
+	t.Helper()
+	for _, a := range token.Attr {
+		switch a.Key {
+		case "id":
+			if ids[a.Val] {
+				t.Errorf("the ID %s is repeated", a.Val)
+			}
+			ids[a.Val] = true
+		case "href", "aria-labelledby":
+			targets = append(targets, strings.TrimPrefix(a.Val, "#"))
+		}
+	}
+	return targets
+}
+
+// checkTag rejects tags and attributes that run code or load a file.
+func checkTag(t *testing.T, token html.Token) {
+	t.Helper()
+	if strings.Contains(" script img iframe link object embed video audio form ", " "+token.Data+" ") {
+		t.Errorf("the page has a %s", token)
+	}
+	for _, a := range token.Attr {
+		if strings.HasPrefix(a.Key, "on") || a.Key == "src" || a.Key == "style" || a.Key == "href" && !strings.HasPrefix(a.Val, "#") {
+			t.Errorf("the page has a %s", token)
+		}
+	}
+}
+
+// minContrast is the contrast that WCAG 2.2 (1.4.3) requires for text.
+const minContrast = 4.5
+
+// CheckContrast fails the test if a pair of color and background, which are names of CSS
+// variables, has too little contrast in the light or in the dark colors of a style sheet.
+func CheckContrast(t *testing.T, css string, pairs [][2]string) {
+	t.Helper()
+	light, dark, found := strings.Cut(css, "prefers-color-scheme: dark")
+	if !found {
+		t.Fatal("dark colors not found")
+	}
+	dark, _, _ = strings.Cut(dark, "\n}")
+	for scheme, css := range map[string]string{"light": light, "dark": dark} {
+		colors := map[string]string{}
+		for _, match := range regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6});`).FindAllStringSubmatch(css, -1) {
+			colors[match[1]] = match[2]
+		}
+		for _, pair := range pairs {
+			if c := contrast(t, colors[pair[0]], colors[pair[1]]); c < minContrast {
+				t.Errorf("%s: the contrast of %s on %s is %.2f", scheme, pair[0], pair[1], c)
+			}
+		}
+	}
+}
+
+// contrast is the contrast ratio of WCAG.
+func contrast(t *testing.T, a, b string) float64 {
+	t.Helper()
+	la, lb := luminance(t, a), luminance(t, b)
+	return (max(la, lb) + 0.05) / (min(la, lb) + 0.05)
+}
+
+func luminance(t *testing.T, color string) float64 {
+	t.Helper()
+	n, err := strconv.ParseUint(strings.TrimPrefix(color, "#"), 16, 32)
+	if err != nil {
+		t.Fatalf("invalid color %q", color)
+	}
+	channel := func(shift uint) float64 {
+		c := float64(n>>shift&0xff) / 255
+		if c <= 0.04045 {
+			return c / 12.92
+		}
+		return math.Pow((c+0.055)/1.055, 2.4)
+	}
+	return 0.2126*channel(16) + 0.7152*channel(8) + 0.0722*channel(0)
+}

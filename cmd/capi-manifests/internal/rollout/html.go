@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+)
+
+//go:embed template/status.html.tmpl
+var htmlTemplate string
+
+// html writes the report as one page that needs no other file and no network.
+func (r Report) html(out *bytes.Buffer, now time.Time) error {
+	page, err := template.New("status").Funcs(htmlFuncs(now)).Parse(htmlTemplate)
+	if err != nil {
+		return fmt.Errorf("reading the template of the page: %w", err)
+	}
+	var written bytes.Buffer
+	if err := page.Execute(&written, r); err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	out.WriteString(term.PrintableLines(written.String()))
+	return nil
+}
+
+// stateIcons distinguish states by shape.
+var stateIcons = map[State]string{AtRest: "✔", RollingOut: "●", Blocked: "✖"}
+
+func htmlFuncs(now time.Time) template.FuncMap {
+	return template.FuncMap{
+		"stateIcon":  func(state State) string { return stateIcons[state] },
+		"stateWord":  func(state State) string { return stateWords[state][:1] + strings.ToLower(stateWords[state][1:]) },
+		"stateClass": func(state State) string { return strings.ToLower(string(state)) },
+		"roleWord":   func(role Role) string { return roleWords[role] },
+		"phaseMark":  func(state v1alpha1.PhaseState) string { return phaseMarks[state] },
+		"phaseClass": func(state v1alpha1.PhaseState) string { return strings.ToLower(string(state)) },
+		"percent":    percent,
+		"count":      countText,
+		"age":        func(since metav1.Time) string { return age(since, now) },
+		"moment":     func(at metav1.Time) string { return at.UTC().Format(time.RFC3339) },
+		"generated":  func() string { return now.UTC().Format(time.RFC3339) },
+		"normal":     normal,
+		"names":      func(title, id string, names []string) section { return section{title, id, names} },
+	}
+}
+
+// section is a part of the page with a list of names.
+type section struct {
+	Title, ID string
+	Names     []string
+}
+
+// normal reports whether a condition has the status that it has at rest.
+func normal(condition metav1.Condition) bool {
+	positive := condition.Type == available || condition.Type == upgradeable
+	return positive == (condition.Status == metav1.ConditionTrue) && condition.Status != metav1.ConditionUnknown
+}

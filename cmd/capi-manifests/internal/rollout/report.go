@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rollout computes the report of capi-manifests status from the objects of a
+// cluster, and writes it as text, lines, JSON, YAML or HTML. It is pure: it has no
+// client and does not read the clock.
+package rollout
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
+)
+
+// Snapshot holds the objects of a cluster that the report is made of.
+type Snapshot struct {
+	// ClusterAPI is the object "cluster"; nil if it does not exist.
+	ClusterAPI *v1alpha1.ClusterAPI
+	// Revisions are the names of the revision ConfigMaps. They are only used without a ClusterAPI object.
+	Revisions []string
+	// Events are the events about the ClusterAPI object, in any order.
+	Events []corev1.Event
+	// RetainedCRDs are the names of the CRDs that stayed when their version was removed.
+	RetainedCRDs []string
+}
+
+// State is the state of the whole rollout.
+type State string
+
+// The states of a rollout.
+const (
+	// AtRest: the desired version is installed, or no version is installed or desired.
+	AtRest State = "AtRest"
+	// RollingOut: versions are being installed or removed, or an error is being retried.
+	RollingOut State = "RollingOut"
+	// Blocked: the rollout needs an action of an administrator.
+	Blocked State = "Blocked"
+)
+
+// Report is the data of status, as in schema/status.json.
+type Report struct {
+	// Schema is schema.Status.
+	Schema string `json:"$schema"`
+	State  State  `json:"state"`
+	// Summary is the state in one sentence.
+	Summary string `json:"summary"`
+	// Mode is spec.installerMode; empty without a ClusterAPI object.
+	Mode string `json:"mode,omitempty"`
+	// Current is the version that was last installed completely; empty if there is none.
+	Current string `json:"currentVersion,omitempty"`
+	// Desired is the version that should be installed; empty if there is none.
+	Desired string `json:"desiredVersion,omitempty"`
+	// Versions are the versions in the status, newest first.
+	Versions []Version `json:"versions"`
+	// Conditions are those of the ClusterAPI object.
+	Conditions []metav1.Condition `json:"conditions"`
+	// NextSteps are the actions that the conditions ask for, most urgent first.
+	NextSteps []Step `json:"nextSteps"`
+	// Drift are the reverted external changes that the API server still has events of, newest first.
+	Drift []Reverted `json:"drift"`
+	// RetainedCRDs are CRDs that stayed when their version was removed, sorted.
+	RetainedCRDs []string `json:"retainedCRDs"`
+	// UnmanagedCRDs are spec.unmanagedCRDs.
+	UnmanagedCRDs []string `json:"unmanagedCRDs"`
+	// Overrides are spec.imageOverrides.
+	Overrides []v1alpha1.ImageOverride `json:"imageOverrides"`
+}
+
+// Role is the part that a version plays.
+type Role string
+
+// The roles of versions.
+const (
+	// Installed is the current version.
+	Installed Role = "Installed"
+	// Desired is the version that is being installed.
+	Desired Role = "Desired"
+	// Removing is a version of which objects are being deleted.
+	Removing Role = "Removing"
+	// Replaced is a version that waits for its teardown.
+	Replaced Role = "Replaced"
+)
+
+// Version is an entry of status.versions with its progress.
+type Version struct {
+	Name string `json:"name"`
+	Role Role   `json:"role"`
+	// InstalledAs is the version that owns the objects, if it is another one.
+	InstalledAs string               `json:"installedAs,omitempty"`
+	Components  []v1alpha1.Component `json:"components"`
+	Phases      []v1alpha1.Phase     `json:"phases"`
+	// Objects and Ready are the sums over all phases.
+	Objects int32 `json:"objects"`
+	Ready   int32 `json:"ready"`
+}
+
+// Step is an action that a condition asks for.
+type Step struct {
+	// Condition, Status and Reason are those of the condition; empty if the step has another origin.
+	Condition string                 `json:"condition,omitempty"`
+	Status    metav1.ConditionStatus `json:"status,omitempty"`
+	Reason    string                 `json:"reason,omitempty"`
+	// Since is the time of the last transition of the condition; zero without a condition.
+	Since metav1.Time `json:"since,omitzero"`
+	// Cause is the message of the condition.
+	Cause string `json:"cause,omitempty"`
+	// Action is the next step, as docs/conditions.md describes it.
+	Action string `json:"action"`
+}
+
+// Reverted is an event about reverted drift.
+type Reverted struct {
+	Time    metav1.Time `json:"time"`
+	Message string      `json:"message"`
+}
+
+// driftCorrected is the reason of events about reverted drift.
+const driftCorrected = "DriftCorrected"
+
+// New returns the report of a snapshot.
+func New(from Snapshot) Report {
+	cluster := from.ClusterAPI
+	if cluster == nil {
+		cluster = &v1alpha1.ClusterAPI{}
+	}
+	report := Report{
+		Schema: schema.Status, Mode: string(cluster.Spec.InstallerMode),
+		Current: cluster.Status.CurrentVersion, Desired: cluster.Status.DesiredVersion,
+		Versions: versionsOf(cluster.Status), Conditions: orEmpty(cluster.Status.Conditions), NextSteps: stepsOf(from),
+		Drift: driftOf(from.Events), RetainedCRDs: orEmpty(slices.Sorted(slices.Values(from.RetainedCRDs))),
+		UnmanagedCRDs: orEmpty(cluster.Spec.UnmanagedCRDs), Overrides: orEmpty(cluster.Spec.ImageOverrides),
+	}
+	report.State, report.Summary = stateOf(from)
+	return report
+}
+
+// orEmpty returns an empty list for nil, so that the JSON has a list.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func versionsOf(status v1alpha1.ClusterAPIStatus) []Version {
+	versions := []Version{}
+	for _, from := range slices.Backward(status.Versions) {
+		version := Version{
+			Name: from.Name, Role: roleOf(from, status), InstalledAs: from.InstalledAs,
+			Components: orEmpty(from.Components), Phases: orEmpty(from.Phases),
+		}
+		for _, phase := range from.Phases {
+			version.Objects += phase.Objects
+			version.Ready += phase.Ready
+		}
+		versions = append(versions, version)
+	}
+	return versions
+}
+
+func roleOf(version v1alpha1.Version, status v1alpha1.ClusterAPIStatus) Role {
+	removing := func(phase v1alpha1.Phase) bool { return phase.State == v1alpha1.PhaseRemoving }
+	switch {
+	case version.Name == status.CurrentVersion:
+		return Installed
+	case version.Name == status.DesiredVersion:
+		return Desired
+	case slices.ContainsFunc(version.Phases, removing):
+		return Removing
+	default:
+		return Replaced
+	}
+}
+
+func driftOf(events []corev1.Event) []Reverted {
+	drift := []Reverted{}
+	for i := range events {
+		if events[i].Reason == driftCorrected {
+			drift = append(drift, Reverted{Time: timeOf(&events[i]), Message: events[i].Message})
+		}
+	}
+	slices.SortStableFunc(drift, func(a, b Reverted) int {
+		return cmp.Or(b.Time.Compare(a.Time.Time), cmp.Compare(a.Message, b.Message))
+	})
+	return drift
+}
+
+// timeOf returns the time of the last occurrence of an event, in seconds.
+func timeOf(event *corev1.Event) metav1.Time {
+	for _, at := range []time.Time{event.LastTimestamp.Time, event.EventTime.Time} {
+		if !at.IsZero() {
+			return metav1.NewTime(at.Truncate(time.Second))
+		}
+	}
+	return event.CreationTimestamp
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/pagetest"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/schematest"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
+	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/test/scenario"
+)
+
+// now is ten minutes after 12:00, at which most of the archives begin.
+var now = time.Date(2026, 5, 4, 12, 10, 0, 0, time.UTC)
+
+// TestNew_Scenarios reads the objects in each archive of testdata, and compares the text with
+// the file want and the lines of a log with the file lines.
+func TestNew_Scenarios(t *testing.T) {
+	scenario.Run(t, "testdata/*.txtar", scenario.AllBut("want", "lines"), func(t *testing.T, archive *scenario.Archive) []scenario.File {
+		report := New(snapshotOf(t, archive))
+		if err := schematest.Validate(schema.Status, []byte(written(t, report, JSON, false))); err != nil {
+			t.Error(err)
+		}
+		pagetest.Check(t, written(t, report, HTML, false))
+		lines := strings.Join(report.Changes(Report{}), "\n") + "\n"
+		return []scenario.File{{Name: "want", Data: []byte(written(t, report, Text, false))}, {Name: "lines", Data: []byte(lines)}}
+	})
+}
+
+// snapshotOf reads the files clusterapi.yaml, events.yaml, retained.yaml and revisions.yaml of an archive, if they exist.
+func snapshotOf(t *testing.T, archive *scenario.Archive) (from Snapshot) {
+	t.Helper()
+	into := map[string]any{"clusterapi.yaml": &from.ClusterAPI, "events.yaml": &from.Events, "retained.yaml": &from.RetainedCRDs, "revisions.yaml": &from.Revisions}
+	for _, file := range archive.Files {
+		if target, known := into[file.Name]; known {
+			if err := yaml.UnmarshalStrict(file.Data, target); err != nil {
+				t.Fatalf("%s: %v", file.Name, err)
+			}
+		}
+	}
+	return from
+}
+
+func written(t *testing.T, report Report, format Format, color bool) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := report.Write(&out, format, now, color); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// everything is the report of testdata/blocked.txtar, in which every part of the report is present.
+func everything(t *testing.T) Report {
+	t.Helper()
+	return New(snapshotOf(t, scenario.Archives(t, "testdata/blocked.txtar")[0]))
+}
+
+// TestReport_MatchesGoldenFiles compares with testdata/golden; UPDATE=1 rewrites the files.
+func TestReport_MatchesGoldenFiles(t *testing.T) {
+	report := everything(t)
+	for file, format := range map[string]Format{"status.json": JSON, "status.yaml": YAML, "status.html": HTML} {
+		path := filepath.Join("testdata", "golden", file)
+		got := written(t, report, format, false)
+		if os.Getenv("UPDATE") != "" {
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s (-want +got; UPDATE=1 rewrites):\n%s", path, diff)
+		}
+	}
+}
+
+// TestSchema_RejectsOtherData shows that the schema is strict.
+func TestSchema_RejectsOtherData(t *testing.T) {
+	for _, change := range []string{`"state": "AtRest"`, `"state": "Resting"`, `"surprise": 1`} {
+		document := `{"$schema": "x:y", "summary": "s", "versions": [], "conditions": [], "nextSteps": [], "drift": [], "retainedCRDs": [], "unmanagedCRDs": [], "imageOverrides": [], ` + change + `}`
+		valid := change == `"state": "AtRest"`
+		if err := schematest.Validate(schema.Status, []byte(document)); (err == nil) != valid {
+			t.Errorf("%s: %v", change, err)
+		}
+	}
+}
+
+// TestActions_EqualTheDocumentation compares the actions with the column "action" of docs/conditions.md.
+func TestActions_EqualTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/conditions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| .* \\| (.*) \\|$").FindAllStringSubmatch(string(text), -1) {
+		plain := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(strings.ReplaceAll(row[2], "`", ""), "$1")
+		if plain != "None." {
+			documented[row[1]] = plain
+		}
+	}
+	if diff := cmp.Diff(documented, actions); diff != "" {
+		t.Errorf("(-docs/conditions.md +actions):\n%s", diff)
+	}
+}
+
+// TestConditions_AreThoseOfTheInstaller compares the names with install/status.
+func TestConditions_AreThoseOfTheInstaller(t *testing.T) {
+	for got, want := range map[string]string{
+		versionProgressing: string(status.Version) + status.Progressing, versionDegraded: string(status.Version) + status.Degraded,
+		installerProgressing: string(status.Installer) + status.Progressing, installerDegraded: string(status.Installer) + status.Degraded,
+		available: status.Available, upgradeable: status.Upgradeable, driftCorrected: string(status.DriftCorrected),
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestState_OfEachReason reports each reason as the installer does, on an installed version.
+func TestState_OfEachReason(t *testing.T) {
+	for reason, want := range map[status.Reason]State{
+		status.AsExpected: AtRest, status.RollingOut: RollingOut, status.CheckerAbsent: RollingOut, status.TearingDown: RollingOut,
+		status.ApplyFailed: RollingOut, status.Collision: Blocked, status.ObjectsRefused: Blocked, status.ProgressDeadlineExceeded: Blocked,
+	} {
+		cluster := installedCluster()
+		cluster.Status.Conditions = append(status.Conditions(status.Version, status.Outcome{Reason: status.AsExpected}, nil, 1, now),
+			status.Conditions(status.Installer, status.Outcome{Reason: reason}, nil, 1, now)...)
+		if got, summary := stateOf(Snapshot{ClusterAPI: cluster}); got != want {
+			t.Errorf("%s: got %s, want %s: %s", reason, got, want, summary)
+		}
+		cluster.Generation++ // the status is about another spec
+		if got, summary := stateOf(Snapshot{ClusterAPI: cluster}); got != RollingOut {
+			t.Errorf("%s, stale: got %s: %s", reason, got, summary)
+		}
+	}
+}
+
+func installedCluster() *v1alpha1.ClusterAPI {
+	cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{
+		ObservedGeneration: 1, CurrentVersion: "4.22.3-6", DesiredVersion: "4.22.3-6",
+		Versions: []v1alpha1.Version{{Name: "4.22.3-6", Revision: 6, Phases: []v1alpha1.Phase{{Name: "cluster-api", State: v1alpha1.PhaseComplete, Objects: 3, Ready: 3}}}},
+	}}
+	cluster.Generation = 1
+	return cluster
+}
+
+func TestChanges_ListOnlyNewFacts(t *testing.T) {
+	before := New(Snapshot{ClusterAPI: installedCluster()})
+	later := installedCluster()
+	later.Status.Versions[0].Phases[0] = v1alpha1.Phase{Name: "cluster-api", State: v1alpha1.PhaseProgressing, Objects: 3, Ready: 2}
+	after := New(Snapshot{ClusterAPI: later})
+	want := []string{"version 4.22.3-6, phase cluster-api: Progressing, 2/3"}
+	if diff := cmp.Diff(want, after.Changes(before)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if changes := after.Changes(after); changes != nil {
+		t.Errorf("the same report again has the changes %q", changes)
+	}
+}
+
+// TestReport_HasNoControlCharacters has messages that would control a terminal.
+func TestReport_HasNoControlCharacters(t *testing.T) {
+	report := everything(t)
+	hostile := "\x1b[2J\u202e\n|"
+	report.Summary, report.Desired, report.RetainedCRDs[0], report.Drift[0].Message = hostile, hostile, hostile, hostile
+	report.Versions[0].Phases[2].WaitingFor[0].Message, report.NextSteps[0].Cause = hostile, hostile
+	texts := append(report.Changes(Report{}), strings.ReplaceAll(written(t, report, Text, false), "\n", ""))
+	for _, format := range []Format{JSON, YAML, HTML} {
+		texts = append(texts, strings.ReplaceAll(written(t, report, format, false), "\n", ""))
+	}
+	for _, text := range texts {
+		if at := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xa0 || r == '\u202e' }); at >= 0 {
+			t.Errorf("control character at %q", text[at:min(len(text), at+20)])
+		}
+	}
+}
+
+func TestText_ColorChangesNothingElse(t *testing.T) {
+	report := everything(t)
+	colored := written(t, report, Text, true)
+	plain := regexp.MustCompile(`(?m) *$`).ReplaceAllString(regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(colored, ""), "")
+	if plain == colored {
+		t.Error("the text has no color")
+	}
+	if diff := cmp.Diff(written(t, report, Text, false), plain); diff != "" {
+		t.Errorf("(-plain +colored):\n%s", diff)
+	}
+}
+
+func TestLine_CutKeepsTheWidth(t *testing.T) {
+	line := Line{{"1", "├── abc"}, {"", "def"}}
+	for width, want := range map[int]string{10: "├── abcdef", 9: "├── abcd…", 3: "├─…", 1: "…"} {
+		if got := line.Cut(width).Paint(false); got != want {
+			t.Errorf("width %d: got %q, want %q", width, got, want)
+		}
+	}
+}
+
+// TestHTML_ColorsHaveContrast checks each color of text with each background behind it.
+func TestHTML_ColorsHaveContrast(t *testing.T) {
+	pairs := [][2]string{{"text", "page"}, {"text", "card"}, {"muted", "page"}, {"muted", "card"}, {"link", "card"}}
+	for _, tone := range []string{"good", "work", "bad", "warn", "idle"} {
+		pairs = append(pairs, [2]string{tone, tone + "-bg"}, [2]string{tone, "card"}, [2]string{"text", tone + "-bg"}, [2]string{"muted", tone + "-bg"})
+	}
+	pagetest.CheckContrast(t, htmlTemplate, pairs)
+}
+
+func TestHTML_EscapesText(t *testing.T) {
+	report := everything(t)
+	report.NextSteps[0].Cause = "<script>alert(1)</script>"
+	page := written(t, report, HTML, false)
+	pagetest.Check(t, page)
+	for _, landmark := range []string{"&lt;script&gt;alert(1)", "<header", "<main", "<footer", `<html lang="en">`, `scope="col"`, `scope="row"`, "prefers-color-scheme: dark", "@media print"} {
+		if !strings.Contains(page, landmark) {
+			t.Errorf("%s not found in the page", landmark)
+		}
+	}
+}
+
+func TestEvents_NewestFirst(t *testing.T) {
+	var events []corev1.Event
+	for minute := range 8 {
+		event := corev1.Event{Reason: driftCorrected, Message: fmt.Sprintf("minute %d", minute)}
+		event.CreationTimestamp.Time = now.Add(time.Duration(minute-8) * time.Minute)
+		events = append(events, event, corev1.Event{Reason: "VersionStored"})
+	}
+	report := New(Snapshot{ClusterAPI: installedCluster(), Events: events})
+	if len(report.Drift) != 8 || report.Drift[0].Message != "minute 7" {
+		t.Errorf("got %v", report.Drift)
+	}
+	text := written(t, report, Text, false)
+	if !strings.Contains(text, "60s ago: minute 7") || !strings.Contains(text, "3 older events; -o json lists all") || strings.Contains(text, "minute 2\n") {
+		t.Errorf("got\n%s", text)
+	}
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// The conditions that the two controllers write, and one that aggregates them.
+const (
+	versionProgressing   = "VersionProgressing"
+	versionDegraded      = "VersionDegraded"
+	installerProgressing = "InstallerProgressing"
+	installerDegraded    = "InstallerDegraded"
+	available            = "Available"
+	upgradeable          = "Upgradeable"
+)
+
+// stateOf returns the state of the rollout and a sentence about it. A status that does
+// not describe the current spec is never AtRest nor Blocked, so that a script can wait
+// directly after it has changed the spec.
+func stateOf(from Snapshot) (State, string) {
+	if from.ClusterAPI == nil && len(from.Revisions) == 0 {
+		return AtRest, `Nothing is installed: ClusterAPI "cluster" does not exist.`
+	}
+	if from.ClusterAPI == nil || !from.ClusterAPI.DeletionTimestamp.IsZero() {
+		return RollingOut, "All versions are being removed, because ClusterAPI \"cluster\" was deleted."
+	}
+	cluster := from.ClusterAPI
+	if stale(cluster) {
+		return RollingOut, fmt.Sprintf("The installer has not observed generation %d of the spec yet.", cluster.Generation)
+	}
+	if cause := blockedBy(cluster); cause != "" {
+		return Blocked, cause
+	}
+	if progress := progressOf(cluster); progress != "" {
+		return RollingOut, progress
+	}
+	if cluster.Spec.InstallerMode == v1alpha1.Paused {
+		return AtRest, fmt.Sprintf("Version %s is installed; the installer is paused.", cluster.Status.CurrentVersion)
+	}
+	return AtRest, fmt.Sprintf("Version %s is installed.", cluster.Status.CurrentVersion)
+}
+
+// stale reports whether a controller has not reported on the current spec.
+func stale(cluster *v1alpha1.ClusterAPI) bool {
+	for _, name := range []string{versionProgressing, versionDegraded, installerProgressing, installerDegraded} {
+		condition := meta.FindStatusCondition(cluster.Status.Conditions, name)
+		if condition == nil || condition.ObservedGeneration < cluster.Generation {
+			return true
+		}
+	}
+	return cluster.Status.ObservedGeneration < cluster.Generation
+}
+
+// blockedBy returns the sentence about a rollout that needs an administrator; empty if it needs none.
+func blockedBy(cluster *v1alpha1.ClusterAPI) string {
+	target := target(cluster.Status)
+	for _, name := range []string{versionDegraded, installerDegraded} {
+		if condition := meta.FindStatusCondition(cluster.Status.Conditions, name); condition.Status == metav1.ConditionTrue {
+			return fmt.Sprintf("%s is blocked: %s is True (%s).", target, name, condition.Reason)
+		}
+	}
+	for _, version := range slices.Backward(cluster.Status.Versions) {
+		for _, phase := range version.Phases {
+			if phase.State == v1alpha1.PhaseBlocked {
+				return fmt.Sprintf("Version %s is blocked in phase %s.", version.Name, phase.Name)
+			}
+		}
+	}
+	if cluster.Spec.InstallerMode != v1alpha1.Paused {
+		return ""
+	}
+	if !cluster.Status.Settled() {
+		return target + " is not installed, and the installer is paused."
+	}
+	if older := older(cluster.Status); older != "" {
+		return fmt.Sprintf("Version %s is not removed, and the installer is paused.", older)
+	}
+	return ""
+}
+
+// target names the desired version for a sentence.
+func target(status v1alpha1.ClusterAPIStatus) string {
+	if status.DesiredVersion == "" {
+		return "The first version"
+	}
+	return "Version " + status.DesiredVersion
+}
+
+// progressOf returns the sentence about a rollout that is in progress; empty if it is complete.
+func progressOf(cluster *v1alpha1.ClusterAPI) string {
+	status := cluster.Status
+	desired := status.Version(status.DesiredVersion)
+	if desired == nil {
+		return "No version exists yet."
+	}
+	objects, ready, incomplete := int32(0), int32(0), false
+	for _, phase := range desired.Phases {
+		objects, ready = objects+phase.Objects, ready+phase.Ready
+		incomplete = incomplete || phase.State != v1alpha1.PhaseComplete
+	}
+	if status.Settled() && incomplete {
+		return fmt.Sprintf("Version %s is installed, but only %d of %d objects are ready.", desired.Name, ready, objects)
+	}
+	if !status.Settled() {
+		return fmt.Sprintf("Version %s is being rolled out: %d of %d objects are ready.", desired.Name, ready, objects)
+	}
+	if older := older(status); older != "" {
+		return fmt.Sprintf("Version %s is installed; version %s is being removed.", desired.Name, older)
+	}
+	if unsettled := unsettled(status.Conditions); unsettled != nil {
+		return fmt.Sprintf("Version %s is installed; %s is %s (%s).", desired.Name, unsettled.Type, unsettled.Status, unsettled.Reason)
+	}
+	return ""
+}
+
+// older returns the oldest version that is still to be removed; empty if there is none.
+func older(status v1alpha1.ClusterAPIStatus) string {
+	for _, version := range status.Versions {
+		if version.Name != status.DesiredVersion && version.Name != status.CurrentVersion {
+			return version.Name
+		}
+	}
+	return ""
+}
+
+// unsettled returns a condition that shows that a controller still works or retries; nil if there is none.
+func unsettled(conditions []metav1.Condition) *metav1.Condition {
+	settled := map[string]metav1.ConditionStatus{
+		versionProgressing: metav1.ConditionFalse, versionDegraded: metav1.ConditionFalse,
+		installerProgressing: metav1.ConditionFalse, installerDegraded: metav1.ConditionFalse, available: metav1.ConditionTrue,
+	}
+	for i := range conditions {
+		if want, known := settled[conditions[i].Type]; known && conditions[i].Status != want {
+			return &conditions[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+)
+
+// Format is the format of a report: a pflag.Value with term.FormatFlag. The zero value is text.
+type Format string
+
+// The formats.
+const (
+	Text Format = ""
+	JSON Format = "json"
+	YAML Format = "yaml"
+	HTML Format = "html"
+)
+
+// Formats returns the names of the formats.
+func Formats() []string { return []string{"text", "json", "yaml", "html"} }
+
+// Write writes the report in a format. Text and HTML show durations until now; only text has color.
+func (r Report) Write(out *bytes.Buffer, format Format, now time.Time, color bool) error {
+	switch format {
+	case JSON:
+		return term.EncodeJSON(out, r)
+	case YAML:
+		return r.yaml(out)
+	case HTML:
+		return r.html(out, now)
+	default:
+		for _, line := range r.Text(now) {
+			out.WriteString(line.Paint(color) + "\n")
+		}
+		return nil
+	}
+}
+
+// yaml writes the JSON form as YAML, in one document that begins with "---", so that
+// the documents of a watch form a stream.
+func (r Report) yaml(out *bytes.Buffer) error {
+	encoded, err := yaml.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("writing YAML: %w", err)
+	}
+	out.WriteString("---\n" + term.PrintableLines(string(encoded)))
+	return nil
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import ()
+
+// InvalidError reports an invalid input; a retry does not help.
+type InvalidError struct{ Err error }
+
+func (e *InvalidError) Error() string { return e.Err.Error() }
+
+func (e *InvalidError) Unwrap() error { return e.Err }
+
+// ArgumentError is an error about a SOURCE that is neither a path nor an image.
+type ArgumentError struct{ err error }
+
+func (e *ArgumentError) Error() string { return e.err.Error() }
+
+func (e *ArgumentError) Unwrap() error { return e.err }

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
+	ggcrtransport "github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
+	"github.com/capi-installer/capi-installer/extractor/remote/keychain"
+	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
+	"github.com/capi-installer/capi-installer/extractor/remote/transport"
+)
+
+// Pull returns the image or index of a reference by digest, from the first of its sources that has it.
+func Pull(ctx context.Context, reference string) (mutate.Appendable, error) {
+	access, err := RegistrySettings()
+	if err != nil {
+		return nil, err
+	}
+	sources, err := access.Mirrors.Sources(reference)
+	if err != nil {
+		return nil, err
+	}
+	descriptor, err := first(ctx, access, sources, ggcr.Get)
+	if err != nil {
+		return nil, fmt.Errorf("pulling %s: %w", reference, err)
+	}
+	if descriptor.MediaType.IsIndex() {
+		return descriptor.ImageIndex()
+	}
+	return descriptor.Image()
+}
+
+// RegistrySettings reads the registry configuration of the user's container tools.
+func RegistrySettings() (fetch.Settings, error) {
+	rules, err := mirror.System()
+	cas, certErr := transport.ReadCertsDirs(certsDirs()...)
+	proxy := transport.ProxyFromEnvironment()
+	return fetch.Settings{
+		Mirrors: rules, Keychain: keychain.System{}, Transport: transport.New(transport.Options{CAs: cas, Proxy: proxy}),
+	}, errors.Join(err, certErr, proxy.Check())
+}
+
+// certsDirs are the directories of certificates, the user's own among them; see containers-certs.d(5).
+func certsDirs() []string {
+	dirs := slices.Clone(transport.CertsDirs)
+	if home, err := os.UserHomeDir(); err == nil {
+		dirs = append(dirs, filepath.Join(home, ".config", "containers", "certs.d"))
+	}
+	return dirs
+}
+
+// first returns the result of the first source that succeeds. The error joins those of all sources.
+func first[T any](ctx context.Context, access fetch.Settings, sources []mirror.Source, ask func(name.Reference, ...ggcr.Option) (T, error)) (T, error) {
+	var errs []error
+	for _, source := range sources {
+		found, err := ask(source.Image, RegistryOptions(ctx, access, source)...)
+		if err == nil || ctx.Err() != nil {
+			return found, err
+		}
+		errs = append(errs, fmt.Errorf("from %s: %w", source.Image.Context().Name(), WithAdvice(err, source.Image.Context())))
+	}
+	var none T
+	return none, errors.Join(errs...)
+}
+
+// RegistryOptions give the requests of go-containerregistry to a source the user's
+// credentials, certificates and proxies.
+func RegistryOptions(ctx context.Context, access fetch.Settings, source mirror.Source) []ggcr.Option {
+	return []ggcr.Option{
+		ggcr.WithContext(ctx), ggcr.WithUserAgent("capi-manifests"),
+		ggcr.WithAuth(&authenticator{finder: access.Keychain, repository: source.Image.Context().Name()}),
+		ggcr.WithTransport(access.RoundTripper(source)),
+	}
+}
+
+// authenticator is an authn.Authenticator with the credentials for a repository.
+type authenticator struct {
+	finder     keychain.Keychain
+	repository string
+}
+
+// Authorization implements authn.Authenticator.
+func (l *authenticator) Authorization() (*authn.AuthConfig, error) {
+	found, err := l.finder.Resolve(context.Background(), l.repository)
+	if err != nil {
+		return nil, err
+	}
+	return &authn.AuthConfig{
+		Username: found.Username, Password: found.Password,
+		IdentityToken: found.IdentityToken, RegistryToken: found.RegistryToken,
+	}, nil
+}
+
+// WithAdvice adds the next step to an error of a registry that rejects the credentials.
+func WithAdvice(err error, repository name.Repository) error {
+	refused, ok := errors.AsType[*ggcrtransport.Error](err)
+	if !ok || (refused.StatusCode != http.StatusUnauthorized && refused.StatusCode != http.StatusForbidden) {
+		return err
+	}
+	return fmt.Errorf("%w; run \"podman login %s\" as a user with access to %s", err, repository.RegistryStr(), repository.RepositoryStr())
+}
+
+// Registry gets bundles as podman, skopeo and oc would: from the user's mirrors, with the user's credentials.
+func Registry() *remote.Registry {
+	access := sync.OnceValues(RegistrySettings)
+	return &remote.Registry{Client: &fetch.Client{Settings: func(context.Context) (fetch.Settings, error) { return access() }}}
+}
+
+// Resolve returns a reference by digest; a tag is looked up
+// in its sources. The name stays the image's own.
+func Resolve(ctx context.Context, reference string) (string, error) {
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		return "", &ArgumentError{fmt.Errorf("invalid SOURCE %q: neither a path nor an image: %w", reference, err)}
+	}
+	if _, byDigest := ref.(name.Digest); byDigest {
+		return reference, nil
+	}
+	access, err := RegistrySettings()
+	if err != nil {
+		return "", fmt.Errorf("reading the registry configuration: %w", err)
+	}
+	defer access.Transport.Close()
+	sources, err := access.Mirrors.TagSources(ref.(name.Tag))
+	if err != nil {
+		return "", fmt.Errorf("resolving tag %s: %w", ref.Name(), err)
+	}
+	descriptor, err := first(ctx, access, sources, ggcr.Get)
+	if err != nil {
+		return "", fmt.Errorf("resolving tag %s: %w", ref.Name(), err)
+	}
+	return ref.Context().Digest(descriptor.Digest.String()).Name(), nil
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package source reads bundles from the SOURCE argument of a command: a
+// directory, an OCI layout, an archive, an image in a registry, a release
+// (images.json), transport ConfigMaps or a clusterctl repository.
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/capi-installer/capi-installer/build/kustomize"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/internal/ocilayout"
+)
+
+// Bundles returns the bundles of a directory, an OCI layout, an archive or an image, and their
+// location: the image by digest, or the path. Progress is written to stderr.
+func Bundles(ctx context.Context, stderr io.Writer, source string) ([]extractor.Bundle, string, error) {
+	switch kind, err := KindOf(source); {
+	case err != nil:
+		return nil, source, err
+	case kind == Layout, kind == Archive:
+		image, err := term.Interruptible(ctx, func() (v1.Image, error) { return ImageAt(source) })
+		if err != nil {
+			return nil, source, err
+		}
+		bundles, err := remote.FromImage(ctx, image, extractor.Origin{})
+		return requireBundle(bundles, source, err)
+	case kind == Directory:
+		bundles, err := term.Interruptible(ctx, func() ([]extractor.Bundle, error) { return bundlesInDirectory(source) })
+		if file := kustomize.FileIn(source); err == nil && len(bundles) == 0 && file != "" {
+			err = &InvalidError{fmt.Errorf("no bundle found, but a %s; use \"capi-manifests generate\" to create a bundle", filepath.Base(file))}
+		} else if below := kustomizationBelow(source); err == nil && len(bundles) == 0 && below != "" {
+			err = &InvalidError{fmt.Errorf("no bundle found; did you mean the kustomize directory %s?", below)}
+		}
+		return requireBundle(bundles, source, err)
+	}
+	reference, err := Resolve(ctx, source)
+	if err != nil {
+		return nil, source, err
+	}
+	progress := term.NewProgress(stderr, 1)
+	bundles, err := progress.Fetch(ctx, Registry(), reference)
+	progress.End()
+	return requireBundle(bundles, reference, err)
+}
+
+// requireBundle returns an error for a source without a bundle, and adds the source to errors.
+func requireBundle(bundles []extractor.Bundle, source string, err error) ([]extractor.Bundle, string, error) {
+	if err == nil && len(bundles) == 0 {
+		err = &InvalidError{fmt.Errorf("no bundle found: neither %s", strings.Join(extractor.Roots(), " nor "))}
+	}
+	if err != nil {
+		err = fmt.Errorf("reading %s: %w", source, err)
+	}
+	return bundles, source, err
+}
+
+// Kind is the kind of a SOURCE argument.
+type Kind int
+
+const (
+	Image Kind = iota
+	Directory
+	Layout
+	Archive
+)
+
+// KindOf returns the kind of a source. A source that exists, or looks like a path, is a path.
+func KindOf(source string) (Kind, error) {
+	info, err := os.Stat(source)
+	switch {
+	case source == "":
+		return 0, &ArgumentError{errors.New("SOURCE is empty")} // an unset variable of a shell
+	case err == nil && !info.IsDir():
+		return Archive, nil
+	case err == nil:
+		if ocilayout.IsDir(source) {
+			return Layout, nil
+		}
+		return Directory, nil
+	case filepath.IsAbs(source), strings.HasPrefix(source, "."), !errors.Is(err, fs.ErrNotExist):
+		return 0, err
+	case !strings.Contains(source, "/"):
+		// Provider images are not on Docker Hub, so this is a mistyped path.
+		return 0, fmt.Errorf("%s not found; images need a registry, as in quay.io/%[1]s", source)
+	}
+	return Image, nil
+}
+
+// bundlesInDirectory returns the bundles in the directory layouts of an image, or else of transport ConfigMaps.
+func bundlesInDirectory(dir string) ([]extractor.Bundle, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	files, err := extractor.ReadDir(root.FS())
+	if err != nil {
+		return nil, err
+	}
+	bundles, err := files.Bundles(extractor.Origin{})
+	if err == nil && len(bundles) == 0 {
+		return bundlesOfConfigMaps(dir)
+	}
+	return bundles, err
+}
+
+// ImageAt returns the image of an OCI layout or an archive; of an index the one that the installer would read.
+func ImageAt(path string) (v1.Image, error) {
+	entry, err := EntryAt(path)
+	if err != nil {
+		return nil, err
+	}
+	if index, isIndex := entry.(v1.ImageIndex); isIndex {
+		return remote.ImageOf(index, v1.Platform{})
+	}
+	return entry.(v1.Image), nil
+}
+
+// EntryAt returns the only entry of an OCI layout or an archive: a v1.Image or a v1.ImageIndex.
+// Archives are tar files of an OCI layout, or as "podman save" and "docker save" write them.
+func EntryAt(path string) (mutate.Appendable, error) {
+	entry, err := ocilayout.Read(path)
+	if err == nil {
+		return entry, nil
+	}
+	if !errors.Is(err, ocilayout.ErrNotLayout) {
+		return nil, fmt.Errorf("reading the OCI layout %s: %w", path, err)
+	}
+	image, err := tarball.ImageFromPath(path, nil)
+	if release, _ := IsImagesJSON(path); err != nil && release {
+		return nil, &InvalidError{fmt.Errorf("%s is a JSON file, not an archive; for a release use --images-json %[1]s", path)}
+	}
+	if err != nil {
+		return nil, &InvalidError{fmt.Errorf("%s is not an archive with a single image as \"podman save\" or \"docker save\" writes it: %w", path, err)}
+	}
+	return image, nil
+}
