@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 
+# The code that evaluates signature policies needs this build tag without cgo.
+comma := ,
+TAG := containers_image_openpgp
 # One set of build flags for everything: packages are compiled once.
 export CGO_ENABLED := 0
-export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
+export GOFLAGS := -trimpath -tags=$(TAG) $(filter-out -trimpath -tags=%,$(GOFLAGS))
 
-MODULES := . boxcutter test/controlplane test/clusterctl
+MODULES := . boxcutter boxcutter/conformance test/controlplane test/clusterctl
 CONTROLPLANE := github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane
-# A folder of further rendered providers. The tests that take them are built only with it.
-export PROVIDERS ?= $(abspath $(wildcard ../shared/providers))
-TAGS := $(if $(PROVIDERS),-tags providers)
+# Folders with more test data: rendered providers, and repositories of providers. The tests
+# that need PROVIDERS are compiled only if it is set.
+export PROVIDERS ?=
+export FORKS ?=
+# This flag replaces the one in GOFLAGS.
+TAGS := $(if $(PROVIDERS),-tags $(TAG)$(comma)providers)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -ldflags '-s -w -X main.version=$(VERSION)'
 
-# Shows a cold build getting on: go names each package as it starts on it.
+# Prints the progress of a cold build: go -v prints the name of each package that it compiles.
 COUNT := awk '/^[^ :]+$$/ { if (++n % 100 == 0) printf "  %d packages compiled\n", n; fflush(); next } { print }'
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
@@ -29,10 +35,25 @@ demo: ## Install real providers in a real control plane on this machine (KEEP=1 
 	@bin/controlplane build
 	@bin/demo $(if $(KEEP),--keep)
 
+# The packages with the longest tests start first.
+SLOW := ./test/e2e ./install
+# Tests with a control plane mostly wait, but each has its own control plane while it runs.
+PARALLEL ?= 4
+
+.PHONY: unit
+unit: ## Run the tests that need no control plane
+	@go build -o bin/ ./hack/testsummary
+	@for module in $(MODULES); do (cd $$module && go test -short -json $(TAGS) ./... | $(CURDIR)/bin/testsummary) || exit 1; done
+
 .PHONY: test
 test: controlplane ## Run all tests
-	@echo "Further rendered providers: $(or $(PROVIDERS),none; set PROVIDERS to a folder of them to have them tested)"
-	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go vet $(TAGS) ./... && go test -timeout 30m $(TAGS) ./...) || exit 1; done
+	@echo "Test data: PROVIDERS=$(or $(PROVIDERS),(none)) FORKS=$(or $(FORKS),(none))"
+	@$(MAKE) --no-print-directory --jobs=2 $(MODULES:%=test-module-%)
+
+.PHONY: $(MODULES:%=test-module-%)
+$(MODULES:%=test-module-%): test-module-%: # Run the tests of one module
+	@cd $* && go vet $(TAGS) ./...
+	@cd $* && go test -timeout 30m -parallel $(PARALLEL) $(TAGS) $(if $(filter .,$*),$(SLOW)) ./...
 
 .PHONY: controlplane
 controlplane: # Build the control plane that tests use, once
@@ -45,7 +66,7 @@ build: ## Build both programs into bin/
 	go build $(LDFLAGS) -o bin/ ./cmd/...
 
 .PHONY: image
-image: ## Make the installer's image as an OCI layout in _output/image, the same digest every time
+image: ## Build the installer's image reproducibly, as an OCI layout in _output/image
 	@GOOS=linux go build -buildvcs=false -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o _output/capi-installer ./cmd/capi-installer
 	@go run ./hack/image -binary _output/capi-installer -version $(VERSION) -output _output/image
 
@@ -54,14 +75,30 @@ lint: ## Run the linters of .golangci.yaml
 	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint run --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 
 .PHONY: e2e
-e2e: controlplane ## Run whole what make test only samples: random sequences, the program in trouble, the least role, real providers
+e2e: controlplane ## Run all cases of the tests that make test samples: random sequences, crashes, the least role, real providers, and make compat
 	cd boxcutter && E2E=full go test -timeout 60m -run RandomSequences ./blackbox
 	E2E=full go test -timeout 60m ./test/e2e
 	E2E=full go test -timeout 60m -run LeastRole ./install
-	E2E=full go test -timeout 30m -run RefusesOfRealProviders ./cmd/capi-manifests
+	E2E=full go test -run MatchesAFullUnpack ./extractor/remote
+	E2E=full go test -timeout 30m -run 'AcceptsRealProviders|AgreesWithValidation' ./cmd/capi-manifests/internal/apiserver
+	E2E=full go test ./test/corpus
+	@$(MAKE) --no-print-directory compat
+
+.PHONY: faults
+faults: controlplane ## Inject one fault per workload, with E2E=full every fault; the report is _output/faults.html
+	@result=0; go test -count=1 -timeout 6h -parallel $(PARALLEL) -run '^TestFaults$$' ./test/e2e || result=1; cat _output/faults.md; exit $$result
+
+.PHONY: mutants
+mutants: ## Check that the tests find seeded bugs; the table is docs/mutants.md
+	go run ./hack/mutants
+
+.PHONY: compat
+compat: controlplane ## Run the tests of the installer with the limits of the original boxcutter
+	cd boxcutter/conformance && go test -tags boxcutter_compat -timeout 30m -run TestConformance .
+	go test -tags $(TAG),boxcutter_compat -timeout 60m -parallel $(PARALLEL) ./install/... ./test/e2e
 
 .PHONY: bench
-bench: controlplane ## Run the benchmarks: extraction beside crane, installation beside kubectl
+bench: controlplane ## Run the benchmarks: extraction compared to crane, installation to kubectl
 	go run ./test/bench
 	go test $(TAGS) -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /test/)
 	$(if $(PROVIDERS),go test $(TAGS) -run SixteenRealProviders -v -count 1 -timeout 30m ./test/e2e | grep -v '^ *{')
@@ -76,15 +113,15 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	done
 
 .PHONY: generate
-generate: ## Write the generated files anew
+generate: ## Regenerate the generated files
 	go generate ./...
 
 .PHONY: verify
-verify: generate ## Check that generated files, modules and formatting are as committed
+verify: generate ## Check that generated files, go.mod files and formatting are up to date
 	@for module in $(MODULES); do (cd $$module && go mod tidy) || exit 1; done
 	gofmt -w $$(git ls-files '*.go')
 	git diff --exit-code
 
 .PHONY: clean
-clean: ## Remove what make built in this folder
+clean: ## Remove the files that make built
 	rm -rf bin _output

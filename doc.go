@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capiinstaller is the map of this module; it holds no code.
+// Package capiinstaller is the map of this module; it has no code.
 //
-// A release of OpenShift carries one image per Cluster API provider, and each
-// image holds the provider's manifests. This module installs them:
+// A release of OpenShift has one image per Cluster API provider, and each image
+// contains the provider's manifests. This module installs them:
 //
 //	images.json --imagesjson.Parse--> Images (+ overrides of the ClusterAPI object)
 //	  each reference --extractor--> Bundle{Origin, Metadata, Manifests}
@@ -13,34 +13,74 @@
 //
 // Packages, in the order in which they may import each other:
 //
+//   - internal/object: kinds, names, scopes, pod specs, images and the apply order of objects.
+//   - internal/yamldoc: YAML streams to documents and objects.
+//   - internal/variable: the grammar of ${VAR} in manifests.
+//   - internal/parallel: a function applied to many items at once.
+//   - internal/rbacrule: matches rules of roles against requests.
+//   - internal/capicontract: contract labels and release series of Cluster API providers.
 //   - api/v1alpha1: the ClusterAPI object and the names written on other objects.
-//   - manifests: what a release applies to run the installer; its policies guard what is installed.
+//   - manifests: the manifests of a release that install the operator: CRD, permissions, admission policies (which guard CRDs against deletion), Deployment, alerts.
 //   - imagesjson: images.json and its overrides.
-//   - extractor: what providers ship, and the names of the files they ship it in.
-//   - extractor/remote/mirror: where an image may be pulled from.
-//   - extractor/remote/credential: as whom to ask a registry.
-//   - extractor/remote/network: certificates, proxies, and which addresses may be reached.
-//   - extractor/remote/pull: manifests and blobs by digest, with patience.
-//   - extractor/flight: work under way, shared.
-//   - extractor/remote: bundles out of images in registries.
-//   - extractor/cache: bundles kept on disk by the image's digest.
-//   - extractor/configmap: bundles out of ConfigMaps, for the transition period.
-//   - install/operand: which providers a cluster gets and how their objects look there.
-//   - install/revision: how that is stored, and the phases it is installed in.
-//   - install/probe: when an object is ready.
-//   - install/status: what controllers report, and how it becomes conditions.
-//   - install/version: the controller that decides.
-//   - install/installer: the controller that acts.
-//   - install: both of them in one manager.
-//   - build/contract: the rules that a provider's bundle must keep.
-//   - build/rbac: what the installer must be allowed to do for a set of bundles.
-//   - build: makes and packs the bundles that provider images hold.
-//   - build/diff: what changed between two sets of providers, and what follows from it.
-//   - cmd/capi-installer: the program in the cluster.
-//   - cmd/capi-manifests: the program of provider authors and release engineers.
+//   - internal/lru: a memory cache with a limit on the total weight.
+//   - internal/ocilayout: OCI image layouts, as directories and archives.
+//   - extractor: bundles, and the names of the files in which images ship them.
+//   - extractor/remote/mirror: the sources of an image, from mirror rules.
+//   - extractor/remote/keychain: credentials for registries.
+//   - extractor/remote/transport: certificates, proxies, and address restrictions for redirects.
+//   - extractor/remote/fetch: verified manifests and blobs from the sources of an image, with retries.
+//   - extractor/remote/overlay: the files that the layers of an image show at the roots of bundles: whiteouts, symlinks and hard links.
+//   - internal/singleflight: calls shared by concurrent callers.
+//   - extractor/remote: bundles from images in registries, within limits; the locator annotations that name a bundle's layer.
+//   - extractor/signature/policy: signature policies, evaluated with the code of podman and CRI-O.
+//   - extractor/signature: signatures of images: checked before content is used, and made.
+//   - extractor/cache: a disk cache of bundles by image digest.
+//   - extractor/configmap: bundles from transport ConfigMaps.
+//   - install/operand: selects the providers of a cluster and renders their objects.
+//   - install/revision: the stored form of a version, and its phases.
+//   - install/probe: the probes that decide when an object is ready.
+//   - install/status: outcomes of the controllers, and their conditions, retries, events and metrics.
+//   - install/predecessor: objects of cluster-capi-operator, and their handover to the installer.
+//   - install/officialapi: OpenShift's own ClusterAPI object: its unmanaged CRDs and its status.
+//   - install/tlsprofile: the cluster's TLS security profile as settings of Go programs.
+//   - install/snapshot: the ClusterAPI object and the revision ConfigMaps, read consistently.
+//   - install/version: the version controller: decides which version to install.
+//   - install/installer: the installer controller: rolls out versions, adopts objects, reverts drift, and tears down versions, except CRDs that it retains.
+//   - install/crdcache: an informer cache with compressed CRDs.
+//   - install/registryconfig: the registry configuration (mirrors, credentials, certificates, proxy) of files and of the cluster, read again after changes.
+//   - install/metricsserver: metrics over HTTPS: TLS certificate, TLS profile, and authorization of clients.
+//   - install: the manager with both controllers.
+//   - build/contract: the validation rules for bundles and releases.
+//   - build/rbac: the minimal permissions of the installer for a set of bundles.
+//   - build/bundle: the objects, the contents and the files of a bundle.
+//   - build/starlark: the starlark functions of kpt, run in process.
+//   - build/kustomize: renders kustomize directories in process.
+//   - build/transform: changes to the objects of a provider for OpenShift, one file each.
+//   - build/generate: bundles from kustomize directories.
+//   - build/clusterctl: clusterctl releases from kustomize directories.
+//   - build/pack: images with bundles.
+//   - build/diff: the differences between two sets of providers, with their consequences.
+//   - cmd/capi-installer: the program that runs in the cluster.
+//   - cmd/capi-manifests/schema: JSON schemas of output and config file.
+//   - cmd/capi-manifests/internal/schematest: checks data against these schemas, in tests.
+//   - cmd/capi-manifests/internal/pagetest: checks HTML pages, in tests.
+//   - cmd/capi-manifests/internal/term: color, tables, progress and printable text.
+//   - cmd/capi-manifests/internal/source: bundles from a SOURCE argument.
+//   - cmd/capi-manifests/internal/findings: findings as text, JSON, SARIF, JUnit and annotations; baselines and waivers.
+//   - cmd/capi-manifests/internal/diffreport: comparisons as text, JSON, Markdown and HTML.
+//   - cmd/capi-manifests/internal/rollout: the state of a rollout as text, lines, JSON, YAML and HTML.
+//   - cmd/capi-manifests/internal/installed: reads and watches the installed versions of a cluster.
+//   - cmd/capi-manifests/internal/apiserver: checks against an API server.
+//   - cmd/capi-manifests/command: the commands of capi-manifests, one file each.
+//   - cmd/capi-manifests: the program for provider authors and release engineers.
 //
-// boxcutter and test/controlplane are modules of their own. Of the packages in
-// test, registry is an OCI registry, faults a proxy before the API server that
-// fails on demand, fixture has providers and OpenShift's CRDs, scenario runs archives of what goes in and what comes out, e2e takes the real
-// program through trouble, and demo is what make demo runs.
+// boxcutter and test/controlplane are modules of their own. In test, registry is an
+// OCI registry, faults a proxy that makes requests to the API server fail,
+// fixture has providers and OpenShift's CRDs, mutation puts mistakes into their
+// manifests, corpus runs every step of the build tool on real providers, scenario
+// runs tests from txtar archives, e2e tests the real program, bench measures
+// extraction, clusterctl reads releases with clusterctl's own code, and demo is
+// the program of make demo.
+//
+// docs/glossary.md defines the terms.
 package capiinstaller

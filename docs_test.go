@@ -5,7 +5,6 @@ package capiinstaller
 import (
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,7 +12,19 @@ import (
 	"testing"
 )
 
-var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/conditions.md", "docs/events.md", "docs/metrics.md", "docs/registries.md", "docs/try-a-change.md", "boxcutter/README.md", "build/contract/FORMAT.md", "build/contract/RULES.md"}
+// documents returns the Markdown files for readers.
+func documents(t *testing.T) []string {
+	t.Helper()
+	names := []string{"boxcutter/README.md", "build/contract/FORMAT.md", "build/contract/RULES.md"}
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md", "docs/runbooks/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, found...)
+	}
+	return names
+}
 
 func read(t *testing.T, name string) string {
 	t.Helper()
@@ -24,26 +35,49 @@ func read(t *testing.T, name string) string {
 	return string(content)
 }
 
-func TestEveryMakeTargetInTheDocumentsExists(t *testing.T) {
+func TestDocuments_MakeTargetsExist(t *testing.T) {
 	makefile := read(t, "Makefile")
 	mention := regexp.MustCompile("(?m)(?:`|^)make ([a-z0-9]+)")
 	found := 0
-	for _, name := range documents {
+	for _, name := range documents(t) {
 		for _, match := range mention.FindAllStringSubmatch(read(t, name), -1) {
 			found++
 			if !strings.Contains(makefile, "\n"+match[1]+":") {
-				t.Errorf("%s names make %s, which is no target", name, match[1])
+				t.Errorf("%s: make target %s not found", name, match[1])
 			}
 		}
 	}
 	if found < 5 {
-		t.Errorf("only %d targets are named", found)
+		t.Errorf("only %d make targets found, want 5 or more", found)
 	}
 }
 
-func TestEveryLinkInTheDocumentsLeadsSomewhere(t *testing.T) {
+func TestDocuments_NamedTestsExist(t *testing.T) {
+	existing := map[string]bool{}
+	defined := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`)
+	for _, name := range sourceFiles(t, "_test.go") {
+		for _, match := range defined.FindAllStringSubmatch(read(t, name), -1) {
+			existing[match[1]] = true
+		}
+	}
+	mention := regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w*)`")
+	found := 0
+	for _, name := range documents(t) {
+		for _, match := range mention.FindAllStringSubmatch(read(t, name), -1) {
+			found++
+			if !existing[match[1]] {
+				t.Errorf("%s: test %s not found", name, match[1])
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d tests found in documents, want 20 or more", found)
+	}
+}
+
+func TestDocuments_LinksResolve(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]+)\)`)
-	for _, name := range documents {
+	for _, name := range documents(t) {
 		for _, match := range link.FindAllStringSubmatch(read(t, name), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(name), match[1])); err != nil {
 				t.Errorf("%s links to %s: %v", name, match[1], err)
@@ -52,24 +86,31 @@ func TestEveryLinkInTheDocumentsLeadsSomewhere(t *testing.T) {
 	}
 }
 
-func TestEverySourceFileNamesItsLicence(t *testing.T) {
-	kinds := []string{".go", ".sh"}
-	err := fs.WalkDir(os.DirFS("."), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			if slices.Contains([]string{".git", "bin", "_output", "testdata"}, entry.Name()) {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if slices.Contains(kinds, path.Ext(name)) && !strings.Contains(read(t, name)[:min(200, len(read(t, name)))], "SPDX-License-Identifier: Apache-2.0") {
+func TestSourceFiles_HaveALicence(t *testing.T) {
+	for _, name := range append(sourceFiles(t, ".go"), sourceFiles(t, ".sh")...) {
+		if content := read(t, name); !strings.Contains(content[:min(200, len(content))], "SPDX-License-Identifier: Apache-2.0") {
 			t.Errorf("%s has no SPDX line", name)
+		}
+	}
+}
+
+// sourceFiles returns the files of all modules whose names have a suffix.
+func sourceFiles(t *testing.T, suffix string) []string {
+	t.Helper()
+	var names []string
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", "bin", "_output", "testdata"}, entry.Name()):
+			return fs.SkipDir
+		case !entry.IsDir() && strings.HasSuffix(name, suffix):
+			names = append(names, name)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return names
 }
