@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -61,7 +62,10 @@ func (r *modelRun) editWanted(rt *rapid.T) {
 	edited.SetNamespace(obj.GetNamespace())
 	edited.SetName(obj.GetName())
 	edited.SetUID(obj.GetUID())
-	r.must(r.world.user.Apply(r.ctx, client.ApplyConfigurationFromUnstructured(edited), client.FieldOwner("user"), client.ForceOwnership))
+	err := r.world.user.Apply(r.ctx, client.ApplyConfigurationFromUnstructured(edited), client.FieldOwner("user"), client.ForceOwnership)
+	if !apierrors.IsConflict(err) { // A conflict: the object with this UID was deleted meanwhile.
+		r.must(err)
+	}
 }
 
 func (r *modelRun) addUnowned(rt *rapid.T) {

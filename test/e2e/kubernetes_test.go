@@ -118,13 +118,13 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	p = k.run()
 	k.settled("1.1.0-2")
 
-	k.kubectl("delete", "clusterapi", "cluster")
-	k.eventually("everything is uninstalled", func() error {
-		if names := k.names(); len(names) > 0 {
-			return fmt.Errorf("left: %v", names)
-		}
-		return nil
-	})
+	uninstall := k.commands("To uninstall")
+	for _, command := range uninstall[:len(uninstall)-1] {
+		k.kubectl(command...)
+	}
+	if names := k.names(); len(names) > 0 {
+		t.Errorf("left: %v", names)
+	}
 	p.terminate()
 	p = k.run()
 	k.eventually("the program is ready", func() error { return answers(p.health + "/readyz") })
@@ -138,9 +138,31 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 		t.Errorf("ClusterAPI is created again after the uninstall: %v", err)
 	}
 	p.terminate()
-	if _, err := k.cluster.Kubectl(k.Context(), "delete", "-k", k.folder, "--timeout=3m"); err != nil {
-		t.Errorf("deleting everything: %v\n%s\n%s", err, k.kubectl("get", "namespaces", "-o", "yaml"), k.kubectl("get", "pods,configmaps,secrets,crds", "-A"))
+	k.kubectl(append(uninstall[len(uninstall)-1], "--timeout=3m")...)
+}
+
+// commands returns the arguments of the kubectl commands in the first block of
+// docs/install.md after a phrase.
+func (k *kubernetes) commands(phrase string) (commands [][]string) {
+	k.Helper()
+	page, err := os.ReadFile("../../docs/install.md")
+	k.must(err)
+	_, text, _ := strings.Cut(string(page), phrase)
+	_, text, _ = strings.Cut(text, "```sh\n")
+	text, _, _ = strings.Cut(text, "\n```")
+	for _, line := range strings.Split(text, "\n") {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != "kubectl" {
+			k.Fatalf("docs/install.md, after %q: not a kubectl command: %q", phrase, line)
+		}
+		for i, word := range words {
+			if word == "." {
+				words[i] = k.folder
+			}
+		}
+		commands = append(commands, words[1:])
 	}
+	return commands
 }
 
 // The admission policies reject writes of an administrator; the example of
