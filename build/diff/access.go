@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // scopedSubject is a subject in a namespace, or in all namespaces if the namespace is empty.
@@ -98,7 +100,7 @@ func accessOf(providers []Provider) map[scopedSubject]grants {
 
 func (r *authorization) add(o *unstructured.Unstructured, from origin) {
 	switch {
-	case from.ref.Group != rbacGroup:
+	case from.ref.Group != object.RBACGroup:
 	case strings.HasSuffix(from.ref.Kind, "RoleBinding"):
 		r.bindings = append(r.bindings, role{object: o, origin: from})
 	case strings.HasSuffix(from.ref.Kind, "Role"):
@@ -111,7 +113,7 @@ func (r *authorization) add(o *unstructured.Unstructured, from origin) {
 
 // bind adds the permissions of a binding to its subjects.
 func (r *authorization) bind(access map[scopedSubject]grants, binding role) {
-	ref := Ref{Group: rbacGroup, Kind: textAt(binding.object.Object, "roleRef", "kind"), Name: textAt(binding.object.Object, "roleRef", "name")}
+	ref := Ref{Group: object.RBACGroup, Kind: textAt(binding.object.Object, "roleRef", "kind"), Name: textAt(binding.object.Object, "roleRef", "name")}
 	if ref.Kind == "Role" {
 		ref.Namespace = binding.object.GetNamespace()
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // Compare reports the changes from a to b. Providers are in the order of b, followed
@@ -209,13 +211,14 @@ func (o objectPair) changes() []Change {
 }
 
 func areaOf(ref Ref) Area {
-	switch {
-	case ref.Group == "apiextensions.k8s.io" && ref.Kind == "CustomResourceDefinition":
+	switch ref.groupKind() {
+	case object.CustomResourceDefinition:
 		return CRDs
-	case ref.Group == rbacGroup:
-		return RBAC
-	case ref.Group == "admissionregistration.k8s.io" && (ref.Kind == "ValidatingWebhookConfiguration" || ref.Kind == "MutatingWebhookConfiguration"):
+	case object.ValidatingWebhookConfiguration, object.MutatingWebhookConfiguration:
 		return Webhooks
+	}
+	if ref.Group == object.RBACGroup {
+		return RBAC
 	}
 	return Objects
 }

@@ -8,13 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
 
-const (
-	rbacGroup  = "rbac.authorization.k8s.io"
-	everything = "*"
-)
+const everything = "*"
 
 // grant is a single permission: a verb on a resource or a path, or all permissions of a
 // role whose rules are unknown.
@@ -223,8 +221,8 @@ var (
 		{[]string{""}, []string{"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers"}, nil, "runs commands in pods"},
 		{[]string{""}, []string{"nodes/proxy"}, nil, "bypasses the API server to reach the kubelet"},
 		{[]string{""}, []string{"persistentvolumes"}, writes, "mounts the file systems of nodes"},
-		{[]string{rbacGroup}, []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"}, writes, "grants permissions"},
-		{[]string{"admissionregistration.k8s.io"}, nil, writes, "reads and modifies requests of other clients"},
+		{[]string{object.RBACGroup}, []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"}, writes, "grants permissions"},
+		{[]string{object.AdmissionGroup}, nil, writes, "reads and modifies requests of other clients"},
 		{[]string{"certificates.k8s.io"}, []string{"certificatesigningrequests/approval", "signers"}, nil, "issues client certificates"},
 		{[]string{"", "apps", "batch"}, []string{"pods", "deployments", "daemonsets", "statefulsets", "replicasets", "jobs", "cronjobs"}, writes, "runs pods with any service account of the namespace"},
 		{[]string{"security.openshift.io"}, []string{"securitycontextconstraints"}, append([]string{"use"}, writes...), "changes the privileges of pods on nodes"},

@@ -7,22 +7,25 @@ import (
 	"slices"
 	"strings"
 
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/capi-installer/capi-installer/internal/capicontract"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // immutable are the immutable fields by group and kind.
-var immutable = map[[2]string][]string{
-	{"apps", "Deployment"}:                 {"spec.selector"},
-	{"apps", "DaemonSet"}:                  {"spec.selector"},
-	{"apps", "ReplicaSet"}:                 {"spec.selector"},
-	{"apps", "StatefulSet"}:                {"spec.selector", "spec.serviceName", "spec.volumeClaimTemplates", "spec.podManagementPolicy"},
-	{"batch", "Job"}:                       {"spec.selector", "spec.template", "spec.completionMode"},
-	{rbacGroup, "RoleBinding"}:             {"roleRef"},
-	{rbacGroup, "ClusterRoleBinding"}:      {"roleRef"},
-	{"", "Service"}:                        {"spec.clusterIP", "spec.clusterIPs"},
-	{"", "Secret"}:                         {"type"},
-	{"scheduling.k8s.io", "PriorityClass"}: {"value", "preemptionPolicy"},
-	{"storage.k8s.io", "StorageClass"}:     {"provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"},
+var immutable = map[apischema.GroupKind][]string{
+	object.Deployment:         {"spec.selector"},
+	object.DaemonSet:          {"spec.selector"},
+	object.ReplicaSet:         {"spec.selector"},
+	object.StatefulSet:        {"spec.selector", "spec.serviceName", "spec.volumeClaimTemplates", "spec.podManagementPolicy"},
+	object.Job:                {"spec.selector", "spec.template", "spec.completionMode"},
+	object.RoleBinding:        {"roleRef"},
+	object.ClusterRoleBinding: {"roleRef"},
+	object.Service:            {"spec.clusterIP", "spec.clusterIPs"},
+	object.Secret:             {"type"},
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: {"value", "preemptionPolicy"},
+	{Group: "storage.k8s.io", Kind: "StorageClass"}:     {"provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"},
 }
 
 // reviewed matches the fields of a pod that change its privileges or identity.
@@ -70,7 +73,7 @@ func isImmutable(ref Ref, before map[string]any, path string) bool {
 	if before["immutable"] == true && (ref.Kind == "ConfigMap" || ref.Kind == "Secret") {
 		return slices.Contains([]string{"data", "binaryData", "stringData", "immutable"}, strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' })[0])
 	}
-	return slices.ContainsFunc(immutable[[2]string{ref.Group, ref.Kind}], func(field string) bool {
+	return slices.ContainsFunc(immutable[ref.groupKind()], func(field string) bool {
 		rest, inside := strings.CutPrefix(path, field)
 		return inside && (rest == "" || rest[0] == '.' || rest[0] == '[')
 	})

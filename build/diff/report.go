@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Provider is a provider on one side of the comparison.
@@ -138,6 +139,10 @@ type Ref struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
+}
+
+func (r Ref) groupKind() apischema.GroupKind {
+	return apischema.GroupKind{Group: r.Group, Kind: r.Kind}
 }
 
 // String returns text such as "Deployment openshift-cluster-api/capa-controller-manager".

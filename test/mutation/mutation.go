@@ -15,6 +15,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
@@ -121,7 +122,7 @@ func WithoutDescriptions(manifests []byte) ([]byte, error) {
 	}
 	var documents [][]byte
 	for _, o := range objects {
-		if o.GetKind() == "CustomResourceDefinition" {
+		if object.IsCRD(o) {
 			dropDescriptions(o.Object["spec"])
 		}
 		document, err := yaml.Marshal(o.Object)

@@ -16,6 +16,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // renderSource renders the bundles of a source as a cluster does, and returns the source: the image by
@@ -56,8 +57,8 @@ func inImage(bundle extractor.Bundle, src string) extractor.Bundle {
 func noteUnused(w io.Writer, unmanaged []string, variables map[string]string, set operand.Set) {
 	has := map[string]bool{}
 	for _, component := range set.Operands {
-		for _, object := range component.Objects {
-			has[object.GetName()] = has[object.GetName()] || object.GetKind() == "CustomResourceDefinition"
+		for _, o := range component.Objects {
+			has[o.GetName()] = has[o.GetName()] || object.IsCRD(o)
 		}
 	}
 	for _, name := range unmanaged {

@@ -33,6 +33,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/manifests"
 )
 
@@ -185,15 +186,12 @@ func (c *Cluster) serve(ctx context.Context, crd *unstructured.Unstructured) err
 	return nil
 }
 
-var (
-	crds            = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
-)
+var serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 
 // established waits until a CRD is established, or its names are rejected.
 func (c *Cluster) established(ctx context.Context, name string) (answer contract.Answer, err error) {
 	err = c.until(ctx, "CRD "+name+" to be established", func(ctx context.Context) error {
-		crd, err := c.objects.Resource(crds).Get(ctx, name, metav1.GetOptions{})
+		crd, err := c.objects.Resource(object.CRDResource).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
@@ -278,7 +279,7 @@ metadata: {name: untouched, namespace: nowhere}
 	if diff := cmp.Diff(want, messages); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	for resource, name := range map[schema.GroupVersionResource]string{crds: "sparses.untouched.example.com", {Version: "v1", Resource: "configmaps"}: "untouched"} {
+	for resource, name := range map[schema.GroupVersionResource]string{object.CRDResource: "sparses.untouched.example.com", {Version: "v1", Resource: "configmaps"}: "untouched"} {
 		namespace := map[bool]string{true: v1alpha1.OperandNamespace}[resource.Resource == "configmaps"]
 		if _, err := owned.objects.Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s %s: got error %v, want not found", resource.Resource, name, err)
