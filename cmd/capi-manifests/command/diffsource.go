@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
@@ -112,14 +113,9 @@ func (o *diffSourceFlags) release(cmd *cobra.Command, src string, variables map[
 	}
 	opened := comparand{source: src}
 	for _, p := range operands {
-		opened.providers = append(opened.providers, providerFromOperand(p))
+		opened.providers = append(opened.providers, diffreport.Provider(p))
 	}
 	return opened, nil
-}
-
-// providerFromOperand returns a component as diff.Compare reads it.
-func providerFromOperand(o operand.Operand) diff.Provider {
-	return diff.Provider{Name: o.Name, Type: string(o.Type), Version: o.Version, Image: o.Origin.Image, Objects: o.Objects}
 }
 
 // render renders the components of the platform; without a platform, every provider by

@@ -17,10 +17,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/pack"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/publish"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -241,53 +241,10 @@ func (p *packedImage) pack(packer pack.Packer, base mutate.Appendable, bundle ex
 		return fmt.Errorf("computing the image's digest: %w", err)
 	}
 	p.Digest = digest.String()
-	if p.Platforms, err = platformsOf(p.image); err != nil {
+	if p.Platforms, err = publish.Platforms(p.image); err != nil {
 		return fmt.Errorf("reading the image's platforms: %w", err)
 	}
 	return nil
-}
-
-func platformsOf(image mutate.Appendable) ([]string, error) {
-	index, is := image.(v1.ImageIndex)
-	if !is {
-		config, err := image.(v1.Image).ConfigFile()
-		if err != nil {
-			return nil, err
-		}
-		if config.Platform() == nil { // of a base without a platform
-			return nil, nil
-		}
-		return []string{config.Platform().String()}, nil
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, err
-	}
-	var platforms []string
-	for _, entry := range manifest.Manifests {
-		if entry.Platform != nil {
-			platforms = append(platforms, entry.Platform.String())
-		}
-	}
-	return platforms, nil
-}
-
-// push writes an image or an index to its registry, which no mirror stands for.
-func push(ctx context.Context, target name.Tag, image mutate.Appendable) error {
-	access, err := source.RegistrySettings()
-	if err != nil {
-		return err
-	}
-	defer access.Transport.Close()
-	at, err := access.Mirrors.Target(target)
-	if err != nil {
-		return err
-	}
-	options := source.RegistryOptions(ctx, access, at)
-	if index, is := image.(v1.ImageIndex); is {
-		return source.WithAdvice(ggcr.WriteIndex(target, index, options...), target.Context())
-	}
-	return source.WithAdvice(ggcr.Write(target, image.(v1.Image), options...), target.Context())
 }
 
 // refName is the name of the image in a layout: the reference to push to or, without one, the provider and its version.
@@ -312,7 +269,7 @@ func (f *packFlags) deliver(ctx context.Context, stderr io.Writer, target *name.
 	if target == nil {
 		return nil
 	}
-	if err := push(ctx, *target, packed.image); err != nil {
+	if err := publish.Push(ctx, *target, packed.image); err != nil {
 		return fmt.Errorf("pushing to %s: %w", target.Name(), err)
 	}
 	packed.Reference = target.Context().Digest(packed.Digest).Name()
@@ -330,11 +287,11 @@ func (f *packFlags) signingKey() (*signature.Key, error) {
 
 // sign signs the pushed image.
 func (f *packFlags) sign(ctx context.Context, stderr io.Writer, key *signature.Key, target name.Tag, packed *packedImage) error {
-	digests, err := digestsOf(packed.image)
+	digests, err := publish.Digests(packed.image)
 	if err != nil {
 		return err
 	}
-	if packed.Signatures, err = f.signer.sign(ctx, key, target, digests); err != nil {
+	if packed.Signatures, err = publish.Sign(ctx, key, target, f.signer.identity, digests); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "signed %s\n", packed.Reference)

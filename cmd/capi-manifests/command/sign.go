@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/publish"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 )
 
@@ -80,11 +81,11 @@ func (s *signer) run(cmd *cobra.Command, image string) (signedImage, error) {
 	if err != nil {
 		return signedImage{}, err
 	}
-	digests, err := digestsOf(found)
+	digests, err := publish.Digests(found)
 	if err != nil {
 		return signedImage{}, fmt.Errorf("reading %s: %w", reference, err)
 	}
-	tags, err := s.sign(cmd.Context(), key, ref, digests)
+	tags, err := publish.Sign(cmd.Context(), key, ref, s.identity, digests)
 	if err != nil {
 		return signedImage{}, err
 	}

@@ -4,29 +4,19 @@ package command
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
-	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
-	ggcrtransport "github.com/google/go-containerregistry/pkg/v1/remote/transport"
-	"github.com/opencontainers/go-digest"
 	"github.com/spf13/pflag"
 
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor/signature"
 )
 
 // passphraseVariable is the variable from which cosign reads the passphrase of a key.
 const passphraseVariable = "COSIGN_PASSWORD"
 
-// signer signs images in registries.
+// signer is the flags of a signature.
 type signer struct {
 	keyFile, passphraseFile, identity string
 }
@@ -59,67 +49,4 @@ func (s *signer) key() (*signature.Key, error) {
 		return nil, &usageError{fmt.Errorf("reading %s: %w", s.keyFile, err)}
 	}
 	return key, nil
-}
-
-// sign signs an image or an index, with all its images, in the registry of a reference, and returns the tags of the signatures.
-func (s *signer) sign(ctx context.Context, key *signature.Key, image name.Reference, digests []digest.Digest) ([]string, error) {
-	access, err := source.RegistrySettings()
-	if err != nil {
-		return nil, err
-	}
-	defer access.Transport.Close()
-	identity := s.identity
-	if identity == "" {
-		identity = strings.Replace(image.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
-	}
-	var tags []string
-	for _, manifest := range digests {
-		tag := image.Context().Tag(signature.AttachmentTag(manifest))
-		at, err := access.Mirrors.Target(tag)
-		if err != nil {
-			return tags, err
-		}
-		if err := attach(key, tag, identity, manifest, source.RegistryOptions(ctx, access, at)); err != nil {
-			return tags, fmt.Errorf("signing %s: %w", image.Context().Digest(manifest.String()).Name(), source.WithAdvice(err, tag.Context()))
-		}
-		tags = append(tags, tag.Name())
-	}
-	return tags, nil
-}
-
-// attach adds a signature to the attachment at a tag.
-func attach(key *signature.Key, tag name.Tag, identity string, manifest digest.Digest, options []ggcr.Option) error {
-	before, err := ggcr.Image(tag, options...)
-	if failed, ok := errors.AsType[*ggcrtransport.Error](err); ok && failed.StatusCode == http.StatusNotFound {
-		before, err = nil, nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading the present signatures: %w", err)
-	}
-	attachment, err := key.Attach(before, identity, manifest)
-	if err != nil || attachment == before {
-		return err
-	}
-	return ggcr.Write(tag, attachment, options...)
-}
-
-// digestsOf returns the digest of an image, or those of an index and of its images.
-func digestsOf(image mutate.Appendable) ([]digest.Digest, error) {
-	own, err := image.Digest()
-	if err != nil {
-		return nil, err
-	}
-	digests := []digest.Digest{digest.Digest(own.String())}
-	index, is := image.(v1.ImageIndex)
-	if !is {
-		return digests, nil
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, fmt.Errorf("reading the index: %w", err)
-	}
-	for _, entry := range manifest.Manifests {
-		digests = append(digests, digest.Digest(entry.Digest.String()))
-	}
-	return digests, nil
 }

@@ -3,6 +3,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -148,8 +149,11 @@ func (o *statusOptions) once(cmd *cobra.Command, cluster *installed.Cluster) err
 
 // finish writes a report and returns its state as an error, unless it is at rest.
 func (o *statusOptions) finish(cmd *cobra.Command, report rollout.Report, message string) error {
-	show := &documents{out: cmd.OutOrStdout(), format: o.format, color: o.color.Enabled(cmd.OutOrStdout())}
-	if err := show.Show(report); err != nil {
+	var out bytes.Buffer
+	if err := report.Write(&out, o.format, time.Now(), o.color.Enabled(cmd.OutOrStdout())); err != nil {
+		return err
+	}
+	if _, err := cmd.OutOrStdout().Write(out.Bytes()); err != nil {
 		return err
 	}
 	return stateOf(report, message)
@@ -164,6 +168,16 @@ func stateOf(report rollout.Report, message string) error {
 
 // errTimeout is the end of --timeout.
 var errTimeout = errors.New("timed out")
+
+// display returns the display of a watch.
+func (o *statusOptions) display(cmd *cobra.Command) rollout.Display {
+	problem := func(err error) { report(cmd.ErrOrStderr(), err) }
+	if !o.watch {
+		return rollout.NoDisplay(problem)
+	}
+	out := cmd.OutOrStdout()
+	return rollout.NewDisplay(out, o.format, o.color.Enabled(out), problem)
+}
 
 // follow watches the cluster until the rollout ends (--wait), the timeout, or an interrupt.
 func (o *statusOptions) follow(cmd *cobra.Command, cluster *installed.Cluster) error {

@@ -10,8 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/install/operand"
-	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/objecttree"
 )
 
 const treeLong = `Show the components that capi-installer would install as a tree of image, component, phase,
@@ -30,15 +29,6 @@ const treeExample = `  # Show the objects of an image in install order
   # Find the image that an object comes from
   capi-manifests tree --images-json images.json --platform AWS --release-version 4.22.0 -o json |
     jq -r '.[] | select([.. | .name?] | index("awsclusters.infrastructure.cluster.x-k8s.io")) | .name'`
-
-// node is a node of the tree.
-type node struct {
-	// Is is the type of the node: image, component, phase, kind or object.
-	Is   string `json:"is"`
-	Name string `json:"name"`
-	// Below are the child nodes in install order.
-	Below []*node `json:"below,omitempty"`
-}
 
 func newTree() *cobra.Command {
 	f := &treeFlags{}
@@ -69,13 +59,13 @@ func (f *treeFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	return f.format.write(cmd.OutOrStdout(), images, func(w *bytes.Buffer) {
 		for _, image := range images {
-			image.draw(w, "", "")
+			image.Draw(w)
 		}
 	})
 }
 
 // ofRelease returns the tree of the release that the flags select.
-func (f *treeFlags) ofRelease(cmd *cobra.Command, _ []string) ([]*node, error) {
+func (f *treeFlags) ofRelease(cmd *cobra.Command, _ []string) ([]*objecttree.Node, error) {
 	if f.imagesJSON == "" {
 		missing := errors.New("SOURCE is required: an image, an OCI layout, an archive or a directory; or --images-json with --platform and --release-version")
 		return nil, wrongUsage(missing)
@@ -84,11 +74,11 @@ func (f *treeFlags) ofRelease(cmd *cobra.Command, _ []string) ([]*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return treeOf(name, number, set, f.unmanaged)
+	return objecttree.New(name, number, set, f.unmanaged)
 }
 
 // ofSource returns the tree of the bundles of a source.
-func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*node, error) {
+func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*objecttree.Node, error) {
 	variables, err := f.checkSource(cmd, args)
 	if err != nil {
 		return nil, err
@@ -101,7 +91,7 @@ func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*node, error)
 		set.Operands[i].Origin.Image = src
 	}
 	noteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, set)
-	return treeOf("", 1, set, f.unmanaged) // the version is in annotations, which are not shown
+	return objecttree.New("", 1, set, f.unmanaged) // the version is in annotations, which are not shown
 }
 
 func (f *treeFlags) checkSource(cmd *cobra.Command, args []string) (map[string]string, error) {
@@ -116,50 +106,4 @@ func (f *treeFlags) checkSource(cmd *cobra.Command, args []string) (map[string]s
 		}
 	}
 	return variables, wrongUsage(errs...)
-}
-
-// treeOf returns a node for each image, in the order of its first component.
-func treeOf(name string, number int64, set operand.Set, unmanaged []string) ([]*node, error) {
-	release := &node{}
-	for _, o := range set.Operands {
-		phases, err := revision.Phases(name, number, operand.Set{Operands: []operand.Operand{o}}, unmanaged)
-		if err != nil {
-			return nil, err
-		}
-		component := release.at("image", o.Origin.Image).at("component", o.Name+" "+o.Version)
-		for _, phase := range phases {
-			for _, object := range phase.Objects {
-				full := object.GetName()
-				if namespace := object.GetNamespace(); namespace != "" {
-					full = namespace + "/" + full
-				}
-				component.at("phase", phase.Name).at("kind", object.GetKind()).at("object", full)
-			}
-		}
-	}
-	return release.Below, nil
-}
-
-// at returns the child node with a name, and adds it if it is missing.
-func (n *node) at(is, name string) *node {
-	for _, below := range n.Below {
-		if below.Name == name {
-			return below
-		}
-	}
-	child := &node{Is: is, Name: name}
-	n.Below = append(n.Below, child)
-	return child
-}
-
-// draw writes the node, whose own line begins with first and those below it with rest.
-func (n *node) draw(w *bytes.Buffer, first, rest string) {
-	w.WriteString(first + n.Name + "\n")
-	for i, below := range n.Below {
-		if i == len(n.Below)-1 {
-			below.draw(w, rest+"└── ", rest+"    ")
-		} else {
-			below.draw(w, rest+"├── ", rest+"│   ")
-		}
-	}
 }

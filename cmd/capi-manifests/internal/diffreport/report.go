@@ -10,6 +10,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/diff"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
+	"github.com/capi-installer/capi-installer/install/operand"
 )
 
 // Report is the data of diff, as in schema/diff.json.
@@ -25,6 +26,11 @@ type Report struct {
 // New compares the providers of two sources, which a and b name.
 func New(a, b string, before, after []diff.Provider) Report {
 	return Report{schema.Diff, a, b, diff.Compare(before, after)}
+}
+
+// Provider returns a component as New reads it.
+func Provider(o operand.Operand) diff.Provider {
+	return diff.Provider{Name: o.Name, Type: string(o.Type), Version: o.Version, Image: o.Origin.Image, Objects: o.Objects}
 }
 
 // Format is the format of a report: a pflag.Value. The zero value is text.

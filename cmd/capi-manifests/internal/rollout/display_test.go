@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package rollout
 
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/vbauerster/mpb/v8/cwriter"
-
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 )
 
-func reportWith(crds ...string) rollout.Report {
-	return rollout.Report{State: rollout.RollingOut, Summary: "Version 4.22.0-1 is being rolled out.", RetainedCRDs: crds}
+func reportWith(crds ...string) Report {
+	return Report{State: RollingOut, Summary: "Version 4.22.0-1 is being rolled out.", RetainedCRDs: crds}
 }
 
 // terminalOf returns a screen on a terminal of a size. It is not redrawn by time.
@@ -69,9 +68,10 @@ func TestScreen_ShowsAProblemUntilTheNextChange(t *testing.T) {
 }
 
 func TestFactLog_WritesNewFactsWithTheTime(t *testing.T) {
-	var out, problems bytes.Buffer
+	var out bytes.Buffer
+	var problems []string
 	now := func() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
-	log := &factLog{problemLog: &problemLog{out: &problems}, out: &out, now: now}
+	log := &factLog{problemLog: &problemLog{write: func(err error) { problems = append(problems, err.Error()) }}, out: &out, now: now}
 	for _, crds := range [][]string{{"a"}, {"a"}, {"a", "b"}} {
 		if err := log.Show(reportWith(crds...)); err != nil {
 			t.Fatal(err)
@@ -82,14 +82,14 @@ func TestFactLog_WritesNewFactsWithTheTime(t *testing.T) {
 	if want := at + "retained CRD: a\n" + at + "ROLLING OUT: Version 4.22.0-1 is being rolled out.\n" + at + "retained CRD: b\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
-	if want := "capi-manifests: connection refused; retrying\n"; problems.String() != want {
-		t.Errorf("got %q, want %q", problems.String(), want)
+	if want := []string{"connection refused; retrying"}; !slices.Equal(problems, want) {
+		t.Errorf("got %q, want %q", problems, want)
 	}
 }
 
 func TestDocuments_OneForEachChange(t *testing.T) {
 	var out bytes.Buffer
-	documents := &documents{out: &out, format: rollout.YAML}
+	documents := &documents{out: &out, format: YAML}
 	for _, crds := range [][]string{{"a"}, {"a"}, {"b"}} {
 		if err := documents.Show(reportWith(crds...)); err != nil {
 			t.Fatal(err)

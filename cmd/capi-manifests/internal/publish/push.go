@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package publish writes images and their signatures to registries.
+package publish
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	ggcr "github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+)
+
+// Push writes an image or an index to the registry of a tag, never to a mirror.
+func Push(ctx context.Context, target name.Tag, image mutate.Appendable) error {
+	access, err := source.RegistrySettings()
+	if err != nil {
+		return err
+	}
+	defer access.Transport.Close()
+	at, err := access.Mirrors.Target(target)
+	if err != nil {
+		return err
+	}
+	options := source.RegistryOptions(ctx, access, at)
+	if index, is := image.(v1.ImageIndex); is {
+		return source.WithAdvice(ggcr.WriteIndex(target, index, options...), target.Context())
+	}
+	return source.WithAdvice(ggcr.Write(target, image.(v1.Image), options...), target.Context())
+}
+
+// Platforms returns the platforms of an image or an index, such as linux/amd64.
+func Platforms(image mutate.Appendable) ([]string, error) {
+	index, is := image.(v1.ImageIndex)
+	if !is {
+		config, err := image.(v1.Image).ConfigFile()
+		if err != nil {
+			return nil, err
+		}
+		if config.Platform() == nil { // of a base without a platform
+			return nil, nil
+		}
+		return []string{config.Platform().String()}, nil
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	var platforms []string
+	for _, entry := range manifest.Manifests {
+		if entry.Platform != nil {
+			platforms = append(platforms, entry.Platform.String())
+		}
+	}
+	return platforms, nil
+}
+
+// Digests returns the digest of an image, or those of an index and of its images.
+func Digests(image mutate.Appendable) ([]digest.Digest, error) {
+	own, err := image.Digest()
+	if err != nil {
+		return nil, err
+	}
+	digests := []digest.Digest{digest.Digest(own.String())}
+	index, is := image.(v1.ImageIndex)
+	if !is {
+		return digests, nil
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, fmt.Errorf("reading the index: %w", err)
+	}
+	for _, entry := range manifest.Manifests {
+		digests = append(digests, digest.Digest(entry.Digest.String()))
+	}
+	return digests, nil
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+)
+
+// Display shows the reports of a watch.
+type Display interface {
+	// Show shows a report, which may equal the previous one.
+	Show(report Report) error
+	// Problem shows an error that is retried. It may be called concurrently.
+	Problem(err error)
+	// Close ends the display; the last report stays visible.
+	Close()
+}
+
+// NewDisplay returns the display of a format. Text on a terminal is redrawn in place; otherwise it is a
+// line for each new fact. problem writes the errors, except on a terminal.
+func NewDisplay(out io.Writer, format Format, color bool, problem func(error)) Display {
+	problems := &problemLog{write: problem}
+	switch {
+	case format != Text:
+		return &documents{problemLog: problems, out: out, format: format}
+	case term.IsTerminal(out):
+		return newScreen(out, color)
+	default:
+		return &factLog{problemLog: problems, out: out, now: time.Now}
+	}
+}
+
+// NoDisplay returns a display that shows only errors.
+func NoDisplay(problem func(error)) Display {
+	return &silent{&problemLog{write: problem}}
+}
+
+// problemLog writes each problem once in a row.
+type problemLog struct {
+	write func(error)
+	mu    sync.Mutex
+	last  string
+}
+
+// Problem implements Display.
+func (p *problemLog) Problem(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err.Error() != p.last {
+		p.last = err.Error()
+		p.write(fmt.Errorf("%w; retrying", err))
+	}
+}
+
+// Close implements Display.
+func (p *problemLog) Close() {}
+
+// silent shows only problems, for --wait.
+type silent struct{ *problemLog }
+
+// Show implements Display.
+func (*silent) Show(Report) error { return nil }
+
+// documents writes a document for each different report.
+type documents struct {
+	*problemLog
+	out    io.Writer
+	format Format
+	last   Report
+}
+
+// Show implements Display.
+func (d *documents) Show(report Report) error {
+	if reflect.DeepEqual(report, d.last) {
+		return nil
+	}
+	d.last = report
+	var text bytes.Buffer
+	if err := report.Write(&text, d.format, time.Now(), false); err != nil {
+		return err
+	}
+	_, err := d.out.Write(text.Bytes())
+	return err
+}
+
+// factLog writes a line with the time for each new fact, for a pipe or a log.
+type factLog struct {
+	*problemLog
+	out  io.Writer
+	now  func() time.Time
+	last Report
+}
+
+// Show implements Display.
+func (f *factLog) Show(report Report) error {
+	for _, fact := range report.Changes(f.last) {
+		if _, err := fmt.Fprintln(f.out, f.now().UTC().Format(time.RFC3339), fact); err != nil {
+			return err
+		}
+	}
+	f.last = report
+	return nil
+}
