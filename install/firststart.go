@@ -15,11 +15,12 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// creator creates the ClusterAPI object at the first start in a cluster, where no release
-// does. kubectl cannot: it applies a kind only if its CRD existed before.
+// creator creates the ClusterAPI object at the first start in a cluster without
+// releases. kubectl apply cannot create it together with its CRD: it needs the CRD
+// to exist before.
 //
-// A ConfigMap records that it was created. So the deletion of the ClusterAPI object, which
-// uninstalls everything, lasts after a restart.
+// A ConfigMap records the creation. A user who deletes the ClusterAPI object
+// uninstalls everything, and a restart of the installer must not undo that.
 type creator struct {
 	client client.Client
 	live   client.Reader

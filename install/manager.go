@@ -51,7 +51,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Options are the inputs of both controllers.
+// Options configure both controllers.
 type Options struct {
 	// ImagesJSON is the path of the release's images.json.
 	ImagesJSON string
@@ -61,10 +61,11 @@ type Options struct {
 	Platform string
 	// Fetcher returns the bundles of an image.
 	Fetcher extractor.Fetcher
-	// Registries is the registry configuration of Fetcher, if it has one. It is
-	// invalidated when the cluster's configuration changes.
+	// Registries is the registry configuration of Fetcher; nil if it has none. It
+	// is invalidated when the cluster's configuration changes.
 	Registries *registryconfig.Registries
-	// Policies is the signature policy of Fetcher, if it has one; a change causes a reconcile.
+	// Policies is the signature policy of Fetcher; nil if it has none. A change
+	// causes a reconcile.
 	Policies *registryconfig.Policies
 	// Pin is called with the images of all versions, so that a cache keeps their bundles; nil disables it.
 	Pin func(images ...digest.Digest) error
@@ -73,7 +74,7 @@ type Options struct {
 	// PolicyDelay is the time until all API servers enforce an admission policy that
 	// one of them enforces; 0 means two seconds.
 	PolicyDelay time.Duration
-	// ProgressTimeout is the time that a rollout may last without progress before the
+	// ProgressTimeout is how long a rollout may make no progress before the
 	// operator is Degraded; 0 means 30 minutes.
 	ProgressTimeout time.Duration
 	// CreateClusterAPI creates the ClusterAPI object at the first start in the cluster.
@@ -89,11 +90,11 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, builder.AddToScheme(scheme)
 }
 
-// CacheOptions keep the manager's cache small: of the ConfigMaps of the cluster
-// it holds only those in the operator's namespace and the transport ConfigMaps, of
-// the admission policies only the one that guards those.
+// CacheOptions keep the manager's cache small. It holds only the ConfigMaps in the
+// operator's namespace, the transport ConfigMaps, and the admission policy that
+// protects the latter.
 func CacheOptions() cache.Options {
-	transport, _ := labels.NewRequirement(configmap.BundleLabel, selection.Exists, nil) // the label is a valid one
+	transport, _ := labels.NewRequirement(configmap.BundleLabel, selection.Exists, nil) // the label is valid
 	guard := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", version.TransportPolicyName)}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
@@ -174,8 +175,8 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 	return err
 }
 
-// watchOfficial makes a controller watch OpenShift's own ClusterAPI object as soon as the API server serves the kind,
-// unless it is ignored.
+// watchOfficial makes a controller watch OpenShift's own ClusterAPI object as soon
+// as the API server serves its kind, unless the object is ignored.
 func watchOfficial(watch *registryconfig.ConfigWatch, official *officialapi.Source, reconciler reconcile.Reconciler) reconcile.Reconciler {
 	if official == nil {
 		return reconciler
@@ -211,8 +212,8 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		Complete(&installer.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Engine: engine, Official: official, ProgressTimeout: options.ProgressTimeout})
 }
 
-// newEngine returns boxcutter's engine with a separate cache, which holds only
-// installed objects: cluster-scoped ones, and those in the providers' namespace.
+// newEngine returns an engine with its own cache, which holds only installed
+// objects: cluster-scoped objects, and those in the providers' namespace.
 func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	tracking, err := managedcache.NewTrackingCache(mgr.GetLogger().WithName("cache"), mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
@@ -221,7 +222,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 		DefaultTransform:     crdcache.Compress,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the cache of installed objects: %w", err)
+		return nil, fmt.Errorf("creating the cache of installed objects: %w", err)
 	}
 	if err := mgr.Add(tracking); err != nil {
 		return nil, err
@@ -229,7 +230,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	whole := crdcache.Cache{TrackingCache: tracking}
 	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(rest.CopyConfig(mgr.GetConfig()), mgr.GetHTTPClient())
 	if err != nil {
-		return nil, fmt.Errorf("making the discovery client: %w", err)
+		return nil, fmt.Errorf("creating the discovery client: %w", err)
 	}
 	reader := installer.Reader{Reader: whole, Live: mgr.GetAPIReader(), Namespace: v1alpha1.OperandNamespace}
 	live := installer.Reader{Reader: mgr.GetAPIReader(), Live: mgr.GetAPIReader(), Namespace: v1alpha1.OperandNamespace}
@@ -238,7 +239,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 		Writer: mgr.GetClient(), Reader: reader, Live: live,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the revision engine: %w", err)
+		return nil, fmt.Errorf("creating the revision engine: %w", err)
 	}
 	return &installer.Engine{
 		Revisions: revisions, Cache: whole, Reader: reader, Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
@@ -246,7 +247,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	}, nil
 }
 
-// Both controllers have one request, because a reconcile handles everything.
+// Each controller has a single request, because one reconcile handles everything.
 var (
 	clusterAPIRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.ClusterAPIName}}
 	always            = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
@@ -266,8 +267,9 @@ var retainedCRDDeleted = predicate.And[client.Object](
 )
 
 // controllerOptions returns options with one worker and a backoff of at most half a
-// minute, so that a recovery is noticed soon. The time to sync a cache is a day: a slow
-// API server, or a missing permission, must not end the program.
+// minute, so that the installer recovers soon after the cause of an error is gone.
+// Syncing a cache may take a day, because a slow API server or a missing permission
+// must not end the program.
 func controllerOptions() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: 1,

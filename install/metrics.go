@@ -15,8 +15,9 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// registerMetrics adds the metrics of the controllers to those that the manager
-// serves. With several managers in a process, the metrics are those of the last one.
+// registerMetrics registers the metrics of the controllers with the registry that
+// the manager serves. If a process has several managers, the metrics are those of
+// the last one.
 func registerMetrics(reader client.Reader) {
 	collector := &status.Metrics{Reader: reader}
 	metrics.Registry.Unregister(collector)
@@ -28,23 +29,23 @@ func registerMetrics(reader client.Reader) {
 // pulls is a histogram, whose count is the number of pulls.
 var pulls = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Name:    "capi_installer_image_pull_duration_seconds",
-	Help:    "Images that were read from a registry because nothing was kept of them, by result (success, error), and how long it took.",
+	Help:    "Duration of image pulls from a registry, by result (success, error). Images from the cache are not counted.",
 	Buckets: []float64{0.1, 0.3, 1, 3, 10, 30, 100, 300},
 }, []string{"result"})
 
 var reads = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "capi_installer_image_reads_total",
-	Help: "Images whose bundles were requested, by result (success, error). Images that were not pulled came from the cache.",
+	Help: "Requested images, by result (success, error), including images from the cache.",
 }, []string{"result"})
 
-// MeasureReads returns a Fetcher that counts its calls of next. It belongs
-// before a cache: the reads without a pull are cache hits.
+// MeasureReads returns a Fetcher that counts its calls of next. It wraps a cache:
+// the reads without a pull are cache hits.
 func MeasureReads(next extractor.Fetcher) extractor.Fetcher {
 	return measured{next, func(result string, _ time.Duration) { reads.WithLabelValues(result).Inc() }}
 }
 
-// MeasurePulls returns a Fetcher that measures its calls of next. It belongs
-// between a cache and its source.
+// MeasurePulls returns a Fetcher that measures its calls of next. It sits between a
+// cache and its source.
 func MeasurePulls(next extractor.Fetcher) extractor.Fetcher {
 	return measured{next, func(result string, took time.Duration) { pulls.WithLabelValues(result).Observe(took.Seconds()) }}
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Schemas of CRDs are nearly all of the installed data, and take about ten times the
-// memory of their text when decoded. They are needed only while a CRD is compared. So
-// the cache holds the metadata and the compressed CRD, and readers get the whole CRD,
-// including the managed fields of other managers: these decide whether a field is
-// reverted.
+// Schemas of CRDs are nearly all of the installed data, and take about ten times as
+// much memory decoded as encoded. They are needed only while a CRD is compared. So
+// the cache holds the metadata and the compressed CRD, and readers get the whole
+// CRD. It includes the managed fields of other managers, because they decide
+// whether a field is reverted.
 
 // compressed is the field of a cached CRD that holds the whole CRD, compressed.
 const compressed = "compressed"
 
-// Compress is the transform of the cache. It does not modify its argument.
+// Compress is the transform function of the cache. It does not modify its argument.
 func Compress(cached any) (any, error) {
 	crd, ok := cached.(*unstructured.Unstructured)
 	if !ok || !object.IsCRD(crd) || crd.Object[compressed] != nil {

@@ -27,9 +27,9 @@ func allowsAdoption(obj client.Object) bool {
 	return obj.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways
 }
 
-// adoptable returns the colliding objects that may be adopted: those that carry
-// the adopt-existing annotation in the cluster, set by an administrator or by this
-// installer when it retained a CRD, and ClusterRoles that only the aggregation
+// adoptable returns the colliding objects that may be adopted: objects with the
+// adopt-existing annotation in the cluster, which an administrator sets, or this
+// installer when it retains a CRD; and ClusterRoles that only the aggregation
 // controller has recreated.
 func adoptable(result machinery.RevisionResult) sets.Set[string] {
 	found := sets.New[string]()
@@ -65,8 +65,9 @@ func (e *Engine) clearAdoptAnnotations(ctx context.Context, rev *loadedRevision,
 	return errors.Join(failed...)
 }
 
-// adoptions returns the options that allow adoption: from any controller if the
-// manifest has the annotation, and without a controller if the object is adoptable.
+// adoptions returns the options that allow adoption. Objects whose manifest has the
+// annotation are adopted from any controller; adoptable objects only if they have no
+// controller.
 func adoptions(phases []revision.Phase, adoptable sets.Set[string]) []boxcutter.RevisionReconcileOption {
 	var out []boxcutter.RevisionReconcileOption
 	for _, phase := range phases {
@@ -86,8 +87,8 @@ func adoptions(phases []revision.Phase, adoptable sets.Set[string]) []boxcutter.
 	return out
 }
 
-// addFormerlyUnmanaged adds the colliding CRDs that were unmanaged before and are
-// compatible, and records the reason for those that are not.
+// addFormerlyUnmanaged adds the colliding CRDs that are no longer unmanaged to
+// adoptable if they are compatible. Otherwise it records the reason.
 func (e *Engine) addFormerlyUnmanaged(ctx context.Context, rev *loadedRevision, result machinery.RevisionResult, adoptable sets.Set[string]) error {
 	rev.notAdopted = nil
 	for obj := range collisions(result) {
@@ -108,8 +109,8 @@ func (e *Engine) addFormerlyUnmanaged(ctx context.Context, rev *loadedRevision, 
 	return nil
 }
 
-// formerlyUnmanaged returns the CRDs that are unmanaged in one of the versions but
-// not now, with the number of the newest such version.
+// formerlyUnmanaged maps each CRD that is no longer unmanaged to the number of the
+// newest version in which it was.
 func formerlyUnmanaged(versions []v1alpha1.Version, unmanaged []string) map[string]int64 {
 	found := map[string]int64{}
 	for _, version := range versions {
@@ -122,8 +123,8 @@ func formerlyUnmanaged(versions []v1alpha1.Version, unmanaged []string) map[stri
 	return found
 }
 
-// incompatibility returns the reason why a CompatibilityRequirement does not
-// report its CRD as compatible; empty if it does.
+// incompatibility returns why the CompatibilityRequirement does not report its CRD as
+// compatible; empty if it does.
 func (e *Engine) incompatibility(ctx context.Context, name string) (string, error) {
 	requirement := &unstructured.Unstructured{}
 	requirement.SetGroupVersionKind(requirementVersionKind)

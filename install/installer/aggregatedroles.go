@@ -17,9 +17,9 @@ import (
 )
 
 // The controller that aggregates ClusterRoles applies the rules of a role without
-// checking whether the role still exists. It can so recreate a role that is
-// deleted together with the roles that it aggregates: with nothing but rules, or,
-// if the other roles are gone by then, empty.
+// checking that the role still exists. If a role is deleted together with the roles
+// that it aggregates, the controller can therefore recreate it: with nothing but rules,
+// or empty if the other roles are already gone.
 
 // recreatedByAggregation reports whether an object is a ClusterRole that the
 // aggregation controller has recreated. A role without rules has no managed fields.

@@ -19,8 +19,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// outcomeOf returns the outcome of reconciling a revision once. Terminal errors
-// take precedence over retryable errors, and these over a rollout in progress.
+// outcomeOf returns the outcome of one reconcile of a revision. Terminal errors take
+// precedence over retryable errors, and retryable errors over a rollout in progress.
 func outcomeOf(rev *loadedRevision, result machinery.RevisionResult, err error) status.Outcome {
 	outcome := status.Outcome{Reason: status.AsExpected, Related: relatedObjects(rev)}
 	switch {
@@ -39,22 +39,22 @@ func outcomeOf(rev *loadedRevision, result machinery.RevisionResult, err error) 
 		outcome.Reason, outcome.Message = status.Incompatible, incompatibleMessage(result)
 	case rev.notAdopted != nil:
 		outcome.Reason, outcome.Message = status.Incompatible, strings.Join(rev.notAdopted, "; ")+
-			"; the installer adopts the CRD as soon as it is compatible, or at once if it is annotated with "+v1alpha1.AdoptAnnotation+"="+v1alpha1.AdoptAlways
+			"; the installer adopts the CRD once it is compatible; to adopt it immediately, annotate it with "+v1alpha1.AdoptAnnotation+"="+v1alpha1.AdoptAlways
 	case result != nil && collisionMessage(rev, result, err) != "":
 		outcome.Reason, outcome.Message = status.Collision, collisionMessage(rev, result, err)
 	case err != nil:
 		outcome.Reason, outcome.Err = status.ApplyFailed, fmt.Errorf("installing version %s: %w", rev.name, err)
 	case deadlineExceeded(result):
 		outcome.Reason = status.ProgressDeadlineExceeded
-		outcome.Message = "progress deadline exceeded: " + rolloutMessage(rev, result) + "; check the objects that the phases in status.versions name"
+		outcome.Message = "progress deadline exceeded: " + rolloutMessage(rev, result) + "; check the objects listed in the phases of status.versions"
 	case !result.IsComplete():
 		outcome.Reason, outcome.Message = status.RollingOut, rolloutMessage(rev, result)
 	}
 	return outcome
 }
 
-// incompatibleMessage names the unmanaged CRDs that are incompatible, each with
-// the reason and the message of the cluster's checker; empty if there are none.
+// incompatibleMessage lists the unmanaged CRDs that are incompatible, each with the
+// message of its CompatibilityRequirement; empty if there are none.
 func incompatibleMessage(result machinery.RevisionResult) string {
 	var found []string
 	for object := range objectResults(result) {
@@ -88,9 +88,9 @@ func requiredCRD(requirement client.Object) string {
 	return name[:max(0, strings.LastIndexByte(name, '-'))]
 }
 
-// collisionMessage names the objects that belong to another owner; empty if there are
-// none. An error, which may be transient, can prevent an adoption: the objects that may
-// be adopted do not count then.
+// collisionMessage lists the objects that belong to another owner; empty if there are
+// none. After an error it leaves out objects that may be adopted: the error may be
+// transient and have prevented their adoption.
 func collisionMessage(rev *loadedRevision, result machinery.RevisionResult, err error) string {
 	var found []string
 	for object := range objectResults(result) {
@@ -132,8 +132,8 @@ func rolloutMessage(rev *loadedRevision, result machinery.RevisionResult) string
 	return "installing " + rev.name
 }
 
-// waitingFor names the first object that a phase waits for, and the number of
-// further ones. Their states are in the phases of the status.
+// waitingFor names the first object that a phase waits for and counts the others. The
+// phases in the status list all of them.
 func waitingFor(phase machinery.PhaseResult) string {
 	var missing []string
 	for _, object := range phase.GetObjects() {

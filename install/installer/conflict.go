@@ -6,8 +6,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// onlyConflicts reports whether an error consists of conflicts: of writes to objects
-// that another client changed since they were read.
+// onlyConflicts reports whether an error consists only of Conflict errors: writes to
+// objects that another client has changed since they were read.
 func onlyConflicts(err error) bool {
 	switch wrapped := err.(type) { //nolint:errorlint // walks the tree itself
 	case nil:

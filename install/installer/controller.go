@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installer is the installer controller: it makes the cluster match the
-// desired version.
+// Package installer is the installer controller: it makes the cluster match the desired
+// version.
 //
-// Each reconcile starts with the newest version and applies its objects phase by
-// phase; a phase begins when all objects of the previous phase are ready. A
-// version that is complete becomes the current version. Until then the next older
-// version is reconciled too, so that running providers stay maintained while a
-// bad release fails. The objects of a deleted revision ConfigMap are torn down,
-// last phase first.
+// Each reconcile starts with the newest version and applies its objects phase by phase;
+// a phase begins when all objects of the previous phase are ready. A complete version
+// becomes the current version. Until then the next older version is reconciled too, so
+// that running providers are maintained even if the new release fails. The objects of a
+// deleted revision ConfigMap are torn down, last phase first.
 //
-// One reconcile handles all versions, because they hand objects over to each other.
+// One reconcile handles all versions, because they hand over objects to each other.
 package installer
 
 import (
@@ -32,16 +31,17 @@ import (
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// Live reads from the API server, past the cache.
+	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
 	// Reporter writes outcomes to the status objects.
 	Reporter *status.Reporter
-	// Official is OpenShift's own ClusterAPI object; nil ignores it.
+	// Official reads OpenShift's own ClusterAPI object. If it is nil, that object is
+	// ignored.
 	Official *officialapi.Source
 	// Engine applies and tears down the objects of revisions.
 	Engine *Engine
-	// ProgressTimeout is the time that a rollout may last without progress before the
-	// operator is Degraded; 0 means 30 minutes.
+	// ProgressTimeout is how long a rollout may make no progress before the operator is
+	// Degraded; 0 means 30 minutes.
 	ProgressTimeout time.Duration
 
 	log rolloutLog
@@ -83,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: outcome.RequeueAfter()}, outcome.Retry()
 }
 
-// report writes the outcome, and the current version unless it is empty.
+// report writes the outcome, and the current version if it is not empty.
 func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome status.Outcome, current string) error {
 	r.log.failure(ctx, outcome)
 	if cluster.Name == "" {
@@ -138,12 +138,12 @@ type versionResult struct {
 	phases []v1alpha1.Phase
 	// complete is set when every object of the version exists and is ready.
 	complete bool
-	// available is whether the version was complete before and its objects are
-	// still available; nil if that is unknown.
+	// available reports whether the version was complete before and its objects are
+	// still available; nil if unknown.
 	available *bool
 }
 
-// anyAvailable reports whether any version is available; nil if that is unknown.
+// anyAvailable reports whether any version is available; nil if unknown.
 func anyAvailable(results []versionResult) *bool {
 	known := true
 	for _, result := range results {
@@ -165,7 +165,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, version v1alph
 		return versionResult{outcome: status.Outcome{Reason: status.RevisionUnreadable, Err: err}}
 	}
 	rev.deadline = deadlineOf(version, s.Cluster.Status.Conditions, time.Now(), cmp.Or(r.ProgressTimeout, defaultProgressTimeout))
-	remaining := time.Until(rev.deadline) // before the engine compares: if it is over here, it is over there
+	remaining := time.Until(rev.deadline) // read before the engine reads the clock: a deadline that has passed here has passed there
 	result, err := r.Engine.apply(ctx, rev)
 	r.log.phases(ctx, rev, result)
 	out := versionResult{

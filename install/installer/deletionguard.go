@@ -23,25 +23,26 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Deleting a CRD deletes its instances. So an instance must not be created between
-// the check for instances and the deletion of the CRD: an admission policy rejects new
-// instances while CRDs are deleted. Before each deletion,
+// Deleting a CRD deletes its instances, so no instance may be created between the check
+// for instances and the deletion. An admission policy rejects new instances while CRDs
+// are deleted. Before each deletion,
 //
 //  1. the guard creates the policy and waits until the API server enforces it,
 //  2. guardedWriter lists the instances, and
-//  3. deletes the CRD, or returns an inUseError, on which the CRD is retained.
+//  3. deletes the CRD, or returns an inUseError, so that the CRD is retained.
 //
-// The policy is lifted at the end of each teardown pass, and, if the process ended
-// before, at the first reconcile of the next process.
+// The policy is deleted at the end of each teardown pass. If the process ended before,
+// the first reconcile of the next process deletes it.
 
 // deletionPolicyName is the name of the policy and of its binding.
 const deletionPolicyName = "openshift-capi-installer-crd-deletion"
 
-// defaultPolicyDelay is the time that other API servers may need to enforce a policy
-// that one API server enforces. An API server compiles new policies every second.
+// defaultPolicyDelay is the time that other API servers may need to start enforcing a
+// policy that one API server already enforces. An API server compiles new policies
+// every second.
 const defaultPolicyDelay = 2 * time.Second
 
-// deletionGuard rejects new instances of CRDs. It is used for one teardown pass.
+// deletionGuard rejects new instances of CRDs during one teardown pass.
 type deletionGuard struct {
 	engine  *Engine
 	version string
@@ -92,8 +93,8 @@ func (g *deletionGuard) create(ctx context.Context) error {
 }
 
 // deletionPolicy returns a policy that rejects new instances of CRDs, and its binding.
-// The policy also rejects a ConfigMap with the name id in the operator's namespace,
-// by which enforces recognizes it.
+// The policy also rejects a ConfigMap named id in the operator's namespace: the method
+// enforces creates it as a dry run to test whether the policy is active.
 func deletionPolicy(version, id string, crds []*unstructured.Unstructured) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	rules := []admissionv1.NamedRuleWithOperations{createRule("", "configmaps")}
 	for _, crd := range crds {
@@ -130,8 +131,8 @@ func createRule(group, resource string) admissionv1.NamedRuleWithOperations {
 	}}
 }
 
-// enforces reports whether the API server rejects a ConfigMap with the name id by the
-// policy with that message.
+// enforces reports whether the policy rejects a ConfigMap named id with the given
+// message.
 func (e *Engine) enforces(ctx context.Context, message, id string) bool {
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: id}}
 	err := e.Writer.Create(ctx, probe, client.DryRunAll)
@@ -140,7 +141,7 @@ func (e *Engine) enforces(ctx context.Context, message, id string) bool {
 		return false
 	}
 	for _, cause := range denied.Status().Details.Causes {
-		if strings.HasSuffix(cause.Message, message) { // after the names of the policy and the binding
+		if strings.HasSuffix(cause.Message, message) { // the names of the policy and the binding come first
 			return true
 		}
 	}
@@ -198,7 +199,8 @@ func (w guardedWriter) Delete(ctx context.Context, obj client.Object, opts ...cl
 	return w.Writer.Delete(ctx, obj, opts...)
 }
 
-// inUseError is the error for a CRD that got an instance after the start of the pass.
+// inUseError is the error for a CRD that got an instance after the teardown pass had
+// started.
 type inUseError struct{ crd, reason string }
 
 func (e *inUseError) Error() string { return "not deleting CRD " + e.crd + ": " + e.reason }

@@ -14,10 +14,10 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// driftEvents returns the event about the objects of the current version that were
-// written: the version was completely installed, so another actor had modified or
-// deleted them. The status names the current version, so that a restart makes no
-// difference.
+// driftEvents returns the event about external changes that this reconcile has
+// reverted. The current version was installed completely, so another actor must have
+// modified or deleted each object that was written. The status names the current
+// version, so a restart of the installer causes no such event.
 func driftEvents(cluster *v1alpha1.ClusterAPI, version string, result machinery.RevisionResult) []status.Event {
 	if result == nil || version != cluster.Status.CurrentVersion {
 		return nil
@@ -35,7 +35,7 @@ func driftEvents(cluster *v1alpha1.ClusterAPI, version string, result machinery.
 	return []status.Event{{Reason: status.DriftCorrected, Warning: true, Message: "reverted external changes: " + strings.Join(reverted, ", ")}}
 }
 
-// externalChange returns the change that an action reverts; empty if there is none.
+// externalChange describes the change that an action reverts; empty if there is none.
 func externalChange(action machinery.Action) string {
 	switch action {
 	case machinery.ActionCreated:
@@ -66,7 +66,7 @@ func (r *Reconciler) drift(ctx context.Context, rev *loadedRevision, outcome *st
 	return fmt.Sprintf("drift from version %s, %d difference(s): %s", rev.name, len(found), firstTen(found))
 }
 
-// differences returns the objects that would be written, or cannot be.
+// differences lists the objects that a reconcile would write, or fail to write.
 func differences(result machinery.RevisionResult) []string {
 	var found []string
 	for object := range objectResults(result) {

@@ -34,7 +34,7 @@ type Engine struct {
 	Cache managedcache.TrackingCache
 	// Reader reads installed objects from the cache.
 	Reader client.Reader
-	// Live reads from the API server, past the cache.
+	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
 	// Writer writes to the API server.
 	Writer client.Writer
@@ -44,8 +44,9 @@ type Engine struct {
 	PolicyDelay time.Duration
 
 	plans map[string]plan
-	// policyMayExist is set while the policy of the deletion guard may exist;
-	// policyChecked once this process has deleted the policy of an earlier process.
+	// policyMayExist is set while the policy of the deletion guard may exist,
+	// policyChecked once this process has deleted the policy that an earlier process
+	// may have left behind.
 	policyMayExist, policyChecked bool
 }
 
@@ -56,9 +57,8 @@ const ManagedByLabel = "app.kubernetes.io/managed-by"
 // availableProbe is the type of the probe that checks availability.
 const availableProbe = "Available"
 
-// apply brings the cluster one step closer to the revision. It leaves objects that
-// a newer revision has adopted to that revision, and adopts colliding objects that
-// are adoptable.
+// apply brings the cluster one step closer to the revision. It skips objects that a
+// newer revision has adopted, and adopts colliding objects that are adoptable.
 func (e *Engine) apply(ctx context.Context, rev *loadedRevision) (machinery.RevisionResult, error) {
 	if err := e.prepare(ctx, rev); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (e *Engine) apply(ctx context.Context, rev *loadedRevision) (machinery.Revi
 		}
 	}
 	result, err := e.reconcile(ctx, rev, nil)
-	if onlyConflicts(err) { // A cache that lags behind causes conflicts that a second attempt resolves.
+	if onlyConflicts(err) { // A stale cache causes conflicts; a second attempt resolves them.
 		result, err = e.reconcile(ctx, rev, nil)
 	}
 	if result == nil {
@@ -82,7 +82,7 @@ func (e *Engine) apply(ctx context.Context, rev *loadedRevision) (machinery.Revi
 	if errHandOver := e.takeOver(ctx, rev, result, adoptable); errHandOver != nil {
 		return result, errors.Join(err, errHandOver)
 	}
-	if len(adoptable) > 0 { // also after an error, which may be about another object
+	if len(adoptable) > 0 { // also after an error: it may concern another object
 		if result, err = e.reconcile(ctx, rev, adoptable); result == nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func (e *Engine) forget(ctx context.Context, rev *loadedRevision) error {
 	return nil
 }
 
-// revision returns some or all phases of a revision in boxcutter's form.
+// revision returns phases of a revision as a boxcutter revision.
 func (e *Engine) revision(rev *loadedRevision, of []revision.Phase) boxcutter.Revision {
 	phases := make([]boxcutter.Phase, len(of))
 	for i, phase := range of {
@@ -135,9 +135,9 @@ func (e *Engine) revision(rev *loadedRevision, of []revision.Phase) boxcutter.Re
 		WithTeardownOptions(owner)
 }
 
-// reversed returns the phases with their objects in reverse order. boxcutter tears
-// a phase down in the order of its objects, and an object must be deleted before
-// those it needs.
+// reversed returns the phases with their objects in reverse order. boxcutter tears a
+// phase down in the order of its objects, and an object must be deleted before the
+// objects that it depends on.
 func reversed(phases []revision.Phase) []revision.Phase {
 	out := slices.Clone(phases)
 	for i := range out {
@@ -147,9 +147,9 @@ func reversed(phases []revision.Phase) []revision.Phase {
 	return out
 }
 
-// ownerOf returns the owner that the objects of a version name. Its UID is derived
-// from the version's name, which is never reused, and not from the revision
-// ConfigMap: the objects keep their owner when a deleted ConfigMap is recreated.
+// ownerOf returns the owner of the objects of a version. Its UID is derived from the
+// version's name, which is never reused, rather than from the revision ConfigMap, so
+// the objects keep their owner when a deleted ConfigMap is recreated.
 func ownerOf(version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -175,8 +175,9 @@ func objects(phase revision.Phase) []client.Object {
 	return out
 }
 
-// asApplied returns an object without the annotation that addresses the installer,
-// and without the rules of an aggregated ClusterRole, which a controller writes.
+// asApplied returns an object without the adopt-existing annotation, which only the
+// installer reads, and without the rules of an aggregated ClusterRole, which the
+// aggregation controller writes.
 func asApplied(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	_, adopt := obj.GetAnnotations()[v1alpha1.AdoptAnnotation]
 	_, aggregated := obj.Object["aggregationRule"]

@@ -18,9 +18,9 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// This is the only file that uses options which the original boxcutter does not have.
-// Each is looked for by its method and used only if it is present, so that the file
-// compiles against both modules and the installer is correct without them.
+// This is the only file that uses options which the original boxcutter lacks. Each
+// option is detected by its method and used only if it is present, so that the file
+// compiles against both modules and the installer is correct without the options.
 
 // EngineOptions are the clients of a revision engine.
 type EngineOptions struct {
@@ -39,8 +39,7 @@ type EngineOptions struct {
 }
 
 // NewRevisionEngine returns boxcutter's engine with a validator for the whole cluster.
-// The owner of the objects has a namespace, and the default validator would confine
-// it to that.
+// The default validator would reject objects outside the namespace of their owner.
 func NewRevisionEngine(opts EngineOptions) (*boxcutter.RevisionEngine, error) {
 	if opts.Writer == nil || opts.Reader == nil || opts.Live == nil {
 		return nil, errors.New("creating the revision engine: writer and readers must be set")
@@ -53,9 +52,8 @@ func NewRevisionEngine(opts EngineOptions) (*boxcutter.RevisionEngine, error) {
 	return machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), opts.Writer), nil
 }
 
-// asFieldOwner makes the dry runs of the validator as the field owner of the writes,
-// if the validator offers that: then a dry run does not report fields that the write
-// removes.
+// asFieldOwner makes the validator use the field owner of the writes for its dry runs,
+// if it supports that. Otherwise a dry run reports fields that the write removes.
 func asFieldOwner(validator *validation.PhaseValidator) *validation.PhaseValidator {
 	if extended, ok := any(validator).(interface {
 		WithFieldOwner(name string) *validation.PhaseValidator
@@ -96,8 +94,8 @@ func (c concurrency) ApplyToRevisionTeardownOptions(options *types.RevisionTeard
 	options.DefaultPhaseOptions = append(options.DefaultPhaseOptions, c)
 }
 
-// progressDeadline is the time by which a rollout should progress; zero is none. The
-// original boxcutter does not support deadlines and ignores the option.
+// progressDeadline is the time by which a rollout must make progress; zero means no
+// deadline. The original boxcutter does not support deadlines and ignores the option.
 type progressDeadline time.Time
 
 // ApplyToRevisionReconcileOptions sets it.

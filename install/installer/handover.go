@@ -21,9 +21,11 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// Objects of cluster-capi-operator are adopted without the adopt-existing annotation: an upgrade runs unattended. The
-// adoption takes two writes. The first removes the number of its revision from the object and transfers the ownership
-// of the applied fields; the second is the apply. If the process ends in between, the next one finds the object handed over.
+// Objects of cluster-capi-operator are adopted without the adopt-existing annotation,
+// because an upgrade runs unattended. An adoption takes two writes. The first removes
+// the predecessor's revision number from the object and transfers the ownership of the
+// applied fields; the second is the apply. If the process ends in between, the next
+// process finds an object that is already handed over.
 
 // takeOver hands over the colliding objects of cluster-capi-operator, and adds them to adoptable.
 func (e *Engine) takeOver(ctx context.Context, rev *loadedRevision, result machinery.RevisionResult, adoptable sets.Set[string]) error {
@@ -51,8 +53,8 @@ func (e *Engine) takeOver(ctx context.Context, rev *loadedRevision, result machi
 	return errors.Join(failed...)
 }
 
-// handOver writes the first of the two writes. A conflict means that the object has changed since it was read; the next
-// reconcile decides again.
+// handOver makes the first of the two writes. A conflict means that the object has
+// changed since it was read; the next reconcile decides again.
 func (e *Engine) handOver(ctx context.Context, actual *unstructured.Unstructured) error {
 	changed, err := predecessor.HandOver(actual)
 	if err != nil {

@@ -19,21 +19,23 @@ import (
 // loadedRevision is a version read from its revision ConfigMaps.
 type loadedRevision struct {
 	name string
-	// owner is the version that the objects name as their owner, and number its
-	// revision number. It differs from name where the version took over the
-	// objects of an older version as they are.
+	// owner is the version that the objects name as their owner, and number is its
+	// revision number. It differs from name if the version adopted the objects of an
+	// older version unchanged.
 	owner     string
 	number    int64
 	digest    string
 	unmanaged []string
 	phases    []revision.Phase
 	scope     scope
-	// deadline is the time by which the rollout should progress; zero is none.
+	// deadline is the time by which the rollout must make progress; zero means no
+	// deadline.
 	deadline time.Time
-	// formerlyUnmanaged are CRDs that were unmanaged in an older version, with the
-	// number of that version.
+	// formerlyUnmanaged maps CRDs that an older version left unmanaged to the number of
+	// that version.
 	formerlyUnmanaged map[string]int64
-	// notAdopted is the reason for each of them that is not adopted.
+	// notAdopted lists the CRDs in formerlyUnmanaged that are not adopted, each with
+	// the reason.
 	notAdopted []string
 	// adopted are the objects of cluster-capi-operator that this reconcile has adopted.
 	adopted []string
@@ -56,8 +58,8 @@ func (s state) load(version v1alpha1.Version) (*loadedRevision, error) {
 	return rev, nil
 }
 
-// read assembles a version from its revision ConfigMaps and verifies the digest.
-// The phases are left to Engine.plan, which needs the unmanaged CRDs.
+// read assembles a version from its revision ConfigMaps and computes its digest.
+// Engine.plan computes the phases, because they depend on the unmanaged CRDs.
 func (s state) read(name string) (*loadedRevision, error) {
 	stored, err := revision.FromConfigMaps(name, s.ConfigMaps)
 	if err != nil {
@@ -105,8 +107,8 @@ func (r *loadedRevision) kinds() sets.Set[schema.GroupVersionKind] {
 	return kinds
 }
 
-// plan is a version divided into phases. Decoding a large version takes a second,
-// so the engine keeps plans during a rollout and drops them when it is settled.
+// plan is a version divided into phases. Decoding a large version takes a second, so
+// the engine keeps plans during a rollout and drops them when it is complete.
 type plan struct {
 	key    string
 	phases []revision.Phase

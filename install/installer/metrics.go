@@ -18,7 +18,7 @@ var (
 	}, []string{"kind", "operation"})
 	driftCorrections = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capi_installer_drift_corrections_total",
-		Help: "Objects of a completely installed version whose external change or deletion was reverted, by kind.",
+		Help: "External changes and deletions of objects of the installed version that were reverted, by kind.",
 	}, []string{"kind"})
 )
 

@@ -11,16 +11,15 @@ import (
 // adopts an object replaces the previous version.
 //
 // boxcutter keeps the previous version as an owner that is not the controller, and
-// removes it from each object when that version is torn down. This takes a write per
-// object, and the next version has to migrate the fields that this write holds, which
-// takes another one. No decision needs that owner: a version tears down the objects
-// that it controls.
+// removes it from each object when that version is torn down. This costs one write per
+// object, and the next version needs another write to migrate the fields of the first.
+// The additional owner has no use: a version tears down only objects that it controls.
 type Owners struct {
 	*ownerhandling.OwnerStrategyAnnotation
 }
 
-// ReleaseController removes the version that controls obj from its owners. Other owners
-// stay, without being the controller.
+// ReleaseController removes the version that controls obj from its owners. The other
+// owners stay, and none of them becomes the controller.
 func (o Owners) ReleaseController(obj metav1.Object) {
 	if controller, found := o.GetController(obj); found && isVersion(controller) {
 		o.RemoveOwner(ownerOf(controller.Name), obj)

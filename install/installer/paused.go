@@ -9,13 +9,11 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// pausedOutcome reports the changes that a paused installer would make, without
-// making them: the drift from the current version, and the changes from the
-// current to the desired version.
+// pausedOutcome reports the changes that a paused installer would make: the drift from
+// the current version, and the changes from the current to the desired version.
 //
-// The drift is determined by dry runs. The pending changes are determined from the
-// two versions alone, because a new version writes its owner into every object,
-// which is not worth reporting.
+// Dry runs determine the drift. The pending changes are computed from the two versions,
+// because a dry run would also report the new owner in every object.
 func (r *Reconciler) pausedOutcome(ctx context.Context, s state) status.Outcome {
 	versions := s.Cluster.Status
 	outcome := status.Outcome{Reason: status.Paused}

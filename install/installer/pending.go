@@ -12,8 +12,8 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// pendingChanges describes the changes between the phases of two versions, of
-// which the second one is named.
+// pendingChanges describes the changes between the phases of two versions; name is the
+// second version.
 func pendingChanges(name string, from, to []revision.Phase) string {
 	before, after := byName(from), byName(to)
 	var created, changed, removed []string

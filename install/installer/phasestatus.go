@@ -78,8 +78,8 @@ func removedPhasesOf(rev *loadedRevision, result machinery.RevisionTeardownResul
 	return phases
 }
 
-// pendingPhase returns the state of a phase that was not reached: others must be
-// installed, or removed, first.
+// pendingPhase returns the state of a phase that was not reached because other phases
+// must be installed, or removed, first.
 func pendingPhase(planned revision.Phase) v1alpha1.Phase {
 	return v1alpha1.Phase{Name: planned.Name, State: v1alpha1.PhasePending, Objects: count(len(planned.Objects))}
 }

@@ -16,8 +16,8 @@ func progressProbe(rev *loadedRevision) types.Prober {
 	return probe.UnlessAdopted(rev.number, probing.And{types.ProbeFunc(notDeleted), probe.Progress()})
 }
 
-// notDeleted is false for an object that is being deleted: a finalizer blocks its
-// deletion, and the installer recreates it afterwards.
+// notDeleted fails for an object that is being deleted: a finalizer blocks the
+// deletion, and the installer recreates the object afterwards.
 func notDeleted(obj client.Object) types.ProbeResult {
 	if obj.GetDeletionTimestamp() == nil {
 		return probing.TrueResult()

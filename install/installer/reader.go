@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Reader reads installed objects from a cache that holds cluster-scoped objects
-// and the objects of one namespace. It reads objects in other namespaces from the
-// API server and treats a Forbidden error there as NotFound: an installer that may
-// not read in a namespace has created nothing in it.
+// Reader reads installed objects from a cache that holds cluster-scoped objects and the
+// objects of one namespace. It reads objects in other namespaces from the API server.
+// There it treats a Forbidden error as NotFound: without read access to a namespace,
+// the installer has created nothing in it.
 type Reader struct {
 	// Reader is the cache.
 	client.Reader
-	// Live reads from the API server, past the cache.
+	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
 	// Namespace is the namespace that the cache holds.
 	Namespace string

@@ -64,7 +64,7 @@ func checkerAbsent(result machinery.RevisionResult) bool {
 	return false
 }
 
-// causes returns the causes of a rejection, none of any other error.
+// causes returns the causes of a rejection, or nil for any other error.
 func causes(err error) []error {
 	var found rejection
 	if !errors.As(err, &found) {
@@ -93,8 +93,9 @@ func isTransient(err error) bool {
 	})
 }
 
-// isForbidden reports whether all causes of a rejection are Forbidden. Such an answer
-// can be temporary: roles are replaced during an upgrade, and a quota can be freed.
+// isForbidden reports whether all causes of a rejection are Forbidden. Such a rejection
+// can be temporary: roles are replaced during an upgrade, and quota can become
+// available.
 func isForbidden(err error) bool {
 	all := causes(err)
 	return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !apierrors.IsForbidden(err) })

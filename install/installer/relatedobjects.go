@@ -48,8 +48,8 @@ func relatedObjects(rev *loadedRevision) []configv1.ObjectReference {
 	return slices.Compact(out)
 }
 
-// reference returns the reference of an object. It derives the resource from the
-// kind as Kubernetes names its own.
+// reference returns a reference to an object. It derives the resource from the kind in
+// the way Kubernetes names its own resources.
 func reference(obj *unstructured.Unstructured) configv1.ObjectReference {
 	resource, _ := meta.UnsafeGuessKindToResource(obj.GroupVersionKind())
 	return configv1.ObjectReference{Group: resource.Group, Resource: resource.Resource, Name: obj.GetName()}

@@ -23,8 +23,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// retain returns the options that make a teardown orphan CRDs that have instances, and
-// delete the others under the guard, and the orphaned CRDs by phase.
+// retain returns the teardown options that orphan CRDs with instances and delete the
+// others under the guard. It also returns the orphaned CRDs by phase.
 func (e *Engine) retain(ctx context.Context, rev *loadedRevision, guard *deletionGuard) ([]boxcutter.RevisionTeardownOption, map[string][]string, error) {
 	var out []boxcutter.RevisionTeardownOption
 	retained := map[string][]string{}
@@ -53,10 +53,10 @@ func (e *Engine) retain(ctx context.Context, rev *loadedRevision, guard *deletio
 	return out, retained, nil
 }
 
-// retentionReason returns the reason why a CRD stays in the cluster when its
-// revision is removed; empty if it is deleted. It reads from the API server:
-// deleting a CRD deletes all its instances, so an unknown state is an error or
-// retains the CRD. It marks a CRD that stays as adoptable.
+// retentionReason returns why a CRD stays in the cluster when its revision is removed;
+// empty if it is deleted. It reads from the API server, because deleting a CRD deletes
+// all its instances: if their existence is unknown, it fails or retains the CRD. It
+// marks a CRD that stays as adoptable.
 func (e *Engine) retentionReason(ctx context.Context, rev *loadedRevision, obj *unstructured.Unstructured) (string, error) {
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(obj.GroupVersionKind())
@@ -78,9 +78,8 @@ func (e *Engine) retentionReason(ctx context.Context, rev *loadedRevision, obj *
 }
 
 // unmarkRetained removes the label, the revision and the owner from the retained CRDs
-// of the phases that were reached. WithOrphan does not remove them in every
-// implementation of boxcutter, and a CRD with them would still belong to the removed
-// version.
+// of the phases that were reached. Some versions of boxcutter do not remove them with
+// WithOrphan, and with them a CRD would still belong to the removed version.
 func (e *Engine) unmarkRetained(
 	ctx context.Context, rev *loadedRevision, result machinery.RevisionTeardownResult, retained map[string][]string,
 ) error {
@@ -131,8 +130,8 @@ func (e *Engine) markAdoptable(ctx context.Context, crd *unstructured.Unstructur
 	return nil
 }
 
-// instances describes an instance of a CRD, or the reason why it cannot be known
-// whether there are any; empty if there are none. Objects that are being deleted count.
+// instances names an instance of a CRD, or the reason why the instances are unknown;
+// empty if there are none. Objects that are being deleted count.
 func (e *Engine) instances(ctx context.Context, crd *unstructured.Unstructured) (string, error) {
 	kind := listKind(crd)
 	if established, _ := probe.Condition(crd, "Established"); established != "True" || kind.Version == "" {
@@ -155,15 +154,16 @@ func (e *Engine) instances(ctx context.Context, crd *unstructured.Unstructured) 
 	return "it has instances, such as " + describe(&first), nil
 }
 
-// conversionFailed reports whether a list failed because a CRD's conversion webhook did:
-// the API server calls it only for instances that are stored in another version.
+// conversionFailed reports whether a list failed in the conversion webhook of a CRD.
+// The API server calls the webhook only for instances that are stored in another
+// version.
 func conversionFailed(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "conversion webhook for ")
 }
 
-// listKind returns the list kind that a CRD defines, in the storage version if it
-// is served, so that listing needs no conversion, or else in another served
-// version. The version is empty if none is served.
+// listKind returns the list kind of a CRD. It prefers the storage version, for which a
+// list needs no conversion, to other served versions. The version is empty if none is
+// served.
 func listKind(crd *unstructured.Unstructured) schema.GroupVersionKind {
 	served := ""
 	for _, version := range object.MapsAt(crd.Object, "spec", "versions") {
@@ -177,9 +177,9 @@ func listKind(crd *unstructured.Unstructured) schema.GroupVersionKind {
 	}
 }
 
-// retainedCRDs returns the names of the adoptable CRDs in the cluster, sorted: those
-// that stayed when their version was removed. The annotation is in the cluster, so
-// that it survives a restart of the installer.
+// retainedCRDs returns the names of the adoptable CRDs in the cluster, sorted. They
+// were retained when their version was removed; the annotation in the cluster records
+// this across restarts of the installer.
 func (r *Reconciler) retainedCRDs(ctx context.Context) ([]string, error) {
 	crds := &metav1.PartialObjectMetadataList{}
 	crds.SetGroupVersionKind(object.CRDVersion.GroupVersion().WithKind(object.CRDVersion.Kind + "List"))

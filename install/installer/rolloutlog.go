@@ -29,8 +29,8 @@ func (l *rolloutLog) changed(subject, state string) bool {
 	return changed
 }
 
-// once logs a message with its cause, unless both are the last ones. An empty
-// cause logs nothing.
+// once logs a message with its cause, unless both are the same as in the previous call.
+// It logs nothing if the cause is empty.
 func (l *rolloutLog) once(ctx context.Context, message, cause string, details ...any) {
 	if l.changed(message, cause) && cause != "" {
 		log.FromContext(ctx).Info(message, append(details, "cause", cause)...)

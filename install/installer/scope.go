@@ -27,8 +27,8 @@ type scope int
 const (
 	// rollout applies the phases in order, each when the previous one is ready.
 	rollout scope = iota
-	// maintenance applies all phases: they were complete before, and an object of
-	// one phase that becomes unready must not block the others.
+	// maintenance applies all phases. They were complete before, and an object that
+	// becomes unready must not block later phases.
 	maintenance
 	// controlledOnly applies the objects that the version still controls, and no others.
 	controlledOnly
@@ -70,7 +70,8 @@ func (e *Engine) reconcileScope(ctx context.Context, rev *loadedRevision, option
 	return all, errors.Join(failed...)
 }
 
-// keepControlled removes the objects from the revision's phases that it does not control.
+// keepControlled removes the objects that the revision does not control from its
+// phases.
 func (e *Engine) keepControlled(ctx context.Context, rev *loadedRevision, reader client.Reader) error {
 	var phases []revision.Phase
 	for _, phase := range rev.phases {

@@ -28,9 +28,9 @@ func (s state) deletedRevisions() []*corev1.ConfigMap {
 	return out
 }
 
-// orphanedParts returns the continuation ConfigMaps of deleted versions whose
-// first ConfigMap is gone. They have the finalizer because their content is
-// needed as long as the first ConfigMap exists.
+// orphanedParts returns the continuation ConfigMaps of deleted versions whose first
+// ConfigMap is gone. Their finalizer preserves their content while the first
+// ConfigMap exists.
 func (s state) orphanedParts() []*corev1.ConfigMap {
 	var out []*corev1.ConfigMap
 	for i := range s.ConfigMaps {
@@ -59,9 +59,9 @@ func (s state) versionNames() []string {
 	return union(names, nil)
 }
 
-// handedOver reports whether a newer version has taken over the objects of a
-// version as they are, so that both have the same owner. Only the newest of such
-// versions removes the objects.
+// handedOver reports whether a newer version has adopted the objects of a version
+// unchanged, so that both have the same owner. Only the newest version with that owner
+// removes the objects.
 func (s state) handedOver(name string) bool {
 	owner := installedAs(s.ConfigMaps, name)
 	number, err := revision.Number(name)

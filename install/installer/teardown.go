@@ -61,8 +61,8 @@ func (r *Reconciler) teardown(ctx context.Context, s state) status.Outcome {
 	return outcome
 }
 
-// teardownRevision decides whether the objects of a version whose ConfigMap is being
-// deleted are removed, and removes them.
+// teardownRevision removes the objects of a version whose ConfigMap is being deleted,
+// unless the version is still needed.
 func (r *Reconciler) teardownRevision(ctx context.Context, s state, name string) (teardownProgress, error) {
 	current := s.Cluster.Status
 	switch {
@@ -85,9 +85,9 @@ type teardownProgress struct {
 	keep bool
 	// done is set when no object of the version is left.
 	done bool
-	// waiting are the objects that still exist, with their finalizers.
+	// waiting lists the objects that still exist, with their finalizers.
 	waiting []string
-	// retained are the CRDs that this pass left in the cluster, with the reason.
+	// retained lists the CRDs that this pass left in the cluster, with the reason.
 	retained []string
 	// phases is the state of each phase.
 	phases []v1alpha1.Phase
@@ -172,8 +172,8 @@ func (e *Engine) teardown(ctx context.Context, rev *loadedRevision) (teardownPro
 	}
 }
 
-// maxAttempts is the number of times that a teardown pass is repeated because CRDs got
-// instances after it had checked for them.
+// maxAttempts limits how often a teardown pass is repeated because a CRD got instances
+// after the check.
 const maxAttempts = 5
 
 // teardownOnce deletes the objects of a revision. It retains CRDs that have instances,
@@ -196,7 +196,7 @@ func (e *Engine) teardownOnce(ctx context.Context, rev *loadedRevision) (progres
 	return e.progressOf(ctx, rev, result, retained)
 }
 
-// progressOf describes the objects that are left after a pass. retained are the
+// progressOf describes the objects that remain after a pass. retained holds the
 // retained CRDs by phase; they count once their phase is reached.
 func (e *Engine) progressOf(ctx context.Context, rev *loadedRevision, result machinery.RevisionTeardownResult, retained map[string][]string) (teardownProgress, error) {
 	out := teardownProgress{done: result.IsComplete(), phases: removedPhasesOf(rev, result)}

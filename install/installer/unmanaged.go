@@ -20,15 +20,15 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// An unmanaged CRD belongs to another owner. A CRD that the installer managed
-// before is released: the installer removes its own metadata and changes nothing
-// else. A CRD that becomes managed again is adopted only while the cluster's
-// checker reports that it is compatible with the version that ran with it:
-// otherwise the update would destroy the changes of the other owner.
+// An unmanaged CRD belongs to another owner. If the installer managed the CRD before,
+// it removes its own metadata and changes nothing else. A CRD that becomes managed
+// again is adopted only while the cluster's checker reports that it is compatible with
+// the version that ran with it. Otherwise the update would destroy the changes of the
+// other owner.
 
-// releaseCRDs removes our metadata from the named CRDs: label, annotations, and the
-// ownership of fields, which would cause conflicts for others. It covers the CRDs
-// for which ours returns true; nil covers all.
+// releaseCRDs removes our metadata from the named CRDs: the label, the annotations, and
+// the field ownership, which would cause conflicts for other clients. It skips CRDs for
+// which ours returns false; if ours is nil, it covers all.
 func (e *Engine) releaseCRDs(ctx context.Context, names []string, ours func(*unstructured.Unstructured) bool) error {
 	var failed []error
 	for _, name := range names {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metricsserver configures how the metrics of the installer are served: over HTTPS with the certificate of
-// OpenShift's service CA operator, to clients that the API server authenticates and authorizes, with the TLS security
-// profile of the cluster.
+// Package metricsserver configures the metrics server of the installer. It serves
+// HTTPS with the certificate of OpenShift's service CA operator and the TLS
+// security profile of the cluster, to clients that the API server authenticates and
+// authorizes.
 package metricsserver
 
 import (
@@ -13,12 +14,12 @@ import (
 
 // Options configure the server.
 type Options struct {
-	// Address is where it listens; "0" turns it off.
+	// Address is the address to listen on; "0" disables the server.
 	Address string
 	// Insecure serves plain HTTP to every client.
 	Insecure bool
-	// CertDir is the directory with tls.crt and tls.key. While it does not hold a valid pair, the server has a
-	// self-signed certificate.
+	// CertDir is the directory with tls.crt and tls.key. Until it contains a valid
+	// pair, the server uses a self-signed certificate.
 	CertDir string
 	// Profile reads the TLS security profile of the cluster; it has no effect with Insecure.
 	Profile *Profile
@@ -36,10 +37,10 @@ func (o Options) Server() metricsserver.Options {
 	return server
 }
 
-// configure has each connection use the certificate and the profile of its time.
+// configure makes each new connection use the current certificate and profile.
 func (o Options) configure(config *tls.Config) {
 	config.GetCertificate = (&certificate{dir: o.CertDir}).get
-	config.NextProtos = []string{"http/1.1"} // HTTP/2 servers have been exhausted by resets of streams
+	config.NextProtos = []string{"http/1.1"} // no HTTP/2, because stream resets can exhaust a server (CVE-2023-44487)
 	o.Profile.settings().Apply(config)
 	base := config.Clone()
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {

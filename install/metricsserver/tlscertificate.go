@@ -17,8 +17,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// certificate is the serving certificate in a directory. Each connection reads the files: scrapes are rare, and a Secret
-// in a volume is replaced by a symbolic link, which file watches miss easily.
+// certificate is the serving certificate in a directory. Each connection reads the
+// files: scrapes are rare, and file watches easily miss the replacement of the
+// symbolic link by which a mounted Secret is updated.
 type certificate struct {
 	dir string
 
@@ -28,13 +29,14 @@ type certificate struct {
 	selfSigned *tls.Certificate
 }
 
-// get returns the newest valid pair of the directory. While there has been none, it returns a self-signed certificate,
-// which stays the same for the lifetime of the process.
+// get returns the newest valid pair of the directory. Until there is one, it
+// returns a self-signed certificate, which stays the same for the lifetime of the
+// process.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.load(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		ctrl.Log.Error(err, "Keeping the serving certificate of the metrics")
+		ctrl.Log.Error(err, "Loading the serving certificate of the metrics failed; keeping the current one")
 	}
 	if c.current != nil {
 		return c.current, nil

@@ -25,7 +25,7 @@ type Profile struct {
 }
 
 const (
-	// profileAge is how long a profile is used before it is read again.
+	// profileAge is the age at which a profile is read again.
 	profileAge = 10 * time.Second
 	// profileTimeout bounds how long a connection waits for the API server.
 	profileTimeout = 2 * time.Second
@@ -38,7 +38,8 @@ func (p *Profile) Use(reader client.Reader) {
 	p.reader, p.read = reader, time.Time{}
 }
 
-// settings returns the settings of the profile. Where it cannot be read, the last one stays in use.
+// settings returns the settings of the profile. If it cannot be read, the previous
+// one stays in use.
 func (p *Profile) settings() tlsprofile.Settings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +58,7 @@ func (p *Profile) settings() tlsprofile.Settings {
 	case err == nil, apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		p.last = tlsprofile.Of(server.Spec.TLSSecurityProfile)
 	default:
-		ctrl.Log.Error(err, "Keeping the TLS security profile of the metrics")
+		ctrl.Log.Error(err, "Reading the TLS security profile failed; using the previous one")
 	}
 	return p.last
 }

@@ -23,7 +23,7 @@ import (
 	installrevision "github.com/capi-installer/capi-installer/install/revision"
 )
 
-// Reconciler keeps the status of the official object.
+// Reconciler writes the status of the official object.
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
@@ -31,7 +31,7 @@ type Reconciler struct {
 	Source *Source
 }
 
-// Reconcile applies the status of the official object where it differs.
+// Reconcile applies the status of the official object if it differs.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	official, err := r.Source.Get(ctx)
 	if official == nil || err != nil {
@@ -55,12 +55,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{}, r.apply(ctx, status)
 }
 
-// applied reports whether the installer holds fields of the status.
+// applied reports whether the installer owns fields of the status.
 func applied(official *operatorv1alpha1.ClusterAPI) bool {
 	return slices.ContainsFunc(official.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == FieldOwner })
 }
 
-// contents reads versions back from their revision ConfigMaps.
+// contents returns a function that reads versions from their revision ConfigMaps.
 func (r *Reconciler) contents(ctx context.Context) Contents {
 	return func(version string) (operand.Set, error) {
 		configMaps := &corev1.ConfigMapList{}
@@ -87,7 +87,7 @@ func (r *Reconciler) apply(ctx context.Context, status operatorv1alpha1.ClusterA
 	if err != nil {
 		return fmt.Errorf("writing the status of %s: %w", Name, err)
 	}
-	log.FromContext(ctx).Info("Reported on the official API", "current", status.CurrentRevision, "desired", status.DesiredRevision,
+	log.FromContext(ctx).Info("Updated the status of OpenShift's own ClusterAPI", "current", status.CurrentRevision, "desired", status.DesiredRevision,
 		"observedRevisionGeneration", status.ObservedRevisionGeneration)
 	return nil
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package officialapi connects the installer with OpenShift's own ClusterAPI object, that of API group
-// operator.openshift.io. HyperShift and other controllers write CRDs that they manage into its spec, and wait for its
-// status before they write those CRDs. Its unmanaged CRDs count in addition to those of the installer's ClusterAPI
-// object, and its status follows the status of that object.
+// Package officialapi connects the installer with OpenShift's own ClusterAPI
+// object, of API group operator.openshift.io. HyperShift and other controllers list
+// the CRDs that they manage in its spec, and wait for its status before they write
+// those CRDs. Its unmanaged CRDs count in addition to those of the installer's
+// ClusterAPI object, and its status follows the status of that object.
 //
-// Clusters without this API lack nothing; the API is used as soon as the cluster serves it.
+// The API is optional, and used as soon as the cluster serves it.
 package officialapi
 
 import (
@@ -32,7 +33,8 @@ type Source struct {
 	Reader client.Reader
 }
 
-// Get returns the object, nil where the API is not served, the object does not exist, or the API is ignored.
+// Get returns the object. It returns nil if the API is not served, the object does
+// not exist, or the API is ignored.
 func (s *Source) Get(ctx context.Context) (*operatorv1alpha1.ClusterAPI, error) {
 	if s == nil {
 		return nil, nil
@@ -48,7 +50,8 @@ func (s *Source) Get(ctx context.Context) (*operatorv1alpha1.ClusterAPI, error) 
 	return official, nil
 }
 
-// AddUnmanaged adds the unmanaged CRDs of the official object to a spec that was read, which is not written back.
+// AddUnmanaged adds the unmanaged CRDs of the official object to the spec of
+// cluster, which the caller must not write back.
 func (s *Source) AddUnmanaged(ctx context.Context, cluster *v1alpha1.ClusterAPI) error {
 	official, err := s.Get(ctx)
 	if official == nil || err != nil {
@@ -58,8 +61,9 @@ func (s *Source) AddUnmanaged(ctx context.Context, cluster *v1alpha1.ClusterAPI)
 	return nil
 }
 
-// Revisions returns the numbers of the revisions in the status of the official object as versions, so that a new
-// version gets a higher number: cluster-capi-operator has numbered revisions there.
+// Revisions returns the revisions in the status of the official object as versions
+// with only a number. cluster-capi-operator has numbered its revisions there, and a
+// new version must get a higher number.
 func (s *Source) Revisions(ctx context.Context) ([]v1alpha1.Version, error) {
 	official, err := s.Get(ctx)
 	if official == nil || err != nil {

@@ -25,7 +25,8 @@ const (
 	maxValue         = 4096
 )
 
-// profile is the profile that a component is reported with: bundles in /capi-manifests have none.
+// profile is the profile that is reported for each component: bundles in
+// /capi-manifests have none.
 const profile = "default"
 
 // Contents returns the stored objects and variables of a version.
@@ -33,9 +34,10 @@ type Contents func(version string) (operand.Set, error)
 
 // Status returns the status of the official object for a ClusterAPI object.
 //
-// Entries of revisions never change, so those that exist are kept as they are; contents is called for new ones. The
-// revisions of cluster-capi-operator stay until the first version is completely installed. A cluster without a name
-// means that the installer's ClusterAPI object does not exist: then nothing is current.
+// Entries of revisions never change, so existing ones are kept; contents is called
+// for new ones. The revisions of cluster-capi-operator stay until the first version
+// is completely installed. A cluster without a name means that the installer's
+// ClusterAPI object does not exist, so that no revision is current.
 func Status(official *operatorv1alpha1.ClusterAPI, cluster *v1alpha1.ClusterAPI, contents Contents) (operatorv1alpha1.ClusterAPIStatus, error) {
 	before := official.Status
 	if len(cluster.Status.Versions) == 0 {
@@ -69,7 +71,7 @@ func excludes(official *operatorv1alpha1.ClusterAPI, cluster *v1alpha1.ClusterAP
 	})
 }
 
-// revisions are the entries of the status, by ascending number.
+// revisions returns the entries of the status, by ascending number.
 func revisions(before []operatorv1alpha1.ClusterAPIInstallerRevision, cluster *v1alpha1.ClusterAPI, contents Contents) ([]operatorv1alpha1.ClusterAPIInstallerRevision, error) {
 	var after []operatorv1alpha1.ClusterAPIInstallerRevision
 	if cluster.Status.CurrentVersion == "" {
@@ -103,7 +105,7 @@ func named(revisions []operatorv1alpha1.ClusterAPIInstallerRevision, name operat
 	return nil
 }
 
-// revision is the entry of a version.
+// revision returns the entry of a version.
 func revision(version v1alpha1.Version, set operand.Set) operatorv1alpha1.ClusterAPIInstallerRevision {
 	return operatorv1alpha1.ClusterAPIInstallerRevision{
 		Name:                               operatorv1alpha1.RevisionName(version.Name),
@@ -115,7 +117,7 @@ func revision(version v1alpha1.Version, set operand.Set) operatorv1alpha1.Cluste
 	}
 }
 
-// included are the unmanaged CRDs that the version contains.
+// included returns the unmanaged CRDs that the version contains.
 func included(unmanaged []string, set operand.Set) []string {
 	var names []string
 	for _, component := range set.Operands {
@@ -130,7 +132,7 @@ func included(unmanaged []string, set operand.Set) []string {
 
 var substitutionKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
 
-// substitutions are the variables that the manifests of the version refer to.
+// substitutions returns the variables that the manifests of the version use.
 func substitutions(variables map[string]string) []operatorv1alpha1.ClusterAPIInstallerRevisionManifestSubstitution {
 	var found []operatorv1alpha1.ClusterAPIInstallerRevisionManifestSubstitution
 	for _, key := range slices.Sorted(maps.Keys(variables)) {
@@ -141,7 +143,8 @@ func substitutions(variables map[string]string) []operatorv1alpha1.ClusterAPIIns
 	return limit(found, maxSubstitutions)
 }
 
-// components are the components that come from images; the official API has no other kind.
+// components returns the components from images; the official API has no other
+// kind.
 func components(all []v1alpha1.Component) []operatorv1alpha1.ClusterAPIInstallerComponent {
 	var found []operatorv1alpha1.ClusterAPIInstallerComponent
 	for _, component := range all {
@@ -165,7 +168,8 @@ var (
 	repository = regexp.MustCompile(`^([A-Za-z0-9.-]+|\[[A-Fa-f0-9:]+\])(:[0-9]+)?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)+$`)
 )
 
-// imageReference is a reference by digest without a tag; empty if the official API does not admit it.
+// imageReference returns a reference by digest without a tag; empty if the official
+// API does not accept it.
 func imageReference(reference string) string {
 	name, digest, byDigest := strings.Cut(reference, "@")
 	if tag := strings.LastIndexByte(name, ':'); tag > strings.LastIndexByte(name, '/') {

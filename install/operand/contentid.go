@@ -12,8 +12,8 @@ import (
 
 // contentInput is the input of a content ID, which is the SHA-256 of its compact
 // JSON with the fields in this order. JSON delimits the values, so that different
-// inputs never give the same bytes. It must never change: every cluster would take
-// the change for new content and roll out a new revision.
+// inputs never give the same bytes. The format must never change, because every
+// cluster would roll out a new revision.
 type contentInput struct {
 	Components []contentComponent `json:"components"`
 	Variables  map[string]string  `json:"variables,omitempty"`
@@ -27,10 +27,10 @@ type contentComponent struct {
 	ConfigMaps []string               `json:"configMaps,omitempty"`
 }
 
-// ContentID returns the identity of a set, computed from its inputs: per bundle, in
-// order, the provider's name and type, the digest of its manifests, and its payload
-// image or ConfigMaps; and the values of the variables that the manifests use. It does
-// not depend on the code that renders the objects.
+// ContentID returns the identity of a set, computed from its inputs: for each
+// bundle, in order, the provider's name and type, the digest of its manifests, and
+// its payload image or ConfigMaps; and the values of the variables that the
+// manifests use. It does not depend on the code that renders the objects.
 func ContentID(bundles []extractor.Bundle, variables map[string]string) digest.Digest {
 	input := contentInput{Components: make([]contentComponent, len(bundles)), Variables: usedVariables(bundles, variables)}
 	for i, bundle := range bundles {

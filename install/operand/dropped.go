@@ -38,11 +38,11 @@ func (e *DroppedError) Error() string {
 }
 
 // CheckDropped prevents a defective image from uninstalling its provider. former
-// are the components of the previous version. It returns joined *DroppedErrors: one for each
-// component whose image is still listed but contains no bundle any more, and one for
-// each component whose image is overridden by an image without a provider of that
-// type. A provider may go if its image is no longer listed, or if another image or
-// ConfigMap contains it.
+// are the components of the previous version. It returns joined *DroppedErrors: one
+// for each component whose image is still listed but no longer contains a bundle,
+// and one for each component whose image is overridden by an image without a
+// provider of that type. A provider may be dropped if its image is no longer
+// listed, or if another image or ConfigMap contains the provider.
 func CheckDropped(former []v1alpha1.Component, selected []extractor.Bundle, results []extractor.Result) error {
 	var errs []error
 	for _, component := range former {

@@ -18,7 +18,7 @@ type ImageError struct {
 	Reference string
 	// Overridden is set if the image is from spec.imageOverrides.
 	Overridden bool
-	// Err is the error of the extractor; it is, or joins, errors of type *extractor.Error.
+	// Err is the error of the extractor: an *extractor.Error, or several joined.
 	Err error
 }
 
@@ -40,7 +40,7 @@ type MissingError struct {
 	Type extractor.ProviderType
 	// Platform is the platform of the cluster.
 	Platform string
-	// Have describes the providers of the type for other platforms.
+	// Have lists the providers of the type for other platforms.
 	Have []string
 }
 

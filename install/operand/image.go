@@ -14,9 +14,9 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// checkImages returns an error for every image that is not pinned by a digest, and
-// for every field that still contains the placeholder: in a container any field that
-// mentions it, elsewhere only a field that equals it.
+// checkImages returns an error for each image that is not pinned by digest, and for
+// each field that still contains the placeholder: in a container, every field that
+// mentions it; elsewhere, only a field that equals it.
 func checkImages(obj *unstructured.Unstructured, placeholder string) (errs []error) {
 	for _, container := range object.Containers(obj) {
 		errs = append(errs, checkContainer(container, placeholder)...)
@@ -53,7 +53,7 @@ func checkContainer(container map[string]any, placeholder string) (errs []error)
 }
 
 func leftover(field, placeholder string) error {
-	return fmt.Errorf("field %s still contains the placeholder image %s; the installer replaces it only where it is the whole image, argument or environment variable of a container", field, placeholder)
+	return fmt.Errorf("field %s still contains the placeholder image %s; the installer replaces it only as the complete value of an image, argument or environment variable of a container", field, placeholder)
 }
 
 // mentions yields the paths of the matching strings in a value, in the order of the

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package operand selects the providers of a cluster from the bundles of a release
-// and renders their objects. It is pure: values in, values out.
+// and renders their objects. It is pure: it has no client and no context.
 //
 // Select returns the bundles for the platform of the cluster, in install order,
-// unless a required provider is missing. Render turns them into objects.
+// unless a required provider is missing. Render converts them into objects.
 package operand
 
 import (
@@ -37,8 +37,9 @@ type Set struct {
 	Operands  []Operand
 }
 
-// Components returns the operands in the form of status.versions of the ClusterAPI,
-// in install order: without objects, each with its image or its ConfigMaps.
+// Components returns the operands as components of status.versions of the
+// ClusterAPI, in install order: without objects, each with its image or its
+// ConfigMaps.
 func (s Set) Components() []v1alpha1.Component {
 	components := make([]v1alpha1.Component, len(s.Operands))
 	for i, operand := range s.Operands {

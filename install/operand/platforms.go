@@ -11,9 +11,10 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// ImagePlatforms records the images without a bundle for a cluster: by digest of the
-// image, the platforms of its bundles, sorted; an empty list for an image without any
-// bundle. A digest identifies the content, so an entry never becomes wrong.
+// ImagePlatforms records the images that have no bundle for the cluster. It maps
+// the digest of an image to the platforms of its bundles, sorted; the list is empty
+// for an image without any bundle. A digest identifies the content, so an entry
+// never becomes outdated.
 type ImagePlatforms map[digest.Digest][]string
 
 // OtherPlatforms returns the images among results that have no bundle for platform.
@@ -34,8 +35,8 @@ func OtherPlatforms(platform string, results []extractor.Result) ImagePlatforms 
 	return images
 }
 
-// Complete returns results in which each image that failed to be read, but is
-// recorded, has an empty bundle per platform. Select ignores such an image.
+// Complete returns results in which each recorded image that could not be read has
+// an empty bundle per platform. Select ignores such an image.
 func (p ImagePlatforms) Complete(results []extractor.Result) []extractor.Result {
 	completed := slices.Clone(results)
 	for i := range completed {
@@ -53,7 +54,7 @@ func (p ImagePlatforms) Complete(results []extractor.Result) []extractor.Result 
 	return completed
 }
 
-// digestOf returns the digest of a result's image, empty for ConfigMaps.
+// digestOf returns the digest of a result's image; empty for ConfigMaps.
 func digestOf(result extractor.Result) digest.Digest {
 	_, hash, _ := strings.Cut(result.Image.Reference, "@")
 	return digest.Digest(hash)

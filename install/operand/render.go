@@ -17,12 +17,12 @@ import (
 
 // Render returns the objects of bundles in install order, as Select returns them.
 //
-// It takes the documents in the order of the manifests file. For each one it
-// substitutes the variables in the text, parses it, replaces lists by their items,
-// and replaces the placeholder image in pod specs by the payload image. It removes the
-// namespace of cluster-scoped objects. Then it checks that each object has a kind, a
-// name, and a namespace if its kind is namespaced; that no two objects have one
-// identity; and that every image is pinned by digest.
+// It processes the documents in the order of the manifests file. In each one it
+// substitutes the variables, parses the text, replaces lists by their items, and
+// replaces the placeholder image in pod specs by the payload image. It removes the
+// namespace of cluster-scoped objects. Then it checks that each object has a kind,
+// a name, and a namespace if its kind is namespaced; that no two objects have the
+// same identity; and that every image is pinned by digest.
 //
 // The error joins all findings, each a *RenderError.
 func Render(bundles []extractor.Bundle, variables map[string]string) (Set, error) {
@@ -130,7 +130,7 @@ func check(objects []rendered) (findings []error) {
 }
 
 // checkUnique adds an object to first, or returns an error if first has an object
-// with its identity.
+// with the same identity.
 func checkUnique(r rendered, first map[object.Identity]rendered) []error {
 	if r.GetKind() == "" || r.GetName() == "" {
 		return nil // reported already

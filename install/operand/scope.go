@@ -41,8 +41,8 @@ func checkIdentity(obj *unstructured.Unstructured, defined object.Scopes) (errs 
 	return errs
 }
 
-// checkStrings returns an error for each field of an object's identity that is not a
-// string, such as the boolean that YAML 1.1 reads from an unquoted n.
+// checkStrings returns an error for each field of an object's identity that is not
+// a string. For example, YAML 1.1 reads an unquoted n as a boolean.
 func checkStrings(obj *unstructured.Unstructured) (errs []error) {
 	for _, path := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}} {
 		value, found, err := unstructured.NestedFieldNoCopy(obj.Object, path...)
@@ -63,8 +63,9 @@ func checkNamespace(obj *unstructured.Unstructured, defined object.Scopes) error
 	return nil
 }
 
-// dropNamespace removes the namespace of a cluster-scoped object. kustomize sets it on
-// kinds that it does not know; the API server ignores it, and a lookup by it fails.
+// dropNamespace removes the namespace of a cluster-scoped object. kustomize sets it
+// on kinds that it does not know. The API server ignores it, but reading the object
+// with that namespace fails.
 func dropNamespace(obj *unstructured.Unstructured, defined object.Scopes) {
 	if defined.Of(object.GroupKind(obj)) == object.ScopeCluster {
 		unstructured.RemoveNestedField(obj.Object, "metadata", "namespace")

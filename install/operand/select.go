@@ -16,19 +16,19 @@ import (
 // infrastructure, and need no infrastructure provider.
 const platformNone = "None"
 
-// Select returns the bundles for a platform, an OpenShift PlatformType such as "AWS", in
-// install order: by provider type, then by the install order of the bundle, then by
-// name.
+// Select returns the bundles for a platform, an OpenShift PlatformType such as
+// "AWS", in install order: by provider type, then by the install order of the
+// bundle, then by name.
 //
-// It prevents incomplete revisions. It returns an error, and no bundles, unless every
+// It prevents incomplete revisions. It returns an error and no bundles unless every
 // image was read, a core provider and an infrastructure provider for the platform
-// exist (platform "None" needs only the former), and no provider is defined twice. It
-// ignores an image that failed to be read if its result has bundles and all of them
-// are for other platforms; hence a result with an error may have bundles only if they
-// stand for all bundles of the image.
+// exist (platform "None" needs only the former), and no provider is defined twice.
+// It ignores an image that could not be read if its result has bundles, all for
+// other platforms. A result with an error may therefore have bundles only if they
+// represent all bundles of the image.
 //
-// The error joins all findings: *ImageError, *MissingError, *DuplicateError. While an
-// image is unread, no provider is reported as missing.
+// The error joins all findings: *ImageError, *MissingError, *DuplicateError. While
+// an image is unread, no provider is reported as missing.
 func Select(platform string, results []extractor.Result) ([]extractor.Bundle, error) {
 	var selected, others []extractor.Bundle
 	var failed []error
@@ -63,7 +63,7 @@ func divide(platform string, bundles []extractor.Bundle) (matching, others []ext
 	return matching, others
 }
 
-// duplicates returns an error for every further bundle of a provider.
+// duplicates returns an error for each bundle of a provider after the first.
 func duplicates(bundles []extractor.Bundle) []error {
 	type provider struct {
 		name         string
@@ -99,7 +99,7 @@ func missing(platform string, selected, others []extractor.Bundle) []error {
 	return errs
 }
 
-// have describes the bundles of a type for other platforms.
+// have lists the bundles of a type for other platforms.
 func have(others []extractor.Bundle, is func(extractor.Bundle) bool) []string {
 	var found []string
 	for _, bundle := range others {

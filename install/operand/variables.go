@@ -8,8 +8,9 @@ import (
 )
 
 // usedVariables returns the values of the variables that the manifests of the
-// bundles use; nil if there are none. Only they belong to a set: a change of the
-// cluster's proxy, for example, makes no new revision unless a provider uses it.
+// bundles use; nil if there are none. Other variables do not belong to a set: a
+// change of the cluster's proxy, for example, creates no new revision unless a
+// provider uses it.
 func usedVariables(bundles []extractor.Bundle, values map[string]string) map[string]string {
 	var used map[string]string
 	for _, bundle := range bundles {

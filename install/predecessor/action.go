@@ -9,28 +9,32 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// Action is how the installation of a version treats an object.
+// Action is the effect that installing a version has on an object.
 type Action string
 
 // The actions.
 const (
 	// Create means that the object does not exist.
 	Create Action = "create"
-	// Adopt means that the object of cluster-capi-operator is as the version has it, but for marks in its metadata.
+	// Adopt means that cluster-capi-operator's object equals that of the version
+	// except for its labels, annotations and owner.
 	Adopt Action = "adopt"
-	// AdoptAndChange means that fields of the object of cluster-capi-operator change, too.
+	// AdoptAndChange means that fields of cluster-capi-operator's object change in
+	// addition.
 	AdoptAndChange Action = "adopt and change"
 	// Change means that fields of an installed object change.
 	Change Action = "change"
-	// Keep means that an installed object is as the version has it.
+	// Keep means that an installed object equals that of the version.
 	Keep Action = "keep"
-	// Collide means that the object belongs to another user or controller; the installation stops there.
+	// Collide means that the object belongs to another user or controller; the
+	// installation stops there.
 	Collide Action = "collision"
 	// Leave means that an object of cluster-capi-operator is not in the version and stays.
 	Leave Action = "leave"
 )
 
-// ActionFor returns the action on an object for the object in the cluster, which is nil if it does not exist.
+// ActionFor returns the action for the object of a version and the actual object in
+// the cluster, which is nil if it does not exist.
 func ActionFor(desired, actual *unstructured.Unstructured) Action {
 	switch {
 	case actual == nil:
@@ -49,7 +53,7 @@ func ActionFor(desired, actual *unstructured.Unstructured) Action {
 	}
 }
 
-// fields are the fields of an object that its version applies, without status.
+// fields returns the fields of an object that its version applies, without status.
 func fields(o *unstructured.Unstructured) map[string]any {
 	out := o.DeepCopy().Object
 	delete(out, "status")
@@ -57,8 +61,9 @@ func fields(o *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// within reports whether a value has every field of another with the same value. Elements of lists are compared by
-// their places, and empty values equal absent ones; the API server adds defaults to the actual value.
+// within reports whether actual contains every field of desired with the same
+// value. Elements of lists are compared by index, and empty values equal absent
+// ones; actual may have more fields, because the API server sets defaults.
 func within(desired, actual any) bool {
 	switch want := desired.(type) {
 	case map[string]any:

@@ -14,14 +14,17 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// HandedOver reports whether HandOver was written for an object and nothing was applied since.
+// HandedOver reports whether the result of HandOver was written for an object and
+// nothing was applied since.
 func HandedOver(o *unstructured.Unstructured) bool {
 	_, marked := o.GetAnnotations()[v1alpha1.RevisionAnnotation]
 	return !marked && labelled(o) && controllerless(o) && holds(o, v1alpha1.FieldOwner, "labels", ComponentLabel)
 }
 
-// HandOver returns a copy of an object of cluster-capi-operator that belongs to no revision, and whose applied fields are
-// the installer's: its next apply removes those that it does not apply itself. Nothing but metadata changes.
+// HandOver returns a copy of an object of cluster-capi-operator that belongs to no
+// revision and whose applied fields are owned by the installer, so that the
+// installer's next apply removes those that it does not apply. Only metadata
+// changes.
 func HandOver(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	changed := o.DeepCopy()
 	unstructured.RemoveNestedField(changed.Object, "metadata", "annotations", v1alpha1.RevisionAnnotation)
@@ -33,8 +36,8 @@ func HandOver(o *unstructured.Unstructured) (*unstructured.Unstructured, error) 
 	return changed, nil
 }
 
-// renamed returns the managed fields with the fields of cluster-capi-operator added to those that the installer has
-// applied.
+// renamed returns the managed fields in which the fields of cluster-capi-operator
+// belong to the installer.
 func renamed(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry, error) {
 	theirs := func(entry metav1.ManagedFieldsEntry) bool { return heldBy(entry, FieldOwner) }
 	at := slices.IndexFunc(entries, theirs)

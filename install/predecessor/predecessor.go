@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package predecessor recognizes objects that cluster-capi-operator has installed, the operator that this one replaces,
-// and hands them over. It takes and returns values; the caller writes.
+// Package predecessor recognizes objects of cluster-capi-operator, the operator
+// that this one replaces, and hands them over. It takes and returns values; the
+// caller writes.
 //
-// cluster-capi-operator writes no owner. An object is its own if it has its labels and its revision number, and if the
-// API server's managed fields say that its installer has written them: labels alone could be a copy.
+// cluster-capi-operator writes no owner. An object belongs to it if the object has
+// its labels and its revision number, and if the managed fields show that its
+// installer wrote them. Labels alone prove nothing, because a copy has them too.
 package predecessor
 
 import (
@@ -18,7 +20,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// Marks of cluster-capi-operator on an object.
+// Metadata that cluster-capi-operator writes on an object.
 const (
 	// Name of the operator in messages.
 	Name = "cluster-capi-operator"
@@ -26,14 +28,14 @@ const (
 	ComponentLabel = v1alpha1.Prefix + "/managed-by"
 	// ManagedByLabel has the value ManagedBy on every object.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
-	// ManagedBy is that value.
+	// ManagedBy is the value of ManagedByLabel.
 	ManagedBy = "boxcutter"
 	// FieldOwner is the manager of the fields that its installer applies.
 	FieldOwner = v1alpha1.Prefix + "/InstallerController"
 )
 
-// Revision returns the number of the revision of cluster-capi-operator that an object belongs to, and whether the object
-// is one of its own.
+// Revision returns the number of cluster-capi-operator's revision to which an
+// object belongs, and whether the object belongs to cluster-capi-operator at all.
 func Revision(o *unstructured.Unstructured) (int64, bool) {
 	number, err := strconv.ParseInt(o.GetAnnotations()[v1alpha1.RevisionAnnotation], 10, 64)
 	return number, err == nil && labelled(o) && controllerless(o) &&
@@ -57,7 +59,7 @@ func controllerless(o *unstructured.Unstructured) bool {
 	return !owned && metav1.GetControllerOf(o) == nil
 }
 
-// holds reports whether a manager has written a label or an annotation.
+// holds reports whether a manager owns a label or an annotation.
 func holds(o *unstructured.Unstructured, manager, field, key string) bool {
 	path := fieldpath.MakePathOrDie("metadata", field, key)
 	return slices.ContainsFunc(o.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
@@ -69,8 +71,9 @@ func holds(o *unstructured.Unstructured, manager, field, key string) bool {
 	})
 }
 
-// heldBy reports whether an entry is that of a manager for the object proper. An object that was created and never
-// applied since has fields of an update.
+// heldBy reports whether an entry belongs to a manager and covers the object rather
+// than a subresource. An object that was created and never applied since has the
+// fields of an update.
 func heldBy(entry metav1.ManagedFieldsEntry, manager string) bool {
 	return entry.Manager == manager && entry.Subresource == ""
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe has the probes that decide when an installed object is ready, so that
-// the next phase can begin. Each result names the reason why an object is not ready.
+// Package probe has the probes that decide when an installed object is ready, so
+// that the next phase can begin. Each result states why an object is not ready.
 package probe
 
 import (
@@ -55,7 +55,7 @@ func of(kind schema.GroupKind, prober types.Prober) types.Prober {
 	return &probing.GroupKindSelector{GroupKind: kind, Prober: prober}
 }
 
-// conditions returns a prober that is true if all the conditions are.
+// conditions returns a prober that succeeds if all the conditions are true.
 func conditions(names ...string) types.Prober {
 	return types.ProbeFunc(func(obj client.Object) types.ProbeResult {
 		for _, name := range names {
@@ -71,8 +71,8 @@ func conditions(names ...string) types.Prober {
 	})
 }
 
-// compatible is true if the CRD compatibility checker of the cluster enforces a
-// requirement, and the existing CRD meets it.
+// compatible succeeds if the CRD compatibility checker of the cluster enforces a
+// requirement and the existing CRD meets it.
 func compatible(obj client.Object) types.ProbeResult {
 	admitted, why := Condition(obj, "Admitted")
 	met, detail := Condition(obj, "Compatible")
@@ -114,8 +114,8 @@ func Condition(obj client.Object, name string) (status, detail string) {
 	return "", ""
 }
 
-// available is true if the Deployment controller has observed the current generation,
-// and updated and available replicas equal spec.replicas.
+// available succeeds if the Deployment controller has observed the current
+// generation, and the updated and available replicas equal spec.replicas.
 func available(obj client.Object) types.ProbeResult {
 	content, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -134,7 +134,7 @@ func available(obj client.Object) types.ProbeResult {
 	return probing.TrueResult()
 }
 
-// failure returns the cause for which a Deployment makes no progress, from its conditions.
+// failure returns why a Deployment makes no progress, from its conditions.
 func failure(obj client.Object) string {
 	if status, detail := Condition(obj, "ReplicaFailure"); status == "True" {
 		return ", " + detail

@@ -50,7 +50,7 @@ func (r *Registries) readCluster(ctx context.Context, now *inputs) error {
 	return errors.Join(append(errs, err, bundleErr)...)
 }
 
-// configMap reads a ConfigMap of certificates; "" is none.
+// configMap reads a ConfigMap with certificates; an empty name means none.
 func (r *Registries) configMap(ctx context.Context, name string) (map[string]string, error) {
 	if name == "" {
 		return nil, nil
@@ -60,7 +60,8 @@ func (r *Registries) configMap(ctx context.Context, name string) (map[string]str
 	return found.Data, ignoreMissing(fmt.Sprintf("ConfigMap %s/%s", configNamespace, name), err)
 }
 
-// ignoreMissing returns the error of a read, nil if the object or its kind does not exist.
+// ignoreMissing wraps the error of a read; nil if the object or its kind does not
+// exist.
 func ignoreMissing(name string, err error) error {
 	if err == nil || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil
@@ -68,5 +69,5 @@ func ignoreMissing(name string, err error) error {
 	return fmt.Errorf("reading %s: %w", name, err)
 }
 
-// nameOnly returns metadata without the fields that change by themselves.
+// nameOnly returns metadata without the fields that change with every write.
 func nameOnly(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }

@@ -26,15 +26,16 @@ import (
 )
 
 // ConfigWatch adds watches for the kinds of OpenShift's configuration API to a
-// controller as soon as the API server serves them; other clusters never do. It
-// checks before each reconcile; ConfigCRDs selects the CRDs whose creation should
+// controller as soon as the API server serves them; some clusters never serve them.
+// It checks before each reconcile; ConfigCRDs selects the CRDs whose creation must
 // cause one.
 type ConfigWatch struct {
 	// Manager provides the cache and the REST mapper.
 	Manager manager.Manager
 	// Controller is the controller that gets the watches.
 	Controller controller.Controller
-	// Kinds are the kinds; nil means those that the version controller and Registries read.
+	// Kinds are the kinds to watch; nil means those that the version controller and
+	// Registries read.
 	Kinds []client.Object
 	// Handler handles the events of these kinds.
 	Handler handler.EventHandler
@@ -53,7 +54,8 @@ func configKinds() []client.Object {
 	}
 }
 
-// servedLater is when the API server is asked again for a kind whose CRD exists: its discovery lags behind the CRD.
+// servedLater is the delay before the API server is asked again for a kind whose
+// CRD exists but that discovery does not list yet.
 const servedLater = 2 * time.Second
 
 // Reconciler returns a reconciler that adds missing watches and then calls next.

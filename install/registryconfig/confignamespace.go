@@ -15,10 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// WatchConfigNamespace calls changed for every change of the pull secret and of
-// the ConfigMaps in its namespace, some of which contain certificates. Only their metadata is
-// watched, and no caller waits for it: in a cluster without them, or without the permission
-// to watch them, they are read when an image is pulled.
+// WatchConfigNamespace calls changed for every change of the pull secret and of the
+// ConfigMaps in its namespace, some of which contain certificates. It watches only
+// their metadata and does not wait for the watch to start: a cluster may lack these
+// objects, or the permission to watch them, and they are read anyway when an image
+// is pulled.
 func WatchConfigNamespace(mgr manager.Manager, changed func()) error {
 	configCache, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
@@ -28,7 +29,7 @@ func WatchConfigNamespace(mgr manager.Manager, changed func()) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("making the cache of namespace %s: %w", configNamespace, err)
+		return fmt.Errorf("creating the cache of namespace %s: %w", configNamespace, err)
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		for _, kind := range []string{"Secret", "ConfigMap"} {

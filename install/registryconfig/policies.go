@@ -16,15 +16,17 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 )
 
-// Policies are the signature policies of a file and of the cluster's objects, which take precedence: all ClusterImagePolicies,
-// and the ImagePolicies in the namespace of the providers. They are read when an image is checked, so that a
-// change takes effect with the next image and without a restart. Missing kinds are ignored.
+// Policies are the signature policies of a file and of objects in the cluster,
+// which take precedence: all ClusterImagePolicies, and the ImagePolicies in the
+// namespace of the providers. They are read when an image is checked, so that a
+// change applies to the next image without a restart. Missing kinds are ignored.
 type Policies struct {
-	// Reader reads the cluster past any cache; nil reads no cluster.
+	// Reader reads from the API server, not from a cache; nil if there is no
+	// cluster.
 	Reader client.Reader
-	// File is a policy.json; "" is none.
+	// File is the path of a policy.json; empty means none.
 	File string
-	// Optional allows File to be missing: then there is no policy.
+	// Optional allows File to be missing.
 	Optional bool
 
 	mu      sync.Mutex
@@ -32,7 +34,8 @@ type Policies struct {
 	current *policy.Policy
 }
 
-// Policy returns the policy, nil if there is none. While it cannot be read, it returns an error, so that no image is accepted.
+// Policy returns the policy; nil if there is none. It fails if the policy cannot be
+// read, so that no image is accepted.
 func (p *Policies) Policy(ctx context.Context) (*policy.Policy, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,8 +64,9 @@ func (p *Policies) Invalidate() {
 	p.at = time.Time{}
 }
 
-// Watch calls changed once and then whenever the policy of the file changes, until ctx ends. It compares the content, also that of the keys, as
-// the file may be missing and is replaced by other programs in many ways.
+// Watch calls changed once, and then on every change of the file's policy, until
+// ctx ends. It compares the content of the file and of its keys, because the file
+// may be missing, and programs replace files in many ways.
 func (p *Policies) Watch(ctx context.Context, changed func()) {
 	before := p.state()
 	changed()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registryconfig reads how the cluster reaches image registries: mirrors,
-// credentials, certificates and proxies, and watches them for changes.
+// Package registryconfig reads the cluster's configuration of image registries
+// (mirrors, credentials, certificates and proxies) and watches it for changes.
 package registryconfig
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
-// Names of the objects in which OpenShift keeps the registry configuration.
+// Names of the objects that hold OpenShift's registry configuration.
 const (
 	configNamespace = "openshift-config"
 	pullSecret      = "pull-secret"
@@ -23,24 +23,26 @@ const (
 	bundleKey       = "ca-bundle.crt"
 )
 
-// Registries is the registry configuration from files and from the cluster's objects,
-// which take precedence. It is read when an image is pulled, so that a change takes
-// effect with the next image and without a restart.
+// Registries is the registry configuration from files and from objects in the
+// cluster, which take precedence. It is read when an image is pulled, so that a
+// change applies to the next image without a restart.
 //
-// Objects are: Secret openshift-config/pull-secret; all ImageDigestMirrorSets, ImageTagMirrorSets and
-// ImageContentSourcePolicies; Image "cluster" with its registrySources and the ConfigMap
-// of its additionalTrustedCA; Proxy "cluster" with the ConfigMap of its trustedCA. Missing
-// kinds and objects are ignored.
+// The objects are: Secret openshift-config/pull-secret; all ImageDigestMirrorSets,
+// ImageTagMirrorSets and ImageContentSourcePolicies; Image "cluster" with its
+// registrySources and the ConfigMap of its additionalTrustedCA; Proxy "cluster"
+// with the ConfigMap of its trustedCA. Missing kinds and objects are ignored.
 type Registries struct {
-	// Reader reads the cluster past any cache; nil reads no cluster.
+	// Reader reads from the API server, not from a cache; nil if there is no
+	// cluster.
 	Reader client.Reader
-	// Conf are the registries.conf and its drop-in files; nil is none.
+	// Conf is registries.conf and its drop-in files; nil means none.
 	Conf *mirror.Files
-	// CertsDirs hold certificates of registries, as transport.ReadCertsDirs has them.
+	// CertsDirs are directories with certificates of registries; see
+	// transport.ReadCertsDirs.
 	CertsDirs []string
-	// AuthFile is a .dockerconfigjson; "" is none.
+	// AuthFile is the path of a .dockerconfigjson; empty means none.
 	AuthFile string
-	// TempDir is where rules are parsed; "" is os.TempDir.
+	// TempDir is the directory for temporary files; empty means os.TempDir.
 	TempDir string
 
 	mu       sync.Mutex

@@ -22,8 +22,8 @@ import (
 // freshFor is the time for which the configuration is cached.
 const freshFor = 5 * time.Second
 
-// Settings returns the settings of fetch.Client. While the configuration cannot be read, the
-// previous one is used; it is an error only if there is none.
+// Settings returns the settings of fetch.Client. If the configuration cannot be
+// read, it returns the previous settings, or an error if there are none.
 func (r *Registries) Settings(ctx context.Context) (fetch.Settings, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,8 +56,9 @@ func (r *Registries) Invalidate() {
 	r.at = time.Time{}
 }
 
-// EventHandler returns a handler that invalidates the configuration and the policies and then
-// enqueues the requests, for every event. A nil receiver and nil policies are allowed.
+// EventHandler returns a handler that, for every event, invalidates the
+// configuration and the policies and then enqueues the requests. A nil receiver and
+// nil policies are allowed.
 func (r *Registries) EventHandler(policies *Policies, requests ...reconcile.Request) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		r.Invalidate()
@@ -73,10 +74,10 @@ func (r *Registries) use(ctx context.Context, now inputs) error {
 		return err
 	}
 	cas, err := transport.ParseCAs([]byte(now.bundle), now.hosts)
-	r.logError(ctx, err, "Some certificates of registries cannot be read; they are left out.")
+	r.logError(ctx, err, "Ignoring unreadable certificates of registries")
 	secret, err := keychain.ParseSecret("Secret "+configNamespace+"/"+pullSecret, now.secret)
 	if len(now.secret) > 0 {
-		r.logError(ctx, err, "Some credentials cannot be read; they are left out.")
+		r.logError(ctx, err, "Ignoring unreadable credentials")
 	}
 	if err := now.proxy.Check(); err != nil {
 		return fmt.Errorf("reading Proxy %q: %w", configName, err)
@@ -111,7 +112,7 @@ func (r *Registries) read(ctx context.Context) (inputs, error) {
 		errs = append(errs, err)
 	}
 	certs, err := transport.ReadCertsDirs(r.CertsDirs...)
-	r.logError(ctx, err, "Some certificates of registries cannot be read; they are left out.")
+	r.logError(ctx, err, "Ignoring unreadable certificates of registries")
 	now.certs = certs
 	if r.Reader != nil {
 		errs = append(errs, r.readCluster(ctx, &now))

@@ -17,10 +17,11 @@ import (
 // maxCRDData is the maximum length of the CRD in a CompatibilityRequirement, in characters.
 const maxCRDData = 1572864
 
-// compatibilityRequirement returns the object by which the cluster checks that the
-// existing unmanaged CRD is compatible with the CRD of a component: it must serve every
-// version that the component may use. The cluster denies later changes that would break
-// this. The name ends in the revision number, because revisions have different CRDs.
+// compatibilityRequirement returns the object that makes the cluster check an
+// existing unmanaged CRD against the CRD of a component: it must serve every
+// version that the component may use. The cluster rejects later changes of the CRD
+// that would break this. The name ends in the revision number, because revisions
+// have different CRDs.
 func compatibilityRequirement(crd *unstructured.Unstructured, number int64) (*unstructured.Unstructured, error) {
 	data, err := yaml.Marshal(crd.Object) // escapes characters that YAML forbids
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// chunkSize is the data in one ConfigMap, in bytes. The API server allows 1 MiB.
+	// chunkSize is the maximum of data in one ConfigMap, in bytes. The API server
+	// allows 1 MiB.
 	chunkSize = 900 << 10
 	// maxParts limits the number of ConfigMaps of a version.
 	maxParts = 128
@@ -25,11 +26,12 @@ const (
 	dataKey = "manifests.json.zst"
 )
 
-// ConfigMaps returns the ConfigMaps of a version: the revision ConfigMap, which has the
-// name of the version, and, if the stored set does not fit into it, further parts,
-// <name>.1 and so on. They are immutable, and a finalizer keeps each one until the
-// teardown is complete, because the teardown needs the objects in them. owner is the
-// controller of the revision ConfigMap. Once that is created, call SetOwner for the other parts.
+// ConfigMaps returns the ConfigMaps of a version: the revision ConfigMap, which has
+// the name of the version, and, if the stored set does not fit into it, further
+// parts named <name>.1 and so on. They are immutable. A finalizer preserves each
+// one until the teardown is complete, because the teardown needs their objects.
+// owner is the controller of the revision ConfigMap. Once the revision ConfigMap is
+// created, call SetOwner for the other parts.
 func ConfigMaps(name string, owner metav1.OwnerReference, stored Stored) []*corev1.ConfigMap {
 	chunks := slices.Collect(slices.Chunk(stored.Data, chunkSize))
 	if len(chunks) == 0 {

@@ -23,11 +23,11 @@ const maxDecoded = 64 << 20
 // format is the version of the stored form that this code writes and reads.
 const format = 1
 
-// Stored is the stored form of a rendered set: JSON, compressed with zstd. One set
-// always gives the same bytes.
+// Stored is the stored form of a rendered set: JSON, compressed with zstd. The same
+// set always gives the same bytes.
 type Stored struct {
-	// Digest is the SHA-256 of Data, of the compressed bytes, so that it can be
-	// verified before they are decompressed.
+	// Digest is the SHA-256 of Data. It covers the compressed bytes, so that they
+	// can be verified before they are decompressed.
 	Digest digest.Digest
 	// Data is the compressed JSON.
 	Data []byte
@@ -98,8 +98,9 @@ func storedForm(set operand.Set) storedSet {
 	return form
 }
 
-// SameObjects reports whether two sets install the same objects: providers of the same
-// names and types, in one order, with equal objects. Their sources may differ.
+// SameObjects reports whether two sets install the same objects: providers of the
+// same names and types, in the same order, with equal objects. Their sources may
+// differ.
 func SameObjects(a, b operand.Set) bool {
 	encodedA, errA := installed(a)
 	encodedB, errB := installed(b)

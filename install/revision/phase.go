@@ -28,12 +28,12 @@ type Phase struct {
 // preflight is the name of the phase that checks whether unmanaged CRDs are compatible.
 const preflight = "preflight"
 
-// Phases divides a set into the phases of the version with a name and a number. The first
-// one is "preflight", with a CompatibilityRequirement for each unmanaged CRD of the
-// set. For each component, in install order, follow "<component>-crds" with its other
-// CRDs and its admission policies with parameters, and "<component>" with its other
-// objects in apply order; objects of one rank stay in the order of the manifests.
-// Unmanaged CRDs are in no phase. Phases without objects are omitted.
+// Phases divides the set of a version into phases. The first phase is "preflight",
+// with a CompatibilityRequirement for each unmanaged CRD of the set. Then, for each
+// component in install order, come "<component>-crds", with its other CRDs and its
+// admission policies with parameters, and "<component>", with its other objects in
+// apply order; objects of the same rank keep the order of the manifests. Unmanaged
+// CRDs are in no phase. Phases without objects are omitted.
 //
 // The objects are copies; the caller may change them.
 func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]Phase, error) {
@@ -62,12 +62,13 @@ func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]P
 	return slices.DeleteFunc(phases, func(p Phase) bool { return len(p.Objects) == 0 }), nil
 }
 
-// divide separates the objects of the CRD phase of a component, its unmanaged CRDs, and its
-// other objects in apply order. It copies the objects to apply.
+// divide returns the objects of the CRD phase of a component, its unmanaged CRDs,
+// and its other objects in apply order. It copies the objects to apply.
 //
-// An admission policy with parameters belongs to the CRD phase, where it has no effect
-// yet. The API server rejects its binding, even in a dry run, unless the user may read
-// the parameters; while it does not know the policy, unless the user may read everything.
+// An admission policy with parameters is part of the CRD phase, where it has no
+// effect yet. The API server rejects its binding, even in a dry run, unless the
+// user may read the parameters; as long as the policy is missing, unless the user
+// may read everything.
 func divide(objects []*unstructured.Unstructured, unmanaged []string) (managed, unmanagedCRDs, others []*unstructured.Unstructured) {
 	var policies []*unstructured.Unstructured
 	for _, obj := range objects {
@@ -98,8 +99,8 @@ func takesParameters(obj *unstructured.Unstructured) bool {
 // crdsSuffix is the suffix of the name of a CRD phase.
 const crdsSuffix = "-crds"
 
-// componentLabels returns the name of the phase of each component: its own name if that
-// is a label and unique, or else a label of its type and name.
+// componentLabels returns the name of the phase of each component: its own name if
+// that is a valid and unique label, or else a label made from its type and name.
 func componentLabels(components []operand.Operand) []string {
 	labels := make([]string, len(components))
 	taken := map[string]bool{preflight: true}

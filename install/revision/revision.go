@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package revision converts a set of operands into its stored form, which is kept in
-// ConfigMaps, and into the phases in which its objects are applied. It also names and
-// numbers versions. It is pure: values in, values out.
+// Package revision converts a set of operands into its stored form, which
+// ConfigMaps hold, and into the phases in which its objects are applied. It also
+// names and numbers versions. It is pure: it has no client and no context.
 package revision
 
 import "fmt"
@@ -11,7 +11,8 @@ import "fmt"
 type Error struct {
 	// Version is the name of the version; empty if unknown.
 	Version string
-	// ConfigMap is the name of the ConfigMap; empty if the error is not about one.
+	// ConfigMap is the name of the ConfigMap; empty if the error does not concern
+	// one.
 	ConfigMap string
 	Err       error
 }

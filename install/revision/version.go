@@ -42,9 +42,9 @@ func Number(name string) (int64, error) {
 	return number, nil
 }
 
-// Next returns the name and the number of the next version of a release. The number is
-// higher than all in history, of any release. It fails if the name is not valid for a
-// ConfigMap and as the value of a label.
+// Next returns the name and the number of the next version of a release. The number
+// is higher than all numbers in history, of any release. It fails if the name is
+// not valid for a ConfigMap and as the value of a label.
 func Next(history []v1alpha1.Version, release string) (name string, number int64, err error) {
 	for _, version := range history {
 		number = max(number, version.Revision)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshot reads the state that both controllers decide on, consistently: the
-// ClusterAPI object and the revision ConfigMaps.
+// Package snapshot reads the state on which both controllers decide, consistently:
+// the ClusterAPI object and the revision ConfigMaps.
 //
-// A cache can lag behind the API server, for a moment or, after a restart, for long. A
-// controller that decides on it recreates the objects of a version that is removed
-// already. Read returns the state of the API server, and reads the content of the
-// ConfigMaps, which is large, from the cache if the cache is current.
+// A cache can be stale, for a moment or, after a restart, for long. A controller
+// that decides on stale data could recreate the objects of a version that is
+// already removed. Read returns the state of the API server. It reads the content
+// of the ConfigMaps, which is large, from the cache if the cache is current.
 package snapshot
 
 import (
@@ -24,19 +24,20 @@ import (
 
 // Snapshot is the input of one reconcile.
 type Snapshot struct {
-	// Cluster is the ClusterAPI object. It has no name if the object does not exist.
+	// Cluster is the ClusterAPI object; its name is empty if the object does not
+	// exist.
 	Cluster *v1alpha1.ClusterAPI
 	// ConfigMaps are the ConfigMaps in the operator's namespace.
 	ConfigMaps []corev1.ConfigMap
 }
 
-// Uninstalling reports whether the ClusterAPI object is deleted, and everything that is
-// installed is to be removed with it.
+// Uninstalling reports whether the ClusterAPI object is deleted, so that everything
+// that is installed must be removed.
 func (s Snapshot) Uninstalling() bool {
 	return s.Cluster.Name == "" || !s.Cluster.DeletionTimestamp.IsZero()
 }
 
-// Read reads a snapshot. cache may lag behind; live reads from the API server. The
+// Read reads a snapshot. cache may be stale; live reads from the API server. The
 // ClusterAPI object is read last, so that it is at least as new as the ConfigMaps.
 func Read(ctx context.Context, cache, live client.Reader) (Snapshot, error) {
 	configMaps, err := ConfigMaps(ctx, cache, live)
@@ -54,8 +55,9 @@ func Read(ctx context.Context, cache, live client.Reader) (Snapshot, error) {
 	return Snapshot{Cluster: cluster, ConfigMaps: configMaps}, nil
 }
 
-// ConfigMaps returns the ConfigMaps in the operator's namespace: those of the cache, if
-// they have the versions that the API server lists, or else those of the API server.
+// ConfigMaps returns the ConfigMaps in the operator's namespace. It reads them from
+// the cache if the cache has the versions that the API server lists, and otherwise
+// from the API server.
 func ConfigMaps(ctx context.Context, cache, live client.Reader) ([]corev1.ConfigMap, error) {
 	namespace := client.InNamespace(v1alpha1.OperatorNamespace)
 	current := &metav1.PartialObjectMetadataList{}

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status turns the outcomes of controllers into conditions. It alone decides
-// whether an error is retried quietly or makes the operator Degraded.
+// Package status turns the outcomes of controllers into conditions. Only this
+// package decides whether an error is retried without being reported or makes the
+// operator Degraded.
 //
 // A controller returns one Outcome. Conditions returns the two conditions of the
-// controller, Aggregate the four conditions of the operator, and Reporter writes all
-// of them to the ClusterAPI object and the ClusterOperator.
+// controller, Aggregate the four conditions of the operator, and Reporter writes
+// all of them to the ClusterAPI object and the ClusterOperator.
 package status
 
 import (
@@ -37,14 +38,14 @@ const (
 	Upgradeable = string(configv1.OperatorUpgradeable)
 )
 
-// Inertia is the time that a retryable error may last before the operator is Degraded.
+// Inertia is how long a retryable error may last before the operator is Degraded.
 const Inertia = 5 * time.Minute
 
 // Conditions returns the two conditions of a controller after an outcome.
 //
-// A retryable error leaves Degraded Unknown until it has lasted for Inertia, counted
-// from the transition to Unknown. The time is in the condition, so that it survives
-// a restart and a change of the leader.
+// A retryable error leaves Degraded Unknown until it has lasted for Inertia,
+// counted from the transition to Unknown. That time is in the condition, so it
+// survives a restart and a change of leader.
 func Conditions(controller Controller, outcome Outcome, previous []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
 	level := outcome.severity()
 	progressing := metav1.Condition{Type: string(controller) + Progressing, Status: truth(level == inProgress || level == retryable)}
@@ -91,7 +92,8 @@ const (
 	notWorking = "NotWorking"
 	// overridden: spec.imageOverrides is set.
 	overridden = "ImageOverrides"
-	// installerPaused: spec.installerMode is Paused, so that an upgrade would never end.
+	// installerPaused: spec.installerMode is Paused, so an upgrade would never
+	// complete.
 	installerPaused = "InstallerPaused"
 )
 
@@ -114,9 +116,9 @@ func available(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outc
 	}
 }
 
-// anyOf aggregates a condition of both controllers: it is true if either is, with
-// their messages. While the version controller waits for the installer, only the
-// message of the installer is included.
+// anyOf aggregates a condition of both controllers: it is true if either is true,
+// and has the messages of both. While the version controller waits for the
+// installer controller, only the message of the latter is included.
 func anyOf(kind string, conditions []metav1.Condition) metav1.Condition {
 	sum := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: string(AsExpected)}
 	var found []metav1.Condition
@@ -147,7 +149,8 @@ func waitsForInstaller(c metav1.Condition) bool {
 	return c.Reason == string(Version)+string(RollingOut) || c.Reason == string(Version)+string(RetiringRevisions)
 }
 
-// upgradeable is false while an upgrade would not install the release, or would not complete.
+// upgradeable returns a condition that is false while an upgrade would not install
+// the new release, or would not complete.
 func upgradeable(spec v1alpha1.ClusterAPISpec) metav1.Condition {
 	var reasons, messages []string
 	if names := overrideNames(spec.ImageOverrides); names != "" {

@@ -51,9 +51,9 @@ func (e Event) kind() string {
 	return corev1.EventTypeNormal
 }
 
-// Transitions returns the events for a change of the ClusterAPI object that was just
-// written. It needs no other state, so that neither another reconcile nor a restart
-// repeats an event.
+// Transitions returns the events for a change of the ClusterAPI object that was
+// just written. It depends on nothing else, so neither another reconcile nor a
+// restart repeats an event.
 func Transitions(before, after *v1alpha1.ClusterAPI) []Event {
 	var events []Event
 	if version := after.Status.Version(after.Status.DesiredVersion); version != nil && version.Name != before.Status.DesiredVersion {
@@ -83,8 +83,8 @@ func components(version *v1alpha1.Version) string {
 }
 
 // transition returns the event for a condition whose status or reason changed. The
-// aggregate Progressing and Degraded repeat the controllers' own conditions and have
-// no events. A new condition has an event only if it is a Degraded that is true.
+// aggregate Progressing and Degraded repeat the controllers' own conditions and
+// have no events. A new condition has an event only if it is a true Degraded.
 func transition(previous []metav1.Condition, condition metav1.Condition) []Event {
 	before := meta.FindStatusCondition(previous, condition.Type)
 	switch {
@@ -113,7 +113,7 @@ func needsAttention(condition metav1.Condition) bool {
 	return positive && condition.Status == metav1.ConditionFalse || failing(condition)
 }
 
-// failing reports whether a condition is a controller's Degraded, and true.
+// failing reports whether a condition is the Degraded of a controller, and true.
 func failing(condition metav1.Condition) bool {
 	return strings.HasSuffix(condition.Type, Degraded) && condition.Status == metav1.ConditionTrue
 }

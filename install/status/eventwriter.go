@@ -21,12 +21,12 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// eventWriter writes events. The recorders of client-go merge events that have only
-// their reason in common, or drop them if there are many about one object, and all
-// of ours are about one object.
+// eventWriter writes events. The recorders of client-go are not used, because all
+// our events are about one object: the recorders merge events that have only their
+// reason in common, and drop events if there are many about one object.
 //
 // Events that could not be written because the API server was unavailable are
-// written with the next events. The zero value with a client is ready.
+// written with the next events. The zero value with a client is ready to use.
 type eventWriter struct {
 	client client.Writer
 
@@ -34,9 +34,9 @@ type eventWriter struct {
 	pending []*corev1.Event
 }
 
-// maxPending is the number of events that are kept while the API server is
-// unavailable; the oldest are dropped. maxNote is the limit of events.k8s.io for a
-// message, in bytes.
+// maxPending limits the events that are kept while the API server is unavailable;
+// the oldest are dropped. maxNote is the limit of events.k8s.io for a message, in
+// bytes.
 const (
 	maxPending = 64
 	maxNote    = 1024

@@ -4,8 +4,8 @@ package status
 
 import "strings"
 
-// nextSteps are appended to the messages of Degraded. Reasons whose messages end in
-// the next step, which depends on the object, have none.
+// nextSteps are appended to the messages of Degraded. Reasons with object-specific
+// next steps are missing here: their messages already end in one.
 var nextSteps = map[Reason]string{
 	ReleaseMismatch:     "wait until the mounted ConfigMap capi-installer-images is updated; the installer retries",
 	TransportIncomplete: "wait for the cluster version operator; the installer retries",

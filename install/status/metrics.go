@@ -14,30 +14,30 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// Most metrics are read from the ClusterAPI object when they are scraped: they are
-// correct after a restart, and the same from every replica.
+// Most metrics are computed from the ClusterAPI object at each scrape, so they are
+// correct after a restart and the same from every replica.
 var (
 	revisionInfo = describeMetric("revision_info",
-		"Versions in status.versions: 1 each. current is the one that is installed, desired the one that should be.",
+		"Versions in status.versions, each with value 1. Label current marks the installed version, desired the version to install.",
 		"version", "revision", "content_id", "current", "desired")
 	componentInfo = describeMetric("component_info",
-		"Providers of the versions: 1 each.", "version", "component", "type", "component_version")
+		"Providers of the versions, each with value 1.", "version", "component", "type", "component_version")
 	phaseState = describeMetric("phase_state",
-		"State of each phase of each version: 1 for the state that it is in, 0 for the others.", "version", "phase", "state")
+		"State of each phase of each version: 1 for the current state, 0 for the others.", "version", "phase", "state")
 	phaseSince = describeMetric("phase_state_start_time_seconds",
-		"When the phase came into its state, in seconds since the epoch.", "version", "phase")
+		"Time at which the phase entered its state, in seconds since the epoch.", "version", "phase")
 	phaseObjects = describeMetric("phase_objects",
-		"Objects of the phase or, while they are being removed, how many are left.", "version", "phase")
+		"Number of objects in the phase; during a removal, of the remaining objects.", "version", "phase")
 	phaseReady = describeMetric("phase_ready_objects",
-		"Objects of the phase that are as they should be.", "version", "phase")
+		"Number of ready objects in the phase.", "version", "phase")
 	conditionState = describeMetric("condition",
-		"Conditions of the ClusterAPI object: 1 for the status that each has, 0 for the others.", "condition", "status")
+		"Conditions of the ClusterAPI object: 1 for the current status, 0 for the others.", "condition", "status")
 	preflightIncompatible = describeMetric("preflight_incompatible_crds",
-		"Unmanaged CRDs that are not compatible with the version.", "version")
+		"Number of unmanaged CRDs that are incompatible with the version.", "version")
 	overrideInfo = describeMetric("image_override_info",
-		"Images of the release that spec.imageOverrides replaces: 1 each.", "name", "image")
+		"Images of the release that spec.imageOverrides replaces, each with value 1.", "name", "image")
 	paused = describeMetric("paused",
-		"1 while spec.installerMode is Paused, else 0.")
+		"1 if spec.installerMode is Paused, 0 otherwise.")
 	descriptions = []*prometheus.Desc{
 		revisionInfo, componentInfo, phaseState, phaseSince, phaseObjects, phaseReady,
 		conditionState, preflightIncompatible, overrideInfo, paused,
@@ -48,10 +48,10 @@ func describeMetric(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("capi_installer_"+name, help, labels, nil)
 }
 
-// phaseDuration is observed when a phase that was in progress completes.
+// phaseDuration is observed when a phase in progress becomes complete.
 var phaseDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Name:    "capi_installer_phase_duration_seconds",
-	Help:    "How long phases took from when they began until they were complete.",
+	Help:    "Time from the start of a phase to its completion.",
 	Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600},
 }, []string{"phase"})
 
@@ -69,8 +69,8 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	phaseDuration.Describe(out)
 }
 
-// Collect sends all metrics. There are none if the object does not exist or cannot be
-// read within a second.
+// Collect sends all metrics. It sends none if the object does not exist or cannot
+// be read within a second.
 func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	phaseDuration.Collect(out)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

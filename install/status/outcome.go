@@ -20,12 +20,12 @@ type Outcome struct {
 	Err error
 	// Undecided makes the reason ImageUntrusted retryable: the signatures could not be checked.
 	Undecided bool
-	// Installed is whether a version is completely installed and available; nil if
-	// the controller cannot know.
+	// Installed reports whether a version is completely installed and available;
+	// nil if the controller cannot know.
 	Installed *bool
 	// ReleaseInstalled is set when the running release is completely installed.
-	// Only the version controller knows: the installed version may be of the
-	// previous release.
+	// Only the version controller can set it: the installed version may belong to
+	// the previous release.
 	ReleaseInstalled bool
 	// Events are actions of this reconcile that the status does not show, such as
 	// reverted drift.
@@ -33,8 +33,8 @@ type Outcome struct {
 	// Phases are the phases of versions by name; the reporter adds the times.
 	// Versions without an entry keep their phases.
 	Phases map[string][]v1alpha1.Phase
-	// Recheck is the time until the next reconcile if no event causes one earlier; 0 is
-	// none.
+	// Recheck is the time until the next reconcile if no event causes one earlier;
+	// 0 means no such reconcile.
 	Recheck time.Duration
 	// Related are the related objects of the ClusterOperator; nil if the
 	// controller cannot know them.

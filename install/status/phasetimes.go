@@ -14,8 +14,8 @@ import (
 // maxWaiting is the number of objects that a phase names in waitingFor.
 const maxWaiting = 5
 
-// stampPhases sets the times since when phases are in their state: the previous
-// times as long as the state is the same. It keeps the maxWaiting objects that each
+// stampPhases sets the time since which each phase is in its state: the previous
+// time as long as the state is the same. It keeps the maxWaiting objects that each
 // phase has waited for longest.
 func stampPhases(previous, found []v1alpha1.Phase, now time.Time) []v1alpha1.Phase {
 	at := metav1.NewTime(now.Truncate(time.Second))

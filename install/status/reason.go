@@ -74,7 +74,7 @@ const (
 	settled    severity = iota // nothing to do
 	inProgress                 // in progress, without an error
 	retryable                  // Degraded after Inertia
-	terminal                   // a user must act: Degraded at once
+	terminal                   // a user must act: Degraded immediately
 )
 
 var severities = map[Reason]severity{

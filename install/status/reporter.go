@@ -21,18 +21,19 @@ import (
 
 // Reporter writes outcomes to the ClusterAPI object and, if the API exists, to the
 // ClusterOperator. It writes only changes. Both controllers share one Reporter,
-// which makes one write at a time.
+// which writes one status at a time.
 //
-// It computes each write from live reads: a cached object could be older than a
-// write of the other controller. It reads the ClusterAPI object after the
-// ClusterOperator, so that a ClusterOperator computed from an older ClusterAPI
-// object is rejected as a conflict, also between two processes.
+// It computes each write from live reads, because a cached object could be older
+// than a write of the other controller. It reads the ClusterAPI object after the
+// ClusterOperator. So a ClusterOperator that is computed from an outdated
+// ClusterAPI object is rejected as a conflict, even between two processes.
 type Reporter struct {
 	// Client writes.
 	Client client.Client
-	// Live reads from the API server, past the cache.
+	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
-	// ReleaseVersion is the version to report when it is completely installed.
+	// ReleaseVersion is the version that the ClusterOperator reports when the
+	// release is completely installed.
 	ReleaseVersion string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -118,8 +119,8 @@ func replaceCondition(conditions *[]metav1.Condition, condition metav1.Condition
 	*conditions = append(*conditions, condition)
 }
 
-// update writes the status if the change modifies it, and then the events: those
-// of the transitions, and those of the caller, also if the status cannot be written.
+// update writes the status if the change modifies it, and then the events: those of
+// the transitions, and those of the caller even if the status cannot be written.
 func (r *Reporter) update(ctx context.Context, events []Event, change func(*v1alpha1.ClusterAPI)) (*v1alpha1.ClusterAPI, error) {
 	cluster, before := &v1alpha1.ClusterAPI{}, &v1alpha1.ClusterAPI{}
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

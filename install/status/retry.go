@@ -12,12 +12,12 @@ func (o Outcome) Retry() error {
 	return nil
 }
 
-// recheckInterval is the time between reconciles while no event announces a change.
+// recheckInterval is the time between reconciles while no event is expected.
 const recheckInterval = 20 * time.Second
 
-// RequeueAfter returns the time until the next reconcile, 0 if an event causes it.
-// No event is expected for an object of another owner, for the cause of a rejected
-// write, for a missing API, and for a new signature of an image.
+// RequeueAfter returns the time until the next reconcile; 0 if an event will cause
+// it. No event is expected when an object of another owner, the cause of a rejected
+// write, or a missing API changes, or when an image is signed.
 func (o Outcome) RequeueAfter() time.Duration {
 	switch o.Reason {
 	case Collision, ObjectsRefused, CheckerAbsent:

@@ -17,7 +17,8 @@ import (
 )
 
 // ReportWithout writes an outcome of the installer controller when the ClusterAPI
-// object does not exist: only to the ClusterOperator, which it does not create.
+// object does not exist. It writes only to the ClusterOperator and does not create
+// it.
 func (r *Reporter) ReportWithout(ctx context.Context, outcome Outcome) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()

@@ -10,9 +10,9 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 )
 
-// cipherNames are the names by which TLS profiles know cipher suites (OpenSSL's),
-// with those of the IANA registry, by which Go programs take them. TLS 1.3 suites
-// have one name. Suites that no Go program has are left out.
+// cipherNames maps the OpenSSL names of cipher suites, which TLS profiles use, to
+// the IANA names, which Go uses. TLS 1.3 suites have the same name in both. Suites
+// that Go does not support are omitted.
 var cipherNames = map[string]string{
 	"ECDHE-ECDSA-AES128-GCM-SHA256": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
 	"ECDHE-RSA-AES128-GCM-SHA256":   "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
@@ -39,12 +39,12 @@ var cipherNames = map[string]string{
 type Settings struct {
 	// MinVersion is the name of the minimum version, such as VersionTLS12.
 	MinVersion string
-	// CipherSuites are IANA names. Suites that Go does not have are left out.
+	// CipherSuites are IANA names. Suites that Go does not support are omitted.
 	CipherSuites []string
 }
 
-// Of returns the settings of a profile. No profile means Intermediate, as everywhere in OpenShift; so does a type that
-// this program does not know.
+// Of returns the settings of a profile. As everywhere in OpenShift, nil means
+// Intermediate; so does an unknown type.
 func Of(profile *configv1.TLSSecurityProfile) Settings {
 	spec := configv1.TLSProfiles[configv1.TLSProfileIntermediateType]
 	switch {
@@ -73,7 +73,7 @@ var versions = map[string]uint16{
 	string(configv1.VersionTLS12): tls.VersionTLS12, string(configv1.VersionTLS13): tls.VersionTLS13,
 }
 
-// cipherSuites returns the IANA names of those suites that Go has.
+// cipherSuites returns the IANA names of the suites that Go supports.
 func cipherSuites(ciphers []string) (suites []string) {
 	for _, cipher := range ciphers {
 		if name := cipherNames[cipher]; name != "" {

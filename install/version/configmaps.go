@@ -20,8 +20,8 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// configMapsOf returns the ConfigMaps of a version. Those after the first have no
-// owner yet.
+// configMapsOf returns the ConfigMaps of a version. Only the first one has an owner
+// yet.
 func configMapsOf(cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored) []*corev1.ConfigMap {
 	owner := *metav1.NewControllerRef(cluster, v1alpha1.GroupVersion.WithKind("ClusterAPI"))
 	configMaps := revision.ConfigMaps(version.Name, owner, stored)
@@ -32,8 +32,8 @@ func configMapsOf(cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored
 }
 
 // store creates the ConfigMaps of a version. It replaces those that have other
-// content, or are being deleted, only if replace is set: the version is then known
-// to be ours.
+// content or are being deleted only if replace is set, because the version is then
+// known to be ours.
 func (r *Reconciler) store(ctx context.Context, cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored revision.Stored, replace bool) error {
 	if err := r.checkOwner(ctx, cluster); err != nil {
 		return err

@@ -2,12 +2,12 @@
 
 // Package version is the version controller: it decides which version should be
 // installed. It reads the release's images, the transport ConfigMaps, the platform
-// and the overrides, and renders a set of objects from them. If that set differs from
-// the desired version, it creates a new version: first the revision ConfigMap with
-// the rendered objects, then the entry in the status of the ClusterAPI object.
+// and the overrides, and renders a set of objects from them. If that set differs
+// from the desired version, it creates a new version: first the revision ConfigMap
+// with the rendered objects, then the entry in the status of the ClusterAPI object.
 //
-// Before that it repairs revision ConfigMaps that another actor deleted or modified,
-// from their own content.
+// Before that, it restores revision ConfigMaps that another actor deleted or
+// modified from their own content.
 package version
 
 import (
@@ -33,7 +33,7 @@ import (
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// Live reads from the API server, past the cache.
+	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
 	// Reporter writes outcomes to the status objects.
 	Reporter *status.Reporter
@@ -49,7 +49,8 @@ type Reconciler struct {
 	// those of the cluster.
 	Variables map[string]string
 
-	// Official is OpenShift's own ClusterAPI object; nil ignores it.
+	// Official reads OpenShift's own ClusterAPI object. If it is nil, that object
+	// is ignored.
 	Official *officialapi.Source
 
 	// Pin is called with the images of all versions after each reconcile, so that a
@@ -57,7 +58,7 @@ type Reconciler struct {
 	Pin func(images ...digest.Digest) error
 }
 
-// Reconcile decides once which version should be installed, and stores it.
+// Reconcile decides which version should be installed, and stores it.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	state, err := snapshot.Read(ctx, r.Client, r.Live)
 	if err != nil || state.Uninstalling() {

@@ -17,10 +17,10 @@ import (
 // decide creates a new version if the inputs differ from the desired version, and
 // removes older versions once the desired version is installed.
 //
-// It does not render anything while the desired version matches the inputs and its
-// ConfigMaps are readable. If they are not, it stores them again, provided that
-// rendering gives the same objects; a newer renderer may give others, and then there
-// is a new version.
+// It renders nothing while the desired version matches the inputs and its
+// ConfigMaps are readable. If they are unreadable, it stores them again, provided
+// that rendering gives the same objects. A newer renderer may give other objects,
+// which make a new version.
 func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
 	matches := desired != nil && revision.Same(*desired, operand.ContentID(inputs.bundles, inputs.variables), cluster.Spec.UnmanagedCRDs)
@@ -52,9 +52,9 @@ func (r *Reconciler) maintain(ctx context.Context, cluster *v1alpha1.ClusterAPI,
 	return r.retire(ctx, cluster, existing)
 }
 
-// installedAs returns the version whose objects a new version adopts unchanged; empty
-// if there is none. That is the desired version if it has the same objects from other
-// inputs, such as an image instead of ConfigMaps.
+// installedAs returns the version whose objects a new version adopts unchanged;
+// empty if there is none. It is the desired version if that has the same objects
+// from other inputs, such as an image instead of ConfigMaps.
 func installedAs(cluster *v1alpha1.ClusterAPI, set operand.Set, existing []corev1.ConfigMap) string {
 	desired := cluster.Status.Version(cluster.Status.DesiredVersion)
 	if desired == nil || !revision.SameUnmanaged(*desired, cluster.Spec.UnmanagedCRDs) {

@@ -15,9 +15,10 @@ import (
 // mountedData is the link to the current data in a directory where a ConfigMap is mounted.
 const mountedData = "..data"
 
-// flatImages reads the image list of cluster-capi-operator, a mounted ConfigMap whose keys are the keys of images.json
-// and whose values are the references, and returns it as images.json. It returns nil if the directory is not a
-// mounted ConfigMap or has only the release version.
+// flatImages reads the image list of cluster-capi-operator and returns it as
+// images.json. The list is a mounted ConfigMap whose keys are the keys of
+// images.json and whose values are the references. It returns nil if the directory
+// is not a mounted ConfigMap or has only the release version.
 func flatImages(dir string) ([]byte, error) {
 	folder, err := filepath.EvalSymlinks(filepath.Join(dir, mountedData))
 	if errors.Is(err, fs.ErrNotExist) {

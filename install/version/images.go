@@ -18,8 +18,8 @@ import (
 // releaseFile is the file next to images.json that names its release. It may be missing.
 const releaseFile = "release-version"
 
-// StaleError is the error if images.json belongs to another release than the program:
-// a mount is outdated, or the program is.
+// StaleError reports that images.json belongs to another release than the program:
+// either the mount or the program is outdated.
 type StaleError struct {
 	// Path is the path of images.json.
 	Path string
@@ -55,9 +55,9 @@ func (r *Reconciler) images(overrides []v1alpha1.ImageOverride) (imagesjson.Imag
 	return images, nil
 }
 
-// readImages reads images.json, if it belongs to the program's release. It reads both
-// files from one directory: an update of a mounted ConfigMap replaces a symbolic link
-// and removes the previous directory, so it tries three times.
+// readImages reads images.json if it belongs to the program's release. Both files
+// must come from the same directory, but an update of a mounted ConfigMap replaces
+// a symbolic link and removes the previous directory, so it tries three times.
 func (r *Reconciler) readImages() (data []byte, err error) {
 	for range 3 {
 		data, err = r.readImagesOnce()

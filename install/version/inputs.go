@@ -22,8 +22,8 @@ type inputs struct {
 	bundles []extractor.Bundle
 	// variables are the values of variables in the manifests.
 	variables map[string]string
-	// platforms are the platforms of the release's other images, for reconciles in
-	// which they cannot be read.
+	// platforms are the platforms of the release's other images, for later
+	// reconciles that cannot read those images.
 	platforms operand.ImagePlatforms
 }
 

@@ -16,8 +16,8 @@ import (
 )
 
 // knownPlatforms returns the platforms of images from the annotations of revision
-// ConfigMaps. It ignores invalid annotations: they only help while an image cannot
-// be read.
+// ConfigMaps. It ignores invalid annotations, because they are needed only while an
+// image cannot be read.
 func knownPlatforms(existing []corev1.ConfigMap) operand.ImagePlatforms {
 	all := operand.ImagePlatforms{}
 	for _, configMap := range existing {

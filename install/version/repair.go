@@ -19,10 +19,10 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
-// repairConfigMaps recreates deleted or modified ConfigMaps of the desired and of the
-// current version, and reports whether it wrote any. A deleted ConfigMap stays until
-// then, because of its finalizer, with its content. If the process ends between the
-// removal of the finalizer and the creation, record renders the version again from
+// repairConfigMaps recreates deleted or modified ConfigMaps of the desired and of
+// the current version, and reports whether it wrote any. Until then the finalizer
+// of a deleted ConfigMap preserves its content. If the process ends between the
+// removal of the finalizer and the creation, decide renders the version again from
 // its inputs.
 func (r *Reconciler) repairConfigMaps(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (wrote bool, err error) {
 	for _, name := range slices.Compact([]string{cluster.Status.CurrentVersion, cluster.Status.DesiredVersion}) {
@@ -43,9 +43,10 @@ func (r *Reconciler) repairConfigMaps(ctx context.Context, cluster *v1alpha1.Clu
 	return wrote, nil
 }
 
-// checkOwner returns an error unless the ClusterAPI object, which is the owner of the
-// revision ConfigMaps, still exists and is not being deleted. Pulling images takes
-// long, so it is read again before ConfigMaps are written.
+// checkOwner returns an error unless the ClusterAPI object, which is the owner of
+// the revision ConfigMaps, still exists and is not being deleted. It reads the
+// object again before ConfigMaps are written, because pulling images may have taken
+// long.
 func (r *Reconciler) checkOwner(ctx context.Context, owner *v1alpha1.ClusterAPI) error {
 	cluster := &v1alpha1.ClusterAPI{}
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
@@ -81,8 +82,8 @@ func isIntact(cluster *v1alpha1.ClusterAPI, version v1alpha1.Version, stored rev
 	return true
 }
 
-// recreateBackoff covers a short failure of the API server between the deletion of a
-// ConfigMap and its creation: its content exists only in memory then.
+// recreateBackoff covers a short failure of the API server between the deletion of
+// a ConfigMap and its recreation, while only memory holds its content.
 var recreateBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 7}
 
 // recreate creates a ConfigMap and retries all errors for about ten seconds.

@@ -16,9 +16,9 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// Trigger is a source that enqueues the version controller's request at once and
-// resets its backoff. It is for inputs that only the fetcher reads: credentials,
-// mirrors, certificates, proxies.
+// Trigger is a source that enqueues the version controller's request immediately
+// and resets its backoff. It is for inputs that only the fetcher reads:
+// credentials, mirrors, certificates, proxies.
 type Trigger struct{ fired chan struct{} }
 
 // NewTrigger returns a trigger for one controller.
@@ -79,8 +79,8 @@ func WatchFile(path string) (source.Source, error) {
 // mountLink is the symbolic link that an update of a mounted ConfigMap replaces.
 const mountLink = "..data"
 
-// concerns reports whether an event in the directory of the file is about the file, the
-// release file next to it, or the mount of both.
+// concerns reports whether an event in the directory of the file concerns the file,
+// the release file next to it, or the mount of both.
 func concerns(event fsnotify.Event, file string) bool {
 	name := filepath.Base(event.Name)
 	return event.Op != fsnotify.Chmod && (name == file || name == releaseFile || name == mountLink)

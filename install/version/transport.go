@@ -43,8 +43,9 @@ func (r *Reconciler) transportBundles(ctx context.Context) ([]extractor.Result, 
 }
 
 // pendingBundles returns the bundles of other releases whose provider is installed
-// from ConfigMaps and has no bundle of this release yet. The cluster version operator
-// has still to write its ConfigMaps, and the provider must not be uninstalled meanwhile.
+// from ConfigMaps and has no bundle of this release yet. The cluster version
+// operator has not written its ConfigMaps yet, and the provider must not be
+// uninstalled meanwhile.
 func pendingBundles(former []v1alpha1.Component, bundles []extractor.Bundle, others []*configmap.OtherError) []*configmap.OtherError {
 	return slices.DeleteFunc(slices.Clone(others), func(other *configmap.OtherError) bool {
 		was := slices.ContainsFunc(former, func(c v1alpha1.Component) bool {
@@ -57,9 +58,9 @@ func pendingBundles(former []v1alpha1.Component, bundles []extractor.Bundle, oth
 	})
 }
 
-// droppedBundles returns an error for each component that was installed from
-// ConfigMaps of this release that are all gone, if the provider has no other bundle:
-// only the next release may drop a provider.
+// droppedBundles returns an error for each component whose ConfigMaps, of this
+// release, are all gone, if the provider has no other bundle. Only the next release
+// may drop a provider.
 func droppedBundles(former []v1alpha1.Component, bundles []extractor.Bundle, results []extractor.Result) error {
 	var errs []error
 	for _, component := range former {

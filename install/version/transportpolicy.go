@@ -26,13 +26,14 @@ import (
 // allows only the cluster version operator to write transport ConfigMaps.
 const TransportPolicyName = "openshift-capi-installer-transport"
 
-// PolicyError is the error if the admission policy for transport ConfigMaps, or its
-// binding, is missing or modified. Any user could then write ConfigMaps whose content
-// is installed with the installer's permissions.
+// PolicyError reports that the admission policy for transport ConfigMaps, or its
+// binding, is missing or modified. Without it, any user could write ConfigMaps
+// whose content is installed with the installer's permissions.
 type PolicyError struct {
 	// Kind and Name identify the policy or the binding.
 	Kind, Name string
-	// Differs are the fields that differ from the release; none if the object is missing.
+	// Differs lists the fields that differ from the release; empty if the object is
+	// missing.
 	Differs []string
 }
 
@@ -45,8 +46,8 @@ func (e *PolicyError) Error() string {
 		v1alpha1.OperandNamespace, e.Kind, e.Name, state)
 }
 
-// checkTransportPolicy returns an error, joined of *PolicyErrors, unless the policy
-// and its binding exist as in the release. It reads from the API server.
+// checkTransportPolicy returns joined *PolicyErrors unless the policy and its
+// binding exist as in the release. It reads from the API server.
 func (r *Reconciler) checkTransportPolicy(ctx context.Context) error {
 	objects, err := transportPolicy()
 	if err != nil {
@@ -88,8 +89,8 @@ func transportPolicy() ([]*unstructured.Unstructured, error) {
 	return found, nil
 }
 
-// differs returns the fields in which the specs differ. Fields that the release does
-// not set have the API server's defaults.
+// differs returns the fields in which the specs differ. A field that the release
+// does not set must have the API server's default.
 func differs(want, got *unstructured.Unstructured) ([]string, error) {
 	a, err := spec(want)
 	if err != nil {

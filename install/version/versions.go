@@ -18,9 +18,9 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// add creates a new version: the revision ConfigMap first and then the status, so that
-// every version in the status can be read. If the process ends between the two, the
-// next reconcile finds the ConfigMap and uses it.
+// add creates a new version: first the revision ConfigMap, then the status, so that
+// every version in the status can be read. If the process ends in between, the next
+// reconcile finds the ConfigMap and uses it.
 func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set operand.Set, stored revision.Stored, existing []corev1.ConfigMap) status.Outcome {
 	if len(cluster.Status.Versions) >= maxVersions {
 		return r.evict(ctx, cluster, existing)
@@ -109,10 +109,10 @@ func evictable(s v1alpha1.ClusterAPIStatus) string {
 	return ""
 }
 
-// nextVersion returns the name and the number of the new version: those of a ConfigMap
-// that has the same objects and no entry in the status yet, or else the next ones.
-// numbered are further versions whose numbers are taken: those in the status of
-// OpenShift's own ClusterAPI object.
+// nextVersion returns the name and the number of the new version: those of a
+// ConfigMap that has the same objects and no entry in the status yet, or else the
+// next ones. numbered are further versions whose numbers are taken, from the status
+// of OpenShift's own ClusterAPI object.
 func nextVersion(release string, versions, numbered []v1alpha1.Version, stored revision.Stored, existing []corev1.ConfigMap) (string, int64, error) {
 	history := slices.Concat(versions, numbered)
 	for _, configMap := range existing {
