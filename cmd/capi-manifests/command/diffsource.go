@@ -13,6 +13,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/build/diff"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
@@ -97,13 +98,8 @@ func (o *diffSourceFlags) bundles(cmd *cobra.Command, src string) (comparand, er
 
 // release reads the providers of a release, as a cluster would get them.
 func (o *diffSourceFlags) release(cmd *cobra.Command, src string, variables map[string]string) (comparand, error) {
-	plan := &planFlags{imagesJSON: src, cacheDir: o.cacheDir, allowTags: o.allowTags}
-	ctx := notesTo(cmd.Context(), cmd.ErrOrStderr())
-	images, err := plan.images(ctx, cmd.InOrStdin(), cmd.ErrOrStderr())
-	if err != nil {
-		return comparand{}, err
-	}
-	results, err := plan.pull(ctx, images, cmd.ErrOrStderr())
+	from := release.Source{File: src, AllowTags: o.allowTags, CacheDir: o.cacheDir}
+	results, err := from.Read(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
 		return comparand{}, err
 	}

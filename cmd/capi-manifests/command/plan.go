@@ -3,31 +3,26 @@
 package command
 
 import (
-	"context"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/generate"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/planreport"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/extractor/cache"
-	"github.com/capi-installer/capi-installer/extractor/remote"
-	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
-
-// concurrentPulls is the maximum number of images that are pulled at the same time; large layers are pulled one after the other.
-const concurrentPulls = 20
 
 const planLong = `Pull the images of a release and show the components that capi-installer would install on a
 cluster. Plan runs the same code with the same checks, and writes nothing.
@@ -66,10 +61,9 @@ const planExample = `  # Show components and phases on AWS
 // planFlags are the flags of plan.
 type planFlags struct {
 	imagesJSON, platform, release, cacheDir string
-	overrides                               overrideFlags
 	allowTags, objects                      bool
 	cluster                                 string
-	variables, unmanaged                    []string
+	variables, unmanaged, overrides         []string
 	format                                  output
 }
 
@@ -112,7 +106,7 @@ func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; may be repeated")
 	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of an unmanaged CRD, as in spec.unmanagedCRDs; may be repeated")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "cache `directory` for bundles")
-	f.overrides.register(cmd)
+	f.registerOverrides(cmd)
 	f.format.register(cmd)
 	completePlatform(cmd)
 	_ = cmd.MarkFlagFilename("images-json", "json") // the flags exist
@@ -131,16 +125,29 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if f.objects {
 		return writeObjects(cmd.OutOrStdout(), f.format, phases)
 	}
-	p, err := newPlanReport(f.release, f.platform, set, phases, results)
+	p, err := planreport.New(f.release, f.platform, set, phases, results)
 	if err != nil {
 		return err
 	}
 	if f.cluster != "" {
-		if p.Cluster, err = clusterActions(cmd, f.cluster, phases); err != nil {
+		if p.Cluster, err = actionsIn(cmd, f.cluster, phases); err != nil {
 			return err
 		}
 	}
-	return f.format.write(cmd.OutOrStdout(), p, p.table)
+	return f.format.write(cmd.OutOrStdout(), p, p.Table)
+}
+
+// actionsIn returns the effects of phases on the cluster of a kubeconfig.
+func actionsIn(cmd *cobra.Command, kubeconfig string, phases []revision.Phase) ([]planreport.Action, error) {
+	if kubeconfig == embedded {
+		return nil, wrongUsage(fmt.Errorf("--against wants a kubeconfig, not %q: an empty cluster has nothing to compare with", embedded))
+	}
+	cluster, stop, err := (&against{server: kubeconfig}).open(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	return planreport.Actions(cmd.Context(), cluster, phases)
 }
 
 // render renders the components of the cluster, with the name and number of its first version of the release.
@@ -155,19 +162,24 @@ func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set o
 	}
 	set, results, err = f.renderRelease(cmd, variables)
 	if err == nil {
-		noteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, set)
+		release.NoteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, set)
 	}
 	return name, number, set, results, err
 }
 
+func (f *planFlags) registerOverrides(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.overrides, "image", nil, "`name=image` override or addition to images.json, as in spec.imageOverrides; tags are resolved; may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("image", completeOverride) // the flag exists
+}
+
+// source returns the release that the flags select.
+func (f *planFlags) source() release.Source {
+	return release.Source{File: f.imagesJSON, AllowTags: f.allowTags, Overrides: f.overrides, CacheDir: f.cacheDir}
+}
+
 // renderRelease returns the components of the cluster, and the bundles of all images of the release.
 func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]string) (operand.Set, []extractor.Result, error) {
-	ctx := notesTo(cmd.Context(), cmd.ErrOrStderr())
-	images, err := f.images(ctx, cmd.InOrStdin(), cmd.ErrOrStderr())
-	if err != nil {
-		return operand.Set{}, nil, err
-	}
-	results, err := f.pull(ctx, images, cmd.ErrOrStderr())
+	results, err := f.source().Read(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
 		return operand.Set{}, nil, err
 	}
@@ -177,11 +189,6 @@ func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]strin
 	}
 	set, err := operand.Render(bundles, variables)
 	return set, results, err
-}
-
-// notesTo returns a context whose logger writes notes to w.
-func notesTo(ctx context.Context, w io.Writer) context.Context {
-	return logr.NewContext(ctx, funcr.New(func(_, text string) { fmt.Fprintln(w, "note:", text) }, funcr.Options{}))
 }
 
 // check checks the flags, and returns the variables.
@@ -206,64 +213,28 @@ func knownPlatform(platform string) error {
 	return nil
 }
 
-// images reads images.json, and looks up the digests of tags.
-func (f *planFlags) images(ctx context.Context, stdin io.Reader, stderr io.Writer) (imagesjson.Images, error) {
-	data, err := term.Interruptible(ctx, func() ([]byte, error) { return readFile(f.imagesJSON, stdin) })
-	if err != nil {
-		return nil, err
+// writeObjects writes the objects of all phases in their order: YAML documents, or a List in JSON.
+func writeObjects(w io.Writer, format output, phases []revision.Phase) error {
+	var objects []*unstructured.Unstructured
+	for _, phase := range phases {
+		objects = append(objects, phase.Objects...)
 	}
-	images, err := imagesjson.Parser{AllowTags: f.allowTags}.Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", f.imagesJSON, err)
+	if format == asJSON {
+		return format.write(w, map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
 	}
-	var errs []error
-	for i, image := range images {
-		reference, err := source.Resolve(ctx, image.Reference)
+	var out bytes.Buffer
+	for _, o := range objects {
+		encoded, err := json.Marshal(o.Object)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("image %s: %w", image.Name, err))
-			continue
+			return fmt.Errorf("writing %s: %w", object.Describe(o), err)
 		}
-		if reference != image.Reference {
-			fmt.Fprintf(stderr, "%s: resolved %s to %s\n", image.Name, image.Reference, reference)
-			images[i].Reference = reference
+		document, err := yaml.JSONToYAML(encoded)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", object.Describe(o), err)
 		}
+		out.WriteString("---\n")
+		out.Write(document)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return f.overrides.apply(ctx, images, stderr)
-}
-
-func readFile(file string, stdin io.Reader) ([]byte, error) {
-	if file == "-" {
-		return io.ReadAll(stdin)
-	}
-	return os.ReadFile(file)
-}
-
-// pull reads the bundles of all images.
-func (f *planFlags) pull(ctx context.Context, images imagesjson.Images, stderr io.Writer) ([]extractor.Result, error) {
-	progress := term.NewProgress(stderr, distinct(images))
-	store, registry := &cache.Store{Dir: f.cacheDir}, source.Registry()
-	registry.Layers = store
-	pulled := extractor.Images{Images: images, Fetcher: &term.Reporting{
-		Fetcher:  &cache.Cached{Store: store, Next: remote.Limit(registry, concurrentPulls)},
-		Progress: progress,
-	}}
-	results, err := pulled.Results(ctx)
-	progress.End()
-	if err != nil {
-		return nil, fmt.Errorf("reading the images: %w", err)
-	}
-	progress.Summary(results)
-	return results, nil
-}
-
-// distinct is how many images there are, by reference.
-func distinct(images imagesjson.Images) int {
-	references := map[string]bool{}
-	for _, image := range images {
-		references[image.Reference] = true
-	}
-	return len(references)
+	_, err := w.Write(out.Bytes())
+	return err
 }

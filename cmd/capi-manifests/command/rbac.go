@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rbacreport"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/manifests"
 )
@@ -137,13 +138,13 @@ func (f *rbacFlags) rendered(cmd *cobra.Command, sources []string, variables map
 		add(set, err)
 	}
 	for _, src := range sources {
-		set, _, err := renderSource(cmd.Context(), cmd.ErrOrStderr(), src, variables)
+		set, _, err := release.RenderSource(cmd.Context(), cmd.ErrOrStderr(), src, variables)
 		add(set, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	noteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, all)
+	release.NoteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, all)
 	var objects []*unstructured.Unstructured
 	for _, component := range all.Operands {
 		objects = append(objects, component.Objects...)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/objecttree"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 )
 
 const treeLong = `Show the components that capi-installer would install as a tree of image, component, phase,
@@ -83,14 +84,14 @@ func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*objecttree.N
 	if err != nil {
 		return nil, err
 	}
-	set, src, err := renderSource(cmd.Context(), cmd.ErrOrStderr(), args[0], variables)
+	set, src, err := release.RenderSource(cmd.Context(), cmd.ErrOrStderr(), args[0], variables)
 	if err != nil {
 		return nil, err
 	}
 	for i := range set.Operands {
 		set.Operands[i].Origin.Image = src
 	}
-	noteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, set)
+	release.NoteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, set)
 	return objecttree.New("", 1, set, f.unmanaged) // the version is in annotations, which are not shown
 }
 

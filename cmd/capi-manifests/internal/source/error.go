@@ -2,8 +2,6 @@
 
 package source
 
-import ()
-
 // InvalidError reports an invalid input; a retry does not help.
 type InvalidError struct{ Err error }
 
@@ -11,9 +9,9 @@ func (e *InvalidError) Error() string { return e.Err.Error() }
 
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// ArgumentError is an error about a SOURCE that is neither a path nor an image.
-type ArgumentError struct{ err error }
+// ArgumentError reports an invalid argument or flag, such as a SOURCE that is neither a path nor an image.
+type ArgumentError struct{ Err error }
 
-func (e *ArgumentError) Error() string { return e.err.Error() }
+func (e *ArgumentError) Error() string { return e.Err.Error() }
 
-func (e *ArgumentError) Unwrap() error { return e.err }
+func (e *ArgumentError) Unwrap() error { return e.Err }

@@ -126,7 +126,7 @@ func Registry() *remote.Registry {
 func Resolve(ctx context.Context, reference string) (string, error) {
 	ref, err := name.ParseReference(reference)
 	if err != nil {
-		return "", &ArgumentError{fmt.Errorf("invalid SOURCE %q: neither a path nor an image: %w", reference, err)}
+		return "", &ArgumentError{Err: fmt.Errorf("invalid SOURCE %q: neither a path nor an image: %w", reference, err)}
 	}
 	if _, byDigest := ref.(name.Digest); byDigest {
 		return reference, nil

@@ -84,7 +84,7 @@ func KindOf(source string) (Kind, error) {
 	info, err := os.Stat(source)
 	switch {
 	case source == "":
-		return 0, &ArgumentError{errors.New("SOURCE is empty")} // an unset variable of a shell
+		return 0, &ArgumentError{Err: errors.New("SOURCE is empty")} // an unset variable of a shell
 	case err == nil && !info.IsDir():
 		return Archive, nil
 	case err == nil:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package release
 
 import (
 	"context"
@@ -19,10 +19,10 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// renderSource renders the bundles of a source as a cluster does, and returns the source: the image by
+// RenderSource renders the bundles of a source as a cluster does, and returns the source: the image by
 // digest, or the path. Each bundle is rendered by itself, because bundles of different platforms or
 // profiles may define the same objects.
-func renderSource(ctx context.Context, stderr io.Writer, src string, variables map[string]string) (operand.Set, string, error) {
+func RenderSource(ctx context.Context, stderr io.Writer, src string, variables map[string]string) (operand.Set, string, error) {
 	bundles, src, err := source.Bundles(ctx, stderr, src)
 	if err != nil {
 		return operand.Set{}, src, err
@@ -52,9 +52,9 @@ func inImage(bundle extractor.Bundle, src string) extractor.Bundle {
 	return bundle
 }
 
-// noteUnused notes unmanaged CRDs that no component has and variables that no manifests
+// NoteUnused notes unmanaged CRDs that no component has and variables that no manifests
 // use, because a name may be mistyped.
-func noteUnused(w io.Writer, unmanaged []string, variables map[string]string, set operand.Set) {
+func NoteUnused(w io.Writer, unmanaged []string, variables map[string]string, set operand.Set) {
 	has := map[string]bool{}
 	for _, component := range set.Operands {
 		for _, o := range component.Objects {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package planreport
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ spec:
     spec: {SPEC, containers: [{name: manager, image: example.com/own}]}
 `
 
-func plannedRelease(t *testing.T) planReport {
+func plannedRelease(t *testing.T) Report {
 	t.Helper()
 	var bundles []extractor.Bundle
 	for name, spec := range map[string]string{"fixed": "securityContext: {runAsUser: 65532}", "free": "serviceAccountName: free"} {
@@ -46,7 +46,7 @@ func plannedRelease(t *testing.T) planReport {
 		t.Fatal(err)
 	}
 	empty := extractor.Result{Image: imagesjson.Image{Name: "empty", Reference: "quay.io/example/empty@sha256:" + strings.Repeat("b", 64)}}
-	p, err := newPlanReport("1.0.0", "AWS", set, phases, []extractor.Result{empty})
+	p, err := New("1.0.0", "AWS", set, phases, []extractor.Result{empty})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestPlan_JSONValidatesAgainstTheSchema(t *testing.T) {
 
 func TestPlan_ReportsPodsRejectedInTheStrictNamespace(t *testing.T) {
 	var out bytes.Buffer
-	plannedRelease(t).table(&out)
+	plannedRelease(t).Table(&out)
 	for _, want := range []string{
 		"fixed                         Deployment openshift-cluster-api/fixed  spec.template.spec.securityContext.runAsUser  the pod requires SCC restricted-v2",
 		"Strict namespace (PodSecurity restricted, SCC nonroot-v2): admits 1 of 2 components\n",

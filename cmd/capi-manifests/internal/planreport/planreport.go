@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+// Package planreport describes the components that a release installs, and their effect on a cluster.
+package planreport
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -24,8 +22,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// planReport is the data of plan.
-type planReport struct {
+// Report is the data of plan, with JSON as in schema/plan.json.
+type Report struct {
 	// Schema is schema.Plan.
 	Schema         string `json:"$schema"`
 	ReleaseVersion string `json:"releaseVersion"`
@@ -34,16 +32,17 @@ type planReport struct {
 	ContentID string            `json:"contentID"`
 	Variables map[string]string `json:"variables,omitempty"`
 	// Components are in install order.
-	Components []plannedComponent `json:"components"`
+	Components []Component `json:"components"`
 	// Phases are in the order in which they are applied.
-	Phases []plannedPhase `json:"phases"`
+	Phases []Phase `json:"phases"`
 	// NotInstalled are the images, or parts of images, that the cluster does not get.
-	NotInstalled []notInstalled `json:"notInstalled"`
+	NotInstalled []NotInstalled `json:"notInstalled"`
 	// Cluster are the actions on the objects of a cluster, with --against.
-	Cluster []plannedAction `json:"cluster,omitempty"`
+	Cluster []Action `json:"cluster,omitempty"`
 }
 
-type plannedComponent struct {
+// Component is a component of the release.
+type Component struct {
 	Name      string `json:"name"`
 	Type      string `json:"type"`
 	Version   string `json:"version"`
@@ -56,30 +55,33 @@ type plannedComponent struct {
 	Rejections []contract.Rejection `json:"strictNamespaceRejections"`
 }
 
-type plannedPhase struct {
+// Phase is a phase with the number of its objects.
+type Phase struct {
 	Name    string         `json:"name"`
 	Objects int            `json:"objects"`
 	Kinds   map[string]int `json:"kinds"`
 }
 
-type notInstalled struct {
+// NotInstalled is an image, or a bundle of an image, that is not selected.
+type NotInstalled struct {
 	Key      string `json:"key"`
 	Image    string `json:"image"`
 	Provider string `json:"provider,omitempty"`
 	Reason   string `json:"reason"`
 }
 
-func newPlanReport(release, platform string, set operand.Set, phases []revision.Phase, results []extractor.Result) (planReport, error) {
-	p := planReport{
+// New returns the report of a set of components. results are those of all images of the release.
+func New(release, platform string, set operand.Set, phases []revision.Phase, results []extractor.Result) (Report, error) {
+	p := Report{
 		Schema: schema.Plan, ReleaseVersion: release, Platform: platform, ContentID: string(set.ContentID), Variables: set.Variables,
-		Components: []plannedComponent{}, Phases: []plannedPhase{}, NotInstalled: notInstalledOf(platform, results),
+		Components: []Component{}, Phases: []Phase{}, NotInstalled: notInstalled(platform, results),
 	}
 	for _, o := range set.Operands {
 		rejections, err := strictRejections(o.Objects)
 		if err != nil {
-			return planReport{}, err
+			return Report{}, err
 		}
-		p.Components = append(p.Components, plannedComponent{
+		p.Components = append(p.Components, Component{
 			o.Name, string(o.Type), o.Version, string(o.ContentID), o.Origin.Image, o.Origin.Name, len(o.Objects), rejections,
 		})
 	}
@@ -88,7 +90,7 @@ func newPlanReport(release, platform string, set operand.Set, phases []revision.
 		for _, o := range phase.Objects {
 			kinds[o.GetKind()]++
 		}
-		p.Phases = append(p.Phases, plannedPhase{phase.Name, len(phase.Objects), kinds})
+		p.Phases = append(p.Phases, Phase{phase.Name, len(phase.Objects), kinds})
 	}
 	return p, nil
 }
@@ -110,44 +112,45 @@ func strictRejections(objects []*unstructured.Unstructured) ([]contract.Rejectio
 	return contract.StrictNamespace(manifests.Bytes()), nil
 }
 
-// notInstalledOf returns the images and bundles that are not selected, with the reason.
-func notInstalledOf(platform string, results []extractor.Result) []notInstalled {
-	left := []notInstalled{}
+// notInstalled returns the images and bundles that are not selected, with the reason.
+func notInstalled(platform string, results []extractor.Result) []NotInstalled {
+	left := []NotInstalled{}
 	for _, result := range results {
 		if len(result.Bundles) == 0 && result.Err == nil {
-			left = append(left, notInstalled{Key: result.Image.Name, Image: result.Image.Reference, Reason: "has no bundle"})
+			left = append(left, NotInstalled{Key: result.Image.Name, Image: result.Image.Reference, Reason: "has no bundle"})
 		}
 		for _, bundle := range result.Bundles {
 			if its := bundle.Metadata.OCPPlatform; its != "" && its != platform {
-				left = append(left, notInstalled{result.Image.Name, result.Image.Reference, bundle.Metadata.ProviderName, "is for platform " + its})
+				left = append(left, NotInstalled{result.Image.Name, result.Image.Reference, bundle.Metadata.ProviderName, "is for platform " + its})
 			}
 		}
 	}
 	return left
 }
 
-func (p planReport) table(w *bytes.Buffer) {
+// Table writes the report as text.
+func (p Report) Table(w *bytes.Buffer) {
 	total := 0
-	term.Columns(w, []string{"COMPONENT", "TYPE", "VERSION", "OBJECTS", "CONTENT", "KEY", "IMAGE"}, term.Rows(p.Components, func(c plannedComponent) []string {
+	term.Columns(w, []string{"COMPONENT", "TYPE", "VERSION", "OBJECTS", "CONTENT", "KEY", "IMAGE"}, term.Rows(p.Components, func(c Component) []string {
 		total += c.Objects
 		return []string{c.Name, c.Type, term.OrNone(c.Version), strconv.Itoa(c.Objects), short(c.ContentID), c.Key, c.Image}
 	}))
-	term.Columns(w, []string{"PHASE", "OBJECTS", "KINDS"}, term.Rows(p.Phases, func(phase plannedPhase) []string {
+	term.Columns(w, []string{"PHASE", "OBJECTS", "KINDS"}, term.Rows(p.Phases, func(phase Phase) []string {
 		return []string{phase.Name, strconv.Itoa(phase.Objects), kinds(phase.Kinds)}
 	}))
-	term.Columns(w, []string{"NOT INSTALLED", "PROVIDER", "REASON"}, term.Rows(p.NotInstalled, func(left notInstalled) []string {
+	term.Columns(w, []string{"NOT INSTALLED", "PROVIDER", "REASON"}, term.Rows(p.NotInstalled, func(left NotInstalled) []string {
 		return []string{left.Key, term.OrNone(left.Provider), left.Reason}
 	}))
 	p.strictTable(w)
 	if p.Cluster != nil {
-		term.Columns(w, []string{"ACTION", "OBJECT"}, term.Rows(p.Cluster, func(a plannedAction) []string { return []string{string(a.Action), a.Object} }))
+		term.Columns(w, []string{"ACTION", "OBJECT"}, term.Rows(p.Cluster, func(a Action) []string { return []string{string(a.Action), a.Object} }))
 	}
 	fmt.Fprintf(w, "\nRelease %s on %s: %d components, %d objects, content ID %s\n", p.ReleaseVersion, p.Platform, len(p.Components), total, p.ContentID)
 	fmt.Fprintf(w, "Strict namespace (PodSecurity restricted, SCC nonroot-v2): admits %d of %d components\n", p.admitted(), len(p.Components))
 }
 
 // strictTable writes the pods that the strict namespace rejects.
-func (p planReport) strictTable(w *bytes.Buffer) {
+func (p Report) strictTable(w *bytes.Buffer) {
 	var rows [][]string
 	for _, component := range p.Components {
 		for _, rejection := range component.Rejections {
@@ -158,7 +161,7 @@ func (p planReport) strictTable(w *bytes.Buffer) {
 }
 
 // admitted returns the number of components whose pods the strict namespace admits.
-func (p planReport) admitted() (count int) {
+func (p Report) admitted() (count int) {
 	for _, component := range p.Components {
 		if len(component.Rejections) == 0 {
 			count++
@@ -180,30 +183,4 @@ func kinds(counts map[string]int) string {
 func short(digest string) string {
 	_, hex, _ := strings.Cut(digest, ":")
 	return hex[:min(12, len(hex))]
-}
-
-// writeObjects writes the objects of all phases in their order: YAML documents, or a List in JSON.
-func writeObjects(w io.Writer, format output, phases []revision.Phase) error {
-	var objects []*unstructured.Unstructured
-	for _, phase := range phases {
-		objects = append(objects, phase.Objects...)
-	}
-	if format == asJSON {
-		return format.write(w, map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
-	}
-	var out bytes.Buffer
-	for _, o := range objects {
-		encoded, err := json.Marshal(o.Object)
-		if err != nil {
-			return fmt.Errorf("writing %s: %w", object.Describe(o), err)
-		}
-		document, err := yaml.JSONToYAML(encoded)
-		if err != nil {
-			return fmt.Errorf("writing %s: %w", object.Describe(o), err)
-		}
-		out.WriteString("---\n")
-		out.Write(document)
-	}
-	_, err := w.Write(out.Bytes())
-	return err
 }

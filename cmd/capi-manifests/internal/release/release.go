@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package release reads releases: the images of images.json, their bundles, and the components that
+// a cluster renders from them.
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/extractor/cache"
+	"github.com/capi-installer/capi-installer/extractor/remote"
+	"github.com/capi-installer/capi-installer/imagesjson"
+)
+
+// concurrentPulls is the maximum number of images that are pulled at the same time; large layers are pulled one after the other.
+const concurrentPulls = 20
+
+// Source is a release on a workstation.
+type Source struct {
+	// File is the images.json; "-" is stdin.
+	File string
+	// AllowTags accepts tags in the file and resolves them.
+	AllowTags bool
+	// Overrides replace or add images, as spec.imageOverrides of ClusterAPI: name=image, whose tags are resolved.
+	Overrides []string
+	// CacheDir keeps bundles; empty for no cache.
+	CacheDir string
+}
+
+// Read pulls the bundles of all images. Notes and the progress go to stderr.
+func (s Source) Read(ctx context.Context, stdin io.Reader, stderr io.Writer) ([]extractor.Result, error) {
+	ctx = notesTo(ctx, stderr)
+	images, err := s.images(ctx, stdin, stderr)
+	if err != nil {
+		return nil, err
+	}
+	return s.pull(ctx, images, stderr)
+}
+
+// notesTo returns a context whose logger writes notes to w.
+func notesTo(ctx context.Context, w io.Writer) context.Context {
+	return logr.NewContext(ctx, funcr.New(func(_, text string) { fmt.Fprintln(w, "note:", text) }, funcr.Options{}))
+}
+
+// images reads images.json, and looks up the digests of tags.
+func (s Source) images(ctx context.Context, stdin io.Reader, stderr io.Writer) (imagesjson.Images, error) {
+	data, err := term.Interruptible(ctx, func() ([]byte, error) { return readFile(s.File, stdin) })
+	if err != nil {
+		return nil, err
+	}
+	images, err := imagesjson.Parser{AllowTags: s.AllowTags}.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", s.File, err)
+	}
+	var errs []error
+	for i, image := range images {
+		reference, err := source.Resolve(ctx, image.Reference)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("image %s: %w", image.Name, err))
+			continue
+		}
+		if reference != image.Reference {
+			fmt.Fprintf(stderr, "%s: resolved %s to %s\n", image.Name, image.Reference, reference)
+			images[i].Reference = reference
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return s.override(ctx, images, stderr)
+}
+
+func readFile(file string, stdin io.Reader) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(file)
+}
+
+// pull reads the bundles of all images.
+func (s Source) pull(ctx context.Context, images imagesjson.Images, stderr io.Writer) ([]extractor.Result, error) {
+	progress := term.NewProgress(stderr, distinct(images))
+	store, registry := &cache.Store{Dir: s.CacheDir}, source.Registry()
+	registry.Layers = store
+	pulled := extractor.Images{Images: images, Fetcher: &term.Reporting{
+		Fetcher:  &cache.Cached{Store: store, Next: remote.Limit(registry, concurrentPulls)},
+		Progress: progress,
+	}}
+	results, err := pulled.Results(ctx)
+	progress.End()
+	if err != nil {
+		return nil, fmt.Errorf("reading the images: %w", err)
+	}
+	progress.Summary(results)
+	return results, nil
+}
+
+// distinct is how many images there are, by reference.
+func distinct(images imagesjson.Images) int {
+	references := map[string]bool{}
+	for _, image := range images {
+		references[image.Reference] = true
+	}
+	return len(references)
+}
+
+// override returns the images with the overrides in them.
+func (s Source) override(ctx context.Context, images imagesjson.Images, stderr io.Writer) (imagesjson.Images, error) {
+	var overrides []v1alpha1.ImageOverride
+	var errs []error
+	for _, value := range s.Overrides {
+		name, given, found := strings.Cut(value, "=")
+		if !found || name == "" {
+			return nil, &source.ArgumentError{Err: fmt.Errorf("invalid --image %q: want name=image", value)}
+		}
+		reference, err := source.Resolve(ctx, given)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("image %s: %w", name, err))
+		} else if reference != given {
+			fmt.Fprintf(stderr, "%s: resolved %s to %s\n", term.Printable(name), term.Printable(given), reference)
+		}
+		overrides = append(overrides, v1alpha1.ImageOverride{Name: name, Image: v1alpha1.ImageReference(reference)})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return images.Override(overrides)
+}
