@@ -96,11 +96,11 @@ func TestDrift_KeepsFieldsOfOthersAndIsQuiet(t *testing.T) {
 	h.must(h.SubResource("scale").Update(t.Context(), scale, client.WithSubResourceBody(replicas), client.FieldOwner("horizontal-pod-autoscaler")))
 	h.patch("v1/ServiceAccount", namespace, "shared", "token-controller", `{"metadata": {"annotations": {"example.com/note": "theirs"}}, "imagePullSecrets": [{"name": "theirs"}]}`)
 	h.patch(crdKind, "", machines, "storage-migrator", `{"metadata": {"labels": {"example.com/note": "theirs"}}}`)
-	h.eventually("the replicas of the external scale are available, and the status has them", func() error {
+	h.eventually("the replicas set by another client are available and in the status", func() error {
 		before := h.writes.Load()
 		h.reconcileTimes(3)
 		if available := field(h.object(deploymentKind, namespace, "scaled"), "status", "availableReplicas"); available != int64(3) || h.writes.Load() != before {
-			return fmt.Errorf("%v replicas are available, and 3 runs made %d writes", available, h.writes.Load()-before)
+			return fmt.Errorf("%v replicas are available, and 3 reconciles made %d writes", available, h.writes.Load()-before)
 		}
 		return nil
 	})
@@ -121,7 +121,7 @@ func TestDrift_KeepsFieldsOfOthersAndIsQuiet(t *testing.T) {
 	}
 	want := map[string]any{"caBundle": bundle, "aggregated": "shareds", "replicas": int64(3), "pull secrets": "theirs", "annotation": "theirs", "label": "theirs"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what others wrote (-want +got):\n%s", diff)
+		t.Errorf("fields of other managers (-want +got):\n%s", diff)
 	}
 }
 
@@ -137,14 +137,14 @@ func (h *harness) serveCA(webhooks, bundle string) {
 	h.must(h.Update(h.Context(), configuration, client.FieldOwner("service-ca-operator")))
 }
 
-// reconcileTimes makes both controllers reconcile that many times more.
+// reconcileTimes makes both controllers reconcile a number of times.
 func (h *harness) reconcileTimes(times int) {
 	h.Helper()
 	began := h.reconciles()
-	h.eventually(fmt.Sprintf("the installer has run %d times", times), func() error {
+	h.eventually(fmt.Sprintf("the installer has reconciled %d times", times), func() error {
 		h.touch()
 		if now := h.reconciles() - began; now < times {
-			return fmt.Errorf("it has %d times", now)
+			return fmt.Errorf("it has reconciled %d times", now)
 		}
 		return nil
 	})

@@ -33,14 +33,14 @@ func (h *harness) events(reason string) []string {
 // reportsEvent waits for exactly one event with a reason and a message that contains every part.
 func (h *harness) reportsEvent(reason string, parts ...string) {
 	h.Helper()
-	h.eventually("there is one event "+reason, func() error {
+	h.eventually("one event "+reason, func() error {
 		messages := h.events(reason)
 		if len(messages) != 1 {
-			return fmt.Errorf("there are %d: %q", len(messages), messages)
+			return fmt.Errorf("got %d events: %q", len(messages), messages)
 		}
 		for _, part := range parts {
 			if !strings.Contains(messages[0], part) {
-				return fmt.Errorf("%q does not name %q", messages[0], part)
+				return fmt.Errorf("message %q does not contain %q", messages[0], part)
 			}
 		}
 		return nil
@@ -66,7 +66,7 @@ func TestEvents_LifecycleOfAVersion(t *testing.T) {
 	h.reportsEvent("VersionRetired", "4.22.0-1")
 	h.reportsEvent("DriftCorrected", "settings") // other content in the next version is not drift
 	if stored := h.events("VersionStored"); len(stored) != 2 {
-		t.Errorf("versions were stored: %q", stored)
+		t.Errorf("unexpected VersionStored events: %q", stored)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestStatus_ProgressOfEachPhase(t *testing.T) {
 	h.release(core(crd("waiters", "Waiter"), configMap("settings", "1")), aws(stuck))
 	h.start("4.22.0")
 	var seen []string
-	h.eventually("the phases are as they should be", func() error {
+	h.eventually("the phases have the expected states", func() error {
 		version := h.clusterAPI().Status.Version("4.22.0-1")
 		if version == nil {
 			return fmt.Errorf("no version in the status")
@@ -87,13 +87,13 @@ func TestStatus_ProgressOfEachPhase(t *testing.T) {
 		}
 		want := []string{"cluster-api-crds Complete 1/1", "cluster-api Complete 2/2", "cluster-api-provider-aws Progressing 1/2"}
 		if !slices.Equal(seen, want) {
-			return fmt.Errorf("they are %q", seen)
+			return fmt.Errorf("phases are %q", seen)
 		}
 		return nil
 	})
 	aws := h.clusterAPI().Status.Versions[0].Phases[2]
 	if len(aws.WaitingFor) != 1 || aws.WaitingFor[0].Object != "Deployment openshift-cluster-api/stuck" || aws.WaitingFor[0].Message == "" {
-		t.Fatalf("it waits for %+v", aws.WaitingFor)
+		t.Fatalf("the phase waits for %+v", aws.WaitingFor)
 	}
 	h.stop()
 	time.Sleep(1100 * time.Millisecond) // timestamps have a resolution of one second
@@ -102,13 +102,13 @@ func TestStatus_ProgressOfEachPhase(t *testing.T) {
 		h.edit("settings")
 		h.eventually("the restarted installer has reconciled", func() error {
 			if value, _, _ := unstructured.NestedString(h.object("v1/ConfigMap", namespace, "settings").Object, "data", "value"); value != "1" {
-				return fmt.Errorf("value is %q", value)
+				return fmt.Errorf("ConfigMap has value %q", value)
 			}
 			return nil
 		})
 	}
 	if again := h.clusterAPI().Status.Versions[0].Phases[2]; !again.Since.Equal(&aws.Since) || !again.WaitingFor[0].Since.Equal(&aws.WaitingFor[0].Since) {
-		t.Errorf("after a restart it is %+v, before it was %+v", again, aws)
+		t.Errorf("the phase changed with the restart from %+[2]v to %+[1]v", again, aws)
 	}
 }
 

@@ -52,7 +52,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard()) // each installer logs to its test
+	ctrl.SetLogger(logr.Discard()) // each installer logs to its own test
 	controlplane.Main(m)
 }
 
@@ -60,10 +60,10 @@ func TestMain(m *testing.M) {
 // installer with the credentials of its service account.
 type harness struct {
 	*testing.T
-	client.Client // an administrator's
+	client.Client // with the rights of an administrator
 
 	cluster  *controlplane.Cluster
-	config   *rest.Config // the installer's
+	config   *rest.Config // of the installer
 	registry *registry.Registry
 	images   map[string]string // content of images.json
 	path     string            // of images.json
@@ -278,12 +278,12 @@ func (h *harness) uninstall() {
 			return err
 		}
 		if len(left.Items) > 0 {
-			return fmt.Errorf("%d are left", len(left.Items))
+			return fmt.Errorf("%d remain", len(left.Items))
 		}
 		return nil
 	})
 	if names := h.names(); len(names) > 0 {
-		h.Errorf("after everything was uninstalled there are %v", names)
+		h.Errorf("objects remain after the uninstall: %v", names)
 	}
 	operator := &configv1.ClusterOperator{}
 	operator.Name = v1alpha1.ClusterOperatorName
@@ -315,12 +315,12 @@ func (h *harness) deleteRetainedCRDs() {
 	})
 }
 
-// patience is the time that an awaited condition may take. It is generous, because tests
-// run in parallel, and the dry runs of the original boxcutter keep the API server busy.
+// patience is the timeout of eventually. It is generous, because tests run in
+// parallel, and the dry runs of the original boxcutter keep the API server busy.
 const patience = 3 * time.Minute
 
-// eventually waits until check returns nil. When its patience ends, it fails the test
-// with the last error.
+// eventually waits until check returns nil. After a timeout it fails the test with
+// the last error.
 func (h *harness) eventually(what string, check func() error) {
 	h.Helper()
 	deadline := time.Now().Add(patience)
@@ -372,7 +372,7 @@ func (h *harness) push(p provider) string {
 	return reference
 }
 
-// release pushes images of these providers and writes images.json with only these.
+// release pushes the images of providers and writes images.json with only these.
 func (h *harness) release(providers ...provider) {
 	h.Helper()
 	h.images = map[string]string{}
@@ -438,14 +438,14 @@ func (h *harness) settled(version string) {
 // reports waits until a condition is true with a reason and a message that contains every part.
 func (h *harness) reports(kind, reason string, parts ...string) {
 	h.Helper()
-	h.eventually(fmt.Sprintf("%s is True because of %s", kind, reason), func() error {
+	h.eventually(fmt.Sprintf("%s is True with reason %s", kind, reason), func() error {
 		c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, kind)
 		if c == nil || c.Reason != reason {
-			return fmt.Errorf("it is %v", c)
+			return fmt.Errorf("condition is %v", c)
 		}
 		for _, part := range parts {
 			if !strings.Contains(c.Message, part) {
-				return fmt.Errorf("the message does not name %q: %s", part, c.Message)
+				return fmt.Errorf("message does not contain %q: %s", part, c.Message)
 			}
 		}
 		return nil
@@ -487,7 +487,7 @@ var installedKinds = []string{
 }
 
 // installed returns the UID and content of all objects with the installer's label,
-// without the metadata of the API server and of the installer.
+// without the metadata that the API server and the installer write.
 func (h *harness) installed() map[string]string {
 	h.Helper()
 	found := map[string]string{}

@@ -59,7 +59,7 @@ func (c *instanceCreator) create(number string) {
 }
 
 // lost deletes the accepted instances and their CRDs, and returns the number of
-// instances that did not exist.
+// instances that no longer existed.
 func (c *instanceCreator) lost() (lost int) {
 	c.Helper()
 	for _, instance := range c.accepted {
@@ -79,9 +79,9 @@ func (c *instanceCreator) lost() (lost int) {
 	return lost
 }
 
-// Guarantee: a CRD that has instances is never deleted, also if the instance is
-// created while the CRD is about to be deleted: the API server rejects the instance,
-// or the CRD is retained. With E2E=full, the test makes at least 1,000 attempts.
+// Guarantee: a CRD that has instances is never deleted. If an instance is created
+// while the CRD is about to be deleted, the API server rejects the instance, or the
+// CRD is retained. With E2E=full, the test makes at least 1,000 attempts.
 func TestTeardown_LosesNoInstance(t *testing.T) {
 	h := newHarness(t)
 	c := &instanceCreator{harness: h, crds: 30}
@@ -113,7 +113,7 @@ func TestTeardown_LosesNoInstance(t *testing.T) {
 	}
 	t.Logf("%d attempts, %d instances accepted, %d lost", c.attempts, accepted, lost)
 	if lost > 0 || c.attempts < c.crds || accepted == 0 || accepted == c.attempts {
-		t.Errorf("%d of %d instances are lost in %d attempts; want 0, with some accepted and some rejected", lost, accepted, c.attempts)
+		t.Errorf("%d of %d instances were lost in %d attempts; want 0, with some instances accepted and some rejected", lost, accepted, c.attempts)
 	}
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
 	if err := h.Get(t.Context(), client.ObjectKey{Name: "openshift-capi-installer-crd-deletion"}, policy); !apierrors.IsNotFound(err) {

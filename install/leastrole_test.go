@@ -55,8 +55,8 @@ func newLeast(t *testing.T, bundles ...extractor.Bundle) *least {
 	return l
 }
 
-// deleteProvidersRole deletes the permissions for the objects of any provider, and
-// returns the remaining permissions.
+// deleteProvidersRole deletes the permissions for providers' objects, and returns
+// the remaining permissions.
 func (l *least) deleteProvidersRole() []rbac.Rule {
 	l.Helper()
 	objects, err := manifests.Objects()
@@ -230,7 +230,7 @@ func (l *least) revoke(t trial) {
 	l.Helper()
 	l.stop()
 	l.grant(t.left)
-	l.eventually("the permission is taken away", func() error { return l.allowed(t) })
+	l.eventually("the permission is revoked", func() error { return l.allowed(t) })
 	if reads := len(t.verbs) > 1; t.trigger() == repairing && (t.grantedByRoles() || !reads) { // a new process reads in any case
 		l.causeDrift(t)
 	}
@@ -277,7 +277,7 @@ func (l *least) complete() {
 			kind := object.GroupVersionKind()
 			there := l.object(kind.GroupVersion().String()+"/"+kind.Kind, object.GetNamespace(), object.GetName())
 			if there == nil || there.GetLabels()[edited] != object.GetLabels()[edited] || there.GetAnnotations()[v1alpha1.OwnersAnnotation] == "" {
-				return fmt.Errorf("%s %s is not as it should be", kind.Kind, object.GetName())
+				return fmt.Errorf("%s %s differs from the manifest or is not ready", kind.Kind, object.GetName())
 			}
 		}
 		return nil
@@ -290,10 +290,10 @@ func (l *least) uninstallAndWait() {
 	l.uninstallNow()
 	l.eventually("everything is uninstalled", func() error {
 		if names := l.names(); len(names) > 0 {
-			return fmt.Errorf("left: %v", names)
+			return fmt.Errorf("objects remain: %v", names)
 		}
 		if l.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") != nil {
-			return fmt.Errorf("the version is left")
+			return fmt.Errorf("the version remains")
 		}
 		return nil
 	})
@@ -327,7 +327,7 @@ func (l *least) reported(t trial, mark int) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("it is not in %d texts", len(texts))
+	return fmt.Errorf("not found in %d texts", len(texts))
 }
 
 // edited is the label that the trials modify; every object of Cluster API's providers has it.
@@ -353,7 +353,7 @@ func (l *least) causeDrift(t trial) {
 			l.must(l.Delete(l.Context(), object.DeepCopy()))
 			offered := object.DeepCopy()
 			offered.SetAnnotations(map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways})
-			l.eventually("the object is there again", func() error { return l.Create(l.Context(), offered) })
+			l.eventually("the object is recreated", func() error { return l.Create(l.Context(), offered) })
 		default:
 			l.must(l.Delete(l.Context(), object.DeepCopy()))
 		}
@@ -405,8 +405,8 @@ func realBundle(t *testing.T, name string) extractor.Bundle {
 	return bundle
 }
 
-// sample returns one trial of each sort that is not in seen: repairs revert drift, and
-// removals block the uninstall, so they run last.
+// sample returns one trial of each sort that is not in seen: first repairs, which
+// revert drift, then removals, which run last because they block the uninstall.
 func sample(all []trial, seen map[string]bool) (repairs, removals []trial) {
 	for _, t := range all {
 		sort := fmt.Sprint(t.Why, t.Namespace == "")
@@ -427,9 +427,10 @@ func sample(all []trial, seen map[string]bool) (repairs, removals []trial) {
 	return repairs, removals
 }
 
-// TestLeastRole_SufficientAndMinimal installs real providers with the least role. Then it
-// revokes one permission at a time and expects a report when objects are installed,
-// reverted or removed. With E2E=full, it tries each verb of each rule, else one of each sort.
+// TestLeastRole_SufficientAndMinimal installs real providers with the least role.
+// Then it revokes one permission at a time and expects a report when objects are
+// installed, reverted or removed. With E2E=full, it tries each verb of each rule,
+// otherwise one of each sort.
 func TestLeastRole_SufficientAndMinimal(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -460,7 +461,7 @@ func TestLeastRole_SufficientAndMinimal(t *testing.T) {
 				l.try(trial)
 			}
 			for _, trial := range last {
-				t.Log("LAST TRIAL", trial)
+				t.Log("last trial", trial)
 				l.revoke(trial)
 			}
 			l.grant(l.rules)

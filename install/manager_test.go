@@ -91,7 +91,7 @@ func TestInstall_ReleaseAndItsSuccessor(t *testing.T) {
 	}
 	image, _, _ := unstructured.NestedSlice(h.object("apps/v1/Deployment", namespace, "capa").Object, "spec", "template", "spec", "containers")
 	if got := image[0].(map[string]any)["image"]; got != h.images["cluster-api-provider-aws"] {
-		t.Errorf("Deployment capa runs %v, not the image that its manifests came from", got)
+		t.Errorf("Deployment capa runs %v, want the image that contains its manifests", got)
 	}
 
 	before := h.installed()
@@ -102,18 +102,18 @@ func TestInstall_ReleaseAndItsSuccessor(t *testing.T) {
 	h.start("4.22.1")
 	h.settled("4.22.1-2")
 	if now := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "Available"); !now.LastTransitionTime.Equal(&available.LastTransitionTime) {
-		t.Error("Available has not stayed True during the upgrade")
+		t.Error("Available was not True throughout the upgrade")
 	}
 	after := h.installed()
 	if _, there := after["ConfigMap dropped"]; there {
-		t.Error("ConfigMap dropped is still there")
+		t.Error("ConfigMap dropped still exists")
 	}
 	if _, there := after["ConfigMap added"]; !there {
-		t.Error("ConfigMap added is not there")
+		t.Error("ConfigMap added not found")
 	}
 	for _, name := range []string{"ConfigMap kept", "Deployment capa", "CustomResourceDefinition testmachines.infrastructure.cluster.x-k8s.io"} {
 		if before[name] != after[name] {
-			t.Errorf("%s was touched: %s before, %s after", name, before[name], after[name])
+			t.Errorf("%s changed: %s before, %s after", name, before[name], after[name])
 		}
 	}
 }
@@ -123,7 +123,7 @@ func TestConvergence_WritesNothing(t *testing.T) {
 	h.release(core(configMap("settings", "1"), crd("quiets", "Quiet")), aws())
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
-	time.Sleep(2 * time.Second) // requests in progress end
+	time.Sleep(2 * time.Second) // let requests in progress end
 	h.expectQuiet(func() {
 		h.writeImages() // triggers a reconcile of the version controller
 		h.reconcileTimes(5)
@@ -139,10 +139,10 @@ func TestDrift_IsReverted(t *testing.T) {
 	h.must(unstructured.SetNestedField(edited.Object, "2", "data", "value"))
 	h.must(h.Update(t.Context(), edited))
 	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
-	h.eventually("both are unmodified", func() error {
+	h.eventually("both objects are restored", func() error {
 		settings, capa := h.object("v1/ConfigMap", namespace, "settings"), h.object("apps/v1/Deployment", namespace, "capa")
 		if value, _, _ := unstructured.NestedString(settings.Object, "data", "value"); value != "1" || capa == nil {
-			return fmt.Errorf("value is %q, Deployment there: %t", value, capa != nil)
+			return fmt.Errorf("value is %q, Deployment exists: %t", value, capa != nil)
 		}
 		return nil
 	})
@@ -207,7 +207,7 @@ func TestInputs_InvalidInputIsNamedAndChangesNothing(t *testing.T) {
 			h.reports("Degraded", "Version"+test.reason)
 			h.unchangedSince(before)
 			if !meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Available") {
-				t.Error("Available is not True although everything is installed")
+				t.Error("everything is installed, but Available is not True")
 			}
 			good()
 			h.settled("4.22.0-1")
@@ -220,7 +220,7 @@ func TestInputs_InvalidInputIsNamedAndChangesNothing(t *testing.T) {
 func (h *harness) unchangedSince(before map[string]string) {
 	h.Helper()
 	if diff := cmp.Diff(before, h.installed()); diff != "" {
-		h.Errorf("what is installed has changed (-before +after):\n%s", diff)
+		h.Errorf("installed objects changed (-before +after):\n%s", diff)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestRegistry_UnreachableIsRetriedBeforeDegraded(t *testing.T) {
 	_, digest, _ := strings.Cut(good, "@")
 	h.images["cluster-api"] = "127.0.0.1:1/capi@" + strings.Replace(digest, digest[len(digest)-4:], "0000", 1)
 	h.writeImages()
-	h.eventually("the image is named", func() error {
+	h.eventually("the condition names the image", func() error {
 		c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "VersionDegraded")
 		if c.Reason != "ImageUnreadable" || c.Status != "Unknown" || !strings.Contains(c.Message, "cluster-api") || !strings.Contains(c.Message, "127.0.0.1:1") {
 			return fmt.Errorf("VersionDegraded is %s, %s: %s", c.Status, c.Reason, c.Message)
@@ -257,9 +257,9 @@ func TestRestart_NeedsNoRegistry(t *testing.T) {
 	h.registry.Close()
 	h.must(h.Delete(t.Context(), h.object("apps/v1/Deployment", namespace, "capa")))
 	h.start("4.22.0")
-	h.eventually("Deployment capa is back", func() error {
+	h.eventually("Deployment capa is recreated", func() error {
 		if h.object("apps/v1/Deployment", namespace, "capa") == nil {
-			return fmt.Errorf("it is not there")
+			return fmt.Errorf("Deployment not found")
 		}
 		return nil
 	})
@@ -307,21 +307,21 @@ func TestRetainedCRD_OutlivesItsRelease(t *testing.T) {
 	h.release(core(), aws())
 	h.settled("4.22.0-2")
 	if h.object(crdKind, "", "unused.infrastructure.cluster.x-k8s.io") != nil {
-		t.Error("the CRD without instances is still there")
+		t.Error("the CRD without instances still exists")
 	}
 	kept := h.object(crdKind, "", machines)
 	if kept == nil || kept.GetDeletionTimestamp() != nil {
-		t.Fatal("the CRD with an instance is gone")
+		t.Fatal("the CRD with an instance was deleted")
 	}
 	if owners, found := kept.GetAnnotations()[v1alpha1.OwnersAnnotation]; found {
-		t.Errorf("the CRD that stays still names %s as its owners", owners)
+		t.Errorf("the retained CRD still has the owners %s", owners)
 	}
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(machine), machine))
 
 	h.release(core(), aws(crd("machines", "Machine")))
 	h.settled("4.22.0-3")
 	if taken := h.object(crdKind, "", machines); taken.GetUID() != kept.GetUID() || taken.GetAnnotations()[v1alpha1.OwnersAnnotation] == "" {
-		t.Error("the release that brings the CRD again has not taken it over")
+		t.Error("the release that contains the CRD again has not adopted it")
 	}
 }
 
@@ -340,14 +340,14 @@ func TestRetainedCRD_WithoutItsLabel(t *testing.T) {
 	})
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
 	h.start("4.22.0") // uninstalls everything, without a repair before
-	h.eventually("nothing else is installed", func() error {
+	h.eventually("all other objects are removed", func() error {
 		if left := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1"); left != nil {
-			return fmt.Errorf("the revision ConfigMap is there: %v", h.names())
+			return fmt.Errorf("the revision ConfigMap exists; installed: %v", h.names())
 		}
 		return nil
 	})
 	if kept := h.object(crdKind, "", machines); kept == nil || kept.GetDeletionTimestamp() != nil {
-		t.Fatal("the CRD with an instance is gone")
+		t.Fatal("the CRD with an instance was deleted")
 	}
 }
 
@@ -359,11 +359,11 @@ func TestRevisionConfigMap_RecreatedAfterDeletion(t *testing.T) {
 	before := h.installed()
 	deleted := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
 	h.deleteBinding("openshift-capi-installer-revisions")
-	h.eventually("it can be deleted", func() error { return h.Delete(t.Context(), deleted) })
-	h.eventually("there is another one", func() error {
+	h.eventually("the ClusterAPI object can be deleted", func() error { return h.Delete(t.Context(), deleted) })
+	h.eventually("the ClusterAPI object is recreated", func() error {
 		again := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
 		if again == nil || again.GetUID() == deleted.GetUID() {
-			return fmt.Errorf("there is not")
+			return fmt.Errorf("not recreated")
 		}
 		return nil
 	})
@@ -380,10 +380,10 @@ func TestUninstall_OnDeletionOfClusterAPI(t *testing.T) {
 			h.start("4.22.0")
 			h.settled("4.22.0-1")
 			h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(policy)))
-			h.eventually("nothing is installed, and nothing says that it is", func() error {
+			h.eventually("nothing is installed, and no bookkeeping remains", func() error {
 				left, revision := h.names(), h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
 				if len(left) > 0 || revision != nil {
-					return fmt.Errorf("left: %v, revision ConfigMap: %t", left, revision != nil)
+					return fmt.Errorf("objects remain: %v, revision ConfigMap exists: %t", left, revision != nil)
 				}
 				return nil
 			})
@@ -401,14 +401,14 @@ func TestCollision_ExternalObjectIsNotAdopted(t *testing.T) {
 	h.reports("InstallerDegraded", "Collision", "ConfigMap openshift-cluster-api/theirs")
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
 	if theirs.Data["value"] != "theirs" {
-		t.Errorf("it holds %q", theirs.Data["value"])
+		t.Errorf("the ConfigMap of another owner has value %q", theirs.Data["value"])
 	}
 	theirs.Annotations = map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}
 	h.must(h.Update(t.Context(), theirs))
 	h.settled("4.22.0-1")
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
 	if theirs.Data["value"] != "ours" {
-		t.Errorf("it may be taken over, and holds %q", theirs.Data["value"])
+		t.Errorf("the adopted ConfigMap has value %q", theirs.Data["value"])
 	}
 }
 
@@ -421,19 +421,19 @@ func TestUpgrade_UnavailableReleaseKeepsPreviousRunning(t *testing.T) {
 	h.release(core(stuck), aws())
 	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "phase cluster-api", "Deployment openshift-cluster-api/stuck")
 	h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "old")))
-	h.eventually("the object that only the older version has is restored", func() error {
+	h.eventually("an object that only the older version contains is restored", func() error {
 		if h.object("v1/ConfigMap", namespace, "old") == nil {
-			return fmt.Errorf("ConfigMap old is not there")
+			return fmt.Errorf("ConfigMap old not found")
 		}
 		return nil
 	})
 	if s := h.clusterAPI().Status; s.CurrentVersion != "4.22.0-1" || !meta.IsStatusConditionTrue(s.Conditions, "Available") {
-		t.Errorf("the version before is not kept:\n%s", h.conditions())
+		t.Errorf("the previous version is not available:\n%s", h.conditions())
 	}
 	h.release(core(), aws())
 	h.settled("4.22.0-3")
 	if names := h.names(); slices.Contains(names, "Deployment stuck") || slices.Contains(names, "ConfigMap old") {
-		t.Errorf("objects of older versions are left: %v", names)
+		t.Errorf("objects of older versions remain: %v", names)
 	}
 }
 
@@ -463,9 +463,9 @@ func TestUnmanagedCRD_IsCheckedAndUnchanged(t *testing.T) {
 		t.Error("the unmanaged CRD was written")
 	}
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
-	h.eventually("the rest is uninstalled", func() error {
+	h.eventually("all other objects are uninstalled", func() error {
 		if left := h.names(); len(left) > 0 {
-			return fmt.Errorf("left: %v", left)
+			return fmt.Errorf("objects remain: %v", left)
 		}
 		return nil
 	})

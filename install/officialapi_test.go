@@ -34,12 +34,12 @@ func (h *harness) serveOfficial(unmanaged ...string) {
 		if crd != nil {
 			h.must(client.IgnoreNotFound(h.Delete(context.Background(), crd)))
 		}
-		h.eventually("the official API is gone", func() error {
+		h.eventually("the official API is removed", func() error {
 			err := h.Get(context.Background(), client.ObjectKey{Name: "cluster"}, &operatorv1alpha1.ClusterAPI{})
 			if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 				return nil
 			}
-			return fmt.Errorf("it is there: %w", err)
+			return fmt.Errorf("the API is served: %w", err)
 		})
 	})
 	official := &operatorv1alpha1.ClusterAPI{Spec: &operatorv1alpha1.ClusterAPISpec{UnmanagedCustomResourceDefinitions: unmanaged}}
@@ -54,7 +54,7 @@ func (h *harness) official() *operatorv1alpha1.ClusterAPI {
 	return official
 }
 
-// exclude writes the unmanaged CRDs of the official object.
+// exclude sets the unmanaged CRDs of the official object.
 func (h *harness) exclude(names ...string) {
 	h.Helper()
 	list, err := json.Marshal(names)
@@ -66,7 +66,7 @@ func (h *harness) exclude(names ...string) {
 // officiallySettled waits as HyperShift does: until the exclusions are observed and installed.
 func (h *harness) officiallySettled(version string) operatorv1alpha1.ClusterAPIStatus {
 	h.Helper()
-	h.eventually("the official status says "+version, func() error {
+	h.eventually("the official status has version "+version, func() error {
 		official := h.official()
 		s := official.Status
 		if string(s.CurrentRevision) != version || s.DesiredRevision != s.CurrentRevision || s.ObservedRevisionGeneration < official.Generation {
@@ -77,8 +77,9 @@ func (h *harness) officiallySettled(version string) operatorv1alpha1.ClusterAPIS
 	return h.official().Status
 }
 
-// hideDiscovery answers the installer's discovery of a group version with "not found" for some time, as an API server
-// does that has not registered the kinds of a new CRD yet. It returns the number of these answers.
+// hideDiscovery answers the installer's discovery of a group version with "not
+// found" for some time, like an API server that has not registered the kinds of a
+// new CRD yet. It returns the number of these answers.
 func (h *harness) hideDiscovery(path string, lasting time.Duration) *atomic.Int64 {
 	hidden, until := &atomic.Int64{}, time.Now().Add(lasting)
 	answer := func(request *http.Request) *http.Response {
@@ -103,7 +104,7 @@ func TestOfficialAPI_AppearsLate(t *testing.T) {
 	h.serveOfficial()
 	s := h.officiallySettled("4.22.0-1")
 	if hidden.Load() == 0 {
-		t.Error("the installer has not asked for the API before it was served")
+		t.Error("the installer did not request the API before it was served")
 	}
 	if len(s.Revisions) != 1 || len(s.Revisions[0].Components) != 2 || s.Revisions[0].UnmanagedCustomResourceDefinitions != nil {
 		t.Errorf("revisions %+v", s.Revisions)
@@ -113,31 +114,32 @@ func TestOfficialAPI_AppearsLate(t *testing.T) {
 	h.answer(machines, 2, "True", "True", "")
 	s = h.officiallySettled("4.22.0-2")
 	if last := s.Revisions[len(s.Revisions)-1]; !slices.Equal(last.UnmanagedCustomResourceDefinitions, []string{machines}) {
-		t.Errorf("revision %s has the unmanaged CRDs %v", last.Name, last.UnmanagedCustomResourceDefinitions)
+		t.Errorf("revision %s has unexpected unmanaged CRDs %v", last.Name, last.UnmanagedCustomResourceDefinitions)
 	}
 	cluster := h.clusterAPI()
 	if version := cluster.Status.Version("4.22.0-2"); len(cluster.Spec.UnmanagedCRDs) != 0 || version == nil || !slices.Equal(version.UnmanagedCRDs, []string{machines}) {
 		t.Errorf("spec %v, version %+v", cluster.Spec.UnmanagedCRDs, version)
 	}
 	if found := ownershipMetadata(h.object(crdKind, "", machines)); found != nil {
-		t.Errorf("the excluded CRD keeps %v", found)
+		t.Errorf("the excluded CRD still has %v", found)
 	}
 	h.settled("4.22.0-2")
 	h.reconcileTimes(2)
 	before := h.official().ResourceVersion
 	h.reconcileTimes(3)
 	if after := h.official().ResourceVersion; after != before {
-		t.Errorf("at rest the official object was written: %s, then %s", before, after)
+		t.Errorf("the official object was written without a change: %s, then %s", before, after)
 	}
 	for _, entry := range h.official().ManagedFields {
 		if entry.Subresource == "status" && entry.Manager != officialapi.FieldOwner {
-			t.Errorf("%s holds fields of the status", entry.Manager)
+			t.Errorf("manager %s owns fields of the status", entry.Manager)
 		}
 	}
 }
 
-// TestOfficialAPI_Predecessor: revisions of cluster-capi-operator keep their numbers, and go when a version is complete.
-// The two lists of unmanaged CRDs are united, also with the 128 entries that the official one may have.
+// TestOfficialAPI_Predecessor: revisions of cluster-capi-operator keep their
+// numbers, and are removed when a version is complete. The two lists of unmanaged
+// CRDs are united, even with the 128 entries that the official one may have.
 func TestOfficialAPI_Predecessor(t *testing.T) {
 	h := newHarness(t)
 	many := []string{}
@@ -168,7 +170,7 @@ func TestOfficialAPI_Predecessor(t *testing.T) {
 
 	cluster := h.clusterAPI()
 	h.must(h.Delete(t.Context(), cluster))
-	h.eventually("nothing is current after an uninstall", func() error {
+	h.eventually("no revision is current after an uninstall", func() error {
 		if current := h.official().Status.CurrentRevision; current != "" {
 			return fmt.Errorf("%s is current", current)
 		}
@@ -176,7 +178,8 @@ func TestOfficialAPI_Predecessor(t *testing.T) {
 	})
 }
 
-// TestOfficialAPI_Ignored: with the flag turned off, the official object has no effect and stays as it is.
+// TestOfficialAPI_Ignored: with the flag turned off, the official object has no
+// effect and is not modified.
 func TestOfficialAPI_Ignored(t *testing.T) {
 	h := newHarness(t)
 	h.serveOfficial(machines)
@@ -189,6 +192,6 @@ func TestOfficialAPI_Ignored(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 	if found := ownershipMetadata(h.object(crdKind, "", machines)); found == nil {
-		t.Error("the CRD is not managed")
+		t.Error("the CRD is not installed")
 	}
 }

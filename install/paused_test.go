@@ -64,17 +64,17 @@ func TestPaused_WritesNothingAndListsPendingChanges(t *testing.T) {
 		"change 2: ConfigMap openshift-cluster-api/settings, Deployment openshift-cluster-api/capi", "create 1: ConfigMap openshift-cluster-api/added", "remove 1: ConfigMap openshift-cluster-api/dropped")
 	drifted := h.installed()
 	if _, there := drifted["Deployment capa"]; there || len(drifted) != 4 {
-		t.Errorf("while paused there are %v", h.names())
+		t.Errorf("objects installed while paused: %v", h.names())
 	}
 	want := []string{"POST /api/v1/namespaces/openshift-cluster-api-operator/configmaps"} // of the pending version
 	if diff := cmp.Diff(want, h.otherWrites()); diff != "" {
-		t.Errorf("written while paused (-want +got):\n%s", diff)
+		t.Errorf("requests while paused (-want +got):\n%s", diff)
 	}
 
 	h.mode(v1alpha1.Managed)
 	h.settled("4.22.0-2")
 	if names := strings.Join(h.names(), ", "); names != "ConfigMap added, ConfigMap last, ConfigMap settings, CustomResourceDefinition "+machines+", Deployment capa, Deployment capi" {
-		t.Errorf("back to Managed there are %s", names)
+		t.Errorf("after Managed, installed objects are %s", names)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestPaused_ListsTheFirstRelease(t *testing.T) {
 	h.start("4.22.0")
 	h.reports("InstallerProgressing", "Paused", "version 4.22.0-1 is pending and would create 2: Deployment openshift-cluster-api/capi, Deployment openshift-cluster-api/capa")
 	if names := h.names(); len(names) > 0 {
-		t.Errorf("while paused there are %v", names)
+		t.Errorf("objects while paused: %v", names)
 	}
 	h.mode(v1alpha1.Managed)
 	h.settled("4.22.0-1")

@@ -10,7 +10,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// The bundles of core and AWS as OpenShift ships them, adopted without a change.
+// The shipped bundles of core and AWS are adopted without a change.
 func TestPredecessor_ShippedBundlesReplacedInPlace(t *testing.T) {
 	rendered, err := fixture.RenderedProviders()
 	if err != nil {

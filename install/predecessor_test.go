@@ -32,7 +32,8 @@ import (
 
 const crdKindName = "CustomResourceDefinition"
 
-// oldInstaller installs as cluster-capi-operator does: without owners, with its names, as the same service account.
+// oldInstaller installs objects in the way of cluster-capi-operator: without
+// owners, under its field manager, as the same service account.
 type oldInstaller struct {
 	*harness
 	engine *boxcutter.RevisionEngine
@@ -52,7 +53,7 @@ func newOldInstaller(h *harness) *oldInstaller {
 	return &oldInstaller{harness: h, engine: engine}
 }
 
-// phases returns the phases of released providers.
+// phases returns the phases of a release of providers.
 func (o *oldInstaller) phases(providers ...provider) []boxcutter.Phase {
 	o.Helper()
 	var bundles []extractor.Bundle
@@ -112,8 +113,9 @@ func (o *oldInstaller) report(current, desired int64) {
 	})
 }
 
-// identities returns the UIDs of the objects of phases, and of Deployments the pod template and the ReplicaSets, by kind and
-// name. The generation of a Deployment proves nothing: it counts changes of annotations too.
+// identities returns the UIDs of the objects of phases, and for Deployments also
+// the pod template and the ReplicaSets, by kind and name. The generation of a
+// Deployment is not compared, because it also counts changes of annotations.
 func (o *oldInstaller) identities(phases []boxcutter.Phase) map[string]string {
 	o.Helper()
 	found := map[string]string{}
@@ -142,7 +144,8 @@ func (o *oldInstaller) identities(phases []boxcutter.Phase) map[string]string {
 	return found
 }
 
-// theirs returns the metadata of cluster-capi-operator on the objects of phases.
+// theirs returns the metadata that cluster-capi-operator left on the objects of
+// phases.
 func (o *oldInstaller) theirs(phases []boxcutter.Phase) []string {
 	o.Helper()
 	var found []string
@@ -165,8 +168,10 @@ func (o *oldInstaller) theirs(phases []boxcutter.Phase) []string {
 	return found
 }
 
-// replacesPredecessor has cluster-capi-operator install revision 1 of providers and roll out revision 2 halfway, and then
-// starts the installer: it adopts the objects without a deletion or a new pod, and at rest writes nothing.
+// replacesPredecessor makes cluster-capi-operator install revision 1 of providers
+// and roll out revision 2 halfway, and then starts the installer. The installer
+// must adopt the objects without a deletion or a new pod, and then write nothing
+// more.
 func (h *harness) replacesPredecessor(providers ...provider) {
 	h.Helper()
 	h.serveOfficial()
@@ -184,7 +189,7 @@ func (h *harness) replacesPredecessor(providers ...provider) {
 		h.Errorf("objects were replaced or rolled out (-before +after):\n%s", diff)
 	}
 	if found := old.theirs(phases); found != nil {
-		h.Errorf("marks of the predecessor are left: %v", found)
+		h.Errorf("metadata of the predecessor remains: %v", found)
 	}
 	if s := h.officiallySettled("4.22.0-3"); len(s.Revisions) != 1 {
 		h.Errorf("official revisions %+v", s.Revisions)
@@ -193,7 +198,7 @@ func (h *harness) replacesPredecessor(providers ...provider) {
 	h.expectQuiet(func() { h.reconcileTimes(3) })
 }
 
-// An uninstall at the end of the test leaves nothing.
+// The uninstall at the end of the test must remove everything.
 func TestPredecessor_ReplacedInPlace(t *testing.T) {
 	h := newHarness(t)
 	h.replacesPredecessor(core(configMap("shared", "1")), aws(crd("machines", "Machine"), configMap("settings", "1")))
@@ -208,8 +213,9 @@ func TestPredecessor_ReplacedInPlace(t *testing.T) {
 	})
 }
 
-// TestPredecessor_WayBack: cluster-capi-operator takes the objects back with a higher number, regardless of their
-// owner, and they can be adopted again.
+// TestPredecessor_WayBack: cluster-capi-operator adopts the objects again with a
+// higher number, regardless of their owner, and this installer can adopt them a
+// second time.
 func TestPredecessor_WayBack(t *testing.T) {
 	h := newHarness(t)
 	h.serveOfficial()
@@ -238,8 +244,8 @@ func TestPredecessor_WayBack(t *testing.T) {
 	}
 }
 
-// forgetBookkeeping deletes the ClusterAPI object and the revision ConfigMaps as docs/openshift.md says, while no
-// installer runs: the objects stay.
+// forgetBookkeeping deletes the ClusterAPI object and the revision ConfigMaps while
+// no installer runs, as docs/openshift.md describes. The objects stay.
 func (h *harness) forgetBookkeeping() {
 	h.Helper()
 	for _, name := range []string{"keep-crds", "bookkeeping", "revisions", "transport"} {
@@ -251,7 +257,7 @@ func (h *harness) forgetBookkeeping() {
 	configMaps := &corev1.ConfigMapList{}
 	h.must(h.List(context.Background(), configMaps, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
 	for i := range configMaps.Items {
-		h.eventually("revision ConfigMap "+configMaps.Items[i].Name+" is gone", func() error {
+		h.eventually("revision ConfigMap "+configMaps.Items[i].Name+"is deleted", func() error {
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
 			err := h.Patch(context.Background(), configMaps.Items[i].DeepCopy(), patch) // until the policies have no effect
 			if err == nil {
@@ -261,14 +267,15 @@ func (h *harness) forgetBookkeeping() {
 			case apierrors.IsNotFound(err):
 				return nil
 			case err == nil:
-				return errors.New("it is there")
+				return errors.New("it still exists")
 			}
 			return err
 		})
 	}
 }
 
-// TestPredecessor_ForeignLabels: an object on which a user has copied the labels is not adopted, and is named.
+// TestPredecessor_ForeignLabels: an object to which a user has copied the labels is
+// not adopted but reported.
 func TestPredecessor_ForeignLabels(t *testing.T) {
 	h := newHarness(t)
 	foreign := &corev1.ConfigMap{}
@@ -281,7 +288,7 @@ func TestPredecessor_ForeignLabels(t *testing.T) {
 	h.reports("InstallerDegraded", "Collision", "ConfigMap "+namespace+"/settings")
 	h.must(h.Get(t.Context(), key(foreign), foreign))
 	if found := ownershipMetadata(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": foreign.Name}}}); found != nil || foreign.Data != nil {
-		t.Errorf("the foreign object has changed: %v", foreign)
+		t.Errorf("the external object has changed: %v", foreign)
 	}
 	h.must(h.Delete(t.Context(), foreign))
 	h.settled("4.22.0-1")

@@ -37,7 +37,7 @@ func (h *harness) answer(crd string, revision int, admitted, compatible, message
 	h.eventually("CompatibilityRequirement "+name+" is answered", func() error {
 		requirement := h.object(requirementKind, "", name)
 		if requirement == nil {
-			return fmt.Errorf("there is none")
+			return fmt.Errorf("not found")
 		}
 		var conditions []any
 		for kind, status := range map[string]string{"Admitted": admitted, "Compatible": compatible, "Progressing": "False"} {
@@ -70,7 +70,7 @@ func (h *harness) waits(version string, parts ...string) {
 		all := strings.Join(found, "; ")
 		for _, part := range parts {
 			if !strings.Contains(all, part) {
-				return fmt.Errorf("it waits for %s", all)
+				return fmt.Errorf("the version waits for %s", all)
 			}
 		}
 		return nil
@@ -111,7 +111,7 @@ func TestUnmanagedCRD_ReleasedAndAdoptedIfCompatible(t *testing.T) {
 	h.waits("4.22.0-2", "CompatibilityRequirement "+machines+"-2", "not yet Admitted", "compatibility checker")
 	released := h.object(crdKind, "", machines)
 	if found := ownershipMetadata(released); found != nil || released.GetUID() != ours.GetUID() || released.GetGeneration() != ours.GetGeneration() {
-		t.Errorf("it is not released as it was: %v", found)
+		t.Errorf("the CRD was not released unchanged: %v", found)
 	}
 	theirs := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -131,22 +131,23 @@ func TestUnmanagedCRD_ReleasedAndAdoptedIfCompatible(t *testing.T) {
 	h.answer(machines, 2, "True", "True", "it is again")
 	h.settled("4.22.0-3")
 	if taken := h.object(crdKind, "", machines); taken.GetUID() != ours.GetUID() || len(ownershipMetadata(taken)) == 0 {
-		t.Error("it is not adopted")
+		t.Error("the CRD is not adopted")
 	}
 	if left := h.object(requirementKind, "", machines+"-2"); left != nil {
-		t.Error("the requirement of the version before is left")
+		t.Error("the requirement of the previous version remains")
 	}
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(machine), machine))
 }
 
-// unchanged fails the test unless the unmanaged CRD of an instance has the changes of its owner.
+// unchanged fails the test unless the unmanaged CRD of an instance still has the
+// changes of its owner.
 func (h *harness) unchanged(instance client.Object, shortName string) {
 	h.Helper()
 	h.must(h.Get(h.Context(), client.ObjectKeyFromObject(instance), instance))
 	crd := h.object(crdKind, "", machines)
 	names, _, _ := unstructured.NestedStringSlice(crd.Object, "spec", "names", "shortNames")
 	if found := ownershipMetadata(crd); found != nil || len(names) != 1 || names[0] != shortName {
-		h.Errorf("it has our marks %v and the short names %v", found, names)
+		h.Errorf("the CRD has our metadata %v and the short names %v", found, names)
 	}
 }
 
@@ -176,7 +177,7 @@ func TestPreflight_IncompatibleReleaseDoesNotStart(t *testing.T) {
 	h.answer(foreignCRD, 2, "True", "False", "the field spec.x is missing")
 	h.reports("InstallerDegraded", "Incompatible", "CustomResourceDefinition "+foreignCRD, "Tested: the field spec.x is missing")
 	if s := h.clusterAPI().Status; s.CurrentVersion != "4.22.0-1" || !meta.IsStatusConditionTrue(s.Conditions, "Available") {
-		t.Errorf("the version before is not kept:\n%s", h.conditions())
+		t.Errorf("the previous version is not available:\n%s", h.conditions())
 	}
 	protection := h.object(requirementKind, "", foreignCRD+"-1")
 	h.must(h.Delete(t.Context(), protection))
@@ -194,11 +195,11 @@ func TestPreflight_IncompatibleReleaseDoesNotStart(t *testing.T) {
 	h.answer(foreignCRD, 2, "True", "True", "it is now") // and no other change
 	h.settled("4.22.0-2")
 	if h.object(requirementKind, "", foreignCRD+"-1") != nil {
-		t.Error("the requirement of the version before is left")
+		t.Error("the requirement of the previous version remains")
 	}
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
 	if found := ownershipMetadata(foreign); found != nil {
-		t.Errorf("the CRD has our marks: %v", found)
+		t.Errorf("the CRD has our metadata: %v", found)
 	}
 }
 
@@ -220,9 +221,9 @@ func TestUnmanagedCRD_WaitsForCompatibilityChecker(t *testing.T) {
 		_, err := fixture.Preparation{}.Apply(context.Background(), h.cluster.Config)
 		h.must(err)
 	})
-	h.eventually("the API is gone", func() error {
+	h.eventually("the API is removed", func() error {
 		if h.object(crdKind, "", checker.GetName()) != nil {
-			return fmt.Errorf("it is there")
+			return fmt.Errorf("the API is still served")
 		}
 		return nil
 	})

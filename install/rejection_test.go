@@ -15,18 +15,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// refusals are reasons for which the API server rejects an object of a release. The
+// refusals are causes for which the API server rejects an object of a release. The
 // phase also has a ConfigMap that the API server would accept.
 var refusals = []struct {
 	name string
-	// arrange prepares the cluster, and returns a function that removes the reason;
-	// nil if the reason is in the release.
+	// arrange prepares the cluster, and returns a function that removes the cause;
+	// nil if the cause is in the release.
 	arrange func(h *harness) (undo func())
-	// denied is the name of a ConfigMap that cannot be created once the reason is in effect.
+	// denied is the name of a ConfigMap that cannot be created once the cause is in
+	// effect.
 	denied  string
 	refused string
 	names   []string
-	// reason is the expected one; "" is ObjectsRefused.
+	// reason is the expected reason; empty means ObjectsRefused.
 	reason string
 }{
 	{name: "a field that cannot be changed", refused: `apiVersion: v1
@@ -106,20 +107,20 @@ func TestRejection_NamesObjectsBeforeThePhaseIsWritten(t *testing.T) {
 			h.release(core(bad...), aws())
 			h.reports("InstallerDegraded", cmp.Or(test.reason, "ObjectsRefused"), append(test.names, "phase cluster-api")...)
 			if isTrue := meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Degraded"); isTrue == (test.reason != "") {
-				t.Errorf("Degraded is True: %t; only a final answer degrades at once\n%s", isTrue, h.conditions())
+				t.Errorf("Degraded is True: %t; only a terminal rejection sets Degraded immediately\n%s", isTrue, h.conditions())
 			}
 			if h.object("v1/ConfigMap", namespace, beside) != nil {
 				t.Error("an object of the phase was written")
 			}
 			if s := h.clusterAPI().Status; !meta.IsStatusConditionTrue(s.Conditions, "Available") || s.CurrentVersion == s.DesiredVersion {
-				t.Errorf("the version before is not kept:\n%s", h.conditions())
+				t.Errorf("the previous version is not available:\n%s", h.conditions())
 			}
 			if undo != nil {
 				undo()
 			} else {
 				good()
 			}
-			h.eventually("it is installed when the reason is gone", func() error {
+			h.eventually("the release is installed after the cause is removed", func() error {
 				if s := h.clusterAPI().Status; !s.Settled() || len(s.Versions) != 1 {
 					return fmt.Errorf("current %q, desired %q", s.CurrentVersion, s.DesiredVersion)
 				}
@@ -136,7 +137,7 @@ func (h *harness) awaitDenied(name string) {
 	h.must(decode(configMap(name, ""), object))
 	h.eventually("ConfigMap "+name+" is denied", func() error {
 		if err := h.Create(h.Context(), object.DeepCopy(), client.DryRunAll); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-			return fmt.Errorf("it would be created: %v", err)
+			return fmt.Errorf("a dry run of the creation succeeds: %v", err)
 		}
 		return nil
 	})

@@ -19,15 +19,15 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// stuck is the manifest of a Deployment that no node can run.
+// stuck returns the manifest of a Deployment whose pods no node can run.
 func stuck(name string) string {
 	return strings.Replace(deployment(name, placeholder), "      containers:", "      nodeSelector: {no: such-node}\n      containers:", 1)
 }
 
-// clusterContent returns every object in the cluster that is installed, or of a kind that the
-// providers of the tests have, with the fields of all managers. It omits fields that differ
-// between two installations of a release: names of versions, fields that the API server
-// sets, and status.
+// clusterContent returns all objects that are installed, or whose kind occurs in
+// the providers of the tests, with the fields of all managers. It omits values that
+// differ between two installations of a release: names of versions, fields that the
+// API server sets, and status.
 func (h *harness) clusterContent() map[string]any {
 	h.Helper()
 	out := map[string]any{}
@@ -70,7 +70,7 @@ func (h *harness) onlyVersion(version string) {
 	revisions := &corev1.ConfigMapList{}
 	h.must(h.List(h.Context(), revisions, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
 	if len(revisions.Items) != 1 || revisions.Items[0].Name != version {
-		h.Errorf("there are %d revision ConfigMaps", len(revisions.Items))
+		h.Errorf("got %d revision ConfigMaps, want 1", len(revisions.Items))
 	}
 	for _, kind := range installedKinds {
 		list := &unstructured.UnstructuredList{}
@@ -86,8 +86,8 @@ func (h *harness) onlyVersion(version string) {
 	}
 }
 
-// freshInstallation installs a release into the cluster, in which no release is installed,
-// returns the content, and uninstalls the release.
+// freshInstallation installs a release into the empty cluster, returns the content
+// of the cluster, and uninstalls the release.
 func (h *harness) freshInstallation(release string, make func()) map[string]any {
 	h.Helper()
 	make()
@@ -99,8 +99,8 @@ func (h *harness) freshInstallation(release string, make func()) map[string]any 
 	return content
 }
 
-// Releases for upgrades and downgrades. Each has a CRD and a ConfigMap that the others
-// have with other content or lack.
+// Releases for upgrades and downgrades. Each has a CRD and a ConfigMap that the
+// others lack or define differently.
 func (h *harness) releaseA() {
 	h.Helper()
 	h.release(core(configMap("settings", "a"), configMap("only-a", "")), aws(crd("machines", "Machine")))
@@ -120,7 +120,8 @@ func TestUpgrade_DuringRolloutEqualsFreshInstallation(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
-		// steps are releases that do not become available, each released during the rollout of the previous one.
+		// steps are releases that do not become available; each is released during
+		// the rollout of the previous one.
 		steps []func(*harness)
 	}{
 		{"flip-flop A B A", []func(*harness){(*harness).releaseB}},
@@ -151,10 +152,10 @@ func TestUpgrade_DuringRolloutEqualsFreshInstallation(t *testing.T) {
 // rollingOut waits until a version is desired and its rollout has started.
 func (h *harness) rollingOut(version string) {
 	h.Helper()
-	h.eventually("version "+version+" is on its way", func() error {
+	h.eventually("version "+version+"is being rolled out", func() error {
 		settings := h.object("v1/ConfigMap", namespace, "settings")
 		if s := h.clusterAPI().Status; s.DesiredVersion != version || settings == nil || !strings.Contains(settings.GetAnnotations()[v1alpha1.OwnersAnnotation], version) {
-			return fmt.Errorf("desired is %s", s.DesiredVersion)
+			return fmt.Errorf("desired version is %s", s.DesiredVersion)
 		}
 		return nil
 	})
@@ -189,7 +190,7 @@ func TestRollout_StopsForASupersededRelease(t *testing.T) {
 	h.rollingOut("4.22.0-2")
 	h.release(core(configMap("settings", "3"), stuck("slower")), aws(crd("machines", "Machine")))
 	h.rollingOut("4.22.0-3")
-	// The version in between is complete except its Deployment, which can now run.
+	// The superseded version is complete except its Deployment, which can now run.
 	slow := h.object("apps/v1/Deployment", namespace, "slow")
 	unstructured.RemoveNestedField(slow.Object, "spec", "template", "spec", "nodeSelector")
 	h.must(h.Delete(t.Context(), slow))
@@ -198,15 +199,15 @@ func TestRollout_StopsForASupersededRelease(t *testing.T) {
 	h.must(h.Update(t.Context(), held))
 	h.eventually("the objects of the superseded version are restored", func() error {
 		if value, _, _ := unstructured.NestedString(h.object("v1/ConfigMap", namespace, "only-2").Object, "data", "value"); value != "" {
-			return fmt.Errorf("it holds %q", value)
+			return fmt.Errorf("ConfigMap has value %q", value)
 		}
 		return nil
 	})
 	if h.object("v1/ConfigMap", namespace, "later-2") != nil || h.object("apps/v1/Deployment", namespace, "slow") != nil {
-		t.Error("the superseded version is brought further")
+		t.Error("the superseded version was rolled out further")
 	}
 	if h.object("v1/ConfigMap", namespace, "only-a") == nil {
-		t.Error("what the current version has is gone")
+		t.Error("an object of the current version was deleted")
 	}
 }
 
@@ -218,12 +219,12 @@ func TestUpgrade_DroppedObjectsStayUntilComplete(t *testing.T) {
 	h.release(core(configMap("settings", "2")), aws(stuck("never")))
 	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "Deployment openshift-cluster-api/never")
 	if h.object("v1/ConfigMap", namespace, "only-a") == nil || h.object(crdKind, "", machines) == nil {
-		t.Errorf("an object that the new version drops has gone before that was complete: %v", h.names())
+		t.Errorf("an object was removed before the version without it was complete: %v", h.names())
 	}
 	h.release(core(configMap("settings", "2")), aws())
 	h.settled("4.22.0-3")
 	if h.object("v1/ConfigMap", namespace, "only-a") != nil || h.object(crdKind, "", machines) != nil {
-		t.Errorf("an object that the new version drops is left: %v", h.names())
+		t.Errorf("an object that the new version drops remains: %v", h.names())
 	}
 }
 
@@ -245,7 +246,7 @@ func TestDrift_RevertedBehindAnUnavailablePhase(t *testing.T) {
 	h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "last")))
 	h.eventually("an object of a later phase is restored", func() error {
 		if h.object("v1/ConfigMap", namespace, "last") == nil {
-			return fmt.Errorf("it is not there")
+			return fmt.Errorf("object not found")
 		}
 		return nil
 	})
@@ -253,9 +254,9 @@ func TestDrift_RevertedBehindAnUnavailablePhase(t *testing.T) {
 	h.settled("4.22.0-1")
 }
 
-// TestRollout_ProgressDeadline: a rollout without progress makes the operator Degraded,
-// and the next release resolves it. The original boxcutter has no deadlines: the rollout
-// is reported as progressing only.
+// TestRollout_ProgressDeadline: a rollout without progress makes the operator
+// Degraded, and the next release resolves it. The original boxcutter has no
+// deadlines, so the rollout is reported only as progressing.
 func TestRollout_ProgressDeadline(t *testing.T) {
 	h := newHarness(t)
 	h.progressTimeout = 3 * time.Second

@@ -78,7 +78,7 @@ func TestSignatures_DecideBeforeInstallation(t *testing.T) {
 	h.start("4.22.0")
 	h.reports("VersionDegraded", "ImageUntrusted", "rejected by the signature policy", h.images["cluster-api-provider-aws"], "signature not found", "sign the image")
 	if names := h.names(); len(names) > 0 {
-		t.Errorf("with untrusted images, %v are installed", names)
+		t.Errorf("objects of untrusted images were installed: %v", names)
 	}
 	h.sign(key)
 	h.settled("4.22.0-1")
@@ -89,17 +89,17 @@ func TestSignatures_DecideBeforeInstallation(t *testing.T) {
 	h.reports("VersionDegraded", "ImageUntrusted", "verification failed")
 	h.unchangedSince(before)
 	h.writePolicy("{}")
-	h.eventually("the verdict is undecided", func() error {
+	h.eventually("signatures cannot be checked", func() error {
 		c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "VersionDegraded")
 		if c == nil || c.Reason != "ImageUntrusted" || !strings.Contains(c.Message, "checking the signatures failed: parsing the signature policy") {
-			return fmt.Errorf("it is %v", c)
+			return fmt.Errorf("condition is %v", c)
 		}
 		return nil
 	})
 	h.requireSignatures(public)
 	h.eventually("the images are trusted again", func() error {
 		if c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "VersionDegraded"); c == nil || c.Status != metav1.ConditionFalse {
-			return fmt.Errorf("it is %v", c)
+			return fmt.Errorf("condition is %v", c)
 		}
 		return nil
 	})

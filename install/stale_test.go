@@ -15,7 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/faults"
 )
 
-// Paths of the objects that both controllers decide on.
+// Paths of the objects on which both controllers decide.
 const (
 	clusterAPIs = "/clusterapis"
 	revisions   = "/namespaces/" + v1alpha1.OperatorNamespace + "/configmaps"
@@ -30,7 +30,7 @@ func (h *harness) proxied() *faults.Proxy {
 	h.config = rest.CopyConfig(proxy.Config())
 	h.config.QPS = -1
 	h.config.Wrap(h.countWrites)
-	h.Cleanup(func() { // before the harness uninstalls everything
+	h.Cleanup(func() { // runs before the uninstall of the harness
 		proxy.Heal()
 		if h.stop != nil {
 			h.stop()
@@ -58,17 +58,17 @@ func (h *harness) uninstalledCompletely(version string) {
 	h.Helper()
 	h.eventually("everything is uninstalled", func() error {
 		if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, version) != nil {
-			return fmt.Errorf("revision ConfigMap %s is left", version)
+			return fmt.Errorf("revision ConfigMap %s remains", version)
 		}
 		if names := h.names(); len(names) > 0 {
-			return fmt.Errorf("left: %v", names)
+			return fmt.Errorf("objects remain: %v", names)
 		}
 		return nil
 	})
 }
 
-// Guarantee: an uninstall does not wait for the cache, and creates nothing, while the
-// watch of the ClusterAPI object lags behind.
+// Guarantee: an uninstall completes and creates nothing while the watch of the
+// ClusterAPI object lags behind.
 func TestUninstall_WithLaggingWatch(t *testing.T) {
 	h := newHarness(t)
 	proxy := h.proxied()
@@ -90,8 +90,8 @@ func TestUninstall_WithLaggingWatch(t *testing.T) {
 	}
 }
 
-// Guarantee: a process that starts with the lists of an earlier state, as an API server
-// with a stale watch cache serves them, restores nothing of that state.
+// Guarantee: a process that first receives outdated lists, as an API server with a
+// stale watch cache serves them, restores nothing of that state.
 func TestRestart_WithStaleLists(t *testing.T) {
 	h := newHarness(t)
 	proxy := h.proxied()
@@ -111,8 +111,9 @@ func TestRestart_WithStaleLists(t *testing.T) {
 	t.Run("after an uninstall", func(t *testing.T) { h.restartStale(t, proxy) })
 }
 
-// restartStale starts an installer with the recorded lists, from an API server without and
-// with streaming lists, and fails the test if it creates or installs anything.
+// restartStale starts an installer that receives the recorded lists, from an API
+// server without and with streaming lists, and fails the test if it creates or
+// installs anything.
 func (h *harness) restartStale(t *testing.T, proxy *faults.Proxy) {
 	for name, serve := range map[string]func(...string){
 		"streaming lists are rejected": proxy.ServeStaleLists,
@@ -125,9 +126,9 @@ func (h *harness) restartStale(t *testing.T, proxy *faults.Proxy) {
 			before, reconciles := fmt.Sprint(h.names()), h.reconciles()
 			h.requests.take()
 			h.start("4.22.0")
-			h.eventually("the installer has run", func() error {
+			h.eventually("the installer has reconciled", func() error {
 				if h.reconciles() == reconciles {
-					return fmt.Errorf("it has not")
+					return fmt.Errorf("no reconcile")
 				}
 				return nil
 			})

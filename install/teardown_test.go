@@ -45,7 +45,7 @@ func TestTeardown_NamesTheBlockerAndDeletesTheRest(t *testing.T) {
 	h.reports("InstallerProgressing", "TearingDown", "removing version 4.22.0-1", "ConfigMap openshift-cluster-api/stuck (deleted at 20", "blocked by finalizer test.example.com/hold")
 	for _, name := range []string{"free", "later"} {
 		if h.object("v1/ConfigMap", namespace, name) != nil {
-			t.Errorf("ConfigMap %s is still there", name)
+			t.Errorf("ConfigMap %s still exists", name)
 		}
 	}
 	if s := h.clusterAPI().Status; s.CurrentVersion != "4.22.0-2" {
@@ -54,7 +54,7 @@ func TestTeardown_NamesTheBlockerAndDeletesTheRest(t *testing.T) {
 	remove()
 	h.settled("4.22.0-2")
 	if h.object("v1/ConfigMap", namespace, "stuck") != nil {
-		t.Error("ConfigMap stuck is left")
+		t.Error("ConfigMap stuck remains")
 	}
 }
 
@@ -67,25 +67,25 @@ func TestUninstall_LastPhaseFirstWithoutImages(t *testing.T) {
 	remove := h.addFinalizer("v1/ConfigMap", namespace, "last")
 	h.registry.Close()
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
-	h.eventually("of the last phase, only the object with a finalizer is left", func() error {
+	h.eventually("only the object with a finalizer remains of the last phase", func() error {
 		if h.object("apps/v1/Deployment", namespace, "capa") != nil {
-			return fmt.Errorf("Deployment capa is there")
+			return fmt.Errorf("Deployment capa exists")
 		}
 		return nil
 	})
 	h.logged("Removing version", "ConfigMap openshift-cluster-api/last (deleted at 20", "test.example.com/hold")
 	if h.object("apps/v1/Deployment", namespace, "capi") == nil || h.object(crdKind, "", "unused.infrastructure.cluster.x-k8s.io") == nil {
-		t.Error("a phase before the one that is held has gone")
+		t.Error("an object of an earlier phase was removed before the last phase was")
 	}
 	remove()
-	h.eventually("the version is gone", func() error {
+	h.eventually("the version is removed", func() error {
 		if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") != nil {
-			return fmt.Errorf("its ConfigMap is there: %v", h.names())
+			return fmt.Errorf("its ConfigMap exists; installed: %v", h.names())
 		}
 		return nil
 	})
 	if names := h.names(); len(names) > 0 {
-		t.Errorf("left as installed: %v", names)
+		t.Errorf("objects still belong to the installer: %v", names)
 	}
 	h.logged("Retained CRD", machines, "it has instances, such as Machine openshift-cluster-api/one")
 	h.logged("CRDsKept", "version 4.22.0-1 is being removed; retained CRDs: "+machines)
@@ -93,17 +93,17 @@ func TestUninstall_LastPhaseFirstWithoutImages(t *testing.T) {
 		events := &corev1.EventList{}
 		h.must(h.List(t.Context(), events, client.InNamespace(metav1.NamespaceDefault)))
 		if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return e.Reason == "CRDsKept" && strings.Contains(e.Message, machines) }) {
-			return fmt.Errorf("none of %d does", len(events.Items))
+			return fmt.Errorf("none of %d events does", len(events.Items))
 		}
 		return nil
 	})
 	kept := h.object(crdKind, "", machines)
 	if kept == nil || kept.GetDeletionTimestamp() != nil {
-		t.Fatal("the CRD with an instance is gone")
+		t.Fatal("the CRD with an instance was deleted")
 	}
 	h.must(h.Get(t.Context(), key(machine), machine))
 	if h.object(crdKind, "", "unused.infrastructure.cluster.x-k8s.io") != nil {
-		t.Error("the CRD without instances is left")
+		t.Error("the CRD without instances remains")
 	}
 }
 
@@ -118,16 +118,16 @@ func TestUninstall_LeavesUnmanagedCRD(t *testing.T) {
 	h.start("4.22.0")
 	h.eventually("all other objects are deleted", func() error {
 		if names := h.names(); len(names) > 0 {
-			return fmt.Errorf("left: %v", names)
+			return fmt.Errorf("objects remain: %v", names)
 		}
 		return nil
 	})
 	left := h.object(crdKind, "", machines)
 	if left == nil || left.GetDeletionTimestamp() != nil {
-		t.Fatal("the unmanaged CRD is gone")
+		t.Fatal("the unmanaged CRD was deleted")
 	}
 	if found := ownershipMetadata(left); found != nil {
-		t.Errorf("it has our marks: %v", found)
+		t.Errorf("the unmanaged CRD has our metadata: %v", found)
 	}
 	h.must(h.Delete(t.Context(), left))
 }
@@ -135,18 +135,19 @@ func TestUninstall_LeavesUnmanagedCRD(t *testing.T) {
 // logged waits until the installer has logged a line that contains every part.
 func (h *harness) logged(parts ...string) {
 	h.Helper()
-	h.eventually(fmt.Sprintf("a line of the log has %q", parts), func() error {
+	h.eventually(fmt.Sprintf("the log has a line with %q", parts), func() error {
 		lines := h.log.lines()
 		if !slices.ContainsFunc(lines, func(line string) bool {
 			return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) })
 		}) {
-			return fmt.Errorf("none of %d has", len(lines))
+			return fmt.Errorf("none of %d lines", len(lines))
 		}
 		return nil
 	})
 }
 
-// Listing the instances needs a conversion webhook that is gone, as after the teardown of the provider that served it.
+// Listing the instances needs a conversion webhook that does not exist any more, as
+// after the teardown of the provider that served it.
 func TestTeardown_ConversionWebhookIsGone(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws(crd("machines", "Machine")))
@@ -160,7 +161,7 @@ func TestTeardown_ConversionWebhookIsGone(t *testing.T) {
 	h.settled("4.22.0-3")
 	crd := h.object(crdKind, "", machines)
 	if crd == nil || crd.GetDeletionTimestamp() != nil {
-		t.Fatal("the CRD with an instance is gone")
+		t.Fatal("the CRD with an instance was deleted")
 	}
 	h.must(h.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"conversion": {"strategy": "None", "webhook": null}}}`))))
 	h.eventually("the instance is readable", func() error { return h.Get(t.Context(), key(machine), machine) })

@@ -55,14 +55,14 @@ func TestAdoption_AfterTransientError(t *testing.T) {
 	h.reapply()
 	h.settled("4.22.0-1")
 	if failures.Load() == 0 {
-		t.Fatal("no request has failed")
+		t.Fatal("no request failed")
 	}
 	if lines := h.log.lines(); slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "InstallerDegraded is True") }) {
-		t.Errorf("a transient error is reported as a terminal one:\n%s", strings.Join(lines, "\n"))
+		t.Errorf("a transient error was reported as terminal:\n%s", strings.Join(lines, "\n"))
 	}
 }
 
-// The state of an adopted CRD does not depend on its history: the annotation that has
+// The state of an adopted CRD does not depend on its history: the annotation that
 // allowed the adoption is removed.
 func TestAdoption_RemovesTheAnnotation(t *testing.T) {
 	h := newHarness(t)
@@ -87,8 +87,8 @@ func TestAdoption_RemovesTheAnnotation(t *testing.T) {
 	})
 }
 
-// An object whose deletion is blocked by a finalizer is not installed: it is named, and
-// recreated when it is gone.
+// An object whose deletion is blocked by a finalizer counts as not installed: it is
+// reported, and recreated after its deletion.
 func TestInstall_ReportsAndRecreatesDeletedObjects(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(configMap("blocked", "")), aws())
@@ -106,11 +106,11 @@ func TestInstall_ReportsAndRecreatesDeletedObjects(t *testing.T) {
 	remove()
 	h.settled("4.22.0-1")
 	if recreated := h.object("v1/ConfigMap", namespace, "blocked"); recreated == nil || recreated.GetUID() == blocked.GetUID() {
-		t.Errorf("the object is not recreated: %v", recreated)
+		t.Errorf("the object was not recreated: %v", recreated)
 	}
 }
 
-// A paused installer makes no request that writes, also while a version is removed.
+// A paused installer makes no write request, even while a version is being removed.
 func TestPaused_DuringTeardown(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(configMap("stuck", ""), configMap("free", "")), aws())
@@ -124,7 +124,7 @@ func TestPaused_DuringTeardown(t *testing.T) {
 	h.must(h.Update(t.Context(), cluster))
 	h.reports("InstallerProgressing", "Paused")
 	remove()
-	h.eventually("the object is gone", func() error {
+	h.eventually("the object is deleted", func() error {
 		if h.object("v1/ConfigMap", namespace, "stuck") != nil {
 			return context.DeadlineExceeded
 		}
@@ -132,14 +132,14 @@ func TestPaused_DuringTeardown(t *testing.T) {
 	})
 	h.reconcileAgain()
 	if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") == nil {
-		t.Error("a paused installer has finished the teardown")
+		t.Error("the paused installer finished the teardown")
 	}
 	h.must(h.Patch(t.Context(), h.clusterAPI(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"installerMode":"Managed"}}`))))
 	h.settled("4.22.0-2")
 }
 
-// Guarantee: each version in the status has its revision ConfigMap, also if the program
-// ends, or the API server fails, while a version is made.
+// Guarantee: each version in the status has its revision ConfigMap, even if the
+// program ends or the API server fails while a version is created.
 func TestVersion_StoredBeforeStatus(t *testing.T) {
 	h := newHarness(t)
 	h.release(core(), aws())
@@ -153,7 +153,7 @@ func TestVersion_StoredBeforeStatus(t *testing.T) {
 	h.start("4.22.0")
 	h.reports("VersionDegraded", "WriteFailed", "4.22.0-1")
 	if s := h.clusterAPI().Status; len(s.Versions) > 0 || s.DesiredVersion != "" {
-		t.Errorf("the status has version %q and %d entries, but no ConfigMap is stored", s.DesiredVersion, len(s.Versions))
+		t.Errorf("the status has version %q and %d entries, but no revision ConfigMap exists", s.DesiredVersion, len(s.Versions))
 	}
 	h.onRequest.Store(nil)
 	h.settled("4.22.0-1")

@@ -27,18 +27,18 @@ func (h *harness) clusterOperator() *configv1.ClusterOperator {
 // statuses, and Available has a reason and a message that contains every part.
 func (h *harness) operatorReports(available, progressing, degraded configv1.ConditionStatus, reason string, parts ...string) {
 	h.Helper()
-	h.eventually(fmt.Sprintf("the ClusterOperator says %s %q", reason, parts), func() error {
+	h.eventually(fmt.Sprintf("the ClusterOperator reports %s with %q", reason, parts), func() error {
 		found := map[configv1.ClusterStatusConditionType]configv1.ClusterOperatorStatusCondition{}
 		for _, condition := range h.clusterOperator().Status.Conditions {
 			found[condition.Type] = condition
 		}
 		a := found[configv1.OperatorAvailable]
 		if a.Status != available || found[configv1.OperatorProgressing].Status != progressing || found[configv1.OperatorDegraded].Status != degraded || a.Reason != reason {
-			return fmt.Errorf("it says %v", found)
+			return fmt.Errorf("it reports %v", found)
 		}
 		for _, part := range parts {
 			if !strings.Contains(a.Message, part) {
-				return fmt.Errorf("Available does not name %q: %s", part, a.Message)
+				return fmt.Errorf("message of Available does not contain %q: %s", part, a.Message)
 			}
 		}
 		return nil
@@ -67,10 +67,10 @@ func uninstalled(t *testing.T, policy metav1.DeletionPropagation) {
 	h.operatorReports(configv1.ConditionFalse, configv1.ConditionFalse, configv1.ConditionFalse, "Uninstalled", "nothing is installed", machines)
 	operator := h.clusterOperator()
 	if len(operator.Status.Versions) != 0 {
-		t.Errorf("it has versions: %v", operator.Status.Versions)
+		t.Errorf("the ClusterOperator has versions: %v", operator.Status.Versions)
 	}
 	if related := fmt.Sprint(operator.Status.RelatedObjects); !strings.Contains(related, machines) || strings.Contains(related, "clusterapis") {
-		t.Errorf("its relatedObjects are %s", related)
+		t.Errorf("relatedObjects are %s", related)
 	}
 	before := operator.ResourceVersion
 	for range 2 { // two more processes, each with an event
@@ -79,14 +79,14 @@ func uninstalled(t *testing.T, policy metav1.DeletionPropagation) {
 		h.reconcileAgain()
 	}
 	if now := h.clusterOperator(); now.ResourceVersion != before {
-		t.Errorf("it was written again: %+v", now.Status)
+		t.Errorf("the ClusterOperator was written again: %+v", now.Status)
 	}
 	h.reapply()
 	h.settled("4.22.0-1")
 	h.operatorReports(configv1.ConditionTrue, configv1.ConditionFalse, configv1.ConditionFalse, "AsExpected")
-	h.eventually("the ClusterOperator names the versions again", func() error {
+	h.eventually("the ClusterOperator has versions again", func() error {
 		if len(h.clusterOperator().Status.Versions) == 0 {
-			return fmt.Errorf("it names none")
+			return fmt.Errorf("no versions")
 		}
 		return nil
 	})
@@ -99,9 +99,9 @@ func (h *harness) reconcileAgain() {
 	trigger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, GenerateName: "trigger-"}}
 	h.must(h.Create(h.Context(), trigger))
 	h.must(h.Delete(h.Context(), trigger))
-	h.eventually("the installer has run", func() error {
+	h.eventually("the installer has reconciled", func() error {
 		if h.reconciles() < before+1 {
-			return fmt.Errorf("it has not")
+			return fmt.Errorf("no reconcile")
 		}
 		return nil
 	})

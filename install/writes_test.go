@@ -18,7 +18,7 @@ import (
 type write struct {
 	method, path string
 	dryRun       bool
-	status       int // of the answer
+	status       int // of the response
 }
 
 // requestLog records writes.
@@ -42,8 +42,8 @@ func (l *requestLog) take() []write {
 	return taken
 }
 
-// synthetic is a release of two providers with nine objects each. Two versions differ in
-// the ConfigMap and the Deployment of each provider.
+// synthetic returns the providers of a release: two, with nine objects each. Two
+// versions differ in the ConfigMap and the Deployment of each provider.
 func synthetic(version string) []provider {
 	var out []provider
 	for name, kind := range map[string]extractor.ProviderType{"cluster-api": extractor.Core, "cluster-api-provider-aws": extractor.Infrastructure} {
@@ -53,10 +53,11 @@ func synthetic(version string) []provider {
 	return out
 }
 
-// objectWrites are the requests of an upgrade for one installed object.
+// objectWrites counts the requests of an upgrade for one installed object.
 type objectWrites struct{ dryRuns, writes, conflicts int }
 
-// ofObjects returns the requests for each installed object by path, and the others.
+// ofObjects groups writes by the path of the installed object, and returns all
+// other writes separately.
 func ofObjects(all []write) (objects map[string]objectWrites, other []write) {
 	objects = map[string]objectWrites{}
 	for _, w := range all {
@@ -78,8 +79,9 @@ func ofObjects(all []write) (objects map[string]objectWrites, other []write) {
 	return objects, other
 }
 
-// Guarantee: an upgrade writes each object once, changed or not, and twice if no upgrade
-// has written it before. The two controllers cause no conflicts.
+// Guarantee: an upgrade writes each object once, changed or not, and twice if the
+// object was not written by an upgrade before. The two controllers cause no
+// conflicts.
 func TestUpgrade_WritesEachObjectOnce(t *testing.T) {
 	h := newHarness(t)
 	h.release(synthetic("v1.0.0")...)
@@ -89,8 +91,8 @@ func TestUpgrade_WritesEachObjectOnce(t *testing.T) {
 	h.upgradeWrites(3, 1)
 }
 
-// upgradeWrites upgrades to a version with a revision number, and checks that each of the
-// 18 objects is written at least once and at most most times.
+// upgradeWrites upgrades to a version with a revision number, and checks that each
+// of the 18 objects is written at least once and at most "most" times.
 func (h *harness) upgradeWrites(revision, most int) {
 	h.Helper()
 	h.requests.take()
@@ -108,7 +110,7 @@ func (h *harness) upgradeWrites(revision, most int) {
 		}
 	}
 	if len(objects) != 18 {
-		h.Errorf("upgrade to revision %d: %d objects are written, want 18", revision, len(objects))
+		h.Errorf("upgrade to revision %d: %d objects were written, want 18", revision, len(objects))
 	}
 	if at := slices.IndexFunc(other, func(w write) bool { return w.status == http.StatusConflict }); at >= 0 {
 		h.Errorf("upgrade to revision %d: the controllers conflict: %v", revision, other[at])

@@ -53,29 +53,29 @@ func TestTransform_CRDRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want.Object, crd.Object); diff != "" {
-		t.Errorf("the object that was given was changed:\n%s", diff)
+		t.Errorf("Compress modified its argument:\n%s", diff)
 	}
 	small := kept.(*unstructured.Unstructured)
 	if again, err := Compress(small); err != nil || again != kept {
-		t.Errorf("what is compact was compacted again (%v)", err)
+		t.Errorf("a compressed object was compressed again (%v)", err)
 	}
 	if small.GetResourceVersion() != "7" || small.GetUID() != "1-2-3" || len(small.GetLabels()) != 1 {
-		t.Errorf("the cache cannot find it by its metadata: %v", small.Object["metadata"])
+		t.Errorf("compressed object lacks metadata: %v", small.Object["metadata"])
 	}
 	whole, _ := want.MarshalJSON()
 	if size := len(small.Object[compressed].(string)); size > len(whole)/4 {
-		t.Errorf("%d of %d bytes are kept", size, len(whole))
+		t.Errorf("compressed object has %d bytes, the original %d", size, len(whole))
 	}
-	read := small.DeepCopy() // as a cache returns it
+	read := small.DeepCopy() // a cache returns copies
 	if err := decompress(read); err != nil {
 		t.Fatal(err)
 	}
 	want.Object["spec"] = normal(t, want.Object["spec"])
 	if diff := cmp.Diff(want.Object["spec"], read.Object["spec"]); diff != "" {
-		t.Errorf("another spec came out:\n%s", diff)
+		t.Errorf("unexpected spec (-want +got):\n%s", diff)
 	}
 	if len(read.GetManagedFields()) != 1 {
-		t.Error("the managed fields of others are gone")
+		t.Error("managed fields of other managers are missing")
 	}
 }
 
@@ -98,7 +98,7 @@ func TestTransform_LeavesOtherObjects(t *testing.T) {
 	configMap := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"compressed": "no"}}}
 	kept, err := Compress(configMap)
 	if err != nil || kept != any(configMap) {
-		t.Errorf("it became %v (%v)", kept, err)
+		t.Errorf("got %v (%v), want the object unchanged", kept, err)
 	}
 	if err := decompress(configMap); err != nil {
 		t.Error(err)

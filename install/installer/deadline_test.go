@@ -36,13 +36,13 @@ func TestDeadlineOf(t *testing.T) {
 	}{
 		"first reconcile":                    {nil, nil, now},
 		"first reconcile of a new version":   {condition(metav1.ConditionFalse, status.ProgressDeadlineExceeded, 90), nil, now},
-		"a phase has changed last":           {condition(metav1.ConditionTrue, status.RollingOut, 60), phases(60, 20, 50), ago(20)},
-		"the installer was resumed last":     {condition(metav1.ConditionTrue, status.RollingOut, 5), phases(60, 50), ago(5)},
+		"last, a phase changed":              {condition(metav1.ConditionTrue, status.RollingOut, 60), phases(60, 20, 50), ago(20)},
+		"last, the installer was resumed":    {condition(metav1.ConditionTrue, status.RollingOut, 5), phases(60, 50), ago(5)},
 		"the installer is resumed now":       {condition(metav1.ConditionFalse, status.Paused, 40), phases(60, 50), now},
 		"a complete version became unready":  {condition(metav1.ConditionFalse, status.AsExpected, 600), phases(700, 700), now},
 		"the deadline was exceeded before":   {condition(metav1.ConditionFalse, status.ProgressDeadlineExceeded, 1), phases(60, 50), ago(50)},
-		"a phase has changed after that":     {condition(metav1.ConditionFalse, status.ProgressDeadlineExceeded, 9), phases(60, 2), ago(2)},
-		"a retryable error started progress": {condition(metav1.ConditionTrue, status.ApplyFailed, 3), phases(60), ago(3)},
+		"a phase changed after the deadline": {condition(metav1.ConditionFalse, status.ProgressDeadlineExceeded, 9), phases(60, 2), ago(2)},
+		"a retryable error during a rollout": {condition(metav1.ConditionTrue, status.ApplyFailed, 3), phases(60), ago(3)},
 	} {
 		want := test.since.Add(time.Hour)
 		if got := deadlineOf(v1alpha1.Version{Phases: test.phases}, test.conditions, now, time.Hour); !got.Equal(want) {

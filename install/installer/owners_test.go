@@ -26,14 +26,14 @@ func TestOwners_ReleaseController(t *testing.T) {
 	}
 	owners.ReleaseController(object)
 	if owners.IsOwner(ownerOf("4.22.0-1"), object) || !owners.IsOwner(other, object) {
-		t.Errorf("the owners are %s, want other alone", object.Annotations[v1alpha1.OwnersAnnotation])
+		t.Errorf("owners are %s, want only other", object.Annotations[v1alpha1.OwnersAnnotation])
 	}
 	if err := owners.SetControllerReference(other, object); err != nil {
 		t.Fatal(err)
 	}
 	owners.ReleaseController(object)
 	if _, found := owners.GetController(object); found || !owners.IsOwner(other, object) {
-		t.Errorf("the owners are %s, want other without controller", object.Annotations[v1alpha1.OwnersAnnotation])
+		t.Errorf("owners are %s, want other, not as the controller", object.Annotations[v1alpha1.OwnersAnnotation])
 	}
 	if strings.Contains(object.Annotations[v1alpha1.OwnersAnnotation], "controller") {
 		t.Errorf("the annotation has a controller: %s", object.Annotations[v1alpha1.OwnersAnnotation])

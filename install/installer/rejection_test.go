@@ -26,7 +26,7 @@ func (r rejectedPhase) GetPhases() []machinery.PhaseResult { return []machinery.
 
 func (r rejectedPhase) phase() machinery.PhaseResult { return phaseOf{causes: r.causes} }
 
-// phaseOf is a rejected phase.
+// phaseOf is the result of a rejected phase.
 type phaseOf struct {
 	machinery.PhaseResult
 	causes []error
@@ -42,7 +42,7 @@ func (p phaseOf) GetValidationError() *validation.PhaseValidationError {
 	return &validation.PhaseValidationError{PhaseName: "core", Objects: []validation.ObjectValidationError{{Errors: p.causes}}}
 }
 
-// Guarantee: a temporary answer of the API server is not reported as a final one.
+// Guarantee: a temporary rejection by the API server is not reported as terminal.
 func TestOutcomeOf_Rejections(t *testing.T) {
 	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	forbidden := apierrors.NewForbidden(resource, "web", errors.New("cannot patch"))

@@ -34,7 +34,7 @@ func TestFormerlyUnmanaged(t *testing.T) {
 	versions := []v1alpha1.Version{{Revision: 1, UnmanagedCRDs: []string{"a", "b"}}, {Revision: 2, UnmanagedCRDs: []string{"a"}}}
 	got := formerlyUnmanaged(versions, []string{"b"})
 	if len(got) != 1 || got["a"] != 2 {
-		t.Errorf("got %v, want a of version 2", got)
+		t.Errorf("got %v, want only a, of version 2", got)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestDeletionPolicy_CoversEachCRD(t *testing.T) {
 	policy, binding := deletionPolicy("4.22.0-1", "id", []*unstructured.Unstructured{crd})
 	rules := policy.Spec.MatchConstraints.ResourceRules
 	if len(rules) != 2 || rules[1].APIGroups[0] != "cluster.x-k8s.io" || rules[1].Resources[0] != "machines" {
-		t.Errorf("got rules %v", rules)
+		t.Errorf("unexpected rules %v", rules)
 	}
 	if binding.Spec.PolicyName != policy.Name || policy.Spec.Validations[0].Expression != "false" {
 		t.Errorf("the policy %s is not bound, or does not reject: %v", policy.Name, policy.Spec.Validations)

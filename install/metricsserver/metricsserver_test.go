@@ -69,7 +69,7 @@ func serve(t *testing.T, options metricsserver.Options, config *rest.Config) str
 	return ""
 }
 
-// scrape requests the metrics on a connection of its own.
+// scrape requests the metrics on a new connection.
 func scrape(t *testing.T, url, token string, config *tls.Config) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/metrics", http.NoBody)
@@ -93,7 +93,8 @@ func scrape(t *testing.T, url, token string, config *tls.Config) (int, string) {
 
 var unverified = &tls.Config{InsecureSkipVerify: true}
 
-// account creates a service account, with the right to read metrics or without, and returns its token.
+// account creates a service account, with the permission to read metrics if reads
+// is set, and returns its token.
 func account(t *testing.T, admin client.Client, name string, reads bool) string {
 	t.Helper()
 	kubeconfig, err := controlplane.Shared(t).ServiceAccount(t.Context(), "default", name)
@@ -159,7 +160,7 @@ func TestServer_InsecureOnRequest(t *testing.T) {
 	}
 }
 
-// served returns the certificate of a new connection, and the version of TLS.
+// served returns the certificate and the TLS version of a new connection.
 func served(t *testing.T, address string, most uint16) (*x509.Certificate, uint16, error) {
 	t.Helper()
 	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MaxVersion: most})
@@ -171,7 +172,8 @@ func served(t *testing.T, address string, most uint16) (*x509.Certificate, uint1
 	return state.PeerCertificates[0], state.Version, nil
 }
 
-// TestServer_ReloadsCertificate: the volume of service-ca is empty at first, then filled, rotated and once half written.
+// TestServer_ReloadsCertificate: the volume of service-ca is first empty, then
+// filled, then rotated, and once contains a half-written file.
 func TestServer_ReloadsCertificate(t *testing.T) {
 	dir := t.TempDir()
 	address := serve(t, metricsserver.Options{CertDir: dir, Profile: &metricsserver.Profile{}}, controlplane.Shared(t).Config)
@@ -185,7 +187,7 @@ func TestServer_ReloadsCertificate(t *testing.T) {
 	}
 	first := name()
 	if !strings.HasPrefix(first, "localhost@") || name() != first {
-		t.Errorf("without a certificate it serves that of %q, then that of %q", first, name())
+		t.Errorf("without a certificate file, the server serves a certificate of %q, then of %q", first, name())
 	}
 	for _, host := range []string{"first.example.com", "second.example.com"} {
 		chain, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
@@ -198,14 +200,14 @@ func TestServer_ReloadsCertificate(t *testing.T) {
 			}
 		}
 		if got := name(); !strings.HasPrefix(got, host+"@") {
-			t.Errorf("it serves the certificate of %s, want that of %s", got, host)
+			t.Errorf("the server serves the certificate of %s, want %s", got, host)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, "tls.crt"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := name(); !strings.HasPrefix(got, "second.example.com@") {
-		t.Errorf("with an invalid file it serves the certificate of %s", got)
+		t.Errorf("with an invalid file, the server serves the certificate of %s", got)
 	}
 }
 
@@ -247,7 +249,8 @@ func TestServer_HonoursTLSProfile(t *testing.T) {
 	}
 }
 
-// TestServer_KeepsProfileOnError: a profile that cannot be read does not weaken the last one.
+// TestServer_KeepsProfileOnError: while the profile cannot be read, the previous
+// one stays in use.
 func TestServer_KeepsProfileOnError(t *testing.T) {
 	profile := &metricsserver.Profile{}
 	address := serve(t, metricsserver.Options{Profile: profile}, controlplane.Shared(t).Config)

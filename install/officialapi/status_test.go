@@ -24,7 +24,7 @@ func crd(name string) *unstructured.Unstructured {
 	return o
 }
 
-// stored is the content of every version: two CRDs and a variable.
+// stored returns the same content for every version: two CRDs and a variable.
 func stored(string) (operand.Set, error) {
 	return operand.Set{
 		Variables: map[string]string{"TLS_MIN_VERSION": "VersionTLS12", "not-a-key": "x"},
@@ -43,7 +43,7 @@ func version(name string, number int64, unmanaged ...string) v1alpha1.Version {
 	}
 }
 
-// clusterAPI has the last version as the desired one.
+// clusterAPI returns an object whose desired version is the last one.
 func clusterAPI(current string, versions ...v1alpha1.Version) *v1alpha1.ClusterAPI {
 	return &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{
 		CurrentVersion: current, DesiredVersion: versions[len(versions)-1].Name, Versions: versions,
@@ -125,7 +125,7 @@ func TestStatus_RevisionsAndGeneration(t *testing.T) {
 // TestStatus_EntriesNeverChange: the official API rejects a changed entry.
 func TestStatus_EntriesNeverChange(t *testing.T) {
 	official := &operatorv1alpha1.ClusterAPI{Status: operatorv1alpha1.ClusterAPIStatus{Revisions: []operatorv1alpha1.ClusterAPIInstallerRevision{entry("r-1", 1)}}}
-	unread := func(string) (operand.Set, error) { return operand.Set{}, errors.New("a known version is read again") }
+	unread := func(string) (operand.Set, error) { return operand.Set{}, errors.New("a known version was read again") }
 	status, err := Status(official, clusterAPI("r-1", version("r-1", 1)), unread)
 	if err != nil {
 		t.Fatal(err)

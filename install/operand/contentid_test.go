@@ -13,7 +13,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// inputs are two bundles, one of an image and one of ConfigMaps.
+// inputs returns two bundles, one from an image and one from ConfigMaps.
 func inputs() []extractor.Bundle {
 	return []extractor.Bundle{
 		{
@@ -71,7 +71,7 @@ func TestContentID_ChangesWithEachInput(t *testing.T) {
 		change(bundles, values)
 		id := ContentID(bundles, values)
 		if other, found := seen[id]; found {
-			t.Errorf("changes %q and %q give the same content ID", name, other)
+			t.Errorf("content IDs of %q and %q are equal", name, other)
 		}
 		seen[id] = name
 	}
@@ -81,7 +81,7 @@ func TestContentID_IgnoresEverythingElse(t *testing.T) {
 	bundles := inputs()
 	bundles[0].Origin.Name, bundles[0].Metadata.ProviderVersion, bundles[0].Profile = "other", "v2", "other"
 	if ContentID(bundles, nil) != ContentID(inputs(), map[string]string{}) {
-		t.Error("the content ID has changed with the name in images.json, the version and the profile")
+		t.Error("the content ID depends on the name in images.json, the version or the profile")
 	}
 }
 
@@ -111,6 +111,6 @@ func TestUsedVariables(t *testing.T) {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}
 	if ContentID(bundles, values) != ContentID(bundles, want) {
-		t.Error("the content ID depends on variables that no manifest asks for")
+		t.Error("the content ID depends on variables that no manifest uses")
 	}
 }

@@ -56,7 +56,7 @@ func TestCheckDropped(t *testing.T) {
 			}
 			for _, part := range test.wantErr {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("the error does not have %q: %v", part, err)
+					t.Errorf("error does not contain %q: %v", part, err)
 				}
 			}
 			if err != nil && !errors.As(err, new(*DroppedError)) {
@@ -74,7 +74,7 @@ func TestImagePlatforms_Complete(t *testing.T) {
 	}
 	recorded := OtherPlatforms("AWS", []extractor.Result{core, aws, azure, empty})
 	if len(recorded) != 2 {
-		t.Fatalf("recorded %v, want what azure and cli are", recorded)
+		t.Fatalf("recorded %v, want the platforms of azure and cli", recorded)
 	}
 	unread := func(r extractor.Result) extractor.Result { r.Bundles = nil; return broken(r) }
 	results := recorded.Complete([]extractor.Result{core, aws, unread(azure), unread(empty)})
@@ -83,7 +83,7 @@ func TestImagePlatforms_Complete(t *testing.T) {
 		t.Errorf("selected %v, %v; want both providers", selected, err)
 	}
 	if diff := cmp.Diff(recorded, OtherPlatforms("AWS", results)); diff != "" {
-		t.Errorf("what is recalled is not recorded again (-want +got):\n%s", diff)
+		t.Errorf("records change when they are completed (-want +got):\n%s", diff)
 	}
 	for _, test := range []struct {
 		name, platform string
@@ -94,7 +94,7 @@ func TestImagePlatforms_Complete(t *testing.T) {
 		{"on Azure, an image for Azure", "Azure", []extractor.Result{core, aws, unread(azure)}},
 	} {
 		if selected, err := Select(test.platform, recorded.Complete(test.results)); !errors.As(err, new(*ImageError)) {
-			t.Errorf("%s: selected %v, %v; want it blocked", test.name, selected, err)
+			t.Errorf("%s: selected %v, %v; want an error", test.name, selected, err)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
-// FuzzRender looks for manifests and values that make Render panic, or that give
-// objects that violate the guarantees of Render.
+// FuzzRender searches for manifests and values that make Render panic or return
+// objects that violate its guarantees.
 func FuzzRender(f *testing.F) {
 	for _, archive := range scenario.Archives(f, "testdata/render/*.txtar") {
 		for _, file := range archive.Files {
@@ -29,14 +29,14 @@ func FuzzRender(f *testing.F) {
 		before := bytes.Clone(manifests)
 		set, err := Render([]extractor.Bundle{bundle}, map[string]string{variable: value})
 		if !bytes.Equal(before, manifests) {
-			t.Error("the manifests have been changed")
+			t.Error("Render modified the manifests")
 		}
 		if err != nil {
 			checkTyped(t, err)
 			return
 		}
 		if len(set.Operands[0].Objects) == 0 {
-			t.Error("no object and no error")
+			t.Error("got neither an object nor an error")
 		}
 		for _, obj := range set.Operands[0].Objects {
 			if obj.GetKind() == "" || obj.GetName() == "" || obj.GetAPIVersion() == "" {

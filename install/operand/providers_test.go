@@ -32,8 +32,8 @@ func realProviders(t testing.TB) map[string]fixture.Rendered {
 	return providers
 }
 
-// realBundle is a provider's manifests as a bundle. Images besides the
-// provider's own are pinned.
+// realBundle returns a provider's manifests as a bundle. Images other than the
+// provider's own are pinned by digest.
 func realBundle(provider fixture.Rendered) extractor.Bundle {
 	manifests := provider.Components
 	for image, pinned := range provider.Pins(provider.ImageName) {
@@ -91,7 +91,8 @@ func TestRender_RealReleaseOnEachPlatform(t *testing.T) {
 	}
 }
 
-// begins finds where an expression begins in a line, in another way than Substitute does.
+// begins matches the begin of an expression in a line. It is independent of the
+// code of Substitute.
 var begins = regexp.MustCompile(`(?:^|[^$])(\$\{[A-Za-z_][A-Za-z0-9_]*[}:=,^/#%])`)
 
 func TestSubstitute_KeepsOtherBytesOfRealManifests(t *testing.T) {
@@ -110,13 +111,13 @@ func TestSubstitute_KeepsOtherBytesOfRealManifests(t *testing.T) {
 			if at == nil {
 				dollars += bytes.Count(line, []byte("$"))
 				if !bytes.Equal(line, after[i]) {
-					t.Errorf("%s, line %d without a variable was\n%s\nand is\n%s", folder, i+1, line, after[i])
+					t.Errorf("%s, line %d without a variable changed from\n%s\nto\n%s", folder, i+1, line, after[i])
 				}
 				continue
 			}
 			changed++
 			if end := bytes.LastIndexByte(line, '}') + 1; !bytes.HasPrefix(after[i], line[:at[2]]) || !bytes.HasSuffix(after[i], line[end:]) {
-				t.Errorf("%s, line %d: around its variables it was\n%s\nand is\n%s", folder, i+1, line, after[i])
+				t.Errorf("%s, line %d: the text around its variables changed from\n%s\nto\n%s", folder, i+1, line, after[i])
 			}
 		}
 	}
@@ -126,7 +127,7 @@ func TestSubstitute_KeepsOtherBytesOfRealManifests(t *testing.T) {
 	}
 }
 
-// valuesFor gives the variables of a provider a value.
+// valuesFor returns a value for each variable of a provider.
 func valuesFor(provider fixture.Rendered) map[string]string {
 	values := map[string]string{}
 	for name := range provider.Variables {

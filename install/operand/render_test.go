@@ -37,12 +37,12 @@ func checkTyped(t *testing.T, err error) {
 	t.Helper()
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		t.Fatalf("the error is a %T and joins none", err)
+		t.Fatalf("got a %T, want joined errors", err)
 	}
 	for _, err := range joined.Unwrap() {
 		var finding *RenderError
 		if !errors.As(err, &finding) || finding.Source == "" {
-			t.Errorf("%v is a %T that does not say where", err, err)
+			t.Errorf("%v: got a %T, want a *RenderError with a position", err, err)
 		}
 	}
 }
@@ -91,7 +91,8 @@ func bundleOf(t *testing.T, data []byte) extractor.Bundle {
 	}
 }
 
-// objectsOf writes the objects of a set, each after a line that says whose it is.
+// objectsOf encodes the objects of a set, each after a line that names its
+// provider.
 func objectsOf(t *testing.T, set Set) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -144,6 +145,6 @@ func TestRender_KeepsTheBundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(bundle.Manifests) != manifests {
-		t.Errorf("the manifests have become %q", bundle.Manifests)
+		t.Errorf("Render changed the manifests to %q", bundle.Manifests)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 const testImage = "quay.io/x/y@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// image is the result of an image that holds bundles.
+// image is the result of an image with bundles.
 func image(name string, bundles ...extractor.Bundle) extractor.Result {
 	reference := strings.Replace(testImage, "x/y", "ocp/"+name, 1)
 	for i := range bundles {
@@ -30,7 +30,7 @@ func broken(result extractor.Result) extractor.Result {
 	return result
 }
 
-var errBroken = errors.New("it is broken")
+var errBroken = errors.New("damaged layer")
 
 func bundle(providerType extractor.ProviderType, name, platform string) extractor.Bundle {
 	return extractor.Bundle{Metadata: extractor.Metadata{ProviderName: name, ProviderType: providerType, OCPPlatform: platform}}
@@ -139,7 +139,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// checkError checks that an error joins as many errors as there are lines in its text, and says all that is wanted.
+// checkError checks that an error joins as many errors as its text has lines, and
+// contains every wanted text.
 func checkError(t *testing.T, err error, want []string) {
 	t.Helper()
 	if (err != nil) != (len(want) > 0) {
@@ -147,7 +148,7 @@ func checkError(t *testing.T, err error, want []string) {
 	}
 	for _, text := range want {
 		if !strings.Contains(err.Error(), text) {
-			t.Errorf("error does not say %q:\n%v", text, err)
+			t.Errorf("error does not contain %q:\n%v", text, err)
 		}
 	}
 }
@@ -168,7 +169,7 @@ func TestSelect_ErrorTypes(t *testing.T) {
 	}
 	var missing *MissingError
 	if errors.As(err, &missing) {
-		t.Errorf("a provider is called missing while an image is unread: %v", err)
+		t.Errorf("a provider is reported as missing while an image is unread: %v", err)
 	}
 	_, err = Select("AWS", nil)
 	if !errors.As(err, &missing) || missing.Type != extractor.Core || missing.Platform != "AWS" {
@@ -191,7 +192,7 @@ func TestSelect_IgnoresTheOrderOfImages(t *testing.T) {
 		turned := append(append([]extractor.Result{}, results[i:]...), results[:i]...)
 		got, err := Select("AWS", turned)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("turned by %d (-want +got): %v\n%s", i, err, diff)
+			t.Errorf("rotated by %d (-want +got): %v\n%s", i, err, diff)
 		}
 	}
 }

@@ -26,19 +26,19 @@ func TestProgress(t *testing.T) {
 	}{
 		"a Deployment without status": {
 			deploymentHead, types.ProbeStatusUnknown, "has not observed the current generation"},
-		"a Deployment whose status is of an older spec": {
+		"a Deployment with an outdated status": {
 			deploymentHead + "status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplicas: 2}", types.ProbeStatusUnknown, "has not observed the current generation"},
 		"a Deployment with one of two replicas available": {
 			deploymentHead + "status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 1}", types.ProbeStatusFalse, "2 of 2 replicas updated, 1 available"},
 		"a Deployment that still runs an old replica": {
 			deploymentHead + "status: {observedGeneration: 2, replicas: 3, updatedReplicas: 2, availableReplicas: 2}", types.ProbeStatusFalse, "2 of 2 replicas updated"},
-		"a Deployment whose pods are refused": {
+		"a Deployment whose pods are rejected": {
 			deploymentHead + "status: {observedGeneration: 2, conditions: [{type: ReplicaFailure, status: \"True\", reason: FailedCreate, message: quota}]}", types.ProbeStatusFalse, "FailedCreate: quota"},
-		"a Deployment that is up": {
+		"an available Deployment": {
 			deploymentHead + "status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 2}", types.ProbeStatusTrue, ""},
-		"a Deployment scaled to none": {
+		"a Deployment scaled to zero": {
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, generation: 1}\nspec: {replicas: 0}\nstatus: {observedGeneration: 1}", types.ProbeStatusTrue, ""},
-		"a CRD just created": {
+		"a new CRD": {
 			crdHead, types.ProbeStatusUnknown, "not yet Established"},
 		"a CRD whose names are taken": {
 			crdHead + "status: {conditions: [{type: Established, status: \"True\"}, {type: NamesAccepted, status: \"False\", reason: Conflict, message: plural}]}", types.ProbeStatusFalse, "NamesAccepted is False: Conflict: plural"},
@@ -46,13 +46,13 @@ func TestProgress(t *testing.T) {
 			crdHead + "status: {conditions: [{type: Established, status: \"True\"}, {type: NamesAccepted, status: \"True\"}]}", types.ProbeStatusTrue, ""},
 		"a requirement without status": {
 			preflightHead, types.ProbeStatusUnknown, "not yet Admitted"},
-		"a requirement that was checked for an older spec": {
+		"a requirement with an outdated status": {
 			preflightHead + "status: {conditions: [{type: Admitted, status: \"True\", observedGeneration: 2}]}", types.ProbeStatusUnknown, "not yet Admitted"},
 		"a requirement that is not met": {
 			preflightHead + "status: {conditions: [{type: Admitted, status: \"True\"}, {type: Compatible, status: \"False\", reason: RequirementsNotMet, message: field x}]}", types.ProbeStatusFalse, "field x"},
 		"a requirement that is not met and was not admitted either": {
 			preflightHead + "status: {conditions: [{type: Compatible, status: \"False\", reason: RequirementsNotMet, message: field x}]}", types.ProbeStatusFalse, "Compatible is False: RequirementsNotMet: field x"},
-		"a requirement that is refused": {
+		"a requirement that is not admitted": {
 			preflightHead + "status: {conditions: [{type: Admitted, status: \"False\", reason: Invalid, message: no such version}]}", types.ProbeStatusFalse, "Admitted is False: Invalid: no such version"},
 		"a requirement whose CRD is being checked": {
 			preflightHead + "status: {conditions: [{type: Admitted, status: \"True\"}]}", types.ProbeStatusUnknown, "not yet Compatible"},

@@ -110,7 +110,7 @@ func TestRegistries_MergesFilesAndObjects(t *testing.T) {
 }
 
 func TestRegistries_FailsUntilFirstRead(t *testing.T) {
-	o := &objects{err: errors.New("the API server is away")}
+	o := &objects{err: errors.New("the API server is unavailable")}
 	r := &registryconfig.Registries{Reader: o, TempDir: t.TempDir()}
 	if _, err := r.Settings(t.Context()); err == nil || !strings.Contains(err.Error(), "reading the ImageDigestMirrorSets: the API server is away") {
 		t.Errorf("got %v", err)
@@ -119,9 +119,9 @@ func TestRegistries_FailsUntilFirstRead(t *testing.T) {
 	if _, err := r.Settings(t.Context()); err != nil {
 		t.Error(err)
 	}
-	o.err = errors.New("the API server is away again")
+	o.err = errors.New("the API server is unavailable again")
 	if _, err := r.Settings(t.Context()); err != nil {
-		t.Errorf("got %v, want what was read before", err)
+		t.Errorf("got %v, want the previous settings", err)
 	}
 	if _, err := (&registryconfig.Registries{TempDir: t.TempDir()}).Settings(t.Context()); err != nil {
 		t.Errorf("without a cluster: %v", err)

@@ -25,7 +25,7 @@ const testVersion = "4.22.3-6"
 
 var testOwner = metav1.OwnerReference{APIVersion: "capi-operator.openshift.io/v1alpha1", Kind: "ClusterAPI", Name: "cluster", UID: "7", Controller: new(true)}
 
-// storedOf is a stored form of that many bytes.
+// storedOf returns a stored form of the given length.
 func storedOf(length int) Stored {
 	data := make([]byte, length)
 	random := rand.NewChaCha8([32]byte{})
@@ -33,7 +33,7 @@ func storedOf(length int) Stored {
 	return Stored{Digest: digest.FromBytes(data), Data: data}
 }
 
-// written are the ConfigMaps of a stored form as they are read back.
+// written returns the ConfigMaps of a stored form as they are read back.
 func written(stored Stored) []corev1.ConfigMap {
 	out := []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}}}
 	for _, configMap := range ConfigMaps(testVersion, testOwner, stored) {
@@ -63,7 +63,7 @@ func TestConfigMaps_OneIfItFits(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if most := ConfigMaps(testVersion, testOwner, storedOf(chunkSize)); len(most) != 1 {
-		t.Errorf("%d bytes lie in %d ConfigMaps", chunkSize, len(most))
+		t.Errorf("%d bytes need %d ConfigMaps, want 1", chunkSize, len(most))
 	}
 }
 
@@ -93,7 +93,7 @@ func TestConfigMaps_PartsOfALargeSet(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if len(chunk) > chunkSize || len(chunk) == 0 {
-			t.Errorf("%s holds %d bytes", configMap.Name, len(chunk))
+			t.Errorf("%s has %d bytes", configMap.Name, len(chunk))
 		}
 		if problems := validation.IsDNS1123Subdomain(configMap.Name); problems != nil {
 			t.Errorf("invalid name %s: %v", configMap.Name, problems)
@@ -112,7 +112,7 @@ func TestFromConfigMaps_RoundTrip(t *testing.T) {
 			t.Errorf("%d bytes: %v", length, err)
 		}
 		if got.Digest != stored.Digest || !bytes.Equal(got.Data, stored.Data) {
-			t.Errorf("%d bytes have become %d", length, len(got.Data))
+			t.Errorf("stored %d bytes, read %d", length, len(got.Data))
 		}
 	}
 }
@@ -123,45 +123,45 @@ func TestConfigMaps_CopyTheData(t *testing.T) {
 	configMaps[0].BinaryData[dataKey][0]++
 	_ = append(configMaps[0].BinaryData[dataKey], 1)
 	if digest.FromBytes(stored.Data) != stored.Digest {
-		t.Error("the stored bytes have changed with the ConfigMap")
+		t.Error("the stored form shares memory with the ConfigMap")
 	}
 }
 
 func TestFromConfigMaps_Errors(t *testing.T) {
-	// The first ConfigMap is at index 1, its parts follow.
+	// The revision ConfigMap is at index 1, followed by its parts.
 	tests := map[string]struct {
 		change    func(c []corev1.ConfigMap) []corev1.ConfigMap
 		configMap string
 		want      string
 	}{
-		"all are gone": {
+		"all are missing": {
 			func([]corev1.ConfigMap) []corev1.ConfigMap { return nil }, "4.22.3-6", "not found",
 		},
-		"a part is gone": {
+		"a part is missing": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap { return c[:3] }, "4.22.3-6.2", "not found",
 		},
-		"the digest is gone": {
+		"the digest is missing": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap {
 				c[1].Annotations[v1alpha1.ManifestsDigestAnnotation] = ""
 				return c
 			},
 			"4.22.3-6", `invalid annotation capi-operator.openshift.io/manifests-digest "": want a SHA-256 digest`,
 		},
-		"the digest is of a weaker kind": {
+		"the digest has a weaker algorithm": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap {
 				c[1].Annotations[v1alpha1.ManifestsDigestAnnotation] = "md5:00"
 				return c
 			},
 			"4.22.3-6", "want a SHA-256 digest",
 		},
-		"the number of parts is gone": {
+		"the number of parts is missing": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap {
 				c[1].Annotations = map[string]string{v1alpha1.ManifestsDigestAnnotation: c[1].Annotations[v1alpha1.ManifestsDigestAnnotation]}
 				return c
 			},
 			"4.22.3-6", `invalid annotation capi-operator.openshift.io/parts "": want a number from 1 to 128`,
 		},
-		"the number of parts is absurd": {
+		"the number of parts is too large": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap {
 				c[1].Annotations[v1alpha1.PartsAnnotation] = "1000000000"
 				return c
@@ -175,7 +175,7 @@ func TestFromConfigMaps_Errors(t *testing.T) {
 			},
 			"4.22.3-6", "the stored objects were modified",
 		},
-		"a part is of something else": {
+		"a part belongs to another version": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap { c[2].Annotations = nil; return c },
 			"4.22.3-6.1", "part of another set",
 		},
@@ -183,7 +183,7 @@ func TestFromConfigMaps_Errors(t *testing.T) {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap { c[2].BinaryData = nil; return c },
 			"4.22.3-6.1", `key "manifests.json.zst" not found in binaryData`,
 		},
-		"a byte is another one": {
+		"a byte is modified": {
 			func(c []corev1.ConfigMap) []corev1.ConfigMap { c[2].BinaryData[dataKey][7]++; return c },
 			"4.22.3-6", "the stored objects were modified: digest is sha256:",
 		},
@@ -202,10 +202,10 @@ func TestFromConfigMaps_Errors(t *testing.T) {
 			stored, err := FromConfigMaps(testVersion, test.change(written(storedOf(2*chunkSize+1))))
 			var typed *Error
 			if !errors.As(err, &typed) || typed.Version != testVersion || typed.ConfigMap != test.configMap || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error is %v, want one about %s that says %q", err, test.configMap, test.want)
+				t.Errorf("got error %v, want one about %s with %q", err, test.configMap, test.want)
 			}
 			if stored.Data != nil {
-				t.Error("there is an error and data")
+				t.Error("got data in addition to an error")
 			}
 		})
 	}
@@ -236,7 +236,7 @@ func TestSameObjects_IgnoresSources(t *testing.T) {
 		other := set()
 		change(&other)
 		if SameObjects(set(), other) {
-			t.Errorf("sets that differ in a %s are the same", name)
+			t.Errorf("SameObjects is true for sets that differ in a %s", name)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/operand"
 )
 
-// kinds are kinds of every rank, and kinds that have none.
+// kinds are kinds of every rank, and kinds without a rank.
 var kinds = []string{
 	"v1/Namespace", "v1/ServiceAccount", "v1/ConfigMap", "v1/Secret", "v1/Service", "v1/Pod",
 	"rbac.authorization.k8s.io/v1/ClusterRole", "rbac.authorization.k8s.io/v1/RoleBinding",
@@ -29,7 +29,7 @@ var kinds = []string{
 	"apps/v1/Deployment", "policy/v1/PodDisruptionBudget", "example.com/v1/Service",
 }
 
-// object makes an object of group/version/kind.
+// newObject returns an object of a kind, "group/version/Kind".
 func newObject(kind, namespace, name string) *unstructured.Unstructured {
 	at := strings.LastIndexByte(kind, '/')
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
@@ -43,7 +43,7 @@ func newObject(kind, namespace, name string) *unstructured.Unstructured {
 	return obj
 }
 
-// anyValue draws a value that can be in an object.
+// anyValue generates values that an object can contain.
 func anyValue(depth int) *rapid.Generator[any] {
 	leaves := []*rapid.Generator[any]{
 		rapid.String().AsAny(), rapid.Int64().AsAny(), rapid.Bool().AsAny(),
@@ -116,12 +116,12 @@ func TestStored_RoundTrip(t *testing.T) {
 			t.Fatalf("(-stored +read):\n%s", diff)
 		}
 		if again, err := Encode(got); err != nil || again.Digest != stored.Digest {
-			t.Fatalf("stored again it has digest %s, and had %s: %v", again.Digest, stored.Digest, err)
+			t.Fatalf("encoding the decoded set gives digest %s, want %s: %v", again.Digest, stored.Digest, err)
 		}
 	})
 }
 
-// example is a set like one of a release.
+// example returns a set like that of a release.
 func example() operand.Set {
 	return operand.Set{
 		ContentID: digest.FromString("inputs"),
@@ -148,7 +148,7 @@ func decompress(t *testing.T, data []byte) []byte {
 	return plain
 }
 
-// Every later installer must read the stored form.
+// All later installers must be able to read the stored form.
 func TestEncode_FormNeverChanges(t *testing.T) {
 	want := `{"format":1,"contentID":"` + digest.FromString("inputs").String() + `","variables":{"A":"<&>"},` +
 		`"components":[{"name":"cluster-api","type":"core","version":"v1.10.2","contentID":"` + digest.FromString("core").String() + `",` +
@@ -166,7 +166,7 @@ func TestEncode_Digest(t *testing.T) {
 	}
 }
 
-// compressed is a stored form of any JSON.
+// compressed returns a stored form with the given JSON.
 func compressed(t testing.TB, plain []byte) Stored {
 	t.Helper()
 	compressor, err := zstd.NewWriter(nil)
@@ -189,7 +189,7 @@ func TestDecode_Errors(t *testing.T) {
 		"bytes that are not compressed": {Stored{Digest: digest.FromBytes(garbage), Data: garbage}, "decompressing the stored objects"},
 		"more than fits into memory":    {compressed(t, make([]byte, maxDecoded+1)), "decompressing the stored objects"},
 		"text that is not JSON":         {compressed(t, garbage), "decoding the stored objects"},
-		"JSON of another form":          {compressed(t, []byte(`{"components":"none"}`)), "decoding the stored objects"},
+		"JSON with another structure":   {compressed(t, []byte(`{"components":"none"}`)), "decoding the stored objects"},
 		"a later format":                {compressed(t, []byte(`{"format":2,"components":{"of":"another form"}}`)), "unsupported format 2 of the stored objects: this installer reads format 1"},
 		"an object without a kind":      {compressed(t, []byte(`{"format":1,"components":[{"name":"x","objects":[{},null]}]}`)), "stored object 1 of component x has no kind or no name"},
 	}
@@ -200,7 +200,7 @@ func TestDecode_Errors(t *testing.T) {
 				t.Errorf("error is %v, want %q", err, test.want)
 			}
 			if len(set.Operands) > 0 {
-				t.Errorf("there is an error and a set: %v", set)
+				t.Errorf("got a set in addition to an error: %v", set)
 			}
 		})
 	}
@@ -247,7 +247,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// large is a set of many CRDs, some megabytes of JSON.
+// large returns a set of many CRDs, some megabytes of JSON.
 func large() operand.Set {
 	set := operand.Set{ContentID: digest.FromString("large")}
 	for i := range 5 {
@@ -306,7 +306,7 @@ func TestEncode_Deterministic(t *testing.T) {
 	first := mustEncode(t, set)
 	for range 3 {
 		if again := mustEncode(t, set); !bytes.Equal(first.Data, again.Data) {
-			t.Fatal("the same set has given other bytes")
+			t.Fatal("the same set was encoded as other bytes")
 		}
 	}
 }

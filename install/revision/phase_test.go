@@ -21,7 +21,7 @@ import (
 
 const crd = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
-// describePhases is each phase with the kinds and names of its objects.
+// describePhases lists each phase with the kinds and names of its objects.
 func describePhases(phases []Phase) []string {
 	var out []string
 	for _, phase := range phases {
@@ -70,7 +70,7 @@ func TestPhases(t *testing.T) {
 			want: []string{"core: Namespace/a ServiceAccount/account ClusterRole/role RoleBinding/role-binding Secret/secret ConfigMap/config Service/service " +
 				"ValidatingAdmissionPolicy/policy ValidatingAdmissionPolicyBinding/binding PodDisruptionBudget/z Service/y Deployment/deployment Job/job ValidatingWebhookConfiguration/webhook"},
 		},
-		"a policy with parameters is in the phase of the CRDs, because its binding is rejected while the policy is unknown": {
+		"a policy with parameters is in the phase of the CRDs, because its binding is rejected while the policy does not exist": {
 			operands: []operand.Operand{operandOf("aws", extractor.Infrastructure,
 				newObject("v1/Service", "a", "s"), newObject(binding, "", "binding"), withParameters(newObject(policy, "", "policy")), newObject(policy, "", "other"), newObject(crd, "", "x"))},
 			want: []string{"aws-crds: CustomResourceDefinition/x ValidatingAdmissionPolicy/policy", "aws: Service/s ValidatingAdmissionPolicy/other ValidatingAdmissionPolicyBinding/binding"},
@@ -86,7 +86,7 @@ func TestPhases(t *testing.T) {
 		"a phase without objects is left out": {
 			operands: []operand.Operand{operandOf("a", extractor.Core), operandOf("b", extractor.IPAM, newObject(crd, "", "x"))}, want: []string{"b-crds: CustomResourceDefinition/x"},
 		},
-		"nothing has no phases": {},
+		"an empty set has no phases": {},
 		"components with one name differ by their type": {
 			operands: []operand.Operand{
 				operandOf("kubeadm", extractor.Bootstrap, newObject("v1/Service", "a", "s")),
@@ -94,7 +94,7 @@ func TestPhases(t *testing.T) {
 			},
 			want: []string{"kubeadm: Service/s", "controlplane-kubeadm: Service/t"},
 		},
-		"no component takes the name of another phase": {
+		"no component has the name of another phase": {
 			operands: []operand.Operand{
 				operandOf("preflight", extractor.IPAM, newObject("v1/Service", "a", "s")),
 				operandOf("x", extractor.Addon, newObject("v1/Service", "a", "t")),
@@ -139,7 +139,7 @@ func TestCompatibilityRequirement_WholeCRD(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(original.Object, held); diff != "" {
-		t.Errorf("CRD (-component's +held):\n%s", diff)
+		t.Errorf("CRD in the requirement (-want +got):\n%s", diff)
 	}
 	want := map[string]any{
 		"apiVersion": "apiextensions.openshift.io/v1alpha1",
@@ -172,13 +172,13 @@ func TestPhases_UnmanagedCRDTooLarge(t *testing.T) {
 	set := operand.Set{Operands: []operand.Operand{operandOf("core", extractor.Core, large)}}
 	_, err := Phases("4.22.3-6", 6, set, []string{"clusters.x"})
 	if err == nil || !strings.Contains(err.Error(), "version 4.22.3-6: CustomResourceDefinition clusters.x cannot be unmanaged: it has ") {
-		t.Errorf("error is %v", err)
+		t.Errorf("unexpected error %v", err)
 	}
 }
 
-// Every object is in one phase, once, unless it is an unmanaged CRD, of which
-// there is a CompatibilityRequirement; names are labels and unique; objects are
-// in order; and nothing is shared with the set.
+// Every object is in exactly one phase, except unmanaged CRDs, which have a
+// CompatibilityRequirement instead; names are unique labels; objects are in apply
+// order; and nothing is shared with the set.
 func TestPhases_EveryObjectOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := anySet().Draw(t, "set")
@@ -209,7 +209,7 @@ func TestPhases_EveryObjectOnce(t *testing.T) {
 		}
 		slices.Sort(got)
 		if diff := cmp.Diff(before, describeSet(set)); diff != "" {
-			t.Fatalf("the set has changed with the phases:\n%s", diff)
+			t.Fatalf("a change of the phases changed the set:\n%s", diff)
 		}
 		if diff := cmp.Diff(before, got); diff != "" {
 			t.Fatalf("objects (-in the set +in phases):\n%s", diff)
@@ -217,7 +217,7 @@ func TestPhases_EveryObjectOnce(t *testing.T) {
 	})
 }
 
-// identify gives each object of a set a name of its own.
+// identify gives each object of a set a unique name.
 func identify(set operand.Set) {
 	number := 0
 	for _, component := range set.Operands {

@@ -36,11 +36,11 @@ func TestNext_HigherThanHistory(t *testing.T) {
 	history := []v1alpha1.Version{{Name: "4.22.2-5", Revision: 5}, {Name: "4.22.3-9", Revision: 9}, {Name: "4.22.3-7", Revision: 7}}
 	name, number, err := Next(history, "4.22.2")
 	if name != "4.22.2-10" || number != 10 || err != nil {
-		t.Errorf("next is %s, %d (%v), want 4.22.2-10", name, number, err)
+		t.Errorf("got %s, %d (%v), want 4.22.2-10", name, number, err)
 	}
 	name, number, err = Next(nil, "4.22.2")
 	if name != "4.22.2-1" || number != 1 || err != nil {
-		t.Errorf("the first is %s, %d (%v), want 4.22.2-1", name, number, err)
+		t.Errorf("got %s, %d (%v), want 4.22.2-1", name, number, err)
 	}
 }
 
@@ -50,13 +50,13 @@ func TestNext_InvalidNames(t *testing.T) {
 		last    int64
 		want    string
 	}{
-		"no release version":            {"", 1, `invalid release version "": cannot be part of the name of a ConfigMap`},
-		"upper case":                    {"4.22.3-RC", 1, "lower case"},
-		"build metadata":                {"4.22.3+build", 1, "use a version such as 4.22.3"},
-		"too long for a label":          {"4.22.3-" + strings.Repeat("a", 60), 1, "must be no more than 63 characters, and has 69"},
-		"too long with another digit":   {strings.Repeat("a", 61), 9, "must be no more than 63 characters, and has 64"},
-		"no number after the last":      {"4.22.3", math.MaxInt64, "is the maximum"},
-		"what would be another version": {"-4", 1, "cannot be part of the name"},
+		"no release version":          {"", 1, `invalid release version "": cannot be part of the name of a ConfigMap`},
+		"upper case":                  {"4.22.3-RC", 1, "lower case"},
+		"build metadata":              {"4.22.3+build", 1, "use a version such as 4.22.3"},
+		"too long for a label":        {"4.22.3-" + strings.Repeat("a", 60), 1, "must be no more than 63 characters, and has 69"},
+		"too long with another digit": {strings.Repeat("a", 61), 9, "must be no more than 63 characters, and has 64"},
+		"no number after the last":    {"4.22.3", math.MaxInt64, "is the maximum"},
+		"the name of another version": {"-4", 1, "cannot be part of the name"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestNext_InvalidNames(t *testing.T) {
 		})
 	}
 	if name, _, err := Next([]v1alpha1.Version{{Revision: 8}}, strings.Repeat("a", 61)); len(name) != 63 || err != nil {
-		t.Errorf("a name of 63 characters is refused: %v", err)
+		t.Errorf("a name of 63 characters is rejected: %v", err)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestSame(t *testing.T) {
 		unmanaged []string
 		want      bool
 	}{
-		"as it was":               {content, []string{"a", "b"}, true},
+		"unchanged":               {content, []string{"a", "b"}, true},
 		"listed in another order": {content, []string{"b", "a"}, true},
 		"another content":         {digest.FromString("b"), []string{"a", "b"}, false},
 		"one more unmanaged CRD":  {content, []string{"a", "b", "c"}, false},
@@ -99,7 +99,7 @@ func TestSame(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := Same(version, test.content, test.unmanaged); got != test.want {
-				t.Errorf("same is %v, want %v", got, test.want)
+				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
 	}

@@ -56,7 +56,7 @@ func TestConditions_RetryableErrorDegradesAfterInertia(t *testing.T) {
 		{5 * time.Minute, "True True"},
 		{6 * time.Minute, "True True"},
 	} {
-		// The conditions are the only state, as after a restart.
+		// The conditions are the only state, as they are after a restart.
 		conditions = Conditions(Version, outcome, conditions, 1, start.Add(step.after))
 		if got := summary(Version, conditions); got != step.want {
 			t.Errorf("after %s: %s, want %s", step.after, got, step.want)
@@ -72,14 +72,14 @@ func TestConditions_TransitionTimeChangesWithStatus(t *testing.T) {
 	first := Conditions(Installer, Outcome{Reason: RollingOut, Message: "one"}, nil, 1, start)
 	second := Conditions(Installer, Outcome{Reason: RollingOut, Message: "two"}, first, 2, start.Add(time.Hour))
 	if got := second[0].LastTransitionTime.Time; !got.Equal(start) {
-		t.Errorf("the message changed and the time moved to %s", got)
+		t.Errorf("a new message moved the transition time to %s", got)
 	}
 	if second[0].Message != "two" || second[0].ObservedGeneration != 2 {
-		t.Errorf("message and generation were not renewed: %+v", second[0])
+		t.Errorf("message or generation is outdated: %+v", second[0])
 	}
 	third := Conditions(Installer, Outcome{Reason: AsExpected}, second, 2, start.Add(2*time.Hour))
 	if got := third[0].LastTransitionTime.Time; !got.Equal(start.Add(2 * time.Hour)) {
-		t.Errorf("the status changed and the time is %s", got)
+		t.Errorf("the status changed, but the transition time is %s", got)
 	}
 }
 
@@ -121,8 +121,8 @@ func TestConditions_RolloutFromTheInstallerAlone(t *testing.T) {
 	}
 }
 
-// The conditions of each reason, from either controller: Progressing and Degraded at
-// once, and after five minutes.
+// The conditions of each reason, from either controller: Progressing and Degraded,
+// immediately and after five minutes.
 func TestConditions_EveryReasonHasShortMessages(t *testing.T) {
 	of := map[severity][2]string{
 		settled: {"False False", "False False"}, inProgress: {"True False", "True False"},
@@ -147,7 +147,7 @@ func TestConditions_EveryReasonHasShortMessages(t *testing.T) {
 		}
 		cause, next, _ := strings.Cut(degraded.Message, "; ")
 		if cause != outcome.Err.Error() || (next == "") != selfExplanatory[reason] {
-			t.Errorf("%s: Degraded does not say cause and next step: %s", reason, degraded.Message)
+			t.Errorf("%s: Degraded lacks the cause or the next step: %s", reason, degraded.Message)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestOperandVersion_OnlyAfterInstallation(t *testing.T) {
 	operator := &configv1.ClusterOperator{}
 	reporter.setClusterOperator(operator, settled, Outcome{Reason: RollingOut})
 	if len(operator.Status.Versions) != 0 {
-		t.Errorf("it reports %v", operator.Status.Versions)
+		t.Errorf("the ClusterOperator reports %v", operator.Status.Versions)
 	}
 	reporter.setClusterOperator(operator, settled, Outcome{Reason: AsExpected, ReleaseInstalled: true})
 	want := []configv1.OperandVersion{{Name: "operator", Version: "4.22.1"}, {Name: "cluster-api", Version: "v1.10.2"}}
@@ -259,7 +259,7 @@ func TestConditions_UntrustedImage(t *testing.T) {
 			t.Errorf("undecided %t: got %v, want %s", undecided, degraded, want)
 		}
 		if retries := outcome.Retry() != nil; retries != undecided || (outcome.RequeueAfter() > 0) == undecided {
-			t.Errorf("undecided %t: retried %t, checked again after %s", undecided, retries, outcome.RequeueAfter())
+			t.Errorf("undecided %t: retried %t, requeued after %s", undecided, retries, outcome.RequeueAfter())
 		}
 	}
 }

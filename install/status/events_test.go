@@ -44,12 +44,12 @@ func TestEvents_EachTransitionOnce(t *testing.T) {
 		{"the rollout begins", Outcome{Reason: RollingOut, Message: "phase a"}, 0,
 			[]string{"Normal InstallerProgressing: InstallerProgressing is True (RollingOut): phase a"}},
 		{"the rollout gets on", Outcome{Reason: RollingOut, Message: "phase b"}, 0, nil},
-		{"an error that may pass", Outcome{Reason: ApplyFailed, Err: errors.New("timeout")}, 0, []string{
+		{"a retryable error", Outcome{Reason: ApplyFailed, Err: errors.New("timeout")}, 0, []string{
 			"Normal InstallerProgressing: InstallerProgressing is True (ApplyFailed): retrying; see InstallerDegraded",
 			"Normal InstallerDegraded: InstallerDegraded is Unknown (ApplyFailed): timeout" + lookAt,
 		}},
-		{"the same error, other words", Outcome{Reason: ApplyFailed, Err: errors.New("refused")}, time.Minute, nil},
-		{"it lasts", Outcome{Reason: ApplyFailed, Err: errors.New("refused")}, Inertia,
+		{"the same reason, another message", Outcome{Reason: ApplyFailed, Err: errors.New("refused")}, time.Minute, nil},
+		{"the error lasts", Outcome{Reason: ApplyFailed, Err: errors.New("refused")}, Inertia,
 			[]string{"Warning InstallerDegraded: InstallerDegraded is True (ApplyFailed): refused" + lookAt}},
 		{"all is well", Outcome{Reason: AsExpected, Installed: new(true)}, Inertia, []string{
 			"Normal InstallerProgressing: InstallerProgressing is False (AsExpected): nothing is left to do",
@@ -97,7 +97,7 @@ func TestEvents_VersionStoredInstalledRetired(t *testing.T) {
 		"Normal VersionRetired: version 4.22.0-1 was removed",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestEvents_OverrideBeginsChangesEnds(t *testing.T) {
 		"Normal Upgradeable: Upgradeable is True (AsExpected)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 

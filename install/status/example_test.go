@@ -26,7 +26,8 @@ func ExampleConditions() {
 	// VersionDegraded True ImageUnreadable
 }
 
-// The reason decides about a retry: another attempt cannot repair an invalid bundle.
+// The reason decides whether an error is retried: a retry cannot repair an invalid
+// bundle.
 func ExampleOutcome_Retry() {
 	err := errors.New("reading image quay.io/x")
 	fmt.Println(status.Outcome{Reason: status.ImageUnreadable, Err: err}.Retry())

@@ -20,13 +20,13 @@ import (
 
 // actor is a reporter whose requests the test releases one at a time.
 type actor struct {
-	waiting  chan struct{} // a request waits
-	released chan struct{} // it may proceed
+	waiting  chan struct{} // receives when a request waits
+	released chan struct{} // lets it proceed
 	done     chan error
 }
 
-// startActor reports an outcome in the background, with its own reporter like another
-// process.
+// startActor reports an outcome in the background, with its own reporter, like
+// another process.
 func (w *testCluster) startActor(controller status.Controller, outcome status.Outcome) *actor {
 	w.Helper()
 	a := &actor{waiting: make(chan struct{}), released: make(chan struct{}), done: make(chan error, 1)}

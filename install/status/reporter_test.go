@@ -83,7 +83,7 @@ func (w *testCluster) must(err error) {
 	}
 }
 
-var errUnreachable = errors.New("the API server is away")
+var errUnreachable = errors.New("the API server is unavailable")
 
 func (w *testCluster) observe(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
@@ -150,7 +150,7 @@ func TestReporter_EventsOnceAcrossRestarts(t *testing.T) {
 		t.Errorf("events after restarts (-want +got):\n%s", diff)
 	}
 	if written := w.writes.Load() - before; written != 0 {
-		t.Errorf("%d writes though nothing changed", written)
+		t.Errorf("%d writes without a change", written)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestReporter_InertiaSurvivesRestartAndLeaderChange(t *testing.T) {
 	w.at = begin.Add(31 * time.Minute)
 	got, since := degraded(w.report(w.reporter(), status.Outcome{Reason: status.AsExpected}))
 	if got != metav1.ConditionFalse || !since.Equal(w.at) {
-		t.Errorf("after it passed InstallerDegraded is %s since %s", got, since)
+		t.Errorf("after the recovery InstallerDegraded is %s since %s", got, since)
 	}
 	w.at = begin.Add(32 * time.Minute)
 	if got, _ := degraded(w.report(w.reporter(), outcome)); got != metav1.ConditionUnknown {
@@ -233,6 +233,6 @@ func TestReporter_PhaseTimesSurviveRestart(t *testing.T) {
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}
 	if written := w.writes.Load() - before; written != 0 {
-		t.Errorf("%d writes though nothing changed", written)
+		t.Errorf("%d writes without a change", written)
 	}
 }

@@ -22,11 +22,11 @@ func TestOf_NamesOfGoPrograms(t *testing.T) {
 		profile          *configv1.TLSSecurityProfile
 		version, ciphers string
 	}{
-		"no profile is Intermediate": {nil, "VersionTLS12", intermediate},
-		"Intermediate":               {&configv1.TLSSecurityProfile{Type: configv1.TLSProfileIntermediateType}, "VersionTLS12", intermediate},
-		"Modern":                     {&configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType}, "VersionTLS13", "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256"},
-		"values unknown to Go are left out of a custom profile": {&configv1.TLSSecurityProfile{Type: configv1.TLSProfileCustomType, Custom: custom}, "VersionTLS11", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
-		"an unknown type is Intermediate":                       {&configv1.TLSSecurityProfile{Type: "Future"}, "VersionTLS12", intermediate},
+		"no profile means Intermediate": {nil, "VersionTLS12", intermediate},
+		"Intermediate":                  {&configv1.TLSSecurityProfile{Type: configv1.TLSProfileIntermediateType}, "VersionTLS12", intermediate},
+		"Modern":                        {&configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType}, "VersionTLS13", "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256"},
+		"suites that Go does not support are omitted from a custom profile": {&configv1.TLSSecurityProfile{Type: configv1.TLSProfileCustomType, Custom: custom}, "VersionTLS11", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+		"an unknown type means Intermediate":                                {&configv1.TLSSecurityProfile{Type: "Future"}, "VersionTLS12", intermediate},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := Settings{MinVersion: test.version, CipherSuites: strings.Split(test.ciphers, ",")}
@@ -44,7 +44,7 @@ func TestCipherNames_KnownToGo(t *testing.T) {
 	}
 	for from, to := range cipherNames {
 		if !suites[to] {
-			t.Errorf("%s becomes %s, which Go does not have", from, to)
+			t.Errorf("%s becomes %s, which Go does not support", from, to)
 		}
 	}
 	old := Of(&configv1.TLSSecurityProfile{Type: configv1.TLSProfileOldType}).CipherSuites

@@ -40,7 +40,7 @@ func TestImages_FlatConfigMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(images) != 2 || images[0].Reference != reference {
-		t.Errorf("images %v", images)
+		t.Errorf("got images %v", images)
 	}
 }
 
@@ -59,6 +59,6 @@ func TestImages_FlatConfigMapInvalid(t *testing.T) {
 	dir := mount(t, map[string]string{"aws-cluster-api-controllers": "quay.io/openshift/a:latest"})
 	_, err := (&Reconciler{ImagesJSON: filepath.Join(dir, "images.json")}).images(nil)
 	if err == nil || !strings.Contains(err.Error(), "aws-cluster-api-controllers") {
-		t.Errorf("error %v does not name the key", err)
+		t.Errorf("error does not contain the key: %v", err)
 	}
 }

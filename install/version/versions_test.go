@@ -43,17 +43,17 @@ func TestNextVersion(t *testing.T) {
 		existing           []corev1.ConfigMap
 		want               string
 	}{
-		"the first version":                         {want: "4.22.0-1"},
-		"after the highest number, of any release":  {versions: []v1alpha1.Version{{Name: "4.21.9-7", Revision: 7, ManifestsDigest: "x"}, {Name: "4.22.0-2", Revision: 2, ManifestsDigest: "x"}}, want: "4.22.0-8"},
-		"a number of the official API is taken":     {numbered: []v1alpha1.Version{{Name: "4.22.0-4", Revision: 4}}, want: "4.22.0-5"},
-		"a ConfigMap with the same objects is used": {versions: []v1alpha1.Version{{Name: "4.22.0-2", Revision: 2, ManifestsDigest: "x"}}, existing: []corev1.ConfigMap{first("4.22.0-3", same)}, want: "4.22.0-3"},
-		"one with other objects keeps its number":   {existing: []corev1.ConfigMap{first("4.22.0-3", other)}, want: "4.22.0-4"},
-		"one of another release keeps its number":   {existing: []corev1.ConfigMap{first("4.21.9-3", same)}, want: "4.22.0-4"},
-		"one that is deleted keeps its number":      {existing: []corev1.ConfigMap{deleted}, want: "4.22.0-4"},
-		"one that is not the newest keeps its":      {versions: []v1alpha1.Version{{Name: "4.22.0-5", Revision: 5, ManifestsDigest: "x"}}, existing: []corev1.ConfigMap{first("4.22.0-3", same)}, want: "4.22.0-6"},
-		"a continuation is not a version":           {existing: []corev1.ConfigMap{continuation}, want: "4.22.0-1"},
-		"a ConfigMap of a version in the status":    {versions: []v1alpha1.Version{{Name: "4.22.0-3", Revision: 3, ManifestsDigest: "x"}}, existing: []corev1.ConfigMap{first("4.22.0-3", same)}, want: "4.22.0-4"},
-		"a ConfigMap whose name is not a version's": {existing: []corev1.ConfigMap{first("settings", same)}, want: "4.22.0-1"},
+		"the first version":                                          {want: "4.22.0-1"},
+		"after the highest number, of any release":                   {versions: []v1alpha1.Version{{Name: "4.21.9-7", Revision: 7, ManifestsDigest: "x"}, {Name: "4.22.0-2", Revision: 2, ManifestsDigest: "x"}}, want: "4.22.0-8"},
+		"a number of the official API is taken":                      {numbered: []v1alpha1.Version{{Name: "4.22.0-4", Revision: 4}}, want: "4.22.0-5"},
+		"a ConfigMap with the same objects is used":                  {versions: []v1alpha1.Version{{Name: "4.22.0-2", Revision: 2, ManifestsDigest: "x"}}, existing: []corev1.ConfigMap{first("4.22.0-3", same)}, want: "4.22.0-3"},
+		"the number of a ConfigMap with other objects is not reused": {existing: []corev1.ConfigMap{first("4.22.0-3", other)}, want: "4.22.0-4"},
+		"the number of another release is not reused":                {existing: []corev1.ConfigMap{first("4.21.9-3", same)}, want: "4.22.0-4"},
+		"the number of a deleted ConfigMap is not reused":            {existing: []corev1.ConfigMap{deleted}, want: "4.22.0-4"},
+		"only the newest ConfigMap is reused":                        {versions: []v1alpha1.Version{{Name: "4.22.0-5", Revision: 5, ManifestsDigest: "x"}}, existing: []corev1.ConfigMap{first("4.22.0-3", same)}, want: "4.22.0-6"},
+		"a continuation is not a version":                            {existing: []corev1.ConfigMap{continuation}, want: "4.22.0-1"},
+		"a ConfigMap of a version in the status":                     {versions: []v1alpha1.Version{{Name: "4.22.0-3", Revision: 3, ManifestsDigest: "x"}}, existing: []corev1.ConfigMap{first("4.22.0-3", same)}, want: "4.22.0-4"},
+		"a ConfigMap whose name is not a version's":                  {existing: []corev1.ConfigMap{first("settings", same)}, want: "4.22.0-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, number, err := nextVersion("4.22.0", test.versions, test.numbered, stored, test.existing)
@@ -74,10 +74,10 @@ func TestEvictable(t *testing.T) {
 		current, desired string
 		want             string
 	}{
-		"the oldest without objects":       {[]v1alpha1.Version{version(1, busy), version(2, nil), version(3, nil), version(4, busy)}, "4.22.0-1", "4.22.0-4", "4.22.0-2"},
-		"never the current version":        {[]v1alpha1.Version{version(1, nil), version(2, busy), version(3, busy)}, "4.22.0-1", "4.22.0-3", ""},
-		"never the desired version":        {[]v1alpha1.Version{version(1, busy), version(2, busy), version(3, nil)}, "4.22.0-1", "4.22.0-3", ""},
-		"never a version that has objects": {[]v1alpha1.Version{version(1, busy), version(2, busy), version(3, busy)}, "", "4.22.0-3", ""},
+		"the oldest version without objects": {[]v1alpha1.Version{version(1, busy), version(2, nil), version(3, nil), version(4, busy)}, "4.22.0-1", "4.22.0-4", "4.22.0-2"},
+		"never the current version":          {[]v1alpha1.Version{version(1, nil), version(2, busy), version(3, busy)}, "4.22.0-1", "4.22.0-3", ""},
+		"never the desired version":          {[]v1alpha1.Version{version(1, busy), version(2, busy), version(3, nil)}, "4.22.0-1", "4.22.0-3", ""},
+		"never a version that has objects":   {[]v1alpha1.Version{version(1, busy), version(2, busy), version(3, busy)}, "", "4.22.0-3", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := v1alpha1.ClusterAPIStatus{Versions: test.versions, CurrentVersion: test.current, DesiredVersion: test.desired}
