@@ -100,7 +100,7 @@ func TestSelect(t *testing.T) {
 		},
 		"an image that cannot be read blocks": {
 			platform: "AWS", results: []extractor.Result{core, aws, broken(image("cli"))},
-			wantErr: []string{"image cli (quay.io/ocp/cli@sha256:", "it is broken"},
+			wantErr: []string{"image cli (quay.io/ocp/cli@sha256:", "damaged layer"},
 		},
 		"an image that cannot be read and is known to be for another platform does not block": {
 			platform: "AWS", results: []extractor.Result{core, aws, broken(image("azure", bundle(extractor.Infrastructure, "azure", "Azure")))},

@@ -112,7 +112,7 @@ func TestRegistries_MergesFilesAndObjects(t *testing.T) {
 func TestRegistries_FailsUntilFirstRead(t *testing.T) {
 	o := &objects{err: errors.New("the API server is unavailable")}
 	r := &registryconfig.Registries{Reader: o, TempDir: t.TempDir()}
-	if _, err := r.Settings(t.Context()); err == nil || !strings.Contains(err.Error(), "reading the ImageDigestMirrorSets: the API server is away") {
+	if _, err := r.Settings(t.Context()); err == nil || !strings.Contains(err.Error(), "reading the ImageDigestMirrorSets: the API server is unavailable") {
 		t.Errorf("got %v", err)
 	}
 	o.err = nil
