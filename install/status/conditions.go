@@ -176,14 +176,15 @@ func overrideNames(overrides []v1alpha1.ImageOverride) string {
 	return strings.Join(names, ", ")
 }
 
-// stamp sets the transition time of each condition.
+// stamp sets the transition time of each condition. A time in the future comes from a clock
+// that was wrong, of this process or of another one: it would delay Degraded.
 func stamp(conditions, previous []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
 	for i := range conditions {
 		condition := &conditions[i]
 		condition.ObservedGeneration = generation
 		condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		before := meta.FindStatusCondition(previous, condition.Type)
-		if before != nil && before.Status == condition.Status {
+		if before != nil && before.Status == condition.Status && !before.LastTransitionTime.After(now) {
 			condition.LastTransitionTime = before.LastTransitionTime
 		}
 	}

@@ -68,6 +68,21 @@ func TestConditions_RetryableErrorDegradesAfterInertia(t *testing.T) {
 	}
 }
 
+// A clock that was an hour ahead must not delay Degraded by an hour.
+func TestConditions_ClockSetBackDuringAnError(t *testing.T) {
+	outcome := Outcome{Reason: ImageUnreadable, Err: errors.New("pulling: connection refused")}
+	conditions := Conditions(Version, outcome, nil, 1, start.Add(time.Hour))
+	for _, step := range []struct {
+		after time.Duration
+		want  string
+	}{{0, "True Unknown"}, {4 * time.Minute, "True Unknown"}, {5 * time.Minute, "True True"}} {
+		conditions = Conditions(Version, outcome, conditions, 1, start.Add(step.after))
+		if got := summary(Version, conditions); got != step.want {
+			t.Errorf("%s after the correction: %s, want %s", step.after, got, step.want)
+		}
+	}
+}
+
 func TestConditions_TransitionTimeChangesWithStatus(t *testing.T) {
 	first := Conditions(Installer, Outcome{Reason: RollingOut, Message: "one"}, nil, 1, start)
 	second := Conditions(Installer, Outcome{Reason: RollingOut, Message: "two"}, first, 2, start.Add(time.Hour))

@@ -17,9 +17,9 @@ import (
 type EventEffect int
 
 const (
-	// DropEvent loses the event. The watch ends two seconds later, and the next watch
-	// is answered with 410 (Gone), so that the client lists again: a client cannot
-	// notice an event that is lost otherwise.
+	// DropEvent loses the event. The watch ends two seconds later, and the client's
+	// attempt to continue it is answered with 410 (Gone), also after Heal, so that the
+	// client lists again: a client cannot notice an event that is lost otherwise.
 	DropEvent EventEffect = iota + 1
 	// RepeatEvent sends the event twice.
 	RepeatEvent
@@ -89,7 +89,7 @@ func isBookmark(event []byte) bool {
 type eventBody struct {
 	io.ReadCloser
 	proxy    *Proxy
-	path     string
+	watch    string // its identity
 	events   *bufio.Reader
 	protobuf bool
 	pending  []byte
@@ -99,7 +99,7 @@ type eventBody struct {
 // newEventBody returns the body of the answer to a watch.
 func newEventBody(proxy *Proxy, answer *http.Response) *eventBody {
 	return &eventBody{
-		ReadCloser: answer.Body, proxy: proxy, path: answer.Request.URL.Path, events: bufio.NewReader(answer.Body),
+		ReadCloser: answer.Body, proxy: proxy, watch: watchIdentity(answer.Request), events: bufio.NewReader(answer.Body),
 		protobuf: strings.Contains(answer.Header.Get("Content-Type"), "protobuf"),
 	}
 }
@@ -126,7 +126,7 @@ func (b *eventBody) next() {
 	}
 	switch b.proxy.meetEvent(event) {
 	case DropEvent:
-		b.proxy.Fail(Fault{Verbs: []string{Watch}, Path: b.path, Times: 1, Status: http.StatusGone})
+		b.proxy.expire(b.watch)
 		time.AfterFunc(eventDelay, func() { _ = b.Close() })
 	case RepeatEvent:
 		b.pending = append(bytes.Clone(event), event...)
@@ -137,6 +137,30 @@ func (b *eventBody) next() {
 	default:
 		b.pending = event
 	}
+}
+
+// watchIdentity is the same for the requests by which a client starts and continues a watch.
+func watchIdentity(r *http.Request) string { return list(r) + " " + r.Header.Get("Accept") }
+
+// expire makes the next continuation of a watch fail.
+func (p *Proxy) expire(watch string) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.expired[watch] = true
+}
+
+// isExpired reports whether a request continues a watch that has to begin again.
+func (p *Proxy) isExpired(r *http.Request) bool {
+	from := r.URL.Query().Get("resourceVersion")
+	if verb(r) != Watch || from == "" || from == "0" {
+		return false
+	}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	watch := watchIdentity(r)
+	expired := p.expired[watch]
+	delete(p.expired, watch)
+	return expired
 }
 
 // frame reads an event with its delimiter: a line of JSON, or a length of four bytes

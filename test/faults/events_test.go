@@ -42,7 +42,7 @@ func TestEventFault_Effects(t *testing.T) {
 		"the end of the answer, no event": {EventFault{Effect: DropEvent}, "application/json", "", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &Proxy{}
+			p := &Proxy{expired: map[string]bool{}}
 			happened := p.FailEvents(test.fault)
 			body := newEventBody(p, &http.Response{
 				Body: io.NopCloser(strings.NewReader(test.sent)), Header: http.Header{"Content-Type": {test.kind + ";stream=watch"}},
@@ -52,10 +52,43 @@ func TestEventFault_Effects(t *testing.T) {
 			if string(got) != test.want || err != nil || happened() != test.happened {
 				t.Errorf("read %q, %v, happened %d times; want %q, %d", got, err, happened(), test.want, test.happened)
 			}
-			if test.fault.Effect == DropEvent && test.happened > 0 && len(p.faults) == 0 {
-				t.Error("the watch after a lost event is not answered with 410")
+			if lost := test.fault.Effect == DropEvent && test.happened > 0; len(p.expired) > 0 != lost {
+				t.Errorf("expired watches: %v", p.expired)
 			}
 		})
+	}
+}
+
+// A watch of other objects, in another format, or from the beginning must not receive the
+// answer instead of the client that has lost an event.
+func TestEventFault_LostEventExpiresItsWatchOnce(t *testing.T) {
+	_, p, client := start(t)
+	p.expire("/a? json")
+	for _, step := range []struct {
+		url, format string
+		want        int
+	}{
+		{"/b?watch=true&resourceVersion=7", "json", http.StatusOK},
+		{"/a?watch=true&resourceVersion=7&labelSelector=x", "json", http.StatusOK},
+		{"/a?watch=true&resourceVersion=7", "protobuf", http.StatusOK},
+		{"/a?watch=true&resourceVersion=0", "json", http.StatusOK},
+		{"/a?watch=true", "json", http.StatusOK},
+		{"/a?watch=true&resourceVersion=7", "json", http.StatusGone},
+		{"/a?watch=true&resourceVersion=7", "json", http.StatusOK},
+	} {
+		p.Heal()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Config().Host+step.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept", step.format)
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.Body.Close(); response.StatusCode != step.want {
+			t.Errorf("%s as %s is answered %d, want %d", step.url, step.format, response.StatusCode, step.want)
+		}
 	}
 }
 

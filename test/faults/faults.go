@@ -47,6 +47,8 @@ type Fault struct {
 	Every int
 	// Times is how often the fault happens; 0 is always.
 	Times int
+	// SkipDryRuns spares dry runs: they write nothing into etcd.
+	SkipDryRuns bool
 	// EachOnce makes the fault happen to the first of all requests with the same verb
 	// and path only, dry runs counted apart.
 	EachOnce bool
@@ -61,6 +63,8 @@ type Fault struct {
 	// Status is the HTTP status to answer with, as a Status object of the API. The
 	// request does not reach the API server.
 	Status int
+	// Message is that of the Status object; empty means one that names the fault.
+	Message string
 	// Late has the API server carry out the request before it is answered with Status,
 	// as a gateway does that waits too long.
 	Late bool
@@ -77,8 +81,8 @@ type Fault struct {
 }
 
 // matches reports whether the fault is meant for a request.
-func (f Fault) matches(verb, requested string) bool {
-	if f.Verbs != nil && !slices.Contains(f.Verbs, verb) {
+func (f Fault) matches(verb, requested string, dryRun bool) bool {
+	if f.Verbs != nil && !slices.Contains(f.Verbs, verb) || f.SkipDryRuns && dryRun {
 		return false
 	}
 	if !strings.Contains(f.Path, "*") {

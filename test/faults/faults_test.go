@@ -266,6 +266,7 @@ func TestFault_VerbsPathsAndTimes(t *testing.T) {
 		{"by a pattern of the path", Fault{Path: "/api/*/services"}, "GET /api/v1/services, GET /api/v1/services/x, GET /api/v1/x/services", "x.."},
 		{"twice", Fault{Times: 2}, "GET /a, GET /a, GET /a", "xx."},
 		{"each third", Fault{Every: 3}, "GET /a, GET /a, GET /a, GET /a, GET /a, GET /a", "..x..x"},
+		{"all but dry runs", Fault{SkipDryRuns: true}, "PATCH /a?dryRun=All, PATCH /a, GET /a", ".xx"},
 		{"the first attempt of each operation", Fault{EachOnce: true}, "PATCH /a, PATCH /a, PATCH /a?dryRun=All, PUT /a, PATCH /b, PATCH /b", "x.xxx."},
 		{"each second, once", Fault{Every: 2, Times: 1}, "GET /a, GET /a, GET /a, GET /a", ".x.."},
 	} {

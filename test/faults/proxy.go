@@ -4,6 +4,7 @@ package faults
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -56,6 +57,7 @@ type Proxy struct {
 	// frozenPaths are parts of the paths whose watches are frozen; none freezes all.
 	frozenPaths []string
 	events      *scriptedEvents // nil if no event fails
+	expired     map[string]bool // watches of which an event was lost
 	lists       *lists
 }
 
@@ -63,7 +65,7 @@ type Proxy struct {
 // client's bearer token goes through it; a client certificate is presented by the
 // proxy. It serves until Close.
 func Start(config *rest.Config) (*Proxy, error) {
-	p := &Proxy{address: "127.0.0.1:0", token: config.BearerToken, requests: map[Request]int{}}
+	p := &Proxy{address: "127.0.0.1:0", token: config.BearerToken, requests: map[Request]int{}, expired: map[string]bool{}}
 	var err error
 	if p.forward, err = p.forwarder(config); err != nil {
 		return nil, err
@@ -219,6 +221,10 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		answer()
 		return
 	}
+	if p.isExpired(r) {
+		answer(w, Fault{Status: http.StatusGone})
+		return
+	}
 	fault := p.meet(r)
 	if observe := p.observer(); observe != nil {
 		recorder := &statusRecorder{ResponseWriter: w}
@@ -249,12 +255,12 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 
 // meet counts a request and returns the fault that it meets; the zero value if none.
 func (p *Proxy) meet(r *http.Request) Fault {
-	verb := verb(r)
+	verb, dryRun := verb(r), r.URL.Query().Has("dryRun")
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.requests[Request{Verb: verb, DryRun: r.URL.Query().Has("dryRun")}]++
+	p.requests[Request{Verb: verb, DryRun: dryRun}]++
 	for _, s := range p.faults {
-		if s.matches(verb, r.URL.Path) && s.happens(identity(verb, r)) {
+		if s.matches(verb, r.URL.Path, dryRun) && s.happens(identity(verb, r)) {
 			return s.Fault
 		}
 	}
@@ -353,7 +359,7 @@ func failure(fault Fault) (http.Header, []byte) {
 	}
 	body, _ := json.Marshal(metav1.Status{ // a value of strings and numbers always has a JSON form
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-		Code: int32(fault.Status), Reason: reasons[fault.Status], Message: "a fault by script",
+		Code: int32(fault.Status), Reason: reasons[fault.Status], Message: cmp.Or(fault.Message, "a fault by script"),
 	})
 	return header, body
 }
