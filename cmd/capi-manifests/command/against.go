@@ -4,18 +4,14 @@ package command
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
@@ -23,7 +19,7 @@ import (
 type against struct{ server, controlplane string }
 
 func (a *against) register(flags *pflag.FlagSet) {
-	flags.StringVar(&a.server, "against", "", "`kubeconfig` of an API server that checks the objects in dry runs, or \""+embedded+"\" to start one")
+	flags.StringVar(&a.server, "against", "", "`kubeconfig` of an API server that checks the objects in dry runs, or \""+apiserver.Embedded+"\" to start one")
 	flags.StringVar(&a.controlplane, "controlplane", "", "`file` of the program for --against embedded (default controlplane beside capi-manifests, in PATH, or built with Go)")
 }
 
@@ -41,7 +37,7 @@ func (a *against) rules(v findings.Report) int {
 func (a *against) add(cmd *cobra.Command, result *findings.Report, bundles []extractor.Bundle) error {
 	if a.server == "" {
 		if a.controlplane != "" {
-			return &usageError{errors.New("--controlplane requires --against " + embedded)}
+			return &usageError{errors.New("--controlplane requires --against " + apiserver.Embedded)}
 		}
 		return nil
 	}
@@ -66,42 +62,5 @@ func (a *against) add(cmd *cobra.Command, result *findings.Report, bundles []ext
 
 // open connects to the API server, or starts one.
 func (a *against) open(cmd *cobra.Command) (server *apiserver.Cluster, stop func(), err error) {
-	if a.server == embedded {
-		return a.openEmbedded(cmd)
-	}
-	config, err := term.Interruptible(cmd.Context(), func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", a.server) })
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the kubeconfig %s: %w", a.server, err)
-	}
-	if server, err = apiserver.Connect(config, false); err != nil {
-		return nil, nil, err
-	}
-	version, err := server.Discovery.ServerVersion()
-	if err != nil {
-		return nil, nil, fmt.Errorf("reaching the cluster of %s: %w", a.server, err)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "checking against the cluster of %s, Kubernetes %s, with dry runs\n", term.Printable(a.server), term.Printable(version.GitVersion))
-	return server, func() {}, nil
+	return apiserver.Open(cmd.Context(), a.server, a.controlplane, cmd.ErrOrStderr())
 }
-
-func (a *against) openEmbedded(cmd *cobra.Command) (server *apiserver.Cluster, stop func(), err error) {
-	program, err := apiserver.FindControlPlane(cmd.Context(), a.controlplane, cmd.ErrOrStderr())
-	if err != nil {
-		return nil, nil, err
-	}
-	config, stop, err := apiserver.StartEmbedded(cmd.Context(), program, cmd.ErrOrStderr())
-	if err != nil {
-		return nil, nil, err
-	}
-	if server, err = apiserver.Connect(config, true); err == nil {
-		err = server.Prepare(cmd.Context())
-	}
-	if err != nil {
-		stop()
-		return nil, nil, err
-	}
-	return server, stop, nil
-}
-
-// embedded is the value of --against for a control plane that is started for it.
-const embedded = "embedded"

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/build/diff"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
@@ -25,11 +24,11 @@ func compareWith(cmd *cobra.Command, src, dir string, generated extractor.Bundle
 	if len(bundles) != 1 {
 		return &source.InvalidError{Err: fmt.Errorf("%s holds %d bundles (%s); --compare accepts one", src, len(bundles), providers(bundles))}
 	}
-	before, err := providerOf(bundles[0])
+	before, err := diffreport.BundleProvider(bundles[0])
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", src, err)
 	}
-	after, err := providerOf(generated)
+	after, err := diffreport.BundleProvider(generated)
 	if err != nil {
 		return err
 	}
@@ -46,13 +45,4 @@ func compareWith(cmd *cobra.Command, src, dir string, generated extractor.Bundle
 		return &differencesError{report.Verdict}
 	}
 	return nil
-}
-
-// providerOf returns a bundle as diff.Compare reads it.
-func providerOf(from extractor.Bundle) (diff.Provider, error) {
-	objects, err := bundle.Objects(from)
-	return diff.Provider{
-		Name: from.Metadata.ProviderName, Type: string(from.Metadata.ProviderType), Version: from.Metadata.ProviderVersion,
-		Image: from.Origin.Image, Objects: objects,
-	}, err
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/build/diff"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
@@ -84,14 +83,11 @@ func (o *diffSourceFlags) bundles(cmd *cobra.Command, src string) (comparand, er
 	}
 	opened := comparand{source: src}
 	for _, from := range bundles {
-		objects, err := bundle.Objects(from)
+		provider, err := diffreport.BundleProvider(from)
 		if err != nil {
 			return comparand{}, fmt.Errorf("reading %s: %w", src, err)
 		}
-		opened.providers = append(opened.providers, diff.Provider{
-			Name: from.Metadata.ProviderName, Type: string(from.Metadata.ProviderType), Version: from.Metadata.ProviderVersion,
-			Image: from.Origin.Image, Objects: objects,
-		})
+		opened.providers = append(opened.providers, provider)
 	}
 	return opened, nil
 }

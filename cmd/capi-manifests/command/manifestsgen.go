@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
@@ -58,7 +59,7 @@ func (f *manifestsGenFlags) register(cmd *cobra.Command, provider *providerFlags
 		set.StringVar(&provider.ImageName, name, "", "the same as --image-name")
 	}
 	set.StringSliceVar(&provider.ProtectClusters, "infracluster-resource", nil, "the same as --protect-cluster-resource")
-	set.BoolVar(&f.summary, "manifests-summary", false, "list of the objects in "+manifestsSummaryFile+"; requires --manifests-path")
+	set.BoolVar(&f.summary, "manifests-summary", false, "list of the objects in "+bundle.ManifestsSummaryFile+"; requires --manifests-path")
 	set.IntVar(&provider.InstallOrder, "install-order", 0, "install order among providers of one type; requires --manifests-path")
 	for _, name := range []string{
 		"base-path", "kustomize-dir", "manifests-path", "profile-name", "name", "attribute", "self-image-ref",
@@ -121,9 +122,9 @@ func (f *manifestsGenFlags) apply(cmd *cobra.Command, provider *providerFlags) e
 }
 
 // files returns the files of the profile's directory by name.
-func (f *manifestsGenFlags) files(bundle extractor.Bundle) (map[string][]byte, error) {
-	bundle.Profile = f.profile
-	content, err := bundle.ProfileFiles(f.further)
+func (f *manifestsGenFlags) files(generated extractor.Bundle) (map[string][]byte, error) {
+	generated.Profile = f.profile
+	content, err := generated.ProfileFiles(f.further)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (f *manifestsGenFlags) files(bundle extractor.Bundle) (map[string][]byte, e
 		files[path.Base(file)] = data
 	}
 	if f.summary {
-		if files[manifestsSummaryFile], err = manifestsSummary(bundle); err != nil {
+		if files[bundle.ManifestsSummaryFile], err = bundle.ManifestsSummary(generated); err != nil {
 			return nil, err
 		}
 	}

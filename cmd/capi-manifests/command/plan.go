@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/planreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -139,10 +140,10 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 
 // actionsIn returns the effects of phases on the cluster of a kubeconfig.
 func actionsIn(cmd *cobra.Command, kubeconfig string, phases []revision.Phase) ([]planreport.Action, error) {
-	if kubeconfig == embedded {
-		return nil, wrongUsage(fmt.Errorf("--against wants a kubeconfig, not %q: an empty cluster has nothing to compare with", embedded))
+	if kubeconfig == apiserver.Embedded {
+		return nil, wrongUsage(fmt.Errorf("--against wants a kubeconfig, not %q: an empty cluster has nothing to compare with", apiserver.Embedded))
 	}
-	cluster, stop, err := (&against{server: kubeconfig}).open(cmd)
+	cluster, stop, err := apiserver.Open(cmd.Context(), kubeconfig, "", cmd.ErrOrStderr())
 	if err != nil {
 		return nil, err
 	}

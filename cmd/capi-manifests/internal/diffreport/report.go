@@ -7,9 +7,11 @@ package diffreport
 import (
 	"bytes"
 
+	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/build/diff"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 )
 
@@ -31,6 +33,15 @@ func New(a, b string, before, after []diff.Provider) Report {
 // Provider returns a component as New reads it.
 func Provider(o operand.Operand) diff.Provider {
 	return diff.Provider{Name: o.Name, Type: string(o.Type), Version: o.Version, Image: o.Origin.Image, Objects: o.Objects}
+}
+
+// BundleProvider returns a bundle, as it is, as New reads it.
+func BundleProvider(b extractor.Bundle) (diff.Provider, error) {
+	objects, err := bundle.Objects(b)
+	return diff.Provider{
+		Name: b.Metadata.ProviderName, Type: string(b.Metadata.ProviderType), Version: b.Metadata.ProviderVersion,
+		Image: b.Origin.Image, Objects: objects,
+	}, err
 }
 
 // Format is the format of a report: a pflag.Value. The zero value is text.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package bundle
 
 import (
 	"cmp"
@@ -9,14 +9,13 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// manifestsSummaryFile is the file that manifests-gen writes beside the manifests with --manifests-summary.
-const manifestsSummaryFile = "manifests-summary.yaml"
+// ManifestsSummaryFile is the file that manifests-gen writes beside the manifests with --manifests-summary.
+const ManifestsSummaryFile = "manifests-summary.yaml"
 
-// summaryEntry identifies an object in manifestsSummaryFile.
+// summaryEntry identifies an object in ManifestsSummaryFile.
 type summaryEntry struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -24,9 +23,9 @@ type summaryEntry struct {
 	Namespace  string `json:"namespace,omitempty"`
 }
 
-// manifestsSummary lists the objects of a bundle, sorted by kind, API version, name and namespace.
-func manifestsSummary(generated extractor.Bundle) ([]byte, error) {
-	objects, err := bundle.Objects(generated)
+// ManifestsSummary lists the objects of a bundle, sorted by kind, API version, name and namespace.
+func ManifestsSummary(b extractor.Bundle) ([]byte, error) {
+	objects, err := Objects(b)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +38,7 @@ func manifestsSummary(generated extractor.Bundle) ([]byte, error) {
 	})
 	text, err := yaml.Marshal(entries)
 	if err != nil {
-		return nil, fmt.Errorf("writing %s: %w", manifestsSummaryFile, err)
+		return nil, fmt.Errorf("writing %s: %w", ManifestsSummaryFile, err)
 	}
 	return text, nil
 }
