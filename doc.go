@@ -55,7 +55,7 @@
 //   - build/bundle: the objects, the contents and the files of a bundle.
 //   - build/starlark: the starlark functions of kpt, run in process.
 //   - build/kustomize: renders kustomize directories in process.
-//   - build/transform: changes to the objects of a provider for OpenShift, one file each.
+//   - build/transform: changes to the objects of a provider for OpenShift or any Kubernetes cluster, one file each.
 //   - build/generate: bundles from kustomize directories.
 //   - build/clusterctl: clusterctl releases from kustomize directories.
 //   - build/pack: images with bundles.

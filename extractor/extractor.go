@@ -46,6 +46,8 @@ type Metadata struct {
 	ImageName string `json:"imageName"`
 	// InstallOrder orders bundles of one type; lower comes first. 0 means not set.
 	InstallOrder int `json:"installOrder,omitempty"`
+	// ClusterProfile is the kind of cluster that the bundle is made for; the installer ignores it.
+	ClusterProfile ClusterProfile `json:"clusterProfile,omitempty"`
 }
 
 // Origin is the source of a bundle: an image or ConfigMaps, never both.

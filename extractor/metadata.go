@@ -49,6 +49,7 @@ func decodeJSON(data []byte) (Metadata, []error) {
 		OCPPlatform:     o.text("ocpPlatform"),
 		ImageName:       o.text("imageName"),
 	}
+	m.ClusterProfile = o.clusterProfile()
 	contentID := o.text("contentID")
 	o.require("providerName", "providerType", "providerVersion", "contentID")
 	o.refuseOthers()
@@ -65,17 +66,18 @@ func encodeJSON(m Metadata) ([]byte, error) {
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	err := encoder.Encode(struct {
-		ProviderName    string        `json:"providerName"`
-		ProviderType    ProviderType  `json:"providerType"`
-		ProviderVersion string        `json:"providerVersion"`
-		OCPPlatform     string        `json:"ocpPlatform,omitempty"`
-		ContentID       digest.Digest `json:"contentID"`
-		ImageName       string        `json:"imageName,omitempty"`
-	}{m.ProviderName, m.ProviderType, m.ProviderVersion, m.OCPPlatform, m.ContentID, m.ImageName})
+		ProviderName    string         `json:"providerName"`
+		ProviderType    ProviderType   `json:"providerType"`
+		ProviderVersion string         `json:"providerVersion"`
+		OCPPlatform     string         `json:"ocpPlatform,omitempty"`
+		ContentID       digest.Digest  `json:"contentID"`
+		ImageName       string         `json:"imageName,omitempty"`
+		ClusterProfile  ClusterProfile `json:"clusterProfile,omitempty"`
+	}{m.ProviderName, m.ProviderType, m.ProviderVersion, m.OCPPlatform, m.ContentID, m.ImageName, m.ClusterProfile})
 	return out.Bytes(), err
 }
 
-// decodeYAML reads metadata.yaml. Its attributes are an open map, of which two keys mean something.
+// decodeYAML reads metadata.yaml. Its attributes are an open map, of which three keys mean something.
 func decodeYAML(data []byte) (Metadata, []error) {
 	values, errs := oneDocument(data)
 	if len(errs) > 0 {
@@ -91,6 +93,7 @@ func decodeYAML(data []byte) (Metadata, []error) {
 		ImageName:       o.text("selfImageRef"),
 		InstallOrder:    o.number("installOrder"),
 	}
+	m.ClusterProfile = attributes.clusterProfile()
 	o.require("name")
 	attributes.require("type")
 	o.refuseOthers()
@@ -102,6 +105,7 @@ func decodeYAML(data []byte) (Metadata, []error) {
 // profileKeys are the keys of metadata.yaml that have other names than in metadata.json.
 var profileKeys = map[string]string{
 	"providerName": "name", "providerType": "attributes.type", "providerVersion": "attributes.version", "imageName": "selfImageRef",
+	"clusterProfile": "attributes.clusterProfile",
 }
 
 // KeyLine is the line, from 1, of a key of the metadata in its file, such as "ocpPlatform" or "attributes.type". A
@@ -212,6 +216,15 @@ func member[T any](o *object, key, kind string) (value T) {
 func (o *object) text(key string) string { return member[string](o, key, "a string") }
 
 func (o *object) number(key string) int { return member[int](o, key, "an integer") }
+
+// clusterProfile reads the profile; a file without one is for OpenShift.
+func (o *object) clusterProfile() (profile ClusterProfile) {
+	const key = "clusterProfile"
+	if name := o.text(key); name != "" {
+		o.refuse(ValueWrong, key, profile.Set(name))
+	}
+	return profile
+}
 
 func (o *object) object(key string) *object {
 	return &object{path: o.path + key + ".", values: member[map[string]any](o, key, "an object")}

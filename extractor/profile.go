@@ -38,6 +38,9 @@ func encodeYAML(m Metadata, attributes map[string]string) ([]byte, error) {
 	if m.ProviderVersion != "" {
 		all["version"] = m.ProviderVersion
 	}
+	if m.ClusterProfile != OpenShift {
+		all["clusterProfile"] = string(m.ClusterProfile)
+	}
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)

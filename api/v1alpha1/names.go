@@ -50,4 +50,10 @@ const (
 	AdoptAnnotation = Prefix + "/adopt-existing"
 	// AdoptAlways is the only valid value of AdoptAnnotation.
 	AdoptAlways = "always"
+	// ServingCertAnnotation, on a Service, is the name of the Secret with the serving certificate that the installer
+	// issues for it.
+	ServingCertAnnotation = Prefix + "/serving-cert-secret-name"
+	// InjectCABundleAnnotation, with the value "true", has the installer write its CA into the client configurations of
+	// a webhook configuration, a CRD, an APIService or an ExtensionConfig.
+	InjectCABundleAnnotation = Prefix + "/inject-cabundle"
 )

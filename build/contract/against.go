@@ -216,20 +216,22 @@ func (b *Bundle) podDryRuns() (dryRuns []*dryRun) {
 			continue
 		}
 		if q := newDryRun(podAdmitted, o); q.object != nil { // otherwise the object itself has the finding
-			q.object, q.place, q.about = podOf(o, spec), spec, "its pod is rejected"
+			q.object, q.place, q.about = podOf(o, spec, b.Metadata.ClusterProfile), spec, "its pod is rejected"
 			dryRuns = append(dryRuns, q)
 		}
 	}
 	return dryRuns
 }
 
-func podOf(o *Object, spec Value) *unstructured.Unstructured {
+func podOf(o *Object, spec Value, profile extractor.ClusterProfile) *unstructured.Unstructured {
 	content := map[string]any{}
 	if data, err := spec.json(); err != nil || json.Unmarshal(data, &content) != nil {
 		return nil // another rule
 	}
 	template, _ := podTemplate(o)
-	completeBySCC(content, template.At("metadata", "annotations", requiredSCC).Text())
+	if profile == extractor.OpenShift {
+		completeBySCC(content, template.At("metadata", "annotations", requiredSCC).Text())
+	}
 	delete(content, "serviceAccountName")
 	delete(content, "serviceAccount")
 	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": content}}

@@ -232,11 +232,24 @@ func readFile(name string, text []byte) *Bundle {
 
 // target is the namespace that the provider is installed in; empty if the user decides at installation.
 func (b *Bundle) target() string {
+	if b.release == nil && b.Metadata.ClusterProfile == extractor.Kubernetes {
+		return b.ownNamespace()
+	}
 	if b.release == nil {
 		return v1alpha1.OperandNamespace
 	}
 	for _, namespace := range b.ofKind(namespaceKind) {
 		return namespace.Name
+	}
+	return ""
+}
+
+// ownNamespace is the namespace of the first workload; empty if there is none.
+func (b *Bundle) ownNamespace() string {
+	for _, o := range b.Objects {
+		if _, makesPods := podTemplate(o); makesPods {
+			return o.Namespace
+		}
 	}
 	return ""
 }

@@ -62,7 +62,7 @@ type Form string
 
 // The forms.
 const (
-	// FormBundle is a bundle in an image, for the installer on OpenShift.
+	// FormBundle is a bundle in an image, for the installer.
 	FormBundle Form = "bundle"
 	// FormRelease is a release in a repository that clusterctl reads: components, metadata.yaml and templates.
 	FormRelease Form = "release"
@@ -76,6 +76,8 @@ type Rule struct {
 	Severity Severity
 	// Only is the form of a provider that the rule is about; empty if it is about both.
 	Only Form
+	// OpenShift limits the rule to bundles for OpenShift.
+	OpenShift bool
 	// Source is the document that asks for it.
 	Source Source
 	// Why describes the harm of a violation, in a sentence or two.
@@ -154,9 +156,16 @@ func Check(bundle extractor.Bundle) []Finding {
 	read := readBundle(bundle)
 	var findings []Finding
 	for _, rule := range RulesOf(FormBundle) {
-		findings = append(findings, rule.findings(read)...)
+		if rule.appliesTo(bundle.Metadata.ClusterProfile) {
+			findings = append(findings, rule.findings(read)...)
+		}
 	}
 	return inOrder(findings)
+}
+
+// appliesTo reports whether the rule is about bundles of a profile.
+func (r Rule) appliesTo(profile extractor.ClusterProfile) bool {
+	return !r.OpenShift || profile == extractor.OpenShift
 }
 
 // inOrder puts findings into the order of the files.

@@ -21,6 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/json"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
 )
 
 // bundleRules are the rules of the theme "bundle".
@@ -517,11 +520,21 @@ func checkVolumes(b *Bundle) []Finding {
 	})(b)
 }
 
-// injectsCABundle and injectsCertificate ask OpenShift's service CA for a ConfigMap's contents, and for a Secret.
-const (
-	injectsCABundle    = "service.beta.openshift.io/inject-cabundle"
-	injectsCertificate = "service.beta.openshift.io/serving-cert-secret-name"
-)
+// injectsCABundle is the annotation that has the CA written into client configurations: by OpenShift's service CA or by the installer.
+func (b *Bundle) injectsCABundle() string {
+	if b.Metadata.ClusterProfile == extractor.Kubernetes {
+		return v1alpha1.InjectCABundleAnnotation
+	}
+	return "service.beta.openshift.io/inject-cabundle"
+}
+
+// injectsCertificate is the annotation of a Service with the name of the Secret for its certificate.
+func (b *Bundle) injectsCertificate() string {
+	if b.Metadata.ClusterProfile == extractor.Kubernetes {
+		return v1alpha1.ServingCertAnnotation
+	}
+	return "service.beta.openshift.io/serving-cert-secret-name"
+}
 
 // makes reports whether the bundle has the referenced object, or an object that creates it.
 func (b *Bundle) makes(ref reference, namespace string) bool {
@@ -534,13 +547,20 @@ func (b *Bundle) makes(ref reference, namespace string) bool {
 		case o.Kind.Group == "" && o.Kind.Kind == ref.kind:
 			return o.Name == text
 		case o.Kind == serviceKind && ref.kind == "Secret":
-			return o.At("metadata", "annotations", injectsCertificate).Text() == text
+			return o.At("metadata", "annotations", b.injectsCertificate()).Text() == text
 		case o.Kind.Group == certManagerGroup && ref.kind == "Secret":
 			return o.At("spec", "secretName").Text() == text
 		}
-		// Every namespace of OpenShift has these.
-		return ref.kind == "ConfigMap" && (text == "openshift-service-ca.crt" || text == "kube-root-ca.crt")
+		return ref.kind == "ConfigMap" && slices.Contains(b.everyNamespaceHas(), text)
 	})
+}
+
+// everyNamespaceHas returns the names of the ConfigMaps in all namespaces.
+func (b *Bundle) everyNamespaceHas() []string {
+	if b.Metadata.ClusterProfile == extractor.Kubernetes {
+		return []string{"kube-root-ca.crt"}
+	}
+	return []string{"openshift-service-ca.crt", "kube-root-ca.crt"}
 }
 
 func checkPodSecurity(spec Value) (findings []Finding) {

@@ -170,12 +170,12 @@ var clusterctlRules = []Rule{{
 	Severity: Warning,
 	Source:   clusterctl("Controllers & Watching namespace"),
 	Why:      "A controller that watches one namespace does not see Clusters in another.",
-	Fix:      "Leave --namespace out, or let it be openshift-cluster-api in a bundle, where OpenShift has its own Cluster.",
+	Fix:      "Leave --namespace out, or let it be openshift-cluster-api in a bundle for OpenShift, which has its own Cluster there.",
 	Check: func(b *Bundle) []Finding {
 		return eachContainer(func(container Value) (findings []Finding) {
 			for _, argument := range container.At("args").Items() {
 				value, pins := strings.CutPrefix(argument.Text(), "--namespace=")
-				isClusters := b.release == nil && value == v1alpha1.OperandNamespace
+				isClusters := b.release == nil && b.Metadata.ClusterProfile == extractor.OpenShift && value == v1alpha1.OperandNamespace
 				if pins && value != "" && !isClusters {
 					findings = append(findings, argument.finding("the controller watches the namespace %s only", value))
 				}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -23,12 +24,13 @@ var installerRules = []Rule{{
 	Fix:      "Give each kind unique names.",
 	Check:    checkNamesUnique,
 }, {
-	ID:       "installer/deployment-priority-class",
-	Severity: Warning,
-	Only:     FormBundle,
-	Source:   openShift("Priority Classes"),
-	Why:      "A pod of the platform without a priority class is the first that a full node evicts.",
-	Fix:      "Set priorityClassName to system-cluster-critical.",
+	ID:        "installer/deployment-priority-class",
+	Severity:  Warning,
+	Only:      FormBundle,
+	OpenShift: true,
+	Source:    openShift("Priority Classes"),
+	Why:       "A pod of the platform without a priority class is the first that a full node evicts.",
+	Fix:       "Set priorityClassName to system-cluster-critical.",
 	Check: eachPod(func(spec Value) []Finding {
 		class := spec.At("priorityClassName")
 		if class.Text() != "" {
@@ -37,45 +39,50 @@ var installerRules = []Rule{{
 		return []Finding{class.finding("the pod has no priority class")}
 	}),
 }, {
-	ID:       "installer/deployment-required-scc",
-	Severity: Warning,
-	Only:     FormBundle,
-	Source:   manifestsGen("Deployments"),
-	Why:      "Without it a pod is admitted under the first security context constraints that fit, which an administrator's own may be.",
-	Fix:      "Annotate the pod template with openshift.io/required-scc: restricted-v2, or the constraints that it needs.",
-	Check:    podAnnotation("openshift.io/required-scc"),
+	ID:        "installer/deployment-required-scc",
+	Severity:  Warning,
+	Only:      FormBundle,
+	OpenShift: true,
+	Source:    manifestsGen("Deployments"),
+	Why:       "Without it a pod is admitted under the first security context constraints that fit, which an administrator's own may be.",
+	Fix:       "Annotate the pod template with openshift.io/required-scc: restricted-v2, or the constraints that it needs.",
+	Check:     podAnnotation("openshift.io/required-scc"),
 }, {
-	ID:       "installer/required-scc-consistent",
-	Severity: Warning,
-	Only:     FormBundle,
-	Source:   manifestsGen("Deployments"),
-	Why:      "SCC restricted-v2 takes user and group IDs from a range of the namespace and rejects a pod that sets others. Such a pod only runs where the label openshift.io/run-level: \"0\" turns SCC admission off, as in OpenShift's own namespace for providers. This is read from OpenShift's documentation and was not verified on an OpenShift cluster.",
-	Fix:      "Annotate the pod template with openshift.io/required-scc: nonroot-v2, which admits every user but root, or set no IDs; the transform \"required-scc\" of \"capi-manifests generate\" writes nonroot-v2.",
-	Check:    eachObject(checkRequiredSCC),
+	ID:        "installer/required-scc-consistent",
+	Severity:  Warning,
+	Only:      FormBundle,
+	OpenShift: true,
+	Source:    manifestsGen("Deployments"),
+	Why:       "SCC restricted-v2 takes user and group IDs from a range of the namespace and rejects a pod that sets others. Such a pod only runs where the label openshift.io/run-level: \"0\" turns SCC admission off, as in OpenShift's own namespace for providers. This is read from OpenShift's documentation and was not verified on an OpenShift cluster.",
+	Fix:       "Annotate the pod template with openshift.io/required-scc: nonroot-v2, which admits every user but root, or set no IDs; the transform \"required-scc\" of \"capi-manifests generate\" writes nonroot-v2.",
+	Check:     eachObject(checkRequiredSCC),
 }, {
-	ID:       "installer/deployment-workload-annotation",
-	Severity: Warning,
-	Only:     FormBundle,
-	Source:   manifestsGen("Deployments"),
-	Why:      "Where CPUs are set apart for the platform, pods without it run on those of users' workloads.",
-	Fix:      `Annotate the pod template with target.workload.openshift.io/management: '{"effect": "PreferredDuringScheduling"}'.`,
-	Check:    podAnnotation("target.workload.openshift.io/management"),
+	ID:        "installer/deployment-workload-annotation",
+	Severity:  Warning,
+	Only:      FormBundle,
+	OpenShift: true,
+	Source:    manifestsGen("Deployments"),
+	Why:       "Where CPUs are set apart for the platform, pods without it run on those of users' workloads.",
+	Fix:       `Annotate the pod template with target.workload.openshift.io/management: '{"effect": "PreferredDuringScheduling"}'.`,
+	Check:     podAnnotation("target.workload.openshift.io/management"),
 }, {
-	ID:       "installer/container-resources",
-	Severity: Warning,
-	Only:     FormBundle,
-	Source:   openShift("Resources and Limits"),
-	Why:      "The scheduler places pods by their requests. Limits throttle or kill a controller just when a cluster is large and needs it.",
-	Fix:      "Request cpu and memory, and set no limits; the transform \"resource-requests\" of \"capi-manifests generate\" does it.",
-	Check:    eachContainer(checkResources),
+	ID:        "installer/container-resources",
+	Severity:  Warning,
+	Only:      FormBundle,
+	OpenShift: true,
+	Source:    openShift("Resources and Limits"),
+	Why:       "The scheduler places pods by their requests. Limits throttle or kill a controller just when a cluster is large and needs it.",
+	Fix:       "Request cpu and memory, and set no limits; the transform \"resource-requests\" of \"capi-manifests generate\" does it.",
+	Check:     eachContainer(checkResources),
 }, {
-	ID:       "installer/container-termination-message",
-	Severity: Warning,
-	Only:     FormBundle,
-	Source:   manifestsGen("Deployments"),
-	Why:      "With FallbackToLogsOnError the last lines of the log are in the pod's status, where must-gather and administrators see why it ended.",
-	Fix:      "Set terminationMessagePolicy to FallbackToLogsOnError.",
-	Check:    eachContainer(checkTerminationMessage),
+	ID:        "installer/container-termination-message",
+	Severity:  Warning,
+	Only:      FormBundle,
+	OpenShift: true,
+	Source:    manifestsGen("Deployments"),
+	Why:       "With FallbackToLogsOnError the last lines of the log are in the pod's status, where must-gather and administrators see why it ended.",
+	Fix:       "Set terminationMessagePolicy to FallbackToLogsOnError.",
+	Check:     eachContainer(checkTerminationMessage),
 }, {
 	ID:       "installer/container-pull-policy",
 	Severity: Warning,
@@ -99,9 +106,14 @@ var installerRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   ours("Objects"),
-	Why:      "Every provider lives in " + v1alpha1.OperandNamespace + ", and the installer may write namespaced objects there and nowhere else.",
+	Why:      "Every provider lives in " + v1alpha1.OperandNamespace + ", and the installer may write namespaced objects there and nowhere else. In a bundle for any Kubernetes cluster the finding is a warning: an administrator can create another namespace, and give the installer permissions with \"capi-manifests rbac\".",
 	Fix:      "Set metadata.namespace; the transform \"namespace\" of \"capi-manifests generate\" does it, with everything that refers to it.",
-	Check:    eachObject(checkTargetNamespace),
+	Check: func(b *Bundle) []Finding {
+		if b.Metadata.ClusterProfile == extractor.Kubernetes {
+			return b.eachWithSeverity(Warning, checkTargetNamespace)
+		}
+		return eachObject(checkTargetNamespace)(b)
+	},
 }, {
 	ID:       "installer/no-namespace-object",
 	Severity: Error,
@@ -133,9 +145,14 @@ var installerRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   ours("Objects"),
-	Why:      "cert-manager is not part of OpenShift: the certificate is not created, the CA is not injected, and webhooks fail. The service CA of OpenShift does both.",
-	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name and the objects that need the CA with service.beta.openshift.io/inject-cabundle; the transform \"cert-manager-to-service-ca\" of \"capi-manifests generate\" does it.",
-	Check:    eachObject(checkCertManager),
+	Why:      "cert-manager is not part of OpenShift: the certificate is not created, the CA is not injected, and webhooks fail. The service CA of OpenShift does both. In a bundle for any Kubernetes cluster the finding is a warning: the installer does both, and an administrator can install cert-manager.",
+	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name and the objects that need the CA with service.beta.openshift.io/inject-cabundle, or for any Kubernetes cluster with " + v1alpha1.ServingCertAnnotation + " and " + v1alpha1.InjectCABundleAnnotation + ". The transforms \"cert-manager-to-service-ca\" and \"cert-manager-to-installer-ca\" of \"capi-manifests generate\" do it.",
+	Check: func(b *Bundle) []Finding {
+		if b.Metadata.ClusterProfile == extractor.Kubernetes {
+			return b.eachWithSeverity(Warning, checkCertManager)
+		}
+		return eachObject(checkCertManager)(b)
+	},
 }, {
 	ID:       "installer/kind-allowed",
 	Severity: Error,
@@ -185,13 +202,14 @@ var installerRules = []Rule{{
 		return []Finding{annotation.finding("the value %q means nothing", annotation.Text())}
 	}),
 }, {
-	ID:       "installer/protect-infracluster",
-	Severity: Info,
-	Only:     FormBundle,
-	Source:   ours("Rollout"),
-	Why:      "Deleting the InfraCluster of the cluster itself deletes its load balancers, networks and machines. An admission policy can deny the deletion.",
-	Fix:      "Add a ValidatingAdmissionPolicy for DELETE of the resource and its binding; the transform \"infra-cluster-protection\" of \"capi-manifests generate\" does it.",
-	Check:    checkProtection,
+	ID:        "installer/protect-infracluster",
+	Severity:  Info,
+	Only:      FormBundle,
+	OpenShift: true,
+	Source:    ours("Rollout"),
+	Why:       "Deleting the InfraCluster of the cluster itself deletes its load balancers, networks and machines. An admission policy can deny the deletion.",
+	Fix:       "Add a ValidatingAdmissionPolicy for DELETE of the resource and its binding; the transform \"infra-cluster-protection\" of \"capi-manifests generate\" does it.",
+	Check:     checkProtection,
 }, {
 	ID:       "installer/phase-order",
 	Severity: Info,
@@ -201,12 +219,13 @@ var installerRules = []Rule{{
 	Fix:      "Exclude the object or its namespace from the webhook with objectSelector or namespaceSelector, or set failurePolicy to Ignore.",
 	Check:    checkPhaseOrder,
 }, {
-	ID:       "installer/webhook-namespace-selector",
-	Severity: Warning,
-	Only:     FormBundle,
-	Source:   manifestsGen("Webhooks"),
-	Why:      "On OpenShift the objects of Cluster API are in " + v1alpha1.OperandNamespace + ". A webhook for all namespaces also validates objects of another Cluster API installation.",
-	Fix:      "Set namespaceSelector to {matchLabels: {kubernetes.io/metadata.name: " + v1alpha1.OperandNamespace + "}}.",
+	ID:        "installer/webhook-namespace-selector",
+	Severity:  Warning,
+	Only:      FormBundle,
+	OpenShift: true,
+	Source:    manifestsGen("Webhooks"),
+	Why:       "On OpenShift the objects of Cluster API are in " + v1alpha1.OperandNamespace + ". A webhook for all namespaces also validates objects of another Cluster API installation.",
+	Fix:       "Set namespaceSelector to {matchLabels: {kubernetes.io/metadata.name: " + v1alpha1.OperandNamespace + "}}.",
 	Check: eachWebhook(func(webhook Value) []Finding {
 		if selector := webhook.At("namespaceSelector"); !selector.At("matchLabels").Exists() && !selector.At("matchExpressions").Exists() {
 			return []Finding{selector.finding("the webhook is for every namespace")}
@@ -314,6 +333,15 @@ func checkCertManager(o *Object) (findings []Finding) {
 		if annotation := o.At("metadata", "annotations", name); annotation.Exists() {
 			findings = append(findings, annotation.finding("the CA that the annotation requests is not injected"))
 		}
+	}
+	return findings
+}
+
+// eachWithSeverity checks each object, with another severity than that of the rule.
+func (b *Bundle) eachWithSeverity(severity Severity, check func(*Object) []Finding) []Finding {
+	findings := eachObject(check)(b)
+	for i := range findings {
+		findings[i].Severity = severity
 	}
 	return findings
 }

@@ -5,9 +5,9 @@ package contract
 import (
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // runtimeExtensionRules are the rules of the theme "runtime-extension".
@@ -35,7 +35,7 @@ var runtimeExtensionRules = []Rule{{
 	Severity: Warning,
 	Source:   runtimeSDK("implement-extensions", "Guidelines"),
 	Why:      "Cluster API calls extensions over HTTPS only, with the CA of the ExtensionConfig.",
-	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name, or in a release for clusterctl add a Certificate, and mount the Secret.",
+	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name, or for any Kubernetes cluster with " + v1alpha1.ServingCertAnnotation + ", or in a release for clusterctl add a Certificate, and mount the Secret.",
 	Check:    ofExtensions(checkExtensionTLS),
 }, {
 	ID:       "runtime-extension/rbac-minimal",
@@ -126,4 +126,4 @@ const (
 	injectSecret = runtimeGroup + "/inject-ca-from-secret"
 )
 
-var extensionConfigKind = schema.GroupKind{Group: runtimeGroup, Kind: "ExtensionConfig"}
+var extensionConfigKind = object.ExtensionConfig

@@ -64,6 +64,7 @@ func bundleOf(manifests string) extractor.Bundle {
 		"providerType": &providerType,
 		"providerName": &metadata.ProviderName, "providerVersion": &metadata.ProviderVersion,
 		"ocpPlatform": &metadata.OCPPlatform, "imageName": &metadata.ImageName,
+		"clusterProfile": (*string)(&metadata.ClusterProfile),
 	}
 	for _, match := range said.FindAllStringSubmatch(manifests, -1) {
 		if field := fields[match[1]]; field != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
 // webhookRules are the rules of the theme "webhook".
@@ -47,9 +49,9 @@ var webhookRules = []Rule{{
 	Severity: Error,
 	Source:   kubernetes("Authenticate webhooks", webhooksPage),
 	Why:      "The API server verifies the certificate of a Service in the cluster with the caBundle only, so a controller has to populate it.",
-	Fix:      "Annotate the object with service.beta.openshift.io/inject-cabundle: \"true\"; in a release for clusterctl with cert-manager.io/inject-ca-from.",
-	Check: eachClient(func(_ *Bundle, config, annotations Value) []Finding {
-		injected := annotations.At("service.beta.openshift.io/inject-cabundle").Text() == "true"
+	Fix:      "Annotate the object with service.beta.openshift.io/inject-cabundle: \"true\", or for any Kubernetes cluster with " + v1alpha1.InjectCABundleAnnotation + ": \"true\"; in a release for clusterctl with cert-manager.io/inject-ca-from.",
+	Check: eachClient(func(b *Bundle, config, annotations Value) []Finding {
+		injected := annotations.At(b.injectsCABundle()).Text() == "true"
 		for _, name := range certManagerAnnotations { // they have a rule of their own
 			injected = injected || annotations.At(name).Exists()
 		}
@@ -237,7 +239,7 @@ func checkCertificateMounted(b *Bundle) (findings []Finding) {
 		if certificate := b.certificateOf(annotations); certificate != nil && certificate.At("spec", "isCA").Text() != "true" {
 			secret = certificate.At("spec", "secretName")
 		} else if service := b.serviceOf(config); service != nil && len(b.podsOf(service)) > 0 {
-			secret = service.At("metadata", "annotations", injectsCertificate)
+			secret = service.At("metadata", "annotations", b.injectsCertificate())
 		}
 		if !secret.Exists() || seen[secret.object] || mounted["Secret "+secret.Text()] {
 			return nil

@@ -43,7 +43,7 @@ func generate(o Options) (extractor.Bundle, Summary, error) {
 		return extractor.Bundle{}, Summary{}, err
 	}
 	summary := Summary{Read: len(objects)}
-	objects, summary.Results, err = transform.Apply(transform.All(), objects, o.Options)
+	objects, summary.Results, err = transform.Apply(transform.For(o.Profile), objects, o.Options)
 	if err != nil {
 		return extractor.Bundle{}, Summary{}, err
 	}
@@ -55,7 +55,7 @@ func generate(o Options) (extractor.Bundle, Summary, error) {
 	}
 	slices.SortStableFunc(objects, object.Compare)
 	summary.Written = len(objects)
-	summary.Missing = transform.MissingSecrets(objects)
+	summary.Missing = slices.Concat(transform.MissingNamespaces(objects, o.Profile), transform.MissingSecrets(objects, o.Profile))
 	manifests, err := kustomize.Print(objects)
 	if err != nil {
 		return extractor.Bundle{}, Summary{}, err

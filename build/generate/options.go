@@ -57,6 +57,7 @@ func (o Options) Metadata(manifests []byte) extractor.Metadata {
 		ContentID:       digest.FromBytes(manifests),
 		ImageName:       o.ImageName,
 		InstallOrder:    o.InstallOrder,
+		ClusterProfile:  o.Profile,
 	}
 }
 

@@ -42,7 +42,7 @@ func Preview(o Options) (extractor.Bundle, error) {
 }
 
 func preview(o Options, objects []*unstructured.Unstructured) ([]byte, error) {
-	objects, _, err := transform.Apply(transform.All(), objects, o.Options)
+	objects, _, err := transform.Apply(transform.For(o.Profile), objects, o.Options)
 	if err != nil {
 		return nil, err
 	}

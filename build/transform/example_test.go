@@ -16,12 +16,14 @@ func ExampleAll() {
 	// Output:
 	// drop-namespace-and-secret
 	// cert-manager-to-service-ca
+	// cert-manager-to-installer-ca
 	// namespace
 	// webhook-namespace-selector
 	// infra-cluster-protection
 	// variable-keys
 	// workload-annotations
 	// required-scc
+	// openshift-annotations
 	// priority-class
 	// termination-message-policy
 	// resource-requests

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
@@ -31,9 +32,10 @@ const notTheOwnCluster = "!has(params.status) || !has(params.status.infrastructu
 // protectInfraCluster adds a ValidatingAdmissionPolicy and its binding for each
 // InfraCluster resource that the objects define.
 var protectInfraCluster = Transform{
-	Name: "infra-cluster-protection",
-	Does: "Adds an admission policy for each InfraCluster resource that denies the deletion of the cluster's own object; --protect-cluster-resource limits the resources.",
-	Why:  "Deleting the cluster's own InfraCluster deletes its load balancers, networks and machines.",
+	Name:    "infra-cluster-protection",
+	Does:    "Adds an admission policy for each InfraCluster resource that denies the deletion of the cluster's own object; --protect-cluster-resource limits the resources.",
+	Why:     "Deleting the cluster's own InfraCluster deletes its load balancers, networks and machines.",
+	Profile: only(extractor.OpenShift),
 	Apply: func(objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, error) {
 		crds, err := protectedCRDs(objects, o.ProtectClusters)
 		if err != nil {

@@ -3,12 +3,15 @@
 package transform
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -20,9 +23,12 @@ const namespaceNameLabel = "kubernetes.io/metadata.name"
 // variables, and DNS names of Services. References to other namespaces are unchanged.
 var moveToNamespace = Transform{
 	Name: "namespace",
-	Does: "Moves namespaced objects, and the references to them, into the installer's namespace.",
+	Does: "Moves namespaced objects, and the references to them, into one namespace; --namespace names another one, --keep-namespace disables it.",
 	Why:  "The installer and the providers have permissions in this namespace only, and network and admission policies protect it.",
 	Apply: func(objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, error) {
+		if o.KeepNamespaces {
+			return objects, nil
+		}
 		scopes := object.DefinedScopes(objects)
 		move := newRelocation(ownNamespaces(objects, scopes), o.Namespace)
 		for _, obj := range objects {
@@ -63,6 +69,19 @@ func ownNamespaces(objects []*unstructured.Unstructured, scopes object.Scopes) [
 	return slices.Compact(own)
 }
 
+// MissingNamespaces returns a message for each namespace that the installer does not have: the bundle contains no Namespaces.
+func MissingNamespaces(objects []*unstructured.Unstructured, profile extractor.ClusterProfile) (missing []string) {
+	if profile == extractor.OpenShift {
+		return nil // such a bundle is invalid there
+	}
+	for _, namespace := range ownNamespaces(objects, object.DefinedScopes(objects)) {
+		if namespace != v1alpha1.OperandNamespace {
+			missing = append(missing, fmt.Sprintf("the bundle does not create namespace %s; create it, and let the installer write there: capi-manifests rbac prints the roles", namespace))
+		}
+	}
+	return missing
+}
+
 // relocation moves objects from several namespaces to one.
 type relocation struct {
 	from []string
@@ -100,7 +119,7 @@ func (r relocation) references(o *unstructured.Unstructured) {
 	for _, subject := range object.MapsAt(o.Object, "subjects") {
 		r.field(subject, "namespace")
 	}
-	for _, config := range clientConfigs(o) {
+	for _, config := range object.ClientConfigs(o) {
 		r.field(object.MapAt(config, "service"), "namespace")
 	}
 	r.selectors(o)

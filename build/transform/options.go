@@ -3,11 +3,15 @@
 package transform
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor"
 )
 
 // Options configure the transforms.
@@ -18,6 +22,10 @@ type Options struct {
 	Images map[string]string
 	// Namespace is the namespace of the provider; empty means openshift-cluster-api.
 	Namespace string
+	// Profile is the kind of cluster that the bundle is for; the zero value is OpenShift.
+	Profile extractor.ClusterProfile
+	// KeepNamespaces leaves the objects in the provider's own namespaces; only for the profile Kubernetes.
+	KeepNamespaces bool
 	// ProtectClusters are the singular names of the resources, such as "awscluster", whose
 	// object of the cluster itself is protected from deletion; empty means all InfraClusters.
 	ProtectClusters []string
@@ -48,13 +56,16 @@ func (o Options) applies(name string) bool {
 // Check returns an error for each unknown transform, and for each that is both selected and skipped.
 func (o Options) Check() []error {
 	var known []string
-	for _, t := range All() {
+	for _, t := range For(o.Profile) {
 		known = append(known, t.Name)
 	}
 	var errs []error
+	if o.KeepNamespaces && o.Profile != extractor.Kubernetes {
+		errs = append(errs, errors.New("namespaces can be kept in profile kubernetes only: in OpenShift, all providers are in "+v1alpha1.OperandNamespace))
+	}
 	for _, name := range append(slices.Clone(o.OnlyTransforms), o.SkipTransforms...) {
 		if !slices.Contains(known, name) {
-			errs = append(errs, fmt.Errorf("unknown transform %q: want one of %s", name, strings.Join(known, ", ")))
+			errs = append(errs, fmt.Errorf("unknown transform %q: want one of %s, for profile %s", name, strings.Join(known, ", "), &o.Profile))
 		}
 	}
 	for _, name := range o.OnlyTransforms {

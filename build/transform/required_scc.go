@@ -5,6 +5,7 @@ package transform
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -12,9 +13,10 @@ const requiredSCCAnnotation = "openshift.io/required-scc"
 
 // requiredSCC runs after workloadAnnotations, which only adds the annotation where it is missing.
 var requiredSCC = Transform{
-	Name: "required-scc",
-	Does: "Selects the security context constraints nonroot-v2 instead of restricted-v2 for pods that set user or group IDs.",
-	Why:  "restricted-v2 assigns IDs from a range of the namespace, and rejects a pod that sets others. A pod that sets UID 0 stays as it is: nonroot-v2 rejects it too.",
+	Name:    "required-scc",
+	Does:    "Selects the security context constraints nonroot-v2 instead of restricted-v2 for pods that set user or group IDs.",
+	Why:     "restricted-v2 assigns IDs from a range of the namespace, and rejects a pod that sets others. A pod that sets UID 0 stays as it is: nonroot-v2 rejects it too.",
+	Profile: only(extractor.OpenShift),
 	Apply: eachObject(func(o *unstructured.Unstructured) {
 		template := object.PodTemplate(o)
 		if template == nil {

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -20,6 +21,8 @@ type Transform struct {
 	Does string
 	// Why describes the failure without it in one or two sentences.
 	Why string
+	// Profile is the only cluster profile that the transform is for; nil means every profile.
+	Profile *extractor.ClusterProfile
 	// Apply modifies objects in place and returns the remaining and the added ones.
 	// It depends on its arguments only, and owns the objects.
 	Apply func(objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, error)
@@ -30,18 +33,33 @@ func All() []Transform {
 	return []Transform{
 		dropNamespaceAndSecret,
 		certManagerToServiceCA,
+		certManagerToInstallerCA,
 		moveToNamespace,
 		webhookNamespaceSelector,
 		protectInfraCluster,
 		variableKeys,
 		workloadAnnotations,
 		requiredSCC,
+		openShiftAnnotations,
 		priorityClass,
 		terminationMessagePolicy,
 		resourceRequests,
 		pullPolicy,
 		ImagePlaceholder,
 	}
+}
+
+// only returns the profile of a transform for one profile.
+func only(profile extractor.ClusterProfile) *extractor.ClusterProfile { return &profile }
+
+// IsFor reports whether the transform is for a profile.
+func (t Transform) IsFor(profile extractor.ClusterProfile) bool {
+	return t.Profile == nil || *t.Profile == profile
+}
+
+// For returns the transforms for a profile in the order of their application.
+func For(profile extractor.ClusterProfile) []Transform {
+	return slices.DeleteFunc(All(), func(t Transform) bool { return !t.IsFor(profile) })
 }
 
 // Result holds the effects of one transform.

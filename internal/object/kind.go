@@ -45,6 +45,8 @@ var (
 	ValidatingAdmissionPolicy        = schema.GroupKind{Group: AdmissionGroup, Kind: "ValidatingAdmissionPolicy"}
 	ValidatingAdmissionPolicyBinding = schema.GroupKind{Group: AdmissionGroup, Kind: "ValidatingAdmissionPolicyBinding"}
 
+	ExtensionConfig = schema.GroupKind{Group: "runtime.cluster.x-k8s.io", Kind: "ExtensionConfig"}
+
 	CompatibilityRequirement = schema.GroupKind{Group: "apiextensions.openshift.io", Kind: "CompatibilityRequirement"}
 )
 

@@ -25,8 +25,12 @@ import (
 )
 
 const generateLong = `Render a kustomize directory (as "kustomize build" does, without plugins and helm), edit the
-objects for OpenShift, and write the bundle: metadata.json and manifests.yaml. The same input
-always gives the same bytes.
+objects for OpenShift or for any Kubernetes cluster, and write the bundle: metadata.json and
+manifests.yaml. The same input always gives the same bytes.
+
+With --profile kubernetes, the installer issues the certificates of webhooks, pods get no
+annotations of OpenShift, and webhooks work in all namespaces. --keep-namespace leaves the
+objects in the namespaces of the provider; the installer then needs permissions there.
 
 Variables such as ${LOGLEVEL:=0} are kept for the cluster. Images must be pinned by digest,
 except for the provider's own image, which is replaced by the placeholder --image-name; the
@@ -42,6 +46,11 @@ const generateExample = `  # The image of the container named manager is the pro
     --provider-name cluster-api-provider-aws --provider-type infrastructure \
     --provider-version v2.10.0 --platform AWS \
     --image-name registry.ci.openshift.org/openshift:aws-cluster-api-controllers
+
+  # For any Kubernetes cluster
+  capi-manifests generate ./config/default --profile kubernetes \
+    --provider-name cluster-api-provider-docker --provider-type infrastructure \
+    --provider-version v1.14.2 --image-name registry.example.com/capd:v1.14.2
 
   # Pin the image of a sidecar by digest
   capi-manifests generate ./config ... --image gcr.io/kube-rbac-proxy:v0.16=quay.io/openshift/proxy@sha256:…
@@ -113,6 +122,8 @@ func (f *providerFlags) register(cmd *cobra.Command) {
 	set.StringVar(&f.ImageName, "image-name", "", "placeholder for the provider's own image; required if the provider has pods")
 	set.StringArrayVar(&f.images, "image", nil, "`old=new` image replacement; new is pinned by digest or is --image-name; may be repeated")
 	set.StringVar(&f.Namespace, "namespace", v1alpha1.OperandNamespace, "target namespace of the provider")
+	set.Var(&f.Profile, "profile", "kind of cluster that the bundle is for: "+strings.Join(extractor.ClusterProfileNames(), ", "))
+	set.BoolVar(&f.KeepNamespaces, "keep-namespace", false, "objects stay in the namespaces of the provider; requires --profile kubernetes")
 	set.StringSliceVar(&f.ProtectClusters, "protect-cluster-resource", nil, "singular `name` of a resource, such as awscluster, whose object of the management cluster is protected (default every InfraCluster); may be repeated")
 	set.StringSliceVar(&f.OnlyTransforms, "transform", nil, "`name` of a transform to apply (default all); may be repeated")
 	set.StringSliceVar(&f.SkipTransforms, "skip-transform", nil, "`name` of a transform to skip; may be repeated")
@@ -138,6 +149,7 @@ func (f *providerFlags) complete(cmd *cobra.Command) {
 	}
 	transforms := cobra.FixedCompletions(transformNames(), cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("provider-type", cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(extractor.ClusterProfileNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("transform", transforms)
 	_ = cmd.RegisterFlagCompletionFunc("skip-transform", transforms)
 	completePlatform(cmd)
@@ -268,7 +280,7 @@ type generated struct {
 // summarize writes the results of the transforms and the written files.
 func (f *generateFlags) summarize(w io.Writer, g generation, written []string) {
 	for _, result := range g.summary.Results {
-		fmt.Fprintf(w, "%-26s  %s\n", result.Transform, outcome(result))
+		fmt.Fprintf(w, "%-28s  %s\n", result.Transform, outcome(result))
 		if !f.verbose {
 			continue
 		}

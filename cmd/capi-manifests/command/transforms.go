@@ -14,8 +14,8 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-const transformsLong = `List the edits by which "generate" adapts the manifests of a provider to OpenShift, in the order in
-which they are applied. With a name, explain one transform. "generate --transform NAME"
+const transformsLong = `List the edits by which "generate" adapts the manifests of a provider, in the order in which they
+are applied. PROFILE is the kind of cluster that the edit is for; empty is every kind. With a name, explain one transform. "generate --transform NAME"
 applies only the named ones, and "generate --skip-transform NAME" all others.`
 
 const transformsExample = `  capi-manifests transforms
@@ -27,6 +27,8 @@ type transformEntry struct {
 	Name string `json:"name"`
 	Does string `json:"does"`
 	Why  string `json:"why"`
+	// Profile is the only cluster profile that the transform is for; empty means every profile.
+	Profile string `json:"profile,omitempty"`
 }
 
 func newTransforms() *cobra.Command {
@@ -42,7 +44,7 @@ func newTransforms() *cobra.Command {
 			all := transformsNamed(args)
 			return format.write(cmd.OutOrStdout(), all, func(w *bytes.Buffer) {
 				if len(args) == 0 {
-					term.Columns(w, []string{"TRANSFORM", "DOES"}, term.Rows(all, func(t transformEntry) []string { return []string{t.Name, t.Does} }))
+					term.Columns(w, []string{"TRANSFORM", "PROFILE", "DOES"}, term.Rows(all, func(t transformEntry) []string { return []string{t.Name, t.Profile, t.Does} }))
 					return
 				}
 				fmt.Fprintf(w, "%s\n\n%s\n\n%s\n", all[0].Name, all[0].Does, all[0].Why)
@@ -58,10 +60,17 @@ func transformsNamed(names []string) []transformEntry {
 	var all []transformEntry
 	for _, t := range transform.All() {
 		if len(names) == 0 || slices.Contains(names, t.Name) {
-			all = append(all, transformEntry{t.Name, t.Does, t.Why})
+			all = append(all, transformEntry{t.Name, t.Does, t.Why, profileOf(t)})
 		}
 	}
 	return all
+}
+
+func profileOf(t transform.Transform) string {
+	if t.Profile == nil {
+		return ""
+	}
+	return t.Profile.String()
 }
 
 func transformNames() []string {
@@ -86,7 +95,7 @@ func knownTransform(cmd *cobra.Command, args []string) error {
 func transformHelp() string {
 	var text strings.Builder
 	for _, t := range transform.All() {
-		fmt.Fprintf(&text, "  %s\n      %s\n", t.Name, t.Does)
+		fmt.Fprintf(&text, "  %s\n      %s\n", t.Name+term.Optional(", profile ", profileOf(t)), t.Does)
 	}
 	return text.String()
 }

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+const certManagerGroup = "cert-manager.io"
+
+var certificateKind = schema.GroupKind{Group: certManagerGroup, Kind: "Certificate"}
+
+// injectCAAnnotations are the annotations by which cert-manager injects the CA of a certificate.
+var injectCAAnnotations = []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret"}
+
+// authority is an issuer of serving certificates that works by annotations: one certificate per
+// Service, all signed by one CA.
+type authority struct {
+	name string
+	// serving, on a Service, is the name of the Secret with its certificate.
+	serving string
+	// inject, with the value "true", has the CA written into the client configurations of an object.
+	inject string
+}
+
+// authorityOf returns the authority of a profile.
+func authorityOf(profile extractor.ClusterProfile) authority {
+	if profile == extractor.Kubernetes {
+		return installerCA
+	}
+	return serviceCA
+}
+
+// replaceCertManager replaces cert-manager objects by annotations.
+func (a authority) replaceCertManager(objects []*unstructured.Unstructured, _ Options) ([]*unstructured.Unstructured, error) {
+	var errs []error
+	for _, o := range objects {
+		if object.GroupKind(o) == certificateKind {
+			errs = append(errs, a.serveCertificate(o, objects))
+		}
+	}
+	for _, o := range objects { // serveCertificate reads the annotations of all objects
+		a.injectCA(o)
+	}
+	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+		return object.GroupKind(o).Group == certManagerGroup
+	}), errors.Join(errs...)
+}
+
+// serveCertificate annotates the Service of a certificate with the name of the
+// certificate's Secret. A certificate without a Service is an error if a pod mounts its Secret.
+func (a authority) serveCertificate(certificate *unstructured.Unstructured, objects []*unstructured.Unstructured) error {
+	secret := object.TextAt(certificate.Object, "spec", "secretName")
+	services := servicesOf(certificate, objects)
+	for _, o := range services {
+		if other := o.GetAnnotations()[a.serving]; other != "" && other != secret {
+			return fmt.Errorf("%s has certificates in two Secrets, %s and %s; %s issues one certificate per Service", object.Describe(o), other, secret, a.name)
+		}
+		setAnnotation(o, a.serving, secret)
+	}
+	if user := mounts(secret, objects); len(services) == 0 && user != nil {
+		return fmt.Errorf("%s: no Service has one of its DNS names %v, and no webhook with its CA calls a Service, but %s mounts its Secret %s, which no object creates",
+			object.Describe(certificate), dnsNames(certificate), object.Describe(user), secret)
+	}
+	return nil
+}
+
+func dnsNames(certificate *unstructured.Unstructured) []string {
+	names, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "dnsNames")
+	return names
+}
+
+// servicesOf returns the Services that serve a certificate: those with one of its DNS names, and those
+// that objects with its CA call. kustomize moves Services to another namespace, but not DNS names.
+func servicesOf(certificate *unstructured.Unstructured, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	called := map[string]bool{}
+	for _, o := range objects {
+		if trusts(o, certificate) {
+			for _, config := range object.ClientConfigs(o) {
+				called[object.TextAt(config, "service", "name")] = true
+			}
+		}
+	}
+	var services []*unstructured.Unstructured
+	for _, o := range objects {
+		if object.GroupKind(o) == object.Service && (certifies(certificate, o) || called[o.GetName()]) {
+			services = append(services, o)
+		}
+	}
+	return services
+}
+
+// trusts reports whether cert-manager or Cluster API injects the CA of a certificate into an object. A
+// namespace transformer of kustomize changes one of the namespaces only, so the names decide.
+func trusts(o, certificate *unstructured.Unstructured) bool {
+	annotations := o.GetAnnotations()
+	names := func(key, name string) bool {
+		_, found, _ := strings.Cut(annotations[key], "/")
+		return found != "" && found == name
+	}
+	secret := object.TextAt(certificate.Object, "spec", "secretName")
+	return names("cert-manager.io/inject-ca-from", certificate.GetName()) ||
+		names("cert-manager.io/inject-ca-from-secret", secret) ||
+		names("runtime.cluster.x-k8s.io/inject-ca-from-secret", secret)
+}
+
+// certifies reports whether one of the certificate's DNS names is the Service's:
+// <service>.<namespace>, alone or followed by .svc and the cluster's domain.
+func certifies(certificate, service *unstructured.Unstructured) bool {
+	name := service.GetName() + "." + service.GetNamespace()
+	return slices.ContainsFunc(dnsNames(certificate), func(dns string) bool {
+		return dns == name || strings.HasPrefix(dns, name+".svc")
+	})
+}
+
+// mounts returns the first object whose pods require the Secret, or nil.
+func mounts(secret string, objects []*unstructured.Unstructured) *unstructured.Unstructured {
+	for _, o := range objects {
+		if slices.Contains(mountedSecrets(o), secret) {
+			return o
+		}
+	}
+	return nil
+}
+
+// mountedSecrets returns the names of the Secrets that the pods of o require.
+func mountedSecrets(o *unstructured.Unstructured) []string {
+	var secrets []string
+	for _, volume := range object.MapsAt(object.PodTemplate(o), "spec", "volumes") {
+		optional, _ := object.MapAt(volume, "secret")["optional"].(bool)
+		if name := object.TextAt(volume, "secret", "secretName"); name != "" && !optional {
+			secrets = append(secrets, name)
+		}
+	}
+	return secrets
+}
+
+// MissingSecrets returns a message for each required Secret that neither an object nor the authority of the profile creates.
+func MissingSecrets(objects []*unstructured.Unstructured, profile extractor.ClusterProfile) []string {
+	created := map[string]bool{}
+	for _, o := range objects {
+		switch object.GroupKind(o) {
+		case object.Secret:
+			created[o.GetName()] = true
+		case object.Service:
+			created[o.GetAnnotations()[authorityOf(profile).serving]] = true
+		case certificateKind:
+			created[object.TextAt(o.Object, "spec", "secretName")] = true
+		}
+	}
+	var missing []string
+	for _, o := range objects {
+		for _, secret := range mountedSecrets(o) {
+			if !created[secret] {
+				missing = append(missing, fmt.Sprintf("%s mounts Secret %s, which is not part of the bundle; its pods wait until it is created", object.Describe(o), secret))
+			}
+		}
+	}
+	return missing
+}
+
+// injectCA replaces the annotations of cert-manager by that of the authority. It removes a
+// placeholder caBundle: otherwise the installer would own the field and overwrite the CA that
+// service-ca injects at each reconcile.
+func (a authority) injectCA(o *unstructured.Unstructured) {
+	annotations := o.GetAnnotations()
+	injected := false
+	for _, key := range injectCAAnnotations {
+		_, has := annotations[key]
+		injected = injected || has
+		delete(annotations, key)
+	}
+	if !injected {
+		return
+	}
+	annotations[a.inject] = "true"
+	o.SetAnnotations(annotations)
+	for _, config := range object.ClientConfigs(o) {
+		delete(config, "caBundle")
+	}
+}
+
+func setAnnotation(o *unstructured.Unstructured, key, value string) {
+	object.EnsureMap(o.Object, "metadata", "annotations")[key] = value
+}

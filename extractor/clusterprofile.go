@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package extractor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ClusterProfile is the kind of cluster that a bundle is made for: a pflag.Value.
+type ClusterProfile string
+
+// The cluster profiles.
+const (
+	// OpenShift is the zero value. Bundles rely on OpenShift's service-ca, namespaces and security context constraints.
+	OpenShift ClusterProfile = ""
+	// Kubernetes is any cluster. Bundles rely on the installer for certificates.
+	Kubernetes ClusterProfile = "kubernetes"
+)
+
+const nameOfOpenShift = "openshift"
+
+// ClusterProfileNames returns the names of the profiles.
+func ClusterProfileNames() []string { return []string{nameOfOpenShift, string(Kubernetes)} }
+
+// String returns the name of the profile.
+func (p *ClusterProfile) String() string { return cmp.Or(string(*p), nameOfOpenShift) }
+
+// Set implements pflag.Value.
+func (p *ClusterProfile) Set(name string) error {
+	if !slices.Contains(ClusterProfileNames(), name) {
+		return fmt.Errorf("must be one of %s", strings.Join(ClusterProfileNames(), ", "))
+	}
+	if *p = ClusterProfile(name); name == nameOfOpenShift {
+		*p = OpenShift
+	}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (p *ClusterProfile) Type() string { return "profile" }
