@@ -160,10 +160,8 @@ func (m *mutant) try(ctx context.Context) error {
 	if _, err := output(ctx, ".", "sh", "-c", `git ls-files -z | tar --null --files-from=- --create | tar --extract --directory="$0"`, dir); err != nil {
 		return fmt.Errorf("copying the project: %w", err)
 	}
-	apply := exec.CommandContext(ctx, "git", "apply", "-")
-	apply.Dir, apply.Stdin = dir, strings.NewReader(m.patch)
-	if out, err := apply.CombinedOutput(); err != nil {
-		m.result = "not applied: " + strings.TrimSpace(string(out))
+	if err := m.apply(ctx, dir); err != nil {
+		m.result = "not applied: " + err.Error()
 		return nil
 	}
 	command := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-timeout=10m"}, m.test...)...)
@@ -182,6 +180,17 @@ func (m *mutant) try(ctx context.Context) error {
 		m.result = "not compiled, or no test failed: " + lastLines(out)
 	default:
 		m.found, m.result = true, failed[0][1]
+	}
+	return nil
+}
+
+// apply applies the patch in a folder. One line of context is enough, so that a patch does
+// not depend on the wording of comments.
+func (m *mutant) apply(ctx context.Context, dir string, options ...string) error {
+	command := exec.CommandContext(ctx, "git", append([]string{"apply", "-C1"}, options...)...)
+	command.Dir, command.Stdin = dir, strings.NewReader(m.patch)
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -54,10 +53,8 @@ func TestPatches_Apply(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range mutants {
-		apply := exec.CommandContext(t.Context(), "git", "apply", "--check", "-")
-		apply.Dir, apply.Stdin = "../..", strings.NewReader(m.patch)
-		if out, err := apply.CombinedOutput(); err != nil {
-			t.Errorf("%s does not apply: %s", m.name, out)
+		if err := m.apply(t.Context(), "../..", "--check"); err != nil {
+			t.Errorf("%s does not apply: %v", m.name, err)
 		}
 	}
 }
