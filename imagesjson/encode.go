@@ -7,8 +7,9 @@ import (
 	"encoding/json"
 )
 
-// Encode writes the images as images.json, which Parse reads: keys sorted,
-// two spaces of indent, a newline at the end. Overridden is not part of it.
+// Encode returns the images as images.json, in the format that Parse reads, with
+// sorted keys, an indent of two spaces and a final newline. Overridden is
+// omitted.
 func (i Images) Encode() []byte {
 	object := make(map[string]string, len(i))
 	for _, image := range i {

@@ -25,13 +25,13 @@ func ExampleParse() {
 	// cluster-capi-controllers
 }
 
-func ExampleParse_wrong() {
+func ExampleParse_invalid() {
 	_, err := imagesjson.Parse([]byte(`{
   "cluster-capi-controllers": "quay.io/example/capi:latest",
   "aws-cluster-api-controllers": null
 }`))
 	fmt.Println(err)
 	// Output:
-	// line 2: "cluster-capi-controllers": "quay.io/example/capi:latest": has no digest, and a tag can change; name the image by its digest: <registry>/<repository>@sha256:<64 hex digits>
-	// line 3: "aws-cluster-api-controllers": "null": an image reference is a string
+	// line 2: "cluster-capi-controllers": "quay.io/example/capi:latest": missing digest (tags are mutable); want <registry>/<repository>@sha256:<64 hex digits>
+	// line 3: "aws-cluster-api-controllers": "null": want a string with an image reference
 }

@@ -7,10 +7,10 @@ package imagesjson
 type Image struct {
 	// Name is the key in images.json, such as "aws-cluster-api-controllers".
 	Name string
-	// Reference is the payload reference, always by digest. It is the identity of
-	// the image everywhere, wherever its bytes are pulled from.
+	// Reference is the payload reference, always by digest. It identifies the
+	// image, regardless of the mirror from which it is pulled.
 	Reference string
-	// Overridden reports that the reference comes from spec.imageOverrides and not from the release.
+	// Overridden is true if the reference is from spec.imageOverrides, not from the release.
 	Overridden bool
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// Override returns the images with overrides in place of, or besides, those of
-// the release. An override's image is by digest. All errors are returned at
-// once, each of type *EntryError.
+// Override returns the images with the overrides applied: an override replaces
+// the image with the same key or adds one. It must have a digest. The error joins
+// an *EntryError for each invalid override.
 func (i Images) Override(overrides []v1alpha1.ImageOverride) (Images, error) {
 	images := make(map[string]Image, len(i)+len(overrides))
 	for _, image := range i {
@@ -24,7 +24,7 @@ func (i Images) Override(overrides []v1alpha1.ImageOverride) (Images, error) {
 		image := Image{Name: override.Name, Reference: string(override.Image), Overridden: true}
 		problems := Parser{}.check(image.Name, image.Reference)
 		if seen[image.Name] {
-			problems = append(problems, errors.New("is overridden twice; keep one"))
+			problems = append(problems, errors.New("duplicate override; keep one"))
 		}
 		for _, err := range problems {
 			errs = append(errs, &EntryError{Name: image.Name, Value: image.Reference, Err: err})

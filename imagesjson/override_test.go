@@ -59,9 +59,9 @@ func TestOverride_NamesAllInvalidEntries(t *testing.T) {
 		{Name: "core", Image: mine},
 	})
 	want := strings.Join([]string{
-		`"aws": "quay.io/me/capa:latest": has no digest, and a tag can change; name the image by its digest: <registry>/<repository>@sha256:<64 hex digits>`,
-		`"": "` + mine + `": the name is empty`,
-		`"core": "` + mine + `": is overridden twice; keep one`,
+		`"aws": "quay.io/me/capa:latest": missing digest (tags are mutable); want <registry>/<repository>@sha256:<64 hex digits>`,
+		`"": "` + mine + `": empty key`,
+		`"core": "` + mine + `": duplicate override; keep one`,
 	}, "\n")
 	if err == nil || err.Error() != want {
 		t.Errorf("got error\n%v\nwant\n%s", err, want)

@@ -14,20 +14,21 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// EntryError is one wrong entry of images.json or of spec.imageOverrides.
+// EntryError is the error of one entry of images.json or spec.imageOverrides.
 type EntryError struct {
 	// Name is the key; it may be empty.
 	Name string
-	// Value is the value of the key: the content of a string, other JSON literally.
+	// Value is the value of the key: the content of a string, or other JSON as
+	// written.
 	Value string
 	// Line is the line in images.json, from 1; 0 for an override.
 	Line int
 	Err  error
 }
 
-// Error names the entry, where it stands and the cause.
+// Error returns the line, the key, the value and the cause.
 func (e *EntryError) Error() string {
-	const most = 256 // of a value that may be anything
+	const most = 256 // bytes of a value, which can be of any length
 	value := e.Value
 	if len(value) > most {
 		value = strings.ToValidUTF8(value[:most], "") + "…"
@@ -41,37 +42,38 @@ func (e *EntryError) Error() string {
 
 func (e *EntryError) Unwrap() error { return e.Err }
 
-// SyntaxError is the position of malformed content.
+// SyntaxError is the position and the cause of invalid JSON.
 type SyntaxError struct {
 	// Line and Column count from 1; a column is a byte.
 	Line, Column int
 	Err          error
 }
 
-// Error is line:column and the cause.
+// Error returns "line:column: cause".
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%d:%d: %v", e.Line, e.Column, e.Err) }
 
 func (e *SyntaxError) Unwrap() error { return e.Err }
 
-// Parser reads images.json. The zero value is right in a cluster: every image is by digest.
+// Parser parses images.json. The zero value requires a digest in every reference, as
+// clusters do.
 type Parser struct {
-	// AllowTags accepts references by tag as well, for a caller that resolves them.
+	// AllowTags also accepts references by tag, for callers that resolve them.
 	AllowTags bool
 }
 
-// Parse reads images.json with the zero Parser.
+// Parse parses images.json with the zero Parser.
 func Parse(data []byte) (Images, error) { return Parser{}.Parse(data) }
 
-// Parse reads images.json: a JSON object from operand name to image reference.
-// If data is not such an object the error is a *SyntaxError; otherwise it joins
-// an *EntryError for each error of an entry.
+// Parse parses images.json, a JSON object that maps keys to image references. The
+// error is a *SyntaxError if data is not a JSON object; otherwise it joins an
+// *EntryError for each invalid entry.
 func (p Parser) Parse(data []byte) (Images, error) {
 	entries, err := scan(data)
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
-	first := map[string]int{} // line of the first entry with a name
+	first := map[string]int{} // line of the first entry with a key
 	images := make(map[string]Image, len(entries))
 	for _, e := range entries {
 		for _, err := range p.checkEntry(e, first[e.name]) {
@@ -88,13 +90,14 @@ func (p Parser) Parse(data []byte) (Images, error) {
 	return sorted(images), nil
 }
 
-// checkEntry returns the errors of an entry; first is the line of an earlier one with the same name, or 0.
+// checkEntry returns the errors of an entry. first is the line of an earlier entry with the same
+// key, or 0.
 func (p Parser) checkEntry(e entry, first int) (errs []error) {
 	if first > 0 {
-		errs = append(errs, fmt.Errorf("duplicate name: already on line %d", first))
+		errs = append(errs, fmt.Errorf("duplicate key: first defined on line %d", first))
 	}
 	if !e.isString() {
-		return append(errs, errors.New("an image reference is a string"))
+		return append(errs, errors.New("want a string with an image reference"))
 	}
 	return append(errs, p.check(e.name, e.text())...)
 }
@@ -102,7 +105,7 @@ func (p Parser) checkEntry(e entry, first int) (errs []error) {
 // check returns the errors of an image.
 func (p Parser) check(operand, reference string) (errs []error) {
 	if strings.TrimSpace(operand) == "" {
-		errs = append(errs, errors.New("the name is empty"))
+		errs = append(errs, errors.New("empty key"))
 	}
 	if err := p.checkReference(reference); err != nil {
 		errs = append(errs, err)
@@ -111,11 +114,12 @@ func (p Parser) check(operand, reference string) (errs []error) {
 }
 
 const (
-	digestNeeded = "name the image by its digest: <registry>/<repository>@sha256:<64 hex digits>"
-	tagNeeded    = "name the image by tag or digest: <registry>/<repository>:<tag>, or with @sha256:<64 hex digits>"
+	wantDigest = "want <registry>/<repository>@sha256:<64 hex digits>"
+	wantTag    = "want <registry>/<repository>:<tag> or <registry>/<repository>@sha256:<64 hex digits>"
 )
 
-// byDigest is the pattern of an image in the ClusterAPI object, of at most longest bytes.
+// byDigest is the pattern of v1alpha1.ImageReference, which also has at most longest
+// bytes.
 var byDigest = regexp.MustCompile(`^[][a-zA-Z0-9.:_-]+(/[a-zA-Z0-9._-]+)+(:[a-zA-Z0-9._-]+)?@sha256:[a-f0-9]{64}$`)
 
 const longest = 1024
@@ -123,21 +127,21 @@ const longest = 1024
 func (p Parser) checkReference(reference string) error {
 	switch {
 	case len(reference) > longest:
-		return fmt.Errorf("is longer than %d bytes", longest)
+		return fmt.Errorf("image reference exceeds %d bytes", longest)
 	case strings.Contains(reference, "@"):
 		return checkDigest(reference)
 	case p.AllowTags:
 		return checkTag(reference)
 	}
 	if _, err := name.NewTag(reference); err != nil {
-		return fmt.Errorf("%w; %s", err, digestNeeded)
+		return fmt.Errorf("%w; %s", err, wantDigest)
 	}
-	return errors.New("has no digest, and a tag can change; " + digestNeeded)
+	return errors.New("missing digest (tags are mutable); " + wantDigest)
 }
 
 func checkTag(reference string) error {
 	if _, err := name.NewTag(reference, name.StrictValidation); err != nil {
-		return fmt.Errorf("%w; %s", err, tagNeeded)
+		return fmt.Errorf("%w; %s", err, wantTag)
 	}
 	return nil
 }
@@ -145,17 +149,17 @@ func checkTag(reference string) error {
 func checkDigest(reference string) error {
 	ref, err := name.NewDigest(reference, name.StrictValidation)
 	if err != nil {
-		return fmt.Errorf("%w; %s", err, digestNeeded)
+		return fmt.Errorf("%w; %s", err, wantDigest)
 	}
 	d := digest.Digest(ref.DigestStr())
 	if err := d.Validate(); err != nil {
-		return fmt.Errorf("%w; %s", err, digestNeeded)
+		return fmt.Errorf("%w; %s", err, wantDigest)
 	}
 	if d.Algorithm() != digest.SHA256 {
-		return fmt.Errorf("the digest is %s; %s", d.Algorithm(), digestNeeded)
+		return fmt.Errorf("unsupported digest algorithm %s; %s", d.Algorithm(), wantDigest)
 	}
 	if !byDigest.MatchString(reference) {
-		return errors.New("invalid image reference; " + digestNeeded)
+		return errors.New("invalid image reference; " + wantDigest)
 	}
 	return nil
 }
@@ -169,7 +173,7 @@ type entry struct {
 
 func (e entry) isString() bool { return len(e.value) > 0 && e.value[0] == '"' }
 
-// text is the content of a string, and other JSON literally.
+// text returns the content of a string, or other JSON as written.
 func (e entry) text() string {
 	var s string
 	if e.isString() && json.Unmarshal(e.value, &s) == nil {
@@ -178,7 +182,7 @@ func (e entry) text() string {
 	return string(e.value)
 }
 
-// scan returns the members of the object that data is, in the order of the file.
+// scan returns the members of the JSON object, in the order of the file.
 func scan(data []byte) ([]entry, error) {
 	if err := checkObject(data); err != nil {
 		return nil, err
@@ -217,12 +221,12 @@ func checkObject(data []byte) error {
 	}
 	if start := bytes.IndexByte(data, whole[0]); whole[0] != '{' {
 		line, column := position(data, int64(start))
-		return &SyntaxError{line, column, errors.New("a JSON object from operand name to image reference is needed here")}
+		return &SyntaxError{line, column, errors.New("want a JSON object that maps keys to image references")}
 	}
 	return nil
 }
 
-// position is the line and the column of a byte of data.
+// position returns the line and the column of an offset in data.
 func position(data []byte, offset int64) (line, column int) {
 	before := data[:min(max(offset, 0), int64(len(data)))]
 	return 1 + bytes.Count(before, []byte("\n")), len(before) - bytes.LastIndexByte(before, '\n')

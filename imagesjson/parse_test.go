@@ -17,7 +17,8 @@ import (
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
-// Each archive is an images.json and what Parse makes of it: want without tags, want-with-tags with Parser.AllowTags.
+// Each archive has an images.json and the results of Parse: want without tags, want-with-tags with
+// Parser.AllowTags.
 func TestParse(t *testing.T) {
 	scenario.Run(t, "testdata/parse/*.txtar", scenario.Only("images.json"), func(t *testing.T, archive *scenario.Archive) []scenario.File {
 		data := string(archive.Files[0].Data)
@@ -33,7 +34,7 @@ func describe(t *testing.T, parser imagesjson.Parser, data string) string {
 	images, err := parser.Parse([]byte(data))
 	if err != nil {
 		if images != nil {
-			t.Errorf("images beside the error %v", err)
+			t.Errorf("both images and the error %v", err)
 		}
 		checkTypes(t, err)
 		return "error\n" + err.Error() + "\n"
@@ -76,7 +77,7 @@ func TestParse_AcceptsTheReferencesOfTheAPI(t *testing.T) {
 	inAPI := regexp.MustCompile(`self\.matches\('(.*@sha256.*)'\)`).FindSubmatch(api)
 	here := regexp.MustCompile("byDigest = regexp.MustCompile\\(`(.*)`\\)").FindSubmatch(source)
 	if inAPI == nil || here == nil || string(inAPI[1]) != string(here[1]) {
-		t.Errorf("the API takes references like\n%q\nand the parser\n%q", inAPI, here)
+		t.Errorf("the API accepts references like\n%q\nand the parser\n%q", inAPI, here)
 	}
 }
 
@@ -96,15 +97,15 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, image := range images {
 			if image.Name == "" || !strings.Contains(image.Reference, "@sha256:") {
-				t.Errorf("%+v is not named or not by digest", image)
+				t.Errorf("%+v has no name or no digest", image)
 			}
 		}
 		again, err := imagesjson.Parse(images.Encode())
 		if err != nil {
-			t.Fatalf("reading what was encoded: %v", err)
+			t.Fatalf("parsing the encoded images: %v", err)
 		}
 		if diff := cmp.Diff(images, again); diff != "" {
-			t.Errorf("encoded and read again (-want +got)\n%s", diff)
+			t.Errorf("encoded and parsed (-want +got)\n%s", diff)
 		}
 	})
 }

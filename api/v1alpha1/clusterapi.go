@@ -18,7 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="The current operation and the objects that it waits for"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'cluster'",message="the only ClusterAPI object is named 'cluster'"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'cluster'",message="ClusterAPI is a singleton: metadata.name must be 'cluster'"
 // +kubebuilder:validation:XValidation:rule="has(self.status) || !has(oldSelf.status)",message="status cannot be removed: it contains the history of versions"
 // +kubebuilder:metadata:annotations={"capability.openshift.io/name=ClusterAPI","exclude.release.openshift.io/internal-openshift-hosted=true","include.release.openshift.io/self-managed-high-availability=true","include.release.openshift.io/single-node-developer=true","release.openshift.io/feature-gate=ClusterAPIMachineManagement"}
 type ClusterAPI struct {
@@ -69,7 +69,7 @@ type ClusterAPISpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}$')",message="a CRD is named <plural>.<group>, for example clusters.cluster.x-k8s.io"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}$')",message="must be the name of a CRD: <plural>.<group>, for example clusters.cluster.x-k8s.io"
 	// +optional
 	UnmanagedCRDs []string `json:"unmanagedCRDs,omitempty"`
 
@@ -89,27 +89,27 @@ type ImageOverride struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
-	// image is the reference, by digest.
+	// image is the image reference by digest.
 	// +required
 	Image ImageReference `json:"image"`
 }
 
-// ImageReference is an image named by its digest: <registry>/<repository>@sha256:<64 hex digits>.
+// ImageReference is an image reference by digest: <registry>/<repository>@sha256:<64 hex digits>.
 //
 // +kubebuilder:validation:MaxLength=1024
-// +kubebuilder:validation:XValidation:rule="self.matches('^[][a-zA-Z0-9.:_-]+(/[a-zA-Z0-9._-]+)+(:[a-zA-Z0-9._-]+)?@sha256:[a-f0-9]{64}$')",message="an image is named by digest: <registry>/<repository>@sha256:<64 hex digits>; a tag can change"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[][a-zA-Z0-9.:_-]+(/[a-zA-Z0-9._-]+)+(:[a-zA-Z0-9._-]+)?@sha256:[a-f0-9]{64}$')",message="must be an image reference by digest: <registry>/<repository>@sha256:<64 hex digits>; tags are mutable"
 type ImageReference string
 
 // Digest is a SHA-256 digest: sha256:<64 hex digits>.
 //
 // +kubebuilder:validation:MaxLength=71
-// +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[a-f0-9]{64}$')",message="a digest is sha256:<64 hex digits>"
+// +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[a-f0-9]{64}$')",message="must be a SHA-256 digest: sha256:<64 hex digits>"
 type Digest string
 
 // ClusterAPIStatus is the observed state.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.currentVersion) || (has(self.versions) && self.versions.exists(v, v.name == self.currentVersion))",message="currentVersion names an entry of versions"
-// +kubebuilder:validation:XValidation:rule="!has(self.desiredVersion) || (has(self.versions) && self.versions.exists(v, v.name == self.desiredVersion))",message="desiredVersion names an entry of versions"
+// +kubebuilder:validation:XValidation:rule="!has(self.currentVersion) || (has(self.versions) && self.versions.exists(v, v.name == self.currentVersion))",message="currentVersion must name an entry of versions"
+// +kubebuilder:validation:XValidation:rule="!has(self.desiredVersion) || (has(self.versions) && self.versions.exists(v, v.name == self.desiredVersion))",message="desiredVersion must name an entry of versions"
 // +kubebuilder:validation:XValidation:rule="has(self.versions) || !has(oldSelf.versions)",message="versions cannot be removed: the newest one prevents the reuse of revision numbers"
 type ClusterAPIStatus struct {
 	// observedGeneration is the generation of the spec that the status describes.
@@ -137,7 +137,8 @@ type ClusterAPIStatus struct {
 	// +optional
 	Versions []Version `json:"versions,omitempty"`
 
-	// conditions equal those of the ClusterOperator, so that they are available where that API is absent.
+	// conditions are the same as those of the ClusterOperator, for clusters without the ClusterOperator
+	// API.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -154,7 +155,7 @@ type Version struct {
 	// name is <release version>-<revision number>. It is also the name and a label value of the revision ConfigMap.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="the name of a version is the name of a ConfigMap: lower case letters, digits, '-' and '.'; it must start and end with a letter or a digit"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be a valid name of a ConfigMap: lower case letters, digits, '-' and '.'; it must start and end with a letter or a digit"
 	// +required
 	Name string `json:"name"`
 
@@ -163,8 +164,8 @@ type Version struct {
 	// +required
 	Revision int64 `json:"revision"`
 
-	// installedAs is the version that owns the installed objects, if it is not this one: a version that was made from
-	// other inputs and has the same objects adopts them without a write.
+	// installedAs is the version that owns the installed objects, if it is not this one. It is set if this version
+	// was created from other inputs but has the same objects, so that no object is written.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	InstalledAs string `json:"installedAs,omitempty"`
@@ -177,7 +178,8 @@ type Version struct {
 	// +required
 	ManifestsDigest Digest `json:"manifestsDigest"`
 
-	// unmanagedCRDs is spec.unmanagedCRDs at the time when the version was made, with the CRDs in OpenShift's own ClusterAPI object.
+	// unmanagedCRDs lists the CRDs in spec.unmanagedCRDs and in OpenShift's own ClusterAPI object at the time when the version was
+	// created.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
@@ -205,15 +207,16 @@ type Version struct {
 type PhaseState string
 
 const (
-	// PhasePending means: an earlier phase is not complete; this one was not reconciled.
+	// PhasePending means that an earlier phase is not complete, so that this phase was
+	// not reconciled.
 	PhasePending PhaseState = "Pending"
-	// PhaseProgressing means: objects of the phase are being applied, or are not ready yet.
+	// PhaseProgressing means that objects of the phase are being applied or are not ready.
 	PhaseProgressing PhaseState = "Progressing"
-	// PhaseBlocked means: the phase needs an action of an administrator, which waitingFor and the condition InstallerDegraded describe.
+	// PhaseBlocked means that the phase requires an action of an administrator; see waitingFor and the condition InstallerDegraded.
 	PhaseBlocked PhaseState = "Blocked"
-	// PhaseComplete means: every object of the phase exists and is ready.
+	// PhaseComplete means that every object of the phase exists and is ready.
 	PhaseComplete PhaseState = "Complete"
-	// PhaseRemoving means: the objects of the phase are being deleted.
+	// PhaseRemoving means that the objects of the phase are being deleted.
 	PhaseRemoving PhaseState = "Removing"
 )
 
@@ -235,7 +238,8 @@ type Phase struct {
 	// +required
 	Since metav1.Time `json:"since"`
 
-	// objects is the number of objects of the phase; during a teardown, of those that still exist.
+	// objects is the number of objects of the phase. During a teardown, it is the number of
+	// objects that still exist.
 	// +kubebuilder:validation:Minimum=0
 	// +required
 	Objects int32 `json:"objects"`
@@ -317,7 +321,7 @@ type Component struct {
 	ConfigMaps []string `json:"configMaps,omitempty"`
 }
 
-// Version returns the version with that name, or nil.
+// Version returns the version with a name, or nil.
 func (s *ClusterAPIStatus) Version(name string) *Version {
 	for i := range s.Versions {
 		if s.Versions[i].Name == name {

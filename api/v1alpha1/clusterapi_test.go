@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { controlplane.Main(m) }
 
 var digest = "sha256:" + strings.Repeat("ab", 32)
 
-// newClient returns a client of an API server that has the CRD.
+// newClient returns a client for an API server with the CRD.
 func newClient(t *testing.T) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -61,7 +61,7 @@ func installCRD(t *testing.T, c client.Client) {
 	}
 }
 
-// create creates a ClusterAPI, to be removed when the test ends.
+// create creates a ClusterAPI and deletes it when the test ends.
 func create(t *testing.T, c client.Client, cluster *v1alpha1.ClusterAPI) {
 	t.Helper()
 	if err := c.Create(t.Context(), cluster); err != nil {
@@ -92,16 +92,17 @@ func version(revision int64) v1alpha1.Version {
 	}
 }
 
-// refused fails the test unless err says want, or is nil if want is empty.
-func refused(t *testing.T, err error, want string) {
+// expectError fails the test unless err contains want, or is nil if want is
+// empty.
+func expectError(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {
 	case want == "" && err != nil:
-		t.Errorf("refused: %v", err)
+		t.Errorf("rejected: %v", err)
 	case want != "" && err == nil:
-		t.Errorf("accepted; want it refused with %q", want)
+		t.Errorf("accepted, want an error with %q", want)
 	case want != "" && !strings.Contains(err.Error(), want):
-		t.Errorf("refused with %q; want %q", err, want)
+		t.Errorf("rejected with %q, want %q", err, want)
 	}
 }
 
@@ -121,23 +122,23 @@ func TestSpec_Validation(t *testing.T) {
 		want string
 	}{
 		{"an empty spec", func(*v1alpha1.ClusterAPI) {}, ""},
-		{"another name", func(c *v1alpha1.ClusterAPI) { c.Name = "mine" }, "the only ClusterAPI object is named 'cluster'"},
+		{"another name", func(c *v1alpha1.ClusterAPI) { c.Name = "mine" }, "ClusterAPI is a singleton: metadata.name must be 'cluster'"},
 		{"paused", func(c *v1alpha1.ClusterAPI) { c.Spec.InstallerMode = v1alpha1.Paused }, ""},
 		{"an unknown mode", func(c *v1alpha1.ClusterAPI) { c.Spec.InstallerMode = "Off" }, `supported values: "Managed", "Paused"`},
 		{"an unmanaged CRD", unmanaged("clusters.cluster.x-k8s.io"), ""},
-		{"an unmanaged CRD without a group", unmanaged("clusters"), "a CRD is named <plural>.<group>"},
+		{"an unmanaged CRD without a group", unmanaged("clusters"), "must be the name of a CRD: <plural>.<group>"},
 		{"an unmanaged CRD twice", unmanaged("clusters.cluster.x-k8s.io", "clusters.cluster.x-k8s.io"), "Duplicate value"},
 		{"an override by digest", override("aws", "quay.io/me/capa@"+digest), ""},
 		{"an override from a registry with a port", override("aws", "localhost:5000/capa@"+digest), ""},
 		{"an override from an IPv6 registry", override("aws", "[::1]:5000/capa@"+digest), ""},
-		{"an override by tag", override("aws", "quay.io/me/capa:latest"), "an image is named by digest"},
-		{"an override with half a digest", override("aws", "quay.io/me/capa@sha256:abcd"), "an image is named by digest"},
+		{"an override by tag", override("aws", "quay.io/me/capa:latest"), "must be an image reference by digest"},
+		{"an override with half a digest", override("aws", "quay.io/me/capa@sha256:abcd"), "must be an image reference by digest"},
 		{"an override without a name", override("", "quay.io/me/capa@"+digest), "spec.imageOverrides[0].name"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cluster := named(v1alpha1.ClusterAPIName)
 			test.edit(cluster)
-			refused(t, c.Create(t.Context(), cluster, client.DryRunAll), test.want)
+			expectError(t, c.Create(t.Context(), cluster, client.DryRunAll), test.want)
 		})
 	}
 }
@@ -147,7 +148,7 @@ func TestImageOverrides_UniqueNames(t *testing.T) {
 	cluster := named(v1alpha1.ClusterAPIName)
 	one := v1alpha1.ImageOverride{Name: "aws", Image: v1alpha1.ImageReference("quay.io/me/capa@" + digest)}
 	cluster.Spec.ImageOverrides = []v1alpha1.ImageOverride{one, one}
-	refused(t, c.Create(t.Context(), cluster, client.DryRunAll), "Duplicate value")
+	expectError(t, c.Create(t.Context(), cluster, client.DryRunAll), "Duplicate value")
 }
 
 func TestInstallerMode_DefaultsToManaged(t *testing.T) {
@@ -159,8 +160,8 @@ func TestInstallerMode_DefaultsToManaged(t *testing.T) {
 	}
 }
 
-// TestStatus_Validation starts each time from two versions, of which
-// the first is current and the second desired.
+// TestStatus_Validation updates a status with two versions: the first is current,
+// the second desired.
 func TestStatus_Validation(t *testing.T) {
 	c := newClient(t)
 	type status = v1alpha1.ClusterAPIStatus
@@ -170,18 +171,18 @@ func TestStatus_Validation(t *testing.T) {
 		want string
 	}{
 		{"the desired version becomes current", func(s *status) { s.CurrentVersion = s.DesiredVersion }, ""},
-		{"the older version goes", func(s *status) { s.CurrentVersion, s.Versions = s.DesiredVersion, s.Versions[1:] }, ""},
-		{"a newer version comes", func(s *status) { s.Versions, s.DesiredVersion = append(s.Versions, version(7)), "4.22.0-7" }, ""},
-		{"the current version has no entry", func(s *status) { s.CurrentVersion = "4.22.0-9" }, "currentVersion names an entry of versions"},
-		{"the desired version has no entry", func(s *status) { s.DesiredVersion = "4.22.0-9" }, "desiredVersion names an entry of versions"},
-		{"an older version comes", func(s *status) { s.Versions = append(s.Versions, version(2)) }, "the revision number of a new version must be higher than all others"},
+		{"the older version is removed", func(s *status) { s.CurrentVersion, s.Versions = s.DesiredVersion, s.Versions[1:] }, ""},
+		{"a newer version is added", func(s *status) { s.Versions, s.DesiredVersion = append(s.Versions, version(7)), "4.22.0-7" }, ""},
+		{"the current version has no entry", func(s *status) { s.CurrentVersion = "4.22.0-9" }, "currentVersion must name an entry of versions"},
+		{"the desired version has no entry", func(s *status) { s.DesiredVersion = "4.22.0-9" }, "desiredVersion must name an entry of versions"},
+		{"an older version is added", func(s *status) { s.Versions = append(s.Versions, version(2)) }, "the revision number of a new version must be higher than all others"},
 		{"a number is used twice", func(s *status) {
 			again := version(6)
 			again.Name = "4.23.0-6"
 			s.Versions = append(s.Versions, again)
 		}, "revision numbers must be unique"},
-		{"the newest version goes", func(s *status) { s.DesiredVersion, s.Versions = s.CurrentVersion, s.Versions[:1] }, "the newest version cannot be removed"},
-		{"all versions go", func(s *status) { *s = status{} }, "versions cannot be removed"},
+		{"the newest version is removed", func(s *status) { s.DesiredVersion, s.Versions = s.CurrentVersion, s.Versions[:1] }, "the newest version cannot be removed"},
+		{"all versions are removed", func(s *status) { *s = status{} }, "versions cannot be removed"},
 		{"a version's content changes", func(s *status) { s.Versions[0].ContentID = v1alpha1.Digest("sha256:" + strings.Repeat("cd", 32)) }, "a version is immutable"},
 		{"a version's components change", func(s *status) { s.Versions[0].Components[0].Version = "v2" }, "a version is immutable"},
 		{"a version's unmanaged CRDs change", func(s *status) { s.Versions[0].UnmanagedCRDs = nil }, "unmanagedCRDs of a version is immutable"},
@@ -190,29 +191,29 @@ func TestStatus_Validation(t *testing.T) {
 			other.Name = "4.22.0-8"
 			s.Versions = append(s.Versions, other)
 		}, "the name of a version must be <release version>-<revision number>"},
-		{"a version's name is none of a ConfigMap", func(s *status) {
+		{"a version's name is invalid for a ConfigMap", func(s *status) {
 			other := version(7)
 			other.Name = "4.22_0-7"
 			s.Versions = append(s.Versions, other)
-		}, "the name of a version is the name of a ConfigMap"},
+		}, "must be a valid name of a ConfigMap"},
 		{"a component has neither image nor ConfigMaps", func(s *status) { s.Versions = append(s.Versions, with(version(7), v1alpha1.Component{})) }, "exactly one of image and configMaps must be set"},
 		{"a component has both", func(s *status) {
 			s.Versions = append(s.Versions, with(version(7), v1alpha1.Component{Image: version(1).Components[0].Image, ConfigMaps: []string{"a"}}))
 		}, "exactly one of image and configMaps must be set"},
-		{"a component comes from ConfigMaps", func(s *status) {
+		{"a component from ConfigMaps", func(s *status) {
 			s.Versions = append(s.Versions, with(version(7), v1alpha1.Component{ConfigMaps: []string{"a-0", "a-1"}}))
 		}, ""},
-		{"a component is named by tag", func(s *status) {
+		{"a component with an image by tag", func(s *status) {
 			s.Versions = append(s.Versions, with(version(7), v1alpha1.Component{Image: "quay.io/me/capi:v1"}))
-		}, "an image is named by digest"},
+		}, "must be an image reference by digest"},
 		{"a component has an unknown type", func(s *status) {
 			other := version(7)
 			other.Components[0].Type = "network"
 			s.Versions = append(s.Versions, other)
 		}, "Unsupported value"},
-		{"a version's phases get on", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(2, 1)} }, ""},
-		{"a phase has more objects ready than there are", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(1, 2)} }, "ready must not exceed objects"},
-		{"a phase is twice there", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(1, 1), phase(1, 1)} }, "Duplicate value"},
+		{"a version's phases progress", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(2, 1)} }, ""},
+		{"a phase has more ready objects than objects", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(1, 2)} }, "ready must not exceed objects"},
+		{"a duplicate phase", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(1, 1), phase(1, 1)} }, "Duplicate value"},
 		{"a phase waits for more than five objects", func(s *status) {
 			waits := phase(6, 0)
 			for i := range 6 {
@@ -225,11 +226,11 @@ func TestStatus_Validation(t *testing.T) {
 			odd.State = "Odd"
 			s.Versions[0].Phases = []v1alpha1.Phase{odd}
 		}, "Unsupported value"},
-		{"a digest is none", func(s *status) {
+		{"an invalid digest", func(s *status) {
 			other := version(7)
 			other.ContentID = "abcd"
 			s.Versions = append(s.Versions, other)
-		}, "a digest is sha256:<64 hex digits>"},
+		}, "must be a SHA-256 digest: sha256:<64 hex digits>"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cluster := named(v1alpha1.ClusterAPIName)
@@ -239,7 +240,7 @@ func TestStatus_Validation(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.edit(&cluster.Status)
-			refused(t, c.Status().Update(t.Context(), cluster), test.want)
+			expectError(t, c.Status().Update(t.Context(), cluster), test.want)
 		})
 	}
 }
@@ -248,7 +249,8 @@ func phase(objects, ready int32) v1alpha1.Phase {
 	return v1alpha1.Phase{Name: "core", State: v1alpha1.PhaseProgressing, Since: metav1.Now(), Objects: objects, Ready: ready}
 }
 
-// with gives a version one component whose source is that of source.
+// with replaces the components of a version by one component with the source of
+// another one.
 func with(version v1alpha1.Version, source v1alpha1.Component) v1alpha1.Version {
 	component := version.Components[0]
 	component.Image, component.ConfigMaps = source.Image, source.ConfigMaps

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is the API of the installer: the ClusterAPI object, by which
-// an administrator steers it and on which it reports, and the names that it
+// Package v1alpha1 is the API of the installer: the ClusterAPI object, with its
+// configuration and status, and the labels and annotations that the installer
 // writes on other objects.
 //
 // +kubebuilder:object:generate=true

@@ -6,7 +6,7 @@ package v1alpha1
 // the installer, and its API group.
 const Prefix = "capi-operator.openshift.io"
 
-// Names of the installer and of the objects that it reports on.
+// Names of the installer's objects, and of the objects that have its status.
 const (
 	// ClusterAPIName is the name of the only ClusterAPI object.
 	ClusterAPIName = "cluster"
@@ -20,9 +20,9 @@ const (
 	ServiceAccountName = "capi-installer"
 )
 
-// Marks that the installer writes on objects.
+// Labels, annotations and other metadata that the installer writes on objects.
 const (
-	// FieldOwner is the manager of every field the installer applies.
+	// FieldOwner is the field manager of all fields that the installer applies.
 	FieldOwner = Prefix
 	// OwnersAnnotation lists the revision ConfigMaps that own an object.
 	OwnersAnnotation = Prefix + "/owners"
@@ -32,21 +32,25 @@ const (
 	RevisionAnnotation = Prefix + "/revision"
 	// RevisionPartLabel marks a ConfigMap that continues a revision ConfigMap; its value is the version's name.
 	RevisionPartLabel = Prefix + "/revision-part"
-	// ManifestsDigestAnnotation, on a revision ConfigMap, is the digest of the stored rendered set.
+	// ManifestsDigestAnnotation, on a revision ConfigMap, is the digest of the rendered objects
+	// that it stores.
 	ManifestsDigestAnnotation = Prefix + "/manifests-digest"
-	// PartsAnnotation, on a revision ConfigMap, is the number of ConfigMaps that hold the set, itself included.
+	// PartsAnnotation, on a revision ConfigMap, is the number of ConfigMaps that store the rendered
+	// objects, including this one.
 	PartsAnnotation = Prefix + "/parts"
-	// InstalledAsAnnotation, on a revision ConfigMap, is the version that owns its objects, if it is another one.
+	// InstalledAsAnnotation, on a revision ConfigMap, is the version that owns its objects, if that is
+	// another version.
 	InstalledAsAnnotation = Prefix + "/installed-as"
-	// ElsewhereAnnotation, on a revision ConfigMap, lists the images, by digest, that have no bundle for the platform of
-	// the cluster, with the platforms that they are for.
+	// ElsewhereAnnotation, on a revision ConfigMap, lists the images, by digest, that have no bundle
+	// for the cluster's platform, with the platforms of their bundles.
 	ElsewhereAnnotation = Prefix + "/elsewhere"
 	// TeardownFinalizer blocks the deletion of a revision ConfigMap until its objects are deleted.
 	TeardownFinalizer = Prefix + "/teardown"
 	// AdoptAnnotation, with the value AdoptAlways, lets the installer adopt an
-	// existing object: in a provider's manifest also if the object has a controller,
-	// on the object in the cluster only if it has none. The installer writes it on
-	// CRDs that it retains because they have instances.
+	// existing object. In a provider's manifest it applies even if the object has a
+	// controller; on the object in the cluster it applies only if the object has
+	// none. The installer sets it on CRDs that it retains because they have
+	// instances.
 	AdoptAnnotation = Prefix + "/adopt-existing"
 	// AdoptAlways is the only valid value of AdoptAnnotation.
 	AdoptAlways = "always"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capicontract knows the contracts between Cluster API and its providers:
-// the labels by which a CRD names the versions that keep a contract, and the
-// release series of clusterctl's metadata.yaml.
+// Package capicontract defines the contracts between Cluster API and its
+// providers: the labels with which a CRD lists the versions that implement a
+// contract, and the release series in clusterctl's metadata.yaml.
 //
 // The label "cluster.x-k8s.io/v1beta2: v1beta1_v1beta2" means that the versions
-// v1beta1 and v1beta2 of a CRD keep the contract v1beta2. Cluster API takes the
-// label of the newest contract that it supports, and uses the highest version in
-// it, in whatever order they are written.
+// v1beta1 and v1beta2 of a CRD implement the contract v1beta2. Cluster API reads
+// the label of the newest contract that it supports, and uses the highest version
+// in the label, regardless of their order.
 package capicontract
 
 import (
@@ -21,20 +21,21 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// LabelPrefix is the prefix of contract labels; the contract follows it.
+// LabelPrefix is the prefix of contract labels. The rest of the key is the
+// contract.
 const LabelPrefix = "cluster.x-k8s.io/"
 
 // Newest is the newest contract that Cluster API supports.
 const Newest = "v1beta2"
 
-// MetadataVersion is the apiVersion of the metadata.yaml of a release.
+// MetadataVersion is the apiVersion of a release's metadata.yaml.
 const MetadataVersion = "clusterctl.cluster.x-k8s.io/v1alpha3"
 
-// Supported returns the contracts that Cluster API supports, the newest first.
+// Supported returns the contracts that Cluster API supports, newest first.
 func Supported() []string { return []string{Newest, "v1beta1"} }
 
-// Known returns every contract there is or was, the oldest first. clusterctl
-// rejects a release series with another one.
+// Known returns all current and former contracts, oldest first. clusterctl
+// rejects a release series with any other contract.
 func Known() []string {
 	return []string{"v1alpha1", "v1alpha2", "v1alpha3", "v1alpha4", "v1beta1", Newest}
 }
@@ -45,8 +46,8 @@ var versionPattern = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?
 // v1beta2. Contracts have this form too.
 func IsVersion(text string) bool { return versionPattern.MatchString(text) }
 
-// OfLabel returns the contract that a label key is about. It returns false for
-// every other key, such as cluster.x-k8s.io/provider.
+// OfLabel returns the contract in a label key, and false if the key is not a
+// contract label, such as cluster.x-k8s.io/provider.
 func OfLabel(key string) (contract string, ok bool) {
 	contract, ok = strings.CutPrefix(key, LabelPrefix)
 	if !ok || !IsVersion(contract) {
@@ -58,10 +59,10 @@ func OfLabel(key string) (contract string, ok bool) {
 // Compare compares two contracts or API versions by age: v1beta1 < v1beta2 < v1.
 func Compare(a, b string) int { return version.CompareKubeAwareVersionStrings(a, b) }
 
-// Of returns the contract by which Cluster API reads a CRD with these labels: the
-// newest supported one. A CRD that is labelled for other contracts only is of the
-// newest of these; Cluster API does not find its versions. Of returns "" if there
-// is no contract label.
+// Of returns the contract that Cluster API uses for a CRD with these labels: the
+// newest supported one. If a CRD has only labels of unsupported contracts, Of
+// returns the newest of them, although Cluster API does not find its versions.
+// Without contract labels, Of returns "".
 func Of(labels map[string]string) string {
 	for _, contract := range Supported() {
 		if labels[LabelPrefix+contract] != "" {
@@ -77,19 +78,19 @@ func Of(labels map[string]string) string {
 	return newest
 }
 
-// Versions returns the versions in the value of a contract label, the highest
-// first. Cluster API uses the first one.
+// Versions returns the versions in the value of a contract label, highest first.
+// Cluster API uses the first one.
 func Versions(value string) []string {
 	versions := strings.Split(value, "_")
 	slices.SortFunc(versions, func(a, b string) int { return Compare(b, a) })
 	return versions
 }
 
-// Series is a release series: all versions with one major and one minor number.
+// Series is a release series: all versions with the same major and minor number.
 type Series struct{ Major, Minor uint }
 
 // SeriesOf returns the series of a version, and false if clusterctl does not
-// accept it as a semantic version.
+// accept the version as a semantic version.
 func SeriesOf(text string) (Series, bool) {
 	parsed, err := utilversion.ParseSemantic(text)
 	if err != nil {
@@ -98,7 +99,7 @@ func SeriesOf(text string) (Series, bool) {
 	return Series{Major: parsed.Major(), Minor: parsed.Minor()}, true
 }
 
-// String returns the series as people write it: "1.12".
+// String returns the major and minor number, such as "1.12".
 func (s Series) String() string { return fmt.Sprintf("%d.%d", s.Major, s.Minor) }
 
 // Compare compares two series by age.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lru is an in-memory cache that is bounded by the weight of its values, such as their size in
-// bytes, and evicts the least recently used ones. It adds weights and locking to
-// github.com/hashicorp/golang-lru/v2/simplelru, whose caches are bounded by a number of entries.
+// Package lru is an in-memory LRU cache with a limit on the total weight of its values, such as
+// their size in bytes. It adds weights and locking to github.com/hashicorp/golang-lru/v2/simplelru,
+// which limits only the number of entries.
 package lru
 
 import (
@@ -24,7 +24,7 @@ type entry[V any] struct {
 	weight int64
 }
 
-// Get returns the value of a key and marks it as used.
+// Get returns the value of a key and marks it as recently used.
 func (c *Cache[K, V]) Get(key K) (value V, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,8 +35,8 @@ func (c *Cache[K, V]) Get(key K) (value V, found bool) {
 	return e.value, found
 }
 
-// Add sets the value of a key and evicts the least recently used values until the weight of all is
-// at most maxWeight. A value that is heavier than maxWeight alone is not kept.
+// Add sets the value of a key and evicts the least recently used values until the total weight is
+// at most maxWeight. A value with more weight than maxWeight is not cached.
 func (c *Cache[K, V]) Add(key K, value V, weight, maxWeight int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

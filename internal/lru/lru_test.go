@@ -22,15 +22,15 @@ func TestCache_EvictsTheLeastRecentlyUsed(t *testing.T) {
 	}
 }
 
-func TestCache_DoesNotKeepAValueAboveTheLimit(t *testing.T) {
+func TestCache_RejectsAValueAboveTheLimit(t *testing.T) {
 	var c Cache[string, int]
 	c.Add("a", 1, 10, 100)
 	c.Add("b", 2, 101, 100)
 	if _, found := c.Get("b"); found {
-		t.Error("b is kept")
+		t.Error("b is cached")
 	}
 	if _, found := c.Get("a"); !found {
-		t.Error("a was evicted for a value that is not kept")
+		t.Error("a was evicted for a value that is not cached")
 	}
 	c.Add("a", 3, 101, 100)
 	if value, found := c.Get("a"); found {
@@ -38,8 +38,8 @@ func TestCache_DoesNotKeepAValueAboveTheLimit(t *testing.T) {
 	}
 }
 
-// The cache agrees with a list of (key, weight) pairs, the most recently used one last.
-func TestCache_AgreesWithAList(t *testing.T) {
+// The model is a list of (key, weight) pairs, the most recently used one last.
+func TestCache_MatchesAModel(t *testing.T) {
 	type pair struct {
 		key    int
 		weight int64

@@ -2,8 +2,8 @@
 
 package object
 
-// MapAt returns the map at a path of fields, nil if there is none. Writes to it
-// change the object.
+// MapAt returns the map at a path of fields, or nil. Writes to the map change the
+// object.
 func MapAt(object map[string]any, path ...string) map[string]any {
 	for _, field := range path {
 		object, _ = object[field].(map[string]any)
@@ -11,24 +11,26 @@ func MapAt(object map[string]any, path ...string) map[string]any {
 	return object
 }
 
-// ListAt returns the list at a path of fields, nil if there is none.
+// ListAt returns the list at a path of fields, or nil.
 func ListAt(object map[string]any, path ...string) []any {
 	list, _ := valueAt(object, path).([]any)
 	return list
 }
 
-// TextAt returns the string at a path of fields, empty if there is none.
+// TextAt returns the string at a path of fields, or "".
 func TextAt(object map[string]any, path ...string) string {
 	text, _ := valueAt(object, path).(string)
 	return text
 }
 
-// MapsAt returns those elements of the list at a path of fields that are maps.
+// MapsAt returns the maps in the list at a path of fields. Other elements are
+// skipped.
 func MapsAt(object map[string]any, path ...string) []map[string]any {
 	return elements[map[string]any](ListAt(object, path...))
 }
 
-// TextsAt returns those elements of the list at a path of fields that are strings.
+// TextsAt returns the strings in the list at a path of fields. Other elements are
+// skipped.
 func TextsAt(object map[string]any, path ...string) []string {
 	return elements[string](ListAt(object, path...))
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Identity distinguishes the objects of a cluster. The API version is not part
-// of it: one object can be read in several versions.
+// Identity identifies an object in a cluster. It has no API version, because the
+// API server serves the same object in several versions.
 type Identity struct {
 	schema.GroupKind
 	Namespace, Name string
@@ -44,8 +44,8 @@ func (i Identity) String() string {
 // Describe returns the kind, namespace and name of an object for messages.
 func Describe(o Object) string { return IdentityOf(o).String() }
 
-// Duplicates returns the identities that occur more than once among objects,
-// once for each further occurrence, in order.
+// Duplicates returns an identity for each object whose identity an earlier object
+// has, in order.
 func Duplicates[O Object](objects []O) []Identity {
 	var duplicates []Identity
 	seen := map[Identity]bool{}
@@ -59,7 +59,8 @@ func Duplicates[O Object](objects []O) []Identity {
 	return duplicates
 }
 
-// CheckUnique returns an error for every object with the identity of another one.
+// CheckUnique returns an error for each object whose identity an earlier object
+// has.
 func CheckUnique[O Object](objects []O) []error {
 	var errs []error
 	for _, duplicate := range Duplicates(objects) {

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Images returns the images of all containers of the objects, sorted, each once.
+// Images returns the images of all containers of the objects, sorted and without
+// duplicates.
 func Images(objects ...*unstructured.Unstructured) []string {
 	var images []string
 	for _, o := range objects {
@@ -25,7 +26,7 @@ func Images(objects ...*unstructured.Unstructured) []string {
 // ReplaceImages replaces image references in the containers of an object:
 // replacements[old] replaces old where old is the whole image, the whole
 // argument, or the whole value of an environment variable. It returns the
-// references that it replaced, sorted, each once.
+// replaced references, sorted and without duplicates.
 func ReplaceImages(o *unstructured.Unstructured, replacements map[string]string) []string {
 	var replaced []string
 	replace := func(value any) (string, bool) {
@@ -67,8 +68,8 @@ func IsPinned(reference string) bool {
 	return found && name != "" && err == nil && parsed.Algorithm() == digest.SHA256
 }
 
-// MentionsImage reports whether text contains an image reference, alone or
-// between other words, but not as a part of a longer reference.
+// MentionsImage reports whether text contains an image reference. A match within
+// a longer reference does not count.
 func MentionsImage(text, reference string) bool {
 	if reference == "" {
 		return false

@@ -91,7 +91,7 @@ func TestPodTemplate_OtherKindsHaveNone(t *testing.T) {
 	}
 }
 
-func TestPodTemplate_HoldsMetadata(t *testing.T) {
+func TestPodTemplate_ContainsMetadata(t *testing.T) {
 	t.Parallel()
 	for kind := range podKinds {
 		o := podKind(t, kind, threeContainers)
@@ -291,6 +291,6 @@ func TestFields_OtherTypesReadAsEmpty(t *testing.T) {
 		t.Errorf("MapsAt returns %v", got)
 	}
 	if object.MapAt(o, "s") != nil || object.ListAt(o, "a", "text") != nil || object.MapAt(nil, "x") != nil {
-		t.Error("a value of another type is returned")
+		t.Error("values of other types are returned")
 	}
 }

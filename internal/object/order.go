@@ -10,13 +10,13 @@ import (
 )
 
 // applyOrder lists kinds in the order in which they are applied: an object comes
-// after the objects that it needs. All kinds that are not listed have the rank of
-// the nil entry.
+// after its dependencies. Kinds that are not listed have the rank of the nil
+// entry.
 //
-// An admission policy precedes its binding, because the API server rejects a
-// binding whose policy it does not know yet to users who may not read everything.
-// Webhooks come last: one that is registered before its Deployment is available
-// rejects the objects that follow it.
+// An admission policy precedes its binding: until the policy exists, the API
+// server rejects the binding unless the user may read every resource. Webhooks
+// come last, because a webhook that is registered before its Deployment is
+// available rejects all objects that are applied after it.
 var applyOrder = [][]schema.GroupKind{
 	{Namespace},
 	{CustomResourceDefinition},
@@ -51,7 +51,7 @@ func indexRanks() (byKind map[schema.GroupKind]int, others int) {
 }
 
 // Rank returns the position of a kind in the apply order. Objects of a lower rank
-// are applied first; those of one rank do not need each other.
+// are applied first. Objects of the same rank do not depend on each other.
 func Rank(kind schema.GroupKind) int {
 	if rank, found := ranks[kind]; found {
 		return rank
@@ -59,8 +59,8 @@ func Rank(kind schema.GroupKind) int {
 	return rankOfOthers
 }
 
-// CompareRank compares two objects by rank alone. With a stable sort it keeps the
-// authors' order within a rank.
+// CompareRank compares two objects only by rank, so that a stable sort keeps the
+// order of the manifests within a rank.
 func CompareRank[O Object](a, b O) int {
 	return cmp.Compare(Rank(GroupKind(a)), Rank(GroupKind(b)))
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// podTemplatePaths are the fields of the kinds that create pods which hold the
-// pod template, that is, metadata and spec of the pods.
+// podTemplatePaths maps each kind that creates pods to the path of its pod
+// template, the metadata and spec of the pods.
 var podTemplatePaths = map[schema.GroupKind][]string{
 	Pod:                             {},
 	{Kind: "PodTemplate"}:           {"template"},
@@ -24,7 +24,7 @@ var podTemplatePaths = map[schema.GroupKind][]string{
 }
 
 // ContainerFields returns the fields of a pod spec that list containers, in the
-// order in which the containers start.
+// order in which the kubelet starts them.
 func ContainerFields() []string {
 	return []string{"initContainers", "containers", "ephemeralContainers"}
 }
@@ -46,8 +46,8 @@ func PodSpecPath(kind schema.GroupKind) ([]string, bool) {
 	return append(slices.Clone(path), "spec"), true
 }
 
-// PodTemplate returns the map with metadata and spec of the pods of an object,
-// nil if the object has no pods. Writes to it change the object.
+// PodTemplate returns the pod template of an object, or nil if its kind has none.
+// Writes to the map change the object.
 func PodTemplate(o *unstructured.Unstructured) map[string]any {
 	path, found := podTemplatePaths[GroupKind(o)]
 	if !found {
@@ -56,14 +56,14 @@ func PodTemplate(o *unstructured.Unstructured) map[string]any {
 	return MapAt(o.Object, path...)
 }
 
-// PodSpec returns the pod spec of an object, nil if the object has no pods. Writes
-// to it change the object.
+// PodSpec returns the pod spec of an object, or nil if its kind has none. Writes
+// to the map change the object.
 func PodSpec(o *unstructured.Unstructured) map[string]any {
 	return MapAt(PodTemplate(o), "spec")
 }
 
 // Containers returns the containers of the pods of an object: init containers,
-// containers and ephemeral containers. Writes to them change the object.
+// containers and ephemeral containers. Writes to the maps change the object.
 func Containers(o *unstructured.Unstructured) []map[string]any {
 	spec := PodSpec(o)
 	var containers []map[string]any

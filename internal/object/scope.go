@@ -10,19 +10,19 @@ import (
 // Scope distinguishes namespaced kinds from cluster-scoped ones.
 type Scope int
 
-// The scopes of kinds. ScopeUnknown is the scope of a kind that neither
-// Kubernetes, OpenShift nor a CRD at hand defines.
+// The scopes of kinds. ScopeUnknown is the scope of a kind that is not in
+// Kubernetes, OpenShift or a known CRD.
 const (
 	ScopeUnknown Scope = iota
 	ScopeNamespaced
 	ScopeCluster
 )
 
-// Scopes are the scopes of the kinds that a set of CRDs defines.
+// Scopes maps the kinds of a set of CRDs to their scopes.
 type Scopes map[schema.GroupKind]Scope
 
-// knownScopes are the scopes of the kinds that providers use and that none of
-// their CRDs defines.
+// knownScopes has the scopes of kinds that providers use without having a CRD for
+// them.
 var knownScopes = scopesOf(map[string]map[Scope][]string{
 	"": {
 		ScopeNamespaced: {
@@ -88,8 +88,8 @@ func DefinedScopes(objects []*unstructured.Unstructured) Scopes {
 	return scopes
 }
 
-// Of returns the scope of a kind: the one that a CRD defines, or else the one that
-// Kubernetes or OpenShift does.
+// Of returns the scope of a kind. CRDs take precedence over the kinds of
+// Kubernetes and OpenShift.
 func (s Scopes) Of(kind schema.GroupKind) Scope {
 	if scope := s[kind]; scope != ScopeUnknown {
 		return scope
@@ -97,8 +97,8 @@ func (s Scopes) Of(kind schema.GroupKind) Scope {
 	return knownScopes[kind]
 }
 
-// IsNamespaced reports whether an object is namespaced. An object of an unknown kind
-// is if it has a namespace.
+// IsNamespaced reports whether an object is namespaced. An object of unknown scope
+// counts as namespaced if it has a namespace.
 func (s Scopes) IsNamespaced(o Object) bool {
 	switch s.Of(GroupKind(o)) {
 	case ScopeNamespaced:

@@ -10,22 +10,22 @@ import (
 	"path"
 )
 
-// maxEntries is the number of entries of the largest archive that is read.
+// maxEntries is the maximum number of entries of an archive.
 const maxEntries = 10_000
 
-// archive is a layout in a tar archive: the place of each regular file in it.
+// archive is a layout in a tar archive, with the position of each regular file.
 type archive struct {
 	file    string
 	entries map[string]extent
 }
 
-// extent is the place of an entry's content in the archive, in bytes.
+// extent is the position of an entry's content in the archive, in bytes.
 type extent struct{ offset, size int64 }
 
 func (a *archive) open(name string) (io.ReadCloser, int64, error) {
 	at, found := a.entries[name]
 	if !found {
-		return nil, 0, invalid("the archive has no %s", name)
+		return nil, 0, invalid("%s not found in the archive", name)
 	}
 	file, err := os.Open(a.file)
 	if err != nil {
@@ -66,7 +66,7 @@ func (a *archive) index(file *os.File) error {
 		case err != nil:
 			return invalid("reading the archive: %w", err)
 		case n >= maxEntries:
-			return invalid("the archive has more than %d entries", maxEntries)
+			return invalid("archive exceeds the limit of %d entries", maxEntries)
 		case header.Typeflag != tar.TypeReg:
 			continue
 		}
@@ -76,7 +76,7 @@ func (a *archive) index(file *os.File) error {
 		}
 		name := path.Clean(header.Name)
 		if _, twice := a.entries[name]; twice {
-			return invalid("the archive has two entries %q", name)
+			return invalid("duplicate archive entry %q", name)
 		}
 		a.entries[name] = extent{offset, header.Size}
 	}

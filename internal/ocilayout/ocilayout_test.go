@@ -30,7 +30,7 @@ func testImage(t *testing.T) v1.Image {
 	return registry.MustImage(t, registry.Layer{Entries: []registry.Entry{registry.File("data", "hello")}})
 }
 
-// Both forms give back what was written, an image or an index.
+// A directory and an archive both return the image or the index that was written.
 func TestWrite_ReadReturnsTheEntry(t *testing.T) {
 	image := testImage(t)
 	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: image})
@@ -93,7 +93,7 @@ func TestWrite_RejectsADirectoryWithOtherFiles(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
-		t.Errorf("the directory holds %v", entries)
+		t.Errorf("the directory contains %v", entries)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestWriteArchive_SameBytesEachTime(t *testing.T) {
 		contents = append(contents, content)
 	}
 	if !bytes.Equal(contents[0], contents[1]) {
-		t.Error("two archives of one image differ")
+		t.Error("two archives of the same image differ")
 	}
 }
 
@@ -148,21 +148,21 @@ func flip(content []byte) []byte {
 	return append(slices.Clone(content[:len(content)-1]), content[len(content)-1]^1)
 }
 
-// damages are applied to a directory and to an archive.
-var damages = map[string]struct {
+// corruptions are applied to a directory and to an archive.
+var corruptions = map[string]struct {
 	change func(*layoutFiles)
 	want   string
 }{
-	"changed manifest": {func(f *layoutFiles) { f.content[f.manifest] = flip(f.content[f.manifest]) }, "has the digest sha256:"},
-	"changed config":   {func(f *layoutFiles) { f.content[f.config] = flip(f.content[f.config]) }, "has the digest sha256:"},
-	"missing manifest": {func(f *layoutFiles) { delete(f.content, f.manifest) }, "has no blobs/sha256/"},
+	"changed manifest": {func(f *layoutFiles) { f.content[f.manifest] = flip(f.content[f.manifest]) }, "content has digest sha256:"},
+	"changed config":   {func(f *layoutFiles) { f.content[f.config] = flip(f.content[f.config]) }, "content has digest sha256:"},
+	"missing manifest": {func(f *layoutFiles) { delete(f.content, f.manifest) }, "not found in the "},
 	"malformed index":  {func(f *layoutFiles) { f.content["index.json"] = []byte("{") }, "parsing index.json"},
-	"large index":      {func(f *layoutFiles) { f.content["index.json"] = make([]byte, 4<<20+1) }, "index.json has 4194305 bytes"},
-	"empty index":      {func(f *layoutFiles) { f.content["index.json"] = []byte(`{"manifests": []}`) }, "index.json has 0 entries, want 1"},
+	"large index":      {func(f *layoutFiles) { f.content["index.json"] = make([]byte, 4<<20+1) }, "index.json exceeds the size limit: 4194305 bytes"},
+	"empty index":      {func(f *layoutFiles) { f.content["index.json"] = []byte(`{"manifests": []}`) }, "invalid index.json: 0 entries, want 1"},
 }
 
-func TestRead_RejectsADamagedDirectory(t *testing.T) {
-	for name, damage := range damages {
+func TestRead_RejectsACorruptDirectory(t *testing.T) {
+	for name, damage := range corruptions {
 		t.Run(name, func(t *testing.T) {
 			files := filesOf(t, testImage(t))
 			damage.change(&files)
@@ -225,8 +225,8 @@ func writeFile(t *testing.T, content []byte) string {
 	return path
 }
 
-func TestRead_RejectsADamagedArchive(t *testing.T) {
-	for name, damage := range damages {
+func TestRead_RejectsACorruptArchive(t *testing.T) {
+	for name, damage := range corruptions {
 		t.Run(name, func(t *testing.T) {
 			files := filesOf(t, testImage(t))
 			damage.change(&files)
@@ -240,16 +240,16 @@ func TestRead_RejectsADamagedArchive(t *testing.T) {
 		archive []byte
 		want    string
 	}{
-		"two entries of one name": {whole(func(w *tar.Writer) error {
+		"duplicate entry": {whole(func(w *tar.Writer) error {
 			return w.WriteHeader(&tar.Header{Name: "./index.json", Typeflag: tar.TypeReg})
-		}), `two entries "index.json"`},
+		}), `duplicate archive entry "index.json"`},
 		"too many entries": {whole(func(w *tar.Writer) error {
 			var errs []error
 			for n := range 10_000 {
 				errs = append(errs, w.WriteHeader(&tar.Header{Name: fmt.Sprint("x/", n), Typeflag: tar.TypeReg}))
 			}
 			return errors.Join(errs...)
-		}), "more than 10000 entries"},
+		}), "limit of 10000 entries"},
 		"truncated": {cut(whole(nil)), "unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) { checkInvalid(t, writeFile(t, test.archive), test.want) })

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// maxMetadata is the size in bytes of the largest index, manifest or config that is read.
+// maxMetadata is the maximum size of an index, a manifest or a config, in bytes.
 const maxMetadata = 4 << 20
 
 const (
@@ -28,7 +28,7 @@ const (
 // ErrNotLayout is the error of Read for a file that is not an archive of a layout.
 var ErrNotLayout = errors.New("not an OCI archive: index.json not found")
 
-// InvalidError reports a layout whose content is damaged or that does not hold exactly one entry.
+// InvalidError reports a layout that is corrupt or does not have exactly one entry.
 type InvalidError struct{ Err error }
 
 func (e *InvalidError) Error() string { return e.Err.Error() }
@@ -36,15 +36,17 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 
 func invalid(format string, args ...any) error { return &InvalidError{fmt.Errorf(format, args...)} }
 
-// IsDir reports whether dir is an OCI image layout: it has the file oci-layout.
+// IsDir reports whether dir is an OCI image layout, that is, has a file
+// oci-layout.
 func IsDir(dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, markerFile))
 	return err == nil && info.Mode().IsRegular()
 }
 
 // Read returns the entry of the layout at path, a directory or a tar archive: a v1.Image or a
-// v1.ImageIndex, which read the layout when they are used. The error is ErrNotLayout for an archive of
-// another kind, an *InvalidError for a damaged layout or one with several entries, and an I/O error otherwise.
+// v1.ImageIndex, which read the layout lazily. The error is ErrNotLayout for any other archive, an
+// *InvalidError for a layout that is corrupt or does not have exactly one entry, and an I/O error
+// otherwise.
 func Read(path string) (mutate.Appendable, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -67,7 +69,8 @@ type storage interface {
 	open(name string) (content io.ReadCloser, size int64, err error)
 }
 
-// directory is a layout in a directory. Links that lead out of it are not followed.
+// directory is a layout in a directory. Symlinks that lead out of it are not
+// followed.
 type directory string
 
 func (d directory) open(name string) (io.ReadCloser, int64, error) {
@@ -79,7 +82,7 @@ func (d directory) open(name string) (io.ReadCloser, int64, error) {
 	info, err := root.Stat(name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, 0, invalid("the layout has no %s", name)
+		return nil, 0, invalid("%s not found in the layout", name)
 	case err != nil:
 		return nil, 0, err
 	case !info.Mode().IsRegular(): // opening a named pipe could block
@@ -103,11 +106,11 @@ func (l *layout) entry() (mutate.Appendable, error) {
 		return nil, invalid("parsing %s: %w", indexFile, err)
 	}
 	if len(index.Manifests) != 1 {
-		return nil, invalid("%s has %d entries, want 1", indexFile, len(index.Manifests))
+		return nil, invalid("invalid %s: %d entries, want 1", indexFile, len(index.Manifests))
 	}
 	only := index.Manifests[0]
 	if !only.MediaType.IsImage() && !only.MediaType.IsIndex() {
-		return nil, invalid("the entry of %s has the media type %q, want an image or an image index", indexFile, only.MediaType)
+		return nil, invalid("invalid entry in %s: media type %q, want an image or an image index", indexFile, only.MediaType)
 	}
 	if _, err := l.verified(only.Digest); err != nil {
 		return nil, err
@@ -130,7 +133,7 @@ func (l *layout) metadata(name string) ([]byte, error) {
 	}
 	defer content.Close()
 	if size > maxMetadata {
-		return nil, invalid("%s has %d bytes, more than %d", name, size, maxMetadata)
+		return nil, invalid("%s exceeds the size limit: %d bytes, limit %d", name, size, maxMetadata)
 	}
 	return io.ReadAll(io.LimitReader(content, maxMetadata))
 }
@@ -145,7 +148,7 @@ func (l *layout) verified(digest v1.Hash) ([]byte, error) {
 	}
 	got, _, err := v1.SHA256(bytes.NewReader(raw))
 	if err == nil && got != digest {
-		err = invalid("%s has the digest %s", blobName(digest), got)
+		err = invalid("corrupt blob %s: content has digest %s", blobName(digest), got)
 	}
 	return raw, err
 }
@@ -168,7 +171,7 @@ func (i *imageIndex) IndexManifest() (*v1.IndexManifest, error) {
 	}
 	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
 	if err != nil {
-		return nil, invalid("parsing the index %s: %w", i.descriptor.Digest, err)
+		return nil, invalid("parsing index %s: %w", i.descriptor.Digest, err)
 	}
 	return index, nil
 }
@@ -201,7 +204,7 @@ func (i *imageIndex) child(digest v1.Hash) (v1.Descriptor, error) {
 			return d, nil
 		}
 	}
-	return v1.Descriptor{}, invalid("the index %s does not list %s", i.descriptor.Digest, digest)
+	return v1.Descriptor{}, invalid("%s not found in index %s", digest, i.descriptor.Digest)
 }
 
 // image implements partial.CompressedImageCore.
@@ -221,7 +224,8 @@ func (i *image) RawConfigFile() ([]byte, error) {
 	return i.layout.verified(manifest.Config.Digest)
 }
 
-// LayerByDigest implements partial.CompressedImageCore. go-containerregistry asks for the config in this way too.
+// LayerByDigest implements partial.CompressedImageCore. go-containerregistry also reads the config
+// through it.
 func (i *image) LayerByDigest(digest v1.Hash) (partial.CompressedLayer, error) {
 	manifest, err := partial.Manifest(i)
 	if err != nil {
@@ -232,7 +236,7 @@ func (i *image) LayerByDigest(digest v1.Hash) (partial.CompressedLayer, error) {
 			return &layer{i.layout, d}, nil
 		}
 	}
-	return nil, invalid("the image has no layer %s", digest)
+	return nil, invalid("layer %s not found in the image", digest)
 }
 
 // layer implements partial.CompressedLayer.

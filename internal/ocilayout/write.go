@@ -22,8 +22,9 @@ import (
 // Write writes entry, a v1.Image or a v1.ImageIndex, as a layout to the directory dir. refName,
 // if not empty, becomes the name of the entry in index.json (org.opencontainers.image.ref.name).
 //
-// The layout is written next to dir and renamed: dir never holds half of it, and does not change if ctx
-// ends before the layout is complete. An existing layout is replaced; another directory that is not empty is rejected.
+// The layout is written to a temporary directory next to dir and renamed, so dir never has a
+// partial layout, and does not change if ctx ends before the layout is complete. An existing layout
+// is replaced. Any other non-empty directory is rejected.
 func Write(ctx context.Context, dir string, entry mutate.Appendable, refName string) error {
 	if err := checkReplaceable(dir); err != nil {
 		return err
@@ -37,9 +38,9 @@ func Write(ctx context.Context, dir string, entry mutate.Appendable, refName str
 	})
 }
 
-// WriteArchive writes entry as a tar archive of the layout that Write writes; podman, skopeo and
-// docker load it. Equal arguments give equal bytes. An existing file is replaced when the archive is
-// complete, unless ctx has ended.
+// WriteArchive writes entry as a tar archive of an OCI layout, which podman, skopeo and docker can
+// load. The archive is reproducible. An existing file is replaced when the archive is complete,
+// unless ctx has ended.
 func WriteArchive(ctx context.Context, file string, entry mutate.Appendable, refName string) error {
 	return withTempDir(file, func(temp string) error {
 		dir, archive := filepath.Join(temp, "layout"), filepath.Join(temp, "archive")
@@ -54,7 +55,8 @@ func WriteArchive(ctx context.Context, file string, entry mutate.Appendable, ref
 	})
 }
 
-// withTempDir calls write with a new directory next to path, from which files can be renamed to path.
+// withTempDir calls write with a temporary directory next to path, on the same file system, so that
+// files can be renamed to path.
 func withTempDir(path string, write func(temp string) error) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -89,7 +91,7 @@ func fill(dir string, entry mutate.Appendable, refName string) error {
 	return fmt.Errorf("%T is neither an image nor an image index", entry)
 }
 
-// checkReplaceable rejects a directory that holds files other than a layout.
+// checkReplaceable rejects a non-empty directory that is not a layout.
 func checkReplaceable(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -98,7 +100,7 @@ func checkReplaceable(dir string) error {
 	case err != nil:
 		return err
 	case !IsDir(dir):
-		return errors.New("the directory is not empty and not an OCI layout; it is not replaced")
+		return errors.New("directory is not empty and not an OCI layout; remove it or choose another directory")
 	}
 	return nil
 }
@@ -119,7 +121,8 @@ func swap(dir, fresh, old string) error {
 	return nil
 }
 
-// archiveDir writes the files below dir to a tar archive: sorted, owned by root, without times.
+// archiveDir writes the files below dir to a tar archive, sorted, owned by root and without
+// timestamps, so that it is reproducible.
 func archiveDir(file, dir string) error {
 	out, err := os.Create(file)
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package parallel applies a function to many items at once, by default on as
-// many goroutines as there are processors.
+// Package parallel applies a function to many items concurrently, by default with
+// GOMAXPROCS goroutines.
 package parallel
 
 import (
@@ -16,8 +16,8 @@ func Map[In, Out any](items []In, f func(In) Out) []Out {
 	return MapLimit(items, runtime.GOMAXPROCS(0), f)
 }
 
-// MapLimit is Map for functions that wait instead of computing, such as requests:
-// at most limit calls run at once.
+// MapLimit is Map with at most limit concurrent calls, for functions that wait
+// for I/O, such as requests.
 func MapLimit[In, Out any](items []In, limit int, f func(In) Out) []Out {
 	results := make([]Out, len(items))
 	var group errgroup.Group
@@ -33,7 +33,7 @@ func MapLimit[In, Out any](items []In, limit int, f func(In) Out) []Out {
 }
 
 // TryMap returns the results of f for all items, in the order of the items, and
-// joins all errors. It calls f for the other items after an error too.
+// joins all errors. An error does not stop the calls for the other items.
 func TryMap[In, Out any](items []In, f func(In) (Out, error)) ([]Out, error) {
 	errs := make([]error, len(items))
 	indexes := make([]int, len(items))

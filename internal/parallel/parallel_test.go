@@ -42,7 +42,7 @@ func TestMap_OrderAndLimit(t *testing.T) {
 		t.Error("the results are not in the order of the items")
 	}
 	if most.Load() > int64(runtime.GOMAXPROCS(0)) {
-		t.Errorf("%d calls at once", most.Load())
+		t.Errorf("%d concurrent calls", most.Load())
 	}
 }
 
@@ -66,7 +66,7 @@ func TestMapLimit_NotExceeded(t *testing.T) {
 		return running.Add(1) - 1
 	}) {
 		if others > 0 {
-			t.Fatalf("%d other calls run during a call, want none", others)
+			t.Fatalf("%d other calls run concurrently, want none", others)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rbacrule matches the rules of roles against requests, as the authorizer
-// of Kubernetes does (k8s.io/kubernetes/pkg/apis/rbac/v1, evaluation_helpers.go).
+// Package rbacrule matches RBAC rules against requests, as the RBAC authorizer of
+// Kubernetes does (k8s.io/kubernetes/pkg/apis/rbac/v1, evaluation_helpers.go).
 package rbacrule
 
 import (
@@ -24,15 +24,15 @@ func CoversResource(resource, requested string) bool {
 	return resource == rbacv1.ResourceAll || resource == requested || isSub && resource == rbacv1.ResourceAll+"/"+subresource
 }
 
-// CoversName reports whether the resourceNames of a rule cover the object with a
-// name. An empty name stands for every object, which only a rule without names
-// covers: create and list have no name, so such a rule does not allow them.
+// CoversName reports whether the resourceNames of a rule cover the name of an
+// object. An empty name means a request without a name, such as create or list,
+// which only a rule without resourceNames covers.
 func CoversName(resourceNames []string, name string) bool {
 	return len(resourceNames) == 0 || name != "" && slices.Contains(resourceNames, name)
 }
 
 // CoversURL reports whether a non-resource URL in a rule, which can end in "*",
-// covers a requested one.
+// covers the URL of a request.
 func CoversURL(url, requested string) bool {
 	prefix, open := strings.CutSuffix(url, rbacv1.NonResourceAll)
 	return url == requested || open && requested != "" && strings.HasPrefix(requested, prefix)

@@ -45,10 +45,10 @@ func TestAllows(t *testing.T) {
 func TestCoversName(t *testing.T) {
 	t.Parallel()
 	if !rbacrule.CoversName(nil, "") || !rbacrule.CoversName(nil, "a") || !rbacrule.CoversName([]string{"a"}, "a") {
-		t.Error("a covered name is not covered")
+		t.Error("CoversName rejects a name of the rule")
 	}
 	if rbacrule.CoversName([]string{"a"}, "") || rbacrule.CoversName([]string{"a"}, "b") {
-		t.Error("a name is covered that is not")
+		t.Error("CoversName accepts a name that is not in the rule")
 	}
 }
 

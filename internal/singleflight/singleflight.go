@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package singleflight lets concurrent callers of the same work share one call.
+// Package singleflight deduplicates concurrent calls with the same key.
 package singleflight
 
 import (
@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// Group shares the calls for keys. The zero value is usable; it must not be
-// copied once it is used. It differs from golang.org/x/sync/singleflight in
-// the context of a call: not the first caller's, whose end would fail the others,
-// and not one without end, which would leave calls behind at
-// shutdown. A call is canceled when the contexts of all of its callers have ended.
+// Group deduplicates calls by key. The zero value is ready to use. A Group must
+// not be copied after first use. Unlike in golang.org/x/sync/singleflight, a call
+// has a context of its own, which is canceled when the contexts of all callers
+// have ended. With the context of the first caller, its cancellation would fail
+// the other callers; with a background context, calls would outlive a shutdown.
 type Group[K comparable, V any] struct {
 	mu    sync.Mutex
 	going map[K]*call[V]
@@ -28,8 +28,8 @@ type call[V any] struct {
 }
 
 // Do returns the result of work, which is called once for all concurrent callers with the same key.
-// first reports whether this caller started the call: an error of a call that
-// another caller started can be specific to that caller. If ctx ends, the error is its cause.
+// first reports whether this caller started the call; if it is false, an error may be specific to
+// the caller that did. If ctx ends, the error is its cause.
 func (g *Group[K, V]) Do(ctx context.Context, key K, work func(context.Context) (V, error)) (value V, first bool, err error) {
 	joined, first := g.join(ctx, key, work)
 	select {
@@ -66,8 +66,8 @@ func (g *Group[K, V]) join(ctx context.Context, key K, work func(context.Context
 	return started, true
 }
 
-// leave removes a caller whose context has ended. The last one cancels the
-// call, which cannot be joined any more.
+// leave removes a caller whose context has ended. The last caller to leave
+// cancels the call, and later callers start a new one.
 func (g *Group[K, V]) leave(key K, left *call[V]) {
 	g.mu.Lock()
 	left.callers--
@@ -82,7 +82,7 @@ func (g *Group[K, V]) leave(key K, left *call[V]) {
 	}
 }
 
-// forget removes a call. The caller holds the lock.
+// forget removes a call. The caller must hold the lock.
 func (g *Group[K, V]) forget(key K, ended *call[V]) {
 	if g.going[key] == ended {
 		delete(g.going, key)

@@ -42,7 +42,7 @@ func TestGroup_OneCallerIsTheFirst(t *testing.T) {
 
 var errLeft = errors.New("left")
 
-func TestGroup_LastCallerEndsTheCall(t *testing.T) {
+func TestGroup_LastCallerCancelsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group singleflight.Group[string, int]
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -11,16 +11,16 @@ import (
 // Variable is a variable that a text uses.
 type Variable struct {
 	Name string `json:"name"`
-	// Default is the first default in the text, as it is written; nil if no
-	// expression has one.
+	// Default is the first default in the text, as written; nil if no expression
+	// has a default.
 	Default *string `json:"default,omitempty"`
-	// Required is set if an expression has no default, so that the cluster must
+	// Required is true if an expression has no default, so that the cluster must
 	// provide a value.
 	Required bool `json:"required"`
 }
 
-// Variables returns the variables that a text uses, sorted by name, those in
-// operands included.
+// Variables returns the variables of a text, sorted by name, including those in
+// operands.
 func Variables(text []byte) []Variable {
 	found := map[string]Variable{}
 	addVariables(found, text)
@@ -45,16 +45,16 @@ func addVariables(found map[string]Variable, text []byte) {
 	}
 }
 
-// Use is an expression that needs a value.
+// Use is an expression that requires a value.
 type Use struct {
 	Name string
 	// Line of the text, from 1.
 	Line int
 }
 
-// ApplyDefaults replaces the expressions of a text that have a default by it, and
-// returns the expressions that are left, which need a value. It adds and removes
-// no line.
+// ApplyDefaults replaces each expression that has a default by the default, and
+// returns the remaining expressions, which require a value. It keeps the number
+// of lines.
 func ApplyDefaults(text []byte) ([]byte, []Use) {
 	if !Contains(text) {
 		return text, nil
@@ -73,7 +73,8 @@ func ApplyDefaults(text []byte) ([]byte, []Use) {
 	return out, required
 }
 
-// expand applies the defaults in a text, and in those defaults, to a depth.
+// expand applies the defaults in a text, and recursively in those defaults, up to
+// a depth.
 func expand(text []byte, depth int) []byte {
 	if depth == 0 {
 		return text

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package variable reads the variable expressions of provider manifests, such as
-// ${VAR} and ${VAR:=default}, with the grammar of clusterctl.
+// Package variable parses and evaluates the variable expressions of provider
+// manifests, such as ${VAR} and ${VAR:=default}, with clusterctl's grammar.
 //
 // An expression is "${", a name of letters, digits and underscores that does not
 // begin with a digit, and then "}", or an operator of package envsubst, its
@@ -32,7 +32,8 @@ type Expression struct {
 	Offset int
 }
 
-// Default returns the default, as it is written, and reports whether there is one.
+// Default returns the default as written in the text, and reports whether there is
+// one.
 func (e Expression) Default() (string, bool) {
 	switch e.Operator {
 	case "=", ":=", ":-":
@@ -41,8 +42,8 @@ func (e Expression) Default() (string, bool) {
 	return "", false
 }
 
-// All returns the expressions of a text in order. It does not return the
-// expressions in the operand of another one; call All on Operand for these.
+// All returns the expressions of a text in order. It omits expressions in
+// operands; call All on Operand for these.
 func All(text []byte) iter.Seq[Expression] {
 	return func(yield func(Expression) bool) {
 		if !Contains(text) {
@@ -60,11 +61,12 @@ func All(text []byte) iter.Seq[Expression] {
 	}
 }
 
-// Contains reports whether a text has a "${", so that it may contain an expression.
+// Contains reports whether a text may contain an expression, that is, contains
+// "${".
 func Contains(text []byte) bool { return bytes.Contains(text, []byte("${")) }
 
-// Names returns the names of the variables in all expressions of a text, those in
-// operands included.
+// Names returns the names of the variables in all expressions of a text,
+// including expressions in operands.
 func Names(text []byte) map[string]bool {
 	names := map[string]bool{}
 	addNames(names, text)
@@ -78,8 +80,8 @@ func addNames(names map[string]bool, text []byte) {
 	}
 }
 
-// operators are the operators of package envsubst; one that begins with another
-// stands before it.
+// operators are the operators of package envsubst, each before its own prefixes,
+// so that the first match is the longest.
 var operators = []string{":=", ":-", ":?", ":+", ":", "=", "^^", "^", ",,", ",", "//", "/#", "/%", "/", "##", "#", "%%", "%"}
 
 func expression(text string, offset int) Expression {
@@ -99,8 +101,8 @@ func expression(text string, offset int) Expression {
 // span is the range of an expression in a line.
 type span struct{ start, end int }
 
-// spans finds the outermost expressions of a line. It pairs each "}" with the last
-// open "${", so that braces in operands nest.
+// spans finds the outermost expressions of a line. Each "}" closes the last open
+// "${", so that braces in operands nest.
 func spans(line []byte) (found []span) {
 	var open []int
 	for i := 1; i < len(line); i++ {

@@ -10,11 +10,11 @@ import (
 	"github.com/fluxcd/pkg/envsubst/parse"
 )
 
-// Substitute replaces the expressions of a text by their values, as clusterctl
-// does: before the text is parsed as YAML. All other bytes stay as they are.
+// Substitute replaces the expressions of a text by their values, before the text
+// is parsed as YAML, as clusterctl does. All other bytes are unchanged.
 //
-// It calls finding for each expression without a value, with its offset in the
-// text, and leaves such an expression out.
+// For each expression that it cannot evaluate, it calls finding with the offset
+// in the text, and removes the expression.
 func Substitute(text []byte, values map[string]string, finding func(offset int, err error)) []byte {
 	if !Contains(text) {
 		return text
@@ -32,7 +32,8 @@ func Substitute(text []byte, values map[string]string, finding func(offset int, 
 	return append(out, text[done:]...)
 }
 
-// maxNested limits the expressions in one expression, itself included.
+// maxNested limits the number of expressions in one expression, including the
+// outermost.
 const maxNested = 16
 
 // evaluate returns the value of one expression.
@@ -50,9 +51,9 @@ func evaluate(expression string, values map[string]string) (string, error) {
 	return envsubst.Eval(expression, func(name string) (string, bool) { return values[name], true })
 }
 
-// checkNode returns an error if an expression needs a variable that has neither a
-// value nor a default. It rejects the operators that behave differently in a
-// shell, and operands that could make the value much longer than the expression.
+// checkNode returns an error if a variable has neither a value nor a default. It
+// rejects operators that behave differently in a shell, and operands that could
+// make the value much longer than the expression.
 func checkNode(node parse.Node, values map[string]string) error {
 	function, isFunction := node.(*parse.FuncNode)
 	if !isFunction {
@@ -66,7 +67,7 @@ func checkNode(node parse.Node, values map[string]string) error {
 		}
 		return checkNodes(function.Args, values)
 	case ":", ":?", ":+":
-		return fmt.Errorf("unsupported operator %q; the operator for a default is :=", function.Name)
+		return fmt.Errorf("unsupported operator %q; use := for a default", function.Name)
 	}
 	if !isSet {
 		return fmt.Errorf("variable %s has no value and no default; set a value, or add a default with ${%[1]s:=default}", function.Param)

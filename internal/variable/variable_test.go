@@ -38,8 +38,9 @@ func TestAll_Grammar(t *testing.T) {
 	}
 }
 
-// TestAll_AsEnvsubst compares the grammar with the library that clusterctl's is
-// forked from: each expression evaluates, and text without one does not change.
+// TestAll_AsEnvsubst compares the grammar with the library from which
+// clusterctl's is forked: it evaluates each expression, and does not change other
+// text.
 func TestAll_AsEnvsubst(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"${A}", "${A=b}", "${A:=b}", "${A:-b}", "${A/b/c}", "${A//b/c}", "${A/#b/c}", "${A/%b/c}", "${A^}", "${A^^}", "${A,}", "${A,,}", "${A#b}", "${A##b}", "${A%b}", "${A%%b}", "${A:1}", "${A:=${B}}"} {
@@ -53,7 +54,7 @@ func TestAll_AsEnvsubst(t *testing.T) {
 	}
 	for _, text := range []string{"${A-b}", "${A+b}", "${ A }", "${a.b}", "${A"} {
 		if _, err := envsubst.Eval(text, func(string) (string, bool) { return "value", true }); err == nil {
-			t.Errorf("envsubst accepts %s, which is not an expression here", text)
+			t.Errorf("envsubst accepts %s, which All does not return", text)
 		}
 	}
 }
@@ -113,7 +114,7 @@ func TestSubstitute_Findings(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"a ${B}":        "variable expression ${B}: variable B has no value and no default; set a value, or add a default with ${B:=default}",
-		"a ${A:1:2}":    `variable expression ${A:1:2}: unsupported operator ":"; the operator for a default is :=`,
+		"a ${A:1:2}":    `variable expression ${A:1:2}: unsupported operator ":"; use := for a default`,
 		"a ${B:=${C}}":  "variable expression ${B:=${C}}: variable C has no value and no default; set a value, or add a default with ${C:=default}",
 		"a ${A/${A}/x}": `variable expression ${A/${A}/x}: the operand of operator "/" must not contain an expression`,
 	} {
@@ -130,8 +131,8 @@ func TestSubstitute_Findings(t *testing.T) {
 	}
 }
 
-// FuzzSubstitute looks for text that makes substitution panic or change bytes
-// outside of expressions.
+// FuzzSubstitute checks that substitution does not panic and does not change
+// bytes outside of expressions.
 func FuzzSubstitute(f *testing.F) {
 	for _, text := range []string{
 		"", "$", "${", "${}", "${A}", "$${A}", "${A:=b}", "${A:=${B:=c}}", "${A/b/c}", "${A//b/c}", "${A:1:2}", "${A^^}${A,,}",

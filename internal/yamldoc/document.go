@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package yamldoc splits a YAML stream into documents, with the lines on which they
-// begin, and parses documents into Kubernetes objects. Lists become their items.
+// Package yamldoc splits a YAML stream into documents with line numbers, and parses
+// documents into Kubernetes objects. A list is replaced by its items.
 package yamldoc
 
 import (
@@ -12,14 +12,15 @@ import (
 
 // Document is one document of a YAML stream.
 type Document struct {
-	// Number counts the documents with content, from 1. It is 0 for a document of
-	// blank lines and comments only.
+	// Number of the document, from 1, counting only documents with content. It is
+	// 0 if the document has only blank lines and comments.
 	Number int
 	// Line of the stream on which the content begins, from 1; 0 if there is none.
 	Line int
 	// Start is the line of the stream on which Text begins, from 1.
 	Start int
-	// Text of the document, from its "---" line on. It is part of the stream.
+	// Text of the document, from its "---" line on. It shares memory with the
+	// stream.
 	Text []byte
 }
 
@@ -31,8 +32,8 @@ func (d Document) LineAt(offset int) int {
 	return d.Start + bytes.Count(d.Text[:offset], []byte("\n"))
 }
 
-// Split divides a stream at the lines that begin or end a document. It returns
-// the documents without content too; a stream without any line is one of them.
+// Split divides a stream into documents, including those without content. An
+// empty stream is one document without content.
 func Split(stream []byte) []Document {
 	var documents []Document
 	current := Document{Start: 1}
@@ -61,14 +62,13 @@ func Split(stream []byte) []Document {
 	return documents
 }
 
-// SplitNonEmpty divides a stream as Split does, and leaves out the documents
-// without content.
+// SplitNonEmpty is like Split but omits the documents without content.
 func SplitNonEmpty(stream []byte) []Document {
 	return slices.DeleteFunc(Split(stream), Document.IsEmpty)
 }
 
-// cutMarker reports whether a line ends one document and begins another, and
-// returns the part of the line that belongs to the content of a document.
+// cutMarker reports whether a line separates two documents, and returns the part
+// of the line after the marker.
 func cutMarker(line []byte) (content []byte, separates bool) {
 	for _, marker := range []string{"---", "..."} {
 		after, found := bytes.CutPrefix(line, []byte(marker))

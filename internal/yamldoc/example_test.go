@@ -9,7 +9,7 @@ import (
 )
 
 func ExampleSplitNonEmpty() {
-	for _, document := range yamldoc.SplitNonEmpty([]byte("# a licence\n---\nkind: A\n---\nkind: B\n")) {
+	for _, document := range yamldoc.SplitNonEmpty([]byte("# a license\n---\nkind: A\n---\nkind: B\n")) {
 		fmt.Println(document.Number, document.Line)
 	}
 	// Output:

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Objects returns the objects of a stream, items of lists included. The error
+// Objects returns the objects of a stream, with the items of lists. The error
 // joins the errors of all documents, each with its line and number.
 func Objects(stream []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
@@ -31,9 +31,9 @@ func Objects(stream []byte) ([]*unstructured.Unstructured, error) {
 }
 
 // Parse returns the objects of a text that replaces Text, such as Text after
-// substitution of its variables: one object, or the items of a list, or none if
-// the document is empty. A key that occurs twice is an error. The lines in an
-// error are lines of the stream.
+// variable substitution: one object, the items of a list, or nothing if the
+// document is empty. A duplicate key is an error. Errors have the line numbers of
+// the stream.
 func (d Document) Parse(text []byte) ([]map[string]any, error) {
 	encoded, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -54,7 +54,7 @@ func (d Document) Parse(text []byte) ([]map[string]any, error) {
 // sequence.
 var ErrNoObject = errors.New("not a Kubernetes object: it has no fields")
 
-// flatten returns the objects of a value: itself, or the items of a list.
+// flatten returns the items of a list, or the object itself.
 func flatten(value any) ([]map[string]any, error) {
 	if value == nil {
 		return nil, nil
@@ -81,10 +81,9 @@ func flatten(value any) ([]map[string]any, error) {
 	return objects, errors.Join(errs...)
 }
 
-// IsList reports whether an object stands for the objects in its items: an object
-// of v1 List, or of another kind that ends in List and has a sequence of items. As
-// in kubectl and kustomize, an object of another kind that has items, such as a
-// custom resource, is not a list.
+// IsList reports whether an object is a list: a v1 List, or an object with a
+// sequence of items whose kind ends in List. As in kubectl and kustomize, any
+// other object with items, such as a custom resource, is not a list.
 func IsList(apiVersion, kind string, hasItems bool) bool {
 	return kind == "List" && apiVersion == "v1" || hasItems && strings.HasSuffix(kind, "List")
 }
