@@ -125,7 +125,7 @@ func (l *layerCache) load(ctx context.Context, layer v1.Hash, limits overlay.Lim
 const maxMemory, maxIndex, maxStored = 16 * mib, mib, 32 << 10
 
 func (l *layerCache) remember(layer v1.Hash, index *overlay.Index) {
-	most := int64(maxIndex)
+	most := maxIndex
 	if l.store != nil {
 		most = maxStored
 	}

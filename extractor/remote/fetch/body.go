@@ -35,9 +35,9 @@ type body struct {
 const minProgress = 64 << 10
 
 // openBody requests the resource, from its start.
-func (a *request) openBody(ctx context.Context) (*body, error) {
-	b := &body{request: a, ctx: ctx, verifier: newVerifier(a.resource.descriptor, a.resource.limit)}
-	resp, err := a.sendAuthorized(ctx, 0)
+func (r *request) openBody(ctx context.Context) (*body, error) {
+	b := &body{request: r, ctx: ctx, verifier: newVerifier(r.resource.descriptor, r.resource.limit)}
+	resp, err := r.sendAuthorized(ctx, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -344,21 +344,21 @@ func (i *Image) fetchFrom(ctx context.Context, s mirror.Source, w resource, b *b
 }
 
 // classify returns the *Error of a source, unless ctx has ended.
-func (a *request) classify(ctx context.Context, err error) error {
+func (r *request) classify(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("getting the %s from %s: %w", a.resource.name, a.source.Host(), context.Cause(ctx))
+		return fmt.Errorf("getting the %s from %s: %w", r.resource.name, r.source.Host(), context.Cause(ctx))
 	}
-	return a.sourceError(err)
+	return r.sourceError(err)
 }
 
-func (a *request) sourceError(err error) *Error {
-	e := &Error{Image: a.reference, Step: a.resource.name, Host: a.source.Host(), Err: err}
+func (r *request) sourceError(err error) *Error {
+	e := &Error{Image: r.reference, Step: r.resource.name, Host: r.source.Host(), Err: err}
 	if at, ok := errors.AsType[*stepError](err); ok {
 		e.Step, e.Host, e.Err = at.step, cmp.Or(at.host, e.Host), at.err
 	}
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		e.Status = status.Code
 	}
-	e.Advice = adviceFor(e.Err, a.credentials)
+	e.Advice = adviceFor(e.Err, r.credentials)
 	return e
 }

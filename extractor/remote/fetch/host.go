@@ -40,16 +40,16 @@ const (
 	retryEvery = time.Second
 )
 
-func (p *Client) host(name string) *host {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.hosts == nil {
-		p.hosts = map[string]*host{}
+func (c *Client) host(name string) *host {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hosts == nil {
+		c.hosts = map[string]*host{}
 	}
-	if p.hosts[name] == nil {
-		p.hosts[name] = &host{challengeMutex: newMutex(), slots: make(chan struct{}, cmp.Or(max(0, p.RequestsPerHost), 8)), budget: rate.NewLimiter(rate.Every(retryEvery), retryBurst)}
+	if c.hosts[name] == nil {
+		c.hosts[name] = &host{challengeMutex: newMutex(), slots: make(chan struct{}, cmp.Or(max(0, c.RequestsPerHost), 8)), budget: rate.NewLimiter(rate.Every(retryEvery), retryBurst)}
 	}
-	return p.hosts[name]
+	return c.hosts[name]
 }
 
 func (h *host) allowRetry() bool { return h.budget.Allow() }
@@ -178,10 +178,10 @@ func (h *host) healthy() bool {
 
 // healthyFirst returns the sources with those last that failed a moment ago or asked for a pause:
 // a mirror that is down costs its timeout once and not for each image.
-func (p *Client) healthyFirst(sources []mirror.Source) []mirror.Source {
+func (c *Client) healthyFirst(sources []mirror.Source) []mirror.Source {
 	var first, then []mirror.Source
 	for _, s := range sources {
-		if p.host(s.Host()).healthy() {
+		if c.host(s.Host()).healthy() {
 			first = append(first, s)
 		} else {
 			then = append(then, s)
@@ -191,10 +191,10 @@ func (p *Client) healthyFirst(sources []mirror.Source) []mirror.Source {
 }
 
 // shortestPause is the time until the first of the sources accepts requests again.
-func (p *Client) shortestPause(sources []mirror.Source) time.Duration {
+func (c *Client) shortestPause(sources []mirror.Source) time.Duration {
 	var waits []time.Duration
 	for _, s := range sources {
-		waits = append(waits, max(0, time.Until(p.host(s.Host()).pauseEnd())))
+		waits = append(waits, max(0, time.Until(c.host(s.Host()).pauseEnd())))
 	}
 	return slices.Min(waits)
 }

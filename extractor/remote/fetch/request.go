@@ -32,25 +32,25 @@ type request struct {
 const maxRedirects = 5
 
 // url is the URL of the resource.
-func (a *request) url() *url.URL {
-	u := &url.URL{Scheme: "https", Host: a.source.Host(), Path: "/v2/" + a.source.Image.Context().RepositoryStr() + "/" + a.resource.kind + "/" + a.resource.identifier()}
-	if a.source.Namespace != "" {
-		u.RawQuery = url.Values{"ns": {a.source.Namespace}}.Encode()
+func (r *request) url() *url.URL {
+	u := &url.URL{Scheme: "https", Host: r.source.Host(), Path: "/v2/" + r.source.Image.Context().RepositoryStr() + "/" + r.resource.kind + "/" + r.resource.identifier()}
+	if r.source.Namespace != "" {
+		u.RawQuery = url.Values{"ns": {r.source.Namespace}}.Encode()
 	}
 	return u
 }
 
 // get sends one request and follows redirects.
-func (a *request) get(ctx context.Context, from int64, auth string) (*response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url().String(), nil)
+func (r *request) get(ctx context.Context, from int64, auth string) (*response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url().String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept-Encoding", "identity")
-	if a.resource.kind == "manifests" {
+	if r.resource.kind == "manifests" {
 		req.Header.Set("Accept", acceptedTypes)
 	}
-	if size := a.resource.descriptor.Size; from > 0 && size > 0 {
+	if size := r.resource.descriptor.Size; from > 0 && size > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", from, size-1)) // some registries do not support open ranges
 	} else if from > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", from))
@@ -58,14 +58,14 @@ func (a *request) get(ctx context.Context, from int64, auth string) (*response, 
 	if auth != "" {
 		req.Header.Set("Authorization", auth)
 	}
-	return a.follow(req, transport.Route{Insecure: a.source.Insecure})
+	return r.follow(req, transport.Route{Insecure: r.source.Insecure})
 }
 
 // follow sends a request and follows redirects. Another host gets no credentials,
 // and the transport restricts its address.
-func (a *request) follow(req *http.Request, route transport.Route) (*response, error) {
+func (r *request) follow(req *http.Request, route transport.Route) (*response, error) {
 	for n := 0; ; n++ {
-		resp, err := a.roundTrip(req, route)
+		resp, err := r.roundTrip(req, route)
 		if err != nil {
 			return nil, err
 		}
@@ -87,14 +87,14 @@ func (a *request) follow(req *http.Request, route transport.Route) (*response, e
 			next.Header.Del("Authorization")
 			next.Header.Del("Cookie")
 		}
-		route = a.redirectRoute(target, resp)
+		route = r.redirectRoute(target, resp)
 		req = next
 	}
 }
 
 // redirectRoute is the route of a redirect.
-func (a *request) redirectRoute(to *url.URL, by *response) transport.Route {
-	return transport.Route{Insecure: a.source.Insecure, Redirected: !a.settings.isConfigured(to, a.sources), From: by.address}
+func (r *request) redirectRoute(to *url.URL, by *response) transport.Route {
+	return transport.Route{Insecure: r.source.Insecure, Redirected: !r.settings.isConfigured(to, r.sources), From: by.address}
 }
 
 // response is a response whose body counts its bytes. close must be called.
@@ -122,18 +122,18 @@ func (r *response) close() {
 }
 
 // roundTrip sends one request when the host has a free slot, and waits for the response for a limited time.
-func (a *request) roundTrip(req *http.Request, route transport.Route) (*response, error) {
-	h := a.client.host(req.URL.Host)
+func (r *request) roundTrip(req *http.Request, route transport.Route) (*response, error) {
+	h := r.client.host(req.URL.Host)
 	if err := h.acquire(req.Context()); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(transport.NewContext(req.Context(), route))
 	out := &response{cancel: cancel, release: h.release, redirected: req.Response != nil}
-	ctx = a.settings.withRemoteAddress(ctx, req.URL, func(at netip.Addr) { out.address = at })
+	ctx = r.settings.withRemoteAddress(ctx, req.URL, func(at netip.Addr) { out.address = at })
 	started := time.Now()
-	out.timer = time.AfterFunc(a.budget.limit(durationOr(a.client.ResponseTimeout, defaultResponseTimeout)), func() { cancel(errNoResponse) })
-	resp, err := a.transport.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // response.close closes it
-	a.budget.spend(time.Since(started))
+	out.timer = time.AfterFunc(r.budget.limit(durationOr(r.client.ResponseTimeout, defaultResponseTimeout)), func() { cancel(errNoResponse) })
+	resp, err := r.transport.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // response.close closes it
+	r.budget.spend(time.Since(started))
 	if err != nil {
 		out.timer.Stop()
 		if cause := context.Cause(ctx); cause != nil {
@@ -142,14 +142,14 @@ func (a *request) roundTrip(req *http.Request, route transport.Route) (*response
 		cancel(nil)
 		h.release()
 		if req.Context().Err() == nil {
-			a.recordFailure(h, err)
+			r.recordFailure(h, err)
 		}
 		return nil, err
 	}
 	h.recordResponse(out.address)
 	MeterOf(ctx).Requests.Add(1)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		h.pauseFor(min(retryAfter(resp, time.Now()), a.client.Retry.orDefaults().MaxBackoff))
+		h.pauseFor(min(retryAfter(resp, time.Now()), r.client.Retry.orDefaults().MaxBackoff))
 	}
 	resp.Request = withScheme(req, resp.Request)
 	out.Response = resp
@@ -159,14 +159,14 @@ func (a *request) roundTrip(req *http.Request, route transport.Route) (*response
 }
 
 // recordFailure records that a host, that of the source or one that it redirects to, did not respond.
-func (a *request) recordFailure(h *host, err error) {
+func (r *request) recordFailure(h *host, err error) {
 	if !errors.Is(err, errNoResponse) {
 		h.recordFailure()
 		return
 	}
 	h.recordStall()
-	if h != a.host {
-		a.host.recordStall()
+	if h != r.host {
+		r.host.recordStall()
 	}
 }
 
@@ -202,7 +202,7 @@ func (m *countedBody) Read(p []byte) (int, error) {
 }
 
 // checkResponse rejects responses without success status, and encoded bodies.
-func (a *request) checkResponse(resp *response, from int64) error {
+func (r *request) checkResponse(resp *response, from int64) error {
 	good := resp.StatusCode == http.StatusOK || from > 0 && resp.StatusCode == http.StatusPartialContent
 	if !good {
 		err := statusError(resp.Response)

@@ -51,26 +51,26 @@ func (t mutex) lock(ctx context.Context) error {
 func (t mutex) unlock() { <-t }
 
 // lock locks a mutex whose holder sends a request to the host. It fails if that request stalled.
-func (a *request) lock(ctx context.Context, m mutex) error {
+func (r *request) lock(ctx context.Context, m mutex) error {
 	started := time.Now()
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
-	if a.host.stalledSince(started) {
+	if r.host.stalledSince(started) {
 		m.unlock()
 		return errHostStalled
 	}
 	return nil
 }
 
-func (a *request) session() *session {
-	p := a.client
+func (r *request) session() *session {
+	p := r.client
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sessions == nil {
 		p.sessions = map[sessionKey]*session{}
 	}
-	key := sessionKey{a.source.Host(), a.source.Image.Context().RepositoryStr()}
+	key := sessionKey{r.source.Host(), r.source.Image.Context().RepositoryStr()}
 	if p.sessions[key] == nil {
 		p.sessions[key] = &session{mutex: newMutex()}
 	}
@@ -79,22 +79,22 @@ func (a *request) session() *session {
 
 // sendAuthorized requests the resource from an offset on, with credentials if the registry requires
 // them. The response has a success status.
-func (a *request) sendAuthorized(ctx context.Context, from int64) (*response, error) {
-	header, learn, err := a.authorize(ctx, "")
+func (r *request) sendAuthorized(ctx context.Context, from int64) (*response, error) {
+	header, learn, err := r.authorize(ctx, "")
 	for attempt := 1; err == nil; attempt++ {
 		var resp *response
-		resp, err = a.get(ctx, from, header)
+		resp, err = r.get(ctx, from, header)
 		learn(resp)
 		if err != nil {
 			return nil, err
 		}
 		if resp.StatusCode != http.StatusUnauthorized || resp.redirected {
-			return resp, a.checkResponse(resp, from)
+			return resp, r.checkResponse(resp, from)
 		}
 		refused := statusError(resp.Response)
 		resp.close() // it holds a slot that the request for a token may need
 		var next string
-		next, learn, err = a.authorize(ctx, header)
+		next, learn, err = r.authorize(ctx, header)
 		switch {
 		case err != nil:
 			return nil, err
@@ -108,37 +108,37 @@ func (a *request) sendAuthorized(ctx context.Context, from int64) (*response, er
 
 // authorize returns the Authorization header; stale is one that was rejected. learn must be
 // called with the response, nil if there was none.
-func (a *request) authorize(ctx context.Context, stale string) (header string, learn func(*response), err error) {
-	learn = a.recordChallenge
-	if a.settings.Keychain != nil {
-		if a.credentials, err = a.settings.Keychain.Resolve(ctx, a.source.Image.Context().Name()); err != nil {
+func (r *request) authorize(ctx context.Context, stale string) (header string, learn func(*response), err error) {
+	learn = r.recordChallenge
+	if r.settings.Keychain != nil {
+		if r.credentials, err = r.settings.Keychain.Resolve(ctx, r.source.Image.Context().Name()); err != nil {
 			return "", nil, &stepError{step: "credentials", err: err}
 		}
 	}
-	if a.credentials.RegistryToken != "" {
-		return "Bearer " + a.credentials.RegistryToken, learn, nil
+	if r.credentials.RegistryToken != "" {
+		return "Bearer " + r.credentials.RegistryToken, learn, nil
 	}
-	c := a.host.knownChallenge()
+	c := r.host.knownChallenge()
 	if c == nil { // the first request finds out, and the others wait for it
-		if err := a.lock(ctx, a.host.challengeMutex); err != nil {
+		if err := r.lock(ctx, r.host.challengeMutex); err != nil {
 			return "", nil, err
 		}
-		if c = a.host.knownChallenge(); c == nil {
-			return "", func(resp *response) { a.recordChallenge(resp); a.host.challengeMutex.unlock() }, nil
+		if c = r.host.knownChallenge(); c == nil {
+			return "", func(resp *response) { r.recordChallenge(resp); r.host.challengeMutex.unlock() }, nil
 		}
-		a.host.challengeMutex.unlock()
+		r.host.challengeMutex.unlock()
 	}
-	header, err = a.authorization(ctx, *c, stale)
+	header, err = r.authorization(ctx, *c, stale)
 	return header, learn, err
 }
 
 // authorization returns the header that answers a challenge.
-func (a *request) authorization(ctx context.Context, c challenge, stale string) (string, error) {
+func (r *request) authorization(ctx context.Context, c challenge, stale string) (string, error) {
 	switch {
-	case c.scheme == "basic" && a.credentials.Username != "":
-		return basic(a.credentials), nil
+	case c.scheme == "basic" && r.credentials.Username != "":
+		return basic(r.credentials), nil
 	case c.scheme == "bearer":
-		return a.session().bearerToken(ctx, a, c, stale)
+		return r.session().bearerToken(ctx, r, c, stale)
 	}
 	return "", nil
 }
@@ -148,13 +148,13 @@ func basic(login keychain.Credentials) string {
 }
 
 // recordChallenge records the challenge of a response.
-func (a *request) recordChallenge(resp *response) {
+func (r *request) recordChallenge(resp *response) {
 	switch {
 	case resp == nil || resp.redirected || resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
 	case resp.StatusCode == http.StatusUnauthorized:
-		a.host.setChallenge(parseChallenge(resp.Header))
-	case a.host.knownChallenge() == nil:
-		a.host.setChallenge(challenge{})
+		r.host.setChallenge(parseChallenge(resp.Header))
+	case r.host.knownChallenge() == nil:
+		r.host.setChallenge(challenge{})
 	}
 }
 
@@ -185,17 +185,17 @@ const (
 )
 
 // fetchToken requests a token from the server that a challenge names. Errors do not quote the response.
-func (a *request) fetchToken(ctx context.Context, c challenge) (fetchToken string, lasts time.Duration, err error) {
+func (r *request) fetchToken(ctx context.Context, c challenge) (fetchToken string, lasts time.Duration, err error) {
 	realm, err := url.Parse(c.realm)
 	if err != nil || realm.Host == "" || realm.User != nil {
 		return "", 0, &stepError{step: "token", err: errNoRealm}
 	}
 	at := func(err error) error { return &stepError{step: "token", host: realm.Host, err: err} }
-	req, err := a.tokenRequest(ctx, *realm, c)
+	req, err := r.tokenRequest(ctx, *realm, c)
 	if err != nil {
 		return "", 0, at(err)
 	}
-	resp, err := a.follow(req, transport.Route{Insecure: a.source.Insecure, Redirected: !a.settings.isConfigured(realm, a.sources), From: a.host.address()})
+	resp, err := r.follow(req, transport.Route{Insecure: r.source.Insecure, Redirected: !r.settings.isConfigured(realm, r.sources), From: r.host.address()})
 	if err != nil {
 		return "", 0, at(err)
 	}
@@ -211,11 +211,11 @@ func (a *request) fetchToken(ctx context.Context, c challenge) (fetchToken strin
 }
 
 // tokenRequest is a request for a token: with a password, with a refresh token, or anonymous.
-func (a *request) tokenRequest(ctx context.Context, realm url.URL, c challenge) (*http.Request, error) {
-	values := url.Values{"service": {c.service}, "scope": {"repository:" + a.source.Image.Context().RepositoryStr() + ":pull"}}
-	if a.credentials.IdentityToken != "" {
+func (r *request) tokenRequest(ctx context.Context, realm url.URL, c challenge) (*http.Request, error) {
+	values := url.Values{"service": {c.service}, "scope": {"repository:" + r.source.Image.Context().RepositoryStr() + ":pull"}}
+	if r.credentials.IdentityToken != "" {
 		values.Set("grant_type", "refresh_token")
-		values.Set("refresh_token", a.credentials.IdentityToken)
+		values.Set("refresh_token", r.credentials.IdentityToken)
 		values.Set("client_id", "capi-installer")
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, realm.String(), strings.NewReader(values.Encode()))
 		if err == nil {
@@ -231,8 +231,8 @@ func (a *request) tokenRequest(ctx context.Context, realm url.URL, c challenge) 
 	}
 	realm.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, realm.String(), nil)
-	if err == nil && a.credentials.Username != "" {
-		req.Header.Set("Authorization", basic(a.credentials))
+	if err == nil && r.credentials.Username != "" {
+		req.Header.Set("Authorization", basic(r.credentials))
 	}
 	return req, err
 }

@@ -23,7 +23,7 @@ type System struct {
 }
 
 // Resolve implements Keychain.
-func (s System) Resolve(_ context.Context, repository string) (Credentials, error) {
+func (s System) Resolve(ctx context.Context, repository string) (Credentials, error) {
 	key := normalized(repository)
 	if host := "index.docker.io"; key == host || len(key) > len(host) && key[:len(host)+1] == host+"/" {
 		key = "docker.io" + key[len(host):]
@@ -35,20 +35,20 @@ func (s System) Resolve(_ context.Context, repository string) (Credentials, erro
 	}
 	c := Credentials{Username: found.Username, Password: found.Password, IdentityToken: found.IdentityToken}
 	if !c.Anonymous() {
-		c.Key, c.Origin = source(c, file, repository)
+		c.Key, c.Origin = source(ctx, c, file, repository)
 	}
 	return c, nil
 }
 
 // source finds the entry and the file of credentials, which the library does not report.
-func source(c Credentials, file, repository string) (key, origin string) {
+func source(ctx context.Context, c Credentials, file, repository string) (key, origin string) {
 	for _, path := range authFiles(file) {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			continue
 		}
 		secret, _ := ParseSecret(path, data)
-		found, err := secret.Resolve(context.Background(), repository)
+		found, err := secret.Resolve(ctx, repository)
 		if err == nil && found.Username == c.Username && found.Password == c.Password && found.IdentityToken == c.IdentityToken {
 			return found.Key, found.Origin
 		}
