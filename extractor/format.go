@@ -297,6 +297,21 @@ func (b Bundle) Files() (Files, error) {
 	return files, nil
 }
 
+// IsProfile reports whether a directory is that of one profile: it has metadata.yaml and the manifests itself.
+func IsProfile(fsys fs.FS) bool {
+	exists := func(name string) bool {
+		_, err := fs.Stat(fsys, name)
+		return err == nil
+	}
+	return exists(metadataYAML) && (exists(manifestsYAML) || exists(manifestsBare))
+}
+
+// ReadProfile reads the files of one bundle from the directory of a profile.
+func ReadProfile(fsys fs.FS, profile string) (Files, error) {
+	files := Files{}
+	return files, files.readTree(fsys, ".", path.Join(profilesRoot, profile))
+}
+
 // ReadDir reads the files of bundles from a directory that is the root of an
 // image, or is one of the Roots itself. It reads no more of a file than Limit+1
 // bytes. fsys decides whether links are followed: an os.Root keeps them inside.

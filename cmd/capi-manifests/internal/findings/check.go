@@ -105,8 +105,9 @@ func missing(src, inImage string) string {
 
 // onDisk is the path of a file of an image below source, if that is a directory with the file.
 func onDisk(src, inImage string) string {
-	_, below, _ := strings.Cut(inImage, "/") // where source is the root itself
-	for _, file := range []string{filepath.Join(src, inImage), filepath.Join(src, below)} {
+	_, below, _ := strings.Cut(inImage, "/")
+	// The source is the root of the image, the root of its bundles, or the directory of a profile.
+	for _, file := range []string{filepath.Join(src, inImage), filepath.Join(src, below), filepath.Join(src, path.Base(inImage))} {
 		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
 			return file
 		}

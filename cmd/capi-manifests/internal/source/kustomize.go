@@ -33,18 +33,11 @@ func BundleIn(source string) string {
 	return ""
 }
 
-// IsManifests reports whether a source is a YAML file, such as the components.yaml of a release.
-func IsManifests(source string) bool {
-	info, err := os.Stat(source)
-	ending := filepath.Ext(source)
-	return err == nil && info.Mode().IsRegular() && (ending == ".yaml" || ending == ".yml")
-}
-
 // FilesOf returns a function that names the files which may define a field of an object that is rendered from src: the
 // strategic merge patches of a kustomize directory, the outermost first, and the file of the object; none for an object
 // of unknown origin. src may also be a YAML file.
 func FilesOf(src string) (func(kind, name string) []string, error) {
-	if IsManifests(src) {
+	if kustomize.IsManifests(src) {
 		return func(string, string) []string { return []string{src} }, nil
 	}
 	origins, err := kustomize.Origins(src)
@@ -84,13 +77,16 @@ func patchesIn(dir string, seen map[string]bool) (files []string) {
 	return files
 }
 
-// kustomizationBelow returns the usual kustomize directory below a directory of a provider's
-// repository, such as "config/default" in its root; empty if there is none.
-func kustomizationBelow(dir string) string {
+// manifestsBelow describes the usual kustomize directory below a directory of a provider's repository, such as
+// "config/default" in its root, or the file with components in a directory; empty if there is none.
+func manifestsBelow(dir string) string {
 	for _, below := range []string{"default", "config/default"} {
 		if below = filepath.Join(dir, below); kustomize.FileIn(below) != "" {
-			return below
+			return "kustomize directory " + below
 		}
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "*components.yaml")); err == nil && len(files) > 0 {
+		return "file " + files[0]
 	}
 	return ""
 }

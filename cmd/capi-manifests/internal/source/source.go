@@ -43,8 +43,8 @@ func Bundles(ctx context.Context, stderr io.Writer, source string) ([]extractor.
 		bundles, err := term.Interruptible(ctx, func() ([]extractor.Bundle, error) { return bundlesInDirectory(source) })
 		if file := kustomize.FileIn(source); err == nil && len(bundles) == 0 && file != "" {
 			err = &InvalidError{fmt.Errorf("no bundle found, but a %s; use \"capi-manifests generate\" to create a bundle", filepath.Base(file))}
-		} else if below := kustomizationBelow(source); err == nil && len(bundles) == 0 && below != "" {
-			err = &InvalidError{fmt.Errorf("no bundle found; did you mean the kustomize directory %s?", below)}
+		} else if meant := manifestsBelow(source); err == nil && len(bundles) == 0 && meant != "" {
+			err = &InvalidError{fmt.Errorf("no bundle found; did you mean the %s?", meant)}
 		}
 		return requireBundle(bundles, source, err)
 	}
@@ -101,14 +101,15 @@ func KindOf(source string) (Kind, error) {
 	return Image, nil
 }
 
-// bundlesInDirectory returns the bundles in the directory layouts of an image, or else of transport ConfigMaps.
+// bundlesInDirectory returns the bundles in the directory layouts of an image, the bundle in the directory of a profile, or
+// the bundles of transport ConfigMaps.
 func bundlesInDirectory(dir string) ([]extractor.Bundle, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	files, err := extractor.ReadDir(root.FS())
+	files, err := readFiles(root.FS(), dir)
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +118,18 @@ func bundlesInDirectory(dir string) ([]extractor.Bundle, error) {
 		return bundlesOfConfigMaps(dir)
 	}
 	return bundles, err
+}
+
+// readFiles reads the files of bundles in a directory; the name of a profile's directory is that of the profile.
+func readFiles(fsys fs.FS, dir string) (extractor.Files, error) {
+	if !extractor.IsProfile(fsys) {
+		return extractor.ReadDir(fsys)
+	}
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("finding %s: %w", dir, err)
+	}
+	return extractor.ReadProfile(fsys, filepath.Base(absolute))
 }
 
 // ImageAt returns the image of an OCI layout or an archive; of an index the one that the installer would read.
