@@ -14,6 +14,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/parallel"
 )
 
@@ -53,12 +54,14 @@ type Cause struct {
 	Message string
 }
 
-// Server is an API server. An error means that it was not reached. Both methods are called concurrently.
+// Server is an API server. An error means that it was not reached. Define and DryRun are called concurrently.
 type Server interface {
 	// Define returns the verdict on a CRD: whether it would be, or is, established with its names.
 	Define(ctx context.Context, crd *unstructured.Unstructured) (Answer, error)
 	// DryRun returns the verdict on a write of an object, which is not stored.
 	DryRun(ctx context.Context, object *unstructured.Unstructured) (Answer, error)
+	// StrictNamespace returns the name of a namespace with the pod security of manifests/components/restricted; empty if there is none.
+	StrictNamespace() string
 }
 
 // dryRun is a write of an object with dryRun=All, for a rule.
@@ -71,7 +74,9 @@ type dryRun struct {
 	about string
 	// guessed reports that a part of object is a guess: a rejection is then no finding.
 	guessed bool
-	answer  Answer
+	// severity of the findings; empty is that of the rule.
+	severity Severity
+	answer   Answer
 }
 
 // concurrentDryRuns is the maximum number of concurrent dry runs.
@@ -81,7 +86,7 @@ const concurrentDryRuns = 8
 // means that the server was not reached.
 func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server) ([]Finding, error) {
 	b := readBundle(bundle)
-	definitions := b.definitionDryRuns()
+	definitions, pods := b.definitionDryRuns(), b.podDryRuns()
 	var sent []*dryRun
 	for _, stage := range []struct {
 		dryRuns func() []*dryRun
@@ -89,7 +94,8 @@ func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server) (
 	}{
 		{func() []*dryRun { return definitions }, server.Define}, // other objects can have the kinds that these define
 		{b.objectDryRuns, server.DryRun},
-		{b.podDryRuns, server.DryRun},
+		{func() []*dryRun { return pods }, server.DryRun},
+		{func() []*dryRun { return b.strictDryRuns(pods, server.StrictNamespace()) }, server.DryRun},
 		{func() []*dryRun { return b.minimalDryRuns(definitions) }, server.DryRun},
 	} {
 		dryRuns := stage.dryRuns()
@@ -157,7 +163,9 @@ func (q *dryRun) findings() (findings []Finding) {
 		} else {
 			message = strings.TrimSuffix(q.about+": "+cause.Field, ": ") + ": " + message
 		}
-		findings = append(findings, place.finding("%s", message))
+		finding := place.finding("%s", message)
+		finding.Severity = q.severity
+		findings = append(findings, finding)
 	}
 	return findings
 }
@@ -207,7 +215,7 @@ func newDryRun(rule string, o *Object) *dryRun {
 	return q
 }
 
-// podDryRuns are those of the pods that workloads create, as OpenShift's SCC admission completes them. Their service account
+// podDryRuns are those of the pods that workloads create, in the namespaces of the workloads. Their service account
 // is left out, because it comes with the bundle.
 func (b *Bundle) podDryRuns() (dryRuns []*dryRun) {
 	for _, o := range b.Objects {
@@ -216,21 +224,36 @@ func (b *Bundle) podDryRuns() (dryRuns []*dryRun) {
 			continue
 		}
 		if q := newDryRun(podAdmitted, o); q.object != nil { // otherwise the object itself has the finding
-			q.object, q.place, q.about = podOf(o, spec, b.Metadata.ClusterProfile), spec, "its pod is rejected"
+			q.object, q.place, q.about = podOf(o, spec), spec, "its pod is rejected"
 			dryRuns = append(dryRuns, q)
 		}
 	}
 	return dryRuns
 }
 
-func podOf(o *Object, spec Value, profile extractor.ClusterProfile) *unstructured.Unstructured {
+// strictDryRuns are those of accepted pods of the providers' namespace in the strict namespace, on OpenShift as its SCC
+// admission completes them. A rejection is a warning, because the namespace is an option.
+func (b *Bundle) strictDryRuns(pods []*dryRun, namespace string) (dryRuns []*dryRun) {
+	for _, q := range pods {
+		if namespace == "" || q.object == nil || q.answer.Verdict != Accepted || q.object.GetNamespace() != v1alpha1.OperandNamespace {
+			continue
+		}
+		pod := q.object.DeepCopy()
+		pod.SetNamespace(namespace)
+		if template, _ := podTemplate(q.place.object); b.Metadata.ClusterProfile == extractor.OpenShift {
+			completeBySCC(object.MapAt(pod.Object, "spec"), template.At("metadata", "annotations", requiredSCC).Text())
+		}
+		dryRuns = append(dryRuns, &dryRun{
+			rule: podAdmitted, object: pod, place: q.place, about: "its pod is rejected in the strict namespace", severity: Warning,
+		})
+	}
+	return dryRuns
+}
+
+func podOf(o *Object, spec Value) *unstructured.Unstructured {
 	content := map[string]any{}
 	if data, err := spec.json(); err != nil || json.Unmarshal(data, &content) != nil {
 		return nil // another rule
-	}
-	template, _ := podTemplate(o)
-	if profile == extractor.OpenShift {
-		completeBySCC(content, template.At("metadata", "annotations", requiredSCC).Text())
 	}
 	delete(content, "serviceAccountName")
 	delete(content, "serviceAccount")

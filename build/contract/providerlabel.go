@@ -21,7 +21,7 @@ func ProviderLabel(m extractor.Metadata) string {
 		return "cluster-api"
 	}
 	name, prefix := m.ProviderName, labelPrefixes[m.ProviderType]
-	for _, usual := range []string{"cluster-api-provider-", "cluster-api-", prefix} {
+	for _, usual := range []string{"cluster-api-provider-", "cluster-api-", prefix, withoutDash(prefix)} {
 		name = strings.TrimPrefix(name, usual)
 	}
 	return prefix + name

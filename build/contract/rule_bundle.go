@@ -214,8 +214,8 @@ var bundleRules = []Rule{{
 	ID:       "bundle/volume-ref-exists",
 	Severity: Warning,
 	Source:   clusterctl("Components YAML"),
-	Why:      "A pod does not start before its Secrets and ConfigMaps exist.",
-	Fix:      "Add the ConfigMap to the manifests; have the Secret made by the service CA, by an annotation of a Service; or make the reference optional. Ignore the finding if another component of the cluster creates the object.",
+	Why:      "A pod does not start before its Secrets and ConfigMaps exist. A bundle contains no Secrets: if the provider's own manifests have the Secret, the transform drop-namespace-and-secret of \"capi-manifests generate\" dropped it.",
+	Fix:      "Add the ConfigMap to the manifests. For a serving certificate, annotate the Service so that the service CA creates the Secret. Create other Secrets in the cluster, or make the reference optional. Waive the finding if another component of the cluster creates the object.",
 	Check:    checkVolumes,
 }, {
 	ID:       "bundle/image-valid",
@@ -513,7 +513,7 @@ func checkVolumes(b *Bundle) []Finding {
 	return eachPod(func(spec Value) (findings []Finding) {
 		for _, ref := range references(spec) {
 			if !ref.optional && !b.makes(ref, spec.object.Namespace) {
-				findings = append(findings, ref.name.finding("nothing of the provider makes the %s %s", ref.kind, ref.name.Text()))
+				findings = append(findings, ref.name.finding("%s %s is not in the manifests, and no object in them creates it", ref.kind, ref.name.Text()))
 			}
 		}
 		return findings

@@ -17,7 +17,7 @@ var serverRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   kubernetes("Dry-run", "reference/using-api/api-concepts/"),
-	Why:      "The installer writes nothing of a phase in which the API server refuses an object.",
+	Why:      "The installer checks the objects of a phase by a dry run. If the API server rejects one, it writes none of them.",
 	Fix:      "Correct the object as the message says.",
 }, {
 	ID:       policyCompiles,
@@ -25,7 +25,7 @@ var serverRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   kubernetes("Validating Admission Policy", "reference/access-authn-authz/validating-admission-policy/"),
-	Why:      "An admission policy whose expressions the API server cannot compile is refused.",
+	Why:      "The API server rejects an admission policy with an expression that does not compile.",
 	Fix:      "Correct the CEL expression as the message says.",
 }, {
 	ID:       podAdmitted,
@@ -33,8 +33,8 @@ var serverRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   kubernetes("Pod Security Admission", "concepts/security/pod-security-admission/"),
-	Why:      "The API server takes a Deployment whatever its pods are like. If it refuses the pods, the Deployment never has any, and the installer waits for it in vain.",
-	Fix:      "Correct the pod template as the message says. The embedded API server has the stricter namespace of manifests/components/restricted, which takes restricted pods only; the default namespace of the manifests takes all. Fields that SCC restricted-v2 fills in are not missed. That is a model of OpenShift's admission and was not verified on an OpenShift cluster.",
+	Why:      "The API server accepts a Deployment without checking its pods. If it rejects the pods, none is ever created, and the installation does not complete.",
+	Fix:      "Correct the pod template as the message says. A rejection in the strict namespace is a warning: only the embedded API server has that namespace, and the installer uses it only with manifests/components/restricted. Fields that SCC restricted-v2 sets are not required there; that is a model of OpenShift's admission and was not verified on an OpenShift cluster.",
 }, {
 	ID:       minimalAccepted,
 	Checker:  CheckerServer,
@@ -49,6 +49,6 @@ var serverRules = []Rule{{
 	Severity: Info,
 	Only:     FormBundle,
 	Source:   kubernetes("Dry-run", "reference/using-api/api-concepts/"),
-	Why:      "This API server could not be asked: it lacks a kind, a namespace or a permission, or the request is unknown.",
-	Fix:      "Nothing; or ask one that can tell, such as a cluster on which the provider is installed.",
+	Why:      "The API server could not check the object: it does not serve the kind, the namespace is missing, the user lacks a permission, or the object depends on a variable without a default.",
+	Fix:      "No change is needed. To check the object, use the kubeconfig of a cluster in which the provider is installed.",
 }}

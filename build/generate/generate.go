@@ -55,7 +55,7 @@ func generate(o Options) (extractor.Bundle, Summary, error) {
 	}
 	slices.SortStableFunc(objects, object.Compare)
 	summary.Written = len(objects)
-	summary.Missing = slices.Concat(transform.MissingNamespaces(objects, o.Profile), transform.MissingSecrets(objects, o.Profile))
+	summary.Missing = slices.Concat(transform.MissingNamespaces(objects, o.Profile), transform.MissingSecrets(objects, o.Profile, summary.Results))
 	manifests, err := kustomize.Print(objects)
 	if err != nil {
 		return extractor.Bundle{}, Summary{}, err

@@ -23,7 +23,7 @@ import (
 
 // Options are the inputs of a bundle.
 type Options struct {
-	// Dir is the kustomize directory.
+	// Dir is the kustomize directory, or a YAML file with the objects.
 	Dir string
 	// ProviderName, such as "cluster-api-provider-aws". It becomes the name of a
 	// phase and of a label's value: at most 58 characters of a DNS label that starts with a letter.

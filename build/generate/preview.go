@@ -19,17 +19,16 @@ import (
 )
 
 // Preview returns the bundle that Bundle would build, for inspection: missing options are
-// derived from the objects if possible, and images need no digest. The name and the type
-// are those of the provider label, the version is v0.0.0, and the image name has the form
-// of OpenShift's own providers. Errors are of type *transform.OptionsError or *Error.
+// derived from the objects if possible, and images need no digest. The name is that of the
+// provider label, the type that of the label or of the CRDs, the version is v0.0.0, and the image
+// name has the form of OpenShift's own providers. Errors are of type *transform.OptionsError or *Error.
 func Preview(o Options) (extractor.Bundle, error) {
 	objects, err := kustomize.Render(o.Dir)
 	if err != nil {
 		return extractor.Bundle{}, &Error{o.Dir, err}
 	}
-	o = o.guessed(objects).normalized()
-	if o.ProviderName == "" || o.ProviderType == "" {
-		return extractor.Bundle{}, &transform.OptionsError{Err: fmt.Errorf("no object has a label %s such as infrastructure-aws, so --provider-name and --provider-type have to be given", transform.ProviderLabel)}
+	if o, err = o.guessed(objects); err != nil {
+		return extractor.Bundle{}, &transform.OptionsError{Err: err}
 	}
 	if err := o.Check(); err != nil {
 		return extractor.Bundle{}, err
@@ -54,12 +53,15 @@ func preview(o Options, objects []*unstructured.Unstructured) ([]byte, error) {
 }
 
 // guessed returns the options with derived values for missing ones.
-func (o Options) guessed(objects []*unstructured.Unstructured) Options {
-	label, providerType := labelledAs(objects)
-	o.ProviderType = cmp.Or(o.ProviderType, providerType)
-	if label != "" {
-		o.ProviderName = cmp.Or(o.ProviderName, label)
+func (o Options) guessed(objects []*unstructured.Unstructured) (Options, error) {
+	label := labelOf(objects)
+	if err := o.guessType(label, objects); err != nil {
+		return o, err
 	}
+	if o.ProviderName == "" && label == "" {
+		return o, fmt.Errorf("--provider-name is required: no object has the label %s, such as infrastructure-aws", transform.ProviderLabel)
+	}
+	o.ProviderName = cmp.Or(o.ProviderName, nameOf(label, o.ProviderType))
 	o.ProviderVersion = cmp.Or(o.ProviderVersion, "v0.0.0")
 	if o.ImageName == "" {
 		o.ImageName = usualPlaceholders + o.ProviderName
@@ -70,26 +72,65 @@ func (o Options) guessed(objects []*unstructured.Unstructured) Options {
 			}
 		}
 	}
-	return o
+	return o.normalized(), nil
+}
+
+// guessType sets a missing type to that of the label or of the CRDs.
+func (o *Options) guessType(label string, objects []*unstructured.Unstructured) error {
+	if o.ProviderType != "" {
+		return nil
+	}
+	definitions := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool { return !object.IsCRD(obj) })
+	manifests, err := kustomize.Print(definitions)
+	if err != nil {
+		return err
+	}
+	types := contract.ProviderTypes(label, manifests)
+	if len(types) == 1 {
+		o.ProviderType = types[0]
+		return nil
+	}
+	reason := fmt.Sprintf("label %s: %q names no type", transform.ProviderLabel, label)
+	missing := "--provider-type"
+	if label == "" {
+		reason = "no object has the label " + transform.ProviderLabel
+		if o.ProviderName == "" {
+			missing += ", --provider-name"
+		}
+	}
+	return fmt.Errorf("required flag(s) %s not set: %s, and %s", missing, reason, describeTypes(types))
+}
+
+// describeTypes describes the types of the providers that define such CRDs, of which there is not exactly one.
+func describeTypes(types []extractor.ProviderType) string {
+	if len(types) == 0 {
+		return "no CRD is of a kind with a contract"
+	}
+	return "the CRDs are those of several types: " + join(types)
 }
 
 // usualPlaceholders begin the placeholders of the providers that OpenShift builds.
 const usualPlaceholders = "registry.ci.openshift.org/openshift:"
 
-// labelledAs returns the provider's name and type that the objects' label says, or nothing.
-func labelledAs(objects []*unstructured.Unstructured) (string, extractor.ProviderType) {
+// labelOf returns the value of the first provider label among the objects.
+func labelOf(objects []*unstructured.Unstructured) string {
 	for _, obj := range objects {
-		label := obj.GetLabels()[transform.ProviderLabel]
-		if label == "cluster-api" {
-			return label, extractor.Core
-		}
-		switch providerType := contract.TypeOfLabel(label); providerType {
-		case "":
-		case extractor.Infrastructure:
-			return "cluster-api-provider-" + strings.TrimPrefix(label, "infrastructure-"), providerType
-		default:
-			return "cluster-api-" + label, providerType
+		if label := obj.GetLabels()[transform.ProviderLabel]; label != "" {
+			return label
 		}
 	}
-	return "", ""
+	return ""
+}
+
+// nameOf returns the usual name of a provider with a label.
+func nameOf(label string, of extractor.ProviderType) string {
+	canonical := contract.ProviderLabel(extractor.Metadata{ProviderName: label, ProviderType: of})
+	switch of {
+	case extractor.Core:
+		return canonical
+	case extractor.Infrastructure:
+		return "cluster-api-provider-" + strings.TrimPrefix(canonical, "infrastructure-")
+	default:
+		return "cluster-api-" + canonical
+	}
 }

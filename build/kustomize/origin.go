@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -18,8 +17,7 @@ import (
 type ObjectName struct{ Kind, Name string }
 
 // Origins returns the files from which kustomize reads the objects of a directory, as paths from dir. Objects that are
-// generated, come from a URL or are renamed by a function are not in the result. Like Render, it writes warnings to
-// standard error.
+// generated, come from a URL or are renamed by a function are not in the result. It writes warnings as Render does.
 func Origins(dir string) (map[ObjectName]string, error) {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
@@ -32,7 +30,7 @@ func Origins(dir string) (map[ObjectName]string, error) {
 	if divided.rest, err = withOriginAnnotations(divided.rest); err != nil {
 		return nil, err
 	}
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(dividedFiles{filesys.MakeFsOnDisk(), divided}, absolute)
+	resources, err := run(dividedFiles{filesys.MakeFsOnDisk(), divided}, absolute)
 	if err != nil {
 		return nil, fmt.Errorf("running kustomize: %w", err)
 	}

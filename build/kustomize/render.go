@@ -10,17 +10,19 @@ import (
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/capi-installer/capi-installer/internal/parallel"
 )
 
-// Render returns the objects of a kustomize directory, as "kustomize build" prints them.
-// Of functions in containers it runs kpt's starlark function, in process; other plugins and
-// helm are off. kustomize writes its deprecation warnings to standard error.
+// Render returns the objects of a kustomize directory, as "kustomize build" prints them, or of a YAML file, as if it
+// was the only resource of a kustomization. Of functions in containers it runs kpt's starlark function, in process; other plugins and
+// helm are off. Deprecation warnings are written to standard error, each once per process.
 func Render(dir string) ([]*unstructured.Unstructured, error) {
+	if IsManifests(dir) {
+		return renderFile(dir)
+	}
 	if err := checkDir(dir); err != nil {
 		return nil, err
 	}
@@ -37,7 +39,7 @@ func Render(dir string) ([]*unstructured.Unstructured, error) {
 	if len(divided.functions) > 0 {
 		files = dividedFiles{files, divided}
 	}
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, absolute)
+	resources, err := run(files, absolute)
 	if err != nil {
 		return nil, fmt.Errorf("running kustomize: %w", err)
 	}
@@ -48,6 +50,33 @@ func Render(dir string) ([]*unstructured.Unstructured, error) {
 	return divided.run(objects)
 }
 
+// IsManifests reports whether a path is that of a YAML file, such as the components.yaml of a release.
+func IsManifests(path string) bool {
+	info, err := os.Stat(path)
+	extension := filepath.Ext(path)
+	return err == nil && info.Mode().IsRegular() && (extension == ".yaml" || extension == ".yml")
+}
+
+// renderFile renders a kustomization in memory with a file as its only resource.
+func renderFile(path string) ([]*unstructured.Unstructured, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	files := filesys.MakeFsInMemory()
+	err = errors.Join(
+		files.WriteFile("/components.yaml", content),
+		files.WriteFile("/kustomization.yaml", []byte("resources: [components.yaml]\n")))
+	if err != nil {
+		return nil, err
+	}
+	resources, err := run(files, "/")
+	if err != nil {
+		return nil, fmt.Errorf("running kustomize: %w", err)
+	}
+	return parallel.TryMap(resources.Resources(), decode)
+}
+
 // checkDir returns an error that is easier to understand than that of kustomize.
 func checkDir(dir string) error {
 	info, err := os.Stat(dir)
@@ -55,7 +84,7 @@ func checkDir(dir string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return &fs.PathError{Op: "open", Path: dir, Err: errors.New("not a directory; name the directory that holds the kustomization.yaml")}
+		return &fs.PathError{Op: "open", Path: dir, Err: errors.New("neither a directory with a kustomization.yaml nor a YAML file")}
 	}
 	return nil
 }

@@ -132,42 +132,6 @@ func mounts(secret string, objects []*unstructured.Unstructured) *unstructured.U
 	return nil
 }
 
-// mountedSecrets returns the names of the Secrets that the pods of o require.
-func mountedSecrets(o *unstructured.Unstructured) []string {
-	var secrets []string
-	for _, volume := range object.MapsAt(object.PodTemplate(o), "spec", "volumes") {
-		optional, _ := object.MapAt(volume, "secret")["optional"].(bool)
-		if name := object.TextAt(volume, "secret", "secretName"); name != "" && !optional {
-			secrets = append(secrets, name)
-		}
-	}
-	return secrets
-}
-
-// MissingSecrets returns a message for each required Secret that neither an object nor the authority of the profile creates.
-func MissingSecrets(objects []*unstructured.Unstructured, profile extractor.ClusterProfile) []string {
-	created := map[string]bool{}
-	for _, o := range objects {
-		switch object.GroupKind(o) {
-		case object.Secret:
-			created[o.GetName()] = true
-		case object.Service:
-			created[o.GetAnnotations()[authorityOf(profile).serving]] = true
-		case certificateKind:
-			created[object.TextAt(o.Object, "spec", "secretName")] = true
-		}
-	}
-	var missing []string
-	for _, o := range objects {
-		for _, secret := range mountedSecrets(o) {
-			if !created[secret] {
-				missing = append(missing, fmt.Sprintf("%s mounts Secret %s, which is not part of the bundle; its pods wait until it is created", object.Describe(o), secret))
-			}
-		}
-	}
-	return missing
-}
-
 // injectCA replaces the annotations of cert-manager by that of the authority. It removes a
 // placeholder caBundle: otherwise the installer would own the field and overwrite the CA that
 // service-ca injects at each reconcile.

@@ -5,12 +5,12 @@ package command
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/kustomize"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -45,7 +45,7 @@ func (f *sourceForm) Type() string { return "form" }
 // kustomization returns the kustomization.yaml of src if src is checked as a kustomize directory, or
 // src itself if it is a file with manifests; empty for a bundle.
 func (o *validateOptions) kustomization(cmd *cobra.Command, src string) (string, error) {
-	if source.IsManifests(src) {
+	if kustomize.IsManifests(src) {
 		return src, nil
 	}
 	file := source.KustomizationIn(src)
@@ -64,12 +64,7 @@ func (o *validateOptions) kustomization(cmd *cobra.Command, src string) (string,
 
 // render renders the directory as generate does.
 func (f *kustomizeFlags) render(cmd *cobra.Command, src string) (extractor.Bundle, error) {
-	dir, cleanup, err := kustomizeDir(src)
-	if err != nil {
-		return extractor.Bundle{}, err
-	}
-	defer cleanup()
-	options, err := f.provider.options(cmd, dir)
+	options, err := f.provider.options(cmd, src)
 	if err != nil {
 		return extractor.Bundle{}, err
 	}
@@ -84,28 +79,4 @@ func (f *kustomizeFlags) render(cmd *cobra.Command, src string) (extractor.Bundl
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: rendered as by \"capi-manifests generate %[1]s --provider-name %s --provider-type %s --provider-version %s%s\"\n",
 		term.Printable(src), m.ProviderName, m.ProviderType, m.ProviderVersion, term.Optional(" --platform ", m.OCPPlatform)+term.Optional(" --image-name ", m.ImageName))
 	return bundle, nil
-}
-
-// kustomizeDir returns the kustomize directory of src: src itself, or for a file with manifests a
-// temporary directory with that file as its only resource, until cleanup.
-func kustomizeDir(src string) (dir string, cleanup func(), err error) {
-	if !source.IsManifests(src) {
-		return src, func() {}, nil
-	}
-	content, err := os.ReadFile(src)
-	if err != nil {
-		return "", nil, err
-	}
-	if dir, err = os.MkdirTemp("", "capi-manifests-"); err != nil {
-		return "", nil, err
-	}
-	cleanup = func() { _ = os.RemoveAll(dir) }
-	err = errors.Join(
-		os.WriteFile(filepath.Join(dir, "components.yaml"), content, 0o600),
-		os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: [components.yaml]\n"), 0o600))
-	if err != nil {
-		cleanup()
-		return "", nil, err
-	}
-	return dir, cleanup, nil
 }

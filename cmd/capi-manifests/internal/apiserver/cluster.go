@@ -91,7 +91,7 @@ func (d dryRunOnly) RoundTrip(request *http.Request) (*http.Response, error) {
 	return d.next.RoundTrip(request)
 }
 
-// Prepare creates the namespaces of the installer in an empty cluster. The namespace of the providers is restricted.
+// Prepare creates the namespaces of the installer in an empty cluster, and the strict namespace.
 func (c *Cluster) Prepare(ctx context.Context) error {
 	objects, err := manifests.Objects()
 	if err != nil {
@@ -101,28 +101,49 @@ func (c *Cluster) Prepare(ctx context.Context) error {
 		if object.GetKind() != "Namespace" {
 			continue
 		}
+		namespaces := []*unstructured.Unstructured{object}
 		if object.GetName() == v1alpha1.OperandNamespace {
-			restrict(object)
+			namespaces = append(namespaces, strictCopy(object))
 		}
-		if err := c.send(ctx, object, false); err != nil {
-			return fmt.Errorf("creating namespace %s: %w", object.GetName(), err)
+		for _, namespace := range namespaces {
+			if err := c.send(ctx, namespace, false); err != nil {
+				return fmt.Errorf("creating namespace %s: %w", namespace.GetName(), err)
+			}
 		}
 	}
-	return c.until(ctx, "the default service account", func(ctx context.Context) error {
-		_, err := c.objects.Resource(serviceAccounts).Namespace(v1alpha1.OperandNamespace).Get(ctx, "default", metav1.GetOptions{})
-		return err
+	return c.until(ctx, "the default service accounts", func(ctx context.Context) error {
+		var errs []error
+		for _, namespace := range []string{v1alpha1.OperandNamespace, strictNamespace} {
+			_, err := c.objects.Resource(serviceAccounts).Namespace(namespace).Get(ctx, "default", metav1.GetOptions{})
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
 	})
 }
 
-// restrict gives a namespace the pod security of manifests/components/restricted, so that pods which do not run
-// there are found.
-func restrict(namespace *unstructured.Unstructured) {
+// strictNamespace is a namespace of a disposable cluster.
+const strictNamespace = v1alpha1.OperandNamespace + "-strict"
+
+// StrictNamespace implements contract.Server.
+func (c *Cluster) StrictNamespace() string {
+	if c.disposable {
+		return strictNamespace
+	}
+	return ""
+}
+
+// strictCopy returns the strict namespace: a copy of the providers' namespace with the pod security of
+// manifests/components/restricted.
+func strictCopy(namespace *unstructured.Unstructured) *unstructured.Unstructured {
+	namespace = namespace.DeepCopy()
+	namespace.SetName(strictNamespace)
 	labels := namespace.GetLabels()
 	delete(labels, "openshift.io/run-level")
 	for _, mode := range []string{"enforce", "audit", "warn"} {
 		labels["pod-security.kubernetes.io/"+mode] = "restricted"
 	}
 	namespace.SetLabels(labels)
+	return namespace
 }
 
 // patience is how long a cluster may take to establish a CRD, or to begin to work.
