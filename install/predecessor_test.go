@@ -185,6 +185,9 @@ func (h *harness) replacesPredecessor(providers ...provider) {
 
 	h.start("4.22.0")
 	h.settled("4.22.0-3")
+	if degraded := h.events("InstallerDegraded"); degraded != nil {
+		h.Errorf("the installer was degraded on the way: %v", degraded)
+	}
 	if diff := cmp.Diff(before, old.identities(phases)); diff != "" {
 		h.Errorf("objects were replaced or rolled out (-before +after):\n%s", diff)
 	}

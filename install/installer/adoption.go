@@ -27,11 +27,11 @@ func allowsAdoption(obj client.Object) bool {
 	return obj.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways
 }
 
-// adoptable returns the colliding objects that may be adopted: objects with the
+// offered returns the colliding objects that may be adopted: objects with the
 // adopt-existing annotation in the cluster, which an administrator sets, or this
 // installer when it retains a CRD; and ClusterRoles that only the aggregation
 // controller has recreated.
-func adoptable(result machinery.RevisionResult) sets.Set[string] {
+func offered(result machinery.RevisionResult) sets.Set[string] {
 	found := sets.New[string]()
 	for obj := range collisions(result) {
 		if allowsAdoption(obj) || recreatedByAggregation(obj) {

@@ -72,22 +72,30 @@ func (e *Engine) apply(ctx context.Context, rev *loadedRevision) (machinery.Revi
 	if onlyConflicts(err) { // A stale cache causes conflicts; a second attempt resolves them.
 		result, err = e.reconcile(ctx, rev, nil)
 	}
-	if result == nil {
+	adopted := sets.New[string]()
+	for result != nil {
+		found, errAdoptable := e.adoptable(ctx, rev, result)
+		if errAdoptable != nil {
+			return result, errors.Join(err, errAdoptable)
+		}
+		if adopted.IsSuperset(found) {
+			return result, errors.Join(err, e.clearAdoptAnnotations(ctx, rev, result))
+		}
+		// Also after an error: it may concern another object. The objects of the next
+		// phase collide only after those of this one are adopted.
+		adopted = adopted.Union(found)
+		result, err = e.reconcile(ctx, rev, adopted)
+	}
+	return nil, err
+}
+
+// adoptable returns the colliding objects that the revision may adopt.
+func (e *Engine) adoptable(ctx context.Context, rev *loadedRevision, result machinery.RevisionResult) (sets.Set[string], error) {
+	found := offered(result)
+	if err := e.addFormerlyUnmanaged(ctx, rev, result, found); err != nil {
 		return nil, err
 	}
-	adoptable := adoptable(result)
-	if errAdoptable := e.addFormerlyUnmanaged(ctx, rev, result, adoptable); errAdoptable != nil {
-		return result, errors.Join(err, errAdoptable)
-	}
-	if errHandOver := e.takeOver(ctx, rev, result, adoptable); errHandOver != nil {
-		return result, errors.Join(err, errHandOver)
-	}
-	if len(adoptable) > 0 { // also after an error: it may concern another object
-		if result, err = e.reconcile(ctx, rev, adoptable); result == nil {
-			return nil, err
-		}
-	}
-	return result, errors.Join(err, e.clearAdoptAnnotations(ctx, rev, result))
+	return found, e.takeOver(ctx, rev, result, found)
 }
 
 // reconcile reconciles the revision once. adoptable are the colliding objects
