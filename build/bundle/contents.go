@@ -17,7 +17,7 @@ import (
 type Contents struct {
 	// Objects counts all objects.
 	Objects int `json:"objects"`
-	// Kinds counts them by kind, sorted by group and kind.
+	// Kinds counts the objects of each kind, sorted by group and kind.
 	Kinds []KindCount `json:"kinds"`
 	// Images are the images of all containers, sorted.
 	Images []string `json:"images"`
@@ -35,8 +35,8 @@ type KindCount struct {
 // Variable is a variable that manifests use, such as ${LOGLEVEL:=0}.
 type Variable = variable.Variable
 
-// ContentsOf reads a bundle's manifests as they are, before a cluster puts in
-// values for variables. An error is an extractor.ErrInvalid.
+// ContentsOf summarizes the manifests of a bundle before any variable is
+// substituted. An error is an extractor.ErrInvalid.
 func ContentsOf(bundle extractor.Bundle) (Contents, error) {
 	objects, err := Objects(bundle)
 	if err != nil {

@@ -89,7 +89,7 @@ func FuzzContentsOf(f *testing.F) {
 			sum += kind.Count
 		}
 		if sum != contents.Objects {
-			t.Errorf("%d objects by kind, %d in all", sum, contents.Objects)
+			t.Errorf("%d objects by kind, %d in total", sum, contents.Objects)
 		}
 	})
 }

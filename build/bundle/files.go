@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// WriteError says that something could not be written to Path.
+// WriteError reports that Path could not be written.
 type WriteError struct {
 	Path string
 	Err  error
@@ -23,15 +23,15 @@ type WriteError struct {
 func (e *WriteError) Error() string { return fmt.Sprintf("writing %s: %v", e.Path, e.Err) }
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// WriteFiles writes files to dir, which it makes. Each file is written beside its
-// place first, and no file takes its place before all are written. Names are base
-// names. When ctx has ended by then, nothing has changed. Errors are of type *WriteError.
+// WriteFiles writes files to dir, which it creates. It first writes all files to a
+// temporary directory and then renames them into dir. Names are base names. If ctx
+// ends before the renames, nothing changes. Errors are of type *WriteError.
 func WriteFiles(ctx context.Context, dir string, files map[string][]byte) error {
 	return WriteDirs(ctx, map[string]map[string][]byte{dir: files})
 }
 
-// WriteDirs is WriteFiles for several directories, by their paths: no file takes its
-// place in any of them before all are written in all of them.
+// WriteDirs is WriteFiles for several directories, by their paths. It renames no
+// file before all files of all directories are written.
 func WriteDirs(ctx context.Context, dirs map[string]map[string][]byte) (err error) {
 	var prepared []preparedFiles
 	defer func() {
@@ -57,11 +57,12 @@ func WriteDirs(ctx context.Context, dirs map[string]map[string][]byte) (err erro
 	return nil
 }
 
-// preparedFiles are files that were written to aside, to be renamed into dir.
+// preparedFiles are files that were written to the directory aside, to be renamed
+// into dir.
 type preparedFiles struct {
 	dir, aside string
 	names      []string
-	// made are the directories that were made for it, the deepest first.
+	// made are the directories that were created for dir, the deepest first.
 	made []string
 }
 
@@ -84,7 +85,8 @@ func prepare(ctx context.Context, dir string, files map[string][]byte) (p prepar
 	return p, nil
 }
 
-// missingDirs are a directory and those above it that are not there, the deepest first.
+// missingDirs returns a directory and its parents that do not exist, the deepest
+// first.
 func missingDirs(dir string) (missing []string) {
 	for {
 		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +106,8 @@ func (p preparedFiles) place() error {
 	return nil
 }
 
-// end removes temporary files, and after a failure the new directories that are empty.
+// end removes temporary files, and after a failure also the new directories that
+// are empty.
 func (p preparedFiles) end(failed bool) {
 	if p.aside != "" {
 		_ = os.RemoveAll(p.aside)

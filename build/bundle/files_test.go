@@ -21,12 +21,12 @@ func TestWriteFiles_ReplacesFiles(t *testing.T) {
 		}
 		for _, file := range []string{"a", "b"} {
 			if got := string(scenario.ReadFile(t, filepath.Join(dir, file))); got != text {
-				t.Errorf("%s is %q, not %q", file, got, text)
+				t.Errorf("%s: got %q, want %q", file, got, text)
 			}
 		}
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
-		t.Errorf("the directory holds %v, %v", entries, err)
+		t.Errorf("unexpected entries %v (%v)", entries, err)
 	}
 }
 
@@ -55,14 +55,14 @@ func TestWriteDirs_AllOrNothing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("there is %v, %v", entries, err)
+		t.Errorf("unexpected entries %v (%v)", entries, err)
 	}
 	if err := bundle.WriteDirs(t.Context(), map[string]map[string][]byte{first: files, dir: files}); err != nil {
 		t.Fatal(err)
 	}
 	for _, written := range []string{filepath.Join(first, "c"), filepath.Join(dir, "c")} {
 		if got := string(scenario.ReadFile(t, written)); got != "c" {
-			t.Errorf("%s is %q", written, got)
+			t.Errorf("%s has content %q", written, got)
 		}
 	}
 }

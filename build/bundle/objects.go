@@ -11,8 +11,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
-// Objects returns the objects of a bundle as they are, with their variables and the
-// placeholder of the image. An error is an extractor.ErrInvalid.
+// Objects returns the objects of a bundle with their variables and the placeholder
+// image. An error is an extractor.ErrInvalid.
 func Objects(bundle extractor.Bundle) ([]*unstructured.Unstructured, error) {
 	objects, err := yamldoc.Objects(bundle.Manifests)
 	if err != nil {

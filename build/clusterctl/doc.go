@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clusterctl makes releases for clusterctl repositories of the same kustomize
-// directories that bundles are generated from: components, metadata.yaml and a README,
-// without the edits for OpenShift.
+// Package clusterctl generates releases for clusterctl repositories from the same
+// kustomize directories as bundles: components, metadata.yaml and a README, without
+// the transforms for OpenShift.
 package clusterctl

@@ -22,14 +22,16 @@ type releaseSeries struct {
 
 const newestContract = "v1beta2"
 
-// seriesOf is the series of a semantic version with a leading v, without its contract.
+// seriesOf returns the series of a semantic version with a leading v, without its
+// contract.
 func seriesOf(text string) releaseSeries {
 	var major, minor int
-	_, _ = fmt.Sscanf(text, "v%d.%d", &major, &minor) // options were checked
+	_, _ = fmt.Sscanf(text, "v%d.%d", &major, &minor) // the options are valid
 	return releaseSeries{Major: major, Minor: minor}
 }
 
-// contractsOf returns the contracts by which Cluster API reads the CRDs, the oldest first, each once.
+// contractsOf returns the contracts that the labels of the CRDs name, the oldest
+// first, without duplicates.
 func contractsOf(objects []*unstructured.Unstructured) []string {
 	var contracts []string
 	for _, obj := range objects {
@@ -44,17 +46,18 @@ func contractsOf(objects []*unstructured.Unstructured) []string {
 	return slices.Compact(contracts)
 }
 
-// newMetadata returns a metadata.yaml for one series, and an error if the CRDs contradict it.
+// newMetadata returns a metadata.yaml for one series, and an error if the CRDs have
+// several contracts.
 func newMetadata(series releaseSeries, contracts []string) ([]byte, error) {
 	var err error
 	if len(contracts) > 1 {
-		err = fmt.Errorf("the CRDs are labelled for the contracts %s, and a release is of one; label all for the newest, or give the provider's own metadata.yaml", strings.Join(contracts, " and "))
+		err = fmt.Errorf("the CRDs have labels for several contracts (%s), but a release has only one; label all CRDs for the newest contract, or use the provider's own metadata.yaml", strings.Join(contracts, " and "))
 	}
-	series.Contract = newestContract // of providers without a kind that has a contract
+	series.Contract = newestContract // for providers without CRDs of a contract
 	if len(contracts) > 0 {
 		series.Contract = contracts[len(contracts)-1]
 	}
-	return fmt.Appendf(nil, `# Which contract between Cluster API and its providers each release series keeps:
+	return fmt.Appendf(nil, `# The contract between Cluster API and its providers that each release series implements:
 # clusterctl installs and upgrades only providers of one contract together.
 apiVersion: %s
 kind: Metadata

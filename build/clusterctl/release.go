@@ -21,21 +21,23 @@ import (
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
-// Release is a version of a provider as clusterctl reads it from a local
-// repository (https://cluster-api.sigs.k8s.io/clusterctl/provider-contract): the provider as its
-// kustomize directory says, without the edits for OpenShift.
+// Release is a version of a provider in the layout of a local clusterctl repository
+// (https://cluster-api.sigs.k8s.io/clusterctl/provider-contract): the output of the
+// kustomize directory without the transforms for OpenShift.
 type Release struct {
-	// Dir is where the files belong in the repository: "<provider label>/<version>".
+	// Dir is the directory of the files in the repository: "<provider
+	// label>/<version>".
 	Dir string
 	// Files are the components, metadata.yaml and README.md, by name.
 	Files map[string][]byte
-	// Notes are sentences about probable mistakes that clusterctl accepts.
+	// Notes are sentences about probable mistakes that clusterctl does not reject.
 	Notes []string
 }
 
-// clusterctlType is how clusterctl speaks of a type of provider.
+// clusterctlType holds clusterctl's names for a type of provider.
 type clusterctlType struct {
-	// kind is the type in clusterctl's config file, prefix begins provider labels and the name of the components.
+	// kind is the type in clusterctl's config file; prefix is the prefix of
+	// provider labels and of the name of the components file.
 	kind, prefix string
 }
 
@@ -49,11 +51,12 @@ var clusterctlTypes = map[extractor.ProviderType]clusterctlType{
 	extractor.Addon:            {"AddonProvider", "addon"},
 }
 
-// New makes the release of a kustomize directory for a clusterctl repository.
-// metadata is the provider's own metadata.yaml; without one a release series is made for
-// the version, of the contract that the CRDs are labelled with. The options for
-// OpenShift are ignored, and images are replaced by images that can be pulled, not by the placeholder.
-// Errors are of type *transform.OptionsError or *generate.Error and name everything that is wrong.
+// New returns the release of a kustomize directory for a clusterctl repository.
+// metadata is the provider's own metadata.yaml; if it is nil, New generates one
+// with a release series for the version, with the contract in the labels of the
+// CRDs. The options for OpenShift are ignored, and images are replaced by images
+// that can be pulled, not by the placeholder. Errors are of type
+// *transform.OptionsError or *generate.Error and join all findings.
 func New(o generate.Options, metadata []byte) (Release, error) {
 	if err := o.Check(); err != nil {
 		return Release{}, err
@@ -98,7 +101,8 @@ func newRelease(o generate.Options, metadata []byte) (Release, error) {
 	return release, nil
 }
 
-// check returns an error for everything that clusterctl rejects, and adds a note for other mistakes.
+// check returns an error for each finding that makes clusterctl reject the release,
+// and adds a note for each other finding.
 func (r *Release) check() (errs []error) {
 	for _, f := range contract.CheckReleaseForm(contract.Release{Dir: r.Dir, Files: r.Files}) {
 		text := whereOf(f) + ": " + f.Message
@@ -107,13 +111,14 @@ func (r *Release) check() (errs []error) {
 			errs = append(errs, errors.New(text))
 		case contract.Warning:
 			r.Notes = append(r.Notes, text)
-		case contract.Info: // for those who validate
+		case contract.Info: // reported by validate only
 		}
 	}
 	return errs
 }
 
-// whereOf names the line of metadata.yaml, which may be the provider's own, or else the object.
+// whereOf returns the line of metadata.yaml, which may be the provider's own, or
+// else the object.
 func whereOf(f contract.Finding) string {
 	switch {
 	case f.Line > 0 && f.File == "metadata.yaml":
@@ -124,7 +129,7 @@ func whereOf(f contract.Finding) string {
 	return f.File
 }
 
-// pullable are the images to replace by others that a cluster can pull.
+// pullable returns the images to replace with images that a cluster can pull.
 func pullable(o generate.Options) map[string]string {
 	images := map[string]string{}
 	for old, replacement := range o.Images {
@@ -135,8 +140,9 @@ func pullable(o generate.Options) map[string]string {
 	return images
 }
 
-// clusterctlLabel is the provider label: the one that the objects have if clusterctl would make it
-// of a name and this type, and otherwise the one that it would make of the provider's name.
+// clusterctlLabel returns the provider label. It prefers the label of the objects
+// if clusterctl accepts it for this type, and otherwise derives the label from the
+// provider's name.
 func clusterctlLabel(o generate.Options, objects []*unstructured.Unstructured) string {
 	prefix := clusterctlTypes[o.ProviderType].prefix + "-"
 	for _, obj := range objects {
@@ -147,7 +153,7 @@ func clusterctlLabel(o generate.Options, objects []*unstructured.Unstructured) s
 	return contract.ProviderLabel(o.Metadata(nil))
 }
 
-// clusterctlReadme returns the README.md of the release: its use and its variables.
+// clusterctlReadme returns the README.md of the release: usage and variables.
 func clusterctlReadme(o generate.Options, name, components string, manifests []byte) []byte {
 	if o.ProviderType == extractor.Core {
 		name = "cluster-api"
@@ -176,7 +182,7 @@ clusterctl init --config <config file> --%s %[3]s
 	}
 	out.WriteString("\nclusterctl takes the values of variables from the environment or from its config file:\n\n| variable | default |\n|---|---|\n")
 	for _, variable := range variables {
-		fallback := "required" // unless there is a default anywhere that is not empty, clusterctl asks for a value
+		fallback := "required" // clusterctl requires a value unless any default is not empty
 		switch {
 		case variable.Default != nil && *variable.Default == "":
 			fallback = "required, may be empty"

@@ -19,8 +19,9 @@ import (
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
-// TestRelease_Scenarios runs Clusterctl on the files below in/ of
-// each archive, with metadata.yaml if there is one, and compares with the files below out/, notes or error.
+// TestRelease_Scenarios runs New on the files below in/ of each archive, with
+// metadata.yaml if there is one, and compares the result with the files below out/,
+// notes or error.
 func TestRelease_Scenarios(t *testing.T) {
 	scenario.Run(t, "testdata/*.txtar", scenario.Only("options.json", "metadata.yaml", "in/"), releaseFiles)
 }
@@ -68,7 +69,7 @@ func TestRelease_RejectsInvalidOptions(t *testing.T) {
 	}
 }
 
-// optionsIn reads options.json of a scenario: GenerateOptions.
+// optionsIn reads options.json of a scenario.
 func optionsIn(t *testing.T, archive *scenario.Archive) generate.Options {
 	t.Helper()
 	options := generate.Options{
@@ -79,7 +80,7 @@ func optionsIn(t *testing.T, archive *scenario.Archive) generate.Options {
 	return options
 }
 
-// inputsOf is the part of an archive that is written to files; notes repeat a name.
+// inputsOf returns the files of an archive that are inputs; notes repeat a name.
 func inputsOf(archive *scenario.Archive) *scenario.Archive {
 	return &scenario.Archive{Files: slices.DeleteFunc(slices.Clone(archive.Files), func(f scenario.File) bool { return f.Name == "note" })}
 }

@@ -25,7 +25,7 @@ func Compare(a, b []Provider) Report {
 	return report
 }
 
-// pair is a provider on both sides; the zero Provider stands for a missing one.
+// pair is a provider on both sides; a missing one is the zero Provider.
 type pair struct {
 	a, b       Provider
 	inA, inB   bool
@@ -33,7 +33,7 @@ type pair struct {
 	name, kind string
 }
 
-// objectPair is an object on both sides; nil stands for a missing one.
+// objectPair is an object on both sides; a missing one is nil.
 type objectPair struct {
 	ref  Ref
 	a, b *unstructured.Unstructured

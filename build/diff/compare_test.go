@@ -80,7 +80,7 @@ func checkOrderDoesNotMatter(t *testing.T, a, b []diff.Provider) {
 		return all
 	}
 	if diff := cmp.Diff(diff.Compare(a, b), diff.Compare(reversed(a), reversed(b))); diff != "" {
-		t.Errorf("with the objects in another order (-want +got):\n%s", diff)
+		t.Errorf("with the objects in reverse order (-want +got):\n%s", diff)
 	}
 }
 

@@ -22,12 +22,12 @@ type validation interface {
 // constraints are the compared constraints of a property. They are read-only.
 var constraints = newConstraints()
 
-// newConstraints returns the validations of crdify, and our own for the constraints that
-// crdify does not validate.
+// newConstraints returns the validations of crdify, and our own for the constraints
+// that crdify does not validate.
 //
-// Each property is validated separately: crdify's walk over a schema gives a property
-// and the alternatives in its anyOf the same path, so that the last one hides the
-// others, and its messages list names in random order.
+// Each property is validated separately. crdify's walk over a schema gives a
+// property and the alternatives in its anyOf the same path, so that the last one
+// hides the others, and lists names in its messages in random order.
 func newConstraints() []constraint {
 	return append([]constraint{
 		{"type", func(s *schema) any { return textOrNil(s.Type) }, judgeBy(&property.Type{}, "type changed", "type changed", rejectsOthers)},
@@ -79,7 +79,8 @@ func enumOf(s *schema) any {
 
 func requiredOf(s *schema) any { return valueOrNil(slices.Sorted(slices.Values(s.Required))) }
 
-// judgeRequired classifies a change of the required fields. A field with a default is never missing.
+// judgeRequired classifies a change of the required fields. Fields with a default
+// do not count, because they are never missing.
 func judgeRequired(was, is *schema) (Level, string, string) {
 	if !incompatible(enforced(&property.Required{}), was, is) {
 		return Plain, "fewer fields are required", ""
@@ -93,7 +94,7 @@ func judgeRequired(was, is *schema) (Level, string, string) {
 	return Breaking, strings.Join(missing, ", ") + " is required", "Existing objects without it stay readable, but every write is rejected, including writes of controllers."
 }
 
-// judgeDefault classifies a change of the default. A new default contradicts no old one.
+// judgeDefault classifies a change of the default.
 func judgeDefault(was, is *schema) (Level, string, string) {
 	const means = "Objects without the field have another value at the next read."
 	switch {

@@ -42,8 +42,8 @@ var listKeys = map[string][]string{
 	"volumeClaimTemplates":      {"name"},
 }
 
-// fields returns the changed fields below path. A value that exists on one side only
-// is one change, including everything below it.
+// fields returns the changed fields below path. A value that exists on only one
+// side is one change that includes everything below it.
 func fields(path string, a, b any) []Change {
 	mapA, isA := a.(map[string]any)
 	mapB, isB := b.(map[string]any)

@@ -11,7 +11,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
-// repeats is the number of equal changes from which they are folded.
+// repeats is the minimum number of equal changes that are folded.
 const repeats = 3
 
 var imagePath = regexp.MustCompile(`(?:^|\.)(?:initContainers|containers|ephemeralContainers)\[[^\]]*\]\.image$`)

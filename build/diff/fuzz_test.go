@@ -15,8 +15,9 @@ import (
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
-// FuzzCompare compares arbitrary manifests: Compare never panics, finds no difference of an
-// object to itself, and finds differences in both directions.
+// FuzzCompare compares arbitrary manifests. Compare must never panic, must find no
+// difference between an object and itself, and must find the same differences in
+// both directions.
 func FuzzCompare(f *testing.F) {
 	for _, archive := range scenario.Archives(f, "testdata/*.txtar") {
 		sides := map[string][]byte{}
@@ -29,7 +30,7 @@ func FuzzCompare(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after []byte) {
 		a, b := fuzzed(before), fuzzed(after)
 		if report := diff.Compare(a, a); report.Verdict != (diff.Verdict{}) {
-			t.Errorf("it differs from itself: %+v", report.Verdict)
+			t.Errorf("an object differs from itself: %+v", report.Verdict)
 		}
 		forward, backward := diff.Compare(a, b), diff.Compare(b, a)
 		if (forward.Verdict.Level == diff.None) != (backward.Verdict.Level == diff.None) {

@@ -86,7 +86,8 @@ func TestSensitive_Grants(t *testing.T) {
 	}
 }
 
-// TestGrant_CoversAsTheAPIServerDoes compares covers with the rules of the API server for all requests of a small universe.
+// TestGrant_CoversAsTheAPIServerDoes compares covers with the rules of the API
+// server for all requests in a small set of verbs, groups, resources and names.
 func TestGrant_CoversAsTheAPIServerDoes(t *testing.T) {
 	one := func(values ...string) *rapid.Generator[string] { return rapid.SampledFrom(values) }
 	draw := func(t *rapid.T, label string) grant {
@@ -110,7 +111,7 @@ func TestGrant_CoversAsTheAPIServerDoes(t *testing.T) {
 			}
 		}
 		if got := g.covers(asked); got != covers {
-			t.Errorf("%+v covers %+v: %v, but request by request %v", g, asked, got, covers)
+			t.Errorf("%+v covers %+v: %v, want %v", g, asked, got, covers)
 		}
 	})
 }

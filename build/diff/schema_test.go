@@ -83,7 +83,8 @@ func schemaFrom(t *testing.T, spec string) *schema {
 }
 
 func TestConstraints_CoverEverySchemaField(t *testing.T) {
-	// Properties are compared by path; structural schemas do not have the other fields.
+	// Properties are compared by path; structural schemas do not have the remaining
+	// fields.
 	comparedByPath := []string{"properties", "items", "id", "$schema", "$ref", "patternproperties", "dependencies", "additionalitems", "definitions"}
 	names := map[string]string{
 		"externaldocs": "text", "title": "text", "example": "text", "allof": "all-of", "anyof": "any-of", "oneof": "one-of",

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// webhookChanges compares the webhooks of a configuration: their rules by the requests
-// that they match, other fields one by one.
+// webhookChanges compares the webhooks of a configuration: the rules by the
+// requests that they match, other fields one by one.
 func webhookChanges(a, b map[string]any) []Change {
 	before, after := webhooksOf(a), webhooksOf(b)
 	changes := fields("", withoutRules(a), withoutRules(b))

@@ -18,8 +18,8 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// forkDifferences are the accepted differences from the shipped manifests, with the reason: a pattern of a
-// line "object field". They hold for every fork.
+// forkDifferences maps the accepted differences from the shipped manifests, as a
+// pattern of a line "object field", to their reasons. They apply to every fork.
 var forkDifferences = map[string]string{
 	`^Deployment \S+ \.spec\.template\.metadata\.annotations\.openshift\.io/required-scc: shipped restricted-v2, generated nonroot-v2`: "the pods set UID 65532, which restricted-v2 rejects",
 	`^Deployment \S+ \.(spec\.strategy|status): shipped map\[\], generated <nil>`:                                                      "manifests-gen writes empty structs of Go's types; they mean nothing",
@@ -37,7 +37,7 @@ func TestBundle_SameAsManifestsGen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(forks) == 0 {
-		t.Skip("FORKS names no folder of forks")
+		t.Skip("FORKS is not set to a folder of forks")
 	}
 	for _, fork := range forks {
 		t.Run(fork.Folder, func(t *testing.T) {
@@ -68,7 +68,7 @@ func accepted(difference string, used map[string]bool) string {
 	return ""
 }
 
-// forkOptions are the flags of manifests-gen as options.
+// forkOptions converts the flags of manifests-gen to options.
 func forkOptions(fork fixture.Fork) generate.Options {
 	return generate.Options{
 		Dir: fork.Kustomization, ProviderName: fork.Name, ProviderType: fork.Type, ProviderVersion: fork.Version, OCPPlatform: fork.Platform,
@@ -108,7 +108,7 @@ func byName(t *testing.T, manifests []byte) map[string]*unstructured.Unstructure
 	for _, o := range objects {
 		name := object.Describe(o)
 		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {
-			name = o.GetKind() + " " + o.GetName() // also with a namespace
+			name = o.GetKind() + " " + o.GetName() // without the namespace
 		}
 		all[name] = o
 	}

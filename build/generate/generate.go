@@ -13,7 +13,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Error says that a directory does not make a valid bundle.
+// Error reports that no valid bundle can be generated from a directory.
 type Error struct {
 	Dir string
 	Err error
@@ -48,7 +48,7 @@ func generate(o Options) (extractor.Bundle, Summary, error) {
 		return extractor.Bundle{}, Summary{}, err
 	}
 	if len(objects) == 0 {
-		return extractor.Bundle{}, Summary{}, errors.New("nothing is left to install")
+		return extractor.Bundle{}, Summary{}, errors.New("no objects to install")
 	}
 	if err := errors.Join(append(object.CheckUnique(objects), transform.CheckImages(objects, o.Options)...)...); err != nil {
 		return extractor.Bundle{}, Summary{}, err

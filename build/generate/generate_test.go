@@ -19,14 +19,14 @@ import (
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
-// TestBundle_Scenarios runs Generate on the files below in/ of
-// each archive, and compares with manifests.yaml and summary, or with error.
+// TestBundle_Scenarios runs Bundle on the files below in/ of each archive, and
+// compares the result with manifests.yaml and summary, or with error.
 func TestBundle_Scenarios(t *testing.T) {
 	scenario.Run(t, "testdata/*.txtar", scenario.Only("options.json", "in/"), run)
 }
 
 func TestTransforms_EachHasAScenario(t *testing.T) {
-	alone := map[string]string{} // what the summaries say
+	alone := map[string]string{} // the summaries
 	for _, archive := range scenario.Archives(t, "testdata/*.txtar") {
 		if only := optionsIn(t, archive).OnlyTransforms; len(only) == 1 {
 			for _, f := range archive.Files {
@@ -38,10 +38,10 @@ func TestTransforms_EachHasAScenario(t *testing.T) {
 	}
 	for _, edit := range transform.All() {
 		if !regexp.MustCompile(`\n` + edit.Name + ` (changed|dropped|added): `).MatchString(alone[edit.Name]) {
-			t.Errorf("no scenario shows what %s does alone", edit.Name)
+			t.Errorf("no scenario shows %s alone", edit.Name)
 		}
 		if edit.Does == "" || edit.Why == "" {
-			t.Errorf("%s does not say what it does and why", edit.Name)
+			t.Errorf("%s lacks Does or Why", edit.Name)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestOptions_OnlyAndSkipTransforms(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		options generate.Options
-		want    bool // that the namespace is changed
+		want    bool // whether the namespace is changed
 	}{
 		{"nothing is said", generate.Options{}, true},
 		{"it is the only one", generate.Options{Options: transform.Options{OnlyTransforms: []string{"namespace"}}}, true},
@@ -70,14 +70,14 @@ func TestOptions_OnlyAndSkipTransforms(t *testing.T) {
 			}
 			for _, result := range summary.Results {
 				if result.Transform == "namespace" && result.Skipped == c.want {
-					t.Errorf("the summary says: %+v", result)
+					t.Errorf("unexpected summary: %+v", result)
 				}
 			}
 		})
 	}
 }
 
-// optionsIn reads options.json of a scenario: GenerateOptions.
+// optionsIn reads options.json of a scenario.
 func optionsIn(t *testing.T, archive *scenario.Archive) generate.Options {
 	t.Helper()
 	options := generate.Options{
@@ -104,7 +104,8 @@ func run(t *testing.T, archive *scenario.Archive) []scenario.File {
 	return []scenario.File{{Name: "manifests.yaml", Data: bundle.Manifests}, {Name: "summary", Data: []byte(describe(summary))}}
 }
 
-// checkBundle checks what holds for each bundle: its files read back as the same bundle, and a second run gives the same.
+// checkBundle checks that a bundle can be written and read back unchanged, and that
+// a second run gives the same bundle.
 func checkBundle(t *testing.T, options generate.Options, bundle extractor.Bundle) {
 	t.Helper()
 	again, _, err := generate.Bundle(options)
@@ -120,7 +121,7 @@ func checkBundle(t *testing.T, options generate.Options, bundle extractor.Bundle
 	}
 	read, err := files.Bundles(bundle.Origin)
 	if err != nil {
-		t.Fatalf("reading what was written: %v", err)
+		t.Fatalf("reading the written bundle: %v", err)
 	}
 	if diff := cmp.Diff([]extractor.Bundle{bundle}, read); diff != "" {
 		t.Errorf("the bundle read back differs:\n%s", diff)

@@ -25,23 +25,25 @@ import (
 type Options struct {
 	// Dir is the kustomize directory, or a YAML file with the objects.
 	Dir string
-	// ProviderName, such as "cluster-api-provider-aws". It becomes the name of a
-	// phase and of a label's value: at most 58 characters of a DNS label that starts with a letter.
+	// ProviderName is a DNS label of at most 58 characters that starts with a
+	// letter, such as "cluster-api-provider-aws". It becomes the name of a phase
+	// and the value of a label.
 	ProviderName string
 	// ProviderType is the type of the provider, such as infrastructure.
 	ProviderType extractor.ProviderType
 	// ProviderVersion is a semantic version with a leading v.
 	ProviderVersion string
-	// OCPPlatform is the OpenShift platform type that the provider is for, such as
-	// "AWS"; empty means every platform.
+	// OCPPlatform is the OpenShift platform type of the provider, such as "AWS";
+	// empty means every platform.
 	OCPPlatform string
-	// InstallOrder orders providers of one type; 0 gives none. Not every layout can say it.
+	// InstallOrder orders providers of the same type; 0 means none. Not every
+	// layout can store it.
 	InstallOrder int
-	// Options are those of the transforms.
+	// Options are the options of the transforms.
 	transform.Options
 }
 
-// normalized puts in defaults.
+// normalized sets defaults.
 func (o Options) normalized() Options {
 	o.Namespace = cmp.Or(o.Namespace, v1alpha1.OperandNamespace)
 	return o
@@ -63,7 +65,7 @@ func (o Options) Metadata(manifests []byte) extractor.Metadata {
 
 var (
 	providerNamePattern = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,56}[a-z0-9])?$`)
-	// From https://semver.org, with a leading v.
+	// The pattern is from https://semver.org, with a leading v.
 	versionPattern = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 )
 
@@ -78,33 +80,34 @@ var platforms = []configv1.PlatformType{
 	configv1.PowerVSPlatformType, configv1.AlibabaCloudPlatformType, configv1.NutanixPlatformType, configv1.ExternalPlatformType,
 }
 
-// Check returns everything that is wrong with options, as an *OptionsError; missing ones get their defaults first.
+// Check returns an *OptionsError that joins all errors in the options, after
+// missing ones got their defaults.
 func (o Options) Check() error {
 	o = o.normalized()
 	var errs []error
 	if !providerNamePattern.MatchString(o.ProviderName) {
-		errs = append(errs, fmt.Errorf("provider name %q is not a DNS label of at most 58 characters that starts with a letter, such as cluster-api-provider-aws", o.ProviderName))
+		errs = append(errs, fmt.Errorf("invalid provider name %q: want a DNS label of at most 58 characters that starts with a letter, such as cluster-api-provider-aws", o.ProviderName))
 	}
 	if !slices.Contains(extractor.ProviderTypes(), o.ProviderType) {
-		errs = append(errs, fmt.Errorf("provider type %q is none of %s", o.ProviderType, join(extractor.ProviderTypes())))
+		errs = append(errs, fmt.Errorf("invalid provider type %q: want one of %s", o.ProviderType, join(extractor.ProviderTypes())))
 	}
 	if !versionPattern.MatchString(o.ProviderVersion) {
-		errs = append(errs, fmt.Errorf("provider version %q is not a semantic version with a leading v, such as v2.10.0", o.ProviderVersion))
+		errs = append(errs, fmt.Errorf("invalid provider version %q: want a semantic version with a leading v, such as v2.10.0", o.ProviderVersion))
 	}
 	if o.OCPPlatform != "" && !slices.Contains(platforms, configv1.PlatformType(o.OCPPlatform)) {
-		errs = append(errs, fmt.Errorf("OpenShift platform %q is none of %s (case matters)", o.OCPPlatform, join(platforms)))
+		errs = append(errs, fmt.Errorf("invalid OpenShift platform %q: want one of %s (case-sensitive)", o.OCPPlatform, join(platforms)))
 	}
 	if o.ImageName != "" {
 		if _, err := name.ParseReference(o.ImageName); err != nil {
-			errs = append(errs, fmt.Errorf("image name %q is not an image reference: %w", o.ImageName, err))
+			errs = append(errs, fmt.Errorf("invalid image name %q: %w", o.ImageName, err))
 		}
 	}
 	for _, problem := range validation.IsDNS1123Label(o.Namespace) {
-		errs = append(errs, fmt.Errorf("namespace %q: %s", o.Namespace, problem))
+		errs = append(errs, fmt.Errorf("invalid namespace %q: %s", o.Namespace, problem))
 	}
 	for _, old := range slices.Sorted(maps.Keys(o.Images)) {
 		if !o.Substitute(o.Images[old]) {
-			errs = append(errs, fmt.Errorf("image %s: its replacement %q is neither by digest (<repository>@sha256:<digest>) nor the image name %q", old, o.Images[old], o.ImageName))
+			errs = append(errs, fmt.Errorf("invalid replacement %[2]q for image %[1]s: want a reference by digest (<repository>@sha256:<digest>) or the image name %[3]q", old, o.Images[old], o.ImageName))
 		}
 	}
 	if err := errors.Join(append(errs, o.Options.Check()...)...); err != nil {

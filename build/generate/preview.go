@@ -18,10 +18,11 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Preview returns the bundle that Bundle would build, for inspection: missing options are
-// derived from the objects if possible, and images need no digest. The name is that of the
-// provider label, the type that of the label or of the CRDs, the version is v0.0.0, and the image
-// name has the form of OpenShift's own providers. Errors are of type *transform.OptionsError or *Error.
+// Preview returns the bundle that Bundle would build, for inspection: missing
+// options are derived from the objects if possible, and images need no digest. The
+// name comes from the provider label, the type from the label or the CRDs, the
+// version is v0.0.0, and the image name has the form of OpenShift's own providers.
+// Errors are of type *transform.OptionsError or *Error.
 func Preview(o Options) (extractor.Bundle, error) {
 	objects, err := kustomize.Render(o.Dir)
 	if err != nil {
@@ -46,13 +47,13 @@ func preview(o Options, objects []*unstructured.Unstructured) ([]byte, error) {
 		return nil, err
 	}
 	if len(objects) == 0 {
-		return nil, errors.New("nothing is left to install")
+		return nil, errors.New("no objects to install")
 	}
 	slices.SortStableFunc(objects, object.Compare)
 	return kustomize.Print(objects)
 }
 
-// guessed returns the options with derived values for missing ones.
+// guessed returns the options with derived values for those that are missing.
 func (o Options) guessed(objects []*unstructured.Unstructured) (Options, error) {
 	label := labelOf(objects)
 	if err := o.guessType(label, objects); err != nil {
@@ -75,7 +76,7 @@ func (o Options) guessed(objects []*unstructured.Unstructured) (Options, error) 
 	return o.normalized(), nil
 }
 
-// guessType sets a missing type to that of the label or of the CRDs.
+// guessType sets a missing type from the label or the CRDs.
 func (o *Options) guessType(label string, objects []*unstructured.Unstructured) error {
 	if o.ProviderType != "" {
 		return nil
@@ -101,7 +102,8 @@ func (o *Options) guessType(label string, objects []*unstructured.Unstructured) 
 	return fmt.Errorf("required flag(s) %s not set: %s, and %s", missing, reason, describeTypes(types))
 }
 
-// describeTypes describes the types of the providers that define such CRDs, of which there is not exactly one.
+// describeTypes explains why the CRDs do not determine the type: they belong to no
+// type, or to several.
 func describeTypes(types []extractor.ProviderType) string {
 	if len(types) == 0 {
 		return "no CRD is of a kind with a contract"
@@ -109,7 +111,8 @@ func describeTypes(types []extractor.ProviderType) string {
 	return "the CRDs are those of several types: " + join(types)
 }
 
-// usualPlaceholders begin the placeholders of the providers that OpenShift builds.
+// usualPlaceholders is the prefix of the placeholders of the providers that
+// OpenShift builds.
 const usualPlaceholders = "registry.ci.openshift.org/openshift:"
 
 // labelOf returns the value of the first provider label among the objects.

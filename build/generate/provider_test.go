@@ -21,9 +21,9 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// TestBundle_RealProviders uses the kustomize directories that
-// providers release from, with only the options that a user has to give; and those of
-// the folder PROVIDERS, if that is given.
+// TestBundle_RealProviders uses the kustomize directories from which providers are
+// released, with only the required options, and those in the folder PROVIDERS, if
+// it is set.
 func TestBundle_RealProviders(t *testing.T) {
 	for name, options := range released(t) {
 		t.Run(name, func(t *testing.T) {
@@ -58,16 +58,18 @@ func TestBundle_RealProviders(t *testing.T) {
 	}
 }
 
-// unlabelled are the folders of providers whose objects do not say their type by the provider label.
+// unlabelled lists the folders of providers whose provider label does not contain
+// their type.
 var unlabelled = []string{"addon-helm", "infrastructure-kubevirt"}
 
-// checkPreview checks that nothing has to be said to preview a provider, and that the same objects come of it.
+// checkPreview checks that a preview needs no options and contains the same
+// objects.
 func checkPreview(t *testing.T, provider fixture.Rendered, dir string, bundle extractor.Bundle) {
 	t.Helper()
 	preview, err := generate.Preview(generate.Options{Dir: dir})
 	if slices.Contains(unlabelled, provider.Folder) {
 		if !errors.As(err, new(*transform.OptionsError)) {
-			t.Errorf("the preview of a provider without a label ends with %v", err)
+			t.Errorf("preview of a provider without a label: got error %v", err)
 		}
 		return
 	}
@@ -92,7 +94,7 @@ func bundleFrom(t *testing.T, options generate.Options) (extractor.Bundle, gener
 	return bundle, summary
 }
 
-// released returns the options for the providers that there always are.
+// released returns the options for the providers that are always available.
 func released(t *testing.T) map[string]generate.Options {
 	t.Helper()
 	providers, err := fixture.Providers(t.Context(), t.TempDir())
@@ -127,7 +129,7 @@ func kustomization(t *testing.T, manifests []byte) string {
 	return dir
 }
 
-// checkReal checks what a cluster relies on in every object.
+// checkReal checks properties on which a cluster relies, in every object.
 func checkReal(t *testing.T, bundle extractor.Bundle) {
 	t.Helper()
 	for _, o := range objectsOf(t, bundle) {
@@ -139,7 +141,7 @@ func checkReal(t *testing.T, bundle extractor.Bundle) {
 		}
 		for key := range o.GetAnnotations() {
 			if strings.HasPrefix(key, "cert-manager.io/") {
-				t.Errorf("%s %s still asks cert-manager by %s", o.GetKind(), o.GetName(), key)
+				t.Errorf("%s %s still has annotation %s of cert-manager", o.GetKind(), o.GetName(), key)
 			}
 		}
 	}
@@ -160,7 +162,8 @@ func objectsOf(t *testing.T, bundle extractor.Bundle) []*unstructured.Unstructur
 	}
 }
 
-// checkAgain checks that a bundle's own manifests give the same manifests.
+// checkAgain checks that generating from a bundle's own manifests gives the same
+// manifests.
 func checkAgain(t *testing.T, options generate.Options, bundle extractor.Bundle) {
 	t.Helper()
 	options.Dir, options.Images = kustomization(t, bundle.Manifests), nil
@@ -173,7 +176,8 @@ func checkAgain(t *testing.T, options generate.Options, bundle extractor.Bundle)
 	}
 }
 
-// checkManager checks that a provider runs the placeholder under OpenShift's conventions.
+// checkManager checks that a provider runs the placeholder image and follows
+// OpenShift's conventions.
 func checkManager(t *testing.T, deployment *unstructured.Unstructured, image string) {
 	t.Helper()
 	spec, _, err := unstructured.NestedMap(deployment.Object, "spec", "template", "spec")

@@ -25,7 +25,7 @@ import (
 )
 
 // function is a transformer that kustomize would run in a container: kpt's starlark
-// function, which runs in process here.
+// function. It runs in process here.
 type function struct {
 	// file is the path in the kustomization, for errors.
 	file   string
@@ -36,8 +36,8 @@ type function struct {
 // functionAnnotation names the image or the program of a function.
 const functionAnnotation = "config.kubernetes.io/function"
 
-// plan is a kustomization divided at its first function: kustomize renders the
-// rest, and the functions edit the result.
+// plan is a kustomization, split at its first function: kustomize renders the rest,
+// and the functions edit the result.
 type plan struct {
 	// file is the path of the kustomization file, rest its content without the functions.
 	file      string
@@ -45,8 +45,9 @@ type plan struct {
 	functions []function
 }
 
-// planOf reads the functions of the kustomization in dir. It has no functions if the
-// file has none or cannot be read, which kustomize reports better.
+// planOf reads the functions of the kustomization in dir. If the kustomization file
+// has none or cannot be read, the plan is empty; kustomize reports a missing or
+// invalid file better.
 func planOf(dir string) (plan, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -65,7 +66,7 @@ func planOf(dir string) (plan, error) {
 	for _, field := range []string{"generators", "validators"} {
 		for _, entry := range object.TextsAt(fields, field) {
 			if functions, _, err := functionsIn(dir, entry); err != nil || len(functions) > 0 {
-				return plan{}, errors.Join(err, fmt.Errorf("%s: %s: a function is supported as a transformer only", file, entry))
+				return plan{}, errors.Join(err, fmt.Errorf("%s: %s: functions are supported only as transformers", file, entry))
 			}
 		}
 	}
@@ -76,7 +77,7 @@ func planOf(dir string) (plan, error) {
 		case err != nil:
 			return plan{}, err
 		case len(functions) > 0 && others, len(functions) == 0 && len(p.functions) > 0:
-			return plan{}, fmt.Errorf("%s: %s: a transformer that is not a starlark function must be in a file of its own, before the functions", file, entry)
+			return plan{}, fmt.Errorf("%s: %s: unsupported order: put transformers that are not starlark functions into separate files, before the functions", file, entry)
 		case len(functions) == 0:
 			rest = append(rest, entry)
 		}
@@ -94,7 +95,7 @@ func functionsIn(dir, entry string) (functions []function, others bool, err erro
 	if !strings.Contains(entry, "\n") {
 		file = entry
 		if content, err = os.ReadFile(filepath.Join(dir, entry)); err != nil {
-			return nil, true, nil //nolint:nilerr // a directory or a URL; kustomize reports what it cannot read
+			return nil, true, nil //nolint:nilerr // a directory or a URL; kustomize reports read errors
 		}
 	}
 	objects, err := yamldoc.Objects(content)
@@ -117,8 +118,8 @@ func functionsIn(dir, entry string) (functions []function, others bool, err erro
 	return functions, others, nil
 }
 
-// functionOf returns the starlark function that an object configures, as kpt's function reads it: a
-// ConfigMap with data.source, or a StarlarkRun with source.
+// functionOf returns the starlark function that an object configures: a ConfigMap
+// with data.source, or a StarlarkRun with source, as kpt's function accepts them.
 func functionOf(o *unstructured.Unstructured, spec string) (function, error) {
 	runtime := map[string]any{}
 	if err := yaml.Unmarshal([]byte(spec), &runtime); err != nil {
@@ -133,25 +134,26 @@ func functionOf(o *unstructured.Unstructured, spec string) (function, error) {
 		script = object.TextAt(o.Object, "source")
 	}
 	if script == "" {
-		return function{}, fmt.Errorf("the function %s has no source", image)
+		return function{}, fmt.Errorf("function %s has no source", image)
 	}
 	return function{script: script, config: o.Object}, nil
 }
 
-// isStarlark reports whether an image is kpt's starlark function, from whatever registry.
+// isStarlark reports whether an image is kpt's starlark function, in any registry.
 func isStarlark(image string) bool {
 	reference, err := name.ParseReference(image)
 	return err == nil && path.Base(reference.Context().RepositoryStr()) == "starlark"
 }
 
-// kustomize drops local objects at the end, before functions that run after it could read them.
-// So the annotation has another name while kustomize runs.
+// kustomize drops local objects at the end, but functions that run after kustomize
+// may need them. So the annotation is renamed while kustomize runs.
 const (
 	localAnnotation    = "config.kubernetes.io/local-config"
 	deferredAnnotation = "config.kubernetes.io/local-config-deferred"
 )
 
-// dividedFiles is the disk with the kustomization file of a plan replaced by its rest.
+// dividedFiles is the file system of the disk in which the kustomization file of a
+// plan is replaced by its rest.
 type dividedFiles struct {
 	filesys.FileSystem
 	plan plan
@@ -190,14 +192,15 @@ func (p plan) run(objects []*unstructured.Unstructured) ([]*unstructured.Unstruc
 	for i, item := range items {
 		fields, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("the functions return a %T among the objects", item)
+			return nil, fmt.Errorf("the functions returned an object of type %T, want a mapping", item)
 		}
 		edited[i] = &unstructured.Unstructured{Object: fields}
 	}
 	return slices.DeleteFunc(edited, isLocal), nil
 }
 
-// isLocal reports whether an object is for kustomize only, and gives the annotation its name back if it is not.
+// isLocal reports whether an object is only for kustomize. If it is not, isLocal
+// restores the name of the annotation.
 func isLocal(o *unstructured.Unstructured) bool {
 	annotations := o.GetAnnotations()
 	value, found := annotations[deferredAnnotation]
@@ -209,7 +212,7 @@ func isLocal(o *unstructured.Unstructured) bool {
 	return found && value != "false"
 }
 
-// FileIn returns the path of the file that makes dir a kustomize directory; empty if there is none.
+// FileIn returns the path of the kustomization file in dir; empty if there is none.
 func FileIn(dir string) string {
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		file := filepath.Join(dir, name)

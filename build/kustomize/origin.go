@@ -13,11 +13,13 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// ObjectName names an object in the output of kustomize. Two objects in different namespaces may share it.
+// ObjectName identifies an object in the output of kustomize. Objects in different
+// namespaces can have the same ObjectName.
 type ObjectName struct{ Kind, Name string }
 
-// Origins returns the files from which kustomize reads the objects of a directory, as paths from dir. Objects that are
-// generated, come from a URL or are renamed by a function are not in the result. It writes warnings as Render does.
+// Origins returns the files from which kustomize reads the objects of a directory,
+// relative to dir. It omits objects that are generated, come from a URL or are
+// renamed by a function. Like Render, it writes warnings to standard error.
 func Origins(dir string) (map[ObjectName]string, error) {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {

@@ -13,9 +13,10 @@ import (
 	"github.com/capi-installer/capi-installer/internal/parallel"
 )
 
-// Print writes objects as YAML documents: keys sorted, two spaces, no line
-// folded (a folded line could tear a ${VARIABLE} apart). A string is in quotes only where YAML
-// needs them, as in the output of kustomize: quotes of the source around a ${VARIABLE} do not stay.
+// Print encodes objects as YAML documents with sorted keys and an indentation of
+// two spaces. It folds no line, because a line break could split a ${VARIABLE}.
+// Like kustomize, it quotes a string only if YAML requires it: quotes around a
+// ${VARIABLE} in the source are lost.
 func Print(objects []*unstructured.Unstructured) ([]byte, error) {
 	documents, err := parallel.TryMap(objects, func(o *unstructured.Unstructured) ([]byte, error) {
 		document, err := encodeOne(o)

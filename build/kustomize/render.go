@@ -16,9 +16,11 @@ import (
 	"github.com/capi-installer/capi-installer/internal/parallel"
 )
 
-// Render returns the objects of a kustomize directory, as "kustomize build" prints them, or of a YAML file, as if it
-// was the only resource of a kustomization. Of functions in containers it runs kpt's starlark function, in process; other plugins and
-// helm are off. Deprecation warnings are written to standard error, each once per process.
+// Render returns the objects of a kustomize directory, as "kustomize build" prints
+// them, or of a YAML file, as if it were the only resource of a kustomization. Of
+// functions in containers, only kpt's starlark function is supported; it runs in
+// process. Other plugins and helm are disabled. Deprecation warnings are written to
+// standard error, each once per process.
 func Render(dir string) ([]*unstructured.Unstructured, error) {
 	if IsManifests(dir) {
 		return renderFile(dir)
@@ -26,7 +28,8 @@ func Render(dir string) ([]*unstructured.Unstructured, error) {
 	if err := checkDir(dir); err != nil {
 		return nil, err
 	}
-	// A relative path with an @ in it is a git URL to kustomize; an absolute one never is.
+	// kustomize takes a relative path with an @ for a git URL, but never an
+	// absolute path.
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("finding %s: %w", dir, err)
@@ -50,7 +53,8 @@ func Render(dir string) ([]*unstructured.Unstructured, error) {
 	return divided.run(objects)
 }
 
-// IsManifests reports whether a path is that of a YAML file, such as the components.yaml of a release.
+// IsManifests reports whether a path names a YAML file, such as the components.yaml
+// of a release.
 func IsManifests(path string) bool {
 	info, err := os.Stat(path)
 	extension := filepath.Ext(path)

@@ -15,7 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// annotations returns the annotations that registries show
+// annotations returns the annotations that registries display
 // (https://github.com/opencontainers/image-spec/blob/main/annotations.md).
 func (p Packer) annotations(m extractor.Metadata) map[string]string {
 	texts := map[string]string{
@@ -29,7 +29,7 @@ func (p Packer) annotations(m extractor.Metadata) map[string]string {
 	return texts
 }
 
-// appendAnnotated puts layer on base and annotations on the manifest.
+// appendAnnotated appends layer to base and adds annotations to the manifest.
 func (p Packer) appendAnnotated(base v1.Image, layer v1.Layer, texts map[string]string) (v1.Image, error) {
 	digest, err := base.Digest()
 	if err != nil {
@@ -43,7 +43,8 @@ func (p Packer) appendAnnotated(base v1.Image, layer v1.Layer, texts map[string]
 	return mutate.Annotations(image, texts).(v1.Image), nil
 }
 
-// appendLabelled puts layer on base and labels in the config: Docker's manifests have no annotations.
+// appendLabelled appends layer to base and adds labels to the config, because
+// Docker's manifests have no annotations.
 func (p Packer) appendLabelled(base v1.Image, layer v1.Layer, labels map[string]string) (v1.Image, error) {
 	image, err := p.appendLayer(base, layer)
 	if err != nil {
@@ -65,7 +66,7 @@ func (p Packer) appendLabelled(base v1.Image, layer v1.Layer, labels map[string]
 	return image, nil
 }
 
-// appendLayer puts layer on base.
+// appendLayer appends layer to base.
 func (p Packer) appendLayer(base v1.Image, layer v1.Layer) (v1.Image, error) {
 	config, err := base.ConfigFile()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// A bundle becomes an image that holds nothing else.
+// Pack puts a bundle into an image that contains nothing else.
 func ExamplePack() {
 	manifests := []byte("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: hello\n  namespace: openshift-cluster-api\n")
 	image, err := pack.Pack(nil, extractor.Bundle{

@@ -16,11 +16,11 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// OmittedEntry is an entry of a base index that the packed index does not have.
+// OmittedEntry is an entry of a base index that the packed index does not contain.
 type OmittedEntry struct {
-	// Digest is the entry's.
+	// Digest is the digest of the entry.
 	Digest string `json:"digest"`
-	// Reason is why it is omitted.
+	// Reason is the reason for the omission.
 	Reason string `json:"reason"`
 }
 
@@ -31,9 +31,10 @@ const (
 	aboutDigest = "vnd.docker.reference.digest"
 )
 
-// Index returns base with every image of it packed as Image does, for the same
-// platforms and in the same order. It omits and returns attestations, because they describe
-// an image without the bundle, which is not in the index any more. Errors are of type *PackError.
+// Index returns base with each of its images packed as Image does, for the same
+// platforms and in the same order. It omits attestations, because the image without
+// the bundle that they describe is not in the packed index, and returns the omitted
+// entries. Errors are of type *PackError.
 func (p Packer) Index(base v1.ImageIndex, bundle extractor.Bundle) (v1.ImageIndex, []OmittedEntry, error) {
 	index, left, err := p.index(base, bundle)
 	if err != nil {
@@ -72,17 +73,18 @@ func (p Packer) index(base v1.ImageIndex, bundle extractor.Bundle) (v1.ImageInde
 		return nil, nil, err
 	}
 	index := mutate.IndexMediaType(mutate.AppendManifests(empty.Index, images...), mediaType)
-	if mediaType == types.DockerManifestList { // it has no annotations
+	if mediaType == types.DockerManifestList { // has no annotations
 		return index, left, nil
 	}
 	return mutate.Annotations(index, texts).(v1.ImageIndex), left, nil
 }
 
-// notPacked says why an entry of an index is not packed; it is empty for an image.
+// notPacked returns the reason why an entry of an index is not packed; empty for an
+// image.
 func notPacked(entry v1.Descriptor) string {
 	switch {
 	case entry.Annotations[aboutType] != "":
-		return fmt.Sprintf("%s of %s, which has become another image", entry.Annotations[aboutType], entry.Annotations[aboutDigest])
+		return fmt.Sprintf("%s of %s, which is not in the packed index", entry.Annotations[aboutType], entry.Annotations[aboutDigest])
 	case entry.ArtifactType != "" && !types.MediaType(entry.ArtifactType).IsConfig():
 		return "an artifact of type " + entry.ArtifactType + ", not an image"
 	case entry.MediaType != "" && !entry.MediaType.IsImage():
@@ -91,14 +93,15 @@ func notPacked(entry v1.Descriptor) string {
 	return ""
 }
 
-// child packs an image of base, and keeps its descriptor except for size and digest.
+// child packs an image of base. It keeps the image's descriptor except for size and
+// digest.
 func (p Packer) child(base v1.ImageIndex, entry v1.Descriptor, bundle extractor.Bundle) (mutate.IndexAddendum, error) {
 	image, err := base.Image(entry.Digest)
 	if err == nil {
 		image, err = p.pack(image, bundle)
 	}
 	if err != nil {
-		return mutate.IndexAddendum{}, fmt.Errorf("the image %s for %s of the base: %w", entry.Digest, platformOf(entry), err)
+		return mutate.IndexAddendum{}, fmt.Errorf("image %s for %s in the base index: %w", entry.Digest, platformOf(entry), err)
 	}
 	return mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: entry.Platform, Annotations: entry.Annotations}}, nil
 }

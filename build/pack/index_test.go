@@ -74,7 +74,7 @@ func TestIndex_PacksEveryImage(t *testing.T) {
 				}
 				bundles, err := remote.FromImage(t.Context(), image, extractor.Origin{})
 				if err != nil || len(bundles) != 1 {
-					t.Errorf("%s holds %d bundles: %v", entry.Platform, len(bundles), err)
+					t.Errorf("image for %s has %d bundles: %v", entry.Platform, len(bundles), err)
 				}
 				config, err := image.ConfigFile()
 				if err != nil || config.Architecture != entry.Platform.Architecture || len(config.RootFS.DiffIDs) != 2 {
@@ -86,10 +86,10 @@ func TestIndex_PacksEveryImage(t *testing.T) {
 			}
 			wantType, _ := base.MediaType()
 			if manifest.MediaType != wantType || (manifest.Annotations == nil) != format.Docker {
-				t.Errorf("it is a %s with the annotations %v", manifest.MediaType, manifest.Annotations)
+				t.Errorf("got media type %s and annotations %v", manifest.MediaType, manifest.Annotations)
 			}
 			if _, again, _ := packedIndex(t, pack.Packer{}, base); indexDigest(t, again) != indexDigest(t, index) {
-				t.Error("the second index differs")
+				t.Error("packing again gives another index")
 			}
 		})
 	}
@@ -122,7 +122,7 @@ func TestIndex_OmitsEntriesWithReasons(t *testing.T) {
 		reasons = append(reasons, l.Reason)
 	}
 	want := []string{
-		"attestation-manifest of " + subject + ", which has become another image",
+		"attestation-manifest of " + subject + ", which is not in the packed index",
 		"an artifact of type application/spdx+json, not an image",
 		"of media type application/vnd.oci.image.index.v1+json, not an image",
 	}
@@ -165,7 +165,7 @@ func TestImage_CreatedIsNotInLayer(t *testing.T) {
 			}
 			undated := packed(t, base, bundleOf(configMap))
 			if digestOf(t, image) == digestOf(t, undated) || topLayer(t, image) != topLayer(t, undated) {
-				t.Error("the time changes nothing, or the layer")
+				t.Error("the time has no effect, or changes the layer")
 			}
 		})
 	}

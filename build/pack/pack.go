@@ -25,7 +25,7 @@ import (
 // createdBy is the entry for the layer in the history of a packed image.
 const createdBy = "capi-manifests pack"
 
-// Error says that a bundle cannot be put into an image.
+// Error reports that a bundle cannot be added to an image.
 type Error struct{ Err error }
 
 func (e *Error) Error() string { return "packing: " + e.Err.Error() }
@@ -43,14 +43,15 @@ func Pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	return Packer{}.Image(base, bundle)
 }
 
-// Image returns base with an additional layer that contains the bundle, or, if base is nil,
-// an image for linux/amd64 with only that layer. The image is a function of the Packer and
-// the arguments: the same bundle on the same base gives the same digest. Errors are
-// of type *Error.
+// Image returns base with an additional layer that contains the bundle, or, if base
+// is nil, an image for linux/amd64 with only that layer. The image is a function of
+// the Packer and the arguments: the same bundle on the same base gives the same
+// digest. Errors are of type *Error.
 //
-// The layer hides the bundle's directory of base, so that packing again replaces the
-// bundle. The image has a locator of the layer and the digest of the bundle, as
-// annotations or, for Docker images, as labels: a reader needs no other layer.
+// The layer hides the bundle's directory in base, so that packing again replaces
+// the bundle. The image has a locator of the layer and the digest of the bundle, as
+// annotations or, for Docker images, as labels. With the locator a reader needs no
+// other layer.
 func (p Packer) Image(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	image, err := p.pack(base, bundle)
 	if err != nil {
@@ -59,7 +60,7 @@ func (p Packer) Image(base v1.Image, bundle extractor.Bundle) (v1.Image, error) 
 	return image, nil
 }
 
-// filesOf returns the files of a bundle in the layout that it was read from.
+// filesOf returns the files of a bundle in the layout from which it was read.
 func filesOf(bundle extractor.Bundle) (extractor.Files, error) {
 	if bundle.Profile != "" {
 		return bundle.ProfileFiles(nil)
@@ -96,8 +97,8 @@ func (p Packer) pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	return p.appendAnnotated(base, layer, texts)
 }
 
-// layerType is OCI's media type of a layer, or Docker's if base is Docker's: some
-// runtimes refuse a mixture.
+// layerType returns the OCI media type of a layer, or Docker's if base is a Docker
+// image: some runtimes reject a mixture.
 func layerType(base v1.Image) (types.MediaType, error) {
 	if base == nil {
 		return types.OCILayer, nil
@@ -113,9 +114,9 @@ func layerType(base v1.Image) (types.MediaType, error) {
 }
 
 // newLayer returns a gzip layer of files: sorted, owned by root, readable by all,
-// without a time. If opaque, it hides the same top-level directories of lower
-// layers. The compressor is not that of the standard library, so that the digest
-// does not depend on the version of Go.
+// without times. If opaque, it hides the same top-level directories of lower
+// layers. It does not use the compressor of the standard library, so that the
+// digest does not depend on the version of Go.
 func newLayer(files extractor.Files, mediaType types.MediaType, opaque bool) (v1.Layer, error) {
 	archive, err := tarOf(files, opaque)
 	if err != nil {
@@ -147,7 +148,7 @@ func compress(data []byte) ([]byte, error) {
 }
 
 func tarOf(files extractor.Files, opaque bool) ([]byte, error) {
-	entries := map[string][]byte{} // a directory ends with a slash
+	entries := map[string][]byte{} // names of directories end with a slash
 	for file, content := range files {
 		entries[file] = content
 		for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {

@@ -122,10 +122,11 @@ func TestPack_SameDigestForSameBundle(t *testing.T) {
 	if digestOf(t, first) != digestOf(t, second) {
 		t.Errorf("got %s, then %s", digestOf(t, first), digestOf(t, second))
 	}
-	// Known from a first run: a change means that every image changes at the next release.
+	// The digest is from a first run. If it changes, every image changes with the
+	// next release.
 	const known = "sha256:47246d245f5693b7e9c36cfe6b0f7778e3a75d70a7bb5708215f2c8b5839a354"
 	if got := digestOf(t, first).String(); got != known {
-		t.Errorf("got %s, it was %s", got, known)
+		t.Errorf("got %s, want %s", got, known)
 	}
 	if other := packed(t, nil, bundleOf(configMap+"data: {}\n")); digestOf(t, other) == digestOf(t, first) {
 		t.Error("another bundle has the same digest")
@@ -184,13 +185,13 @@ func TestPack_AppendsLayerAndHidesOlderBundles(t *testing.T) {
 		t.Errorf("layers: %v", manifest.Layers)
 	}
 	if got, want := manifest.Annotations["org.opencontainers.image.base.digest"], digestOf(t, base).String(); got != want {
-		t.Errorf("the base's digest is said to be %s, it is %s", got, want)
+		t.Errorf("annotated digest of the base is %s, want %s", got, want)
 	}
 	if entries := entriesOfTopLayer(t, image); entries[1].Name != "capi-manifests/.wh..wh..opq" {
-		t.Errorf("the layer hides nothing: %v", entries)
+		t.Errorf("the layer has no opaque whiteout: %v", entries)
 	}
 	if digestOf(t, image) != digestOf(t, packed(t, base, bundleOf(configMap))) {
-		t.Error("the second image differs")
+		t.Error("packing again gives another image")
 	}
 }
 
@@ -266,7 +267,7 @@ func TestWriteLayout_ReplacesLayout(t *testing.T) {
 		}
 	}
 	if beside, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(beside) != 1 {
-		t.Errorf("something is left beside the layout: %v, %v", beside, err)
+		t.Errorf("temporary files remain beside the layout: %v, %v", beside, err)
 	}
 }
 
@@ -281,7 +282,7 @@ func TestWriteLayout_RejectsOtherDirectory(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "thesis.txt")); err != nil {
-		t.Errorf("the file is gone: %v", err)
+		t.Errorf("the existing file is missing: %v", err)
 	}
 }
 
@@ -301,7 +302,7 @@ func TestWriteLayout_WritesNothingAfterCancel(t *testing.T) {
 		}
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-		t.Errorf("there is %v, %v", entries, err)
+		t.Errorf("unexpected entries %v (%v)", entries, err)
 	}
 }
 
@@ -315,11 +316,11 @@ func TestWriteArchive_ReplacesFileWithSameBytes(t *testing.T) {
 		}
 		content := scenario.ReadFile(t, file)
 		if first != nil && !bytes.Equal(first, content) {
-			t.Error("the second archive differs")
+			t.Error("writing again gives another archive")
 		}
 		first = content
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("something is left beside the archive: %v, %v", entries, err)
+		t.Errorf("temporary files remain beside the archive: %v, %v", entries, err)
 	}
 }

@@ -14,14 +14,14 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// scratchImage is an OCI image of one layer. It is written here and not by
-// mutate, whose config always has a creation time.
+// scratchImage is an OCI image with one layer. It does not use package mutate,
+// whose config always has a creation time.
 type scratchImage struct {
 	layer            v1.Layer
 	config, manifest []byte
 }
 
-// scratch returns an image for linux/amd64 that holds only layer.
+// scratch returns an image for linux/amd64 that contains only layer.
 func (p Packer) scratch(layer v1.Layer, texts map[string]string) (v1.Image, error) {
 	diffID, err := layer.DiffID()
 	if err != nil {
@@ -59,7 +59,7 @@ func (i scratchImage) MediaType() (types.MediaType, error) { return types.OCIMan
 func (i scratchImage) RawConfigFile() ([]byte, error)      { return i.config, nil }
 func (i scratchImage) RawManifest() ([]byte, error)        { return i.manifest, nil }
 
-// LayerByDigest returns the one layer.
+// LayerByDigest returns the layer if it has the digest.
 func (i scratchImage) LayerByDigest(hash v1.Hash) (partial.CompressedLayer, error) {
 	own, err := i.layer.Digest()
 	if err != nil {

@@ -11,21 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Kubernetes accepts a role from a user who has all its permissions, or may "escalate"
-// it; and a binding from a user who has all permissions of the role, or may "bind" it.
+// Kubernetes accepts a role from a user who has all its permissions, or may
+// "escalate" it; and a binding from a user who has all permissions of the role, or
+// may "bind" it.
 //
-// To have the permissions of the roles is the minimum, where it is enough: the installer
-// can run a pod with the service account of a provider anyway, so a compromised installer
-// has the permissions of the providers. "escalate" would give it all others too, and cannot be
-// narrowed to names, because the authorizer has no name for a create request.
+// If possible, the installer gets the permissions of the roles themselves, which is
+// the minimum: it can run a pod with the service account of a provider anyway, so a
+// compromised installer has the permissions of the providers in any case.
+// "escalate" would also give it all other permissions. It cannot be limited to
+// names, because the authorizer does not know the name in a create request.
 //
-// The permissions of a ClusterRole with an aggregation rule, which Cluster API's core has,
-// are not known in advance, and Kubernetes requires "escalate" or all permissions. With
-// such a role, "escalate" covers all ClusterRoles.
+// The permissions of a ClusterRole with an aggregation rule, which core Cluster API
+// has, are not known in advance. Kubernetes then requires "escalate" or all
+// permissions, and "escalate" covers all ClusterRoles.
 //
-// The dry run of a binding precedes the creation of its role, when the installer does not
-// have the permissions of the role yet. So "bind" is always needed; it is narrowed to the
-// name of the role.
+// The dry run of a binding precedes the creation of its role, and the installer
+// does not have the permissions of the role yet. So "bind" is always needed; it is
+// limited to the name of the role.
 
 // addGrants adds the permissions to write the roles and bindings among objects, and the
 // bindings of admission policies.
@@ -49,7 +51,7 @@ func gathers(object *unstructured.Unstructured) bool {
 	return kindOf(object) == clusterRoleKind && object.Object["aggregationRule"] != nil
 }
 
-// addRole adds all that a role grants.
+// addRole adds all permissions of a role.
 func (n requiredPermissions) addRole(role *unstructured.Unstructured) {
 	for _, rule := range rulesOf(role) {
 		for _, granted := range permissionsOf(role.GetNamespace(), rule) {
@@ -78,8 +80,8 @@ func (n requiredPermissions) bind(binding *unstructured.Unstructured) {
 	n.add(forBind, permission{namespace: binding.GetNamespace(), group: resource.Group, resource: resource.Resource, verb: "bind", name: name})
 }
 
-// addParams adds the permission to read the parameters that a binding gives to an
-// admission policy, if it is one; of which kind they are, the policy says.
+// addParams adds the permission to read the parameters in the binding of an
+// admission policy. The policy defines the kind of the parameters.
 func (n requiredPermissions) addParams(binding *unstructured.Unstructured, objects []*unstructured.Unstructured, known resources) {
 	paramRef, found, _ := unstructured.NestedMap(binding.Object, "spec", "paramRef")
 	policy, isBinding := strings.CutSuffix(binding.GetKind(), "Binding")

@@ -23,17 +23,17 @@ var (
 	requirements  = schema.GroupResource{Group: "apiextensions.openshift.io", Resource: "compatibilityrequirements"}
 )
 
-// irregular are the kinds whose resource is not the plural that English makes of
-// the kind, as far as providers bring them.
+// irregular lists the kinds of providers' objects whose resource is not the regular
+// English plural of the kind.
 var irregular = map[schema.GroupKind]string{
 	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: "securitycontextconstraints",
 	{Group: "gateway.networking.k8s.io", Kind: "Gateway"}:                "gateways",
 }
 
-// resources tells the resource of a kind.
+// resources maps kinds to resources.
 type resources map[schema.GroupKind]string
 
-// resourcesOf knows the kinds that the CRDs among objects define.
+// resourcesOf returns the kinds that the CRDs among objects define.
 func resourcesOf(objects []*unstructured.Unstructured) resources {
 	known := resources{}
 	for _, crd := range objects {
@@ -46,15 +46,15 @@ func resourcesOf(objects []*unstructured.Unstructured) resources {
 	return known
 }
 
-// defines is the resource that a CRD defines.
+// defines returns the resource that a CRD defines.
 func defines(crd *unstructured.Unstructured) schema.GroupResource {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
 	return schema.GroupResource{Group: group, Resource: plural}
 }
 
-// of is the resource of an object. Where no CRD tells, it is named as Kubernetes
-// names its own.
+// of returns the resource of an object. Without a CRD, it follows the convention of
+// Kubernetes' own resources.
 func (r resources) of(object *unstructured.Unstructured) schema.GroupResource {
 	kind := kindOf(object)
 	for _, known := range []map[schema.GroupKind]string{r, irregular} {

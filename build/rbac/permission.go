@@ -12,18 +12,18 @@ import (
 	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
 
-// permission is one thing that may be done: one verb on one resource.
+// permission is a single permission: one verb on one resource.
 type permission struct {
-	// namespace is where it may be done; empty means everywhere.
+	// namespace limits the permission; empty means all namespaces.
 	namespace             string
 	group, resource, verb string
-	// name of the object; empty means each.
+	// name limits the permission to one object; empty means all objects.
 	name string
-	// url is set in the place of group, resource and name.
+	// url is a non-resource path, instead of group, resource and name.
 	url string
 }
 
-// permissionsOf takes a rule apart.
+// permissionsOf splits a rule into permissions.
 func permissionsOf(namespace string, rule rbacv1.PolicyRule) (all []permission) {
 	names := rule.ResourceNames
 	if len(names) == 0 {
@@ -44,8 +44,8 @@ func permissionsOf(namespace string, rule rbacv1.PolicyRule) (all []permission) 
 	return all
 }
 
-// covers reports whether p includes other, by the rules of Kubernetes' authorizer and its
-// check for escalation.
+// covers reports whether p includes other, by the rules of Kubernetes' authorizer
+// and of its escalation check.
 func (p permission) covers(other permission) bool {
 	switch {
 	case p.verb != other.verb && p.verb != rbacv1.VerbAll,
@@ -58,7 +58,8 @@ func (p permission) covers(other permission) bool {
 	return (p.group == other.group || p.group == rbacv1.APIGroupAll) && rbacrule.CoversResource(p.resource, other.resource) && (p.name == "" || p.name == other.name)
 }
 
-// requiredPermissions are permissions, each with the reason that is listed first.
+// requiredPermissions maps permissions to their reasons; of several reasons, the
+// first in the order of reasons.
 type requiredPermissions map[permission]reason
 
 func (n requiredPermissions) add(why reason, permission permission) {
@@ -67,8 +68,8 @@ func (n requiredPermissions) add(why reason, permission permission) {
 	}
 }
 
-// without returns the needs that neither held nor another need covers. No two needs
-// cover each other, because they would be equal.
+// without returns the permissions that neither held nor another required permission
+// covers. No two permissions cover each other, because they would be equal.
 func (n requiredPermissions) without(held []permission) requiredPermissions {
 	left := requiredPermissions{}
 	for wanted, why := range n {
@@ -83,17 +84,17 @@ func (n requiredPermissions) without(held []permission) requiredPermissions {
 	return left
 }
 
-// Rule is a rule of the role, and why it is there.
+// Rule is a rule of the role with its reason.
 type Rule struct {
-	// Namespace is where it holds; empty means everywhere.
+	// Namespace limits the rule; empty means all namespaces.
 	Namespace string `json:"namespace,omitempty"`
 	rbacv1.PolicyRule
 	// Why is the operation of the installer that needs the rule.
 	Why string `json:"why"`
 }
 
-// rules puts permissions together: first verbs, then names, then resources, each
-// where all the rest is the same. The order is always the same.
+// rules combines permissions: first verbs, then names, then resources, if all other
+// fields are equal. The order is deterministic.
 func (n requiredPermissions) rules() []Rule {
 	var rules []Rule
 	for p, why := range n {
@@ -128,7 +129,7 @@ func (r Rule) order() []string {
 	return []string{r.Namespace, place, r.key(nil)}
 }
 
-// key is all of a rule but for one field.
+// key returns the fields of a rule except one, as a key.
 func (r Rule) key(without func(*Rule) *[]string) string {
 	if without != nil {
 		*without(&r) = nil
@@ -140,7 +141,7 @@ func (r Rule) key(without func(*Rule) *[]string) string {
 	return strings.Join(parts, ";")
 }
 
-// merge unites the rules that differ in one field alone, if they have it.
+// merge unites the rules that differ only in one field, if that field is set.
 func merge(rules []Rule, field func(*Rule) *[]string) []Rule {
 	slices.SortFunc(rules, func(a, b Rule) int { return cmp.Compare(a.key(nil), b.key(nil)) })
 	at := map[string]int{}

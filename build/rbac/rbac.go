@@ -25,21 +25,23 @@ const (
 	forGrant     reason = "roles of the set grant it; Kubernetes rejects roles with permissions that the writer lacks"
 )
 
-// reasons are in the order in which rules are listed.
+// reasons lists the reasons in the order of the rules.
 var reasons = []reason{forKinds, forObjects, forInstances, forUnmanaged, forEscalate, forBind, forParams, forGrant}
 
-// Options are inputs besides the objects. The zero value is for a cluster in which the
-// installer manages every CRD and has no role yet.
+// Options are inputs besides the objects. The zero value is right for a cluster in
+// which the installer manages every CRD and has no permissions yet.
 type Options struct {
-	// UnmanagedCRDs are those that the cluster does not let the installer manage.
+	// UnmanagedCRDs are the names of CRDs that the installer does not manage.
 	UnmanagedCRDs []string
-	// ExistingRules are rules that the installer has in any case; they are omitted. Why is not read.
+	// ExistingRules are rules that the installer has in any case; they are omitted.
+	// Their field Why is ignored.
 	ExistingRules []Rule
 }
 
-// MinimalRules returns the rules that the installer needs for objects, rendered as in the
-// cluster. Objects can have duplicates: the objects of two releases give the rules for an
-// upgrade. Rules are sorted, cluster-wide ones first, and none covers another.
+// MinimalRules returns the rules that the installer needs for objects, which must
+// be rendered as in the cluster. Objects may contain duplicates: the objects of two
+// releases give the rules for an upgrade. Rules are sorted, cluster-wide ones
+// first, and none covers another.
 func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule {
 	needed, known := requiredPermissions{}, resourcesOf(objects)
 	for _, object := range objects {
@@ -62,7 +64,7 @@ func (n requiredPermissions) addObject(object *unstructured.Unstructured, resour
 	in := permission{namespace: object.GetNamespace(), group: resource.Group, resource: resource.Resource}
 	watched := in
 	if in.namespace != "" {
-		watched.namespace = v1alpha1.OperandNamespace // the only one that the cache holds
+		watched.namespace = v1alpha1.OperandNamespace // the cache holds no other namespace
 	}
 	n.addVerbs(forKinds, watched, "list", "watch")
 	n.addVerbs(forKinds, in, "create")
@@ -75,8 +77,8 @@ func (n requiredPermissions) addObject(object *unstructured.Unstructured, resour
 }
 
 // addUnmanaged adds the permissions to check an unmanaged CRD. Each revision has
-// CompatibilityRequirements with its own names. The CRD itself is read, and the
-// installer's annotations are removed if it was managed before.
+// its own CompatibilityRequirements. The installer reads the CRD, and removes its
+// annotations if it managed the CRD before.
 func (n requiredPermissions) addUnmanaged(crd *unstructured.Unstructured) {
 	in := permission{group: requirements.Group, resource: requirements.Resource}
 	n.addVerbs(forUnmanaged, in, "list", "watch", "create", "get", "patch", "delete")

@@ -30,7 +30,7 @@ func objectsOf(t *testing.T, documents string) (objects []*unstructured.Unstruct
 	return objects
 }
 
-// brief are rules as "where: verbs of resources (names)".
+// brief formats rules as "where: verbs of resources (names)".
 func brief(rules []rbac.Rule) (lines []string) {
 	for _, rule := range rules {
 		of := strings.Join(rule.Resources, ",") + strings.Join(rule.NonResourceURLs, ",")
@@ -138,7 +138,7 @@ func TestMinimalRules(t *testing.T) {
 			}
 			slices.Reverse(objects)
 			if diff := cmp.Diff(rules, rbac.MinimalRules(append(objects, objects...), c.options)); diff != "" {
-				t.Errorf("in another order, and twice, the objects give others (-first +second):\n%s", diff)
+				t.Errorf("duplicates in another order give other rules (-first +second):\n%s", diff)
 			}
 		})
 	}
@@ -187,11 +187,11 @@ func TestRolesOf_BindsAndAggregates(t *testing.T) {
 			}
 		}
 	}
-	t.Errorf("no ClusterRole of the manifests gathers those with %s", rbac.AggregateLabel)
+	t.Errorf("no ClusterRole in the manifests aggregates roles with label %s", rbac.AggregateLabel)
 }
 
-// TestRulesOfInstaller_CoverEveryProvider keeps the two from drifting apart: what
-// a provider of ordinary kinds needs, the installer has by its manifests.
+// TestRulesOfInstaller_CoverEveryProvider: the installer's manifests grant all
+// permissions that a provider with common kinds needs.
 func TestRulesOfInstaller_CoverEveryProvider(t *testing.T) {
 	own, err := manifests.Objects()
 	if err != nil {
@@ -205,6 +205,6 @@ func TestRulesOfInstaller_CoverEveryProvider(t *testing.T) {
 	objects := objectsOf(t, crd+"---\n"+configMapsAB+"---\n"+gatheringRole+"---\n"+
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: b}, roleRef: {kind: ClusterRole, name: gathers}}`)
 	if rules := rbac.MinimalRules(objects, rbac.Options{ExistingRules: held}); len(rules) > 0 {
-		t.Errorf("they lack %v", brief(rules))
+		t.Errorf("missing rules: %v", brief(rules))
 	}
 }

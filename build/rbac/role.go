@@ -16,8 +16,9 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// AggregateLabel has a ClusterRole's rules be the installer's too, when it is "true":
-// ClusterRole openshift-capi-installer-aggregated of the installer's manifests gathers them.
+// AggregateLabel with the value "true" adds the rules of a ClusterRole to those of
+// the installer: ClusterRole openshift-capi-installer-aggregated in the installer's
+// manifests aggregates them.
 const AggregateLabel = v1alpha1.Prefix + "/aggregate-to-installer"
 
 // Installer is the service account that the installer runs as.
@@ -25,17 +26,18 @@ var Installer = types.NamespacedName{Namespace: v1alpha1.OperatorNamespace, Name
 
 // Roles are the objects that grant rules to the installer.
 type Roles struct {
-	// ClusterRole has the rules that hold everywhere. By its labels it is gathered;
-	// it has no binding. Nil if there are none.
+	// ClusterRole has the cluster-wide rules; nil if there are none. It needs no
+	// binding, because it is aggregated by its label.
 	ClusterRole *rbacv1.ClusterRole
-	// Roles have those that hold in a namespace, sorted by it. Kubernetes gathers no
-	// Roles, so each has a binding, in the same place of Bindings.
+	// Roles have the rules of one namespace each, sorted by namespace. Kubernetes
+	// does not aggregate Roles, so each has a binding, at the same index of
+	// Bindings.
 	Roles    []rbacv1.Role
 	Bindings []rbacv1.RoleBinding
 }
 
-// RolesOf makes roles of rules, which must be those that Least returns, or in their
-// order. The ClusterRole has AggregateLabel beside the labels.
+// RolesOf returns the roles for rules, which must be in the order of MinimalRules.
+// The ClusterRole has AggregateLabel in addition to labels.
 func RolesOf(rules []Rule, name string, labels map[string]string) Roles {
 	byNamespace := map[string][]rbacv1.PolicyRule{}
 	for _, rule := range rules {
@@ -70,7 +72,7 @@ type Object interface {
 	runtime.Object
 }
 
-// Objects are the roles and bindings in the order in which they are applied.
+// Objects returns the roles and bindings in the order in which they are applied.
 func (r Roles) Objects() []Object {
 	var objects []Object
 	if r.ClusterRole != nil {
@@ -82,9 +84,9 @@ func (r Roles) Objects() []Object {
 	return objects
 }
 
-// RulesOfInstaller returns the rules that objects, such as the installer's own manifests,
-// give to the installer's service account with the roles among them. Those of the
-// ClusterRoles that others make of parts are not among them.
+// RulesOfInstaller returns the rules that objects, such as the installer's own
+// manifests, grant to the installer's service account through the roles among them.
+// It does not include rules of aggregated ClusterRoles.
 func RulesOfInstaller(objects []*unstructured.Unstructured) ([]Rule, error) {
 	granted := map[ref][]rbacv1.PolicyRule{}
 	for _, object := range objects {
@@ -115,7 +117,7 @@ func RulesOfInstaller(objects []*unstructured.Unstructured) ([]Rule, error) {
 	return held, nil
 }
 
-// ref names a role.
+// ref identifies a role.
 type ref struct{ kind, namespace, name string }
 
 func isInstaller(subject rbacv1.Subject) bool {

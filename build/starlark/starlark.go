@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package starlark runs the starlark functions of kpt in process: a script that
-// edits a list of Kubernetes objects. It needs no container engine, has no network
-// and no files, and limits steps, time and memory.
+// Package starlark runs the starlark functions of kpt in process: scripts that edit
+// a list of Kubernetes objects. It needs no container engine. Scripts have no
+// access to the network and to files, and their steps, time and memory are limited.
 package starlark
 
 import (
@@ -19,13 +19,13 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Limits bound a run. The zero value has the defaults.
+// Limits are the limits of a run. The zero value means the defaults.
 type Limits struct {
-	// Steps of the interpreter; 0 means 200 million.
+	// Steps limits the steps of the interpreter; 0 means 200 million.
 	Steps uint64
-	// Time of the run; 0 means 30 seconds.
+	// Time limits the time of the run; 0 means 30 seconds.
 	Time time.Duration
-	// Memory in bytes by which the heap of the process may grow; 0 means 1 GiB.
+	// Memory limits the growth of the process's heap, in bytes; 0 means 1 GiB.
 	Memory uint64
 }
 
@@ -42,12 +42,14 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// The options of kpt's starlark function: control flow at the top level and sets.
+// These are the options of kpt's starlark function: control flow at the top level,
+// and sets.
 var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}
 
-// Run executes a script with ctx.resource_list, the dictionary list, and returns the
-// dictionary that the script leaves there. list has the shape of JSON. name is the file
-// name in errors. The error of a script that reaches a limit names the limit.
+// Run executes a script with list as ctx.resource_list, and returns the dictionary
+// that the script leaves in ctx.resource_list. list has only the types of decoded
+// JSON. name is the file name in errors. If a script reaches a limit, the error
+// names the limit.
 func Run(ctx context.Context, name, script string, list map[string]any, limits Limits) (map[string]any, error) {
 	limits = limits.withDefaults()
 	resources, err := toStarlark(list)
@@ -74,7 +76,7 @@ func Run(ctx context.Context, name, script string, list map[string]any, limits L
 	return edited, nil
 }
 
-// described returns the error with the position in the script.
+// described adds the position in the script to an error.
 func described(err error) error {
 	if failure, ok := errors.AsType[*starlark.EvalError](err); ok {
 		for i := range failure.CallStack {
@@ -100,10 +102,10 @@ func watch(ctx context.Context, thread *starlark.Thread, limits Limits) (stop fu
 			case <-ctx.Done():
 				thread.Cancel(ctx.Err().Error())
 			case <-deadline.C:
-				thread.Cancel(fmt.Sprintf("the script runs for more than %s", limits.Time))
+				thread.Cancel(fmt.Sprintf("time limit of %s exceeded", limits.Time))
 			case <-ticker.C:
 				if heapBytes() > start+limits.Memory {
-					thread.Cancel(fmt.Sprintf("the script needs more than %d MiB of memory", limits.Memory>>20))
+					thread.Cancel(fmt.Sprintf("memory limit of %d MiB exceeded", limits.Memory>>20))
 				}
 			}
 		}
@@ -117,7 +119,7 @@ func heapBytes() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// module is ctx: the script reads and assigns its members.
+// module is the value of ctx: the script reads and assigns its members.
 type module struct{ members starlark.StringDict }
 
 var _ starlark.HasSetField = (*module)(nil)
@@ -129,7 +131,7 @@ func (m *module) Truth() starlark.Bool  { return true }
 func (m *module) Hash() (uint32, error) { return 0, errors.New("ctx is not hashable") }
 func (m *module) AttrNames() []string   { return m.members.Keys() }
 
-// Attr returns a member; nil means that there is none.
+// Attr returns a member, or nil if it does not exist.
 func (m *module) Attr(name string) (starlark.Value, error) {
 	if value, ok := m.members[name]; ok {
 		return value, nil

@@ -62,7 +62,7 @@ func TestRun_EndsAtEachLimit(t *testing.T) {
 		want   string
 	}{
 		"steps":  {endless, starlark.Limits{Steps: 1000}, "too many steps"},
-		"time":   {endless, starlark.Limits{Time: 50 * time.Millisecond, Steps: 1 << 60}, "more than 50ms"},
+		"time":   {endless, starlark.Limits{Time: 50 * time.Millisecond, Steps: 1 << 60}, "time limit of 50ms exceeded"},
 		"memory": {"x = []\nwhile True:\n  x.append('a' * 100000 + str(len(x)))\n", starlark.Limits{Memory: 64 << 20}, "64 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestRun_HasNoFilesAndNoNetwork(t *testing.T) {
 	t.Parallel()
 	for _, script := range []string{`load("http.star", "get")`, `open("/etc/passwd")`} {
 		if _, err := starlark.Run(t.Context(), "script", script, nil, starlark.Limits{}); err == nil {
-			t.Errorf("%s is allowed", script)
+			t.Errorf("script %s ran, want an error", script)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestRun_RejectsResultsThatAreNotJSON(t *testing.T) {
 		"x = []\nx.append(x)\nctx.resource_list = {'items': x}", `ctx.resource_list = {"n": 1 << 70}`,
 	} {
 		if got, err := starlark.Run(t.Context(), "script", script, map[string]any{}, starlark.Limits{}); err == nil {
-			t.Errorf("%s gives %v", script, got)
+			t.Errorf("script %s returned %v", script, got)
 		}
 	}
 }

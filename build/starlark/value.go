@@ -11,7 +11,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// toStarlark converts a value of the shape of JSON. Keys of maps are in order.
+// toStarlark converts a value of decoded JSON. Keys of maps are sorted.
 func toStarlark(value any) (starlark.Value, error) {
 	switch value := value.(type) {
 	case nil:
@@ -61,13 +61,13 @@ func dictOf(fields map[string]any) (starlark.Value, error) {
 	return dict, nil
 }
 
-// maxDepth bounds the depth of a result: a list may hold itself.
+// maxDepth limits the depth of a result: a list may contain itself.
 const maxDepth = 200
 
-// fromStarlark converts a value back to the shape of JSON.
+// fromStarlark converts a value back to the types of decoded JSON.
 func fromStarlark(value starlark.Value, depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, fmt.Errorf("the value is more than %d levels deep", maxDepth)
+		return nil, fmt.Errorf("value is nested more than %d levels deep", maxDepth)
 	}
 	switch value := value.(type) {
 	case starlark.NoneType:
@@ -79,7 +79,7 @@ func fromStarlark(value starlark.Value, depth int) (any, error) {
 	case starlark.Int:
 		number, ok := value.Int64()
 		if !ok {
-			return nil, fmt.Errorf("the number %s has more than 64 bits", value)
+			return nil, fmt.Errorf("number %s exceeds 64 bits", value)
 		}
 		return number, nil
 	case starlark.Float:
@@ -89,7 +89,7 @@ func fromStarlark(value starlark.Value, depth int) (any, error) {
 	case starlark.Iterable: // a list, a tuple or a set
 		return sliceOf(value, depth)
 	case nil:
-		return nil, errors.New("the value is missing")
+		return nil, errors.New("missing value")
 	default:
 		return nil, fmt.Errorf("unsupported type %s", value.Type())
 	}
@@ -100,7 +100,7 @@ func mapOf(dict *starlark.Dict, depth int) (any, error) {
 	for _, item := range dict.Items() {
 		key, ok := starlark.AsString(item[0])
 		if !ok {
-			return nil, fmt.Errorf("the key %s is not a string", item[0])
+			return nil, fmt.Errorf("key %s is not a string", item[0])
 		}
 		field, err := fromStarlark(item[1], depth+1)
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/transform"
 )
 
-// The transforms that generate applies, in their order.
+// These are the transforms that generate applies, in order.
 func ExampleAll() {
 	for _, edit := range transform.All() {
 		fmt.Println(edit.Name)

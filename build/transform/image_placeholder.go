@@ -14,7 +14,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// managerContainer is kubebuilder's name of the container that runs the provider's own
+// managerContainer is kubebuilder's name for the container of the provider's own
 // image. All providers use it.
 const managerContainer = "manager"
 

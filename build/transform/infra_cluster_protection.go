@@ -25,8 +25,9 @@ const protectionPrefix = "openshift-cluster-api-protect-"
 // ProviderLabel is clusterctl's label for the objects of a provider.
 const ProviderLabel = "cluster.x-k8s.io/provider"
 
-// notTheOwnCluster is true for all objects except the InfraCluster of the cluster itself,
-// whose name is in the Infrastructure object. A cluster without a name has no such InfraCluster yet.
+// notTheOwnCluster is true for all objects except the InfraCluster of the cluster
+// itself, whose name is in the Infrastructure object. While the Infrastructure
+// object has no name, there is no such InfraCluster.
 const notTheOwnCluster = "!has(params.status) || !has(params.status.infrastructureName) || oldObject.metadata.name != params.status.infrastructureName"
 
 // protectInfraCluster adds a ValidatingAdmissionPolicy and its binding for each
@@ -60,7 +61,8 @@ func identityOf(o *unstructured.Unstructured) string {
 	return object.GroupKind(o).String() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// protectedCRDs returns the CRDs with the singular names, or all InfraCluster CRDs without names.
+// protectedCRDs returns the CRDs with the given singular names, or all InfraCluster
+// CRDs if there are no names.
 func protectedCRDs(objects []*unstructured.Unstructured, singulars []string) ([]*unstructured.Unstructured, error) {
 	var crds []*unstructured.Unstructured
 	var infra, found []string

@@ -78,7 +78,7 @@ func TestProtectInfraCluster_DeniesDeletionOfOwnCluster(t *testing.T) {
 	}
 	must(admin.Delete(t.Context(), other))
 	must(admin.Delete(t.Context(), inOtherNamespace))
-	rename("null") // a cluster without a name has no InfraCluster of its own
+	rename("null") // without a name, no InfraCluster belongs to the cluster
 	deletion(t, admin, own, func(err error) bool { return err == nil })
 }
 
@@ -90,7 +90,7 @@ func deletion(t *testing.T, admin client.Client, object *unstructured.Unstructur
 		return ends(last), nil
 	})
 	if err != nil {
-		t.Fatalf("deleting %s ends with %v", object.GetName(), last)
+		t.Fatalf("deleting %s: %v", object.GetName(), last)
 	}
 	return last
 }

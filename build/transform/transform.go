@@ -17,14 +17,15 @@ import (
 type Transform struct {
 	// Name identifies the transform in options.
 	Name string
-	// Does describes the effect in one sentence.
+	// Does describes the effect, in one sentence.
 	Does string
-	// Why describes the failure without it in one or two sentences.
+	// Why describes the failure that the transform prevents, in one or two
+	// sentences.
 	Why string
 	// Profile is the only cluster profile that the transform is for; nil means every profile.
 	Profile *extractor.ClusterProfile
 	// Apply modifies objects in place and returns the remaining and the added ones.
-	// It depends on its arguments only, and owns the objects.
+	// Its result depends only on its arguments.
 	Apply func(objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, error)
 }
 
