@@ -9,18 +9,19 @@ import (
 	"pkg.package-operator.run/boxcutter/validation"
 )
 
-// The names in this file are additions: the original module does not have them.
+// The names in this file are not part of the original module.
 
-// WithConcurrency writes several objects of a phase at the same time.
+// WithConcurrency handles several objects of a phase concurrently.
 var WithConcurrency = types.WithConcurrency
 
-// WithoutDryRunOfUnchanged limits the dry run to the objects that are going to be written.
+// WithoutDryRunOfUnchanged skips the dry run of objects that are not going to be written.
 var WithoutDryRunOfUnchanged = types.WithoutDryRunOfUnchanged
 
 // WithProgressDeadline sets the time by which a revision should be complete.
 var WithProgressDeadline = types.WithProgressDeadline
 
-// asFieldOwner returns a validator that makes dry runs as the field owner of the writes.
+// asFieldOwner returns a validator that makes dry runs with the field owner of the
+// writes.
 func asFieldOwner(validator *validation.PhaseValidator, fieldOwner string) *validation.PhaseValidator {
 	return validator.WithFieldOwner(fieldOwner)
 }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package boxcutter installs sets of objects revision by revision and phase by
-// phase, and removes them again.
+// Package boxcutter rolls out sets of objects in numbered revisions, phase by
+// phase, and removes old revisions.
 //
 // NewRevisionEngine returns an engine; NewRevision and NewPhase describe the desired
 // objects. Call Reconcile until its result is complete. To remove an older revision,
-// call Teardown until its result is complete. Both take one step and never wait.
+// call Teardown until its result is complete. Each call takes one step and returns
+// without waiting for progress.
 //
-// This package has the names that most programs need. The parts are in
-// package machinery (the engines and their results), machinery/types (revisions,
-// phases and options), ownerhandling (how an object names its owner), probing
-// (when an object is ready), validation (checks before anything is
-// written) and managedcache (caches for the kinds in use).
+// This package has the names that most programs need. The packages are machinery
+// (engines and their results), machinery/types (revisions, phases and options),
+// ownerhandling (owners of objects), probing (readiness of objects), validation
+// (checks before any write) and managedcache (caches for kinds that are known at
+// run time).
 package boxcutter
 
 import (
@@ -69,7 +70,8 @@ type RevisionReconcileOption = types.RevisionReconcileOption
 // RevisionTeardownOption is an option for RevisionEngine.Teardown.
 type RevisionTeardownOption = types.RevisionTeardownOption
 
-// WithSiblingOwnerClassifier reports whether an owner is that of another revision.
+// WithSiblingOwnerClassifier sets the function that reports whether an owner is
+// the owner of another revision.
 type WithSiblingOwnerClassifier = types.WithSiblingOwnerClassifier
 
 // WithSiblingOwners classifies the given objects as siblings, by their UIDs.
@@ -106,7 +108,7 @@ var WithAggregatePhaseTeardownErrors = types.WithAggregatePhaseTeardownErrors
 // Prober checks the state of an object.
 type Prober = types.Prober
 
-// ProbeFunc returns a function a Prober.
+// ProbeFunc returns a Prober that calls a function.
 var ProbeFunc = types.ProbeFunc
 
 // WithProbe registers a probe of a type and replaces an earlier one.

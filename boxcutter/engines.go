@@ -17,9 +17,9 @@ import (
 
 // RevisionEngineOptions are the options of an engine.
 type RevisionEngineOptions struct {
-	// Scheme supplies the kind of objects without one. Required.
+	// Scheme supplies the kind of typed objects without TypeMeta. Required.
 	Scheme *runtime.Scheme
-	// FieldOwner is the field manager of all writes. Required.
+	// FieldOwner is the field manager for all writes. Required.
 	FieldOwner string
 	// SystemPrefix is the prefix of the revision annotation. Required.
 	SystemPrefix string
@@ -36,12 +36,12 @@ type RevisionEngineOptions struct {
 	// ManagedBy is the value of the managed-by label. Default: "boxcutter".
 	ManagedBy string
 
-	// UnfilteredReader reads objects that Reader does not show, or not yet. Without
+	// UnfilteredReader reads objects that are not, or not yet, in Reader. Without
 	// it, a collision with such an object is a *machinery.CreateCollisionError.
 	UnfilteredReader client.Reader
 	// PhaseValidator checks the objects of a phase before any of them is written.
-	// Default: validation.NewNamespacedPhaseValidator, which confines an owner that
-	// has a namespace to the objects of that namespace.
+	// Default: validation.NewNamespacedPhaseValidator, which allows a namespaced
+	// owner only objects in its namespace.
 	PhaseValidator *validation.PhaseValidator
 }
 
@@ -56,7 +56,7 @@ func (e RevisionEngineOptionsError) Error() string {
 }
 
 // NewPhaseEngine returns an engine for phases. It fails with a
-// RevisionEngineOptionsError.
+// RevisionEngineOptionsError if a required option is missing.
 func NewPhaseEngine(opts RevisionEngineOptions) (*machinery.PhaseEngine, error) {
 	return newPhaseEngine(opts, opts.phaseValidator())
 }
@@ -74,7 +74,7 @@ func newPhaseEngine(opts RevisionEngineOptions, validator *validation.PhaseValid
 }
 
 // NewRevisionEngine returns an engine for revisions. It fails with a
-// RevisionEngineOptionsError.
+// RevisionEngineOptionsError if a required option is missing.
 func NewRevisionEngine(opts RevisionEngineOptions) (*RevisionEngine, error) {
 	validator := opts.phaseValidator()
 	if compat.Original { // The original ignores PhaseValidator here.
@@ -87,8 +87,9 @@ func NewRevisionEngine(opts RevisionEngineOptions) (*RevisionEngine, error) {
 	return machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), opts.Writer), nil
 }
 
-// phaseValidator returns the given validator or the default one. Both make dry runs
-// as the field owner of the engine, so that the result is that of the write.
+// phaseValidator returns the given validator or the default. Both make dry runs
+// with the engine's field owner, so that the result is the same as that of the
+// write.
 func (opts RevisionEngineOptions) phaseValidator() *validation.PhaseValidator {
 	validator := opts.PhaseValidator
 	if validator == nil {

@@ -6,7 +6,8 @@ package boxcutter
 
 import "pkg.package-operator.run/boxcutter/validation"
 
-// asFieldOwner returns the validator, whose dry runs have a field owner of their own.
+// asFieldOwner returns the validator unchanged: in the original, dry runs have a
+// separate field owner.
 func asFieldOwner(validator *validation.PhaseValidator, _ string) *validation.PhaseValidator {
 	return validator
 }

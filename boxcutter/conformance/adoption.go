@@ -38,7 +38,7 @@ var protections = []boxcutter.WithCollisionProtection{
 	boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionNone),
 }
 
-// adoptable is the expected action for an existing object of a kind.
+// adoptable returns the expected action for an existing object.
 func adoptable(kind string, protection boxcutter.WithCollisionProtection) machinery.Action {
 	none := boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionNone)
 	ifFree := boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionIfNoController)
@@ -52,7 +52,8 @@ func adoptable(kind string, protection boxcutter.WithCollisionProtection) machin
 	}
 }
 
-// adoptionMatrix checks 4 protections x 4 kinds of objects x paused or not.
+// adoptionMatrix checks all combinations of 4 protections, 4 kinds of objects and
+// paused or not.
 func adoptionMatrix(t *testing.T, e *Env) {
 	owner, previous, stranger := e.owner("owner"), e.owner("previous"), e.owner("stranger")
 	for i, protection := range protections {

@@ -63,8 +63,8 @@ func (e *Env) manager() accessManager {
 	return managedcache.NewObjectBoundAccessManager[*corev1.ConfigMap](logr.Discard(), nil, e.config, e.cacheOptions())
 }
 
-// access starts a manager and returns it with the access of an owner and its user to
-// ConfigMaps.
+// access starts a manager, and returns it and the access of an owner with a user
+// that watches ConfigMaps.
 func (e *Env) access(owner, user *corev1.ConfigMap) (accessManager, managedcache.Accessor) {
 	e.Helper()
 	m := e.manager()
@@ -182,7 +182,7 @@ func cacheFailure(t *testing.T, e *Env) {
 	owner := holder(e.namespace, "owner")
 	accessor, err := m.Get(e.Context(), owner)
 	e.must(err)
-	e.start(accessor) // A cache that was started already fails in the manager.
+	e.start(accessor) // The manager's start of a running cache fails.
 	e.eventually("the cache runs", func() bool { return accessor.List(e.Context(), configMapList()) == nil })
 	ctx, cancel := context.WithTimeout(e.Context(), eventuallyTimeout)
 	defer cancel()

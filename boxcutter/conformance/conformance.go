@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package conformance checks an implementation of pkg.package-operator.run/boxcutter
-// against the contract of the original, on a real API server. It uses only names that
-// both modules have, so that it also runs on the original.
+// against the contract of the original with a real API server. It uses only names of
+// both modules, so that it also runs with the original.
 //
-// A program passes the configuration of an API server and a factory of engines to Run,
-// which runs every case of Cases as a subtest.
+// Run runs each case of Cases as a subtest, with the configuration of an API server
+// and a factory of engines.
 package conformance
 
 import (
@@ -66,7 +66,7 @@ func Cases() []Case {
 	return all
 }
 
-// Run runs all cases, each in a namespace of its own.
+// Run runs all cases, each in its own namespace.
 func Run(t *testing.T, config *rest.Config, factory Factory) {
 	t.Helper()
 	for _, c := range Cases() {
@@ -80,7 +80,7 @@ const (
 	revisionMark = systemPrefix + "/revision"
 )
 
-// Env is the environment of a case: an engine and a namespace of its own.
+// Env is the environment of a case, with its own engine and namespace.
 type Env struct {
 	*testing.T
 
@@ -132,7 +132,7 @@ func newEnv(t *testing.T, config *rest.Config, factory Factory) *Env {
 	return e
 }
 
-// writes records the writes of a client, without dry runs.
+// writes records the writes of a client, except dry runs.
 type writes struct {
 	mu    sync.Mutex
 	noted []string
@@ -169,7 +169,7 @@ func (e *Env) must(err error) {
 	}
 }
 
-// eventuallyTimeout is the time that an awaited condition may take.
+// eventuallyTimeout is the maximum time to wait for a condition.
 const eventuallyTimeout = 30 * time.Second
 
 // eventually waits for a condition.
@@ -208,7 +208,7 @@ func phase(name string, objects ...*unstructured.Unstructured) boxcutter.PhaseBu
 	return boxcutter.NewPhase(name, all)
 }
 
-// revision returns a revision of an owner; nil is none.
+// revision returns a revision; owner may be nil.
 func (e *Env) revision(number int64, owner client.Object, phases ...boxcutter.Phase) boxcutter.RevisionBuilder {
 	revision := boxcutter.NewRevision("revision", number, phases)
 	if owner == nil {
@@ -218,7 +218,7 @@ func (e *Env) revision(number int64, owner client.Object, phases ...boxcutter.Ph
 	return revision.WithReconcileOptions(option).WithTeardownOptions(option)
 }
 
-// reconcile reconciles and retries conflicts, which every controller does.
+// reconcile reconciles and retries conflicts, as every controller does.
 func (e *Env) reconcile(rev boxcutter.Revision, opts ...boxcutter.RevisionReconcileOption) machinery.RevisionResult {
 	e.Helper()
 	for range 5 {
@@ -230,7 +230,7 @@ func (e *Env) reconcile(rev boxcutter.Revision, opts ...boxcutter.RevisionReconc
 			e.Fatal(err)
 		}
 	}
-	e.Fatal("conflicts do not end")
+	e.Fatal("reconcile still returns a conflict after all retries")
 	return nil
 }
 

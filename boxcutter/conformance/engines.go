@@ -65,7 +65,7 @@ func engineEmbedded(t *testing.T, e *Env) {
 	}
 }
 
-// isComparable does not compile for a type that is not comparable.
+// isComparable compiles only for comparable types.
 func isComparable[T comparable]() {}
 
 func engineComparable(t *testing.T, _ *Env) {
@@ -91,7 +91,7 @@ func engineOptions(t *testing.T, e *Env) {
 
 var errBroken = errors.New("broken")
 
-// broken is a writer that fails for objects of one name.
+// broken is a writer that fails for objects with a name prefix.
 type broken struct {
 	client.Client
 
@@ -114,7 +114,7 @@ func (b broken) Delete(ctx context.Context, obj client.Object, opts ...client.De
 	return b.Client.Delete(ctx, obj, opts...)
 }
 
-// broken returns an engine whose writer fails for objects with a prefix.
+// broken returns an engine whose writer fails for objects with a name prefix.
 func (e *Env) broken(name string) Engine {
 	e.Helper()
 	options := e.options
@@ -149,7 +149,7 @@ func engineAggregate(t *testing.T, e *Env) {
 	rev := e.revision(1, e.owner("owner"), phase("main", objects...))
 	_, err := e.broken("x").Reconcile(e.Context(), rev)
 	if err == nil || e.get(objects[1]) != nil {
-		t.Errorf("the first error does not stop the phase: %v", err)
+		t.Errorf("the phase continues after the first error: %v", err)
 	}
 	_, err = e.broken("x").Reconcile(e.Context(), rev, boxcutter.WithAggregatePhaseReconcileErrors())
 	if err == nil || strings.Count(err.Error(), errBroken.Error()) != 2 || e.get(objects[1]) == nil {

@@ -27,7 +27,8 @@ func validationCases() []Case {
 	}
 }
 
-// inOtherNamespace is a ConfigMap in another namespace than that of the owner.
+// inOtherNamespace returns an environment with another namespace than that of the
+// owner.
 func (e *Env) inOtherNamespace() *Env {
 	other := *e
 	other.namespace = "default"
@@ -40,7 +41,7 @@ func validationNamespaced(t *testing.T, e *Env) {
 	finding := result.GetPhases()[0].GetValidationError()
 	var want validation.MustBeInNamespaceError
 	if finding == nil || !errors.As(finding, &want) || want.ActualNamespace != "default" || e.get(object) != nil {
-		t.Errorf("an owner reaches out of its namespace:\n%s", result)
+		t.Errorf("an object outside of the owner's namespace is not a finding:\n%s", result)
 	}
 	if result.IsComplete() || result.HasProgressed() || len(e.writes.take()) > 0 {
 		t.Errorf("complete, progressed or written:\n%s", result)
@@ -82,7 +83,7 @@ func validationPointers(t *testing.T, e *Env) {
 		t.Error("the constructors do not return pointers")
 	}
 	if validation.NewObjectValidationError(types.ObjectRef{}) != nil || validation.NewPhaseValidationError("p", nil) != nil || validation.NewRevisionValidationError("r", 1) != nil {
-		t.Error("no errors are not nil")
+		t.Error("without errors, the constructors do not return nil")
 	}
 }
 
@@ -112,7 +113,7 @@ func validationPhaseName(t *testing.T, e *Env) {
 	}
 }
 
-// recorder records the objects that a validator gets.
+// recorder is a validator that records the objects of its calls.
 type recorder struct{ objects []client.Object }
 
 func (r *recorder) Validate(_ context.Context, phase types.Phase, _ ...types.PhaseReconcileOption) error {

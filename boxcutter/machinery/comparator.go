@@ -17,11 +17,11 @@ import (
 // Comparator compares desired with actual objects locally, without a dry run, and
 // finds the managers of the fields that differ.
 //
-// It merges by the rules of the OpenAPI schema, as the API server does. Schemas are
-// cached until discovery shows other ones; discovery is read once a minute, and at
-// once if an object does not match the cached schema. If a kind has no schema, as
-// right after its CRD was created, lists are compared as a whole, so that in the
-// worst case an apply decides.
+// It merges lists and maps as the OpenAPI schema defines, like the API server.
+// Schemas are cached until discovery lists newer ones. Discovery is read once a
+// minute, and immediately if an object does not match the cached schema. If a kind
+// has no schema yet, such as right after its CRD was created, lists are compared as
+// a whole; the worst case is an unnecessary apply.
 type Comparator struct {
 	schemas    *schemas
 	scheme     *runtime.Scheme
@@ -29,8 +29,8 @@ type Comparator struct {
 }
 
 // NewComparator returns a comparator that reads schemas with the discovery client
-// and compares for the given field owner. The scheme supplies the kind of objects
-// without one.
+// and compares on behalf of the field owner. The scheme supplies the kind of
+// typed objects without TypeMeta.
 func NewComparator(
 	discoveryClient discoveryClient,
 	scheme *runtime.Scheme,
@@ -62,9 +62,9 @@ var ignored = fieldpath.NewSet(
 
 var ignoredWithStatus = ignored.Union(fieldpath.NewSet(fieldpath.MakePathOrDie("status")))
 
-// Compare compares a desired object with the actual one. Both must be of the
-// same kind. It fails with *MisuseError, or when schemas cannot be read from the
-// API server.
+// Compare compares a desired object with the actual one. Both must have the same
+// kind. It fails with *MisuseError, or if reading schemas from the API server
+// fails.
 func (d *Comparator) Compare(
 	desiredObject, actualObject Object,
 	opts ...types.ComparatorOption,
@@ -88,12 +88,13 @@ func (d *Comparator) Compare(
 	return res, d.attribute(&res, typed.ignored, actual)
 }
 
-// pair returns both objects unstructured, the desired one with its owner.
+// pair returns both objects as unstructured objects, the desired one with its
+// owner.
 func (d *Comparator) pair(
 	desiredObject, actualObject Object, options types.ComparatorOptions,
 ) (desired, actual *unstructured.Unstructured, err error) {
 	if options.Owner != nil && options.OwnerStrategy == nil {
-		return nil, nil, misuse(desiredObject, "an owner requires an owner strategy")
+		return nil, nil, misuse(desiredObject, "OwnerStrategy must be set if Owner is set")
 	}
 	if desired, err = d.unstructured(desiredObject); err != nil {
 		return nil, nil, err
@@ -102,7 +103,7 @@ func (d *Comparator) pair(
 		return nil, nil, err
 	}
 	if desired.GroupVersionKind() != actual.GroupVersionKind() {
-		return nil, nil, misuse(desired, "cannot be compared with an object of another kind: %s", types.ToObjectRef(actual))
+		return nil, nil, misuse(desired, "comparing objects of different kinds: actual object is %s", types.ToObjectRef(actual))
 	}
 	if options.Owner == nil {
 		return desired, actual, nil
@@ -111,7 +112,8 @@ func (d *Comparator) pair(
 	return desired, actual, keepOwners(options.Owner, options.OwnerStrategy, desired, actual)
 }
 
-// unstructured converts an object, without a copy if it is unstructured already.
+// unstructured converts an object. An unstructured object is returned without a
+// copy.
 func (d *Comparator) unstructured(obj Object) (*unstructured.Unstructured, error) {
 	kind, err := apiutil.GVKForObject(obj, d.scheme)
 	if err != nil {
@@ -129,15 +131,15 @@ func (d *Comparator) unstructured(obj Object) (*unstructured.Unstructured, error
 	return out, nil
 }
 
-// typedPair is two objects with the types of one schema.
+// typedPair holds two objects as typed values of the same schema.
 type typedPair struct {
 	desired, actual *typed.TypedValue
 	// ignored are the fields that are not compared.
 	ignored *fieldpath.Set
 }
 
-// typed finds the schema of both objects. If they do not match the cached schema,
-// the newest one is tried before they are compared without a schema.
+// typed converts both objects with their schema. If they do not match the cached
+// schema, it tries the newest one, and then compares without a schema.
 func (d *Comparator) typed(desired, actual *unstructured.Unstructured) (typedPair, error) {
 	for _, newest := range []bool{false, true} {
 		schema, err := d.schemas.of(desired.GroupVersionKind().GroupVersion(), newest)
@@ -154,8 +156,8 @@ func (d *Comparator) typed(desired, actual *unstructured.Unstructured) (typedPai
 	return deducedPair(desired, actual)
 }
 
-// deducedPair types objects without a schema. It is not known whether they have a
-// status subresource, but the status is rarely a desired field.
+// deducedPair converts objects without a schema. It does not know whether they
+// have a status subresource, but the status is rarely a desired field.
 func deducedPair(desired, actual *unstructured.Unstructured) (typedPair, error) {
 	desiredTyped, err := typed.DeducedParseableType.FromUnstructured(desired.Object)
 	if err != nil {
@@ -183,9 +185,8 @@ func (p typedPair) compare() (CompareResult, error) {
 	}, nil
 }
 
-// attribute adds the other field managers of the actual object. A conflict is a
-// desired field that another manager holds and the field owner does not. While the
-// field owner holds no field at all, each desired field of others is a conflict.
+// attribute adds the other field managers of the actual object. A desired field is
+// a conflict if another manager owns it and the field owner does not.
 func (d *Comparator) attribute(res *CompareResult, ignored *fieldpath.Set, actual *unstructured.Unstructured) error {
 	entries := actual.GetManagedFields()
 	held := &fieldpath.Set{}

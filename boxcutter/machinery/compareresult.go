@@ -13,8 +13,8 @@ import (
 
 // CompareResult is the difference between a desired and an actual object.
 type CompareResult struct {
-	// ConflictingMangers are the other field managers that hold desired fields which
-	// the field owner does not hold, with those fields.
+	// ConflictingMangers are the other field managers that own desired fields which
+	// the field owner does not own, with these fields.
 	ConflictingMangers []CompareResultManagedFields
 	// OtherManagers are the other field managers with their remaining fields.
 	OtherManagers []CompareResultManagedFields
@@ -33,11 +33,11 @@ type CompareResultManagedFields struct {
 	Fields *fieldpath.Set
 }
 
-// IsConflict reports whether another field manager holds desired fields.
+// IsConflict reports whether another field manager owns desired fields.
 func (d CompareResult) IsConflict() bool { return len(d.ConflictingMangers) > 0 }
 
-// Modified returns the paths of the desired fields with another value, then of
-// those that are missing.
+// Modified returns the paths of the desired fields with another value, followed
+// by the missing ones.
 func (d CompareResult) Modified() []string {
 	if d.Comparison == nil {
 		return nil

@@ -10,9 +10,10 @@ import (
 	"pkg.package-operator.run/boxcutter/internal/bounded"
 )
 
-// iteration is the way in which a phase handles its objects.
+// iteration configures how a phase iterates over its objects.
 type iteration struct {
-	// limit is the maximum number of objects of one kind handled at the same time.
+	// limit is the maximum number of objects of one kind that are handled
+	// concurrently.
 	limit int
 	// aggregate handles all objects and joins their errors.
 	aggregate bool
@@ -22,8 +23,8 @@ type iteration struct {
 // "too many requests" does.
 func (p iteration) stops(err error) bool { return !p.aggregate || apierrors.IsTooManyRequests(err) }
 
-// forEach calls do for each item and done for each result, in order. Consecutive items
-// of one known kind may be handled concurrently.
+// forEach calls do for each item, and done for each result in order. Consecutive items
+// of the same known kind are handled concurrently, up to the limit.
 func forEach[T, R any](
 	items []T, iteration iteration, kind func(T) schema.GroupVersionKind, done func(T, R), do func(T) (R, error),
 ) error {
@@ -52,7 +53,7 @@ func batchSize[T any](items []T, limit int, kind func(T) schema.GroupVersionKind
 	return size
 }
 
-// join joins errors and returns a single one unchanged.
+// join joins errors and returns a single error unchanged.
 func join(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]

@@ -7,9 +7,9 @@
 // Each engine has a Reconcile and a Teardown that take one step and report the
 // progress; the next call takes the next step. Expected situations, such as a
 // collision with another owner, a rejected object or a failing probe, are part of the
-// result. An error means that the step failed and is to be retried.
+// result. An error means that the step failed and should be retried.
 //
-// An object is created by a plain create and changed by server-side apply. The
+// Objects are created with a plain create and updated with server-side apply. The
 // Comparator decides locally whether an object needs a change, so that a converged
 // revision causes no write.
 package machinery

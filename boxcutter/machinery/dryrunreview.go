@@ -13,28 +13,30 @@ import (
 	"pkg.package-operator.run/boxcutter/validation"
 )
 
-// Two kinds of "invalid" answers to a dry run are false and are reviewed:
+// Two kinds of "invalid" responses to a dry run can be false positives and are
+// reviewed:
 //
-// An object that is going to be created may exist, unseen by a filtered cache, and
-// belong to another owner. Its dry run merges both, which may give an object with
-// two controllers. The object is read live and planned again.
+// An object that is going to be created may already exist with another owner, but
+// not be in a filtered cache. The dry run merges both objects, and the result may
+// have two controllers. The object is read live and planned again.
 //
 // An object that was created and never applied keeps the fields that the new
-// revision drops, because an apply removes only applied fields. A Deployment that
-// changes from RollingUpdate with parameters to Recreate is then invalid. The
-// managed fields are migrated, which changes no other field.
+// revision drops, because an apply removes only applied fields. For example, a
+// Deployment that changes from RollingUpdate with parameters to Recreate is then
+// invalid. The managed fields are migrated, which does not change any other
+// field.
 
 // reviewResult is the result of a review.
 type reviewResult int
 
 const (
-	reviewConfirmed reviewResult = iota // the finding is true
+	reviewConfirmed reviewResult = iota // the finding is correct
 	reviewRetry                         // the cause was corrected: validate again
 	reviewUnknown                       // the cause cannot be corrected now
 )
 
 // reviewFindings reviews the findings of the validator. It returns true if the
-// validator must be called again, else the findings that are confirmed.
+// validator must be called again, else the confirmed findings.
 func (e *PhaseEngine) reviewFindings(ctx context.Context, steps []step, finding error) (again bool, err error) {
 	found := asPointer[validation.PhaseValidationError](finding)
 	if found == nil || e.planner == nil {
@@ -64,8 +66,8 @@ func planOf(steps []step, ref types.ObjectRef) *plan {
 	return steps[i].plan
 }
 
-// review checks the finding about an object and corrects the plan if it was made
-// with an incomplete view. While paused, managed fields cannot be migrated, and the
+// review checks the finding about an object, and corrects the plan if it was based
+// on an incomplete cache. While paused, managed fields cannot be migrated, so the
 // finding is neither confirmed nor refuted.
 func (e *ObjectEngine) review(ctx context.Context, p *plan) (reviewResult, error) {
 	switch {
@@ -80,7 +82,7 @@ func (e *ObjectEngine) review(ctx context.Context, p *plan) (reviewResult, error
 	}
 }
 
-// findUncached looks for the object past the cache.
+// findUncached reads the object without the cache.
 func (e *ObjectEngine) findUncached(ctx context.Context, p *plan) (reviewResult, error) {
 	actual, err := e.read(ctx, e.unfilteredReader, p.desired)
 	if err != nil || actual == nil {
@@ -94,8 +96,8 @@ func (e *ObjectEngine) findUncached(ctx context.Context, p *plan) (reviewResult,
 	return reviewRetry, nil
 }
 
-// migrates reports whether the plan applies to an object with fields that the
-// engine holds by an update.
+// migrates reports whether the plan applies an object of which the engine owns
+// fields through a create or an update.
 func (e *ObjectEngine) migrates(p *plan) bool {
 	return p.actual != nil && p.writes() && slices.ContainsFunc(p.actual.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
 		return isOwn(entry, e.fieldOwner) && entry.Operation == metav1.ManagedFieldsOperationUpdate
@@ -103,8 +105,8 @@ func (e *ObjectEngine) migrates(p *plan) bool {
 }
 
 // migrateBeforeApply migrates the object before the plan is executed. If the object
-// has changed since it was read, the live object is migrated; the execution then
-// detects the change.
+// has changed since it was read, the live object is migrated, and the execution of
+// the plan detects the change.
 func (e *ObjectEngine) migrateBeforeApply(ctx context.Context, p *plan) error {
 	migrated, err := e.migrate(ctx, p.actual)
 	if err == nil {

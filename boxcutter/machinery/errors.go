@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// CreateCollisionError reports that an object to be created exists, although the
-// reader of the engine does not show it.
+// CreateCollisionError reports that an object to be created already exists,
+// although the engine's reader did not find it.
 type CreateCollisionError struct {
 	object client.Object
 	msg    string
@@ -30,9 +30,9 @@ func (e CreateCollisionError) Error() string {
 	return fmt.Sprintf("%s: %s", types.ToObjectRef(e.object), e.msg)
 }
 
-// UnsupportedApplyConfigurationError reports an object that cannot be applied: it is
-// neither unstructured nor an apply configuration. A Go type of an API would
-// claim every field that it cannot leave out.
+// UnsupportedApplyConfigurationError reports an object that cannot be applied
+// because it is neither unstructured nor an apply configuration. An apply of a typed
+// object would take ownership of every field without omitempty.
 type UnsupportedApplyConfigurationError struct {
 	object Object
 }
@@ -44,13 +44,13 @@ func NewUnsupportedApplyConfigurationError(obj Object) *UnsupportedApplyConfigur
 
 // Error names the object and its Go type.
 func (e UnsupportedApplyConfigurationError) Error() string {
-	return fmt.Sprintf("%s: %T cannot be applied: use unstructured objects or apply configurations",
+	return fmt.Sprintf("%s: unsupported type %T for server-side apply: use unstructured objects or apply configurations",
 		types.ToObjectRef(e.object), e.object)
 }
 
-// MisuseError reports an invalid call of an engine.
+// MisuseError reports an invalid argument of an engine call.
 type MisuseError struct {
-	// Object is the object that the call was about.
+	// Object is the object of the call.
 	Object types.ObjectRef
 	// Problem describes the invalid argument.
 	Problem string

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// execute carries out the plan.
+// execute executes the plan.
 func (e *ObjectEngine) execute(ctx context.Context, p *plan) (ObjectResult, error) {
 	switch p.action {
 	case ActionCreated:
@@ -32,9 +32,9 @@ func (e *ObjectEngine) execute(ctx context.Context, p *plan) (ObjectResult, erro
 	return p.result(p.action, p.actual), nil
 }
 
-// create creates the object. It never applies it, because an apply would silently
-// take over an object that the cache does not show. The fields of the create count
-// as applied; they are migrated before the first apply.
+// create creates the object. An apply would silently take over an existing object
+// that is not in the cache. The fields of the create count as applied; they are
+// migrated before the first apply.
 func (e *ObjectEngine) create(ctx context.Context, p *plan) (ObjectResult, error) {
 	created, _ := p.desired.DeepCopyObject().(Object)
 	if p.options.Paused && p.awaits && !compat.Original {
@@ -54,7 +54,7 @@ func (e *ObjectEngine) create(ctx context.Context, p *plan) (ObjectResult, error
 	case p.options.Paused:
 		return p.result(ActionCreated, created), nil
 	}
-	if compat.Original { // The original migrates at once, with a second write.
+	if compat.Original { // The original migrates immediately, with a second write.
 		if created, err = e.migrate(ctx, created); err != nil {
 			return nil, err
 		}
@@ -63,8 +63,8 @@ func (e *ObjectEngine) create(ctx context.Context, p *plan) (ObjectResult, error
 	return p.result(ActionCreated, created), nil
 }
 
-// reconcileExisting continues with an object that exists although the cache did not
-// show it.
+// reconcileExisting continues with an object that exists although it was not in the
+// cache.
 func (e *ObjectEngine) reconcileExisting(ctx context.Context, p *plan, cause error) (ObjectResult, error) {
 	if e.unfilteredReader == nil {
 		return nil, NewCreateCollisionError(p.desired, cause.Error())
@@ -74,13 +74,13 @@ func (e *ObjectEngine) reconcileExisting(ctx context.Context, p *plan, cause err
 		return nil, err
 	}
 	if actual == nil {
-		return nil, fmt.Errorf("creating object: it was deleted meanwhile: %w", cause)
+		return nil, fmt.Errorf("creating object: already exists, but was deleted before it was read: %w", cause)
 	}
 	return e.executeReplanned(ctx, p, actual)
 }
 
 // executeReplanned plans again with the live object, nil if it does not exist, and
-// carries out that plan.
+// executes the new plan.
 func (e *ObjectEngine) executeReplanned(ctx context.Context, p *plan, actual Object) (ObjectResult, error) {
 	again, err := e.replan(p, actual)
 	if err != nil {
@@ -99,9 +99,8 @@ func (e *ObjectEngine) replan(p *plan, actual Object) (*plan, error) {
 	return again, e.decide(again)
 }
 
-// apply writes the desired fields. If the object has changed since it was read,
-// which is common with a cache that lags behind, it is read live and planned again,
-// once.
+// apply writes the desired fields. If the object has changed since it was read, as
+// happens when the cache is stale, it is read live and planned again once.
 func (e *ObjectEngine) apply(ctx context.Context, p *plan) (ObjectResult, error) {
 	result, err := e.applyOnce(ctx, p)
 	outdated := apierrors.IsConflict(err) || apierrors.IsNotFound(err)
@@ -115,8 +114,8 @@ func (e *ObjectEngine) apply(ctx context.Context, p *plan) (ObjectResult, error)
 	return e.executeReplanned(ctx, p, actual)
 }
 
-// applyOnce applies with the resource version that was read, so that a change that
-// was not seen yet is a conflict and is not overwritten.
+// applyOnce applies with the resource version that was read, so that newer changes
+// cause a conflict instead of being overwritten.
 func (e *ObjectEngine) applyOnce(ctx context.Context, p *plan) (ObjectResult, error) {
 	desired, _ := p.desired.DeepCopyObject().(Object)
 	config, err := applyConfiguration(desired)
@@ -149,8 +148,8 @@ func (e *ObjectEngine) applyOptions(force bool) []client.ApplyOption {
 	return options
 }
 
-// applyConfiguration returns the apply configuration of an object. The apply writes
-// its response into the object.
+// applyConfiguration returns the apply configuration of an object. The apply stores
+// its response in the object.
 func applyConfiguration(obj Object) (runtime.ApplyConfiguration, error) {
 	switch obj := obj.(type) {
 	case *unstructured.Unstructured:
@@ -163,8 +162,8 @@ func applyConfiguration(obj Object) (runtime.ApplyConfiguration, error) {
 }
 
 // isFieldConflict reports whether an apply was rejected because another field
-// manager holds the fields. The comparator misses this if it has no schema of the
-// object or an outdated one.
+// manager owns the fields. The comparator misses this if its schema of the kind
+// is missing or outdated.
 func isFieldConflict(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -188,9 +187,9 @@ func (e *ObjectEngine) recordNormalization(desired, written Object) {
 	e.normalized.record(desired, written, result)
 }
 
-// migrate turns the fields that the engine holds by a create or an update into
-// applied fields, so that an apply removes those that are no longer desired. It
-// returns the migrated object, or obj if there is nothing to migrate.
+// migrate turns the fields that the engine owns through a create or an update
+// into applied fields, so that an apply removes the fields that are no longer
+// desired. It returns the migrated object, or obj if there is nothing to migrate.
 func (e *ObjectEngine) migrate(ctx context.Context, obj Object) (Object, error) {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(obj, sets.New(e.fieldOwner), e.fieldOwner)
 	if err != nil {

@@ -22,9 +22,9 @@ func fieldsOf(obj Object, entry metav1.ManagedFieldsEntry) (*fieldpath.Set, erro
 	return set, nil
 }
 
-// isOwn reports whether an entry is that of the field owner for the object itself,
-// not for a subresource. The fields of a create count as applied, because the entry
-// is migrated before the first apply.
+// isOwn reports whether an entry belongs to the field owner and is not for a
+// subresource. The entry of a create counts too, because it is migrated before the
+// first apply.
 func isOwn(entry metav1.ManagedFieldsEntry, fieldOwner string) bool {
 	return entry.Manager == fieldOwner && entry.Subresource == ""
 }

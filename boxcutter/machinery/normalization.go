@@ -16,16 +16,16 @@ import (
 )
 
 // normalizations records the differences that remained after a write. The API server
-// may normalize a value ("1000m" to "1", false to absent). Writing such a value again
-// would go on forever without a change.
+// may normalize a value ("1000m" to "1", false to absent). Without this record, the
+// engine would write such a value at every reconcile, without effect.
 //
-// The zero value is ready. It is safe for concurrent use.
+// The zero value is ready to use. It is safe for concurrent use.
 type normalizations struct {
 	mu    sync.Mutex
 	known map[types.ObjectRef]string
 }
 
-// record records the differences that the write did not remove.
+// record stores the differences that remained after the write.
 func (s *normalizations) record(desired, actual Object, result CompareResult) {
 	ref := types.ToObjectRef(desired)
 	left := ""
@@ -59,8 +59,8 @@ func (s *normalizations) forget(obj Object) {
 	delete(s.known, types.ToObjectRef(obj))
 }
 
-// fingerprint is equal for the same differences in the same object: the same fields
-// with the same desired and actual values. It is empty on failure.
+// fingerprint identifies the differences in an object: the fields with their
+// desired and actual values. It is empty on failure.
 func fingerprint(desired, actual Object, result CompareResult) string {
 	wanted, wantedErr := content(desired)
 	present, presentErr := content(actual)
@@ -80,7 +80,7 @@ func fingerprint(desired, actual Object, result CompareResult) string {
 	return fmt.Sprintf("%s %x", actual.GetUID(), sha256.Sum256(data))
 }
 
-// content returns the object's content as plain maps and lists, not to be changed.
+// content returns the object's unstructured content, which must not be modified.
 func content(obj Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
@@ -88,7 +88,7 @@ func content(obj Object) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }
 
-// valueAt returns the value at a path, nil if there is none.
+// valueAt returns the value at a path, or nil.
 func valueAt(node any, path fieldpath.Path) any {
 	for _, element := range path {
 		switch parent := node.(type) {
@@ -121,8 +121,8 @@ func itemAt(list []any, element fieldpath.PathElement) any {
 	return nil
 }
 
-// hasKey reports whether a list item has the values of a key. A field of the key that
-// the item omits has its default and is ignored.
+// hasKey reports whether a list item has the values of a key. Key fields that the
+// item omits have their default and are ignored.
 func hasKey(item any, key value.FieldList) bool {
 	fields, ok := item.(map[string]any)
 	if !ok {

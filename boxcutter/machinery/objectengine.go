@@ -43,8 +43,8 @@ type ObjectEngine struct {
 // NewObjectEngine returns an engine.
 //
 // Objects are read from cache, which may be filtered by the managed-by label. If
-// unfilteredReader is not nil, it reads objects that the cache does not show. Writes
-// go to writer with the field manager fieldOwner. systemPrefix is the prefix of the
+// unfilteredReader is not nil, it reads objects that are not in the cache. Writes go
+// to writer with the field manager fieldOwner. systemPrefix is the prefix of the
 // revision annotation; managedBy is the value of the managed-by label, "boxcutter"
 // if empty.
 func NewObjectEngine(
@@ -74,8 +74,8 @@ func NewObjectEngine(
 // whose number is 1 or more.
 //
 // A collision with another owner is a result. Errors are *MisuseError,
-// *CreateCollisionError, *UnsupportedApplyConfigurationError and those of the API
-// server.
+// *CreateCollisionError, *UnsupportedApplyConfigurationError and errors of the
+// API server.
 func (e *ObjectEngine) Reconcile(
 	ctx context.Context,
 	revision int64,
@@ -96,13 +96,13 @@ func reconcileOptions(obj Object, opts []types.ObjectReconcileOption) (types.Obj
 	}
 	options.Default()
 	if options.Owner != nil && options.OwnerStrategy == nil {
-		return options, misuse(obj, "an owner requires an owner strategy")
+		return options, misuse(obj, "OwnerStrategy must be set if Owner is set")
 	}
 	return options, nil
 }
 
-// marked returns a copy of the object with the label and the annotation of the
-// revision.
+// marked returns a copy of the object with the managed-by label and the revision
+// annotation.
 func (e *ObjectEngine) marked(revision int64, obj Object) (Object, error) {
 	kind, err := apiutil.GVKForObject(obj, e.scheme)
 	if err != nil {
@@ -110,7 +110,7 @@ func (e *ObjectEngine) marked(revision int64, obj Object) (Object, error) {
 	}
 	out, ok := obj.DeepCopyObject().(Object)
 	if !ok {
-		return nil, misuse(obj, "the copy of a %T is not an object", obj)
+		return nil, misuse(obj, "unsupported object type %T: DeepCopyObject must return an object", obj)
 	}
 	out.GetObjectKind().SetGroupVersionKind(kind)
 	convertStringData(out)
@@ -130,8 +130,8 @@ func with(values map[string]string, key, value string) map[string]string {
 
 func (e *ObjectEngine) revisionAnnotation() string { return e.systemPrefix + "/revision" }
 
-// revisionOf returns the revision number of the annotation, and whether the object
-// has this annotation.
+// revisionOf returns the number in the revision annotation, and reports whether
+// the object has the annotation.
 func (e *ObjectEngine) revisionOf(obj Object) (number int64, marked bool, err error) {
 	text, marked := obj.GetAnnotations()[e.revisionAnnotation()]
 	if !marked {
@@ -144,13 +144,13 @@ func (e *ObjectEngine) revisionOf(obj Object) (number int64, marked bool, err er
 	return number, true, nil
 }
 
-// read returns the object with the kind and name of the given one, nil if it or its
-// kind does not exist.
+// read returns the live or cached object with the kind and name of like, or nil if
+// the object or its kind does not exist.
 func (e *ObjectEngine) read(ctx context.Context, reader client.Reader, like Object) (Object, error) {
 	kind := like.GetObjectKind().GroupVersionKind()
 	actual, ok := reflect.New(reflect.TypeOf(like).Elem()).Interface().(Object)
 	if !ok {
-		return nil, misuse(like, "a %T cannot be read", like)
+		return nil, misuse(like, "unsupported object type %T: DeepCopyObject must return an object", like)
 	}
 	actual.GetObjectKind().SetGroupVersionKind(kind)
 	err := reader.Get(ctx, client.ObjectKeyFromObject(like), actual)

@@ -20,20 +20,19 @@ type Object interface {
 	runtime.Object
 }
 
-// Action is the action that was taken on an object or, while paused, would be taken.
+// Action is the action that was taken on an object, or would be taken if not paused.
 type Action string
 
 const (
 	// ActionCreated means that the object did not exist and was created.
 	ActionCreated Action = "Created"
-	// ActionUpdated means that the object was changed to the desired state.
+	// ActionUpdated means that the object was updated to the desired state.
 	ActionUpdated Action = "Updated"
-	// ActionRecovered means that another field manager had changed the object and
-	// that the changes were reverted.
+	// ActionRecovered means that changes of another field manager were reverted.
 	ActionRecovered Action = "Recovered"
 	// ActionProgressed means that the object belongs to a newer revision.
 	ActionProgressed Action = "Progressed"
-	// ActionIdle means that the object is as desired.
+	// ActionIdle means that the object is in the desired state.
 	ActionIdle Action = "Idle"
 	// ActionCollision means that the object exists and may not be adopted.
 	ActionCollision Action = "Collision"
@@ -43,16 +42,16 @@ const (
 type ObjectResult interface {
 	// Action returns the action.
 	Action() Action
-	// Object returns the object as it was read or written last.
+	// Object returns the object as it was last read or written.
 	Object() Object
 	// ProbeResults returns the results of all probes by their type.
 	ProbeResults() types.ProbeResultContainer
 	// String describes the result in several lines.
 	String() string
-	// IsComplete reports whether the object is as desired and its progress probe, if
-	// any, succeeds.
+	// IsComplete reports whether the object is in the desired state and its progress
+	// probe, if any, succeeds.
 	IsComplete() bool
-	// IsPaused reports whether the action was not taken because of a pause.
+	// IsPaused reports whether the action was skipped because of WithPaused.
 	IsPaused() bool
 }
 
@@ -60,7 +59,7 @@ type ObjectResult interface {
 type ObjectProbeResult struct {
 	// Success is true if the probe succeeds.
 	Success bool
-	// Messages explain the result to a person.
+	// Messages explain the result to users.
 	Messages []string
 }
 
@@ -111,17 +110,17 @@ func runProbes(obj Object, probes map[string]types.Prober) types.ProbeResultCont
 // Action returns the action.
 func (r objectResult) Action() Action { return r.action }
 
-// Object returns the object as it was read or written last.
+// Object returns the object as it was last read or written.
 func (r objectResult) Object() Object { return r.object }
 
-// IsPaused reports whether the action was not taken because of a pause.
+// IsPaused reports whether the action was skipped because of WithPaused.
 func (r objectResult) IsPaused() bool { return r.paused }
 
 // ProbeResults returns the results of all probes by their type.
 func (r objectResult) ProbeResults() types.ProbeResultContainer { return r.probes }
 
-// IsComplete reports whether the object is as desired and its progress probe, if any,
-// succeeds.
+// IsComplete reports whether the object is in the desired state and its progress
+// probe, if any, succeeds.
 func (r objectResult) IsComplete() bool {
 	if r.action == ActionCollision {
 		return false
@@ -189,13 +188,13 @@ func (r comparedResult) String() string { return r.objectResult.String() + r.com
 // ObjectResultCreated is the result for an object that was created.
 type ObjectResultCreated struct{ objectResult }
 
-// ObjectResultUpdated is the result for an object that was changed or adopted.
+// ObjectResultUpdated is the result for an object that was updated or adopted.
 type ObjectResultUpdated struct{ comparedResult }
 
 // ObjectResultProgressed is the result for an object of a newer revision.
 type ObjectResultProgressed struct{ comparedResult }
 
-// ObjectResultIdle is the result for an object that is as desired.
+// ObjectResultIdle is the result for an object in the desired state.
 type ObjectResultIdle struct{ comparedResult }
 
 // ObjectResultRecovered is the result for an object whose external changes were
@@ -210,7 +209,8 @@ type ObjectResultCollision struct {
 	conflictingOwner *metav1.OwnerReference
 }
 
-// ConflictingOwner returns the controller of the object, false if it has none.
+// ConflictingOwner returns the controller of the object, and false if it has
+// none.
 func (r ObjectResultCollision) ConflictingOwner() (*metav1.OwnerReference, bool) {
 	return r.conflictingOwner, r.conflictingOwner != nil
 }

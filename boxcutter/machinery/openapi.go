@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// schemasMaxAge is how long the list of schemas is believed in.
+	// schemasMaxAge is the maximum age of the cached list of schemas.
 	schemasMaxAge = time.Minute
-	// schemasMinAge is how long it is believed in even where it does not help,
-	// so that a kind without a schema does not ask for it over and over.
+	// schemasMinAge is the minimum time between two reads of the list, so that a
+	// kind without a schema does not cause a request at every comparison.
 	schemasMinAge = 2 * time.Second
 )
 
@@ -31,11 +31,10 @@ type discoveryClient interface {
 	OpenAPIV3() openapi.Client
 }
 
-// schemas keeps the schema of every group version that was asked for. It is safe
-// for concurrent use.
+// schemas caches the schemas of group versions. It is safe for concurrent use.
 type schemas struct {
 	client discoveryClient
-	// now tells the time; nil is time.Now.
+	// now returns the current time; nil means time.Now.
 	now func() time.Time
 
 	mu       sync.Mutex
@@ -46,15 +45,15 @@ type schemas struct {
 
 // versionSchema is the schema of all kinds of a group version.
 type versionSchema struct {
-	// url is where it was read. It changes with the schema.
+	// url is the URL of the schema. It has a hash that changes with the schema.
 	url       string
 	converter managedfields.TypeConverter
-	// withStatus are the kinds that have a status subresource.
+	// withStatus has the kinds with a status subresource.
 	withStatus map[string]bool
 }
 
-// of returns the schema of a group version, nil when it has none. The list of
-// schemas is read again when it is old, or when the newest is asked for.
+// of returns the schema of a group version, or nil. It reads the list of schemas
+// again if the list is too old or if newest is true.
 func (s *schemas) of(version schema.GroupVersion, newest bool) (*versionSchema, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +103,7 @@ func (s *schemas) list(newest bool) error {
 	return nil
 }
 
-// openAPIPath is how OpenAPI v3 discovery calls a group version.
+// openAPIPath returns the path of a group version in OpenAPI v3 discovery.
 func openAPIPath(version schema.GroupVersion) string {
 	if version.Group == "" {
 		return "api/" + version.Version
@@ -112,7 +111,7 @@ func openAPIPath(version schema.GroupVersion) string {
 	return "apis/" + version.Group + "/" + version.Version
 }
 
-// openAPIDocument is the part of an OpenAPI v3 document that is needed.
+// openAPIDocument is the part of an OpenAPI v3 document that schemas reads.
 type openAPIDocument struct {
 	Paths      map[string]openAPIOperations `json:"paths"`
 	Components struct {
@@ -150,7 +149,7 @@ func readSchema(version openapi.GroupVersion) (*versionSchema, error) {
 	}, nil
 }
 
-// kindsWithStatus are the kinds of the objects that are read at ".../{name}/status".
+// kindsWithStatus returns the kinds with a path ".../{name}/status".
 func kindsWithStatus(paths map[string]openAPIOperations) map[string]bool {
 	kinds := map[string]bool{}
 	for path, operations := range paths {
@@ -161,7 +160,8 @@ func kindsWithStatus(paths map[string]openAPIOperations) map[string]bool {
 	return kinds
 }
 
-// pair reads both objects by the schema. It is false when they do not fit it.
+// pair converts both objects to typed values, and returns false if they do not
+// match the schema.
 func (v *versionSchema) pair(desired, actual *unstructured.Unstructured) (typedPair, bool) {
 	desiredTyped, err := v.converter.ObjectToTyped(desired, typed.AllowDuplicates)
 	if err != nil {

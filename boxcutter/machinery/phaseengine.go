@@ -36,18 +36,18 @@ type phaseValidator interface {
 type PhaseEngine struct {
 	objectEngine   objectEngine
 	phaseValidator phaseValidator
-	// planner is objectEngine if that is exactly an *ObjectEngine, else nil. A type
-	// that embeds *ObjectEngine may override Reconcile and Teardown, and planning
-	// would bypass them.
+	// planner is objectEngine if it is an *ObjectEngine, else nil. A type that
+	// embeds *ObjectEngine may override Reconcile and Teardown, which planning
+	// would bypass.
 	planner *ObjectEngine
 }
 
 // NewPhaseEngine returns an engine that calls objectEngine for each object and,
 // unless it is nil, phaseValidator before any object of a phase is written.
 //
-// The validator is called with the phase of the caller at every reconcile. With an
-// *ObjectEngine, a validator of package validation checks the objects that are
-// going to be written in the form in which they are written.
+// The validator is called with the caller's phase at every reconcile. With an
+// *ObjectEngine, the validators of package validation make the dry run with the
+// exact objects that are going to be written.
 func NewPhaseEngine(
 	objectEngine objectEngine,
 	phaseValidator phaseValidator,
@@ -56,7 +56,7 @@ func NewPhaseEngine(
 	return &PhaseEngine{objectEngine: objectEngine, phaseValidator: phaseValidator, planner: planner}
 }
 
-// PhaseObject is an object with options of its own.
+// PhaseObject is an object with its own options.
 type PhaseObject struct {
 	// Object is the desired object.
 	Object *unstructured.Unstructured
@@ -72,13 +72,13 @@ type step struct {
 	plan *plan
 }
 
-// Reconcile takes one step with each object of the phase, in order. The given
-// options apply before those of the phase.
+// Reconcile takes one step for each object of the phase, in order. The given
+// options apply before the options of the phase.
 //
-// Findings of the validator are part of the result, and nothing is written then. The
-// first error of an object ends the step, unless errors are aggregated: then all
-// objects are tried and their errors joined, except that "too many requests" ends
-// the step at once. With an error, the result has the objects that were reconciled.
+// If the validator has findings, they are part of the result and nothing is written.
+// The first error of an object ends the step. If errors are aggregated, all objects
+// are tried and their errors joined; only "too many requests" ends the step
+// immediately. With an error, the result has the objects that were reconciled.
 func (e *PhaseEngine) Reconcile(
 	ctx context.Context,
 	revision int64,
@@ -100,8 +100,8 @@ func (e *PhaseEngine) Reconcile(
 	return result, e.reconcileObjects(ctx, revision, steps, iteration{options.Concurrency, options.AggregateErrors}, result)
 }
 
-// steps plans all objects. It ignores errors, because they occur again when the
-// object is reconciled.
+// steps plans all objects. It ignores errors, because they recur when the object
+// is reconciled.
 func (e *PhaseEngine) steps(
 	ctx context.Context, revision int64, phase types.Phase, options types.PhaseReconcileOptions,
 ) []step {
@@ -122,8 +122,8 @@ func (e *PhaseEngine) steps(
 // maxReviews is the maximum number of times that findings are reviewed.
 const maxReviews = 2
 
-// validate calls the validator with the phase of the caller. all is false if only
-// objects that are going to be written need a dry run.
+// validate calls the validator with the caller's phase. If all is false, only
+// objects that are going to be written get a dry run.
 func (e *PhaseEngine) validate(
 	ctx context.Context, phase types.Phase, steps []step, all bool, opts []types.PhaseReconcileOption,
 ) error {
@@ -144,9 +144,10 @@ func (e *PhaseEngine) validate(
 	}
 }
 
-// dryRuns returns the dry runs of a phase. An object that is going to be written is
-// sent in the form in which it is written. An object whose namespace or kind is
-// created by the same phase is skipped, because the API server cannot check it yet.
+// dryRuns returns the dry run requests of a phase. The dry run of an object that is
+// going to be written sends the same content as the write. An object whose
+// namespace or kind is created by the same phase is skipped, because the API server
+// cannot check it yet.
 func dryRuns(steps []step, all bool) map[types.ObjectRef]dryrun.Request {
 	requests := make(map[types.ObjectRef]dryrun.Request, len(steps))
 	for _, step := range steps {
@@ -179,7 +180,7 @@ func (e *PhaseEngine) reconcileObjects(
 	})
 }
 
-// kind returns the kind of the object, as far as it is known.
+// kind returns the kind of the object, empty if unknown.
 func (s step) kind() schema.GroupVersionKind {
 	if s.plan != nil {
 		return kindOf(s.plan.desired)
@@ -197,7 +198,8 @@ func (e *PhaseEngine) reconcileObject(ctx context.Context, revision int64, step 
 }
 
 // Teardown takes one step to remove each object of the phase, in order. The given
-// options apply before those of the phase. Errors are handled as by Reconcile.
+// options apply before the options of the phase. Errors are handled as in
+// Reconcile.
 func (e *PhaseEngine) Teardown(
 	ctx context.Context,
 	revision int64,
@@ -228,8 +230,8 @@ func (e *PhaseEngine) teardownObject(
 	return outcomeGone, nil
 }
 
-// asPointer returns the error of type E in the tree of an error, be it a value or a
-// pointer; nil if there is none.
+// asPointer finds an error of type E or *E in the tree of an error, and returns a
+// pointer to it, or nil.
 func asPointer[E error, P interface {
 	*E
 	error

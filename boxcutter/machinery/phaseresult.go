@@ -16,13 +16,14 @@ import (
 type PhaseResult interface {
 	// GetName returns the name of the phase.
 	GetName() string
-	// GetValidationError returns the findings that prevented all writes, or nil.
+	// GetValidationError returns the findings because of which nothing was
+	// written, or nil.
 	GetValidationError() *validation.PhaseValidationError
 	// GetObjects returns the results of the objects in the order of the phase.
-	// Objects that failed with an error are left out.
+	// Objects that failed with an error are omitted.
 	GetObjects() []ObjectResult
-	// InTransition reports whether objects are in collision, or some but not all
-	// belong to newer revisions.
+	// InTransition reports whether an object has a collision, or some but not all
+	// objects belong to newer revisions.
 	InTransition() bool
 	// IsComplete reports whether the next phase may start.
 	IsComplete() bool
@@ -80,7 +81,7 @@ func (r *phaseResult) String() string {
 	return text.String()
 }
 
-// item formats a text of several lines as an item of a list.
+// item formats a multi-line text as a list item.
 func item(text string) string {
 	return "- " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
 }
@@ -100,7 +101,7 @@ type PhaseTeardownResult interface {
 }
 
 // ReleasedObjects is implemented by every PhaseTeardownResult of a PhaseEngine. It
-// is an addition: the original module does not have it.
+// is not part of the original module.
 type ReleasedObjects interface {
 	// Released returns the objects that count as gone and still exist: they have
 	// another controller or were orphaned.
@@ -109,7 +110,7 @@ type ReleasedObjects interface {
 
 type phaseTeardownResult struct {
 	name     string
-	gone     []types.ObjectRef // with those that are released
+	gone     []types.ObjectRef // including released
 	released []types.ObjectRef
 	waiting  []types.ObjectRef
 	// missing is the number of objects without an outcome because of an error.

@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// plan is the planned action for one object. Planning only reads.
+// plan is the planned action for one object. Planning does not write.
 type plan struct {
 	action  Action
 	options types.ObjectReconcileOptions
 	// revision is the number of the revision.
 	revision int64
-	// source is the object of the caller.
+	// source is the caller's object.
 	source Object
 	// desired is a copy of source with the label, the annotation and the owner.
 	desired Object
@@ -24,14 +24,14 @@ type plan struct {
 	actual Object
 	// comparison is the difference between desired and actual.
 	comparison CompareResult
-	// live reports whether actual was read past the cache.
+	// live is true if actual was not read from the cache.
 	live bool
-	// awaits reports whether the namespace or the kind of the object is created by
-	// the same phase, so that a dry run would fail.
+	// awaits is true if the namespace or the kind of the object is created by the
+	// same phase, so that a dry run would fail.
 	awaits bool
-	// force takes over fields of other field managers.
+	// force takes ownership of fields of other field managers.
 	force bool
-	// controller is the controller of an object in collision.
+	// controller is the controller of an object with a collision.
 	controller *metav1.OwnerReference
 }
 
@@ -45,7 +45,7 @@ func (e *ObjectEngine) plan(
 	ctx context.Context, revision int64, desiredObject Object, opts ...types.ObjectReconcileOption,
 ) (*plan, error) {
 	if revision < 1 {
-		return nil, misuse(desiredObject, "revision number %d is invalid: numbers start at 1", revision)
+		return nil, misuse(desiredObject, "invalid revision number %d: want 1 or more", revision)
 	}
 	options, err := reconcileOptions(desiredObject, opts)
 	if err != nil {
@@ -63,7 +63,7 @@ func (e *ObjectEngine) plan(
 	return p, e.decide(p)
 }
 
-// own makes the owner, if there is one, the controller of the desired object.
+// own makes the owner, if any, the controller of the desired object.
 func (p *plan) own() error {
 	if p.options.Owner == nil {
 		return nil
@@ -83,10 +83,10 @@ const (
 
 // ownershipOf returns the ownership and the controller of the actual object.
 //
-// With an owner, its strategy finds the controller. A controller in the owner
-// references that the strategy does not read is another controller. Without an
-// owner, the annotation marks the objects of the revision, unless the object has a
-// controller and the collision protection does not allow to adopt it.
+// With an owner, its strategy finds the controller. A controller in owner
+// references that the strategy does not read counts as another controller. Without
+// an owner, the revision annotation identifies the objects of the revision, unless
+// the object has a controller and the collision protection forbids adoption.
 func (e *ObjectEngine) ownershipOf(actual Object, options types.ObjectReconcileOptions) (ownership, *metav1.OwnerReference) {
 	native := metav1.GetControllerOf(actual)
 	if options.Owner == nil {
@@ -146,7 +146,7 @@ func (e *ObjectEngine) decide(p *plan) error {
 
 // decideExisting decides on the action from the ownership of an existing object.
 // ActionIdle means that the object belongs to the revision and must be compared.
-// Collisions are decided before the order of revisions.
+// Collisions take precedence over the order of revisions.
 func (e *ObjectEngine) decideExisting(p *plan) error {
 	owner, controller := e.ownershipOf(p.actual, p.options)
 	p.controller = controller
@@ -177,8 +177,8 @@ func (e *ObjectEngine) decideSibling(p *plan) error {
 	}
 }
 
-// adoptIf adopts the object, or reports a collision. An adopted object keeps its
-// owners; only the controller changes.
+// adoptIf adopts the object if allowed, else reports a collision. An adopted
+// object keeps its owners; only the controller changes.
 func (p *plan) adoptIf(allowed bool) error {
 	if !allowed {
 		p.action = ActionCollision
@@ -211,8 +211,8 @@ func (p *plan) keepOwners() error {
 }
 
 // keepOwners makes the owner the controller of the desired object and keeps its
-// other owners. In owner references they need not be copied, because an apply
-// merges that list. In an annotation all owners are one value.
+// other owners. Owner references need no copy, because an apply merges the list.
+// An annotation has all owners in one value, so it is copied.
 func keepOwners(owner client.Object, strategy types.OwnerStrategy, desired, actual Object) error {
 	if err := strategy.SetControllerReference(owner, desired); err != nil || len(desired.GetOwnerReferences()) > 0 {
 		return err

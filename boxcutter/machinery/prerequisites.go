@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// prerequisites are the namespaces and kinds that a phase creates. Before they exist,
-// the API server cannot check objects that need them.
+// prerequisites are the namespaces and kinds that a phase creates. Until they exist,
+// the API server cannot check the objects that depend on them.
 type prerequisites struct {
 	namespaces map[string]bool
 	kinds      map[schema.GroupKind]bool
@@ -35,7 +35,7 @@ func prerequisitesOf(steps []step) prerequisites {
 	return out
 }
 
-// mark marks the plans of objects that need one of them.
+// mark marks the plans of objects that depend on them.
 func (p prerequisites) mark(steps []step) {
 	for _, step := range steps {
 		if step.plan != nil {

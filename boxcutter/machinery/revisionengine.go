@@ -35,9 +35,8 @@ type RevisionEngine struct {
 }
 
 // NewRevisionEngine returns an engine that calls phaseEngine for each phase and,
-// unless it is nil, revisionValidator for each revision. It does not write itself,
-// so client is not used. A phaseEngine of the caller may send phases elsewhere, such
-// as to another cluster.
+// unless it is nil, revisionValidator for each revision. client is not used, because
+// only phaseEngine writes. A custom phaseEngine may write to another cluster.
 func NewRevisionEngine(
 	phaseEngine phaseEngine,
 	revisionValidator revisionValidator,
@@ -46,11 +45,12 @@ func NewRevisionEngine(
 	return &RevisionEngine{phaseEngine: phaseEngine, revisionValidator: revisionValidator}
 }
 
-// Reconcile takes one step with each phase of the revision, in order, up to the
-// first that is not complete. The given options apply before those of the revision.
+// Reconcile takes one step for each phase of the revision, in order, up to the
+// first phase that is not complete. The given options apply before the options of
+// the revision.
 //
-// Findings of the validator are part of the result, and nothing is written then.
-// With an error, the result has the phases before the one that failed.
+// If the validator has findings, they are part of the result and nothing is
+// written. With an error, the result has the phases before the failed one.
 func (re *RevisionEngine) Reconcile(
 	ctx context.Context, rev types.Revision,
 	opts ...types.RevisionReconcileOption,
@@ -79,7 +79,7 @@ func (re *RevisionEngine) Reconcile(
 	return result, nil
 }
 
-// isPast reports whether a time has passed; the zero time never has.
+// isPast reports whether a deadline has passed. The zero time is no deadline.
 func isPast(deadline time.Time) bool { return !deadline.IsZero() && time.Now().After(deadline) }
 
 func (re *RevisionEngine) validate(ctx context.Context, rev types.Revision) error {
@@ -89,9 +89,9 @@ func (re *RevisionEngine) validate(ctx context.Context, rev types.Revision) erro
 	return re.revisionValidator.Validate(ctx, rev)
 }
 
-// Teardown takes one step to remove the last phase that still exists; when that is
-// gone, it continues with the phase before. The given options apply before those of
-// the revision. With an error, the result is nil.
+// Teardown takes one step to remove the last phase that still exists. When that
+// phase is gone, it continues with the previous one. The given options apply before
+// the options of the revision. With an error, the result is nil.
 func (re *RevisionEngine) Teardown(
 	ctx context.Context, rev types.Revision,
 	opts ...types.RevisionTeardownOption,

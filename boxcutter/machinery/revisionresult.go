@@ -12,12 +12,13 @@ import (
 
 // RevisionResult is the result for a revision.
 type RevisionResult interface {
-	// GetValidationError returns the findings that prevented all writes, or nil.
+	// GetValidationError returns the findings because of which nothing was
+	// written, or nil.
 	GetValidationError() *validation.RevisionValidationError
 	// GetPhases returns the results of the phases that were reached, in order.
 	GetPhases() []PhaseResult
-	// InTransition reports whether phases were not reached yet, or have objects in
-	// collision or of newer revisions.
+	// InTransition reports whether a phase was not reached yet, or has objects
+	// with a collision or of newer revisions.
 	InTransition() bool
 	// IsComplete reports whether all phases are complete.
 	IsComplete() bool
@@ -28,17 +29,17 @@ type RevisionResult interface {
 }
 
 // ProgressDeadline is implemented by every RevisionResult of a RevisionEngine. It is
-// an addition: the original module does not have it.
+// not part of the original module.
 type ProgressDeadline interface {
 	// ProgressDeadlineExceeded reports whether the revision is not complete although
 	// its deadline has passed, see types.WithProgressDeadline. A revision that has
-	// progressed to newer ones never exceeds its deadline.
+	// progressed to newer revisions never exceeds its deadline.
 	ProgressDeadlineExceeded() bool
 }
 
 type revisionResult struct {
 	validationError *validation.RevisionValidationError
-	// late is set when the progress deadline has passed.
+	// late is true if the progress deadline has passed.
 	late bool
 	// phases are the names of all phases.
 	phases []string

@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// ignoreServerDefaults removes from a set of modified fields those that contain all
-// desired values and more: atomic lists and maps, such as the rules of a webhook, into
-// which the API server writes defaults.
+// ignoreServerDefaults removes from a set of modified fields the atomic lists and maps
+// that differ only in values added by the API server, such as the defaults in the
+// rules of a webhook.
 func ignoreServerDefaults(modified *fieldpath.Set, desired, actual *unstructured.Unstructured) *fieldpath.Set {
 	if modified.Empty() {
 		return modified
@@ -24,9 +24,9 @@ func ignoreServerDefaults(modified *fieldpath.Set, desired, actual *unstructured
 	return modified.Difference(extended)
 }
 
-// contains reports whether a value contains the desired one: a map the same values
-// under the same keys, a list as many items, each containing the desired item. Other
-// values must be equal.
+// contains reports whether a value contains the desired one. A map must contain the
+// value of each desired key; a list must have the same length, and each item must
+// contain the desired item. Other values must be equal.
 func contains(actual, wanted any) bool {
 	switch wanted := wanted.(type) {
 	case map[string]any:

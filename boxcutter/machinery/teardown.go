@@ -22,13 +22,13 @@ type objectTeardown struct {
 	revision int64
 	// writer deletes and orphans the object.
 	writer client.Writer
-	// actual is the object as it was read.
+	// actual is the object as it was last read.
 	actual Object
 }
 
 // Teardown takes one step to remove the object and reports whether it is gone. An
-// object that does not belong to the revision counts as gone and is retained; so
-// does an orphaned object. Errors are *MisuseError and those of the API server.
+// object that does not belong to the revision, and an orphaned object, count as
+// gone and are retained. Errors are *MisuseError and errors of the API server.
 func (e *ObjectEngine) Teardown(
 	ctx context.Context,
 	revision int64,
@@ -74,7 +74,8 @@ func (e *ObjectEngine) teardown(
 	return e.removeUncached(ctx, r, err)
 }
 
-// readForTeardown reads the object, past the cache if the cache does not show it.
+// readForTeardown reads the object from the cache, or live if the cache does not
+// have it.
 func (e *ObjectEngine) readForTeardown(ctx context.Context, r *objectTeardown, desired Object) (live bool, err error) {
 	if r.actual, err = e.read(ctx, e.cache, desired); err != nil || r.actual != nil || !e.readsLive() {
 		return false, err
@@ -83,15 +84,15 @@ func (e *ObjectEngine) readForTeardown(ctx context.Context, r *objectTeardown, d
 	return true, err
 }
 
-// readsLive reports whether a decision on an outdated object is repeated once with
-// the live object.
+// readsLive reports whether a decision based on an outdated object is repeated
+// once with the live object.
 func (e *ObjectEngine) readsLive() bool { return e.unfilteredReader != nil && !compat.Original }
 
 func (e *ObjectEngine) planTeardown(
 	revision int64, desiredObject Object, opts []types.ObjectTeardownOption,
 ) (*objectTeardown, Object, error) {
 	if revision < 1 {
-		return nil, nil, misuse(desiredObject, "revision number %d is invalid: numbers start at 1", revision)
+		return nil, nil, misuse(desiredObject, "invalid revision number %d: want 1 or more", revision)
 	}
 	r := &objectTeardown{revision: revision, writer: e.writer}
 	for _, opt := range opts {
@@ -99,7 +100,7 @@ func (e *ObjectEngine) planTeardown(
 	}
 	r.options.Default()
 	if r.options.Owner != nil && r.options.OwnerStrategy == nil {
-		return nil, nil, misuse(desiredObject, "an owner requires an owner strategy")
+		return nil, nil, misuse(desiredObject, "OwnerStrategy must be set if Owner is set")
 	}
 	if r.options.TeardownWriter != nil {
 		r.writer = r.options.TeardownWriter
@@ -136,9 +137,9 @@ func (e *ObjectEngine) remove(ctx context.Context, r *objectTeardown) (teardownO
 	}
 }
 
-// controls reports whether the teardown may remove the object: with an owner, if
-// the owner is its controller; without an owner, if the object carries the number
-// of the revision and has no controller.
+// controls reports whether the teardown may remove the object. With an owner, the
+// owner must be its controller. Without an owner, the object must have the
+// revision number and no controller.
 func (e *ObjectEngine) controls(r *objectTeardown) bool {
 	if r.options.Owner == nil {
 		number, marked, err := e.revisionOf(r.actual)
@@ -147,8 +148,8 @@ func (e *ObjectEngine) controls(r *objectTeardown) bool {
 	return r.options.OwnerStrategy.IsController(r.options.Owner, r.actual)
 }
 
-// orphans reports whether the object is retained, because of the option or because
-// the owner was deleted with the orphan propagation policy.
+// orphans reports whether the object is orphaned: by the option, or because the
+// owner was deleted with propagation policy Orphan.
 func (r *objectTeardown) orphans() bool {
 	return r.options.Orphan ||
 		r.options.Owner != nil && slices.Contains(r.options.Owner.GetFinalizers(), metav1.FinalizerOrphanDependents)
@@ -164,8 +165,8 @@ func (e *ObjectEngine) release(ctx context.Context, r *objectTeardown) error {
 	return e.patch(ctx, e.writer, r.actual, disowned)
 }
 
-// orphan removes the label, the annotation and the owner of the engine from the
-// object and retains it.
+// orphan removes the engine's label, annotation and owner from the object, and
+// retains it.
 func (e *ObjectEngine) orphan(ctx context.Context, r *objectTeardown) error {
 	if compat.Original {
 		return nil
@@ -185,9 +186,9 @@ func (e *ObjectEngine) orphan(ctx context.Context, r *objectTeardown) error {
 	return e.patch(ctx, r.writer, r.actual, orphaned)
 }
 
-// patch writes the difference between the object as it was read and a changed copy,
-// and fails if the object has changed since. The field owner of the engine makes the
-// change, so that other revisions do not see it as drift.
+// patch sends the difference between the object as it was read and a modified copy,
+// and fails if the object has changed since. It uses the field owner of the engine,
+// so that other revisions do not see the change as drift.
 func (e *ObjectEngine) patch(ctx context.Context, writer client.Writer, actual, changed Object) error {
 	if equality.Semantic.DeepEqual(actual, changed) {
 		return nil
@@ -199,7 +200,7 @@ func (e *ObjectEngine) patch(ctx context.Context, writer client.Writer, actual, 
 	return nil
 }
 
-// delete deletes the object in the version that was read.
+// delete deletes the object if it has not changed since it was read.
 func (e *ObjectEngine) delete(ctx context.Context, r *objectTeardown) (teardownOutcome, error) {
 	err := r.writer.Delete(ctx, r.actual, client.Preconditions{
 		UID:             ptr.To(r.actual.GetUID()),

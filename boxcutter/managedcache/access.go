@@ -30,24 +30,24 @@ import (
 
 var (
 	errNoOwner = errors.New("owner is not set")
-	errFreed   = errors.New("the access of this owner was freed")
+	errFreed   = errors.New("the access of the owner was freed")
 )
 
-// ObjectBoundAccessManager keeps a cache and a client of its own for every owner
-// object, for as long as the owner has users. The ConfigMapperFunc
-// determines their credentials and the filters of the cache.
+// ObjectBoundAccessManager provides a separate cache and client for each owner
+// object, for as long as the owner has users. The ConfigMapperFunc determines
+// their credentials and the filters of the cache.
 //
-// The caches run while the manager runs. Access may be had before: then reads
-// from its cache return [cache.ErrCacheNotStarted].
+// The caches run while the manager runs. Before that, an access can be created,
+// but reads from its cache return [cache.ErrCacheNotStarted].
 type ObjectBoundAccessManager[T RefType] interface {
 	manager.Runnable
 
-	// Get returns the access of an owner, with the owner itself as user. It is
-	// made on first use.
+	// Get returns the access of an owner, with the owner itself as a user. The
+	// access is created on first use.
 	Get(ctx context.Context, owner T) (Accessor, error)
 
 	// GetWithUser returns the access of an owner and sets the kinds that the user
-	// watches to those of usedFor. Their informers start at the first read.
+	// watches to the kinds of usedFor. Their informers start at the first read.
 	GetWithUser(
 		ctx context.Context, owner T,
 		user client.Object, usedFor []client.Object,
@@ -57,22 +57,23 @@ type ObjectBoundAccessManager[T RefType] interface {
 	// there are no other users.
 	Free(ctx context.Context, owner T) error
 
-	// FreeWithUser ends a user's watches, and the access of the owner with those
-	// of the last user. It is no error if owner or user are not known.
+	// FreeWithUser ends the watches of a user. When the last user is freed, the
+	// access of the owner ends too. Freeing an unknown owner or user is not an
+	// error.
 	FreeWithUser(ctx context.Context, owner T, user client.Object) error
 
-	// Source is a source of the events of all caches there are and will be.
+	// Source returns a source of the events of all current and future caches.
 	Source(handler handler.EventHandler, predicates ...predicate.Predicate) source.Source
 
-	// GetWatchersForGVK returns the owners whose access is used for a kind, and all
+	// GetWatchersForGVK returns the owners whose access is used for a kind, and the
 	// users of these accesses, sorted.
 	GetWatchersForGVK(gvk schema.GroupVersionKind) (out []AccessManagerKey)
 
-	// CollectMetrics counts the objects that are cached.
+	// CollectMetrics counts the cached objects.
 	CollectMetrics(ctx context.Context) (ObjectsPerOwnerPerGVK, error)
 }
 
-// ObjectsPerOwnerPerGVK is how many objects are cached, by owner and kind.
+// ObjectsPerOwnerPerGVK is the number of cached objects by owner and kind.
 type ObjectsPerOwnerPerGVK map[AccessManagerKey]map[schema.GroupVersionKind]int
 
 // Accessor reads from the cache of an owner and writes with its credentials.
@@ -80,8 +81,8 @@ type Accessor interface {
 	client.Writer
 	TrackingCache
 
-	// UnfilteredReader reads with the owner's credentials past the cache, and
-	// thus sees objects too that the cache leaves out.
+	// UnfilteredReader reads from the API server with the owner's credentials, so
+	// it also returns objects that the filters of the cache exclude.
 	UnfilteredReader() client.Reader
 }
 
@@ -91,11 +92,11 @@ type RefType interface {
 	comparable
 }
 
-// ConfigMapperFunc says how the API server is accessed for an owner. It is given
-// copies of the manager's REST config and cache options to change and return.
-// The options come without HTTPClient, because the client carries the
-// credentials of the config it was made from; one is made for the config
-// returned unless the function sets it.
+// ConfigMapperFunc configures the access to the API server for an owner. It
+// receives copies of the manager's REST config and cache options, and returns
+// modified ones. The options have no HTTPClient, because a client has the
+// credentials of its config; unless the function sets one, it is created from the
+// returned config.
 type ConfigMapperFunc[T RefType] func(
 	context.Context, T, *rest.Config, cache.Options) (*rest.Config, cache.Options, error)
 
@@ -105,12 +106,12 @@ type AccessManagerKey struct {
 	schema.GroupVersionKind
 	client.ObjectKey
 
-	// UID tells an object from an earlier one with the same name.
+	// UID distinguishes an object from an earlier one with the same name.
 	UID types.UID
 }
 
-// keyOf returns the key of an object, with the kind that the object itself carries:
-// a typed object without TypeMeta has an empty kind.
+// keyOf returns the key of an object, with the kind in its TypeMeta. For a typed
+// object without TypeMeta, the kind is empty.
 func keyOf(obj client.Object) AccessManagerKey {
 	return AccessManagerKey{
 		GroupVersionKind: obj.GetObjectKind().GroupVersionKind(),
@@ -118,7 +119,7 @@ func keyOf(obj client.Object) AccessManagerKey {
 	}
 }
 
-// describe names the object in errors and logs.
+// describe returns the kind and name for errors and logs.
 func (k AccessManagerKey) describe() string { return k.Kind + " " + k.ObjectKey.String() }
 
 // compareKeys orders by kind, namespace, name and UID.
@@ -127,8 +128,8 @@ func compareKeys(a, b AccessManagerKey) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
-// NewObjectBoundAccessManager makes a manager of accesses. Without mapConfig
-// every owner has the base config and options.
+// NewObjectBoundAccessManager returns a manager. If mapConfig is nil, every owner
+// has the base config and options.
 func NewObjectBoundAccessManager[T RefType](
 	log logr.Logger,
 	mapConfig ConfigMapperFunc[T],
@@ -158,7 +159,7 @@ type accessManager[T RefType] struct {
 	running   sync.WaitGroup
 
 	mu sync.Mutex
-	// ctx is that of Start, nil before.
+	// ctx is the context of Start, nil before.
 	ctx context.Context
 	// cancel ends ctx with the error of a cache that failed.
 	cancel context.CancelCauseFunc
@@ -168,10 +169,10 @@ type accessManager[T RefType] struct {
 	subscriptions map[*subscription]struct{}
 }
 
-// access is the cache and the client of an owner. All but ready is guarded by the lock of
-// the manager.
+// access is the cache and the client of an owner. All fields except ready are guarded by
+// the lock of the manager.
 type access struct {
-	// ready is closed when accessor or err is there.
+	// ready is closed when accessor or err is set.
 	ready    chan struct{}
 	accessor *accessor
 	err      error
@@ -205,7 +206,7 @@ func (m *accessManager[T]) Start(ctx context.Context) error {
 	return nil
 }
 
-// cacheError is the error of a cache that ends the access manager.
+// cacheError is the error of a cache. It stops the access manager.
 type cacheError struct {
 	owner string
 	err   error
@@ -219,11 +220,12 @@ func (e *cacheError) Error() string {
 // Unwrap returns the error of the cache.
 func (e *cacheError) Unwrap() error { return e.err }
 
-// NeedLeaderElection returns false: the manager starts it before leader election.
+// NeedLeaderElection returns false, so that a controller-runtime manager starts
+// it before leader election.
 func (m *accessManager[T]) NeedLeaderElection() bool { return false }
 
-// run starts the cache of an access if there is one and if it is time to. It
-// needs the lock.
+// run starts the cache of an access if the manager is running and the access is
+// ready. The caller must hold the lock.
 func (m *accessManager[T]) run(key AccessManagerKey, a *access) {
 	if a.accessor == nil || m.ctx == nil || m.stopped {
 		return
@@ -252,7 +254,8 @@ func (m *accessManager[T]) Get(ctx context.Context, owner T) (Accessor, error) {
 	return accessor, nil
 }
 
-// GetWithUser returns the access of an owner and has the user watch kinds.
+// GetWithUser returns the access of an owner and sets the kinds that the user
+// watches.
 func (m *accessManager[T]) GetWithUser(ctx context.Context, owner T, user client.Object, usedFor []client.Object) (Accessor, error) {
 	key, err := m.ownerKey(owner)
 	if err != nil {
@@ -294,8 +297,8 @@ func (m *accessManager[T]) ownerKey(owner T) (AccessManagerKey, error) {
 	return keyOf(owner), nil
 }
 
-// accessor returns the access of an owner, and makes it if there is none. Of
-// several callers one makes it; if it fails, the next one tries itself.
+// accessor returns the access of an owner and creates it if necessary. One of
+// several concurrent callers creates it; if that fails, the next one tries again.
 func (m *accessManager[T]) accessor(ctx context.Context, key AccessManagerKey, owner T, user AccessManagerKey) (*accessor, error) {
 	for {
 		a, mine := m.lookupOrReserve(key, user)
@@ -313,8 +316,8 @@ func (m *accessManager[T]) accessor(ctx context.Context, key AccessManagerKey, o
 	}
 }
 
-// claim returns the access of an owner and adds a user to it. If it is new, it
-// is the caller who must open it.
+// lookupOrReserve returns the access of an owner and adds a user to it. If mine
+// is true, the access is new and the caller must open it.
 func (m *accessManager[T]) lookupOrReserve(key, user AccessManagerKey) (a *access, mine bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -327,7 +330,7 @@ func (m *accessManager[T]) lookupOrReserve(key, user AccessManagerKey) (a *acces
 	return a, !ok
 }
 
-// open makes the accessor of a new access and runs it.
+// open creates the accessor of a new access and starts its cache.
 func (m *accessManager[T]) open(ctx context.Context, key AccessManagerKey, owner T, a *access) (*accessor, error) {
 	accessor, err := m.build(ctx, owner)
 	m.mu.Lock()
@@ -348,7 +351,8 @@ func (m *accessManager[T]) open(ctx context.Context, key AccessManagerKey, owner
 	return accessor, nil
 }
 
-// adopt takes a new accessor into service. It needs the lock.
+// adopt sets the accessor of an access and starts its cache, unless the access
+// was freed in the meantime.
 func (m *accessManager[T]) adopt(key AccessManagerKey, a *access, accessor *accessor) error {
 	if m.accesses[key] != a {
 		return errFreed
@@ -406,7 +410,7 @@ func (m *accessManager[T]) Free(ctx context.Context, owner T) error {
 	return m.FreeWithUser(ctx, owner, owner)
 }
 
-// free needs the lock.
+// free ends an access. The caller must hold the lock.
 func (m *accessManager[T]) free(key AccessManagerKey) {
 	a, ok := m.accesses[key]
 	if !ok {
@@ -433,8 +437,8 @@ func (m *accessManager[T]) FreeWithUser(ctx context.Context, owner T, user clien
 	return nil
 }
 
-// forget removes a user from an access, and the access with the last one. It
-// returns the accessor if it has other users.
+// forget removes a user from an access. It frees the access after the last user,
+// and otherwise returns its accessor.
 func (m *accessManager[T]) forget(key, user AccessManagerKey) *accessor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -450,7 +454,7 @@ func (m *accessManager[T]) forget(key, user AccessManagerKey) *accessor {
 	return a.accessor
 }
 
-// Source is a source of the events of all caches there are and will be.
+// Source returns a source of the events of all current and future caches.
 func (m *accessManager[T]) Source(h handler.EventHandler, predicates ...predicate.Predicate) source.Source {
 	return startFunc(func(ctx context.Context, q queue) error {
 		if h == nil {
@@ -479,7 +483,7 @@ func (m *accessManager[T]) disconnect(f *subscription) {
 	delete(m.subscriptions, f)
 }
 
-// follow starts a source for another cache.
+// follow starts the source for another cache.
 func (f *subscription) follow(c TrackingCache) error {
 	return c.Source(f.handler, f.predicates...).Start(f.ctx, f.queue)
 }
@@ -506,7 +510,7 @@ func (m *accessManager[T]) usersOf(owner AccessManagerKey) []AccessManagerKey {
 	return users
 }
 
-// CollectMetrics counts the objects that are cached.
+// CollectMetrics counts the cached objects.
 func (m *accessManager[T]) CollectMetrics(ctx context.Context) (ObjectsPerOwnerPerGVK, error) {
 	out := ObjectsPerOwnerPerGVK{}
 	var errs []error
@@ -542,5 +546,5 @@ type accessor struct {
 	closeIdle func()
 }
 
-// UnfilteredReader reads past the cache.
+// UnfilteredReader returns a reader without cache.
 func (a *accessor) UnfilteredReader() client.Reader { return a.live }

@@ -28,61 +28,63 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// TrackingCache is a cache that counts the users of each kind.
+// TrackingCache is a cache that tracks the users of each kind.
 //
-// Get, List and GetInformer start the informer of a kind if there is none, and
-// wait until it has read the objects once. They wait no longer than it takes to
-// find out that this fails: the error of the API server, of the connection or of
-// the discovery ([meta.IsNoMatchError]: the kind is not served) is returned, and
-// the next call tries again. Before Start they behave as in controller-runtime:
-// reads return [cache.ErrCacheNotStarted], informers are returned unsynced.
+// Get, List and GetInformer start the informer of a kind if necessary and wait
+// until it is synced. If the first list fails, they return the error of the API
+// server, the connection or discovery ([meta.IsNoMatchError] if the kind is not
+// served), and the next call tries again. Before Start they behave as in
+// controller-runtime: reads return [cache.ErrCacheNotStarted], and informers are
+// returned unsynced.
 //
-// A kind that the API server refuses to list or watch (permission is missing,
-// the CRD is gone) loses its informer; the other kinds go on. The next read or
-// Watch of the kind starts it again. Failures that pass by themselves (an
-// overloaded or unreachable server) do not end an informer.
+// If the API server rejects the list or watch of a kind (missing permission,
+// deleted CRD), the informer of the kind is stopped; other kinds are not
+// affected. The next read or Watch of the kind starts it again. Retryable errors
+// (an overloaded or unreachable server) do not stop an informer.
 //
-// Objects are kept apart by the Go type they are read as, as in
-// controller-runtime. Watch starts informers for unstructured objects.
+// As in controller-runtime, each Go type of a kind (typed, unstructured,
+// metadata) has its own informer. Watch starts informers for unstructured
+// objects.
 //
-// All methods may be called from any number of goroutines, before and after Start.
+// All methods are safe for concurrent use, before and after Start.
 type TrackingCache interface {
 	cache.Cache
 
-	// Source is a source of the events of all informers there are and will be.
-	// When a kind that was watched is refused, it also gets a generic event with
-	// an object that has nothing but this kind, so that those who depend on it
-	// look again; of this at most one a minute for a kind.
+	// Source returns a source of the events of all current and future informers.
+	// When the API server rejects the watch of a kind, the source also sends a
+	// generic event, with an object that has only this kind, so that dependent
+	// controllers reconcile; at most one per minute and kind.
 	Source(handler handler.EventHandler, predicates ...predicate.Predicate) source.Source
 
-	// RemoveOtherInformers stops the informers of all kinds but these. What users
-	// watch is remembered: the next read or Watch of such a kind starts it again.
+	// RemoveOtherInformers stops the informers of all other kinds. The watches of
+	// users are kept: the next read or Watch of such a kind starts its informer
+	// again.
 	RemoveOtherInformers(ctx context.Context, gvks sets.Set[schema.GroupVersionKind]) error
 
-	// GetGVKs lists the kinds that have an informer, sorted by group, version and kind.
+	// GetGVKs returns the kinds with an informer, sorted by group, version and kind.
 	GetGVKs() []schema.GroupVersionKind
 
-	// Watch has a user watch these kinds and no others. It starts missing
-	// informers without waiting for them, and stops those of kinds that no user
-	// watches and no reader waits for, also if a read or GetInformer has started
-	// them. A kind that is not served yet is no error: it is remembered, and
-	// started by the next Watch or read. Users are told apart by kind, name and UID.
+	// Watch sets the kinds that a user watches. It starts missing informers without
+	// waiting for them, and stops the informers of kinds without users and waiting
+	// readers, even if a read or GetInformer started them. A kind that is not served
+	// yet is not an error: the next Watch or read starts its informer. Users are
+	// identified by kind, name and UID.
 	Watch(ctx context.Context, user client.Object, gvks sets.Set[schema.GroupVersionKind]) error
 
-	// Free has a user watch nothing any more, and stops informers as Watch does.
-	// It is no error if the user is not known.
+	// Free ends all watches of a user, and stops informers as Watch does. Freeing
+	// an unknown user is not an error.
 	Free(ctx context.Context, user client.Object) error
 
-	// GetObjectsPerInformer counts the objects that are kept of each kind.
+	// GetObjectsPerInformer counts the cached objects of each kind.
 	GetObjectsPerInformer(ctx context.Context) (map[schema.GroupVersionKind]int, error)
 }
 
 var _ TrackingCache = (*trackingCache)(nil)
 
-// trackingCache has a controller-runtime cache do the reading. That cache is
-// told to start no informers by itself (ReaderFailOnMissingInformer), so that
-// every informer is known here; a read goes to it only when the informer is
-// synced, so it never blocks and the lock may be held meanwhile.
+// trackingCache reads from a controller-runtime cache. That cache does not start
+// informers (ReaderFailOnMissingInformer), so that trackingCache knows every
+// informer. It is read only when the informer is synced, so reads never block and
+// may hold the lock.
 type trackingCache struct {
 	log        logr.Logger
 	scheme     *runtime.Scheme
@@ -99,25 +101,24 @@ type trackingCache struct {
 	indexes       map[informerKey]map[string]client.IndexerFunc
 	subscriptions map[*subscription]struct{}
 	notifiedAt    map[informerKey]time.Time
-	// building is the informer that inner is being asked for, under mu.
+	// building is the informer that inner is creating. It is guarded by mu.
 	building *informer
 }
 
-// NewTrackingCache makes a cache of the objects that an API server has. The
-// options are those of any controller-runtime cache. With
-// ReaderFailOnMissingInformer reads start informers of watched kinds only. The
-// cache does nothing until its Start is called.
+// NewTrackingCache returns a cache with the options of a controller-runtime
+// cache. With ReaderFailOnMissingInformer, reads start only the informers of
+// watched kinds. The cache does nothing before Start.
 func NewTrackingCache(log logr.Logger, config *rest.Config, opts cache.Options) (TrackingCache, error) {
 	return newTrackingCache(log, config, opts)
 }
 
 func newTrackingCache(log logr.Logger, config *rest.Config, opts cache.Options) (*trackingCache, error) {
 	if config == nil {
-		return nil, errors.New("making a tracking cache: REST config is not set")
+		return nil, errors.New("creating the tracking cache: REST config is not set")
 	}
 	opts, err := withDefaults(config, opts)
 	if err != nil {
-		return nil, fmt.Errorf("making a tracking cache: %w", err)
+		return nil, fmt.Errorf("creating the tracking cache: %w", err)
 	}
 	c := &trackingCache{
 		log: log, scheme: opts.Scheme, mapper: opts.Mapper,
@@ -134,12 +135,12 @@ func newTrackingCache(log logr.Logger, config *rest.Config, opts cache.Options) 
 	opts.DefaultWatchErrorHandler = nil
 	opts.NewInformer = c.reportErrors(opts.NewInformer)
 	if c.inner, err = cache.New(config, opts); err != nil {
-		return nil, fmt.Errorf("making a tracking cache: %w", err)
+		return nil, fmt.Errorf("creating the tracking cache: %w", err)
 	}
 	return c, nil
 }
 
-// withDefaults sets the defaults that are also needed outside of the inner cache.
+// withDefaults sets the defaults that are also used outside of the inner cache.
 func withDefaults(config *rest.Config, opts cache.Options) (cache.Options, error) {
 	if opts.Scheme == nil {
 		opts.Scheme = scheme.Scheme
@@ -150,23 +151,22 @@ func withDefaults(config *rest.Config, opts cache.Options) (cache.Options, error
 	var err error
 	if opts.HTTPClient == nil {
 		if opts.HTTPClient, err = rest.HTTPClientFor(config); err != nil {
-			return opts, fmt.Errorf("making the HTTP client: %w", err)
+			return opts, fmt.Errorf("creating the HTTP client: %w", err)
 		}
 	}
 	if opts.Mapper == nil {
 		if opts.Mapper, err = apiutil.NewDynamicRESTMapper(config, opts.HTTPClient); err != nil {
-			return opts, fmt.Errorf("making the REST mapper: %w", err)
+			return opts, fmt.Errorf("creating the REST mapper: %w", err)
 		}
 	}
 	return opts, nil
 }
 
-// newSharedInformer is the constructor of informers of a controller-runtime cache.
+// newSharedInformer is the informer constructor of a controller-runtime cache.
 type newSharedInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// instrument has every informer that inner makes report its failures to the
-// informer that is being built: an error thus always finds its kind, whatever
-// it says itself.
+// reportErrors wraps the informer constructor of inner, so that the errors of
+// each informer are reported with its kind.
 func (c *trackingCache) reportErrors(newShared newSharedInformer) newSharedInformer {
 	if newShared == nil {
 		newShared = toolscache.NewSharedIndexInformer
@@ -177,15 +177,15 @@ func (c *trackingCache) reportErrors(newShared newSharedInformer) newSharedInfor
 		err := shared.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
 			c.failed(ctx, r, i, err)
 		})
-		if err != nil { // It runs already, which only an odd NewInformer can bring about.
-			c.log.Error(err, "Errors of an informer will not be noticed", "kind", i.key.String())
+		if err != nil { // It is already running, which only a custom NewInformer can cause.
+			c.log.Error(err, "Failed to set the watch error handler of an informer; its errors are not reported", "kind", i.key.String())
 		}
 		i.shared = append(i.shared, shared)
 		return &removableInformer{SharedIndexInformer: shared, removed: i.removed}
 	}
 }
 
-// failed is told that an informer could not list or watch.
+// failed handles the error of an informer's list or watch.
 func (c *trackingCache) failed(ctx context.Context, r *toolscache.Reflector, i *informer, err error) {
 	if ctx.Err() != nil {
 		return
@@ -196,11 +196,12 @@ func (c *trackingCache) failed(ctx context.Context, r *toolscache.Reflector, i *
 		return
 	}
 	if c.removeRejected(ctx, i, err) {
-		c.log.Info("Stopped watching a kind that the API server refuses", "kind", i.key.String(), "reason", err.Error())
+		c.log.Info("Stopped watching a kind because the API server rejects it", "kind", i.key.String(), "reason", err.Error())
 	}
 }
 
-// dismiss removes an informer that is refused, unless it is already gone.
+// removeRejected removes an informer whose list or watch is rejected, unless it
+// was already removed.
 func (c *trackingCache) removeRejected(ctx context.Context, i *informer, reason error) bool {
 	c.mu.Lock()
 	if c.informers[i.key] != i {
@@ -209,7 +210,7 @@ func (c *trackingCache) removeRejected(ctx context.Context, i *informer, reason 
 	}
 	worked := i.synced()
 	if err := c.remove(ctx, i, reason); err != nil {
-		c.log.Error(err, "Stopping an informer", "kind", i.key.String())
+		c.log.Error(err, "Failed to stop an informer", "kind", i.key.String())
 	}
 	var subscriptions []*subscription
 	if worked && c.mayNotify(i.key) {
@@ -221,7 +222,7 @@ func (c *trackingCache) removeRejected(ctx context.Context, i *informer, reason 
 }
 
 // Start runs the cache until ctx ends, and returns when all its informers have
-// stopped. It can be started once.
+// stopped. It can be called once.
 func (c *trackingCache) Start(ctx context.Context) error {
 	if err := c.begin(); err != nil {
 		return err
@@ -235,13 +236,13 @@ func (c *trackingCache) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isStarted() {
-		return errors.New("the tracking cache was started before")
+		return errors.New("the tracking cache was already started")
 	}
 	close(c.started)
 	return nil
 }
 
-// end releases everyone who waits, and all sources.
+// end releases all waiters and sources.
 func (c *trackingCache) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -264,12 +265,12 @@ func (c *trackingCache) isStarted() bool {
 	}
 }
 
-// NeedLeaderElection says that a manager may start the cache before it leads.
+// NeedLeaderElection returns false, so that a controller-runtime manager starts
+// the cache before leader election.
 func (c *trackingCache) NeedLeaderElection() bool { return false }
 
-// WaitForCacheSync waits until the cache is started and all informers that there
-// are then have read their objects once. It is false when ctx ends before or
-// when one of them has failed.
+// WaitForCacheSync waits until the cache is started and its current informers are
+// synced. It returns false if ctx ends first or an informer fails.
 func (c *trackingCache) WaitForCacheSync(ctx context.Context) bool {
 	select {
 	case <-c.started:
@@ -300,7 +301,7 @@ func (c *trackingCache) List(ctx context.Context, list client.ObjectList, opts .
 	return c.read(ctx, list, func() error { return c.inner.List(ctx, list, opts...) })
 }
 
-// read calls from as soon as the informer is synced.
+// read calls from when the informer is synced.
 func (c *trackingCache) read(ctx context.Context, obj runtime.Object, from func() error) error {
 	key, err := keyFor(obj, c.scheme)
 	if err != nil {
@@ -319,8 +320,8 @@ func (c *trackingCache) read(ctx context.Context, obj runtime.Object, from func(
 	}
 }
 
-// readFrom waits for the informer and reads. It is not done if the informer was
-// removed just between.
+// readFrom waits for the informer and reads. done is false if the informer was
+// removed in the meantime.
 func (c *trackingCache) readFrom(ctx context.Context, i *informer, from func() error) (done bool, err error) {
 	if !c.isStarted() {
 		return true, &cache.ErrCacheNotStarted{}
@@ -345,8 +346,8 @@ func (c *trackingCache) GetInformer(ctx context.Context, obj client.Object, opts
 	return c.informer(ctx, key, opts)
 }
 
-// GetInformerForKind returns the informer of a kind: of its Go type if the
-// scheme has one, else of unstructured objects.
+// GetInformerForKind returns the informer of a kind, for its Go type if the
+// scheme has one, else for unstructured objects.
 func (c *trackingCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	key := informerKey{gvk: gvk, form: formUnstructured}
 	if c.scheme.Recognizes(gvk) {
@@ -374,8 +375,7 @@ func (c *trackingCache) informer(ctx context.Context, key informerKey, opts []ca
 	return i.handle, nil
 }
 
-// RemoveInformer stops the informer of the object's kind. Who waits for it gets
-// an error.
+// RemoveInformer stops the informer of the object's kind. Pending reads fail.
 func (c *trackingCache) RemoveInformer(ctx context.Context, obj client.Object) error {
 	key, err := keyFor(obj, c.scheme)
 	if err != nil {
@@ -384,13 +384,13 @@ func (c *trackingCache) RemoveInformer(ctx context.Context, obj client.Object) e
 	return c.removeIf(ctx, func(i *informer) bool { return i.key == key })
 }
 
-// RemoveOtherInformers stops the informers of all kinds but these.
+// RemoveOtherInformers stops the informers of all other kinds.
 func (c *trackingCache) RemoveOtherInformers(ctx context.Context, gvks sets.Set[schema.GroupVersionKind]) error {
 	return c.removeIf(ctx, func(i *informer) bool { return !gvks.Has(i.key.gvk) })
 }
 
 // IndexField adds an index to the informer of the object's kind, which it starts
-// if need be, and to every informer of this kind that takes its place.
+// if necessary, and to all later informers of this kind.
 func (c *trackingCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
 	key, err := keyFor(obj, c.scheme)
 	if err != nil {
@@ -416,7 +416,7 @@ func (c *trackingCache) IndexField(ctx context.Context, obj client.Object, field
 	return nil
 }
 
-// Watch has a user watch these kinds and no others.
+// Watch sets the kinds that a user watches.
 func (c *trackingCache) Watch(ctx context.Context, user client.Object, gvks sets.Set[schema.GroupVersionKind]) error {
 	c.setUser(keyOf(user), gvks)
 	var errs []error
@@ -426,7 +426,7 @@ func (c *trackingCache) Watch(ctx context.Context, user client.Object, gvks sets
 		case err == nil:
 			i.readers.Add(-1)
 		case meta.IsNoMatchError(err):
-			c.log.V(1).Info("A kind to watch is not served yet", "kind", gvk.String())
+			c.log.V(1).Info("Kind is not served yet", "kind", gvk.String())
 		default:
 			errs = append(errs, err)
 		}
@@ -434,7 +434,7 @@ func (c *trackingCache) Watch(ctx context.Context, user client.Object, gvks sets
 	return errors.Join(append(errs, c.removeUnused(ctx))...)
 }
 
-// Free has a user watch nothing any more.
+// Free ends all watches of a user.
 func (c *trackingCache) Free(ctx context.Context, user client.Object) error {
 	return c.setUserAndRemoveUnused(ctx, keyOf(user), nil)
 }
@@ -455,8 +455,8 @@ func (c *trackingCache) setUser(user AccessManagerKey, gvks sets.Set[schema.Grou
 	c.users[user] = gvks.Clone()
 }
 
-// watched are the kinds that some user watches, whether they are served or not.
-// It needs the lock.
+// watched returns the kinds that users watch, served or not. The caller must hold
+// the lock.
 func (c *trackingCache) watched() sets.Set[schema.GroupVersionKind] {
 	all := sets.New[schema.GroupVersionKind]()
 	for _, gvks := range c.users {
@@ -490,7 +490,7 @@ func (c *trackingCache) removeIf(ctx context.Context, which func(*informer) bool
 	return c.removeAll(ctx, which)
 }
 
-// removeAll needs the lock.
+// removeAll removes the matching informers. The caller must hold the lock.
 func (c *trackingCache) removeAll(ctx context.Context, which func(*informer) bool) error {
 	var errs []error
 	for _, i := range c.informers {
@@ -501,8 +501,8 @@ func (c *trackingCache) removeAll(ctx context.Context, which func(*informer) boo
 	return errors.Join(errs...)
 }
 
-// remove stops an informer and gives the reason to those who wait for it. It
-// needs the lock.
+// remove stops an informer; its waiters fail with the reason. The caller must
+// hold the lock.
 func (c *trackingCache) remove(ctx context.Context, i *informer, reason error) error {
 	delete(c.informers, i.key)
 	for f := range c.subscriptions {
@@ -519,9 +519,9 @@ func (c *trackingCache) remove(ctx context.Context, i *informer, reason error) e
 	return nil
 }
 
-// demand returns the informer of a key, and counts the caller as a reader of it.
-// If there is none, or if it has not been able to read anything yet, a new one is
-// started: that way the outcome is always that of a try made for this call.
+// acquire returns the informer of a key and counts the caller as a reader. If
+// there is none, or if it has failed and is not synced, it starts a new one, so
+// that an error is never older than the call.
 func (c *trackingCache) acquire(ctx context.Context, key informerKey, mayStart bool) (*informer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", key, context.Cause(ctx))
@@ -532,7 +532,7 @@ func (c *trackingCache) acquire(ctx context.Context, key informerKey, mayStart b
 	if !mayStart && !c.watches(key.gvk) {
 		return nil, &cache.ErrResourceNotCached{GVK: key.gvk}
 	}
-	// This may ask the API server, so it must not happen under the lock.
+	// This may send requests to the API server, so it must not hold the lock.
 	if _, err := c.mapper.RESTMapping(key.gvk.GroupKind(), key.gvk.Version); err != nil {
 		return nil, fmt.Errorf("finding the resource of %s: %w", key, err)
 	}
@@ -546,7 +546,7 @@ func (c *trackingCache) acquire(ctx context.Context, key informerKey, mayStart b
 	return i, nil
 }
 
-// running returns the informer of a key if there is one that works.
+// running returns the informer of a key if it is not failing.
 func (c *trackingCache) running(key informerKey) (*informer, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -561,8 +561,8 @@ func (c *trackingCache) running(key informerKey) (*informer, error) {
 	return i, nil
 }
 
-// ensure starts the informer of a key unless there is one that works. It needs
-// the lock.
+// ensure starts the informer of a key unless there is one that is not failing.
+// The caller must hold the lock.
 func (c *trackingCache) ensure(ctx context.Context, key informerKey) (*informer, error) {
 	if c.ended {
 		return nil, errStopped
@@ -586,7 +586,7 @@ func (c *trackingCache) ensure(ctx context.Context, key informerKey) (*informer,
 	return i, nil
 }
 
-// build has inner make an informer. It needs the lock.
+// build creates an informer in inner. The caller must hold the lock.
 func (c *trackingCache) build(ctx context.Context, key informerKey) (*informer, error) {
 	obj, err := key.object(c.scheme)
 	if err != nil {
@@ -596,15 +596,15 @@ func (c *trackingCache) build(ctx context.Context, key informerKey) (*informer, 
 	c.building = i
 	defer func() { c.building = nil }()
 	i.handle, err = c.inner.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
-	if err != nil { // Of several namespaces some may have got theirs.
+	if err != nil { // some namespaces may already have informers
 		i.end(err)
 		return nil, errors.Join(err, c.inner.RemoveInformer(ctx, obj))
 	}
 	return i, nil
 }
 
-// equip gives a new informer the indexes that were asked for, and connects it
-// with the sources. It needs the lock.
+// initialize adds the requested indexes to a new informer and connects it to the
+// sources. The caller must hold the lock.
 func (c *trackingCache) initialize(ctx context.Context, i *informer) error {
 	var errs []error
 	for field, extract := range c.indexes[i.key] {
@@ -620,7 +620,7 @@ func (c *trackingCache) initialize(ctx context.Context, i *informer) error {
 	return errors.Join(errs...)
 }
 
-// GetGVKs lists the kinds that have an informer.
+// GetGVKs returns the kinds with an informer.
 func (c *trackingCache) GetGVKs() []schema.GroupVersionKind {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

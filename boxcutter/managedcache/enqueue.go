@@ -19,30 +19,31 @@ import (
 
 var errNoObject = errors.New("object is not set")
 
-// ownerRefGetter tells who watches a kind. An ObjectBoundAccessManager does.
+// ownerRefGetter returns the watchers of a kind. ObjectBoundAccessManager
+// implements it.
 type ownerRefGetter interface {
 	GetWatchersForGVK(gvk schema.GroupVersionKind) []AccessManagerKey
 }
 
 var _ handler.EventHandler = (*EnqueueWatchingObjects)(nil)
 
-// EnqueueWatchingObjects is an event handler that enqueues everyone who watches
-// the kind of the object that the event is about: a request with the watcher's
-// namespace and name. Who the object belongs to makes no difference.
+// EnqueueWatchingObjects is an event handler that enqueues a request, with
+// namespace and name, for each watcher of the object's kind, regardless of the
+// owner of the object.
 type EnqueueWatchingObjects struct {
-	// WatcherRefGetter tells who watches a kind.
+	// WatcherRefGetter returns the watchers of a kind.
 	WatcherRefGetter ownerRefGetter
 
-	// WatcherType is an object of the kind whose watchers are enqueued; watchers
-	// of other kinds are passed over. Its version makes no difference.
+	// WatcherType is an object with the kind of the watchers to enqueue. Other
+	// watchers are ignored. The API version does not matter.
 	WatcherType runtime.Object
 
 	scheme *runtime.Scheme
 }
 
-// NewEnqueueWatchingObjects makes an event handler. The scheme gives the kind of
-// the watchers and of event objects that do not tell it themselves. If it does
-// not know them, events are logged as errors and otherwise passed over.
+// NewEnqueueWatchingObjects returns an event handler. The scheme supplies the
+// kinds of watchers and objects without TypeMeta. Events of unknown kinds are
+// logged as errors and ignored.
 func NewEnqueueWatchingObjects(watcherRefGetter ownerRefGetter,
 	watcherType runtime.Object,
 	scheme *runtime.Scheme,
@@ -81,12 +82,12 @@ func (e *EnqueueWatchingObjects) Generic(ctx context.Context, evt event.GenericE
 func (e *EnqueueWatchingObjects) enqueue(ctx context.Context, obj client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	gvk, err := e.kind(obj)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Enqueuing watchers: finding the kind of the object")
+		log.FromContext(ctx).Error(err, "Failed to enqueue watchers: finding the kind of the object")
 		return
 	}
 	watcher, err := e.kind(e.WatcherType)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Enqueuing watchers: finding the kind of the watchers")
+		log.FromContext(ctx).Error(err, "Failed to enqueue watchers: finding the kind of the watchers")
 		return
 	}
 	for _, key := range e.WatcherRefGetter.GetWatchersForGVK(gvk) {
@@ -96,7 +97,8 @@ func (e *EnqueueWatchingObjects) enqueue(ctx context.Context, obj client.Object,
 	}
 }
 
-// kind returns the kind that an object carries, else that of its type in the scheme.
+// kind returns the kind in an object's TypeMeta, or else the kind of its Go type in
+// the scheme.
 func (e *EnqueueWatchingObjects) kind(obj runtime.Object) (schema.GroupVersionKind, error) {
 	if obj == nil {
 		return schema.GroupVersionKind{}, errNoObject

@@ -29,8 +29,8 @@ var (
 	errStopped = errors.New("the cache was stopped")
 )
 
-// form is the Go type of the objects of an informer. The same kind may be
-// kept in several forms, each by an informer of its own.
+// form is the Go type of the objects of an informer. A kind may be cached in
+// several forms, each with its own informer.
 type form int
 
 const (
@@ -39,7 +39,7 @@ const (
 	formTyped
 )
 
-// informerKey is which objects an informer keeps, and how.
+// informerKey identifies an informer by kind and form.
 type informerKey struct {
 	gvk  schema.GroupVersionKind
 	form form
@@ -50,7 +50,7 @@ func (k informerKey) String() string {
 	return kind + " (" + gv + ")"
 }
 
-// keyFor is the key of the informer that serves an object, or a list of objects.
+// keyFor returns the key of the informer for an object or a list.
 func keyFor(obj runtime.Object, scheme *runtime.Scheme) (informerKey, error) {
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
@@ -73,7 +73,7 @@ func formOf(obj runtime.Object) form {
 	}
 }
 
-// object is an empty object of the key's kind and form.
+// object returns an empty object of the key's kind and form.
 func (k informerKey) object(scheme *runtime.Scheme) (client.Object, error) {
 	var obj client.Object
 	switch k.form {
@@ -95,23 +95,23 @@ func (k informerKey) object(scheme *runtime.Scheme) (client.Object, error) {
 	return obj, nil
 }
 
-// informer is the informer of one key and its state.
+// informer is the informer for one key and its state.
 type informer struct {
 	key informerKey
 	// handle is the informer that users of the cache get.
 	handle cache.Informer
-	// shared are the informers behind it: one for each namespace, if the cache
-	// is confined to some, else one.
+	// shared are the underlying informers: one per namespace if the cache is
+	// limited to namespaces, else one.
 	shared []toolscache.SharedIndexInformer
-	// broken is closed as soon as an attempt has failed or the informer was
-	// stopped; err says why.
+	// failedCh is closed when the first attempt fails or the informer is stopped;
+	// err is the cause.
 	failedCh chan struct{}
 	err      error
 	failOnce sync.Once
-	// removed is closed when it is stopped for good.
+	// removed is closed when the informer is stopped.
 	removed    chan struct{}
 	removeOnce sync.Once
-	// readers is how many reads are under way that need it.
+	// readers is the number of reads in progress.
 	readers atomic.Int32
 }
 
@@ -119,8 +119,7 @@ func newInformer(key informerKey) *informer {
 	return &informer{key: key, failedCh: make(chan struct{}), removed: make(chan struct{})}
 }
 
-// fail gives everyone who waits the reason why there is nothing to wait for.
-// Only the first reason counts.
+// fail releases all waiters with an error. Only the first error counts.
 func (i *informer) fail(err error) {
 	i.failOnce.Do(func() {
 		i.err = err
@@ -128,13 +127,13 @@ func (i *informer) fail(err error) {
 	})
 }
 
-// end lets go of everyone who waits for anything. Nothing comes after it.
+// end marks the informer as stopped and releases all waiters.
 func (i *informer) end(reason error) {
 	i.fail(reason)
 	i.removeOnce.Do(func() { close(i.removed) })
 }
 
-// failing reports whether the first attempt has failed and none has succeeded since.
+// failing reports whether the first attempt failed and no later one has succeeded.
 func (i *informer) failing() bool {
 	select {
 	case <-i.failedCh:
@@ -144,7 +143,7 @@ func (i *informer) failing() bool {
 	}
 }
 
-// synced reports whether all objects have been read once.
+// synced reports whether the first list is complete.
 func (i *informer) synced() bool {
 	for _, shared := range i.shared {
 		if !shared.HasSynced() {
@@ -154,8 +153,8 @@ func (i *informer) synced() bool {
 	return true
 }
 
-// wait returns when all objects have been read once, or when it is certain that
-// this try will not get there. There may be any number of waiters.
+// wait waits until the informer is synced or has failed. It is safe for
+// concurrent use.
 func (i *informer) wait(ctx context.Context) error {
 	for _, shared := range i.shared {
 		select {
@@ -166,13 +165,13 @@ func (i *informer) wait(ctx context.Context) error {
 			}
 			return fmt.Errorf("watching %s: %w", i.key, i.err)
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s to be read: %w", i.key, context.Cause(ctx))
+			return fmt.Errorf("waiting for the cache of %s to sync: %w", i.key, context.Cause(ctx))
 		}
 	}
 	return nil
 }
 
-// objects is how many objects the informer keeps.
+// objects returns the number of cached objects.
 func (i *informer) objects() int {
 	count := 0
 	for _, shared := range i.shared {
@@ -181,10 +180,9 @@ func (i *informer) objects() int {
 	return count
 }
 
-// rejected reports whether the API server does not serve a kind, so that a retry fails
-// until the cluster changes:
-// permission is missing, or the kind is gone. An overloaded or unreachable
-// server and an expired version are not refusals.
+// rejected reports whether an error persists until the cluster changes: missing
+// permission, or a kind that is not served. Errors of an overloaded or unreachable
+// server and expired resource versions are retryable.
 func rejected(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -198,8 +196,9 @@ func rejected(err error) bool {
 	}
 }
 
-// watchErrorReporter is a ListerWatcher that reports the failed attempts that a reflector
-// keeps to itself: those which it repeats forever before the first list is there.
+// watchErrorReporter is a ListerWatcher that reports the errors that a reflector does not
+// pass to its error handler: those before the first complete list, which it retries
+// forever.
 type watchErrorReporter struct {
 	toolscache.ListerWatcher
 	report func(error)
@@ -222,9 +221,9 @@ func (a *watchErrorReporter) WatchWithContext(ctx context.Context, opts metav1.L
 	return drainedWatch{w}, nil
 }
 
-// drainedWatch is a watch that is read to its end when it is stopped. Informers of
-// metadata filter their watches, and such a filter would keep its goroutine
-// forever if it is stopped with an event in its hands.
+// drainedWatch is a watch that is drained when it is stopped. The informers for
+// metadata filter their watches, and the goroutine of the filter leaks if it is
+// stopped with a pending event.
 type drainedWatch struct {
 	watch.Interface
 }
@@ -233,7 +232,7 @@ type drainedWatch struct {
 func (d drainedWatch) Stop() {
 	d.Interface.Stop()
 	go func() {
-		for range d.ResultChan() { // The events are of no use any more.
+		for range d.ResultChan() { // discard the events
 		}
 	}()
 }

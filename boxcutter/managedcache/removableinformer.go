@@ -8,15 +8,16 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// removableInformer is an informer that releases those who wait for its sync when it
-// is removed. Otherwise they would wait forever, as controller-runtime does in a
-// goroutine for each informer of a cache that is confined to namespaces.
+// removableInformer is an informer that releases the waiters for its sync when it is
+// removed. Otherwise they would wait forever: controller-runtime has a waiting
+// goroutine for each informer of a cache that is limited to namespaces.
 type removableInformer struct {
 	toolscache.SharedIndexInformer
 	removed <-chan struct{}
 }
 
-// HasSyncedChecker is done when the informer is synced or removed.
+// HasSyncedChecker returns a checker that is done when the informer is synced or
+// removed.
 func (e *removableInformer) HasSyncedChecker() toolscache.DoneChecker {
 	return firstDone(e.SharedIndexInformer.HasSyncedChecker(), e.removed)
 }
@@ -51,24 +52,26 @@ func (e *removableInformer) RemoveEventHandler(r toolscache.ResourceEventHandler
 	return e.SharedIndexInformer.RemoveEventHandler(r)
 }
 
-// removableRegistration is the same for a handler.
+// removableRegistration is a handler registration that is also done when its
+// informer is removed.
 type removableRegistration struct {
 	toolscache.ResourceEventHandlerRegistration
 	removed <-chan struct{}
 }
 
-// HasSyncedChecker is done when the handler is synced or its informer removed.
+// HasSyncedChecker returns a checker that is done when the handler is synced or
+// its informer is removed.
 func (e *removableRegistration) HasSyncedChecker() toolscache.DoneChecker {
 	return firstDone(e.ResourceEventHandlerRegistration.HasSyncedChecker(), e.removed)
 }
 
-// firstOf is done when the first of two is.
+// firstOf is a checker that is done when the first of two checkers is done.
 type firstOf struct {
 	toolscache.DoneChecker
 	done chan struct{}
 }
 
-// Done is closed when the first of two is.
+// Done returns a channel that is closed when the first checker is done.
 func (f *firstOf) Done() <-chan struct{} { return f.done }
 
 func firstDone(checker toolscache.DoneChecker, removed <-chan struct{}) toolscache.DoneChecker {

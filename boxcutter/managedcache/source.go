@@ -18,25 +18,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// noticeInterval is how often at most the sources are told that a kind is
-// refused. It keeps a controller that then starts the informer again from
-// running in circles when a kind may be listed but not watched.
+// noticeInterval is the minimum time between two events for the same rejected
+// kind. Without it, a controller that restarts the informer at each event would
+// loop if it may list the kind but not watch it.
 const noticeInterval = time.Minute
 
 var errNoHandler = errors.New("starting a source: handler is not set")
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// startFunc is a source that is nothing but its Start.
+// startFunc implements source.Source with a function.
 type startFunc func(context.Context, queue) error
 
-// Start connects a controller's queue with the source until ctx ends.
+// Start calls the function.
 func (f startFunc) Start(ctx context.Context, q queue) error { return f(ctx, q) }
 
-// String is the source's name in logs.
+// String returns the name of the source in logs.
 func (f startFunc) String() string { return "managed cache" }
 
-// Source is a source of the events of all informers there are and will be.
+// Source returns a source of the events of all current and future informers.
 func (c *trackingCache) Source(h handler.EventHandler, predicates ...predicate.Predicate) source.Source {
 	return startFunc(func(ctx context.Context, q queue) error {
 		if h == nil {
@@ -75,13 +75,13 @@ func (c *trackingCache) disconnect(f *subscription) {
 	}
 	for i, registration := range f.registrations {
 		if err := i.handle.RemoveEventHandler(registration); err != nil {
-			c.log.Error(err, "Disconnecting an informer from a source", "kind", i.key.String())
+			c.log.Error(err, "Failed to disconnect an informer from a source", "kind", i.key.String())
 		}
 	}
 }
 
-// mayNotify reports whether the sources may be notified of a rejection again. It needs
-// the lock.
+// mayNotify reports whether the sources may be notified of a rejection again. The
+// caller must hold the lock.
 func (c *trackingCache) mayNotify(key informerKey) bool {
 	now := time.Now()
 	if last, ok := c.notifiedAt[key]; ok && now.Sub(last) < noticeInterval {
@@ -96,32 +96,32 @@ func (c *trackingCache) publishGeneric(subscriptions []*subscription, key inform
 	for _, f := range subscriptions {
 		obj, err := key.object(c.scheme)
 		if err != nil {
-			c.log.Error(err, "Making a generic event", "kind", key.String())
+			c.log.Error(err, "Failed to create a generic event", "kind", key.String())
 			return
 		}
 		f.generic(event.GenericEvent{Object: obj})
 	}
 }
 
-// subscription is a source that was started. It lives as long as its ctx, which is the
-// controller's.
+// subscription is a started source. It ends with its ctx, the context of the
+// controller.
 type subscription struct {
 	ctx        context.Context
 	handler    handler.EventHandler
 	predicates []predicate.Predicate
 	queue      queue
-	// release lets go of ctx when the cache ends before.
+	// release stops waiting for ctx if the cache ends first.
 	release func() bool
-	// registrations are guarded by the lock of the cache.
+	// registrations is guarded by the lock of the cache.
 	registrations map[*informer]toolscache.ResourceEventHandlerRegistration
 }
 
-// attach connects an informer with the source.
+// attach connects an informer to the source.
 func (f *subscription) attach(i *informer) error {
 	capture := &registrationRecorder{Informer: i.handle}
 	src := &source.Informer{Informer: capture, Handler: f.handler, Predicates: f.predicates}
 	if err := src.Start(f.ctx, f.queue); err != nil {
-		return fmt.Errorf("connecting %s with a source: %w", i.key, err)
+		return fmt.Errorf("connecting the informer of %s to a source: %w", i.key, err)
 	}
 	f.registrations[i] = capture.registration
 	return nil
@@ -136,8 +136,8 @@ func (f *subscription) generic(evt event.GenericEvent) {
 	f.handler.Generic(f.ctx, evt, f.queue)
 }
 
-// registrationRecorder keeps the registration of the handler that is added, so that it can
-// be removed again.
+// registrationRecorder records the registration of the added handler, so that it can be
+// removed.
 type registrationRecorder struct {
 	cache.Informer
 	registration toolscache.ResourceEventHandlerRegistration

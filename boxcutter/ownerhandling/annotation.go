@@ -17,29 +17,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// OwnerStrategyAnnotation keeps owners in one annotation, as a JSON list of
+// OwnerStrategyAnnotation stores owners in one annotation, as a JSON list of
 //
 //	{"apiVersion","kind","name","namespace","uid","controller"}
 //
-// where controller is there only when it is true. The garbage collector does
-// not see these owners, and they may be in any namespace.
+// where controller is present only if it is true. The garbage collector does not
+// see these owners, and they may be in any namespace.
 //
-// An annotation that is no such list is never overwritten: methods that add to it
-// fail with *MalformedAnnotationError, those that read it find no owner, and those
-// would take something out of it leaves it alone.
+// A malformed annotation is never overwritten: methods that add an owner fail with
+// *MalformedAnnotationError, methods that read find no owner, and methods that
+// remove an owner do nothing.
 type OwnerStrategyAnnotation struct {
 	scheme        *runtime.Scheme
 	annotationKey string
 }
 
-// MalformedAnnotationError says that the annotation meant to hold the owners of
-// an object holds something else.
+// MalformedAnnotationError reports that the value of the owner annotation is not
+// a list of owners.
 type MalformedAnnotationError struct {
-	// Object is the object that carries the annotation.
+	// Object is the object with the annotation.
 	Object types.NamespacedName
 	// Key is the key of the annotation.
 	Key string
-	// Err says why its value is no list of owners.
+	// Err is the cause.
 	Err error
 }
 
@@ -48,16 +48,16 @@ func (e *MalformedAnnotationError) Error() string {
 	return fmt.Sprintf("reading the owners of %s in annotation %q: %v; correct or remove the annotation", e.Object, e.Key, e.Err)
 }
 
-// Unwrap returns why the value is no list of owners.
+// Unwrap returns the cause.
 func (e *MalformedAnnotationError) Unwrap() error { return e.Err }
 
-// NewAnnotation returns the strategy that keeps owners under the given
-// annotation key. The scheme tells the kinds of typed owners.
+// NewAnnotation returns a strategy that stores owners under the given annotation
+// key. The scheme supplies the kinds of typed owners.
 func NewAnnotation(scheme *runtime.Scheme, annotationKey string) *OwnerStrategyAnnotation {
 	return &OwnerStrategyAnnotation{scheme: scheme, annotationKey: annotationKey}
 }
 
-// annotationRef is one owner as the annotation holds it.
+// annotationRef is the stored form of one owner.
 type annotationRef struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -71,8 +71,8 @@ func (r annotationRef) identity() identity {
 	return identityOf(r.APIVersion, r.Kind, r.Name, string(r.UID))
 }
 
-// ownerReference is the reference without the namespace, for which a native
-// reference has no place.
+// ownerReference returns the reference without the namespace, which
+// metav1.OwnerReference does not have.
 func (r annotationRef) ownerReference() metav1.OwnerReference {
 	ref := metav1.OwnerReference{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID}
 	if r.Controller {
@@ -81,8 +81,7 @@ func (r annotationRef) ownerReference() metav1.OwnerReference {
 	return ref
 }
 
-// GetController returns the owner that is the object's controller, and false
-// when it has none.
+// GetController returns the controller of obj, and false if it has none.
 func (s *OwnerStrategyAnnotation) GetController(obj metav1.Object) (
 	metav1.OwnerReference, bool,
 ) {
@@ -94,16 +93,15 @@ func (s *OwnerStrategyAnnotation) GetController(obj metav1.Object) (
 	return metav1.OwnerReference{}, false
 }
 
-// CopyOwnerReferences replaces the owners of objB by those of objA, as they are
-// written there.
+// CopyOwnerReferences replaces the annotation of objB by that of objA, unchanged.
 func (s *OwnerStrategyAnnotation) CopyOwnerReferences(objA, objB metav1.Object) {
 	s.store(objB, objA.GetAnnotations()[s.annotationKey])
 }
 
-// EnqueueRequestForOwner returns an event handler that maps an object to its
-// owners of the given type, or only to its controller. The mapper is not
-// needed. When the kind of ownerType cannot be told, the handler maps to
-// nothing and logs the reason at each event.
+// EnqueueRequestForOwner returns an event handler that enqueues the owners of an
+// object with the given type, or only its controller. The mapper is not used. If
+// the kind of ownerType cannot be determined, the handler enqueues nothing and
+// logs the reason at each event.
 func (s *OwnerStrategyAnnotation) EnqueueRequestForOwner(
 	ownerType client.Object, _ meta.RESTMapper, isController bool,
 ) handler.EventHandler {
@@ -119,16 +117,16 @@ func (s *OwnerStrategyAnnotation) EnqueueRequestForOwner(
 	}
 }
 
-// SetOwnerReference makes owner an owner of obj that is not its controller. It
-// fails when the owner's kind cannot be told, and with
-// *MalformedAnnotationError when the owners there are cannot be read.
+// SetOwnerReference makes owner an owner of obj, but not its controller. It fails
+// if the owner's kind cannot be determined, and with *MalformedAnnotationError if
+// the existing owners cannot be parsed.
 func (s *OwnerStrategyAnnotation) SetOwnerReference(owner, obj metav1.Object) error {
 	return s.set(owner, obj, false)
 }
 
 // SetControllerReference makes owner the controller of obj. It fails with
-// *controllerutil.AlreadyOwnedError while obj has another controller, and as
-// SetOwnerReference does.
+// *controllerutil.AlreadyOwnedError if obj has another controller, and with the
+// errors of SetOwnerReference.
 func (s *OwnerStrategyAnnotation) SetControllerReference(owner, obj metav1.Object) error {
 	return s.set(owner, obj, true)
 }
@@ -159,12 +157,12 @@ func (s *OwnerStrategyAnnotation) set(owner, obj metav1.Object, controller bool)
 	return nil
 }
 
-// controlsBeside finds controllers that are not the given owner.
+// controlsBeside matches controllers other than the given owner.
 func controlsBeside(owner annotationRef) func(annotationRef) bool {
 	return func(ref annotationRef) bool { return ref.Controller && ref.identity() != owner.identity() }
 }
 
-// upsert puts the reference in the place of the one to the same object.
+// upsert adds the reference or replaces the one to the same object.
 func upsert(refs []annotationRef, ref annotationRef) []annotationRef {
 	i := slices.IndexFunc(refs, func(old annotationRef) bool { return old.identity() == ref.identity() })
 	if i < 0 {
@@ -200,7 +198,7 @@ func (s *OwnerStrategyAnnotation) RemoveOwner(owner, obj metav1.Object) {
 	s.write(obj, slices.DeleteFunc(refs, func(ref annotationRef) bool { return matches(ref.identity()) }))
 }
 
-// ReleaseController leaves the owners of obj, none of them as controller.
+// ReleaseController clears the controller flag of all owners of obj.
 func (s *OwnerStrategyAnnotation) ReleaseController(obj metav1.Object) {
 	refs, err := s.read(obj)
 	if err != nil {
@@ -212,7 +210,8 @@ func (s *OwnerStrategyAnnotation) ReleaseController(obj metav1.Object) {
 	s.write(obj, refs)
 }
 
-// readable returns the owners of the object, none when they cannot be read.
+// readable returns the owners of the object, or none if the annotation is
+// malformed.
 func (s *OwnerStrategyAnnotation) readable(obj metav1.Object) []annotationRef {
 	refs, err := s.read(obj)
 	if err != nil {
@@ -242,13 +241,13 @@ func (s *OwnerStrategyAnnotation) write(obj metav1.Object, refs []annotationRef)
 		s.store(obj, "")
 		return
 	}
-	// A list of structs of strings and booleans always has a JSON form.
+	// Marshalling structs of strings and booleans cannot fail.
 	value, _ := json.Marshal(refs)
 	s.store(obj, string(value))
 }
 
-// store sets the annotation, and removes it when there is nothing to store. The
-// map of the object may be shared, so it is not written to.
+// store sets the annotation, or removes it if value is empty. It copies the
+// annotations, because objects may share the map.
 func (s *OwnerStrategyAnnotation) store(obj metav1.Object, value string) {
 	old, exists := obj.GetAnnotations()[s.annotationKey]
 	if old == value && exists == (value != "") {

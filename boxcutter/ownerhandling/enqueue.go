@@ -16,14 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// AnnotationEnqueueRequestForOwner is an event handler that maps an object to
-// the owners named in its annotation. It is made by
-// OwnerStrategyAnnotation.EnqueueRequestForOwner; one made otherwise knows no
-// annotation, maps to nothing and logs that at each event.
+// AnnotationEnqueueRequestForOwner is an event handler that enqueues the owners
+// in the annotation of an object. Create it with
+// OwnerStrategyAnnotation.EnqueueRequestForOwner; the zero value has no
+// annotation key, enqueues nothing and logs an error at each event.
 type AnnotationEnqueueRequestForOwner struct {
-	// OwnerType is an object of the kind of owners that are asked for.
+	// OwnerType is an object with the kind of the owners to enqueue.
 	OwnerType client.Object
-	// IsController leaves out owners that are not the controller.
+	// IsController limits the owners to the controller.
 	IsController bool
 
 	ownerKind schema.GroupKind
@@ -32,7 +32,7 @@ type AnnotationEnqueueRequestForOwner struct {
 
 var _ handler.EventHandler = (*AnnotationEnqueueRequestForOwner)(nil)
 
-var errNoStrategy = errors.New("mapping an object to its owners: the handler was not made by OwnerStrategyAnnotation.EnqueueRequestForOwner")
+var errNoStrategy = errors.New("mapping an object to its owners: the handler was not created by OwnerStrategyAnnotation.EnqueueRequestForOwner")
 
 // Create enqueues the owners of the new object.
 func (e *AnnotationEnqueueRequestForOwner) Create(
@@ -48,7 +48,7 @@ func (e *AnnotationEnqueueRequestForOwner) Update(
 	e.handler().Update(ctx, evt, q)
 }
 
-// Delete enqueues the owners of the object that is gone.
+// Delete enqueues the owners of the deleted object.
 func (e *AnnotationEnqueueRequestForOwner) Delete(
 	ctx context.Context, evt event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request],
 ) {
@@ -62,7 +62,8 @@ func (e *AnnotationEnqueueRequestForOwner) Generic(
 	e.handler().Generic(ctx, evt, q)
 }
 
-// handler leaves duplicates and priorities to controller-runtime.
+// handler returns a handler of controller-runtime, which removes duplicates and
+// sets priorities.
 func (e *AnnotationEnqueueRequestForOwner) handler() handler.EventHandler {
 	if e.strategy == nil {
 		return logAtEachEvent(errNoStrategy)
@@ -88,10 +89,11 @@ func (e *AnnotationEnqueueRequestForOwner) requests(obj client.Object) []reconci
 	return requests
 }
 
-// logAtEachEvent is the handler that stands in where none could be made.
+// logAtEachEvent returns a handler that only logs the error that prevented the
+// creation of the real one.
 func logAtEachEvent(err error) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		log.FromContext(ctx).Error(err, "Events cannot be mapped to owners")
+		log.FromContext(ctx).Error(err, "Failed to map event to owners")
 		return nil
 	})
 }

@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ErrMultipleKinds says that a Go type is registered in the scheme under more
-// than one kind, so that the kind of the object is ambiguous.
+// ErrMultipleKinds reports that the scheme has a Go type under more than one
+// kind, so that the kind of the object is ambiguous.
 var ErrMultipleKinds = errors.New("multiple kinds error: expected exactly one kind")
 
-// kindOf returns the kind that the object carries if its Go type has none, else that
-// of the scheme.
+// kindOf returns the kind in the object if it is unstructured or metadata, else the
+// kind of its Go type in the scheme.
 func kindOf(obj any, scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
 	ro, ok := obj.(runtime.Object)
 	if !ok {
@@ -50,7 +50,7 @@ type identity struct {
 }
 
 func identityOf(apiVersion, kind, name, uid string) identity {
-	// An apiVersion that cannot be parsed has no group; it is compared as it is.
+	// An invalid apiVersion has no group and is compared as a whole.
 	group := apiVersion
 	if gv, err := schema.ParseGroupVersion(apiVersion); err == nil {
 		group = gv.Group
@@ -62,9 +62,9 @@ func refIdentity(ref metav1.OwnerReference) identity {
 	return identityOf(ref.APIVersion, ref.Kind, ref.Name, string(ref.UID))
 }
 
-// ownerMatcher returns the test whether a reference names the owner. An owner
-// whose kind cannot be told is known by name and UID, which are enough: a UID
-// is given once.
+// ownerMatcher returns a function that reports whether a reference is to the
+// owner. If the owner's kind cannot be determined, name and UID suffice, because
+// UIDs are unique.
 func ownerMatcher(owner metav1.Object, scheme *runtime.Scheme) func(identity) bool {
 	name, uid := owner.GetName(), string(owner.GetUID())
 	gvk, err := kindOf(owner, scheme)

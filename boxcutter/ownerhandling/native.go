@@ -14,20 +14,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// OwnerStrategyNative keeps owners in metadata.ownerReferences. The garbage
-// collector deletes objects whose owners are all gone, and an owner in another
-// namespace than its object is refused.
+// OwnerStrategyNative stores owners in metadata.ownerReferences. The garbage
+// collector deletes an object when all its owners are gone. An owner in another
+// namespace than the object is rejected.
 type OwnerStrategyNative struct {
 	scheme *runtime.Scheme
 }
 
-// NewNative returns the strategy. The scheme tells the kinds of typed owners.
+// NewNative returns the strategy. The scheme supplies the kinds of typed owners.
 func NewNative(scheme *runtime.Scheme) *OwnerStrategyNative {
 	return &OwnerStrategyNative{scheme: scheme}
 }
 
-// GetController returns the owner that is the object's controller, and false
-// when it has none.
+// GetController returns the controller of obj, and false if it has none.
 func (s *OwnerStrategyNative) GetController(obj metav1.Object) (
 	metav1.OwnerReference, bool,
 ) {
@@ -66,7 +65,7 @@ func (s *OwnerStrategyNative) RemoveOwner(owner, obj metav1.Object) {
 	}))
 }
 
-// ReleaseController leaves the owners of obj, none of them as controller.
+// ReleaseController clears the controller flag of all owners of obj.
 func (s *OwnerStrategyNative) ReleaseController(obj metav1.Object) {
 	refs := cloneRefs(obj.GetOwnerReferences())
 	for i := range refs {
@@ -75,24 +74,24 @@ func (s *OwnerStrategyNative) ReleaseController(obj metav1.Object) {
 	obj.SetOwnerReferences(refs)
 }
 
-// SetOwnerReference makes owner an owner of obj that is not its controller. It
-// fails when the owner's kind cannot be told or its namespace is not that of obj.
+// SetOwnerReference makes owner an owner of obj, but not its controller. It fails
+// if the owner's kind cannot be determined or its namespace is not that of obj.
 func (s *OwnerStrategyNative) SetOwnerReference(owner, obj metav1.Object) error {
 	return controllerutil.SetOwnerReference(owner, obj, s.scheme)
 }
 
-// SetControllerReference makes owner the controller of obj, whose deletion
-// then waits for obj when it is done in the foreground. It fails with
-// *controllerutil.AlreadyOwnedError while obj has another controller, and as
-// SetOwnerReference does.
+// SetControllerReference makes owner the controller of obj and sets
+// blockOwnerDeletion, so that a foreground deletion of the owner waits for obj.
+// It fails with *controllerutil.AlreadyOwnedError if obj has another controller,
+// and with the errors of SetOwnerReference.
 func (s *OwnerStrategyNative) SetControllerReference(owner, obj metav1.Object) error {
 	return controllerutil.SetControllerReference(owner, obj, s.scheme)
 }
 
-// EnqueueRequestForOwner returns an event handler that maps an object to its
-// owners of the given type, or only to its controller. The mapper tells whether
-// owners have a namespace. When the kind of ownerType cannot be told, the
-// handler maps to nothing and logs the reason at each event.
+// EnqueueRequestForOwner returns an event handler that enqueues the owners of an
+// object with the given type, or only its controller. The mapper supplies the
+// scope of the owners. If the kind of ownerType cannot be determined, the handler
+// enqueues nothing and logs the reason at each event.
 func (s *OwnerStrategyNative) EnqueueRequestForOwner(
 	ownerType client.Object, mapper meta.RESTMapper, isController bool,
 ) handler.EventHandler {
@@ -104,14 +103,15 @@ func (s *OwnerStrategyNative) EnqueueRequestForOwner(
 	if isController {
 		opts = append(opts, handler.OnlyControllerOwner())
 	}
-	// Only the kind counts, and controller-runtime panics on types it cannot tell it of.
+	// Only the kind matters. controller-runtime panics if it cannot determine the kind
+	// of a type.
 	owner := &unstructured.Unstructured{}
 	owner.SetGroupVersionKind(gvk)
 	return handler.EnqueueRequestForOwner(s.scheme, mapper, owner, opts...)
 }
 
-// cloneRefs copies references with all they point to, so that no two objects
-// share one. No references stay nil.
+// cloneRefs returns a deep copy, so that objects do not share references. It
+// returns nil for nil.
 func cloneRefs(refs []metav1.OwnerReference) []metav1.OwnerReference {
 	if len(refs) == 0 {
 		return nil

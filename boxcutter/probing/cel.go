@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrCELInvalidEvaluationType is returned for rules whose type is not bool. bool(…)
-// around a rule of dynamic type makes it bool.
+// ErrCELInvalidEvaluationType is the error for rules whose type is not bool. Wrap a
+// rule of dynamic type in bool(…).
 var ErrCELInvalidEvaluationType = errors.New("cel expression must evaluate to a bool")
 
 // CELProbe evaluates a rule in the Common Expression Language.
@@ -28,8 +28,8 @@ type CELProbe struct {
 //
 //	self.status.readyReplicas == self.spec.replicas
 //
-// It fails on rules that do not compile, and with ErrCELInvalidEvaluationType on
-// those whose type is not bool.
+// It fails if the rule does not compile, and with ErrCELInvalidEvaluationType if
+// its type is not bool.
 func NewCELProbe(rule, message string) (
 	*CELProbe, error,
 ) {
@@ -51,8 +51,8 @@ func NewCELProbe(rule, message string) (
 	return &CELProbe{Program: program, Message: message}, nil
 }
 
-// newCELEnvironment returns an environment with the functions of the validation rules
-// in CRDs.
+// newCELEnvironment returns an environment with the functions of CRD validation
+// rules.
 func newCELEnvironment() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.Variable("self", cel.DynType),

@@ -10,7 +10,8 @@ import (
 )
 
 // ConditionProbe checks a condition in status.conditions. The result is Unknown if
-// the condition is missing or malformed or has observed another generation.
+// the condition is missing, malformed, or outdated (observedGeneration is not the
+// object's generation).
 type ConditionProbe struct {
 	// Type is the type of the condition, Status the desired status.
 	Type, Status string
@@ -55,7 +56,7 @@ func (cp *ConditionProbe) compare(condition map[string]any, generation int64) Re
 	return FalseResult(fmt.Sprintf("condition %q is %q, want %q%s", cp.Type, status, cp.Status, reason(condition)))
 }
 
-// reason returns the reason and message of the condition.
+// reason returns the reason and the message of the condition for messages.
 func reason(condition map[string]any) string {
 	text, _ := condition["reason"].(string)
 	if message, ok := condition["message"].(string); ok && message != "" {
@@ -67,8 +68,8 @@ func reason(condition map[string]any) string {
 	return " (" + text + ")"
 }
 
-// ObservedGenerationProbe calls its probe unless the status has observed another
-// generation of the object; then the result is Unknown.
+// ObservedGenerationProbe calls its probe if status.observedGeneration is the
+// object's generation. Otherwise the result is Unknown.
 type ObservedGenerationProbe struct {
 	// Prober checks objects whose status is up to date.
 	Prober
@@ -81,7 +82,7 @@ func (cg *ObservedGenerationProbe) Probe(obj client.Object) Result {
 		if result, ok := upToDate(status, obj.GetGeneration(), "status"); !ok {
 			return result
 		}
-		return ask(cg.Prober, obj)
+		return runProbe(cg.Prober, obj)
 	})
 }
 

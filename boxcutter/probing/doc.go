@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probing checks whether an object is in the state that a program
-// waits for: True, False, or Unknown while that cannot be told.
+// Package probing checks whether an object is in a desired state. The result is
+// True, False, or Unknown if the state cannot be determined.
 //
-// Probes look at objects as the API has them. Typed objects are converted to
-// that form first; their kind is what they say themselves.
+// Probes work on unstructured content; typed objects are converted first. The
+// kind of an object is the one in its TypeMeta.
 package probing

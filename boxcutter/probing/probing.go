@@ -23,7 +23,7 @@ const (
 	StatusTrue Status = types.ProbeStatusTrue
 	// StatusFalse means that the object is not in the desired state.
 	StatusFalse Status = types.ProbeStatusFalse
-	// StatusUnknown means that the state is not known yet.
+	// StatusUnknown means that the state cannot be determined yet.
 	StatusUnknown Status = types.ProbeStatusUnknown
 )
 
@@ -39,8 +39,9 @@ func FalseResult(msgs ...string) Result { return Result{Status: StatusFalse, Mes
 // UnknownResult returns a result with StatusUnknown.
 func UnknownResult(msgs ...string) Result { return Result{Status: StatusUnknown, Messages: msgs} }
 
-// And combines probes: the result is Unknown if one is Unknown, else False if one is
-// False, with the messages of the probes of that status. Without probes it is True.
+// And combines probes. The result is Unknown if a probe is Unknown, else False if a
+// probe is False, with the messages of the probes with this status. Without probes,
+// the result is True.
 type And []Prober
 
 // Probe calls all probes and combines their results.
@@ -48,7 +49,7 @@ func (p And) Probe(obj client.Object) Result {
 	messages := map[Status][]string{}
 	asked := map[Status]bool{}
 	for _, prober := range p {
-		result := ask(prober, obj)
+		result := runProbe(prober, obj)
 		asked[result.Status] = true
 		messages[result.Status] = append(messages[result.Status], result.Messages...)
 	}
@@ -60,9 +61,9 @@ func (p And) Probe(obj client.Object) Result {
 	return TrueResult(messages[StatusTrue]...)
 }
 
-// ask calls a probe. The result is Unknown if the probe is nil or returns an invalid
-// status.
-func ask(prober Prober, obj client.Object) Result {
+// runProbe calls a probe. The result is Unknown if the probe is nil or returns an
+// invalid status.
+func runProbe(prober Prober, obj client.Object) Result {
 	if prober == nil {
 		return UnknownResult("probe is not set")
 	}
@@ -75,7 +76,8 @@ func ask(prober Prober, obj client.Object) Result {
 	}
 }
 
-// content returns the object as unstructured data, which must not be changed.
+// content returns the unstructured content of the object, which must not be
+// modified.
 func content(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil

@@ -8,36 +8,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// GroupKindSelector asks its probe about objects of one kind. All others are
-// True.
+// GroupKindSelector calls its probe for objects of one kind. All other objects
+// are True.
 type GroupKindSelector struct {
-	// Prober is asked about the objects selected.
+	// Prober checks the selected objects.
 	Prober
-	// GroupKind is the kind selected.
+	// GroupKind is the kind of the selected objects.
 	schema.GroupKind
 }
 
-// Probe asks the probe when the object is of the kind.
+// Probe calls the probe if the object is of the kind.
 func (kp *GroupKindSelector) Probe(obj client.Object) Result {
 	if obj.GetObjectKind().GroupVersionKind().GroupKind() != kp.GroupKind {
 		return TrueResult()
 	}
-	return ask(kp.Prober, obj)
+	return runProbe(kp.Prober, obj)
 }
 
-// LabelSelector asks its probe about objects whose labels match. All others are
-// True.
+// LabelSelector calls its probe for objects whose labels match. All other objects
+// are True.
 type LabelSelector struct {
-	// Prober is asked about the objects selected.
+	// Prober checks the selected objects.
 	Prober
-	// Selector matches labels. Nil selects all objects.
+	// Selector selects objects by their labels. Nil selects all objects.
 	labels.Selector
 }
 
-// Probe asks the probe when the labels of the object match.
+// Probe calls the probe if the labels of the object match.
 func (ss *LabelSelector) Probe(obj client.Object) Result {
 	if ss.Selector != nil && !ss.Matches(labels.Set(obj.GetLabels())) {
 		return TrueResult()
 	}
-	return ask(ss.Prober, obj)
+	return runProbe(ss.Prober, obj)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package util hashes objects, to detect new revisions, and summarizes results in one
-// line.
+// Package util computes hashes of objects, to detect new revisions, and one-line
+// summaries of results.
 package util
 
 import (
@@ -14,9 +14,9 @@ import (
 	"k8s.io/utils/dump"
 )
 
-// ComputeSHA256Hash returns the hash of a value, in hex. It follows pointers. A
-// collisionCount that is not nil changes the hash: it is appended as 8 bytes, the
-// upper four zero, as Kubernetes does for pod templates.
+// ComputeSHA256Hash returns the hash of a value, in hex. It follows pointers. If
+// collisionCount is not nil, it is hashed too, as 8 bytes of which the upper four
+// are zero, as Kubernetes does for pod templates.
 func ComputeSHA256Hash(obj any, collisionCount *uint32) string {
 	hasher := sha256.New()
 	DeepHashObject(hasher, obj)

@@ -13,8 +13,8 @@ import (
 )
 
 // SummarizeRevisionResult summarizes a result in one line: validation errors, phases
-// with collisions or failing probes, and whether the revision is incomplete. It is
-// empty for nil.
+// with collisions or failing probes, and whether the revision is incomplete. It
+// returns "" for nil.
 func SummarizeRevisionResult(result machinery.RevisionResult) string {
 	if result == nil {
 		return ""
@@ -74,8 +74,8 @@ func objectIssues(object machinery.ObjectResult) []string {
 }
 
 // SummarizeRevisionTeardownResult summarizes a teardown in one line: the active phase
-// with the objects it waits for, the waiting phases and the gone ones. It is empty
-// for nil.
+// with the objects that it waits for, the waiting phases and the gone phases. It
+// returns "" for nil.
 func SummarizeRevisionTeardownResult(result machinery.RevisionTeardownResult) string {
 	if result == nil {
 		return ""

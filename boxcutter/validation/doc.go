@@ -2,8 +2,9 @@
 
 // Package validation checks revisions before any object is written.
 //
-// RevisionValidator checks the revision alone. PhaseValidator and ObjectValidator
-// ask the API server with dry runs. Findings form a tree of errors:
+// RevisionValidator checks the revision without the API server. PhaseValidator
+// and ObjectValidator send dry runs to the API server. Findings form a tree of
+// errors:
 //
 //	*RevisionValidationError
 //	└── *PhaseValidationError
@@ -13,6 +14,6 @@
 //	        ├── MustBeNamespaceScopedResourceError, MustBeInNamespaceError
 //	        └── DryRunValidationError
 //
-// errors.As finds each of them from the top. Any other error means that the
-// validation was not possible and is worth a retry.
+// errors.As finds each of them. Any other error means that the validation failed
+// and should be retried.
 package validation

@@ -18,8 +18,8 @@ type ObjectValidationError struct {
 	Errors []error
 }
 
-// NewObjectValidationError returns an *ObjectValidationError with the errors that
-// are not nil, or nil if there are none.
+// NewObjectValidationError returns an *ObjectValidationError with the non-nil
+// errors, or nil if there are none.
 func NewObjectValidationError(
 	objRef types.ObjectRef,
 	errs ...error,
@@ -31,17 +31,17 @@ func NewObjectValidationError(
 	return &ObjectValidationError{ObjectRef: objRef, Errors: errs}
 }
 
-// String is the report, one line for each error.
+// String returns the findings as text with one line per error.
 func (e ObjectValidationError) String() string {
 	return report(e.ObjectRef.String(), texts(e.Errors, error.Error))
 }
 
-// Error is the report in one line.
+// Error returns the findings in one line.
 func (e ObjectValidationError) Error() string {
 	return line(e.ObjectRef.String(), e.Errors)
 }
 
-// Unwrap returns the errors found.
+// Unwrap returns the findings.
 func (e ObjectValidationError) Unwrap() []error { return e.Errors }
 
 // PhaseValidationError holds the findings about one phase and its objects.
@@ -54,8 +54,8 @@ type PhaseValidationError struct {
 	Objects []ObjectValidationError
 }
 
-// NewPhaseValidationError returns a *PhaseValidationError, or nil if there is no
-// error.
+// NewPhaseValidationError returns a *PhaseValidationError, or nil if there are no
+// findings.
 func NewPhaseValidationError(
 	phaseName string, phaseErr error, oErrs ...ObjectValidationError,
 ) error {
@@ -65,16 +65,16 @@ func NewPhaseValidationError(
 	return &PhaseValidationError{PhaseName: phaseName, PhaseError: phaseErr, Objects: oErrs}
 }
 
-// String is the report, one line for each error.
+// String returns the findings as text with one line per error.
 func (e PhaseValidationError) String() string {
 	items := texts(withoutNil([]error{e.PhaseError}), error.Error)
 	return report(e.title(), append(items, texts(e.Objects, ObjectValidationError.String)...))
 }
 
-// Error is the report in one line.
+// Error returns the findings in one line.
 func (e PhaseValidationError) Error() string { return line(e.title(), e.Unwrap()) }
 
-// Unwrap returns the error of the phase and those of its objects.
+// Unwrap returns the error of the phase and the errors of its objects.
 func (e PhaseValidationError) Unwrap() []error {
 	return append(withoutNil([]error{e.PhaseError}), asErrors(e.Objects)...)
 }
@@ -91,8 +91,8 @@ type RevisionValidationError struct {
 	Phases []PhaseValidationError
 }
 
-// NewRevisionValidationError returns a *RevisionValidationError, or nil if there is
-// no error.
+// NewRevisionValidationError returns a *RevisionValidationError, or nil if there
+// are no findings.
 func NewRevisionValidationError(
 	revisionName string, revisionNumber int64,
 	phaseErrs ...PhaseValidationError,
@@ -103,12 +103,12 @@ func NewRevisionValidationError(
 	return &RevisionValidationError{RevisionName: revisionName, RevisionNumber: revisionNumber, Phases: phaseErrs}
 }
 
-// String is the report, one line for each error.
+// String returns the findings as text with one line per error.
 func (e RevisionValidationError) String() string {
 	return report(e.title(), texts(e.Phases, PhaseValidationError.String))
 }
 
-// Error is the report in one line.
+// Error returns the findings in one line.
 func (e RevisionValidationError) Error() string { return line(e.title(), e.Unwrap()) }
 
 // Unwrap returns the errors of the phases.
@@ -120,7 +120,7 @@ func (e RevisionValidationError) title() string {
 
 // PhaseNameInvalidError reports a phase name that is not a DNS-1035 label.
 type PhaseNameInvalidError struct {
-	// PhaseName is the name that was given.
+	// PhaseName is the invalid name.
 	PhaseName string
 	// ErrorMessages are the violated rules.
 	ErrorMessages []string
@@ -128,7 +128,7 @@ type PhaseNameInvalidError struct {
 
 // Error names the phase and the rules.
 func (e PhaseNameInvalidError) Error() string {
-	return fmt.Sprintf("phase name %q is invalid: %s", e.PhaseName, strings.Join(e.ErrorMessages, ", "))
+	return fmt.Sprintf("invalid phase name %q: %s", e.PhaseName, strings.Join(e.ErrorMessages, ", "))
 }
 
 // PhaseObjectDuplicationError reports an object that occurs more than once.
@@ -154,27 +154,27 @@ func (e MustBeNamespaceScopedResourceError) Error() string {
 	return "object must be namespace-scoped, because its owner is namespaced"
 }
 
-// MustBeInNamespaceError reports an object outside of the namespace of its owner.
+// MustBeInNamespaceError reports an object outside of its owner's namespace.
 type MustBeInNamespaceError struct {
-	// ExpectedNamespace is that of the owner, ActualNamespace that of the object.
+	// ExpectedNamespace is the owner's namespace, ActualNamespace the object's.
 	ExpectedNamespace, ActualNamespace string
 }
 
 // Error names both namespaces.
 func (e MustBeInNamespaceError) Error() string {
-	return fmt.Sprintf("object must be in namespace %q of its owner, but is in %q", e.ExpectedNamespace, e.ActualNamespace)
+	return fmt.Sprintf("object must be in its owner's namespace %q, but is in %q", e.ExpectedNamespace, e.ActualNamespace)
 }
 
 // DryRunValidationError reports an object that the API server rejects. It wraps the
-// answer, so that errors.As finds the API status with its causes.
+// response, so that errors.As finds the API status with its causes.
 type DryRunValidationError struct {
 	err error
 }
 
-// Error is the answer of the API server.
+// Error returns the response of the API server.
 func (e DryRunValidationError) Error() string { return "dry-run: " + e.err.Error() }
 
-// Unwrap returns the answer of the API server.
+// Unwrap returns the response of the API server.
 func (e DryRunValidationError) Unwrap() error { return e.err }
 
 func withoutNil(errs []error) []error {
@@ -201,12 +201,12 @@ func texts[E error](errs []E, text func(E) string) []string {
 	return out
 }
 
-// line is the title and all errors in one line.
+// line returns the title and all errors in one line.
 func line(title string, errs []error) string {
 	return title + ": " + strings.Join(texts(errs, error.Error), "; ")
 }
 
-// report is the title, and below it a list of items that may be reports themselves.
+// report returns the title followed by a list of items, which may be reports.
 func report(title string, items []string) string {
 	lines := []string{title + ":"}
 	for _, item := range items {

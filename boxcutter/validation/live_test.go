@@ -301,9 +301,9 @@ func TestPhaseValidator_InvalidNamesAreFindings(t *testing.T) {
 	server := &apiServer{}
 	err := NewClusterObjectValidator(nil, server.client()).Validate(t.Context(), &corev1.ConfigMap{})
 	want := `/, Kind= /:
-- apiVersion: Required value: must be a version or group/version
-- kind: Required value: must name the kind of the object
-- metadata.name: Required value: must name the object`
+- apiVersion: Required value: must be set to <version> or <group>/<version>
+- kind: Required value: must be set
+- metadata.name: Required value: must be set`
 	if diff := cmp.Diff(want, reportOf(t, err)); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}

@@ -32,8 +32,8 @@ type ObjectValidator struct {
 	fieldOwner fieldOwner
 }
 
-// NewClusterObjectValidator returns a validator for objects that may be
-// anywhere in the cluster.
+// NewClusterObjectValidator returns a validator for cluster-scoped objects and
+// objects in any namespace.
 func NewClusterObjectValidator(
 	restMapper restMapper,
 	writer client.Writer,
@@ -50,11 +50,11 @@ func NewNamespacedObjectValidator(
 	return &ObjectValidator{restMapper: restMapper, writer: writer, namespaced: true}
 }
 
-// Validate returns nil, an *ObjectValidationError, or an error of the dry run that is
-// worth a retry. It writes nothing and does not change obj.
+// Validate returns nil, an *ObjectValidationError, or a retryable error of the dry
+// run. It does not write and does not modify obj.
 //
-// The dry run is a server-side apply with force, because ownership is decided
-// elsewhere; if there is nothing to apply to, it is a create.
+// The dry run is a server-side apply with force, because the engines decide about
+// ownership. If the object does not exist, it is a create.
 func (d *ObjectValidator) Validate(
 	ctx context.Context,
 	obj client.Object,
@@ -87,13 +87,13 @@ func (d *ObjectValidator) check(ctx context.Context, request dryrun.Request, own
 	return classify(d.dryRun(ctx, request.Object))
 }
 
-// confines reports whether the objects of an owner must be in its namespace.
+// confines reports whether an owner's objects must be in its namespace.
 func (d *ObjectValidator) confines(owner client.Object) bool {
 	return d.namespaced && owner != nil && owner.GetNamespace() != ""
 }
 
-// checkNamespace requires a namespace of objects of namespace-scoped kinds and
-// confines a namespaced owner to its namespace.
+// checkNamespace requires a namespace for objects of namespace-scoped kinds, and
+// the owner's namespace for objects of a namespaced owner.
 func (d *ObjectValidator) checkNamespace(obj, owner client.Object) (finding, err error) {
 	confined := d.confines(owner)
 	if !confined && (obj.GetNamespace() != "" || d.restMapper == nil) {
@@ -121,8 +121,8 @@ func (d *ObjectValidator) dryRun(ctx context.Context, obj client.Object) error {
 	if err != nil {
 		return err
 	}
-	// The client writes the answer into its object, so each request gets a copy. A
-	// cache never shows the result of a dry run, so reads must not wait for it.
+	// The client stores the response in its object, so each request gets a copy. A
+	// cache never has the result of a dry run, so reads must not wait for it.
 	config := client.ApplyConfigurationFromUnstructured(desired.DeepCopy())
 	err = d.writer.Apply(ctx, config,
 		client.DryRunAll, client.ForceOwnership, client.DisableReadYourWritesConsistency, d.fieldOwner)
@@ -145,8 +145,8 @@ func toUnstructured(obj client.Object) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// fieldOwner is the field manager of a request. If empty, the options of the writer
-// apply.
+// fieldOwner is the field manager of a request. If empty, the writer's default
+// applies.
 type fieldOwner string
 
 const defaultFieldOwner = "boxcutter"
@@ -165,9 +165,9 @@ func (o fieldOwner) apply(manager *string) {
 	}
 }
 
-// rejections are the answers that do not change until the object, the kinds of the
-// cluster or permissions change. Timeouts, too many requests and failures of the
-// server are retryable.
+// rejections match the responses that do not change until the object, the served
+// kinds or the permissions change. Timeouts, "too many requests" and internal
+// server errors are retryable.
 var rejections = []func(error) bool{
 	apierrors.IsUnauthorized,
 	apierrors.IsForbidden,
@@ -194,9 +194,9 @@ func classify(answer error) (finding, err error) {
 	return nil, answer
 }
 
-// isTypedPatchFailure recognizes objects that do not match the schema of their kind,
-// such as unknown fields. The API server answers with status 500 and no reason, so
-// only the text distinguishes them from a failure of the server.
+// isTypedPatchFailure reports whether the object does not match the schema of its
+// kind, for example because of an unknown field. The API server responds with status
+// 500 without a reason, so only the text distinguishes this from a server failure.
 func isTypedPatchFailure(err error) bool {
 	return apierrors.ReasonForError(err) == "" && strings.Contains(err.Error(), "failed to create typed patch object")
 }

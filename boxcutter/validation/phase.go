@@ -19,8 +19,8 @@ type PhaseValidator struct {
 	*ObjectValidator
 }
 
-// NewClusterPhaseValidator returns a validator for phases whose objects may be
-// anywhere in the cluster.
+// NewClusterPhaseValidator returns a validator for phases with cluster-scoped
+// objects and objects in any namespace.
 func NewClusterPhaseValidator(
 	restMapper restMapper,
 	writer client.Writer,
@@ -38,8 +38,8 @@ func NewNamespacedPhaseValidator(
 }
 
 // Validate returns nil, a *PhaseValidationError with all findings, or the first
-// error of a dry run that is worth a retry. The given options apply before those of
-// the phase.
+// retryable error of a dry run. The given options apply before the options of the
+// phase.
 func (v *PhaseValidator) Validate(
 	ctx context.Context, phase types.Phase, opts ...types.PhaseReconcileOption,
 ) error {

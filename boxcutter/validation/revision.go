@@ -100,18 +100,19 @@ func validateMetadata(obj client.Object) []error {
 }
 
 // validateIdentity requires the fields without which the client cannot send a
-// request: its error would differ from a retryable error only by its text.
+// request. The client's error would differ from a retryable error only in its
+// text.
 func validateIdentity(obj client.Object) []error {
 	var errs []error
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	if gvk.Version == "" {
-		errs = append(errs, field.Required(field.NewPath("apiVersion"), "must be a version or group/version"))
+		errs = append(errs, field.Required(field.NewPath("apiVersion"), "must be set to <version> or <group>/<version>"))
 	}
 	if gvk.Kind == "" {
-		errs = append(errs, field.Required(field.NewPath("kind"), "must name the kind of the object"))
+		errs = append(errs, field.Required(field.NewPath("kind"), "must be set"))
 	}
 	if obj.GetName() == "" {
-		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "must name the object"))
+		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "must be set"))
 	}
 	errs = append(errs, validateSegment("name", obj.GetName())...)
 	return append(errs, validateSegment("namespace", obj.GetNamespace())...)

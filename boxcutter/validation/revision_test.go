@@ -71,7 +71,7 @@ func TestRevisionValidator_Findings(t *testing.T) {
 			phases: []types.Phase{phase("1st")},
 			want: `revision "rev" (3):
 - phase "1st":
-  - phase name "1st" is invalid: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')`,
+  - invalid phase name "1st": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')`,
 		},
 		"an object in two phases, reported in both": {
 			phases: []types.Phase{
@@ -118,9 +118,9 @@ func TestRevisionValidator_Findings(t *testing.T) {
 			want: `revision "rev" (3):
 - phase "one":
   - /, Kind= /:
-    - apiVersion: Required value: must be a version or group/version
-    - kind: Required value: must name the kind of the object
-    - metadata.name: Required value: must name the object`,
+    - apiVersion: Required value: must be set to <version> or <group>/<version>
+    - kind: Required value: must be set
+    - metadata.name: Required value: must be set`,
 		},
 		"names that cannot stand in a request": {
 			phases: []types.Phase{phase("one", object("ConfigMap", "..", "a/b"))},

@@ -12,14 +12,14 @@ import (
 
 // Outcome is the result or the error of an item.
 type Outcome[R any] struct {
-	// Result is set unless Err is.
+	// Result is valid if Err is nil.
 	Result R
 	Err    error
 }
 
-// Do calls do for the items in order, with at most limit calls at the same time; below
-// 2, one by one. It starts no further call after stop returns true for an error. It
-// returns the outcomes of the started calls, in order, when all have ended.
+// Do calls do for the items in order, with at most limit concurrent calls; below 2,
+// one by one. After stop returns true for an error, it starts no further calls. When
+// all started calls have ended, it returns their outcomes in order.
 func Do[T, R any](items []T, limit int, stop func(error) bool, do func(T) (R, error)) []Outcome[R] {
 	if limit < 2 || len(items) < 2 {
 		return inTurn(items, stop, do)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dryrun carries the plan of a phase from the phase engine to the object
-// validator, through validators of any type in between: those see the objects of
-// the caller, and the dry run is made with the objects that are going to be written.
+// Package dryrun passes the planned writes of a phase from the phase engine to the
+// object validator in the context. Custom validators in between see the caller's
+// objects, and the dry run sends the objects that are going to be written.
 package dryrun
 
 import (
@@ -14,9 +14,10 @@ import (
 
 // Request is the dry run of one object.
 type Request struct {
-	// Object is sent in place of the object of the caller; nil sends the latter.
+	// Object is sent instead of the caller's object; nil means the caller's
+	// object.
 	Object client.Object
-	// Skip sends nothing.
+	// Skip omits the dry run.
 	Skip bool
 }
 
@@ -27,7 +28,7 @@ func With(ctx context.Context, requests map[types.ObjectRef]Request) context.Con
 	return context.WithValue(ctx, key{}, requests)
 }
 
-// For returns the request for an object of the caller.
+// For returns the request for one of the caller's objects.
 func For(ctx context.Context, obj client.Object) Request {
 	requests, _ := ctx.Value(key{}).(map[types.ObjectRef]Request)
 	request := requests[types.ToObjectRef(obj)]

@@ -6,11 +6,11 @@ package types
 
 import "time"
 
-// The options in this file, with the fields and methods behind them, are additions:
-// the original module does not have them. The defaults are those of the original.
+// The options in this file, and their fields and methods, are not part of the
+// original module. The defaults behave like the original.
 //
-// The setters are for code that must also compile against the original. An option
-// type of its own looks for them:
+// The setters are for code that must also compile against the original: it
+// defines its own option type, which checks for the setter:
 //
 //	func (o concurrency) ApplyToPhaseReconcileOptions(opts *types.PhaseReconcileOptions) {
 //		if extended, ok := any(opts).(interface{ SetConcurrency(limit int) }); ok {
@@ -18,7 +18,7 @@ import "time"
 //		}
 //	}
 
-// ConcurrencyOption is an option for reconciling and for tearing down.
+// ConcurrencyOption is an option for both Reconcile and Teardown.
 type ConcurrencyOption interface {
 	PhaseReconcileOption
 	PhaseTeardownOption
@@ -29,17 +29,17 @@ type concurrencyOption struct {
 	phaseTeardownOption
 }
 
-// WithConcurrency sends the dry runs and writes of up to limit objects of a phase
-// at the same time; below 2, which is the default, objects are handled one by one.
+// WithConcurrency handles up to limit objects of a phase concurrently, both dry
+// runs and writes. Below 2, the default, objects are handled one by one.
 //
-// Only consecutive objects of one kind are handled concurrently: the first object
-// of another kind waits for all objects before it. Results are in the order of the
-// objects. Unless errors are aggregated, the first error ends the phase: objects
-// that were started are completed and part of the result, and no further object is
-// started.
+// Only consecutive objects of the same kind are handled concurrently: an object of
+// another kind waits for all objects before it. Results are in the order of the
+// objects. Unless errors are aggregated, no further object is started after the
+// first error; the objects that were already started are completed and part of the
+// result.
 //
-// Probes, an owner strategy and a sibling owner classifier are called from several
-// goroutines at the same time.
+// Probes, owner strategies and sibling owner classifiers must be safe for
+// concurrent use.
 func WithConcurrency(limit int) ConcurrencyOption {
 	return &concurrencyOption{
 		phaseReconcileOption: phaseReconcileOption{func(opts *PhaseReconcileOptions) { opts.SetConcurrency(limit) }},
@@ -47,34 +47,35 @@ func WithConcurrency(limit int) ConcurrencyOption {
 	}
 }
 
-// SetConcurrency is the setter of WithConcurrency.
+// SetConcurrency implements WithConcurrency.
 func (pro *PhaseReconcileOptions) SetConcurrency(limit int) { pro.Concurrency = limit }
 
-// SetConcurrency is the setter of WithConcurrency.
+// SetConcurrency implements WithConcurrency.
 func (pto *PhaseTeardownOptions) SetConcurrency(limit int) { pto.Concurrency = limit }
 
-// WithoutDryRunOfUnchanged limits the dry run to the objects of a phase that are
-// going to be written. By default every object is checked at every reconcile. A
-// revision that has converged then sends no request at all. A policy of the cluster
-// that would now reject an unchanged object is noticed only at its next write.
+// WithoutDryRunOfUnchanged skips the dry run of objects that are not going to be
+// written, so that a converged revision sends no requests. By default, every
+// reconcile makes a dry run of every object. With this option, an admission policy
+// that would now reject an unchanged object is noticed only at the next write of
+// the object.
 func WithoutDryRunOfUnchanged() PhaseReconcileOption {
 	return &phaseReconcileOption{func(opts *PhaseReconcileOptions) { opts.SetNoDryRunOfUnchanged(true) }}
 }
 
-// SetNoDryRunOfUnchanged is the setter of WithoutDryRunOfUnchanged.
+// SetNoDryRunOfUnchanged implements WithoutDryRunOfUnchanged.
 func (pro *PhaseReconcileOptions) SetNoDryRunOfUnchanged(skip bool) {
 	pro.NoDryRunOfUnchanged = skip
 }
 
-// WithProgressDeadline sets the time by which the revision should be complete. The
-// result of a later reconcile that is not complete, and has not progressed to newer
-// revisions, reports that the deadline is exceeded; see machinery.ProgressDeadline.
-// The deadline does not end the rollout.
+// WithProgressDeadline sets the time by which the revision should be complete.
+// After it, the result reports that the deadline is exceeded, unless the revision
+// is complete or has progressed to newer revisions; see machinery.ProgressDeadline.
+// The rollout continues after the deadline.
 func WithProgressDeadline(deadline time.Time) RevisionReconcileOption {
 	return &revisionReconcileOption{func(opts *RevisionReconcileOptions) { opts.SetProgressDeadline(deadline) }}
 }
 
-// SetProgressDeadline is the setter of WithProgressDeadline.
+// SetProgressDeadline implements WithProgressDeadline.
 func (rropts *RevisionReconcileOptions) SetProgressDeadline(deadline time.Time) {
 	rropts.ProgressDeadline = deadline
 }

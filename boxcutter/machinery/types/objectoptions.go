@@ -19,7 +19,8 @@ const (
 	// CollisionProtectionIfNoController adopts objects that have no controller.
 	CollisionProtectionIfNoController CollisionProtection = "IfNoController"
 	// CollisionProtectionNone adopts objects from any other controller. Two
-	// controllers that both use it overwrite each other forever.
+	// controllers that both use it for the same object overwrite each other
+	// forever.
 	CollisionProtectionNone CollisionProtection = "None"
 )
 
@@ -41,7 +42,8 @@ func (p WithCollisionProtection) ApplyToRevisionReconcileOptions(opts *RevisionR
 	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, p)
 }
 
-// WithSiblingOwnerClassifier reports whether an owner is that of another revision.
+// WithSiblingOwnerClassifier sets the function that reports whether an owner is
+// the owner of another revision.
 type WithSiblingOwnerClassifier SiblingOwnerClassifierFunc
 
 // ApplyToObjectReconcileOptions sets the option.
@@ -100,8 +102,8 @@ func (p WithPaused) ApplyToRevisionReconcileOptions(opts *RevisionReconcileOptio
 	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, p)
 }
 
-// WithProbe registers a probe of the given type and replaces an earlier one of
-// this type.
+// WithProbe registers a probe with the given type and replaces an earlier probe
+// with this type.
 func WithProbe(t string, probe Prober) ObjectReconcileOption {
 	return &objectReconcileOption{func(opts *ObjectReconcileOptions) {
 		if opts.Probes == nil {
@@ -116,8 +118,8 @@ func WithOrphan() ObjectTeardownOption {
 	return &objectTeardownOption{func(opts *ObjectTeardownOptions) { opts.Orphan = true }}
 }
 
-// WithTeardownWriter sets the writer that deletes and orphans objects. An owner
-// that is not the controller is removed by the writer of the engine.
+// WithTeardownWriter sets the writer that deletes and orphans objects. The writer
+// of the engine removes an owner that is not the controller.
 func WithTeardownWriter(writer client.Writer) ObjectTeardownOption {
 	return &objectTeardownOption{func(opts *ObjectTeardownOptions) { opts.TeardownWriter = writer }}
 }
@@ -134,9 +136,10 @@ func (o *ownerOption) ApplyToComparatorOptions(opts *ComparatorOptions) {
 	opts.Owner, opts.OwnerStrategy = o.owner, o.strategy
 }
 
-// WithOwner sets the owner of the objects, which the strategy makes their
-// controller. It panics if the owner has no UID: such an owner was not read from
-// the API server, and two objects of one name could not be told apart.
+// WithOwner sets the owner of the objects. The strategy makes it their
+// controller. WithOwner panics if the owner has no UID: such an owner was not
+// read from the API server, and a recreated owner with the same name would be
+// mistaken for it.
 func WithOwner(obj client.Object, start OwnerStrategy) interface {
 	ComparatorOption
 	ObjectReconcileOption

@@ -15,8 +15,8 @@ type ObjectRef struct {
 	client.ObjectKey
 }
 
-// ToObjectRef returns the reference of an object, with the kind that the object
-// itself carries. The reference of nil is the zero value.
+// ToObjectRef returns the reference of an object, with the kind in its TypeMeta.
+// The reference of nil is the zero value.
 func ToObjectRef(obj client.Object) ObjectRef {
 	if obj == nil {
 		return ObjectRef{}

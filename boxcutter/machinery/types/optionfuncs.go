@@ -2,10 +2,10 @@
 
 package types
 
-// The options that functions return are pointers, so that two option values can
-// be compared and used as keys of a map.
+// Options are pointers, so that they are comparable and usable as map keys.
 
-// objectReconcileOption lifts a change of object options to phases and revisions.
+// objectReconcileOption is an object option that can also be a default of phases
+// and revisions.
 type objectReconcileOption struct {
 	apply func(opts *ObjectReconcileOptions)
 }
@@ -22,7 +22,8 @@ func (o *objectReconcileOption) ApplyToRevisionReconcileOptions(opts *RevisionRe
 	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, o)
 }
 
-// objectTeardownOption lifts a change of object options to phases and revisions.
+// objectTeardownOption is an object option that can also be a default of phases
+// and revisions.
 type objectTeardownOption struct {
 	apply func(opts *ObjectTeardownOptions)
 }
@@ -39,7 +40,7 @@ func (o *objectTeardownOption) ApplyToRevisionTeardownOptions(opts *RevisionTear
 	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, o)
 }
 
-// phaseReconcileOption lifts a change of phase options to revisions.
+// phaseReconcileOption is a phase option that can also be a default of revisions.
 type phaseReconcileOption struct {
 	apply func(opts *PhaseReconcileOptions)
 }
@@ -52,7 +53,7 @@ func (o *phaseReconcileOption) ApplyToRevisionReconcileOptions(opts *RevisionRec
 	opts.DefaultPhaseOptions = append(opts.DefaultPhaseOptions, o)
 }
 
-// phaseTeardownOption lifts a change of phase options to revisions.
+// phaseTeardownOption is a phase option that can also be a default of revisions.
 type phaseTeardownOption struct {
 	apply func(opts *PhaseTeardownOptions)
 }

@@ -12,12 +12,12 @@ import (
 
 // RevisionReconcileOptions are the settings for reconciling a revision.
 type RevisionReconcileOptions struct {
-	// DefaultPhaseOptions hold for all phases.
+	// DefaultPhaseOptions apply to all phases.
 	DefaultPhaseOptions []PhaseReconcileOption
-	// PhaseOptions hold for the phase of that name, after the defaults.
+	// PhaseOptions apply to the phase with this name, after the defaults.
 	PhaseOptions map[string][]PhaseReconcileOption
-	// ProgressDeadline is the time by which the revision should be complete; zero is
-	// none. See WithProgressDeadline.
+	// ProgressDeadline is the time by which the revision should be complete; zero
+	// means no deadline. See WithProgressDeadline.
 	ProgressDeadline time.Time
 }
 
@@ -26,8 +26,7 @@ func (rropts RevisionReconcileOptions) ForPhase(phaseName string) []PhaseReconci
 	return slices.Concat(rropts.DefaultPhaseOptions, rropts.PhaseOptions[phaseName])
 }
 
-// GetOwner returns the owner that the defaults give to all objects, nil when
-// they give none.
+// GetOwner returns the default owner of all objects, or nil.
 func (rropts RevisionReconcileOptions) GetOwner() client.Object {
 	var phase PhaseReconcileOptions
 	for _, opt := range rropts.DefaultPhaseOptions {
@@ -48,9 +47,9 @@ type RevisionReconcileOption interface {
 
 // RevisionTeardownOptions are the settings for the teardown of a revision.
 type RevisionTeardownOptions struct {
-	// DefaultPhaseOptions hold for all phases.
+	// DefaultPhaseOptions apply to all phases.
 	DefaultPhaseOptions []PhaseTeardownOption
-	// PhaseOptions hold for the phase of that name, after the defaults.
+	// PhaseOptions apply to the phase with this name, after the defaults.
 	PhaseOptions map[string][]PhaseTeardownOption
 }
 
@@ -67,17 +66,17 @@ type RevisionTeardownOption interface {
 
 // PhaseReconcileOptions are the settings for reconciling a phase.
 type PhaseReconcileOptions struct {
-	// DefaultObjectOptions hold for all objects.
+	// DefaultObjectOptions apply to all objects.
 	DefaultObjectOptions []ObjectReconcileOption
-	// ObjectOptions hold for the object of that name, after the defaults.
+	// ObjectOptions apply to this object, after the defaults.
 	ObjectOptions map[ObjectRef][]ObjectReconcileOption
 	// AggregateErrors tries all objects and joins their errors. By default the
 	// first error stops the phase.
 	AggregateErrors bool
-	// Concurrency is the maximum number of objects of one kind that are written at
-	// the same time; below 2, objects are written one by one. See WithConcurrency.
+	// Concurrency is the maximum number of objects of one kind that are written
+	// concurrently; below 2, objects are written one by one. See WithConcurrency.
 	Concurrency int
-	// NoDryRunOfUnchanged limits the dry run to objects that are going to be
+	// NoDryRunOfUnchanged skips the dry run of objects that are not going to be
 	// written. See WithoutDryRunOfUnchanged.
 	NoDryRunOfUnchanged bool
 }
@@ -87,8 +86,8 @@ func (pro PhaseReconcileOptions) ForObject(obj client.Object) []ObjectReconcileO
 	return slices.Concat(pro.DefaultObjectOptions, pro.ObjectOptions[ToObjectRef(obj)])
 }
 
-// PhaseReconcileOption is an option for PhaseEngine.Reconcile, and as a default
-// for that of a revision.
+// PhaseReconcileOption is an option for PhaseEngine.Reconcile, and a default for
+// the phases of a revision.
 type PhaseReconcileOption interface {
 	// ApplyToPhaseReconcileOptions sets the option.
 	ApplyToPhaseReconcileOptions(opts *PhaseReconcileOptions)
@@ -97,15 +96,15 @@ type PhaseReconcileOption interface {
 
 // PhaseTeardownOptions are the settings for the teardown of a phase.
 type PhaseTeardownOptions struct {
-	// DefaultObjectOptions hold for all objects.
+	// DefaultObjectOptions apply to all objects.
 	DefaultObjectOptions []ObjectTeardownOption
-	// ObjectOptions hold for the object of that name, after the defaults.
+	// ObjectOptions apply to this object, after the defaults.
 	ObjectOptions map[ObjectRef][]ObjectTeardownOption
 	// AggregateErrors tries all objects and joins their errors. By default the
 	// first error stops the phase.
 	AggregateErrors bool
-	// Concurrency is the maximum number of objects of one kind that are deleted at
-	// the same time; below 2, objects are deleted one by one. See WithConcurrency.
+	// Concurrency is the maximum number of objects of one kind that are deleted
+	// concurrently; below 2, objects are deleted one by one. See WithConcurrency.
 	Concurrency int
 }
 
@@ -114,8 +113,8 @@ func (pto PhaseTeardownOptions) ForObject(obj client.Object) []ObjectTeardownOpt
 	return slices.Concat(pto.DefaultObjectOptions, pto.ObjectOptions[ToObjectRef(obj)])
 }
 
-// PhaseTeardownOption is an option for PhaseEngine.Teardown, and as a default
-// for that of a revision.
+// PhaseTeardownOption is an option for PhaseEngine.Teardown, and a default for
+// the phases of a revision.
 type PhaseTeardownOption interface {
 	// ApplyToPhaseTeardownOptions sets the option.
 	ApplyToPhaseTeardownOptions(opts *PhaseTeardownOptions)
@@ -123,8 +122,8 @@ type PhaseTeardownOption interface {
 }
 
 // SiblingOwnerClassifierFunc reports whether the controller of an object is a
-// sibling of the current owner: the owner of another revision of the same
-// application, whose objects may be handed over.
+// sibling of the current owner, that is, the owner of another revision of the
+// same application. Objects of siblings may be adopted.
 type SiblingOwnerClassifierFunc func(ownerRef metav1.OwnerReference) bool
 
 // ObjectReconcileOptions are the settings for reconciling an object.
@@ -134,8 +133,8 @@ type ObjectReconcileOptions struct {
 	CollisionProtection CollisionProtection
 	// SiblingOwnerClassifier recognizes the owners of other revisions.
 	SiblingOwnerClassifier SiblingOwnerClassifierFunc
-	// Owner becomes the controller of the object, by OwnerStrategy. Without an
-	// owner, the revision annotation marks the objects of the revision.
+	// Owner becomes the controller of the object, through OwnerStrategy. Without
+	// an owner, the revision annotation identifies the objects of the revision.
 	Owner client.Object
 	// OwnerStrategy is required if Owner is set.
 	OwnerStrategy OwnerStrategy
@@ -155,8 +154,8 @@ func (opts *ObjectReconcileOptions) Default() {
 	}
 }
 
-// ObjectReconcileOption is an option for ObjectEngine.Reconcile, and as a
-// default for those of phases and revisions.
+// ObjectReconcileOption is an option for ObjectEngine.Reconcile, and a default
+// for the objects of phases and revisions.
 type ObjectReconcileOption interface {
 	// ApplyToObjectReconcileOptions sets the option.
 	ApplyToObjectReconcileOptions(opts *ObjectReconcileOptions)
@@ -167,7 +166,7 @@ type ObjectReconcileOption interface {
 type ObjectTeardownOptions struct {
 	// Orphan retains the object.
 	Orphan bool
-	// TeardownWriter writes instead of the engine's writer.
+	// TeardownWriter replaces the engine's writer.
 	TeardownWriter client.Writer
 	// Owner is the owner of the objects that are torn down.
 	Owner client.Object
@@ -178,8 +177,8 @@ type ObjectTeardownOptions struct {
 // Default sets the defaults. There are none at present.
 func (opts *ObjectTeardownOptions) Default() {}
 
-// ObjectTeardownOption is an option for ObjectEngine.Teardown, and as a default
-// for those of phases and revisions.
+// ObjectTeardownOption is an option for ObjectEngine.Teardown, and a default for
+// the objects of phases and revisions.
 type ObjectTeardownOption interface {
 	// ApplyToObjectTeardownOptions sets the option.
 	ApplyToObjectTeardownOptions(opts *ObjectTeardownOptions)
@@ -188,7 +187,7 @@ type ObjectTeardownOption interface {
 
 // ComparatorOptions are the settings of a comparison.
 type ComparatorOptions struct {
-	// Owner is made the controller of the desired object before it is compared.
+	// Owner becomes the controller of the desired object before the comparison.
 	Owner client.Object
 	// OwnerStrategy is required if Owner is set.
 	OwnerStrategy OwnerStrategy
@@ -203,9 +202,9 @@ type ComparatorOption interface {
 // OwnerStrategy reads and writes the owners of an object.
 type OwnerStrategy interface {
 	// SetControllerReference makes owner the controller of obj. It fails with
-	// *controllerutil.AlreadyOwnedError while obj has another controller.
+	// *controllerutil.AlreadyOwnedError if obj has another controller.
 	SetControllerReference(owner, obj metav1.Object) error
-	// GetController returns the controller of obj, false when it has none.
+	// GetController returns the controller of obj, and false if it has none.
 	GetController(obj metav1.Object) (metav1.OwnerReference, bool)
 	// IsController reports whether owner is the controller of obj.
 	IsController(owner, obj metav1.Object) bool

@@ -4,12 +4,13 @@ package types
 
 import "sigs.k8s.io/controller-runtime/pkg/client"
 
-// Phase is a named list of objects that are reconciled together. The phases of
-// a revision follow each other: one starts when that before it is complete.
+// Phase is a named list of objects that are reconciled together. The phases of a
+// revision are reconciled in order: a phase starts when the previous one is
+// complete.
 type Phase interface {
-	// GetName returns the name, a DNS-1035 label unique in its revision.
+	// GetName returns the name, a DNS-1035 label that is unique in the revision.
 	GetName() string
-	// GetObjects returns the objects in the order they are reconciled.
+	// GetObjects returns the objects in the order in which they are reconciled.
 	GetObjects() []client.Object
 	// GetReconcileOptions returns the phase's own options for Reconcile.
 	GetReconcileOptions() []PhaseReconcileOption

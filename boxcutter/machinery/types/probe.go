@@ -5,12 +5,12 @@ package types
 import "sigs.k8s.io/controller-runtime/pkg/client"
 
 // ProgressProbeType is the type of the probe that decides whether an object is
-// complete, and so whether the next phase may begin.
+// complete, and therefore whether the next phase may start.
 const ProgressProbeType = "Progress"
 
 // Prober checks the state of an object.
 type Prober interface {
-	// Probe checks the object as it was read last.
+	// Probe checks the object as it was last read.
 	Probe(obj client.Object) ProbeResult
 }
 
@@ -22,7 +22,7 @@ const (
 	ProbeStatusTrue ProbeStatus = "True"
 	// ProbeStatusFalse means that the object is not in the desired state.
 	ProbeStatusFalse ProbeStatus = "False"
-	// ProbeStatusUnknown means that the state is not known yet.
+	// ProbeStatusUnknown means that the state cannot be determined yet.
 	ProbeStatusUnknown ProbeStatus = "Unknown"
 )
 
@@ -30,14 +30,14 @@ const (
 type ProbeResult struct {
 	// Status is the status.
 	Status ProbeStatus
-	// Messages explain the status to a person.
+	// Messages explain the status to users.
 	Messages []string
 }
 
 // ProbeResultContainer holds the results of an object's probes by probe type.
 type ProbeResultContainer map[string]ProbeResult
 
-// Type returns the result of the probe of that type, Unknown when there is no
+// Type returns the result of the probe with this type, or Unknown if there is no
 // such probe.
 func (c ProbeResultContainer) Type(t string) ProbeResult {
 	if result, ok := c[t]; ok {

@@ -11,10 +11,10 @@ import (
 type Revision interface {
 	// GetName returns the name, which appears in messages only.
 	GetName() string
-	// GetRevisionNumber returns the number, 1 or more. Siblings hand objects over
-	// from lower numbers to higher ones.
+	// GetRevisionNumber returns the number, 1 or more. Revisions with higher
+	// numbers adopt the objects of siblings with lower numbers.
 	GetRevisionNumber() int64
-	// GetPhases returns the phases in the order they are reconciled.
+	// GetPhases returns the phases in the order in which they are reconciled.
 	GetPhases() []Phase
 	// GetReconcileOptions returns the revision's own options for Reconcile.
 	GetReconcileOptions() []RevisionReconcileOption
