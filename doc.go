@@ -51,6 +51,7 @@
 //   - install/metricsserver: metrics over HTTPS: TLS certificate, TLS profile, and authorization of clients.
 //   - install: the manager with both controllers.
 //   - build/contract: the validation rules for bundles and releases.
+//   - build/extension: the rules for servers of Cluster API's Runtime Extensions, and the conversation with a server.
 //   - build/rbac: the minimal permissions of the installer for a set of bundles.
 //   - build/bundle: the objects, the contents and the files of a bundle.
 //   - build/starlark: the starlark functions of kpt, run in process.
@@ -67,6 +68,8 @@
 //   - cmd/capi-manifests/internal/term: color, tables, progress and printable text.
 //   - cmd/capi-manifests/internal/source: bundles from a SOURCE argument.
 //   - cmd/capi-manifests/internal/findings: findings as text, JSON, SARIF, JUnit and annotations; baselines and waivers.
+//   - cmd/capi-manifests/internal/extensionserver: the program of a Runtime Extension, started on loopback.
+//   - cmd/capi-manifests/internal/extensionreport: results of the rules for Runtime Extensions as JSON and HTML.
 //   - cmd/capi-manifests/internal/diffreport: comparisons as text, JSON, Markdown and HTML.
 //   - cmd/capi-manifests/internal/rollout: the state of a rollout as text, lines, JSON, YAML and HTML.
 //   - cmd/capi-manifests/internal/installed: reads and watches the installed versions of a cluster.

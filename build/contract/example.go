@@ -29,11 +29,21 @@ func (r Rule) Example() (Example, error) {
 	return Example{good, bad}, err
 }
 
+// WithExamples returns the rule with examples in the files of another package, in the folder examples.
+func (r Rule) WithExamples(files fs.ReadFileFS) Rule {
+	r.examples = files
+	return r
+}
+
 // example is the text of a file of the rule's examples.
 func (r Rule) example(name string) (string, error) {
-	text, err := examples.ReadFile("examples/" + r.ID + "/" + name + ".yaml")
+	files := r.examples
+	if files == nil {
+		files = examples
+	}
+	text, err := files.ReadFile("examples/" + r.ID + "/" + name + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
-		text, err = examples.ReadFile("examples/" + r.ID + "/" + name + ".txtar")
+		text, err = files.ReadFile("examples/" + r.ID + "/" + name + ".txtar")
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading the %s example of %s: %w", name, r.ID, err)

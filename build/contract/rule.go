@@ -5,6 +5,7 @@ package contract
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -66,6 +67,8 @@ const (
 	FormBundle Form = "bundle"
 	// FormRelease is a release in a repository that clusterctl reads: components, metadata.yaml and templates.
 	FormRelease Form = "release"
+	// FormExtension is a running server of Runtime Extensions, which package extension checks.
+	FormExtension Form = "extension server"
 )
 
 // Rule is one thing that a provider must keep.
@@ -89,6 +92,9 @@ type Rule struct {
 	// Check returns the violations of a bundle. It leaves out the fields that are the same in
 	// all findings of a rule: ID, severity and fix. It is nil unless the rule is checked CheckerFunction.
 	Check func(*Bundle) []Finding
+
+	// examples are the files with the examples; nil for those of this package.
+	examples fs.ReadFileFS
 }
 
 // By is the checker of a rule.
@@ -101,6 +107,8 @@ const (
 	CheckerExtractor
 	// CheckerServer means that only an API server can tell: CheckAgainst asks one.
 	CheckerServer
+	// CheckerExtension means that package extension does, by calling a server.
+	CheckerExtension
 )
 
 // The files of a bundle that findings are in. Their paths and names differ between the layouts.

@@ -91,6 +91,19 @@ patches:
     - {op: add, path: /spec/template/spec/containers/-, value: {name: proxy, image: "gcr.io/kube-rbac-proxy:v0.16"}}
 `
 
+// exampleTopology has no templates.
+const exampleTopology = `apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: example, namespace: default}
+spec:
+  topology: {classRef: {name: example}, version: v1.33.0}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: ClusterClass
+metadata: {name: example, namespace: default}
+spec: {}
+`
+
 // exampleEnvironment makes the working directory and the registry of the examples, and returns a
 // function that replaces the placeholders in the words of an example.
 func exampleEnvironment(t *testing.T) (expand func(string) string) {
@@ -147,10 +160,13 @@ func exampleEnvironment(t *testing.T) (expand func(string) string) {
 	}
 	base := registry.MustImage(t, registry.Layer{Txtar: "-- bin/manager --\nmanager\n"})
 	saveArchive(t, "built.tar", base)
+	extension, authority := startExampleExtension(t)
+	write("ca.crt", string(authority))
+	write("topology.yaml", exampleTopology)
 	saveArchive(t, "capa.tar", registry.MustImage(t, shipped(t)))
 	return func(words string) string {
 		return strings.NewReplacer(
-			"quay.io/me/capa@sha256:…", reg.Host()+"/me/capa@"+pushed["capa:bundled"], "quay.io/me/", reg.Host()+"/me/", "sha256:…", "sha256:"+strings.Repeat("a", 64),
+			"https://localhost:9443", extension, "quay.io/me/capa@sha256:…", reg.Host()+"/me/capa@"+pushed["capa:bundled"], "quay.io/me/", reg.Host()+"/me/", "sha256:…", "sha256:"+strings.Repeat("a", 64),
 			"./config ... --image ", "sidecar "+aws+" --image ", "./config ...", "config/default "+aws, "...", aws, "~", dir,
 		).Replace(words)
 	}

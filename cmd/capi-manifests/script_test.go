@@ -33,7 +33,7 @@ import (
 const scriptsTimeout = 10 * time.Minute
 
 func TestMain(m *testing.M) {
-	testscript.Main(withControlplane{m}, map[string]func(){"capi-manifests": main, command.PluginName: main})
+	testscript.Main(withControlplane{m}, map[string]func(){"capi-manifests": main, command.PluginName: main, "example-extension": exampleExtension})
 }
 
 // TestScripts runs the stories in testdata/script. Each has a registry of its own

@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/extension"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
 const explainLong = `Explain a validation rule: the consequence of a violation, the fix and the source, with manifests
-that keep the rule and manifests that violate it. Without an argument all rules are listed,
-and with the first part of a name the rules of that group.`
+that keep the rule and manifests that violate it, or answers of servers for rules of "extension test".
+Without an argument all rules are listed, and with the first part of a name the rules of that group.`
 
 const explainExample = `  capi-manifests explain
   capi-manifests explain installer
@@ -66,9 +67,12 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
+// allRules are the rules of validate, and those of "extension test".
+func allRules() []contract.Rule { return append(contract.Rules(), extension.ContractRules()...) }
+
 func ruleIDs() []string {
 	var ids []string
-	for _, rule := range contract.Rules() {
+	for _, rule := range allRules() {
 		ids = append(ids, rule.ID)
 	}
 	return ids
@@ -99,7 +103,7 @@ func rulesOf(group string) []string {
 // explanations are those of a rule, of a group of rules, or of all rules.
 func explanations(ids []string) ([]explanation, error) {
 	var all []explanation
-	for _, rule := range contract.Rules() {
+	for _, rule := range allRules() {
 		if len(ids) > 0 && rule.ID != ids[0] && !slices.Contains(rulesOf(ids[0]), rule.ID) {
 			continue
 		}

@@ -29,6 +29,7 @@ Cluster API providers. Such an image holds a bundle:
   sign       image                ->  sigstore signature beside it
   validate   bundle or image      ->  violated rules
   explain    rule                 ->  reason, fix and examples
+  extension  server               ->  violated rules of Runtime Extensions; hooks and their schemas
   inspect    image                ->  contents
   extract    image                ->  bundle
   plan       images.json          ->  components, phases and objects that a cluster would install
@@ -127,7 +128,7 @@ func New(version string) *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newPlan(), newTree(), newDiff(), newRBAC(), newStatus(), newHistory(), newVersion(v))
+	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newPlan(), newTree(), newDiff(), newRBAC(), newStatus(), newHistory(), newVersion(v))
 	return root
 }
 

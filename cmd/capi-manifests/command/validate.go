@@ -74,6 +74,10 @@ established, and objects of kinds that the cluster does not serve are not checke
 server/not-checked). Reachability of webhooks and type-check warnings of admission policies
 are never checked.
 
+With --extension-server the server of a Runtime Extension is called too: findings of the rules
+connection/... and discovery/... show whether Cluster API accepts the handlers for the
+ExtensionConfig. "extension test" also tests the handlers.
+
 A provider with existing findings can start with a baseline, so that only new findings are
 reported. An intended finding is waived in the config file .capi-manifests.yaml, with a reason
 and an expiry date:
@@ -114,6 +118,9 @@ const validateExample = `  # Check the output of generate
   capi-manifests validate capi-manifests --against embedded
   capi-manifests validate capi-manifests --against ~/.kube/config
 
+  # Check a Runtime Extension and the answers of its running server to Discovery
+  capi-manifests validate capi-manifests --extension-server https://localhost:9443 --extension-ca-bundle ca.crt
+
   # Count the findings of each rule
   capi-manifests validate capi-manifests -o json | jq -r '.bundles[].findings[].rule' | sort | uniq -c`
 
@@ -139,6 +146,7 @@ type validateOptions struct {
 	kustomize  kustomizeFlags
 	as         sourceForm
 	against    against
+	extension  extensionServer
 }
 
 func newValidate(version string) *cobra.Command {
@@ -161,6 +169,7 @@ func newValidate(version string) *cobra.Command {
 	options.kustomize.provider.register(cmd)
 	flags.Var(&options.as, "as", "`form` of a directory that has both a bundle and a kustomization: bundle (default) or kustomize")
 	options.against.register(flags)
+	options.extension.register(flags)
 	flags.StringVar(&options.write, "write-baseline", "", "output `file` for the findings, for use with --baseline; the exit code is 0")
 	for flag, values := range map[string][]string{"as": {formBundle, formKustomize}, "output": findings.Formats, "severity": {"error", "warning", "info"}, "color": {"auto", "always", "never"}} {
 		// The only error is an unknown flag.
@@ -260,7 +269,7 @@ func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Rep
 		}
 		result.AttributeTo(file, bundles[0].Manifests, files)
 	}
-	return result, nil
+	return result, o.extension.add(cmd, &result)
 }
 
 // filesOf returns the files that may define a field of an object.
@@ -288,6 +297,9 @@ func (o *validateOptions) onReleases(cmd *cobra.Command, src string) error {
 	var errs []error
 	if given := o.kustomize.provider.given(); len(given) > 0 {
 		errs = append(errs, onlyForKustomize(given, src))
+	}
+	if o.extension.url != "" {
+		errs = append(errs, fmt.Errorf("--extension-server: only valid for bundles; %s holds clusterctl releases", src))
 	}
 	if o.against.server != "" {
 		errs = append(errs, fmt.Errorf("--against: only valid for bundles; %s holds clusterctl releases", src))

@@ -46,6 +46,12 @@ type Bundle struct {
 	// if it admits all, and nil if the bundle is unreadable or a release for clusterctl.
 	Rejections []contract.Rejection `json:"strictNamespaceRejections,omitzero"`
 
+	// Own are the rules of a report that is not about a provider; nil for the rules of the provider's form. Unchecked are the reasons
+	// why some of them were not checked.
+	Own       []contract.Rule   `json:"-"`
+	Unchecked map[string]string `json:"-"`
+	// More are rules in addition to those of the provider's form, of a server of the bundle.
+	More []contract.Rule `json:"-"`
 	// AskedServer is true if an API server checked the bundle too.
 	AskedServer bool `json:"-"`
 }
@@ -53,6 +59,8 @@ type Bundle struct {
 // unchecked returns the reason why a rule was not checked; empty if it was checked.
 func (b Bundle) unchecked(rule contract.Rule) string {
 	switch {
+	case b.Own != nil:
+		return b.Unchecked[rule.ID]
 	case b.Metadata == nil && rule.Checker != contract.CheckerExtractor:
 		return "not checked: the bundle is unreadable"
 	case !b.AskedServer && rule.Checker == contract.CheckerServer:
@@ -143,8 +151,11 @@ func (v Report) all() (findings []contract.Finding) {
 
 // Rules are those that a validated provider is checked by, without those that an API server has to be asked for.
 func (b Bundle) Rules() []contract.Rule {
+	if b.Own != nil {
+		return b.Own
+	}
 	if b.Release != "" {
 		return contract.RulesOf(contract.FormRelease)
 	}
-	return contract.RulesOf(contract.FormBundle)
+	return append(contract.RulesOf(contract.FormBundle), b.More...)
 }

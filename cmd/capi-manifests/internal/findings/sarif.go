@@ -83,7 +83,7 @@ var sarifLevels = map[contract.Severity]string{contract.Error: "error", contract
 // sarifOf is a validation for code scanning: all rules, and a result for each finding.
 func sarifOf(v Report) sarifLog {
 	driver := sarifDriver{Name: "capi-manifests", Version: v.ToolVersion, Language: "en-US", InformationURI: "https://github.com/capi-installer/capi-installer"}
-	for _, rule := range contract.Rules() {
+	for _, rule := range v.allRules() {
 		driver.Rules = append(driver.Rules, sarifRule{
 			ID: rule.ID, ShortDescription: sarifText{rule.Why}, FullDescription: sarifText{rule.Why}, Help: sarifText{rule.Fix},
 			HelpURI: rule.Source.URL, DefaultConfiguration: sarifConfiguration{sarifLevels[rule.Severity]},
@@ -104,6 +104,17 @@ func sarifOf(v Report) sarifLog {
 		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
 		Runs: []sarifRun{{Tool: sarifTool{driver}, Language: driver.Language, Newlines: []string{"\r\n", "\n"}, Results: results}},
 	}
+}
+
+// allRules are the rules of all forms of providers and of their servers, or the report's own.
+func (v Report) allRules() []contract.Rule {
+	if len(v.Bundles) == 0 {
+		return contract.Rules()
+	}
+	if own := v.Bundles[0].Own; own != nil {
+		return own
+	}
+	return append(contract.Rules(), v.Bundles[0].More...)
 }
 
 func sarifResultOf(f contract.Finding) sarifResult {

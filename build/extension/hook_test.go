@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package extension
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestHooks_BlockingAsInCatalog(t *testing.T) {
+	t.Parallel()
+	blocking := map[string]bool{}
+	for _, h := range Hooks() {
+		blocking[h.Name] = h.Blocking
+	}
+	for name, want := range map[string]bool{
+		"Discovery": false, "BeforeClusterCreate": true, "AfterControlPlaneInitialized": false, "BeforeClusterUpgrade": true,
+		"GeneratePatches": false, "GenerateUpgradePlan": false, "UpdateMachine": true, "CanUpdateMachine": false,
+	} {
+		if got, known := blocking[name]; !known || got != want {
+			t.Errorf("%s: blocking %t (known %t), want %t", name, got, known, want)
+		}
+	}
+}
+
+func TestOpenAPI_VersionIsThatOfTheModule(t *testing.T) {
+	t.Parallel()
+	mod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(mod), "sigs.k8s.io/cluster-api/api "+clusterAPIVersion+"\n") {
+		t.Errorf("go.mod does not require sigs.k8s.io/cluster-api/api %s: update clusterAPIVersion and run go generate ./build/extension", clusterAPIVersion)
+	}
+}
+
+// TestOpenAPI_ReferencesResolve checks the document of each hook: every schema that it refers to is part of it.
+func TestOpenAPI_ReferencesResolve(t *testing.T) {
+	t.Parallel()
+	for _, h := range Hooks() {
+		encoded, err := json.Marshal(OpenAPI([]Hook{h}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var document map[string]any
+		if err := json.Unmarshal(encoded, &document); err != nil {
+			t.Fatal(err)
+		}
+		components := asObject(asObject(document["components"])["schemas"])
+		if len(asObject(components[h.schema(h.Response)])) == 0 {
+			t.Errorf("%s: the schema of the response is missing", h.Name)
+		}
+		eachReference(document, func(name string) {
+			if components[name] == nil {
+				t.Errorf("%s: the schema %s is missing", h.Name, name)
+			}
+		})
+	}
+}
+
+// TestRequests_AreOfTheGoTypes decodes requests strictly into the types of Cluster API: an oracle for the schemas.
+func TestRequests_AreOfTheGoTypes(t *testing.T) {
+	t.Parallel()
+	r := &requests{topology: ExampleTopology(), settings: map[string]string{"region": "eu"}}
+	for _, h := range Hooks() {
+		for variant, request := range map[Variant]body{Minimal: r.minimal(h), Full: r.full(h), Real: r.real(h)} {
+			into, err := newCatalog().NewRequest(h.gvh())
+			if err != nil {
+				t.Fatal(err)
+			}
+			decoder := json.NewDecoder(bytes.NewReader(request.encode()))
+			decoder.DisallowUnknownFields()
+			if err := decoder.Decode(into); err != nil {
+				t.Errorf("%s, %s: %v", h.Name, variant, err)
+			}
+		}
+	}
+}
+
+func TestTopology_Errors(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ replace, with, want string }{
+		"no ClusterClass":    {"kind: ClusterClass", "kind: Other", "a Cluster with spec.topology and its ClusterClass are required"},
+		"missing template":   {"kind: DevClusterTemplate\nmetadata", "kind: Other\nmetadata", "DevClusterTemplate example-cluster of ClusterClass example not found"},
+		"unknown class":      {"- {class: default-worker", "- {class: other", "MachineDeployment class other not found in ClusterClass example"},
+		"invalid YAML":       {"kind: Cluster\n", "kind: [\n", "reading the object in line 1"},
+		"name of a template": {"{name: example-worker, namespace: default}", "{name: x, namespace: default}", "KubeadmConfigTemplate example-worker of ClusterClass example not found"},
+	} {
+		text := strings.ReplaceAll(string(exampleTopology), c.replace, c.with)
+		if _, err := ReadTopology([]byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got error %v, want %q", name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package extension
+
+import (
+	"flag"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+)
+
+// mark is a comment of a bad example with the object of a finding.
+var mark = regexp.MustCompile(`(?m)# <- (.*)$`)
+
+func TestRules_Examples(t *testing.T) {
+	t.Parallel()
+	topology := topologyWithCRD(t)
+	for _, rule := range Rules() {
+		t.Run(rule.ID, func(t *testing.T) {
+			t.Parallel()
+			example, err := rule.Example()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, finding := range check(t, example.Good, topology) {
+				if finding.Severity == contract.Error || finding.Rule == rule.ID {
+					t.Errorf("the good example has the finding %+v", finding)
+				}
+			}
+			var want, got []string
+			for _, match := range mark.FindAllStringSubmatch(example.Bad, -1) {
+				want = append(want, match[1])
+			}
+			for _, finding := range check(t, example.Bad, topology) {
+				if finding.Rule == rule.ID && !slices.Contains(got, finding.Object) {
+					got = append(got, finding.Object)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
+				t.Errorf("objects of the findings in the bad example (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// check talks to the server of an example and returns the findings.
+func check(t *testing.T, script string, topology *Topology) []contract.Finding {
+	t.Helper()
+	transcript, err := Talk(t.Context(), readScript(t, script).start(t), Options{Topology: topology})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Findings(Check(transcript, "https://127.0.0.1"))
+}
+
+// topologyWithCRD returns the example topology with a CRD of one of its templates.
+func topologyWithCRD(t *testing.T) *Topology {
+	t.Helper()
+	crd, err := os.ReadFile("testdata/devclustertemplate.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	topology, err := ReadTopology(slices.Concat(exampleTopology, []byte("---\n"), crd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topology
+}
+
+func TestExamples_BelongToRules(t *testing.T) {
+	ids := map[string]bool{}
+	for _, rule := range Rules() {
+		if ids[rule.ID] {
+			t.Errorf("%s is there twice", rule.ID)
+		}
+		ids[rule.ID] = true
+	}
+	err := fs.WalkDir(examples, "examples", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && !ids[strings.TrimPrefix(path.Dir(name), "examples/")] {
+			t.Errorf("%s is the example of no rule", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRules_Complete(t *testing.T) {
+	id := regexp.MustCompile(`^[a-z][a-z-]+/[a-z-]+$`)
+	validate := map[string]bool{}
+	for _, rule := range contract.Rules() {
+		theme, _, _ := strings.Cut(rule.ID, "/")
+		validate[theme] = true
+	}
+	for _, rule := range Rules() {
+		theme, _, _ := strings.Cut(rule.ID, "/")
+		if !id.MatchString(rule.ID) || validate[theme] {
+			t.Errorf("invalid ID %q: want theme/name with a theme that validate does not have", rule.ID)
+		}
+		if (rule.Server == nil) == (rule.Handler == nil) || rule.Source.Section == "" || !strings.HasSuffix(rule.Why, ".") || !strings.HasSuffix(rule.Fix, ".") {
+			t.Errorf("%s is not complete", rule.ID)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite RULES.md")
+
+func TestMarkdown_UpToDate(t *testing.T) {
+	if *update {
+		if err := os.WriteFile("RULES.md", []byte(Markdown()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written, err := os.ReadFile("RULES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Markdown(), string(written)); diff != "" {
+		t.Errorf("RULES.md is outdated; run go generate (-rules +file):\n%s", diff)
+	}
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package extensionserver runs the program of a Runtime Extension on loopback.
+package extensionserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/capi-installer/capi-installer/build/extension"
+)
+
+// The placeholders in the arguments of a program.
+const (
+	portPlaceholder    = "{port}"
+	certDirPlaceholder = "{cert-dir}"
+)
+
+// The environment variables of a program.
+const (
+	portVariable    = "WEBHOOK_PORT"
+	certDirVariable = "WEBHOOK_CERT_DIR"
+)
+
+// Server is a running program.
+type Server struct {
+	// URL is the address of the server, CABundle the authority of its certificate.
+	URL      string
+	CABundle []byte
+
+	process *exec.Cmd
+	dir     string
+	output  *lastOutput
+	ended   chan struct{}
+	err     error
+}
+
+// stopTimeout is the time that the program has to end after SIGTERM.
+const stopTimeout = 10 * time.Second
+
+// Start starts a program with a certificate for loopback, and waits until it accepts connections. The program listens on a free port: the
+// placeholders {port} and {cert-dir} in its arguments are replaced; without any the flags --webhook-port and --webhook-cert-dir, as
+// Cluster API's book recommends, are added. The variables WEBHOOK_PORT and WEBHOOK_CERT_DIR have the values too. The caller must call Stop.
+func Start(ctx context.Context, program string, args []string, timeout time.Duration) (*Server, error) {
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{URL: "https://" + net.JoinHostPort(loopback, strconv.Itoa(port)), output: &lastOutput{}, ended: make(chan struct{})}
+	if err := s.writeCertificate(); err != nil {
+		return nil, err
+	}
+	s.process = exec.Command(program, arguments(args, port, s.dir)...) //nolint:noctx // Stop ends it with its children
+	s.process.Env = append(os.Environ(), portVariable+"="+strconv.Itoa(port), certDirVariable+"="+s.dir)
+	s.process.Stdout, s.process.Stderr = s.output, s.output
+	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	s.process.WaitDelay = time.Second // children can have its output
+	if err := s.process.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", program, err), os.RemoveAll(s.dir))
+	}
+	go func() {
+		s.err = s.process.Wait()
+		close(s.ended)
+	}()
+	if err := s.ready(ctx, timeout); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+const loopback = "127.0.0.1"
+
+// freePort returns a port on loopback without a listener.
+func freePort(ctx context.Context) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(loopback, "0"))
+	if err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	address, _ := listener.Addr().(*net.TCPAddr)
+	return address.Port, listener.Close()
+}
+
+func (s *Server) writeCertificate() error {
+	certificate, err := extension.NewCertificate(time.Now().AddDate(1, 0, 0), loopback, "localhost")
+	if err != nil {
+		return err
+	}
+	s.CABundle = certificate.CABundle
+	if s.dir, err = os.MkdirTemp("", "capi-manifests-extension-"); err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{"tls.crt": certificate.Cert, "tls.key": certificate.Key, "ca.crt": certificate.CABundle} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), content, 0o600); err != nil {
+			return errors.Join(err, os.RemoveAll(s.dir))
+		}
+	}
+	return nil
+}
+
+// arguments returns the arguments of the program with the port and the directory of the certificate.
+func arguments(args []string, port int, dir string) []string {
+	replaced := strings.NewReplacer(portPlaceholder, strconv.Itoa(port), certDirPlaceholder, dir)
+	var result []string
+	found := false
+	for _, arg := range args {
+		filled := replaced.Replace(arg)
+		found = found || filled != arg
+		result = append(result, filled)
+	}
+	if !found {
+		result = append(result, "--webhook-port="+strconv.Itoa(port), "--webhook-cert-dir="+dir)
+	}
+	return result
+}
+
+// ready waits until the server accepts connections.
+func (s *Server) ready(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s does not listen on %s after %s", s.process.Path, s.URL, timeout))
+	defer cancel()
+	address := strings.TrimPrefix(s.URL, "https://")
+	for {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return connection.Close()
+		}
+		select {
+		case <-s.ended:
+			return fmt.Errorf("%s ended before it listened on %s: %w%s", s.process.Path, s.URL, s.err, s.output)
+		case <-ctx.Done():
+			return fmt.Errorf("%w%s", context.Cause(ctx), s.output)
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// pollInterval is the interval between attempts to connect.
+const pollInterval = 50 * time.Millisecond
+
+// Stop ends the program and its children, and removes the certificate.
+func (s *Server) Stop() error {
+	_ = syscall.Kill(-s.process.Process.Pid, syscall.SIGTERM) // it may have ended
+	select {
+	case <-s.ended:
+	case <-time.After(stopTimeout):
+	}
+	_ = syscall.Kill(-s.process.Process.Pid, syscall.SIGKILL) // the rest of the group
+	<-s.ended
+	return os.RemoveAll(s.dir)
+}
+
+// lastOutput keeps the end of the output of a program.
+type lastOutput struct {
+	sync.Mutex
+	text []byte
+}
+
+const maxOutput = 4096
+
+func (o *lastOutput) Write(text []byte) (int, error) {
+	o.Lock()
+	defer o.Unlock()
+	o.text = append(o.text, text...)
+	if extra := len(o.text) - maxOutput; extra > 0 {
+		o.text = bytes.Clone(o.text[extra:])
+	}
+	return len(text), nil
+}
+
+// String returns the output after a line break, empty if there is none.
+func (o *lastOutput) String() string {
+	o.Lock()
+	defer o.Unlock()
+	if len(o.text) == 0 {
+		return ""
+	}
+	return "\n" + strings.TrimSpace(string(o.text))
+}
