@@ -24,6 +24,7 @@
 //   - imagesjson: images.json and its overrides.
 //   - internal/lru: a memory cache with a limit on the total weight.
 //   - internal/ocilayout: OCI image layouts, as directories and archives.
+//   - internal/scratch: temporary directories, also while a disk is full.
 //   - extractor: bundles, and the names of the files in which images ship them.
 //   - extractor/remote/mirror: the sources of an image, from mirror rules.
 //   - extractor/remote/keychain: credentials for registries.

@@ -32,6 +32,7 @@ var importOrder = []string{
 	"imagesjson",
 	"internal/lru",
 	"internal/ocilayout",
+	"internal/scratch",
 	"extractor",
 	"extractor/remote/mirror",
 	"extractor/remote/keychain",

@@ -15,6 +15,8 @@ import (
 
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
+
+	"github.com/capi-installer/capi-installer/internal/scratch"
 )
 
 // System returns the rules of podman, skopeo and oc: those in the file
@@ -96,26 +98,16 @@ func read(conf, dropIns string) (*Rules, error) {
 	return newRules(registries, nil), nil
 }
 
-// Parse parses the text of one registries.conf. The parser reads files only:
-// one is made in dir, which is made if it is missing, for as long as that takes; "" is os.TempDir.
+// Parse parses the text of one registries.conf. The parser reads files only: a temporary one
+// is written, in dir if possible (see scratch.Dir).
 func Parse(dir string, conf []byte) (*Rules, error) {
-	if dir == "" {
-		dir = os.TempDir()
-	}
-	err := os.MkdirAll(dir, 0o700)
-	own := ""
-	if err == nil {
-		own, err = os.MkdirTemp(dir, "registries-*")
-	}
+	const name = "registries.conf"
+	own, err := scratch.Dir(dir, "registries-*", map[string][]byte{name: conf})
 	if err != nil {
-		return nil, fmt.Errorf("making a directory to parse registries.conf in: %w", err)
-	}
-	defer os.RemoveAll(own)
-	file := filepath.Join(own, "registries.conf")
-	if err := os.WriteFile(file, conf, 0o600); err != nil {
 		return nil, fmt.Errorf("writing registries.conf to parse it: %w", err)
 	}
-	rules, err := read(file, own+"/none")
+	defer os.RemoveAll(own)
+	rules, err := read(filepath.Join(own, name), own+"/none")
 	if err != nil {
 		return nil, &ConfError{File: "registries.conf", Err: cmp.Or(errors.Unwrap(err), err)} // without the name of the temporary file
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"go.podman.io/image/v5/directory"
 	"go.podman.io/image/v5/docker/policyconfiguration"
@@ -17,6 +16,8 @@ import (
 	"go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/signature"
 	"go.podman.io/image/v5/types"
+
+	"github.com/capi-installer/capi-installer/internal/scratch"
 )
 
 const supported = true
@@ -64,23 +65,11 @@ func (p *Policy) Evaluate(ctx context.Context, in Image) (err error) {
 // write writes the image in the format of the dir transport: of the transports that need no registry, it
 // is the one that can read sigstore signatures.
 func (i Image) write() (dir string, err error) {
-	if i.TempDir != "" {
-		if err := os.MkdirAll(i.TempDir, 0o755); err != nil {
-			return "", err
-		}
-	}
-	dir, err = os.MkdirTemp(i.TempDir, "signatures-")
-	if err != nil {
-		return "", err
-	}
-	err = os.WriteFile(filepath.Join(dir, "manifest.json"), i.Manifest, 0o600)
+	files := map[string][]byte{"manifest.json": i.Manifest}
 	for n, s := range i.Signatures {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("signature-%d", n+1)), s, 0o600))
+		files[fmt.Sprintf("signature-%d", n+1)] = s
 	}
-	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
-	}
-	return dir, nil
+	return scratch.Dir(i.TempDir, "signatures-", files)
 }
 
 // openDir opens the image of a directory under the name that it has in its registry.
