@@ -68,6 +68,7 @@
 //   - cmd/capi-manifests/internal/pagetest: checks HTML pages, in tests.
 //   - cmd/capi-manifests/internal/term: color, tables, progress and printable text.
 //   - cmd/capi-manifests/internal/source: bundles from a SOURCE argument.
+//   - cmd/capi-manifests/internal/verdict: verdicts of signature policies on images.
 //   - cmd/capi-manifests/internal/findings: findings as text, JSON, SARIF, JUnit and annotations; baselines and waivers.
 //   - cmd/capi-manifests/internal/extensionserver: the program of a Runtime Extension, started on loopback.
 //   - cmd/capi-manifests/internal/extensionreport: results of the rules for Runtime Extensions as JSON and HTML.

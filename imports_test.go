@@ -78,6 +78,7 @@ var importOrder = []string{
 	"cmd/capi-manifests/internal/objecttree",
 	"cmd/capi-manifests/internal/rbacreport",
 	"cmd/capi-manifests/internal/source",
+	"cmd/capi-manifests/internal/verdict",
 	"cmd/capi-manifests/internal/publish",
 	"cmd/capi-manifests/internal/release",
 	"cmd/capi-manifests/internal/findings",

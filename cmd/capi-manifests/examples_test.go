@@ -133,6 +133,7 @@ func exampleEnvironment(t *testing.T) (expand func(string) string) {
 	if err := writeSigningKey(dir, "cosign"); err != nil {
 		t.Fatal(err)
 	}
+	write("policy.json", `{"default": [{"type": "insecureAcceptAnything"}]}`)
 	write("metadata.yaml", "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 2, minor: 10, contract: v1beta2}\n")
 	for _, folder := range []string{".kube", "config", "sidecar", "old", "new"} {
 		if err := os.Mkdir(folder, 0o700); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/operand"
@@ -64,7 +65,7 @@ func exitCode(err error) int {
 		return ExitInvalid
 	case isA[*operand.ImageError](err), isA[*extractor.Error](err):
 		return ExitIO
-	case isA[*operand.MissingError](err), isA[*operand.DuplicateError](err), isA[*findingsError](err), isA[*differencesError](err):
+	case isA[*operand.MissingError](err), isA[*operand.DuplicateError](err), isA[*findingsError](err), isA[*differencesError](err), isA[*verdict.RejectedError](err):
 		return ExitFindings
 	}
 	return ExitIO

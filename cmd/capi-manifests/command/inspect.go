@@ -14,6 +14,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
@@ -43,7 +44,7 @@ type inspection struct {
 	Source  string            `json:"source"`
 	Bundles []inspectedBundle `json:"bundles"`
 	// Signature is the verdict of the signature policy; nil without one, and for sources that are not in a registry.
-	Signature *signatureVerdict `json:"signature,omitempty"`
+	Signature *verdict.Verdict `json:"signature,omitempty"`
 }
 
 type inspectedBundle struct {
@@ -80,14 +81,18 @@ func newInspect() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if found.Signature, err = signatures.verdict(cmd, src); err != nil {
+			policy, err := signatures.load(cmd)
+			if err != nil {
+				return err
+			}
+			if found.Signature, err = policy.Of(cmd.Context(), src); err != nil {
 				return err
 			}
 			return format.write(cmd.OutOrStdout(), found, found.table)
 		},
 	}
 	format.register(cmd)
-	signatures.register(cmd)
+	signatures.register(cmd, "whose verdict on an image is shown")
 	cmd.Flags().BoolVar(&manifests, "manifests", false, "manifests only, unmodified unless stdout is a terminal")
 	return cmd
 }

@@ -19,7 +19,9 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/planreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -39,6 +41,9 @@ With --against, each object is compared with a cluster: it would be created, cha
 or adopted from cluster-capi-operator. Objects of that operator that would stay are
 listed too.
 
+With --signature-policy the verdict of the policy on each image is shown, and an image that it does not accept is an error: such a
+cluster does not install it. Without the flag the verdicts of this machine's policy are shown only.
+
 With --objects the rendered objects are written, in install order.`
 
 const planExample = `  # Show components and phases on AWS
@@ -47,6 +52,9 @@ const planExample = `  # Show components and phases on AWS
   # Take images.json from a release image
   oc image extract quay.io/openshift/capi-installer:4.22 --path /etc/capi-installer/images.json:. &&
     capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0
+
+  # Check the signatures of the images
+  capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 --signature-policy policy.json
 
   # Compare with the objects of a cluster
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0 --objects -o yaml | kubectl diff -f -
@@ -65,6 +73,7 @@ type planFlags struct {
 	allowTags, objects                      bool
 	cluster                                 string
 	variables, unmanaged, overrides         []string
+	signatures                              signatureFlags
 	format                                  output
 }
 
@@ -80,6 +89,7 @@ func newPlan() *cobra.Command {
 	}
 	f.registerRelease(cmd)
 	cmd.Flags().StringVar(&f.cluster, "against", "", "`kubeconfig` of a cluster to compare with; nothing is written")
+	f.signatures.register(cmd, "whose verdicts on the images are shown; if it is given, an image that it does not accept is an error")
 	cmd.Flags().BoolVar(&f.objects, "objects", false, "rendered objects only: YAML documents with -o yaml, a List with -o json")
 	return cmd
 }
@@ -115,6 +125,10 @@ func (f *planFlags) registerImages(cmd *cobra.Command) {
 }
 
 func (f *planFlags) run(cmd *cobra.Command) error {
+	policy, err := f.signatures.load(cmd)
+	if err != nil {
+		return err
+	}
 	name, number, set, results, err := f.render(cmd)
 	if err != nil {
 		return err
@@ -123,6 +137,26 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	signatures, err := policy.OfImages(cmd.Context(), imagesOf(results))
+	if err != nil {
+		return err
+	}
+	if err := f.write(cmd, set, phases, results, signatures); err != nil {
+		return err
+	}
+	return policy.Blocked(signatures)
+}
+
+// imagesOf returns the images of results.
+func imagesOf(results []extractor.Result) (images imagesjson.Images) {
+	for _, result := range results {
+		images = append(images, result.Image)
+	}
+	return images
+}
+
+// write writes the report, or the objects.
+func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision.Phase, results []extractor.Result, signatures []verdict.Image) error {
 	if f.objects {
 		return writeObjects(cmd.OutOrStdout(), f.format, phases)
 	}
@@ -130,6 +164,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	p.Signatures = signatures
 	if f.cluster != "" {
 		if p.Cluster, err = actionsIn(cmd, f.cluster, phases); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
@@ -37,6 +38,8 @@ type Report struct {
 	Phases []Phase `json:"phases"`
 	// NotInstalled are the images, or parts of images, that the cluster does not get.
 	NotInstalled []NotInstalled `json:"notInstalled"`
+	// Signatures are the verdicts of a signature policy on all images of the release.
+	Signatures []verdict.Image `json:"signatures,omitempty"`
 	// Cluster are the actions on the objects of a cluster, with --against.
 	Cluster []Action `json:"cluster,omitempty"`
 }
@@ -142,6 +145,9 @@ func (p Report) Table(w *bytes.Buffer) {
 		return []string{left.Key, term.OrNone(left.Provider), left.Reason}
 	}))
 	p.strictTable(w)
+	term.Columns(w, []string{"SIGNATURE OF", "VERDICT", "SCOPE", "POLICY", "REASON"}, term.Rows(p.Signatures, func(v verdict.Image) []string {
+		return []string{v.Key, v.Decision, v.Scope, v.Policy, term.OrNone(v.Reason)}
+	}))
 	if p.Cluster != nil {
 		term.Columns(w, []string{"ACTION", "OBJECT"}, term.Rows(p.Cluster, func(a Action) []string { return []string{string(a.Action), a.Object} }))
 	}
