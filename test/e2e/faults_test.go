@@ -30,8 +30,12 @@ type disturbance struct {
 	// user is true for changes that a user makes in the middle of the workload: the end
 	// has the same content, but objects may be created again, by other requests.
 	user bool
-	// terminal is true for faults that the API server gives as final answers: Degraded may be True.
+	// terminal is true for faults of which the report is terminal: Degraded may be True.
 	terminal bool
+	// interrupts is true for faults that make objects unavailable: Available may be False.
+	interrupts bool
+	// needsObjects is true for faults that do not go with an uninstall.
+	needsObjects bool
 	// arm prepares the fault before the workload begins, for its nth write if
 	// everyWrite or user. The returned function returns the number of injected faults.
 	arm func(c *cycle, n int) (happened func() int)
@@ -69,6 +73,15 @@ func disturbances() []disturbance {
 			c.crash()
 			time.AfterFunc(3*time.Second, c.proxy.Thaw)
 		}},
+		{name: "restart with stale streams", arm: func(c *cycle, _ int) func() int {
+			c.recordLists()
+			return once
+		}, after: func(c *cycle) {
+			c.proxy.ServeStaleStreams()
+			c.proxy.Freeze()
+			c.crash()
+			time.AfterFunc(3*time.Second, c.proxy.Thaw)
+		}},
 		{name: "API server down", arm: func(c *cycle, _ int) func() int {
 			down := 5 * time.Second
 			if full {
@@ -81,7 +94,29 @@ func disturbances() []disturbance {
 			return once
 		}},
 	}
-	return slices.Concat(all, apiFaults(), eventFaults(), userFaults(), processFaults())
+	return slices.Concat(all, apiFaults(), eventFaults(), userFaults(), processFaults(), machineFaults())
+}
+
+// machineFaults are those of the machines that the control plane and the installer run on.
+func machineFaults() []disturbance {
+	return []disturbance{
+		{name: "etcd out of space", arm: func(c *cycle, _ int) func() int {
+			return c.proxy.Fail(faults.Fault{
+				Verbs: []string{faults.Create, faults.Update, faults.Patch}, SkipDryRuns: true, Times: 25,
+				Status: http.StatusInternalServerError, Message: "etcdserver: mvcc: database space exceeded",
+			})
+		}},
+		{name: "cache directory not writable", arm: func(c *cycle, _ int) func() int {
+			c.blockCache()
+			return once
+		}, cleanup: (*cycle).unblockCache},
+		{name: "clock an hour ahead", terminal: true, arm: func(c *cycle, n int) func() int {
+			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, Do: func() { c.moveTimes(-time.Hour) }})
+		}},
+		{name: "clock an hour behind", arm: func(c *cycle, n int) func() int {
+			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, Do: func() { c.moveTimes(time.Hour) }})
+		}},
+	}
 }
 
 // eventFaults happen to single events of watches.
@@ -107,9 +142,14 @@ func userFaults() []disturbance {
 		}
 	}
 	return []disturbance{
-		{name: "user deletes objects", user: true, arm: atWrite((*cycle).deleteObjects)},
+		{name: "user deletes objects", user: true, interrupts: true, arm: atWrite((*cycle).deleteObjects)},
 		{name: "user edits objects", user: true, arm: atWrite((*cycle).editObjects)},
 		{name: "user edits the status", user: true, arm: atWrite((*cycle).editStatus)},
+		{name: "user edits revision ConfigMaps", user: true, arm: atWrite((*cycle).editRevisions)},
+		{name: "user deletes revision ConfigMaps", user: true, needsObjects: true, arm: atWrite((*cycle).deleteRevisions)},
+		{name: "user removes the marks", user: true, terminal: true, needsObjects: true, arm: atWrite((*cycle).removeMarks)},
+		{name: "another owner takes objects", user: true, terminal: true, needsObjects: true, arm: atWrite((*cycle).takeObjects)},
+		{name: "user creates instances", user: true, arm: atWrite((*cycle).createInstances), after: (*cycle).checkInstances},
 		{name: "images.json rewritten 100 times", arm: func(*cycle, int) func() int { return once }, after: (*cycle).rewriteImages},
 	}
 }
@@ -159,16 +199,16 @@ func apiFaults() (all []disturbance) {
 		{"reset after writes", faults.Writes, faults.Fault{Lose: true}, false},
 		{"500 at reads", []string{faults.Get}, faults.Fault{Status: http.StatusInternalServerError}, false},
 		{"503 at reads", []string{faults.Get}, faults.Fault{Status: http.StatusServiceUnavailable}, false},
-		{"404 at reads of kinds", []string{faults.Get}, faults.Fault{Path: "/apis", Status: http.StatusNotFound}, false},
 		{"reset of reads", []string{faults.Get}, faults.Fault{Reset: true}, false},
 	} {
 		f.fault.Verbs, f.fault.EachOnce = f.verbs, true
-		if f.name == "404 at reads of kinds" {
-			continue // a 404 for a group of discovery is not temporary: the kind is not served
-		}
 		all = append(all, disturbance{name: f.name, terminal: f.terminal, arm: func(c *cycle, _ int) func() int { return c.proxy.Fail(f.fault) }})
 	}
-	return all
+	return append(all, disturbance{name: "kinds not found", arm: func(c *cycle, _ int) func() int {
+		happened := c.proxy.Fail(faults.Fault{Verbs: []string{faults.Get}, Path: "/apis/*/*", EachOnce: true, Status: http.StatusNotFound})
+		c.crash() // a running process knows the kinds
+		return happened
+	}})
 }
 
 // chosenDisturbances are those whose name matches the regular expression FAULTS; without
@@ -178,12 +218,22 @@ func chosenDisturbances() []disturbance {
 	return slices.DeleteFunc(disturbances(), func(d disturbance) bool { return !chosen.MatchString(d.name) })
 }
 
-// shards is the number of clusters over which the writes of a workload are distributed.
-const shards = 4
+// shards is the number of clusters over which the faults of a complete run are distributed.
+const shards = 6
+
+// crashStep is the distance of the writes at which the program crashes in a complete run.
+func crashStep() int {
+	step, err := strconv.Atoi(os.Getenv("FAULTS_STEP"))
+	if err != nil {
+		return 1
+	}
+	return max(1, step)
+}
 
 // TestFaults runs every workload under every fault: it must end like an undisturbed run.
 // Without E2E=full it is one fault per workload: of all workloads, chosen by FAULTS_SEED,
-// or always the same ones of the sampled workloads.
+// or always the same ones of the sampled workloads. With E2E=full, FAULTS_SEED chooses the
+// writes at which faults begin that have one run for each workload.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	results := &results{}
@@ -192,23 +242,27 @@ func TestFaults(t *testing.T) {
 		t.Run("sample", func(t *testing.T) { sample(t, results) })
 		return
 	}
-	for _, d := range chosenDisturbances() {
-		if !d.everyWrite {
-			t.Run(d.name, func(t *testing.T) {
-				c := newCycle(t, results, workloads)
-				c.disturbed(func(w workload) (disturbance, int) { return d, 1 + c.writes[w.name]/2 })
-			})
-			continue
-		}
-		for shard := range shards {
-			t.Run(fmt.Sprintf("%s/%d of %d", d.name, shard+1, shards), func(t *testing.T) {
-				c := newCycle(t, results, workloads)
-				for n := 1 + shard; n <= c.mostWrites(); n += shards {
-					c.disturbed(func(workload) (disturbance, int) { return d, n })
-				}
-			})
-		}
+	for shard := range shards {
+		t.Run(fmt.Sprintf("%d of %d", shard+1, shards), func(t *testing.T) { complete(t, results, shard) })
 	}
+}
+
+// complete runs the faults of a shard.
+func complete(t *testing.T, results *results, shard int) {
+	seed, _ := strconv.ParseUint(os.Getenv("FAULTS_SEED"), 10, 64)
+	c, random := newCycle(t, results, workloads), rand.New(rand.NewPCG(seed, 1))
+	for i, d := range chosenDisturbances() {
+		switch {
+		case d.everyWrite:
+			for n := 1 + shard*crashStep(); n <= c.mostWrites(); n += shards * crashStep() {
+				c.disturbed(func(workload) (disturbance, int) { return d, n })
+			}
+		case i%shards == shard:
+			c.disturbed(func(w workload) (disturbance, int) { return d, 1 + random.IntN(c.writes[w.name]) })
+		}
+		results.write(t)
+	}
+	c.end()
 }
 
 // sample runs each workload under one fault.
@@ -223,6 +277,7 @@ func sample(t *testing.T, results *results) {
 	c.disturbed(func(w workload) (disturbance, int) {
 		return all[random.IntN(len(all))], 1 + random.IntN(c.writes[w.name])
 	})
+	c.end()
 }
 
 // results are the runs of all clusters.

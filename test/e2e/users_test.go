@@ -8,22 +8,28 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// deleteObjects deletes the installed ConfigMaps and Services, as a user does. Errors are
-// ignored: the objects may not exist yet, or not any more.
+// deleteObjects deletes the installed objects, as a user does, but not a CRD of which the
+// deletion would delete an instance. Errors are ignored: the objects may not exist yet, or
+// not any more.
 func (c *cycle) deleteObjects() {
 	c.event("user", "deletes objects")
-	c.eachObject(func(object client.Object) { _ = c.Delete(context.Background(), object) })
+	c.eachObject(func(object client.Object) {
+		if object.GetName() != instanceCRD {
+			_ = c.Delete(context.Background(), object)
+		}
+	})
 }
 
-// editObjects changes a label of the installed ConfigMaps and Services that the providers
-// define, and of ConfigMaps their content.
+// editObjects changes a label that the providers define, and the content of ConfigMaps.
 func (c *cycle) editObjects() {
 	c.event("user", "edits objects")
 	c.eachObject(func(object client.Object) {
@@ -37,16 +43,14 @@ func (c *cycle) editObjects() {
 	})
 }
 
-// eachObject calls a function with each installed ConfigMap and Service.
+// eachObject calls a function with each installed object.
 func (c *cycle) eachObject(call func(client.Object)) {
 	objects, err := fixture.Installed(context.Background(), c)
 	if err != nil {
 		return
 	}
 	for i := range objects {
-		if kind := objects[i].GetKind(); kind == "ConfigMap" || kind == "Service" {
-			call(&objects[i])
-		}
+		call(&objects[i])
 	}
 }
 
@@ -63,6 +67,28 @@ func (c *cycle) editStatus() {
 		condition.Message = "edited"
 	}
 	_ = c.Status().Update(context.Background(), cluster) // a conflict is no edit
+}
+
+// editRevisions changes the content and a label of the revision ConfigMaps.
+func (c *cycle) editRevisions() {
+	c.event("user", "edits revision ConfigMaps")
+	patch := []byte(`{"metadata":{"labels":{"edited":"yes"}},"data":{"edited":"yes"}}`)
+	c.eachRevision(func(configMap client.Object) {
+		_ = c.Patch(context.Background(), configMap, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("user"))
+	})
+}
+
+func (c *cycle) deleteRevisions() {
+	c.event("user", "deletes revision ConfigMaps")
+	c.eachRevision(func(configMap client.Object) { _ = c.Delete(context.Background(), configMap) })
+}
+
+func (c *cycle) eachRevision(call func(client.Object)) {
+	list := &corev1.ConfigMapList{}
+	_ = c.List(context.Background(), list, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel})
+	for i := range list.Items {
+		call(&list.Items[i])
+	}
 }
 
 // rewriteImages writes images.json 100 times with the same images.

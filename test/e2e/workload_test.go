@@ -29,6 +29,8 @@ type workload struct {
 	degrades bool
 	// unattended is true if the installer does not revert the changes of users.
 	unattended bool
+	// uninstalls is true if no object is installed at the end.
+	uninstalls bool
 	// sampled workloads run in every run of the tests; each begins where the sampled one before it ends.
 	sampled bool
 }
@@ -56,12 +58,19 @@ var workloads = []workload{
 		})
 	}, done: (*cycle).waitsPaused},
 	{name: "resume", stays: true, act: func(c *cycle) { c.mode(v1alpha1.Managed) }, done: (*cycle).installedAlone},
-	{name: "uninstall with an instance", sampled: true, act: (*cycle).uninstallWithInstance, done: (*cycle).uninstalled},
+	{name: "uninstall with an instance", sampled: true, uninstalls: true, act: (*cycle).uninstallWithInstance, done: (*cycle).uninstalled},
 	{name: "reinstall with a retained CRD", sampled: true, act: func(c *cycle) {
 		c.revision = 0
 		c.next(1, c.reapply)
 	}, done: (*cycle).installedAlone},
-	{name: "uninstall", sampled: true, act: (*cycle).uninstallAll, done: (*cycle).uninstalled},
+	{name: "uninstall", sampled: true, uninstalls: true, act: (*cycle).uninstallAll, done: (*cycle).uninstalled},
+	{name: "replacement of the predecessor", act: func(c *cycle) {
+		c.releaseA()
+		c.installAsPredecessor(core("v1.0.0", configMap("only-a")), aws("v1.0.0", crd("Alpha")))
+		c.revision = 0
+		c.next(1, c.reapply)
+	}, done: (*cycle).installedAlone},
+	{name: "uninstall after the replacement", uninstalls: true, act: (*cycle).deleteClusterAPI, done: (*cycle).uninstalled},
 }
 
 const (
