@@ -128,7 +128,7 @@ func New(version string) *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newPlan(), newTree(), newDiff(), newRBAC(), newStatus(), newHistory(), newVersion(v))
+	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newPlan(), newTree(), newDiff(), newRBAC(), newStatus(), newHistory(), newVersion(v))
 	return root
 }
 

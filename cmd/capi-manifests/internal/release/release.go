@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -56,7 +57,7 @@ func notesTo(ctx context.Context, w io.Writer) context.Context {
 
 // images reads images.json, and looks up the digests of tags.
 func (s Source) images(ctx context.Context, stdin io.Reader, stderr io.Writer) (imagesjson.Images, error) {
-	data, err := term.Interruptible(ctx, func() ([]byte, error) { return readFile(s.File, stdin) })
+	data, err := term.Interruptible(ctx, func() ([]byte, error) { return ReadFile(s.File, stdin) })
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +65,15 @@ func (s Source) images(ctx context.Context, stdin io.Reader, stderr io.Writer) (
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", s.File, err)
 	}
+	if images, err = Resolve(ctx, images, stderr); err != nil {
+		return nil, err
+	}
+	return s.override(ctx, images, stderr)
+}
+
+// Resolve returns the images with the digests of their tags, which it notes on stderr.
+func Resolve(ctx context.Context, images imagesjson.Images, stderr io.Writer) (imagesjson.Images, error) {
+	images = slices.Clone(images)
 	var errs []error
 	for i, image := range images {
 		reference, err := source.Resolve(ctx, image.Reference)
@@ -76,13 +86,11 @@ func (s Source) images(ctx context.Context, stdin io.Reader, stderr io.Writer) (
 			images[i].Reference = reference
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return s.override(ctx, images, stderr)
+	return images, errors.Join(errs...)
 }
 
-func readFile(file string, stdin io.Reader) ([]byte, error) {
+// ReadFile reads a file; "-" is stdin.
+func ReadFile(file string, stdin io.Reader) ([]byte, error) {
 	if file == "-" {
 		return io.ReadAll(stdin)
 	}
