@@ -9,14 +9,17 @@ import (
 	"strings"
 )
 
-// ClusterProfile is the kind of cluster that a bundle is made for: a pflag.Value.
+// ClusterProfile is the kind of cluster for which a bundle is built. It
+// implements pflag.Value.
 type ClusterProfile string
 
 // The cluster profiles.
 const (
-	// OpenShift is the zero value. Bundles rely on OpenShift's service-ca, namespaces and security context constraints.
+	// OpenShift is the zero value. Bundles depend on OpenShift's service-ca, namespaces and security context
+	// constraints.
 	OpenShift ClusterProfile = ""
-	// Kubernetes is any cluster. Bundles rely on the installer for certificates.
+	// Kubernetes is any cluster. Bundles depend on the installer for
+	// certificates.
 	Kubernetes ClusterProfile = "kubernetes"
 )
 

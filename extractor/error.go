@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Error is a failure to read an image or a file. Fields that do not apply are empty.
+// Error reports that reading an image or a file failed. Fields that do not apply are
+// empty.
 type Error struct {
 	// Image is the payload reference, by digest.
 	Image string
@@ -20,7 +21,7 @@ type Error struct {
 	Err  error
 }
 
-// Error returns the fields that are set, from the image to the file, and the cause.
+// Error returns the fields that are set, and the cause.
 func (e *Error) Error() string {
 	var where []string
 	for _, part := range []struct{ what, name string }{
@@ -44,26 +45,27 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // ErrInvalid matches every *InvalidError:
 //
-//	errors.Is(err, extractor.ErrInvalid) // the bundle is invalid; a retry does not help
+//	errors.Is(err, extractor.ErrInvalid) // the bundle is invalid: do not retry
 //
-// Every other error is a failure to read the bytes, and is retryable.
+// Every other error means that reading the bytes failed, and is retryable.
 var ErrInvalid = errors.New("invalid bundle")
 
-// ErrUntrusted matches every *UntrustedError of an image that a signature policy rejects, but not of one
-// for which the policy could not be evaluated.
+// ErrUntrusted matches an *UntrustedError if the signature policy rejects the image, but not if the
+// policy could not be evaluated.
 var ErrUntrusted = errors.New("image rejected by the signature policy")
 
-// UntrustedError reports an image that may not be used, because no signature policy accepts it.
+// UntrustedError reports an image that must not be used, because the signature policy does not
+// accept it.
 type UntrustedError struct {
-	// Undecided reports whether the policy could not be evaluated: the policy or the signatures cannot be read.
-	// Then a retry can help. Otherwise the policy rejects the image.
+	// Undecided is true if the policy could not be evaluated, because reading the policy or the signatures
+	// failed; the error is then retryable. Otherwise the policy rejects the image.
 	Undecided bool
 	Err       error
 }
 
 func (e *UntrustedError) Error() string {
 	if e.Undecided {
-		return "checking the signatures failed: " + e.Err.Error()
+		return "signature verification failed: " + e.Err.Error()
 	}
 	return "rejected by the signature policy: " + e.Err.Error()
 }
@@ -73,16 +75,19 @@ func (e *UntrustedError) Unwrap() error { return e.Err }
 // Is makes errors.Is(err, ErrUntrusted) true if the policy rejects the image.
 func (e *UntrustedError) Is(target error) bool { return target == ErrUntrusted && !e.Undecided }
 
-// Defect is the kind of an InvalidError, for callers that have a rule for each kind.
+// Defect is the kind of an InvalidError, for callers with a validation rule per
+// kind.
 type Defect string
 
-// The kinds of defects. Invalid layers and misplaced files have none of them.
+// The kinds of defects. Errors about invalid layers and misplaced files have no
+// kind.
 const (
 	// FilesWrong means that one of the two files is missing, empty, or exists under two names.
 	FilesWrong Defect = "files"
-	// FileTooLong means that a file is longer than Limit.
+	// FileTooLong means that a file exceeds Limit.
 	FileTooLong Defect = "too long"
-	// MetadataUnreadable means that the metadata is not a single object, has a duplicate key, or a value of another type.
+	// MetadataUnreadable means that the metadata is not a single object, has a duplicate key, or a value of the wrong
+	// type.
 	MetadataUnreadable Defect = "unreadable"
 	// KeyUnknown means that the metadata has an unknown key.
 	KeyUnknown Defect = "unknown key"
@@ -94,14 +99,14 @@ const (
 	ManifestsChanged Defect = "changed"
 )
 
-// InvalidError reports verified bytes that break a rule: the image or
-// its bundle must be rebuilt. Its text is the key and that of Err. Failures to read or to
-// verify the bytes are other errors.
+// InvalidError reports verified content that is invalid, so that the image or its bundle
+// must be rebuilt. It is not used if reading or verifying the content failed.
 type InvalidError struct {
 	Defect Defect
-	// Key of the metadata that Err is about, such as "attributes.type"; may be empty.
+	// Key is the invalid key of the metadata, such as "attributes.type"; may be
+	// empty.
 	Key string
-	// Line of the file, from 1; 0 if it is not known.
+	// Line of the file, from 1; 0 if unknown.
 	Line int
 	Err  error
 }

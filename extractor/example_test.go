@@ -39,6 +39,6 @@ func ExampleFiles_Bundles_half() {
 	_, err := files.Bundles(extractor.Origin{Image: "quay.io/example/capa@sha256:…"})
 	fmt.Println(err)
 	// Output:
-	// image quay.io/example/capa@sha256:…, file capi-manifests/metadata.json: is missing: the directory holds manifest.yaml
-	// image quay.io/example/capa@sha256:…, file capi-manifests/manifests.yaml: is missing: the directory holds manifest.yaml
+	// image quay.io/example/capa@sha256:…, file capi-manifests/metadata.json: not found: the directory contains manifest.yaml
+	// image quay.io/example/capa@sha256:…, file capi-manifests/manifests.yaml: not found: the directory contains manifest.yaml
 }

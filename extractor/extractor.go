@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package extractor defines the bundle, the manifests of one provider with their
-// metadata, and its file formats. A Fetcher returns the bundles of an image. The packages below
-// read bundles from registries, from a cache on disk and from ConfigMaps.
+// Package extractor defines the bundle (the manifests of one provider with their metadata) and
+// its file formats. A Fetcher returns the bundles of an image. The subpackages read bundles
+// from registries, from a disk cache and from ConfigMaps.
 package extractor
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// ProviderType is the type of a provider, in the terms of Cluster API.
+// ProviderType is the type of a Cluster API provider.
 type ProviderType string
 
 // The provider types, in the order in which providers are installed.
@@ -25,12 +25,12 @@ const (
 	Addon            ProviderType = "addon"
 )
 
-// ProviderTypes are all provider types, in the order in which providers are installed.
+// ProviderTypes returns all provider types in install order.
 func ProviderTypes() []ProviderType {
 	return []ProviderType{Core, Bootstrap, ControlPlane, IPAM, Infrastructure, RuntimeExtension, Addon}
 }
 
-// Metadata describes a bundle. Its JSON is that of the output of capi-manifests; metadata.json leaves out empty values.
+// Metadata describes a bundle. Its JSON form is part of the output of capi-manifests; metadata.json omits empty values.
 type Metadata struct {
 	// ProviderName is the provider's name, such as "cluster-api-provider-aws".
 	ProviderName string `json:"providerName"`
@@ -38,25 +38,28 @@ type Metadata struct {
 	ProviderType ProviderType `json:"providerType"`
 	// ProviderVersion is the provider's own version, such as "v2.10.0".
 	ProviderVersion string `json:"providerVersion"`
-	// OCPPlatform is the OpenShift platform type that the provider is for, such as "AWS"; empty means every platform.
+	// OCPPlatform is the OpenShift platform type of the provider, such as "AWS"; empty means every platform.
 	OCPPlatform string `json:"ocpPlatform"`
 	// ContentID is the SHA-256 of Manifests.
 	ContentID digest.Digest `json:"contentID"`
-	// ImageName is the placeholder of the provider's own image in the manifests; empty if they have none.
+	// ImageName is the placeholder for the provider's image in the manifests; empty if they have none.
 	ImageName string `json:"imageName"`
-	// InstallOrder orders bundles of one type; lower comes first. 0 means not set.
+	// InstallOrder orders bundles of the same type; lower comes first. 0 means not
+	// set.
 	InstallOrder int `json:"installOrder,omitempty"`
-	// ClusterProfile is the kind of cluster that the bundle is made for; the installer ignores it.
+	// ClusterProfile is the kind of cluster for which the bundle is built. The installer ignores
+	// it.
 	ClusterProfile ClusterProfile `json:"clusterProfile,omitempty"`
 }
 
 // Origin is the source of a bundle: an image or ConfigMaps, never both.
 type Origin struct {
-	// Name is the image's key in images.json, or the transport bundle's name.
+	// Name is the image's key in images.json, or the name of the bundle in
+	// transport ConfigMaps.
 	Name string
 	// Image is the payload reference, by digest.
 	Image string
-	// Overridden reports whether the image is from spec.imageOverrides and not from the release.
+	// Overridden is true if the image is from spec.imageOverrides, not from the release.
 	Overridden bool
 	// ConfigMaps are the names of the transport ConfigMaps, in the order of their slices.
 	ConfigMaps []string
@@ -66,17 +69,19 @@ type Origin struct {
 type Bundle struct {
 	Origin   Origin
 	Metadata Metadata
-	// Profile names the bundle among several in one image; empty where there is one.
+	// Profile distinguishes the bundles of an image with several; empty if the
+	// layout has only one.
 	Profile string
-	// Manifests is the manifests file: YAML documents, byte for byte. It must not be modified.
+	// Manifests is the unmodified content of the manifests file (YAML documents). It must not
+	// be modified.
 	Manifests []byte
 }
 
 // Fetcher reads the bundles of an image. Fetchers wrap each other:
 // Cached(Limited(Mirrored(registry))).
 type Fetcher interface {
-	// Fetch returns the bundles that the image holds, with Origin.Image set to
-	// reference, which is by digest; none, and no error, if the image is known to hold none. Errors are, or join,
-	// errors of type *Error; ErrInvalid distinguishes an invalid bundle from a failed transport.
+	// Fetch returns the bundles of an image by its reference with a digest, with Origin.Image set to reference.
+	// It returns no bundles and no error if the image has no bundles. Errors are, or join, errors of type *Error.
+	// ErrInvalid distinguishes an invalid bundle from retryable errors.
 	Fetch(ctx context.Context, reference string) ([]Bundle, error)
 }

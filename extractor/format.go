@@ -16,7 +16,7 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// The limits of one bundle, in bytes. They hold before anything is parsed.
+// The limits of one bundle, in bytes. They are checked before parsing.
 const (
 	MaxManifests = 32 << 20
 	MaxMetadata  = 64 << 10
@@ -24,7 +24,7 @@ const (
 	maxErrors = 100 // that are reported
 )
 
-// The names in the two layouts. No other file of the project has them.
+// The file names of the two layouts. They are defined only here.
 const (
 	bundleRoot    = "capi-manifests"          // one bundle
 	profilesRoot  = "capi-operator-manifests" // a bundle in each directory below it
@@ -34,19 +34,19 @@ const (
 	manifestsBare = "manifests"
 )
 
-// Files are files of an image by their slash-separated, clean path from its
-// root, such as "capi-manifests/metadata.json". A path that ends in a slash is
-// a directory; only an empty one needs to be listed. The contents must not be modified.
+// Files maps slash-separated, clean paths from the root of an image, such as
+// "capi-manifests/metadata.json", to file contents. A path that ends in a slash is a
+// directory; only empty directories need an entry. The contents must not be modified.
 type Files map[string][]byte
 
-// Roots are the directories of bundles, as paths from the image's
-// root. Of an image with several roots only the first is read: the others
-// are for readers that do not support it.
+// Roots returns the directories of bundles, as paths from the image's root. If an
+// image has several, only the first is read; the others are for readers that do
+// not support the first.
 func Roots() []string { return []string{bundleRoot, profilesRoot} }
 
-// Limit is the largest size in bytes of the file at a path: Bundles rejects a longer one,
-// so reading Limit+1 bytes suffices. It is 0 for a
-// file that is not part of a bundle, whose content need not be read.
+// Limit returns the maximum size of the file at a path, in bytes. Bundles rejects larger
+// files, so reading Limit+1 bytes suffices. It is 0 for files that are not part of a
+// bundle, whose content is not used.
 func Limit(file string) int64 {
 	if !strings.HasPrefix(file, bundleRoot+"/") && !strings.HasPrefix(file, profilesRoot+"/") {
 		return 0
@@ -60,11 +60,10 @@ func Limit(file string) int64 {
 	return 0
 }
 
-// Bundles reads the bundles that the files hold, verified, in the order of
-// their profiles. It returns none, and no error, if none of
-// the Roots exists. All errors are returned together (of more than a hundred
-// the first hundred), each as an *Error that names origin's image and the
-// file, and is an ErrInvalid.
+// Bundles returns the verified bundles in the files, in the order of their
+// profiles. It returns no bundles and no error if none of the Roots exists. The
+// error joins up to a hundred errors, each an *Error with the image and the file
+// that is an ErrInvalid.
 //
 // There are two layouts:
 //
@@ -74,8 +73,8 @@ func Limit(file string) int64 {
 //	capi-operator-manifests/<profile>/metadata.yaml
 //	capi-operator-manifests/<profile>/manifests.yaml      (or: manifests)
 //
-// In the first, contentID in the metadata is the SHA-256 of the manifests; the
-// second has no such field, and the ContentID of its bundles is computed.
+// In the first layout, contentID in the metadata is the SHA-256 of the manifests.
+// The second layout has no such field, so ContentID is computed.
 func (f Files) Bundles(origin Origin) ([]Bundle, error) {
 	r := &reader{files: f, origin: origin}
 	switch {
@@ -90,9 +89,9 @@ func (f Files) Bundles(origin Origin) ([]Bundle, error) {
 	return r.bundles, nil
 }
 
-// Complete returns the two files of a bundle, under the names that Bundle.Files gives them, if f proves that they are
-// all of it: in the first layout the metadata names the manifests by their digest, so no other file of the image changes the
-// bundle. It is false for every other layout, for invalid files, and if both names of the manifests file exist.
+// Complete returns the two files of a bundle, under the names of Bundle.Files, if they are provably the complete bundle: in
+// the first layout, the metadata has the digest of the manifests, so no other file of the image can change the bundle. It
+// returns false for the other layout, for invalid files, and if the manifests file exists under both names.
 func (f Files) Complete() (Files, bool) {
 	metadataFile := path.Join(bundleRoot, metadataJSON)
 	data := f[metadataFile]
@@ -114,8 +113,8 @@ func (f Files) Complete() (Files, bool) {
 	return nil, false
 }
 
-// Listing is the digest of metadata.json, which holds the digest of the
-// manifests. It is empty without that file.
+// Listing returns the digest of metadata.json, which contains the digest of the
+// manifests. It is empty if there is no such file.
 func (f Files) Listing() digest.Digest {
 	data, ok := f[path.Join(bundleRoot, metadataJSON)]
 	if !ok {
@@ -139,7 +138,7 @@ func (f Files) has(file string) bool {
 	return ok
 }
 
-// names are the names of the files and directories in dir, without those in directories below it, sorted.
+// names returns the sorted names of the files and directories directly in dir.
 func (f Files) names(dir string) []string {
 	names := map[string]bool{}
 	for file := range f {
@@ -151,7 +150,7 @@ func (f Files) names(dir string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// directories are the directories below dir, as paths, sorted.
+// directories returns the sorted paths of the directories below dir.
 func (f Files) directories(dir string) []string {
 	found := map[string]bool{}
 	for file := range f {
@@ -173,7 +172,7 @@ type reader struct {
 	errs    []error
 }
 
-// refuse collects the errors of a file; nil errors are ignored. defect is the kind of errors without one.
+// refuse collects the non-nil errors of a file. defect is the kind of errors that have none.
 func (r *reader) refuse(file string, defect Defect, errs ...error) {
 	for _, err := range errs {
 		if err != nil {
@@ -182,9 +181,9 @@ func (r *reader) refuse(file string, defect Defect, errs ...error) {
 	}
 }
 
-// readProfiles reads a bundle from each directory below the root that holds a
-// part of one. A directory without any part of a bundle in it or below it is
-// refused: its bundle would be missed without a word.
+// readProfiles reads a bundle from each directory below the root that contains a
+// file of a bundle. A directory tree without any file of a bundle is an error;
+// otherwise its bundle would be silently missing.
 func (r *reader) readProfiles() {
 	directories := r.files.directories(profilesRoot)
 	profiles := slices.DeleteFunc(slices.Clone(directories), func(dir string) bool { return !r.files.holdsPart(dir) })
@@ -192,26 +191,26 @@ func (r *reader) readProfiles() {
 		r.read(dir, strings.TrimPrefix(dir, profilesRoot+"/"), metadataYAML, decodeYAML)
 	}
 	if r.files.holdsPart(profilesRoot) {
-		r.refuse(profilesRoot, FilesWrong, fmt.Errorf("a bundle lies in a directory named after its profile, not here: %s", r.files.list(profilesRoot)))
+		r.refuse(profilesRoot, FilesWrong, fmt.Errorf("the bundle must be in a directory with the name of its profile: %s", r.files.list(profilesRoot)))
 	} else if len(directories) == 0 {
-		r.refuse(profilesRoot, FilesWrong, fmt.Errorf("a directory with %s and %s is missing: %s", metadataYAML, manifestsYAML, r.files.list(profilesRoot)))
+		r.refuse(profilesRoot, FilesWrong, fmt.Errorf("no directory with %s and %s found: %s", metadataYAML, manifestsYAML, r.files.list(profilesRoot)))
 	}
 	for _, dir := range directories {
 		below := func(profile string) bool { return profile == dir || strings.HasPrefix(profile, dir+"/") }
 		if !slices.ContainsFunc(profiles, below) {
-			r.refuse(dir, FilesWrong, fmt.Errorf("%s and %s are missing: %s", metadataYAML, manifestsYAML, r.files.list(dir)))
+			r.refuse(dir, FilesWrong, fmt.Errorf("%s and %s not found: %s", metadataYAML, manifestsYAML, r.files.list(dir)))
 		}
 	}
 }
 
-// holdsPart reports whether dir has a file of a bundle, not counting directories below it.
+// holdsPart reports whether a file of a bundle is directly in dir.
 func (f Files) holdsPart(dir string) bool {
 	return slices.ContainsFunc([]string{metadataYAML, manifestsYAML, manifestsBare}, func(name string) bool {
 		return f.has(path.Join(dir, name))
 	})
 }
 
-// list describes the content of dir, for errors.
+// list describes the content of dir in errors.
 func (f Files) list(dir string) string {
 	names := f.names(dir)
 	const most = 10
@@ -221,9 +220,9 @@ func (f Files) list(dir string) string {
 	case len(names) == 0:
 		return "the directory is empty"
 	case len(names) > most:
-		return fmt.Sprintf("the directory holds %s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+		return fmt.Sprintf("the directory contains %s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
-	return "the directory holds " + strings.Join(names, ", ")
+	return "the directory contains " + strings.Join(names, ", ")
 }
 
 // read reads the bundle in dir.
@@ -243,13 +242,14 @@ func (r *reader) read(dir, profile, metadataName string, decode func([]byte) (Me
 		metadata.ContentID = contentID
 	}
 	if metadata.ContentID != contentID {
-		r.refuse(manifestsFile, ManifestsChanged, fmt.Errorf("its digest is %s, but contentID in %s is %s: the manifests were changed after the metadata was made",
+		r.refuse(manifestsFile, ManifestsChanged, fmt.Errorf("digest is %s, but contentID in %s is %s: the manifests were modified after the metadata was written",
 			contentID, metadataName, metadata.ContentID))
 	}
 	r.bundles = append(r.bundles, Bundle{Origin: r.origin, Metadata: metadata, Profile: profile, Manifests: manifests})
 }
 
-// file returns the only file in dir with one of the names, nil if it is rejected.
+// file returns the only file in dir with one of the names, and nil data if it is
+// invalid.
 func (r *reader) file(dir string, limit int, names ...string) (file string, data []byte) {
 	var found []string
 	for _, name := range names {
@@ -258,30 +258,30 @@ func (r *reader) file(dir string, limit int, names ...string) (file string, data
 		}
 	}
 	if len(found) == 0 {
-		r.refuse(path.Join(dir, names[0]), FilesWrong, fmt.Errorf("is missing: %s", r.files.list(dir)))
+		r.refuse(path.Join(dir, names[0]), FilesWrong, fmt.Errorf("not found: %s", r.files.list(dir)))
 		return "", nil
 	}
 	file = path.Join(dir, found[0])
 	data = r.files[file]
 	switch {
 	case len(found) > 1:
-		r.refuse(file, FilesWrong, fmt.Errorf("%s lies beside it and means the same: keep one", found[1]))
+		r.refuse(file, FilesWrong, fmt.Errorf("%s also exists: keep one", found[1]))
 	case len(data) == 0:
 		r.refuse(file, FilesWrong, errors.New("is empty"))
 	case len(data) > limit:
-		r.refuse(file, FileTooLong, fmt.Errorf("is longer than %d bytes", limit))
+		r.refuse(file, FileTooLong, fmt.Errorf("exceeds %d bytes", limit))
 	default:
 		return file, data
 	}
 	return file, nil
 }
 
-// Files encodes the bundle in the first layout, which Bundles reads. The profile is
-// omitted: the layout has one bundle. It is an error if Bundles would reject the
-// files, or if the bundle has an install order, for which the layout has no key.
+// Files encodes the bundle in the first layout. It omits the profile, because the
+// layout has only one bundle. It fails if Bundles would reject the files, or if the
+// bundle has an install order, for which the layout has no key.
 func (b Bundle) Files() (Files, error) {
 	if b.Metadata.InstallOrder != 0 {
-		return nil, fmt.Errorf("writing %s: %s cannot say the install order %d", b.Metadata.ProviderName, metadataJSON, b.Metadata.InstallOrder)
+		return nil, fmt.Errorf("writing %s: %s has no key for the install order %d", b.Metadata.ProviderName, metadataJSON, b.Metadata.InstallOrder)
 	}
 	metadata, err := encodeJSON(b.Metadata)
 	if err != nil {
@@ -313,8 +313,9 @@ func ReadProfile(fsys fs.FS, profile string) (Files, error) {
 }
 
 // ReadDir reads the files of bundles from a directory that is the root of an
-// image, or is one of the Roots itself. It reads no more of a file than Limit+1
-// bytes. fsys decides whether links are followed: an os.Root keeps them inside.
+// image or one of the Roots. It reads at most Limit+1 bytes of a file. fsys
+// determines whether symlinks are followed; with an os.Root they cannot leave the
+// directory.
 func ReadDir(fsys fs.FS) (Files, error) {
 	if _, err := fs.ReadDir(fsys, "."); err != nil {
 		return nil, err
@@ -338,7 +339,7 @@ func ReadDir(fsys fs.FS) (Files, error) {
 	return files, files.readTree(fsys, ".", root)
 }
 
-// rootOf returns the root that fsys is itself, recognized by its files; "" for none.
+// rootOf returns the root that fsys is, according to its files, or "".
 func rootOf(fsys fs.FS) (string, error) {
 	for _, sign := range []struct{ pattern, root string }{
 		{metadataJSON, bundleRoot}, {manifestsYAML, bundleRoot}, {manifestsBare, bundleRoot}, {"*/" + metadataYAML, profilesRoot},
@@ -378,7 +379,7 @@ func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 		return []byte{}, nil
 	}
 	if info, err := fs.Stat(fsys, name); err != nil || !info.Mode().IsRegular() { // opening a named pipe blocks
-		return nil, cmp.Or(err, errors.New("it is not a regular file"))
+		return nil, cmp.Or(err, errors.New("not a regular file"))
 	}
 	file, err := fsys.Open(name)
 	if err != nil {

@@ -70,15 +70,15 @@ func TestBundles_LimitsApplyBeforeParsing(t *testing.T) {
 		"manifests": {extractor.Files{
 			"capi-manifests/metadata.json":  []byte("{"),
 			"capi-manifests/manifests.yaml": manifests,
-		}, "file capi-manifests/manifests.yaml: is longer than 33554432 bytes"},
+		}, "file capi-manifests/manifests.yaml: exceeds 33554432 bytes"},
 		"metadata.json": {extractor.Files{
 			"capi-manifests/metadata.json":  []byte(strings.Repeat("[", extractor.MaxMetadata+1)),
 			"capi-manifests/manifests.yaml": []byte("kind: Namespace\n"),
-		}, "file capi-manifests/metadata.json: is longer than 65536 bytes"},
+		}, "file capi-manifests/metadata.json: exceeds 65536 bytes"},
 		"metadata.yaml": {extractor.Files{
 			"capi-operator-manifests/default/metadata.yaml":  []byte(strings.Repeat("[", extractor.MaxMetadata+1)),
 			"capi-operator-manifests/default/manifests.yaml": []byte("kind: Namespace\n"),
-		}, "file capi-operator-manifests/default/metadata.yaml: is longer than 65536 bytes"},
+		}, "file capi-operator-manifests/default/metadata.yaml: exceeds 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := test.files.Bundles(extractor.Origin{})
@@ -180,12 +180,12 @@ func TestBundleFiles_RejectsAnInvalidBundle(t *testing.T) {
 		change func(*extractor.Bundle)
 		want   string
 	}{
-		"an install order":         {func(b *extractor.Bundle) { b.Metadata.InstallOrder = 20 }, "cannot say the install order 20"},
+		"an install order":         {func(b *extractor.Bundle) { b.Metadata.InstallOrder = 20 }, "has no key for the install order 20"},
 		"another content ID":       {func(b *extractor.Bundle) { b.Metadata.ContentID = digest.FromString("x") }, "contentID in metadata.json is " + digest.FromString("x").String()},
-		"no content ID":            {func(b *extractor.Bundle) { b.Metadata.ContentID = "" }, "contentID: is missing"},
-		"no name":                  {func(b *extractor.Bundle) { b.Metadata.ProviderName = "" }, "providerName: is missing"},
+		"no content ID":            {func(b *extractor.Bundle) { b.Metadata.ContentID = "" }, "contentID: must be set"},
+		"no name":                  {func(b *extractor.Bundle) { b.Metadata.ProviderName = "" }, "providerName: must be set"},
 		"no manifests":             {func(b *extractor.Bundle) { b.Manifests = nil }, "manifests.yaml: is empty"},
-		"a version that is a book": {func(b *extractor.Bundle) { b.Metadata.ProviderVersion = strings.Repeat("v", 129) }, "providerVersion: is longer than 128 bytes"},
+		"a version that is a book": {func(b *extractor.Bundle) { b.Metadata.ProviderVersion = strings.Repeat("v", 129) }, "providerVersion: exceeds 128 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := bundle([]byte("kind: Namespace\n"))
@@ -355,7 +355,7 @@ func TestReadDir_RejectsANamedPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := extractor.ReadDir(os.DirFS(dir))
-	if err == nil || !strings.Contains(err.Error(), "metadata.json: it is not a regular file") {
+	if err == nil || !strings.Contains(err.Error(), "metadata.json: not a regular file") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -16,10 +16,11 @@ import (
 // Result is the result of reading one image.
 type Result struct {
 	Image imagesjson.Image
-	// Bundles are the image's bundles; none, without Err, if it is known to hold none.
+	// Bundles are the image's bundles. If both Bundles and Err are nil, the image has
+	// no bundles.
 	Bundles []Bundle
-	// Err is the failure to read the bundles. It is, or joins, typed errors of the
-	// package that read them; ErrInvalid distinguishes invalid bundles from a failed transport.
+	// Err is the error of reading the bundles. It is, or joins, typed errors of the package
+	// that read them. ErrInvalid distinguishes invalid bundles from retryable errors.
 	Err error
 }
 
@@ -29,12 +30,13 @@ type Images struct {
 	Fetcher Fetcher
 }
 
-// MaxRelease is the largest size in bytes of the manifests of all bundles of a release.
+// MaxRelease is the maximum size of the manifests of all bundles of a release, in
+// bytes.
 const MaxRelease = 64 << 20
 
-// Results fetches all images concurrently (a Fetcher limits itself) and returns one
-// result for each, in the order of the images. Images with the same reference are
-// fetched once. The error of an image is in its result; the error of Results is that of ctx.
+// Results fetches all images concurrently, without a limit other than the Fetcher's, and
+// returns one result per image, in the order of the images. Images with the same reference
+// are fetched once. The error of an image is in its result; Results fails only if ctx ends.
 func (i Images) Results(ctx context.Context) ([]Result, error) {
 	fetched := i.fetch(ctx)
 	if err := ctx.Err(); err != nil {
@@ -65,7 +67,7 @@ func (i Images) fetch(ctx context.Context) map[string]Result {
 	return fetched
 }
 
-// references returns the references of the images, each once, in any order.
+// references returns the unique references of the images in any order.
 func (i Images) references() []string {
 	unique := map[string]bool{}
 	for _, image := range i.Images {
@@ -74,9 +76,9 @@ func (i Images) references() []string {
 	return slices.Collect(maps.Keys(unique))
 }
 
-var errTooMuch = fmt.Errorf("with this image, the release has more than %d bytes of manifests", MaxRelease)
+var errTooMuch = fmt.Errorf("with this image, the manifests of the release exceed %d bytes", MaxRelease)
 
-// weight is the size of the manifests of bundles, in bytes.
+// weight returns the size of the manifests of bundles, in bytes.
 func weight(bundles []Bundle) (total int64) {
 	for _, b := range bundles {
 		total += int64(len(b.Manifests))
@@ -84,7 +86,7 @@ func weight(bundles []Bundle) (total int64) {
 	return total
 }
 
-// of returns the result for image: fetchers know references, not names.
+// of returns the result with the key of an image, which fetchers do not know.
 func (r Result) of(image imagesjson.Image) Result {
 	bundles := slices.Clone(r.Bundles)
 	for n := range bundles {

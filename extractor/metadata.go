@@ -18,8 +18,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Validate returns all errors of the metadata: the provider name must be valid for objects, the type
-// known, and the version, which may be empty, must fit into the ClusterAPI object.
+// Validate returns all errors of the metadata. The provider name must be a valid object name, the
+// type must be known, and the version, which may be empty, must fit into the ClusterAPI object.
 func (m Metadata) Validate() error {
 	o := object{values: map[string]any{"provider name": m.ProviderName, "provider type": string(m.ProviderType)}}
 	o.require("provider name", "provider type")
@@ -27,7 +27,7 @@ func (m Metadata) Validate() error {
 	return errors.Join(o.errs...)
 }
 
-// decodeJSON reads metadata.json.
+// decodeJSON parses metadata.json.
 func decodeJSON(data []byte) (Metadata, []error) {
 	var document any
 	duplicates, err := kjson.UnmarshalStrict(data, &document)
@@ -77,7 +77,7 @@ func encodeJSON(m Metadata) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// decodeYAML reads metadata.yaml. Its attributes are an open map, of which three keys mean something.
+// decodeYAML parses metadata.yaml. Unknown attributes are ignored.
 func decodeYAML(data []byte) (Metadata, []error) {
 	values, errs := oneDocument(data)
 	if len(errs) > 0 {
@@ -102,14 +102,14 @@ func decodeYAML(data []byte) (Metadata, []error) {
 	return m, o.errs
 }
 
-// profileKeys are the keys of metadata.yaml that have other names than in metadata.json.
+// profileKeys maps keys of metadata.json to the keys of metadata.yaml with other names.
 var profileKeys = map[string]string{
 	"providerName": "name", "providerType": "attributes.type", "providerVersion": "attributes.version", "imageName": "selfImageRef",
 	"clusterProfile": "attributes.clusterProfile",
 }
 
-// KeyLine is the line, from 1, of a key of the metadata in its file, such as "ocpPlatform" or "attributes.type". A
-// key of metadata.json also finds its equivalent in metadata.yaml. It is 0 if the file has no such key.
+// KeyLine returns the line, from 1, of a metadata key such as "ocpPlatform" or "attributes.type" in its file, or
+// 0. A key of metadata.json also finds its equivalent in metadata.yaml.
 func KeyLine(file []byte, key string) int {
 	var root yaml.Node
 	if yaml.Unmarshal(file, &root) != nil || len(root.Content) == 0 {
@@ -122,7 +122,7 @@ func KeyLine(file []byte, key string) int {
 	return line
 }
 
-// lineIn is the line of the last key of a path, that leads through mappings; 0 if there is none.
+// lineIn returns the line of the key at a path of mappings, or 0.
 func lineIn(node *yaml.Node, path []string) int {
 	if node.Kind != yaml.MappingNode {
 		return 0
@@ -150,7 +150,7 @@ func withPosition(data []byte, err error) error {
 	return &InvalidError{Defect: MetadataUnreadable, Line: line, Err: fmt.Errorf("line %d, column %d: %w", line, len(before)-bytes.LastIndexByte(before, '\n'), err)}
 }
 
-// oneDocument reads the only document of a YAML file.
+// oneDocument parses a YAML file that must have one document.
 func oneDocument(data []byte) (map[string]any, []error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document any
@@ -158,7 +158,7 @@ func oneDocument(data []byte) (map[string]any, []error) {
 		return nil, splitErrors(err)
 	}
 	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return nil, []error{errors.New("there is more than one document")}
+		return nil, []error{errors.New("want one YAML document, found more")}
 	}
 	values, err := asObject(document)
 	if err != nil {
@@ -167,7 +167,7 @@ func oneDocument(data []byte) (map[string]any, []error) {
 	return values, nil
 }
 
-// splitErrors returns the errors that a YAML decoder joined into one.
+// splitErrors splits the error of a YAML decoder, which can join several.
 func splitErrors(err error) (errs []error) {
 	several, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok {
@@ -182,7 +182,7 @@ func splitErrors(err error) (errs []error) {
 func asObject(document any) (map[string]any, error) {
 	values, ok := document.(map[string]any)
 	if !ok {
-		return nil, errors.New("an object with string keys is needed here")
+		return nil, errors.New("invalid metadata: want an object with string keys")
 	}
 	return values, nil
 }
@@ -201,14 +201,14 @@ func (o *object) refuse(defect Defect, key string, err error) {
 	}
 }
 
-// member returns the value of a key; nil if it has none.
+// member returns the value of a key, or the zero value.
 func member[T any](o *object, key, kind string) (value T) {
 	o.known = append(o.known, key)
 	found := o.values[key]
 	value, ok := found.(T)
 	if !ok && found != nil {
 		written, _ := json.Marshal(found)
-		o.refuse(MetadataUnreadable, key, fmt.Errorf("%s is needed here, not %s", kind, short(string(written))))
+		o.refuse(MetadataUnreadable, key, fmt.Errorf("invalid value %s: want %s", short(string(written)), kind))
 	}
 	return value
 }
@@ -217,7 +217,7 @@ func (o *object) text(key string) string { return member[string](o, key, "a stri
 
 func (o *object) number(key string) int { return member[int](o, key, "an integer") }
 
-// clusterProfile reads the profile; a file without one is for OpenShift.
+// clusterProfile returns the cluster profile; the default is OpenShift.
 func (o *object) clusterProfile() (profile ClusterProfile) {
 	const key = "clusterProfile"
 	if name := o.text(key); name != "" {
@@ -234,22 +234,22 @@ func (o *object) object(key string) *object {
 func (o *object) require(keys ...string) {
 	for _, key := range keys {
 		if value := o.values[key]; value == nil || value == "" {
-			o.refuse(KeyMissing, key, errors.New("is missing"))
+			o.refuse(KeyMissing, key, errors.New("must be set"))
 		}
 	}
 }
 
-// refuseOthers rejects the keys that were not read.
+// refuseOthers rejects all keys that were not read.
 func (o *object) refuseOthers() {
 	for _, key := range slices.Sorted(maps.Keys(o.values)) {
 		if !slices.Contains(o.known, key) {
-			o.refuse(KeyUnknown, short(key), fmt.Errorf("unknown key; the keys of this file are %s", strings.Join(o.known, ", ")))
+			o.refuse(KeyUnknown, short(key), fmt.Errorf("unknown key: want one of %s", strings.Join(o.known, ", ")))
 		}
 	}
 }
 
-// check rejects invalid values, with their keys in the file. require
-// rejects empty ones.
+// check rejects invalid values and reports their keys in the file. Empty values
+// are left to require.
 func (o *object) check(nameKey, typeKey, versionKey string, m Metadata) {
 	if m.ProviderName != "" {
 		for _, defect := range validation.IsDNS1123Subdomain(m.ProviderName) {
@@ -257,15 +257,15 @@ func (o *object) check(nameKey, typeKey, versionKey string, m Metadata) {
 		}
 	}
 	if m.ProviderType != "" && !slices.Contains(ProviderTypes(), m.ProviderType) {
-		o.refuse(ValueWrong, typeKey, fmt.Errorf("%q is not one of %s", short(string(m.ProviderType)), joined(ProviderTypes())))
+		o.refuse(ValueWrong, typeKey, fmt.Errorf("invalid value %q: want one of %s", short(string(m.ProviderType)), joined(ProviderTypes())))
 	}
 	const longest = 128 // the limit of the ClusterAPI object
 	if len(m.ProviderVersion) > longest {
-		o.refuse(ValueWrong, versionKey, fmt.Errorf("is longer than %d bytes", longest))
+		o.refuse(ValueWrong, versionKey, fmt.Errorf("exceeds %d bytes", longest))
 	}
 }
 
-// short truncates a text from a file, for errors.
+// short truncates text from a file for error messages.
 func short(text string) string {
 	const most = 160 // bytes, more than any digest
 	if len(text) <= most {
@@ -282,7 +282,8 @@ func joined(types []ProviderType) string {
 	return strings.Join(names, ", ")
 }
 
-// readContentID parses sha256:<hex> or bare hex; the empty string is no content ID.
+// readContentID parses sha256:<hex> or bare hex. The empty string means no content
+// ID.
 func readContentID(text string) (digest.Digest, error) {
 	if text == "" {
 		return "", nil
@@ -292,7 +293,7 @@ func readContentID(text string) (digest.Digest, error) {
 		id = digest.NewDigestFromEncoded(digest.SHA256, text)
 	}
 	if err := id.Validate(); err != nil || id.Algorithm() != digest.SHA256 {
-		return "", fmt.Errorf("%q is not sha256:<64 hex digits>", short(text))
+		return "", fmt.Errorf("invalid digest %q: want sha256:<64 hex digits>", short(text))
 	}
 	return id, nil
 }

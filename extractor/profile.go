@@ -12,8 +12,8 @@ import (
 )
 
 // ProfileFiles encodes the bundle in the second layout, in the directory of its
-// Profile; Bundles reads it. attributes are further attributes, which the installer
-// ignores. It is an error if Bundles would reject the files.
+// Profile. attributes are additional attributes, which the installer ignores. It
+// fails if Bundles would reject the files.
 func (b Bundle) ProfileFiles(attributes map[string]string) (Files, error) {
 	metadata, err := encodeYAML(b.Metadata, attributes)
 	if err != nil {

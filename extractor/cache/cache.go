@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cache stores the bundles of images and the indexes of their layers, so that an
-// image is read from a registry once: not again for a resync and, with a
-// directory, not again after a restart. The bundles of an image are a function of its
-// digest, so entries are never revalidated; the absence of bundles is
-// cached as well.
+// Package cache stores the bundles of images and the indexes of their layers, so that a
+// resync does not read an image from the registry again, nor, with a directory, does a
+// restart. The digest of an image determines its bundles, so entries never expire. The
+// absence of bundles is cached too.
 //
 //	store := &cache.Store{Dir: "/var/cache/capi-installer"}
 //	fetcher := &cache.Cached{Store: store, Next: remote.Limit(&remote.Registry{Layers: store}, 4)}
@@ -26,23 +25,23 @@ import (
 // Cached is a Fetcher that calls Next once for each image. It is safe for concurrent use
 // and must not be copied after first use.
 //
-// Errors are those of Next and are not cached. Errors of the store are logged (to
-// the logger of the context) and cost memory or a fetch, never the result. A
-// damaged entry is removed and fetched again.
+// Errors are those of Next and are not cached. Errors of the store are logged to
+// the logger of the context; they may cause another fetch or use memory, but
+// never fail Fetch. A corrupt entry is removed and fetched again.
 type Cached struct {
 	// Next fetches images that are not cached.
 	Next extractor.Fetcher
-	// Store stores the bundles. Without one, without a directory in it, or
-	// when that cannot be written, they are kept in memory, up to 64 MiB.
+	// Store stores the bundles. If it is nil, has no directory, or fails to
+	// write, bundles are cached in memory, up to 64 MiB.
 	Store *Store
 
 	flights singleflight.Group[string, []extractor.Bundle]
 	memory  lru.Cache[digest.Digest, []extractor.Bundle]
 }
 
-// Fetch returns the bundles of an image, as Next returned them the first time.
-// Concurrent callers with the same reference share one fetch, which ends early only if
-// the contexts of all of them end.
+// Fetch returns the bundles of an image, from the cache or from Next. Concurrent
+// callers with the same reference share one fetch, which is canceled only when the
+// contexts of all callers have ended.
 func (c *Cached) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
 	image, err := digestIn(reference)
 	if err != nil {
@@ -57,7 +56,7 @@ func (c *Cached) Fetch(ctx context.Context, reference string) ([]extractor.Bundl
 	return withReference(reference, bundles), err
 }
 
-// digestIn returns the digest of a reference that has one.
+// digestIn returns the digest of a reference.
 func digestIn(reference string) (digest.Digest, error) {
 	ref, err := name.NewDigest(reference)
 	if err != nil {
@@ -88,10 +87,10 @@ func (c *Cached) loadOrFetch(ctx context.Context, reference string, image digest
 	return bundles, nil
 }
 
-// maxMemory is the size of the bundles that are kept in memory if there is no store, in bytes.
+// maxMemory limits the size of the bundles that are cached in memory, in bytes.
 const maxMemory = 64 << 20
 
-// weight is an estimate of the memory that the bundles of an image take, in bytes.
+// weight estimates the memory of the bundles of an image, in bytes.
 func weight(bundles []extractor.Bundle) int64 {
 	total := int64(1 << 10)
 	for _, b := range bundles {
@@ -100,7 +99,7 @@ func weight(bundles []extractor.Bundle) int64 {
 	return total
 }
 
-// withReference returns the bundles with the origin of a reference.
+// withReference returns the bundles with the reference as their origin.
 func withReference(reference string, bundles []extractor.Bundle) []extractor.Bundle {
 	bundles = slices.Clone(bundles)
 	for i := range bundles {

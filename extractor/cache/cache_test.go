@@ -191,16 +191,16 @@ func TestStore_RefetchesADamagedEntry(t *testing.T) {
 		damage func(entry string) error
 		logged string // part of what is logged; empty if nothing is
 	}{
-		"a changed entry":             {change("default", "changed"), "its digest is"},
-		"changed manifests":           {change("kind: Namespace", "kind: Nicespace"), "its digest is"},
-		"a cut entry":                 {cut, "its digest is"},
-		"an empty entry":              {overwrite(""), "its digest is"},
+		"a changed entry":             {change("default", "changed"), "digest is"},
+		"changed manifests":           {change("kind: Namespace", "kind: Nicespace"), "digest is"},
+		"a cut entry":                 {cut, "digest is"},
+		"an empty entry":              {overwrite(""), "digest is"},
 		"an entry of no kind":         {overwrite(digest.FromString("x").String() + "\nx"), ""},
 		"a version of later":          {overwrite(sealed("a", 99, "[]\n")), ""},
-		"an entry moved here":         {overwrite(sealed("c", 2, "[]\n")), "it is the entry \\\"images sha256:" + other},
+		"an entry moved here":         {overwrite(sealed("c", 2, "[]\n")), "found entry \\\"images sha256:" + other},
 		"an entry with invalid JSON":  {overwrite(sealed("a", 2, "no\n")), "parsing a cache entry"},
-		"a size below nothing":        {overwrite(sealed("a", 2, `[{"size": -1}]`+"\n")), "are cut"},
-		"a size of too much":          {overwrite(sealed("a", 2, `[{"size": 10}]`+"\nshort")), "are cut"},
+		"a size below nothing":        {overwrite(sealed("a", 2, `[{"size": -1}]`+"\n")), "are truncated"},
+		"a size of too much":          {overwrite(sealed("a", 2, `[{"size": 10}]`+"\nshort")), "are truncated"},
 		"manifests of another bundle": {overwrite(sealed("a", 2, `[{"size": 1}]`+"\nx")), "the digest of the manifests"},
 		"a missing entry":             {os.Remove, ""},
 		"a directory":                 {func(entry string) error { return errors.Join(os.Remove(entry), os.Mkdir(entry, 0o755)) }, "not a regular file"},

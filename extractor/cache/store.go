@@ -26,31 +26,32 @@ import (
 // DefaultMaxBytes is the default size limit of a store, in bytes.
 const DefaultMaxBytes = 512 << 20
 
-// Store stores the bundles of images and the indexes of layers in a directory, each in a
-// file of its own:
+// Store stores the bundles of images and the indexes of layers in a directory, one file
+// each:
 //
 //	<dir>/images/sha256-<hex>   the bundles of an image
 //	<dir>/layers/sha256-<hex>   the index of a layer
-//	<dir>/signatures/sha256-<hex> the signatures of an image, as it was accepted
+//	<dir>/signatures/sha256-<hex> the signatures with which an image was accepted
 //	<dir>/pinned                the images that are never removed
 //
-// The first line of a file is the digest of the rest, whose first line is its kind and key:
-// a file that is truncated, changed or moved is damaged, and is removed. Files
-// are written to a temporary name and renamed, so that a process that is killed at any
-// moment leaves a whole entry or none. Temporary files are removed after an hour.
+// The first line of a file is the digest of the rest; the second line is its kind and key.
+// A file that was truncated, modified or moved is therefore detected as corrupt and
+// removed. Files are written under a temporary name and renamed, so that a killed process
+// never leaves a partial entry. Temporary files are removed after an hour.
 //
-// Several processes may share a directory. A nil Store, or one without a
-// directory, stores nothing. It must not be copied after first use.
+// Several processes may share a directory. A nil Store, or a Store without Dir,
+// stores nothing. A Store must not be copied after first use.
 type Store struct {
-	// Dir is the directory; it is created if it is missing. A process with write access to it
-	// controls the objects that are installed.
+	// Dir is the directory; it is created if it is missing. Any process with write access to
+	// it controls which objects are installed.
 	Dir string
-	// MaxBytes is the size limit of all entries, in blocks of 4 KiB; 0
-	// means DefaultMaxBytes. The least recently used entries are removed first;
-	// pinned images are never removed, and count.
+	// MaxBytes is the limit for the size of all entries, rounded up to blocks of
+	// 4 KiB; 0 means DefaultMaxBytes. The least recently used entries are removed
+	// first. Pinned images count, but are never removed.
 	MaxBytes int64
 
-	// step is called before each write operation, in tests; its error replaces that of the operation.
+	// step is called before each write operation in tests. If it returns an error, the operation
+	// fails with this error.
 	step func(operation string) error
 	mu   sync.Mutex // one writer at a time in this process
 }
@@ -63,10 +64,10 @@ const (
 
 	asidePrefix = ".aside-"
 	asideTime   = time.Hour
-	// justUsed is the precision of the time of the last use.
+	// justUsed is the precision of the recorded time of the last use.
 	justUsed = time.Minute
-	// storeVersion changes when the same image gives other bundles, or the format of
-	// entries changes. Entries of other versions are ignored.
+	// storeVersion must change when the format of entries changes, or when the same
+	// image results in different bundles. Entries of other versions are ignored.
 	storeVersion = 2
 	maxEntry     = 256 << 20 // bytes
 	block        = 4 << 10   // size of the smallest file in bytes
@@ -100,8 +101,9 @@ func (s *Store) SaveSignatures(ctx context.Context, image digest.Digest, data []
 	}
 }
 
-// Pin sets the images that are never removed: those of revisions. It holds
-// for other processes and after a restart, until the next Pin.
+// Pin sets the images that are never removed: the images of revisions. It applies
+// to all processes that share the directory, also after a restart, until the next
+// Pin.
 func (s *Store) Pin(images ...digest.Digest) error {
 	if s == nil || s.Dir == "" {
 		return nil
@@ -138,7 +140,7 @@ func (s *Store) file(kind string, key digest.Digest) string {
 	return filepath.Join(s.Dir, kind, key.Algorithm().String()+"-"+key.Encoded())
 }
 
-// load returns an entry, verified, and marks it as used.
+// load returns a verified entry and marks it as used.
 func (s *Store) load(ctx context.Context, kind string, key digest.Digest) ([]byte, bool) {
 	if s == nil || s.Dir == "" || key.Validate() != nil {
 		return nil, false
@@ -156,12 +158,12 @@ func (s *Store) load(ctx context.Context, kind string, key digest.Digest) ([]byt
 	return data, true
 }
 
-// drop removes a damaged entry.
+// drop removes a corrupt entry.
 func (s *Store) drop(ctx context.Context, file string, why error) {
 	log := logr.FromContextOrDiscard(ctx).WithValues("entry", file)
-	log.Error(why, "A cache entry is damaged; removing it")
+	log.Error(why, "Removing a corrupt cache entry")
 	if err := s.remove(file); err != nil {
-		log.Error(err, "Failed to remove a damaged cache entry")
+		log.Error(err, "Failed to remove a corrupt cache entry")
 	}
 }
 
@@ -173,14 +175,14 @@ func open(file, kind string, key digest.Digest) ([]byte, error) {
 	}
 	sum, rest, _ := bytes.Cut(data, []byte("\n"))
 	if got := digest.FromBytes(rest); got != digest.Digest(sum) {
-		return nil, fmt.Errorf("reading %s: its digest is %s, not %.80q", file, got, sum)
+		return nil, fmt.Errorf("reading %s: digest is %s, want %.80q", file, got, sum)
 	}
 	says, body, _ := bytes.Cut(rest, []byte("\n"))
 	switch want := title(kind, key); {
 	case string(says) == want:
 		return body, nil
 	case bytes.HasSuffix(says, []byte(versionMark)):
-		return nil, fmt.Errorf("reading %s: it is the entry %.200q, not %q", file, says, want)
+		return nil, fmt.Errorf("reading %s: found entry %.200q, want %q", file, says, want)
 	}
 	return nil, fs.ErrNotExist
 }
@@ -226,7 +228,7 @@ func (s *Store) save(kind string, key digest.Digest, body []byte) error {
 		return nil
 	}
 	if err := key.Validate(); err != nil {
-		return fmt.Errorf("keeping %q: %w", key, err)
+		return fmt.Errorf("caching %q: %w", key, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,7 +276,7 @@ func (s *Store) fill(file *os.File, data []byte) error {
 	return nil
 }
 
-// do runs a write operation.
+// do executes a write operation.
 func (s *Store) do(operation string, change func() error) error {
 	if s.step != nil {
 		if err := s.step(operation); err != nil {
@@ -307,8 +309,8 @@ type storedFile struct {
 	size int64
 }
 
-// prune removes the least recently used entries until the rest is within the limit, and
-// temporary files of killed processes. It never removes pinned entries or the one that was just written.
+// prune removes the least recently used entries until the store is within its limit, and temporary files
+// of killed processes. It never removes pinned entries or the entry that was just written.
 func (s *Store) prune(written string) error {
 	pins, err := s.pins()
 	if err != nil {
@@ -369,8 +371,8 @@ func (s *Store) list(dir string) (entries []storedFile, err error) {
 	return entries, err
 }
 
-// bundle is the encoded form of a bundle, in one line of JSON with the others of its
-// image; the manifests follow in the same order.
+// bundle is the encoded form of a bundle. An entry has all bundles of an image in
+// one line of JSON, followed by their manifests in the same order.
 type bundle struct {
 	Profile  string             `json:"profile,omitempty"`
 	Metadata extractor.Metadata `json:"metadata"`
@@ -425,7 +427,7 @@ func decode(data []byte) ([]extractor.Bundle, error) {
 	var bundles []extractor.Bundle
 	for _, h := range headers {
 		if h.Size < 0 || h.Size > len(rest) {
-			return nil, fmt.Errorf("parsing a cache entry: the manifests of %s are cut", h.Metadata.ProviderName)
+			return nil, fmt.Errorf("parsing a cache entry: the manifests of %s are truncated", h.Metadata.ProviderName)
 		}
 		b := extractor.Bundle{Profile: h.Profile, Metadata: h.Metadata, Manifests: rest[:h.Size:h.Size]}
 		if err := verify(b.Metadata, b.Manifests); err != nil {
@@ -438,7 +440,7 @@ func decode(data []byte) ([]extractor.Bundle, error) {
 
 func verify(m extractor.Metadata, manifests []byte) error {
 	if got := digest.FromBytes(manifests); got != m.ContentID {
-		return fmt.Errorf("the digest of the manifests of %s is %s, not %.80q", m.ProviderName, got, m.ContentID)
+		return fmt.Errorf("the digest of the manifests of %s is %s, want %.80q", m.ProviderName, got, m.ContentID)
 	}
 	return nil
 }

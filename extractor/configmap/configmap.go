@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configmap reads bundles from transport ConfigMaps, in which the
-// cluster version operator brings the manifests of providers whose images do
-// not hold them yet. A bundle that is too long for one ConfigMap is cut into
-// slices. One looks like this, in the namespace of the operands:
+// Package configmap reads bundles from transport ConfigMaps. The cluster version
+// operator creates them for providers whose images do not contain manifests yet.
+// A bundle that is too large for one ConfigMap is split into slices. An example,
+// in the namespace of the operands:
 //
 //	metadata:
 //	  labels:
@@ -20,7 +20,7 @@
 //	data:
 //	  manifests.yaml: …             # or in binaryData, as manifests.yaml.zst
 //
-// The images in the manifests are those of the release already.
+// The manifests already contain the images of the release.
 package configmap
 
 import (
@@ -39,8 +39,8 @@ import (
 	"github.com/capi-installer/capi-installer/imagesjson"
 )
 
-// The names in a transport ConfigMap: BundleLabel is a label, whose value is the
-// name of the bundle; the others are keys of annotations and of the data.
+// The keys of a transport ConfigMap. BundleLabel is a label with the name of the
+// bundle. The others are annotations and data keys.
 const (
 	BundleLabel     = v1alpha1.Prefix + "/manifest-bundle"
 	ReleaseVersion  = v1alpha1.Prefix + "/release-version"
@@ -56,13 +56,13 @@ const (
 	CompressedManifests = "manifests.yaml.zst"
 )
 
-// MaxSlices is the largest number of ConfigMaps of a bundle: the limit of a component
-// of the ClusterAPI object.
+// MaxSlices is the maximum number of ConfigMaps of a bundle, which is the limit of
+// configMaps in the ClusterAPI status.
 const MaxSlices = 64
 
-// Error is an error of a ConfigMap.
+// Error reports an invalid ConfigMap.
 type Error struct {
-	// ConfigMap is <namespace>/<name>; several are separated by a comma and a space.
+	// ConfigMap is <namespace>/<name>, or several of them separated by ", ".
 	ConfigMap string
 	Err       error
 }
@@ -72,17 +72,17 @@ func (e *Error) Error() string { return "ConfigMap " + e.ConfigMap + ": " + e.Er
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Bundles returns one result for each bundle that a release's ConfigMaps are of,
-// in the order of the bundles' names. Its image has a name only, the bundle's.
-// ConfigMaps without the label are ignored, and so are bundles with
-// ConfigMaps of other releases only: Others returns those.
+// Bundles returns one result for each bundle in the ConfigMaps of a release,
+// sorted by the bundle's name, which is the only set field of the image. It
+// ignores ConfigMaps without the label, and bundles that have only ConfigMaps of
+// other releases; Others returns the latter.
 //
-// All errors of a bundle are in its result, each of type
-// *Error. They are an extractor.ErrInvalid, except missing slices, which
-// may be created later. The error of Bundles is that release is empty.
+// All errors of a bundle are in its result, each of type *Error. They are an
+// extractor.ErrInvalid, except for missing slices, which may be created later.
+// Bundles fails only if release is empty.
 func Bundles(configMaps []corev1.ConfigMap, release string) ([]extractor.Result, error) {
 	if release == "" {
-		return nil, errors.New("the release version is not known: transport ConfigMaps cannot be told from those of other releases")
+		return nil, errors.New("the release version is empty: it is required to select the transport ConfigMaps of the release")
 	}
 	parts, foreign := divide(configMaps, release)
 	var results []extractor.Result
@@ -92,8 +92,8 @@ func Bundles(configMaps []corev1.ConfigMap, release string) ([]extractor.Result,
 	return results, nil
 }
 
-// divide groups the ConfigMaps by bundle: those of the release, and
-// those of other releases. A ConfigMap without release counts as one of this release.
+// divide groups the ConfigMaps of the release (parts) and of other releases (foreign)
+// by bundle. A ConfigMap without release version counts as one of this release.
 func divide(configMaps []corev1.ConfigMap, release string) (parts, foreign map[string][]bundleSlice) {
 	parts, foreign = map[string][]bundleSlice{}, map[string][]bundleSlice{}
 	for i := range configMaps {
@@ -111,12 +111,12 @@ func divide(configMaps []corev1.ConfigMap, release string) (parts, foreign map[s
 	return parts, foreign
 }
 
-// OtherError reports that all ConfigMaps of a bundle are of other releases. They are
-// left from an older release, or about to be replaced.
+// OtherError reports that all ConfigMaps of a bundle belong to other releases. They
+// are leftovers of an older release or about to be replaced.
 type OtherError struct {
-	// Bundle is the name of the bundle, Release the release that it is not of.
+	// Bundle is the name of the bundle, Release the expected release.
 	Bundle, Release string
-	// Provider and Type are those of the ConfigMaps.
+	// Provider and Type are from the ConfigMaps.
 	Provider string
 	Type     extractor.ProviderType
 	// ConfigMaps names them, each with its release.
@@ -124,12 +124,12 @@ type OtherError struct {
 }
 
 func (e *OtherError) Error() string {
-	return fmt.Sprintf("bundle %s (provider %s of type %s) is there only for other releases than %s: ConfigMap %s",
+	return fmt.Sprintf("bundle %s (provider %s of type %s) has no ConfigMaps of release %s, only of other releases: ConfigMap %s",
 		e.Bundle, e.Provider, e.Type, e.Release, strings.Join(e.ConfigMaps, ", "))
 }
 
-// Others returns an *OtherError for each bundle with
-// ConfigMaps of other releases only, in the order of the bundles' names.
+// Others returns an *OtherError for each bundle that has only ConfigMaps of other
+// releases, sorted by the bundle's name.
 func Others(configMaps []corev1.ConfigMap, release string) []*OtherError {
 	parts, foreign := divide(configMaps, release)
 	var others []*OtherError
@@ -145,7 +145,7 @@ func Others(configMaps []corev1.ConfigMap, release string) []*OtherError {
 	return others
 }
 
-// releases names ConfigMaps with their releases.
+// releases returns the names of ConfigMaps with their releases.
 func releases(parts []bundleSlice) (names []string) {
 	for _, p := range parts {
 		names = append(names, fmt.Sprintf("%s of release %s", p.name(), p.Annotations[ReleaseVersion]))
@@ -165,7 +165,7 @@ func result(bundle string, parts, foreign []bundleSlice) extractor.Result {
 	return r
 }
 
-// bundleSlice is one of the ConfigMaps that ship a bundle together.
+// bundleSlice is one ConfigMap of a bundle.
 type bundleSlice struct {
 	*corev1.ConfigMap
 	index, count int
@@ -173,23 +173,23 @@ type bundleSlice struct {
 	compressed   bool
 }
 
-// invalid is an error of one invalid ConfigMap.
+// invalid returns an error about the ConfigMap that is an extractor.ErrInvalid.
 func (p *bundleSlice) invalid(format string, args ...any) error {
 	return &Error{p.name(), &extractor.InvalidError{Err: fmt.Errorf(format, args...)}}
 }
 
 func (p *bundleSlice) name() string { return p.Namespace + "/" + p.Name }
 
-// read reads the place of the slice in the bundle, and its data.
+// read parses the slice's position in the bundle and its data.
 func (p *bundleSlice) read() (errs []error) {
 	if p.Labels[BundleLabel] == "" {
-		errs = append(errs, p.invalid("label %s has no value", BundleLabel))
+		errs = append(errs, p.invalid("label %s is empty", BundleLabel))
 	}
 	if p.Annotations[ReleaseVersion] == "" {
 		errs = append(errs, p.invalid("annotation %s is missing", ReleaseVersion))
 	}
 	if err := p.metadata().Validate(); err != nil {
-		errs = append(errs, p.invalid("reading the annotations: %w", err))
+		errs = append(errs, p.invalid("parsing the annotations: %w", err))
 	}
 	return slices.Concat(errs, p.readPlace(), p.readData())
 }
@@ -197,10 +197,10 @@ func (p *bundleSlice) read() (errs []error) {
 func (p *bundleSlice) readPlace() (errs []error) {
 	var err error
 	if p.count, err = strconv.Atoi(p.Annotations[Slices]); err != nil || p.count < 1 || p.count > MaxSlices {
-		return []error{p.invalid("annotation %s: %q is not a number from 1 to %d", Slices, p.Annotations[Slices], MaxSlices)}
+		return []error{p.invalid("invalid annotation %s %q: want a number from 1 to %d", Slices, p.Annotations[Slices], MaxSlices)}
 	}
 	if p.index, err = strconv.Atoi(p.Annotations[Slice]); err != nil || p.index < 0 || p.index >= p.count {
-		errs = append(errs, p.invalid("annotation %s: %q is not a number from 0 to %d", Slice, p.Annotations[Slice], p.count-1))
+		errs = append(errs, p.invalid("invalid annotation %s %q: want a number from 0 to %d", Slice, p.Annotations[Slice], p.count-1))
 	}
 	return errs
 }
@@ -210,13 +210,13 @@ func (p *bundleSlice) readData() []error {
 	packed, isPacked := p.BinaryData[CompressedManifests]
 	switch {
 	case isText && isPacked:
-		return []error{p.invalid("it has both %s and %s: keep one", Manifests, CompressedManifests)}
+		return []error{p.invalid("both %s and %s are set: keep one", Manifests, CompressedManifests)}
 	case isPacked:
 		p.data, p.compressed = packed, true
 	case isText:
 		p.data = []byte(text)
 	default:
-		return []error{p.invalid("it has neither %s in data nor %s in binaryData", Manifests, CompressedManifests)}
+		return []error{p.invalid("neither data[%s] nor binaryData[%s] is set", Manifests, CompressedManifests)}
 	}
 	return nil
 }

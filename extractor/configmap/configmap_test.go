@@ -162,23 +162,23 @@ func TestBundles_NamesInvalidConfigMaps(t *testing.T) {
 		want    string
 		waiting bool // not an ErrInvalid
 	}{
-		"a missing slice": {func(c []corev1.ConfigMap) []corev1.ConfigMap { return c[1:] }, second + "of 2 slices, these are not there: 0", true},
+		"a missing slice": {func(c []corev1.ConfigMap) []corev1.ConfigMap { return c[1:] }, second + "missing slices 0 of 2", true},
 		"a slice twice": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
 			copied := *c[1].DeepCopy()
 			copied.Name = "copy"
 			return append(c, copied)
-		}, "ConfigMap openshift-cluster-api/copy: it is slice 1, and so is openshift-cluster-api/aws-01", false},
+		}, "ConfigMap openshift-cluster-api/copy: duplicate slice 1: also in openshift-cluster-api/aws-01", false},
 		"a slice of another release": {annotate(configmap.ReleaseVersion, "4.22.2"),
-			"ConfigMap openshift-cluster-api/aws-00: of 2 slices, these are not there: 1", true},
+			"ConfigMap openshift-cluster-api/aws-00: missing slices 1 of 2", true},
 		"no release version":       {annotate(configmap.ReleaseVersion, ""), second + "annotation " + configmap.ReleaseVersion + " is missing", false},
 		"no content ID":            {annotate(configmap.ContentID, ""), second + "annotation " + configmap.ContentID + ` is "", but`, false},
-		"no provider name":         {annotate(configmap.ProviderName, ""), second + "reading the annotations: provider name: is missing", false},
-		"an unknown type":          {annotate(configmap.ProviderType, "x"), second + `reading the annotations: provider type: "x" is not one of core,`, false},
+		"no provider name":         {annotate(configmap.ProviderName, ""), second + "parsing the annotations: provider name: must be set", false},
+		"an unknown type":          {annotate(configmap.ProviderType, "x"), second + `parsing the annotations: provider type: invalid value "x": want one of core,`, false},
 		"another version":          {annotate(configmap.ProviderVersion, "v3"), second + "annotation " + configmap.ProviderVersion + ` is "v3", but "v2.10.0" in openshift-cluster-api/aws-00`, false},
-		"a slice without a number": {annotate(configmap.Slice, "b"), second + "annotation " + configmap.Slice + `: "b" is not a number from 0 to 1`, false},
-		"a slice too many":         {annotate(configmap.Slice, "2"), second + "annotation " + configmap.Slice + `: "2" is not a number from 0 to 1`, false},
-		"too many slices":          {annotate(configmap.Slices, "65"), second + "annotation " + configmap.Slices + `: "65" is not a number from 1 to 64`, false},
-		"no slices":                {annotate(configmap.Slices, "0"), second + "annotation " + configmap.Slices + `: "0" is not`, false},
+		"a slice without a number": {annotate(configmap.Slice, "b"), second + "invalid annotation " + configmap.Slice + ` "b": want a number from 0 to 1`, false},
+		"a slice too many":         {annotate(configmap.Slice, "2"), second + "invalid annotation " + configmap.Slice + ` "2": want a number from 0 to 1`, false},
+		"too many slices":          {annotate(configmap.Slices, "65"), second + "invalid annotation " + configmap.Slices + ` "65": want a number from 1 to 64`, false},
+		"no slices":                {annotate(configmap.Slices, "0"), second + "invalid annotation " + configmap.Slices + ` "0": want`, false},
 		"changed data": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
 			c[1].Data[configmap.Manifests] = "kind: Role\n"
 			return c
@@ -186,14 +186,14 @@ func TestBundles_NamesInvalidConfigMaps(t *testing.T) {
 		"no data": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
 			c[1].Data = nil
 			return c
-		}, second + "it has neither manifests.yaml in data nor manifests.yaml.zst in binaryData", false},
+		}, second + "neither data[manifests.yaml] nor binaryData[manifests.yaml.zst] is set", false},
 		"both kinds of data": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
 			c[1].BinaryData = map[string][]byte{configmap.CompressedManifests: nil}
 			return c
-		}, second + "it has both manifests.yaml and manifests.yaml.zst: keep one", false},
+		}, second + "both manifests.yaml and manifests.yaml.zst are set: keep one", false},
 		"a compressed slice and one that is not": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
 			return append(c[:1], packed(t, c[1:])...)
-		}, second + "one of it and openshift-cluster-api/aws-00 is compressed, and one is not", false},
+		}, second + "compression differs from openshift-cluster-api/aws-00: compress all slices or none", false},
 		"data that is not compressed": {func(c []corev1.ConfigMap) []corev1.ConfigMap {
 			c = packed(t, c)
 			c[1].BinaryData[configmap.CompressedManifests] = []byte(manifests)
@@ -203,7 +203,7 @@ func TestBundles_NamesInvalidConfigMaps(t *testing.T) {
 			c = packed(t, c)
 			c[1].BinaryData[configmap.CompressedManifests] = bomb
 			return c
-		}, both + "the manifests are longer than 33554432 bytes", false},
+		}, both + "the manifests exceed 33554432 bytes", false},
 		"empty manifests": {func([]corev1.ConfigMap) []corev1.ConfigMap { return sliced("", 1) }, "ConfigMap openshift-cluster-api/aws-00: the manifests are empty", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestBundles_MissingReleaseAnnotation(t *testing.T) {
 	if err != nil || len(results) != 1 {
 		t.Fatalf("got %v, %v", results, err)
 	}
-	want := "ConfigMap openshift-cluster-api/aws-00: label " + configmap.BundleLabel + " has no value\n" +
+	want := "ConfigMap openshift-cluster-api/aws-00: label " + configmap.BundleLabel + " is empty\n" +
 		"ConfigMap openshift-cluster-api/aws-00: annotation " + configmap.ReleaseVersion + " is missing"
 	if got := fmt.Sprint(results[0].Err); got != want {
 		t.Errorf("got\n%s\nnot\n%s", got, want)
@@ -317,7 +317,7 @@ func TestWrite_RejectsAnInvalidBundle(t *testing.T) {
 	bundle := bundleOf(0)
 	bundle.Metadata.ImageName, bundle.Metadata.ProviderName = "example.com/placeholder", strings.Repeat("long", 20)
 	_, err := configmap.ConfigMaps(bundle, "")
-	for _, part := range []string{"release version", "example.com/placeholder", "0 bytes long", "must be no more than 63"} {
+	for _, part := range []string{"release version", "example.com/placeholder", "0 bytes, want 1 to", "must be no more than 63"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not have %q: %v", part, err)
 		}

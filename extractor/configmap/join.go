@@ -18,7 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// join joins the parts of a bundle. Each step requires that the ones before found no error.
+// join joins the slices of a bundle. It stops after the first step with errors.
 func join(bundle string, parts, foreign []bundleSlice) (extractor.Bundle, []error) {
 	var errs []error
 	for i := range parts {
@@ -44,7 +44,8 @@ func join(bundle string, parts, foreign []bundleSlice) (extractor.Bundle, []erro
 	return extractor.Bundle{Origin: origin, Metadata: parts[0].metadata(), Manifests: manifests}, nil
 }
 
-// agree returns the contradictions between the parts.
+// agree returns an error for each difference between the annotations of the
+// slices.
 func agree(parts []bundleSlice) (errs []error) {
 	first := parts[0]
 	for _, p := range parts[1:] {
@@ -54,19 +55,19 @@ func agree(parts []bundleSlice) (errs []error) {
 			}
 		}
 		if p.compressed != first.compressed {
-			errs = append(errs, p.invalid("one of it and %s is compressed, and one is not", first.name()))
+			errs = append(errs, p.invalid("compression differs from %s: compress all slices or none", first.name()))
 		}
 	}
 	return errs
 }
 
-// complete returns the duplicate and the missing slices, and names the ConfigMaps of the
-// bundle that are ignored because they are of other releases.
+// complete returns errors for duplicate and missing slices. The latter name the
+// ConfigMaps that were ignored because they belong to other releases.
 func complete(parts, foreign []bundleSlice) (errs []error) {
 	there := map[int]bundleSlice{}
 	for _, p := range parts {
 		if other, twice := there[p.index]; twice {
-			errs = append(errs, p.invalid("it is slice %d, and so is %s", p.index, other.name()))
+			errs = append(errs, p.invalid("duplicate slice %d: also in %s", p.index, other.name()))
 			continue
 		}
 		there[p.index] = p
@@ -78,9 +79,9 @@ func complete(parts, foreign []bundleSlice) (errs []error) {
 		}
 	}
 	if len(missing) > 0 {
-		err := fmt.Errorf("of %d slices, these are not there: %s", parts[0].count, strings.Join(missing, ", "))
+		err := fmt.Errorf("missing slices %[2]s of %[1]d", parts[0].count, strings.Join(missing, ", "))
 		if len(foreign) > 0 {
-			err = fmt.Errorf("%w; not counted: %s", err, strings.Join(releases(foreign), ", "))
+			err = fmt.Errorf("%w; ignored: %s", err, strings.Join(releases(foreign), ", "))
 		}
 		errs = append(errs, &Error{names(parts), err})
 	}
@@ -95,8 +96,8 @@ func names(parts []bundleSlice) string {
 	return strings.Join(all, ", ")
 }
 
-// joinManifests returns the manifests of complete parts, verified. Compressed
-// parts may be one frame cut into pieces, or a frame each.
+// joinManifests returns the verified manifests of all slices. Compressed slices
+// may be parts of one zstd frame, or one frame each.
 func joinManifests(parts []bundleSlice) ([]byte, error) {
 	var joined []byte
 	for _, p := range parts {
@@ -111,7 +112,7 @@ func joinManifests(parts []bundleSlice) ([]byte, error) {
 	}
 	switch want, got := parts[0].metadata().ContentID, digest.FromBytes(manifests); {
 	case len(manifests) > extractor.MaxManifests:
-		return nil, fmt.Errorf("the manifests are longer than %d bytes", extractor.MaxManifests)
+		return nil, fmt.Errorf("the manifests exceed %d bytes", extractor.MaxManifests)
 	case len(manifests) == 0:
 		return nil, errors.New("the manifests are empty")
 	case got != want:

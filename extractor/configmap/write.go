@@ -17,15 +17,17 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// sliceSize is the number of bytes of manifests in one ConfigMap, whose limit is 1 MiB.
+// sliceSize is the maximum size of the manifests in one ConfigMap, in bytes. Kubernetes
+// limits a ConfigMap to 1 MiB.
 const sliceSize = 900 << 10
 
-// ConfigMaps returns the transport ConfigMaps of a bundle for a release, which
-// Bundles reads: text in one ConfigMap if it fits, or else compressed, in as
-// many slices as needed. The bundle's name is the provider's, and the ConfigMaps
-// are named after it. One bundle always gives the same bytes.
+// ConfigMaps returns the transport ConfigMaps of a bundle for a release: one
+// ConfigMap with text if the manifests fit, or else several with compressed
+// slices. The names of the bundle and of the ConfigMaps are derived from the
+// provider's name. The result is reproducible.
 //
-// The reader does not replace a placeholder image, so a bundle with one is rejected.
+// A bundle with a placeholder image is rejected, because the reader does not replace
+// it.
 func ConfigMaps(bundle extractor.Bundle, release string) ([]*corev1.ConfigMap, error) {
 	if err := writable(bundle, release); err != nil {
 		return nil, err
@@ -42,7 +44,7 @@ func ConfigMaps(bundle extractor.Bundle, release string) ([]*corev1.ConfigMap, e
 		}
 	}
 	if len(contents) > MaxSlices {
-		return nil, fmt.Errorf("the manifests need %d slices, and a bundle may have %d", len(contents), MaxSlices)
+		return nil, fmt.Errorf("the manifests require %d slices, more than the limit of %d", len(contents), MaxSlices)
 	}
 	configMaps := make([]*corev1.ConfigMap, len(contents))
 	for i, content := range contents {
@@ -51,20 +53,20 @@ func ConfigMaps(bundle extractor.Bundle, release string) ([]*corev1.ConfigMap, e
 	return configMaps, nil
 }
 
-// writable returns the reasons for which a bundle cannot be written.
+// writable returns an error for each reason why a bundle cannot be written.
 func writable(bundle extractor.Bundle, release string) error {
 	errs := []error{bundle.Metadata.Validate()}
 	if release == "" {
-		errs = append(errs, errors.New("the release version is missing"))
+		errs = append(errs, errors.New("the release version is empty"))
 	}
 	if image := bundle.Metadata.ImageName; image != "" {
-		errs = append(errs, fmt.Errorf("the manifests hold the placeholder image %s; transport ConfigMaps name the image of the release, by digest", image))
+		errs = append(errs, fmt.Errorf("the manifests contain the placeholder image %s; replace it by the image of the release, by digest", image))
 	}
 	if len(bundle.Manifests) == 0 || len(bundle.Manifests) > extractor.MaxManifests {
-		errs = append(errs, fmt.Errorf("the manifests are %d bytes long; 1 to %d are possible", len(bundle.Manifests), extractor.MaxManifests))
+		errs = append(errs, fmt.Errorf("invalid size of the manifests: %d bytes, want 1 to %d", len(bundle.Manifests), extractor.MaxManifests))
 	}
 	for _, problem := range validation.IsValidLabelValue(bundle.Metadata.ProviderName) {
-		errs = append(errs, fmt.Errorf("provider name %q as the value of a label: %s", bundle.Metadata.ProviderName, problem))
+		errs = append(errs, fmt.Errorf("invalid label value: provider name %q: %s", bundle.Metadata.ProviderName, problem))
 	}
 	return errors.Join(errs...)
 }

@@ -75,7 +75,7 @@ func TestTransport_MoveToImagesWritesNothing(t *testing.T) {
 	p := h.start("4.22.0")
 	h.reports("VersionDegraded", "ComponentMissing", "type infrastructure")
 	put(h, operator, awsMaps[0], awsMaps[2])
-	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-aws-00", "these are not there: 1")
+	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-aws-00", "missing slices 1 of 2")
 	put(h, operator, awsMaps[1])
 	h.settled("4.22.0-1") // one provider out of an image, one out of ConfigMaps
 	version := h.version()
@@ -126,7 +126,7 @@ var badTransport = []struct {
 		again := good[1].DeepCopy()
 		again.Name = "again"
 		put(h, operator, again)
-	}, "BundleInvalid", []string{"openshift-cluster-api/again", "cluster-api-provider-aws-01", "it is slice 1"}},
+	}, "BundleInvalid", []string{"openshift-cluster-api/again", "cluster-api-provider-aws-01", "duplicate slice 1"}},
 	{"a slice is of another release", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
 		foreign := good[1].DeepCopy()
 		foreign.Annotations[configmap.ReleaseVersion] = "4.21.9"
