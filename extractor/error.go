@@ -65,7 +65,7 @@ type UntrustedError struct {
 
 func (e *UntrustedError) Error() string {
 	if e.Undecided {
-		return "signature verification failed: " + e.Err.Error()
+		return "the signature policy could not be evaluated: " + e.Err.Error()
 	}
 	return "rejected by the signature policy: " + e.Err.Error()
 }

@@ -91,7 +91,7 @@ func TestSignatures_DecideBeforeInstallation(t *testing.T) {
 	h.writePolicy("{}")
 	h.eventually("signatures cannot be checked", func() error {
 		c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "VersionDegraded")
-		if c == nil || c.Reason != "ImageUntrusted" || !strings.Contains(c.Message, "checking the signatures failed: parsing the signature policy") {
+		if c == nil || c.Reason != "ImageUntrusted" || !strings.Contains(c.Message, "the signature policy could not be evaluated: parsing the signature policy") {
 			return fmt.Errorf("condition is %v", c)
 		}
 		return nil
