@@ -7,7 +7,7 @@ TAG := containers_image_openpgp
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -tags=$(TAG) $(filter-out -trimpath -tags=%,$(GOFLAGS))
 
-MODULES := . boxcutter boxcutter/conformance test/controlplane test/clusterctl
+MODULES := . boxcutter boxcutter/conformance test/controlplane test/clusterctl test/extension
 CONTROLPLANE := github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane
 # Folders with more test data: rendered providers, and repositories of providers. The tests
 # that need PROVIDERS are compiled only if it is set.

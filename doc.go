@@ -84,7 +84,8 @@
 // fixture has providers and OpenShift's CRDs, mutation puts mistakes into their
 // manifests, corpus runs every step of the build tool on real providers, scenario
 // runs tests from txtar archives, e2e tests the real program, bench measures
-// extraction, clusterctl reads releases with clusterctl's own code, and demo is
+// extraction, extension runs the rules for Runtime Extensions against servers of
+// Cluster API's packages, clusterctl reads releases with clusterctl's own code, and demo is
 // the program of make demo.
 //
 // docs/glossary.md defines the terms.

@@ -3,6 +3,7 @@
 package extension
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -17,6 +18,7 @@ import (
 type patched struct {
 	index         int // of the last patch in the answer
 	item          map[string]any
+	empty         bool // no patch has operations
 	before, after map[string]any
 }
 
@@ -50,7 +52,7 @@ func applyPatches(c Call, failed func(index int, template map[string]any, err er
 		known := slices.IndexFunc(templates, func(p patched) bool { return p.item["uid"] == string(patch.UID) })
 		if known < 0 {
 			object := asObject(items[at]["object"])
-			known, templates = len(templates), append(templates, patched{item: items[at], before: object, after: object})
+			known, templates = len(templates), append(templates, patched{item: items[at], empty: true, before: object, after: object})
 		}
 		after, err := apply(patch.PatchType, patch.Patch, templates[known].after)
 		if err != nil {
@@ -58,12 +60,19 @@ func applyPatches(c Call, failed func(index int, template map[string]any, err er
 			continue
 		}
 		templates[known].index, templates[known].after = i, after
+		templates[known].empty = templates[known].empty && isEmptyPatch(patch.Patch)
 	}
 	return templates
 }
 
 func validPatchType(t hooksv1.PatchType) bool {
 	return t == hooksv1.JSONPatchType || t == hooksv1.JSONMergePatchType
+}
+
+// isEmptyPatch reports whether a patch has no operations: Cluster API skips it, and the library of Cluster API for extensions returns it for
+// templates without changes.
+func isEmptyPatch(patch []byte) bool {
+	return slices.Contains([]string{"", "[]", "{}", "null"}, string(bytes.TrimSpace(patch)))
 }
 
 // apply returns an object with a patch.

@@ -88,7 +88,7 @@ var patchRules = []Rule{{
 	},
 	Of: is("GeneratePatches"),
 	Handler: eachPatched(func(_ *Handler, p patched) []Problem {
-		if !reflect.DeepEqual(p.before, p.after) {
+		if p.empty || !reflect.DeepEqual(p.before, p.after) {
 			return nil
 		}
 		return problems(fmt.Sprintf("items[%d].patch", p.index), "the patches do not change %s", p.label())

@@ -58,7 +58,7 @@ func (s sampler) value(of jsonSchema, depth int) any {
 	if _, has := of["x-kubernetes-int-or-string"]; has {
 		return 1
 	}
-	return "example"
+	return sampleWord
 }
 
 func (s sampler) object(of jsonSchema, depth int) map[string]any {
@@ -70,13 +70,21 @@ func (s sampler) object(of jsonSchema, depth int) map[string]any {
 	}
 	for name, property := range properties(of) {
 		if child, is := property.(map[string]any); is && (needed[name] || s.optional && depth < maxDepth) {
-			result[name] = s.value(child, depth+1)
+			result[name] = sampleVersion(name, s.value(child, depth+1))
 		}
 	}
 	if values, is := of["additionalProperties"].(map[string]any); is && s.optional {
 		result["example"] = s.value(values, depth+1)
 	}
 	return result
+}
+
+// sampleVersion returns a Kubernetes version for the fields that have one: their schema is that of any text, but Cluster API sends versions.
+func sampleVersion(name string, value any) any {
+	if strings.HasSuffix(strings.ToLower(name), "version") && name != "apiVersion" && value == sampleWord {
+		return "v1.33.1"
+	}
+	return value
 }
 
 // sampleText returns a text in the format of a schema.
@@ -87,8 +95,11 @@ func sampleText(of jsonSchema) string {
 	case "byte":
 		return "ZXhhbXBsZQ=="
 	}
-	return "example"
+	return sampleWord
 }
+
+// sampleWord is the text of fields without a format.
+const sampleWord = "example"
 
 // sampleValues are values of schemas that have more rules than their schema says.
 var sampleValues = map[string]any{
