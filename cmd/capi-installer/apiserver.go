@@ -13,7 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// awaitAPIServer returns when the API server answers discovery requests, which a
+// awaitAPIServer waits until the API server answers discovery requests, which a
 // manager needs. It has no time limit and logs the cause of the wait.
 func awaitAPIServer(ctx context.Context, config *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)

@@ -35,12 +35,13 @@ import (
 	"github.com/capi-installer/capi-installer/install/registryconfig"
 )
 
-// gracePeriod is the time that the program waits for running work when it is told to
-// end. A watch that has failed may sleep for half a minute, which does not justify
+// gracePeriod is the time that the program waits for running work when it is
+// stopped. A failed watch may sleep for half a minute, which does not justify
 // holding the lease.
 const gracePeriod = 5 * time.Second
 
-// concurrentPulls bounds how many images are read at once; the large layers among them take turns.
+// concurrentPulls limits how many images are read concurrently; large layers are
+// pulled one at a time.
 const concurrentPulls = 20
 
 // flags are the flags of the command.
@@ -60,8 +61,8 @@ func command() *cobra.Command {
 	f := &flags{}
 	cmd := &cobra.Command{
 		Use:   "capi-installer",
-		Short: "Install the Cluster API providers of a release and keep them so",
-		Long: `capi-installer runs in a cluster. It reads the operand images of its release from
+		Short: "Install the Cluster API providers of a release",
+		Long: `capi-installer runs in a cluster. It reads the images of its release from
 images.json, takes the manifests out of them, and installs the providers for the
 cluster's platform. Steer it with the ClusterAPI object named "cluster"; read its
 state there and on the ClusterOperator "cluster-api".`,
@@ -79,7 +80,7 @@ state there and on the ClusterOperator "cluster-api".`,
 
 func (f *flags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
-	set.StringVar(&f.imagesJSON, "images-json", "/etc/capi-installer/images.json", "file that names the operand images of the release")
+	set.StringVar(&f.imagesJSON, "images-json", "/etc/capi-installer/images.json", "file with the images of the release")
 	set.StringVar(&f.release, "release-version", os.Getenv("RELEASE_VERSION"), "version of the release; by default from RELEASE_VERSION")
 	set.StringVar(&f.platform, "platform", os.Getenv("PLATFORM"), "platform of the cluster, such as AWS; by default from PLATFORM or the Infrastructure object")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "directory for the bundles of images, created if missing; by default they are kept in memory")
@@ -96,17 +97,17 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.StringVar(&f.metricsCertDir, "metrics-cert-dir", "", "directory with tls.crt and tls.key for /metrics, reloaded on change; without them the certificate is self-signed")
 	set.BoolVar(&f.metricsInsecure, "metrics-insecure", false, "serve /metrics over plain HTTP, without authentication and authorization")
 	set.StringVar(&f.pprofAddress, "pprof-bind-address", "0", "address of /debug/pprof, for profiles of memory and processor; 0 for none")
-	set.BoolVar(&f.officialAPI, "official-clusterapi", true, "honour and report on the ClusterAPI object of operator.openshift.io, where the cluster has it")
+	set.BoolVar(&f.officialAPI, "official-clusterapi", true, "use the ClusterAPI object of operator.openshift.io and update its status, if the cluster has it")
 	set.BoolVar(&f.leaderElect, "leader-elect", false, "work only while holding the lease, so that one of several replicas works")
-	set.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 137*time.Second, "how long a lease lasts that is not renewed")
-	set.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 107*time.Second, "how long the leader tries to renew before it gives up")
-	set.DurationVar(&f.retryPeriod, "leader-elect-retry-period", 26*time.Second, "how long to wait between tries")
+	set.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 137*time.Second, "duration of a lease that is not renewed")
+	set.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 107*time.Second, "time that the leader tries to renew the lease before it gives up")
+	set.DurationVar(&f.retryPeriod, "leader-elect-retry-period", 26*time.Second, "time between attempts to acquire or renew the lease")
 }
 
 // run runs both controllers until ctx ends.
 func run(ctx context.Context, f *flags) error {
 	if f.release == "" {
-		return errors.New("the release version is not known; give --release-version or set RELEASE_VERSION")
+		return errors.New("release version unknown; set --release-version or RELEASE_VERSION")
 	}
 	ctrl.SetLogger(zap.New())
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
@@ -118,7 +119,7 @@ func run(ctx context.Context, f *flags) error {
 	config.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})
 	switch err := awaitAPIServer(ctx, config); {
 	case errors.Is(err, context.Canceled):
-		return nil // told to end while it waited
+		return nil // stopped while it waited
 	case err != nil:
 		return err
 	}
@@ -137,12 +138,12 @@ func run(ctx context.Context, f *flags) error {
 	return start(ctx, mgr)
 }
 
-// start runs the manager until ctx ends. Work that outlasts the grace period then ends
+// start runs the manager until ctx ends. If work outlasts the grace period, it ends
 // with the program, which is not an error.
 func start(ctx context.Context, mgr manager.Manager) error {
 	err := mgr.Start(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
-		mgr.GetLogger().Info("Ended without waiting longer", "gracePeriod", gracePeriod.String())
+		mgr.GetLogger().Info("Stopped before all work had ended", "gracePeriod", gracePeriod.String())
 		return nil
 	}
 	return err
@@ -169,7 +170,8 @@ func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
 	return mgr, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping))
 }
 
-// registries are those that the cluster's nodes would pull from.
+// registries returns the registry configuration, which is that of the cluster's
+// nodes.
 func (f *flags) registries(reader client.Reader) *registryconfig.Registries {
 	registries := &registryconfig.Registries{Reader: reader, CertsDirs: f.certsDirs, AuthFile: f.authFile, TempDir: f.cacheDir}
 	if f.registriesConf != "" {
@@ -178,12 +180,13 @@ func (f *flags) registries(reader client.Reader) *registryconfig.Registries {
 	return registries
 }
 
-// policies are the signature policies that images must meet.
+// policies returns the signature policies that images must meet.
 func (f *flags) policies(reader client.Reader) *registryconfig.Policies {
 	return &registryconfig.Policies{Reader: reader, File: f.signaturePolicy, Optional: f.signaturePolicy == policy.DefaultFile}
 }
 
-// fetcher reads images that the signature policies accept, a few at a time, each once.
+// fetcher returns a Fetcher that reads only images that the signature policies
+// accept, a few concurrently, each only once.
 func (f *flags) fetcher(registries *registryconfig.Registries, policies *registryconfig.Policies, store *cache.Store) extractor.Fetcher {
 	registry := &remote.Registry{Client: &fetch.Client{Settings: registries.Settings, WrapTransport: instrument}, Layers: store}
 	verifier := &signature.Verifier{Policy: policies.Policy, Registry: registry, LocationsDir: f.registriesD, TempDir: f.cacheDir, Store: store}

@@ -29,7 +29,7 @@ func stopSignals() []os.Signal {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
-	context.AfterFunc(ctx, stop) // a second signal has its default effect, and ends the program
+	context.AfterFunc(ctx, stop) // a second signal has its default effect and ends the program
 	code := command.Run(ctx, version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

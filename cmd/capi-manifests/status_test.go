@@ -152,7 +152,7 @@ func TestStatus_Errors(t *testing.T) {
 	}{
 		"no CRD":              {kubeconfigWithoutCRD, command.ExitInvalid, "CRD clusterapis.capi-operator.openshift.io not found; capi-installer is not installed in this cluster"},
 		"missing permissions": {withFailure(http.StatusForbidden), command.ExitInvalid, "reading clusterapis.capi-operator.openshift.io: rejected; status and history need the verbs get, list and watch, as in ClusterRole cluster-reader"},
-		"outdated token":      {withFailure(http.StatusUnauthorized), command.ExitInvalid, "the credentials of the kubeconfig are not valid (Unauthorized); log in again"},
+		"outdated token":      {withFailure(http.StatusUnauthorized), command.ExitInvalid, "invalid credentials in the kubeconfig (Unauthorized); log in again"},
 		"no API server":       {kubeconfigOf(t, "http://"+closed), command.ExitIO, "connection refused; check that the API server is running"},
 		"no kubeconfig":       {"missing", command.ExitInvalid, "missing: no such file or directory; set --kubeconfig or KUBECONFIG"},
 	} {

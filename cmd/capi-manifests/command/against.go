@@ -15,7 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// against are the flags of validate about an API server.
+// against holds the flags of validate for an API server.
 type against struct{ server, controlplane string }
 
 func (a *against) register(flags *pflag.FlagSet) {
@@ -27,7 +27,7 @@ func (a *against) register(flags *pflag.FlagSet) {
 func (a *against) rules(v findings.Report) int {
 	var of findings.Bundle
 	if len(v.Bundles) > 0 {
-		of = v.Bundles[0] // all are of one form
+		of = v.Bundles[0] // all have the same form
 	}
 	checked := slices.DeleteFunc(of.Rules(), func(rule contract.Rule) bool { return rule.Checker == contract.CheckerServer && a.server == "" })
 	return len(checked)

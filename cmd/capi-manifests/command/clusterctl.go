@@ -13,7 +13,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/transform"
 )
 
-// clusterctlFlags are the flags about a clusterctl release.
+// clusterctlFlags holds the flags for a clusterctl release.
 type clusterctlFlags struct{ repository, metadata string }
 
 func (f *clusterctlFlags) register(cmd *cobra.Command) {
@@ -24,7 +24,7 @@ func (f *clusterctlFlags) register(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("clusterctl-metadata", "yaml")
 }
 
-// release makes the release, if it is asked for.
+// release returns the clusterctl release, if a flag requests it.
 func (f *clusterctlFlags) release(options generate.Options) (clusterctl.Release, error) {
 	switch {
 	case f.repository == "" && f.metadata != "":

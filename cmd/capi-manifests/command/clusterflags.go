@@ -12,7 +12,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 )
 
-// clusterFlags select a cluster, as those of kubectl do.
+// clusterFlags select a cluster, like the flags of kubectl.
 type clusterFlags struct{ kubeconfig, context string }
 
 func (f *clusterFlags) register(cmd *cobra.Command) {

@@ -15,14 +15,15 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// compareWith writes the differences from the bundle in src to a generated one. They are an error.
+// compareWith writes the differences between the bundle in src and a generated one.
+// Differences are an error.
 func compareWith(cmd *cobra.Command, src, dir string, generated extractor.Bundle) error {
 	bundles, _, err := source.Bundles(cmd.Context(), cmd.ErrOrStderr(), src)
 	if err != nil {
 		return err
 	}
 	if len(bundles) != 1 {
-		return &source.InvalidError{Err: fmt.Errorf("%s holds %d bundles (%s); --compare accepts one", src, len(bundles), providers(bundles))}
+		return &source.InvalidError{Err: fmt.Errorf("%s has %d bundles (%s); --compare accepts one", src, len(bundles), providers(bundles))}
 	}
 	before, err := diffreport.BundleProvider(bundles[0])
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/capi-installer/capi-installer/imagesjson"
 )
 
-// completeSource completes a SOURCE: files and directories, and the images that
-// images.json in the working directory names.
+// completeSource completes a SOURCE: files and directories, and the images in
+// images.json in the working directory.
 func completeSource(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -23,7 +23,7 @@ func completeSource(_ *cobra.Command, args []string, begun string) ([]cobra.Comp
 	return sources(begun)
 }
 
-// completeSources is completeSource for a command that takes several.
+// completeSources is completeSource for a command with several SOURCE arguments.
 func completeSources(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return sources(begun)
 }
@@ -40,7 +40,8 @@ func sources(begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return all, directive
 }
 
-// imagesJSON are the images of images.json in the working directory, if it has one.
+// imagesJSON returns the images of images.json in the working directory; none if
+// the file is missing or invalid.
 func imagesJSON() imagesjson.Images {
 	content, err := os.ReadFile("images.json")
 	if err != nil {
@@ -53,7 +54,7 @@ func imagesJSON() imagesjson.Images {
 	return images
 }
 
-// imagesNamed are the references in images.json that begin so.
+// imagesNamed returns the references in images.json that begin with a text.
 func imagesNamed(begun string) []cobra.Completion {
 	var found []cobra.Completion
 	for _, image := range imagesJSON() {
@@ -73,7 +74,8 @@ func completeOverride(_ *cobra.Command, _ []string, _ string) ([]cobra.Completio
 	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// files are those whose path begins so; a directory ends with a slash.
+// files returns the files whose path begins with a text; directories end with a
+// slash.
 func files(begun string) []cobra.Completion {
 	found, _ := filepath.Glob(source.EscapeGlob(begun) + "*") // the pattern is well-formed
 	for i, path := range found {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// doubleDashes returns the arguments with two dashes before long flags that have one, such as
+// doubleDashes adds a dash to long flags that have only one, such as
 // "-kustomize-dir": Go's flag package, and so manifests-gen, accepts both.
 func doubleDashes(root *cobra.Command, args []string) []string {
 	cmd, _, err := root.Find(args)

@@ -57,7 +57,8 @@ func (e *differencesError) Error() string {
 	return "found differences: " + diffreport.Counts(e.verdict)
 }
 
-// failOn are the levels of changes that make the exit code 1: a pflag.Value. None is any change.
+// failOn holds the levels of changes for exit code 1: a pflag.Value. An empty list
+// means any change.
 type failOn []diff.Level
 
 var failOnChoices = []string{"any", "breaking", "widening"}

@@ -25,7 +25,7 @@ type comparand struct {
 	providers []diff.Provider
 }
 
-// diffSourceFlags are the flags about reading A and B.
+// diffSourceFlags holds the flags for reading A and B.
 type diffSourceFlags struct {
 	platform, cacheDir string
 	allowTags          bool
@@ -42,7 +42,7 @@ func (o *diffSourceFlags) register(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("cache-dir") // the flag exists
 }
 
-// open reads both sides, which are both releases or both something else.
+// open reads both sides. Either both are releases, or neither is.
 func (o *diffSourceFlags) open(cmd *cobra.Command, a, b string) (before, after comparand, err error) {
 	variables, err := pairs("var", o.variables)
 	if err := wrongUsage(knownPlatform(o.platform), err); err != nil {
@@ -75,7 +75,8 @@ func (o *diffSourceFlags) open(cmd *cobra.Command, a, b string) (before, after c
 	return before, after, errors.Join(errA, errB)
 }
 
-// bundles reads the providers of an image, an archive or a directory, as they are.
+// bundles reads the providers of an image, an archive or a directory, without
+// rendering them.
 func (o *diffSourceFlags) bundles(cmd *cobra.Command, src string) (comparand, error) {
 	bundles, src, err := source.Bundles(cmd.Context(), cmd.ErrOrStderr(), src)
 	if err != nil {
@@ -92,7 +93,7 @@ func (o *diffSourceFlags) bundles(cmd *cobra.Command, src string) (comparand, er
 	return opened, nil
 }
 
-// release reads the providers of a release, as a cluster would get them.
+// release reads the providers of a release, rendered as in a cluster.
 func (o *diffSourceFlags) release(cmd *cobra.Command, src string, variables map[string]string) (comparand, error) {
 	from := release.Source{File: src, AllowTags: o.allowTags, CacheDir: o.cacheDir}
 	results, err := from.Read(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
@@ -110,8 +111,9 @@ func (o *diffSourceFlags) release(cmd *cobra.Command, src string, variables map[
 	return opened, nil
 }
 
-// render renders the components of the platform; without a platform, every provider by
-// itself, because providers of different platforms may define the same objects.
+// render renders the components of the platform. Without a platform, it renders
+// every provider separately, because providers of different platforms may define
+// the same objects.
 func (o *diffSourceFlags) render(results []extractor.Result, variables map[string]string) ([]operand.Operand, error) {
 	if o.platform != "" {
 		bundles, err := operand.Select(o.platform, results)

@@ -36,7 +36,7 @@ func (e *usageError) Error() string { return e.err.Error() }
 
 func (e *usageError) Unwrap() error { return e.err }
 
-// wrongUsage is one usageError of all errors that there are; nil if there is none.
+// wrongUsage joins errors into one usageError; nil if there are none.
 func wrongUsage(errs ...error) error {
 	for i, err := range errs {
 		if usage, is := errors.AsType[*usageError](err); is {
@@ -49,8 +49,9 @@ func wrongUsage(errs ...error) error {
 	return nil
 }
 
-// exitCode returns the exit code of an error. Joined errors have the code that requires most
-// of the user: an invalid command line, an invalid input, a retryable error, findings.
+// exitCode returns the exit code of an error. For joined errors it is the code of
+// the first kind that occurs: an invalid command line, an invalid input, a
+// retryable error, findings.
 func exitCode(err error) int {
 	if state, is := errors.AsType[*stateError](err); is {
 		return exitCodes[state.state]
@@ -76,7 +77,7 @@ func wantsHelp(err error) bool {
 	return isA[*usageError](err) || isA[*source.ArgumentError](err) || isA[*findings.ConfigError](err)
 }
 
-// isPermanent reports whether a retry of a failed request to a cluster does not help.
+// isPermanent reports whether retrying a failed request to a cluster is useless.
 func isPermanent(err error) bool {
 	failed, is := errors.AsType[*installed.AccessError](err)
 	return is && failed.Permanent
@@ -87,7 +88,7 @@ func isA[E error](err error) bool {
 	return is
 }
 
-// report writes an error, one line for each that is joined in it.
+// report writes an error, with one line for each joined error.
 func report(w io.Writer, err error) {
 	for line := range strings.Lines(err.Error()) {
 		fmt.Fprintf(w, "capi-manifests: %s\n", term.Printable(strings.TrimSuffix(line, "\n")))

@@ -23,7 +23,7 @@ const explainExample = `  capi-manifests explain
   capi-manifests explain installer
   capi-manifests explain installer/no-secret`
 
-// explanation is a rule as data.
+// explanation is the output form of a rule.
 type explanation struct {
 	ID       string            `json:"id"`
 	Severity contract.Severity `json:"severity"`
@@ -31,7 +31,8 @@ type explanation struct {
 	Why      string            `json:"why"`
 	Fix      string            `json:"fix"`
 	Source   contract.Source   `json:"source"`
-	// Good and Bad are manifests that keep the rule and manifests that violate it, at comments that begin with "<-".
+	// Good and Bad are manifests that comply with the rule and manifests that
+	// violate it, at comments that begin with "<-".
 	Good string `json:"good"`
 	Bad  string `json:"bad"`
 
@@ -67,7 +68,7 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
-// allRules are the rules of validate, and those of "extension test".
+// allRules returns the rules of validate and of "extension test".
 func allRules() []contract.Rule { return append(contract.Rules(), extension.ContractRules()...) }
 
 func ruleIDs() []string {
@@ -94,13 +95,14 @@ func knownRule(cmd *cobra.Command, args []string) error {
 	return &usageError{fmt.Errorf("unknown rule %q; \"capi-manifests explain\" lists all rules", args[0])}
 }
 
-// rulesOf are the rules of a group, such as "installer".
+// rulesOf returns the rules of a group, such as "installer".
 func rulesOf(group string) []string {
 	prefix := strings.TrimSuffix(group, "/") + "/"
 	return slices.DeleteFunc(ruleIDs(), func(id string) bool { return !strings.HasPrefix(id, prefix) })
 }
 
-// explanations are those of a rule, of a group of rules, or of all rules.
+// explanations returns the explanations of a rule, of a group of rules, or of all
+// rules.
 func explanations(ids []string) ([]explanation, error) {
 	var all []explanation
 	for _, rule := range allRules() {

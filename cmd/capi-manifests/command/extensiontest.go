@@ -50,7 +50,7 @@ const extensionTestExample = `  # Test a running server
   capi-manifests extension test --exec example-extension -o html > extension.html
   capi-manifests extension test --exec example-extension -o junit > extension.xml`
 
-// extensionTest are the flags of "extension test".
+// extensionTest holds the flags of "extension test".
 type extensionTest struct {
 	version      string
 	format       findings.Format

@@ -104,7 +104,8 @@ func newGenerate() *cobra.Command {
 	return cmd
 }
 
-// providerFlags describe the provider in a kustomize directory, and the edits of its objects.
+// providerFlags describe the provider in a kustomize directory, and configure the
+// transforms.
 type providerFlags struct {
 	generate.Options
 	providerType string
@@ -131,7 +132,7 @@ func (f *providerFlags) register(cmd *cobra.Command) {
 	f.complete(cmd)
 }
 
-// given returns the flags on the command line, such as "--platform".
+// given returns the flags that are set on the command line, such as "--platform".
 func (f *providerFlags) given() (names []string) {
 	f.set.VisitAll(func(flag *pflag.Flag) {
 		if flag.Changed {
@@ -214,7 +215,7 @@ func (f *generateFlags) run(cmd *cobra.Command, args []string) error {
 	return f.format.write(cmd.OutOrStdout(), generated{g.bundle.Metadata, g.summary, g.release.Dir, g.release.Notes}, nil)
 }
 
-// generation is the output of generate before it is written.
+// generation is the result of generate before it is written.
 type generation struct {
 	bundle  extractor.Bundle
 	summary generate.Summary
@@ -228,7 +229,7 @@ func (f *generateFlags) make(options generate.Options) (g generation, err error)
 	return g, generateError(err)
 }
 
-// write writes the bundle in the layouts that are asked for, and returns the files, sorted.
+// write writes the bundle in the requested layouts, and returns the files, sorted.
 func (f *generateFlags) write(cmd *cobra.Command, generated extractor.Bundle, release clusterctl.Release) ([]string, error) {
 	dirs := map[string]map[string][]byte{}
 	add := func(dir string, files map[string][]byte) {
@@ -268,11 +269,12 @@ func (f *generateFlags) write(cmd *cobra.Command, generated extractor.Bundle, re
 	return written, nil
 }
 
-// generated is the data of generate.
+// generated is the output of generate.
 type generated struct {
 	Metadata extractor.Metadata `json:"metadata"`
 	Summary  generate.Summary   `json:"summary"`
-	// Clusterctl is the path of the clusterctl release in its repository, and ClusterctlNotes are notes about it.
+	// Clusterctl is the path of the clusterctl release in its repository;
+	// ClusterctlNotes are notes about the release.
 	Clusterctl      string   `json:"clusterctl,omitempty"`
 	ClusterctlNotes []string `json:"clusterctlNotes,omitempty"`
 }
@@ -297,7 +299,7 @@ func (f *generateFlags) summarize(w io.Writer, g generation, written []string) {
 		listed(written), g.summary.Written, g.summary.Read, g.bundle.Metadata.ContentID)
 }
 
-// listed is "a", "a and b" or "a, b and c".
+// listed formats a list: "a", "a and b" or "a, b and c".
 func listed(texts []string) string {
 	if len(texts) < 2 {
 		return strings.Join(texts, "")
@@ -306,7 +308,7 @@ func listed(texts []string) string {
 	return strings.Join(texts[:last], ", ") + " and " + texts[last]
 }
 
-// part is one kind of edit of a transform.
+// part is one kind of edit that a transform makes.
 type part struct {
 	does, done string
 	objects    []string
@@ -316,7 +318,8 @@ func partsOf(result transform.Result) []part {
 	return []part{{"changes", "changed", result.Changed}, {"drops", "dropped", result.Dropped}, {"adds", "added", result.Added}}
 }
 
-// outcome is one line about a transform: "2 changed (CustomResourceDefinition, Service), 1 dropped (Namespace)".
+// outcome formats the result of a transform: "2 changed (CustomResourceDefinition,
+// Service), 1 dropped (Namespace)".
 func outcome(result transform.Result) string {
 	var texts []string
 	for _, part := range partsOf(result) {
@@ -333,7 +336,8 @@ func outcome(result transform.Result) string {
 	return strings.Join(texts, ", ")
 }
 
-// kindsOf are the kinds of objects such as "Service capi-system/webhook", with their numbers: "2 Service, Role".
+// kindsOf formats the kinds of objects such as "Service capi-system/webhook", with
+// their counts: "2 Service, Role".
 func kindsOf(objects []string) string {
 	counts := map[string]int{}
 	for _, object := range objects {
@@ -366,8 +370,8 @@ func pairs(flag string, values []string) (map[string]string, error) {
 	return pairs, nil
 }
 
-// generateError marks errors about the content of a kustomize directory as invalid; errors of options and files
-// stay as they are.
+// generateError marks errors in the content of a kustomize directory as invalid. It
+// does not change errors of options and files.
 func generateError(err error) error {
 	if err == nil || isA[*transform.OptionsError](err) || isA[*fs.PathError](err) {
 		return err

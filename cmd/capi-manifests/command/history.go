@@ -12,7 +12,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-const historyLong = `List the versions of Cluster API that a cluster stores, newest first, with the differences from the version before.
+const historyLong = `List the versions of Cluster API that a cluster stores, newest first, with the differences from the previous version.
 
 A cluster stores the desired version, the installed one, and older ones until they are removed. The differences are those
 of diff, by severity; --full shows folded changes. history reads the ClusterAPI object and the ConfigMaps in namespace

@@ -23,7 +23,7 @@ their defaults.
 
 SOURCE is an image, an OCI layout, an archive of "podman save", or a directory: with a
 bundle, or with the ConfigMaps of "generate --transport configmap". Every digest is verified,
-also the content ID of the manifests, so inspect shows exactly the bundle that a cluster reads.`
+including the content ID of the manifests, so inspect shows exactly the bundle that a cluster reads.`
 
 const inspectExample = `  # Inspect an image
   capi-manifests inspect quay.io/me/capa@sha256:…
@@ -38,12 +38,13 @@ const inspectExample = `  # Inspect an image
   # Print the content ID
   capi-manifests inspect capi-manifests -o json | jq -r '.bundles[].metadata.contentID'`
 
-// inspection is the data of inspect.
+// inspection is the output of inspect.
 type inspection struct {
 	// Source is the image by digest, or the path.
 	Source  string            `json:"source"`
 	Bundles []inspectedBundle `json:"bundles"`
-	// Signature is the verdict of the signature policy; nil without one, and for sources that are not in a registry.
+	// Signature is the verdict of the signature policy; nil without a policy, and
+	// for sources that are not in a registry.
 	Signature *verdict.Verdict `json:"signature,omitempty"`
 }
 

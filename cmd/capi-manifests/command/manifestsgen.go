@@ -18,8 +18,8 @@ import (
 )
 
 const manifestsGenHelp = `
-The flags of OpenShift's manifests-gen are accepted too, so that a Makefile needs only
-another command. With --manifests-path the bundle is written as manifests-gen writes
+The flags of OpenShift's manifests-gen are accepted too, so a Makefile only has to
+replace the command. With --manifests-path the bundle is written as manifests-gen writes
 it: metadata.yaml and manifests.yaml in a directory for the profile.
 
   --kustomize-dir DIR                         DIR
@@ -36,8 +36,9 @@ it: metadata.yaml and manifests.yaml in a directory for the profile.
   --platform, --provider-name, --provider-type,
   --provider-version                          the same here`
 
-// manifestsGenFlags are the flags of OpenShift's manifests-gen that this command names otherwise
-// (https://github.com/openshift/cluster-capi-operator, docs/provider-contract.md).
+// manifestsGenFlags holds the flags of OpenShift's manifests-gen that have other
+// names here (https://github.com/openshift/cluster-capi-operator,
+// docs/provider-contract.md).
 type manifestsGenFlags struct {
 	basePath, kustomizeDir, manifestsPath, profile string
 	attributes                                     []string
@@ -45,8 +46,8 @@ type manifestsGenFlags struct {
 	summary                                        bool
 }
 
-// register adds the flags, hidden because the help explains them together. Synonyms set the
-// value of the flag that they stand for.
+// register adds the flags, hidden because the help explains them together. A
+// synonym sets the value of its flag.
 func (f *manifestsGenFlags) register(cmd *cobra.Command, provider *providerFlags) {
 	set := cmd.Flags()
 	set.StringVar(&f.basePath, "base-path", "", "base `directory` of --kustomize-dir")

@@ -15,7 +15,8 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// output is the format of a command's data: a pflag.Value. The zero value is a table.
+// output is the output format of a command: a pflag.Value. The zero value is a
+// table.
 type output string
 
 const (
@@ -52,7 +53,7 @@ func (o *output) register(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// write writes data in the format, for people with table.
+// write writes data in the format; table writes it as a table.
 func (o *output) write(w io.Writer, data any, table func(*bytes.Buffer)) error {
 	var out bytes.Buffer
 	switch *o {

@@ -32,7 +32,7 @@ bundle, and push it, or write an OCI layout or an OCI archive. No container engi
 
 For a multi-platform base every image gets the layer, and the result supports the same
 platforms; --base-platform selects one. Attestations of the base (provenance, SBOM) describe
-other images and are left out, with a note on stderr.
+other images and are omitted, with a note on stderr.
 
 The image is reproducible: the same bundle on the same base always has the same digest. Its
 creation time is that of the base, or SOURCE_DATE_EPOCH. The output is the reference by digest,
@@ -70,21 +70,23 @@ type packFlags struct {
 	format                      output
 }
 
-// packedImage is the data of pack.
+// packedImage is the output of pack.
 type packedImage struct {
 	// Reference is the pushed image by digest; empty if it was not pushed.
 	Reference string `json:"reference,omitempty"`
 	Digest    string `json:"digest"`
-	// Layout is the directory of the OCI layout and Archive the file of the OCI archive; empty if none was written.
+	// Layout is the directory of the OCI layout and Archive the file of the OCI
+	// archive; empty if not written.
 	Layout  string `json:"layout,omitempty"`
 	Archive string `json:"archive,omitempty"`
 	// Signatures are the tags of the signatures that --sign stored.
 	Signatures []string `json:"signatures,omitempty"`
 	// Base is the base image by digest, or its path; empty if there is none.
 	Base string `json:"base,omitempty"`
-	// Platforms are those of the images that were packed.
+	// Platforms are the platforms of the packed images.
 	Platforms []string `json:"platforms,omitempty"`
-	// Omitted are the entries of the base index that the packed index does not have.
+	// Omitted are the entries of the base index that the packed index does not
+	// contain.
 	Omitted  []pack.OmittedEntry `json:"leftOut,omitempty"`
 	Metadata extractor.Metadata  `json:"metadata"`
 
@@ -140,7 +142,7 @@ func (f *packFlags) run(cmd *cobra.Command, src string) error {
 		return err
 	}
 	if len(bundles) != 1 {
-		return &source.InvalidError{Err: fmt.Errorf("%s holds %d bundles (%s); pack accepts one", src, len(bundles), providers(bundles))}
+		return &source.InvalidError{Err: fmt.Errorf("%s has %d bundles (%s); pack accepts one", src, len(bundles), providers(bundles))}
 	}
 	base, baseName, err := f.baseImage(cmd.Context(), platform)
 	if err != nil {
@@ -188,7 +190,7 @@ func packerFromEnvironment(cmd *cobra.Command) (pack.Packer, error) {
 	return pack.Packer{Created: &created}, nil
 }
 
-// maxEpoch is the end of the year 9999, the last year of RFC 3339.
+// maxEpoch is the end of the year 9999, the last year in RFC 3339.
 const maxEpoch = 253402300799
 
 // parse reads the flags that name images. target is nil without --push, platform without --base-platform.
@@ -225,7 +227,7 @@ func (f *packFlags) parse(cmd *cobra.Command) (target *name.Tag, platform *v1.Pl
 	return target, platform, nil
 }
 
-// pack packs the bundle onto base, which is nil, a v1.Image or a v1.ImageIndex.
+// pack packs the bundle on base, which is nil, a v1.Image or a v1.ImageIndex.
 func (p *packedImage) pack(packer pack.Packer, base mutate.Appendable, bundle extractor.Bundle) (err error) {
 	if index, is := base.(v1.ImageIndex); is {
 		p.image, p.Omitted, err = packer.Index(index, bundle)
@@ -247,12 +249,14 @@ func (p *packedImage) pack(packer pack.Packer, base mutate.Appendable, bundle ex
 	return nil
 }
 
-// refName is the name of the image in a layout: the reference to push to or, without one, the provider and its version.
+// refName returns the name of the image in a layout: the reference to push to or,
+// without one, the provider and its version.
 func (f *packFlags) refName(packed *packedImage) string {
 	return cmp.Or(f.push, packed.Metadata.ProviderName+":"+packed.Metadata.ProviderVersion)
 }
 
-// deliver writes the layout and the archive, and pushes the image.
+// deliver writes the layout and the archive and pushes the image, as the flags
+// request.
 func (f *packFlags) deliver(ctx context.Context, stderr io.Writer, target *name.Tag, packed *packedImage) error {
 	if f.outputLayout != "" {
 		if err := pack.WriteLayout(ctx, f.outputLayout, packed.image, f.refName(packed)); err != nil {

@@ -94,7 +94,7 @@ func newPlan() *cobra.Command {
 	return cmd
 }
 
-// onlyFlags is noArgs with a suggestion for images.json without its flag.
+// onlyFlags is noArgs with a suggestion to use --images-json.
 func onlyFlags(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return wrongUsage(fmt.Errorf("accepts no arguments, received %s; did you mean --images-json %[1]s?", args[0]))
@@ -102,13 +102,14 @@ func onlyFlags(cmd *cobra.Command, args []string) error {
 	return noArgs(cmd, args)
 }
 
-// registerRelease adds the flags about a release and its cluster.
+// registerRelease adds the flags for a release and its cluster.
 func (f *planFlags) registerRelease(cmd *cobra.Command) {
 	f.registerImages(cmd)
 	cmd.Flags().StringVar(&f.release, "release-version", "", "`version` of the release, such as 4.22.0")
 }
 
-// registerImages is registerRelease without the version of the release.
+// registerImages is registerRelease without the flag for the version of the
+// release.
 func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringVar(&f.imagesJSON, "images-json", "", "`file` with the images of the release; - is stdin")
@@ -173,10 +174,10 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 	return f.format.write(cmd.OutOrStdout(), p, p.Table)
 }
 
-// actionsIn returns the effects of phases on the cluster of a kubeconfig.
+// actionsIn returns the effects of the phases on the cluster of a kubeconfig.
 func actionsIn(cmd *cobra.Command, kubeconfig string, phases []revision.Phase) ([]planreport.Action, error) {
 	if kubeconfig == apiserver.Embedded {
-		return nil, wrongUsage(fmt.Errorf("--against wants a kubeconfig, not %q: an empty cluster has nothing to compare with", apiserver.Embedded))
+		return nil, wrongUsage(fmt.Errorf("invalid --against %q: want a kubeconfig; an empty cluster has no objects to compare with", apiserver.Embedded))
 	}
 	cluster, stop, err := apiserver.Open(cmd.Context(), kubeconfig, "", cmd.ErrOrStderr())
 	if err != nil {
@@ -241,7 +242,8 @@ func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
 	return variables, wrongUsage(errs...)
 }
 
-// knownPlatform returns an error for a platform that OpenShift does not have. Empty is valid.
+// knownPlatform returns an error for a platform that OpenShift does not have. An
+// empty platform is valid.
 func knownPlatform(platform string) error {
 	if platform != "" && !slices.Contains(generate.Platforms(), configv1.PlatformType(platform)) {
 		return fmt.Errorf("invalid --platform %q: want one of %s (case-sensitive)", platform, joined(generate.Platforms()))

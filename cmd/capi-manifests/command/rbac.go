@@ -152,8 +152,8 @@ func (f *rbacFlags) rendered(cmd *cobra.Command, sources []string, variables map
 	return objects, nil
 }
 
-// heldByInstaller returns the installer's permissions of its own manifests,
-// without those for providers.
+// heldByInstaller returns the permissions in the installer's own manifests, without
+// those for providers.
 func heldByInstaller() ([]rbac.Rule, error) {
 	objects, err := manifests.Objects()
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command has the commands of capi-manifests, one file each: flags, calls
-// and output.
+// Package command contains the commands of capi-manifests, one file each: flags,
+// calls and output.
 package command
 
 import (
@@ -52,7 +52,7 @@ Data is written to stdout, everything else to stderr. Exit codes:
   4  invalid bundle, image or images.json; a retry does not help
 
 SIGINT, SIGTERM and, unless it is ignored, SIGHUP stop a command: it removes unfinished files,
-and the exit code is 3. A second signal ends the program at once.`
+and the exit code is 3. A second signal ends the program immediately.`
 
 const rootExample = `  # From a provider's repository to an image
   capi-manifests generate config/default --provider-name cluster-api-provider-aws \
@@ -63,7 +63,7 @@ const rootExample = `  # From a provider's repository to an image
   # Show the components that a release installs on AWS
   capi-manifests plan --images-json images.json --platform AWS --release-version 4.22.0`
 
-// Run runs the command of a version of the program and returns its exit code.
+// Run runs the command line args of a program version and returns the exit code.
 func Run(ctx context.Context, version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := New(version)
 	root.SetArgs(doubleDashes(root, args))
@@ -85,11 +85,13 @@ func Run(ctx context.Context, version string, args []string, stdin io.Reader, st
 	return code
 }
 
-// cleanupGrace is the time that a command has to end and clean up after the end of its context.
+// cleanupGrace is the time that a command has for its cleanup after the end of its
+// context.
 const cleanupGrace = 15 * time.Second
 
-// executeUntil executes a command. If it is still running some time after the end of ctx, because it is blocked in a call that
-// knows no context, executeUntil returns the cause of the end, and the command ends with the program.
+// executeUntil executes a command. If the command still runs some time after the
+// end of ctx, because it is blocked in a call without a context, executeUntil
+// returns the cause, and the command ends with the program.
 func executeUntil(ctx context.Context, root *cobra.Command) (cmd *cobra.Command, err error) {
 	ended := make(chan struct{})
 	var executed *cobra.Command
@@ -156,7 +158,8 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return &usageError{err}
 }
 
-// oneArg requires exactly one argument. usage names and describes it: "SOURCE, an image or a directory".
+// oneArg requires exactly one argument. usage is its name and description: "SOURCE,
+// an image or a directory".
 func oneArg(usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

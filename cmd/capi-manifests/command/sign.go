@@ -30,11 +30,12 @@ const signExample = `  # Sign a pushed image
   # Sign an image that a cluster pulls under another name
   capi-manifests sign quay.io/me/capa:bundled --key cosign.key --passphrase-file passphrase --sign-identity registry.example.com/capa:v2.10.0`
 
-// signedImage is the data of sign.
+// signedImage is the output of sign.
 type signedImage struct {
 	// Reference is the signed image by digest.
 	Reference string `json:"reference"`
-	// Signatures are the tags with the signatures: of the image or the index, and of the images of an index.
+	// Signatures are the tags of the signatures: of the image or the index, and of
+	// the images of an index.
 	Signatures []string `json:"signatures"`
 }
 

@@ -13,22 +13,23 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/signature"
 )
 
-// passphraseVariable is the variable from which cosign reads the passphrase of a key.
+// passphraseVariable is the environment variable from which cosign reads the
+// passphrase of a key.
 const passphraseVariable = "COSIGN_PASSWORD"
 
-// signer is the flags of a signature.
+// signer holds the flags for a signature.
 type signer struct {
 	keyFile, passphraseFile, identity string
 }
 
-// register adds the flags; key is the name of the one for the key.
+// register adds the flags; key is the name of the flag for the private key.
 func (s *signer) register(set *pflag.FlagSet, key string) {
 	set.StringVar(&s.keyFile, key, "", "private key `file` to sign with, as of \"cosign generate-key-pair\" or \"skopeo generate-sigstore-key\", or in PEM")
 	set.StringVar(&s.passphraseFile, "passphrase-file", "", "`file` with the passphrase of an encrypted key (default the variable "+passphraseVariable+")")
 	set.StringVar(&s.identity, "sign-identity", "", "`name` of the image that the signature states, such as quay.io/me/capa:v2.10.0 (default the name of the signed image)")
 }
 
-// key reads the private key. Errors show neither the key nor the passphrase.
+// key reads the private key. Its errors contain neither the key nor the passphrase.
 func (s *signer) key() (*signature.Key, error) {
 	data, err := os.ReadFile(s.keyFile)
 	if err != nil {

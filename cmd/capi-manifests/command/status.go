@@ -89,7 +89,8 @@ func completeFixed(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// statusUsageError is an invalid command line of status. Its exit code is ExitInvalid, because exitUsage is that of a blocked rollout.
+// statusUsageError reports an invalid command line of status. Its exit code is
+// ExitInvalid, because status uses the code of usage errors for a blocked rollout.
 type statusUsageError struct{ error }
 
 func (e *statusUsageError) Unwrap() error { return e.error }
@@ -101,7 +102,7 @@ func statusUsage(err error) error {
 	return err
 }
 
-// stateError is a rollout that is not at rest, for the exit code.
+// stateError reports a rollout that is not at rest, for the exit code.
 type stateError struct {
 	state rollout.State
 	// message is empty if the report explains the state.
@@ -110,7 +111,7 @@ type stateError struct {
 
 func (e *stateError) Error() string { return e.message }
 
-// exitCodes are the exit codes of the states.
+// exitCodes maps states to exit codes.
 var exitCodes = map[rollout.State]int{rollout.AtRest: ExitGood, rollout.RollingOut: 1, rollout.Blocked: 2}
 
 func (o *statusOptions) run(cmd *cobra.Command) error {
@@ -166,7 +167,7 @@ func stateOf(report rollout.Report, message string) error {
 	return &stateError{report.State, message}
 }
 
-// errTimeout is the end of --timeout.
+// errTimeout reports that --timeout has passed.
 var errTimeout = errors.New("timed out")
 
 // display returns the display of a watch.
@@ -179,7 +180,8 @@ func (o *statusOptions) display(cmd *cobra.Command) rollout.Display {
 	return rollout.NewDisplay(out, o.format, o.color.Enabled(out), problem)
 }
 
-// follow watches the cluster until the rollout ends (--wait), the timeout, or an interrupt.
+// follow watches the cluster until the rollout ends (--wait), the timeout passes,
+// or the user interrupts.
 func (o *statusOptions) follow(cmd *cobra.Command, cluster *installed.Cluster) error {
 	ctx := cmd.Context()
 	if o.timeout > 0 {
@@ -206,7 +208,7 @@ func (o *statusOptions) follow(cmd *cobra.Command, cluster *installed.Cluster) e
 	}
 }
 
-// end writes the last report, unless --watch has shown it.
+// end writes the last report, unless --watch has already shown it.
 func (o *statusOptions) end(cmd *cobra.Command, last rollout.Report, message string) error {
 	if o.watch {
 		return stateOf(last, message)

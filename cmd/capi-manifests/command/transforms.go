@@ -22,7 +22,7 @@ const transformsExample = `  capi-manifests transforms
   capi-manifests transforms namespace
   capi-manifests transforms -o json | jq -r '.[].name'`
 
-// transformEntry is a transform as data.
+// transformEntry is the output form of a transform.
 type transformEntry struct {
 	Name string `json:"name"`
 	Does string `json:"does"`
@@ -55,7 +55,8 @@ func newTransforms() *cobra.Command {
 	return cmd
 }
 
-// transformsNamed are the transforms with the names, or all of them.
+// transformsNamed returns the transforms with the given names, or all if there are
+// none.
 func transformsNamed(names []string) []transformEntry {
 	var all []transformEntry
 	for _, t := range transform.All() {

@@ -15,13 +15,13 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/configmap"
 )
 
-// The forms in which a bundle reaches a cluster.
+// The forms in which a bundle is delivered to a cluster.
 const (
 	byImage     = "image"
 	byConfigMap = "configmap"
 )
 
-// transportFlags select the form in which a bundle is written.
+// transportFlags select the form of the written bundle.
 type transportFlags struct{ by, release string }
 
 func (f *transportFlags) register(cmd *cobra.Command) {
@@ -65,7 +65,7 @@ func (f *transportFlags) files(bundle extractor.Bundle) (map[string][]byte, erro
 		}
 		return files, err
 	}
-	bundle.Metadata.ImageName = "" // it is the image of the release, and stays
+	bundle.Metadata.ImageName = "" // already the image of the release, not a placeholder
 	configMaps, err := configmap.ConfigMaps(bundle, f.release)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func newTree() *cobra.Command {
 	return cmd
 }
 
-// treeFlags are the flags of tree: those of plan.
+// treeFlags holds the flags of tree, which are those of plan.
 type treeFlags struct{ planFlags }
 
 func (f *treeFlags) run(cmd *cobra.Command, args []string) error {
@@ -92,7 +92,7 @@ func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*objecttree.N
 		set.Operands[i].Origin.Image = src
 	}
 	release.NoteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, set)
-	return objecttree.New("", 1, set, f.unmanaged) // the version is in annotations, which are not shown
+	return objecttree.New("", 1, set, f.unmanaged) // annotations, which contain the version, are not shown
 }
 
 func (f *treeFlags) checkSource(cmd *cobra.Command, args []string) (map[string]string, error) {

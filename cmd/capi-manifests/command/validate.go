@@ -19,7 +19,8 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// waivers reads the config file and the baseline, and sets flags that the command line does not have.
+// waivers reads the config file and the baseline. Settings of the config file apply
+// to flags that are not on the command line.
 func (o *validateOptions) waivers(cmd *cobra.Command) (*findings.Waivers, error) {
 	settings, err := findings.ReadConfig(o.configFile)
 	if err != nil {
@@ -223,7 +224,8 @@ func (o *validateOptions) report(cmd *cobra.Command, result findings.Report) err
 	return nil
 }
 
-// noteRejections notes the bundles with pods that the strict namespace rejects.
+// noteRejections writes a note about bundles with pods that the strict namespace
+// rejects.
 func noteRejections(w io.Writer, bundles []findings.Bundle) {
 	for _, bundle := range bundles {
 		count := len(bundle.Rejections)
@@ -239,7 +241,8 @@ func noteRejections(w io.Writer, bundles []findings.Bundle) {
 	}
 }
 
-// validate checks a source against the rules, and with --against against an API server.
+// validate checks a source against the rules and, with --against, against an API
+// server.
 func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Report, error) {
 	if releases := source.ClusterctlReleases(src); len(releases) > 0 {
 		if err := o.onReleases(cmd, src); err != nil {
@@ -275,7 +278,8 @@ func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Rep
 // filesOf returns the files that may define a field of an object.
 type filesOf = func(kind, name string) []string
 
-// bundles reads the bundles of src, or renders it if it is a kustomize directory: file is not empty.
+// bundles reads the bundles of src. If file is not empty, src is a kustomize
+// directory and is rendered.
 func (o *validateOptions) bundles(cmd *cobra.Command, src, file string) ([]extractor.Bundle, string, error) {
 	if given := o.kustomize.provider.given(); file == "" && len(given) > 0 {
 		return nil, src, &usageError{onlyForKustomize(given, src)}
@@ -287,22 +291,22 @@ func (o *validateOptions) bundles(cmd *cobra.Command, src, file string) ([]extra
 	return []extractor.Bundle{bundle}, src, err
 }
 
-// onlyForKustomize returns an error about flags that have no meaning for a source.
+// onlyForKustomize returns an error for flags that do not apply to a source.
 func onlyForKustomize(flags []string, src string) error {
 	return fmt.Errorf("%s: only valid for a kustomize directory; %s is not one", strings.Join(flags, ", "), src)
 }
 
-// onReleases rejects flags that have no meaning for clusterctl releases.
+// onReleases rejects flags that do not apply to clusterctl releases.
 func (o *validateOptions) onReleases(cmd *cobra.Command, src string) error {
 	var errs []error
 	if given := o.kustomize.provider.given(); len(given) > 0 {
 		errs = append(errs, onlyForKustomize(given, src))
 	}
 	if o.extension.url != "" {
-		errs = append(errs, fmt.Errorf("--extension-server: only valid for bundles; %s holds clusterctl releases", src))
+		errs = append(errs, fmt.Errorf("--extension-server: only valid for bundles; %s contains clusterctl releases", src))
 	}
 	if o.against.server != "" {
-		errs = append(errs, fmt.Errorf("--against: only valid for bundles; %s holds clusterctl releases", src))
+		errs = append(errs, fmt.Errorf("--against: only valid for bundles; %s contains clusterctl releases", src))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return &usageError{err}

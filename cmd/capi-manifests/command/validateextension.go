@@ -15,7 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
 )
 
-// extensionServer are the flags of validate about a server of Runtime Extensions.
+// extensionServer holds the flags of validate for a server of Runtime Extensions.
 type extensionServer struct{ url, caBundle string }
 
 func (e *extensionServer) register(flags *pflag.FlagSet) {

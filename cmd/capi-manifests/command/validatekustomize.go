@@ -16,7 +16,8 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// kustomizeFlags are those of generate, for a kustomize directory that is validated as if it was generated.
+// kustomizeFlags holds the flags of generate, for a kustomize directory that is
+// validated as if it were generated.
 type kustomizeFlags struct{ provider providerFlags }
 
 // The forms of a directory.
@@ -42,8 +43,9 @@ func (f *sourceForm) Set(text string) error {
 // Type implements pflag.Value.
 func (f *sourceForm) Type() string { return "form" }
 
-// kustomization returns the kustomization.yaml of src if src is checked as a kustomize directory, or
-// src itself if it is a file with manifests; empty for a bundle.
+// kustomization returns the kustomization.yaml of src if src is checked as a
+// kustomize directory, or src itself if it is a file with manifests. It is empty
+// for a bundle.
 func (o *validateOptions) kustomization(cmd *cobra.Command, src string) (string, error) {
 	if kustomize.IsManifests(src) {
 		return src, nil

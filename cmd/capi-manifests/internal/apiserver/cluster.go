@@ -37,25 +37,28 @@ import (
 	"github.com/capi-installer/capi-installer/manifests"
 )
 
-// askingAs is the field manager of dry runs.
+// askingAs is the field manager of the dry runs.
 const askingAs = "capi-manifests-validate"
 
-// Cluster is an API server that is asked about objects: a contract.Server.
+// Cluster is an API server that checks objects: a contract.Server.
 type Cluster struct {
 	config    *rest.Config
 	objects   dynamic.Interface
 	Discovery discovery.DiscoveryInterface
-	// access reviews the permissions of the user. The full clientset would make the program a fifth larger.
+	// access reviews the permissions of the user. With the full clientset, the
+	// program would be a fifth larger.
 	access authorizationclient.AuthorizationV1Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
-	// defined are the kinds that CRDs have defined here: a *meta.RESTMapping by schema.GroupVersionKind.
+	// defined maps the kinds that CRDs have defined here, a
+	// schema.GroupVersionKind, to a *meta.RESTMapping.
 	defined sync.Map
-	// disposable is true for a cluster that was started for the checks, where CRDs may be
-	// created; nothing is ever written to any other.
+	// disposable is true for a cluster that was started for the checks. CRDs may be
+	// created only there; no other cluster is ever modified.
 	disposable bool
 }
 
-// Connect returns the clients of a cluster. Unless the cluster is disposable they only send dry runs.
+// Connect returns the clients of a cluster. Unless the cluster is disposable, they
+// send only dry runs.
 func Connect(config *rest.Config, disposable bool) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Timeout = -1, 30*time.Second
@@ -68,13 +71,13 @@ func Connect(config *rest.Config, disposable bool) (*Cluster, error) {
 	versions, errVersions := discovery.NewDiscoveryClientForConfig(config)
 	access, errAccess := authorizationclient.NewForConfig(config)
 	if err := errors.Join(errObjects, errVersions, errAccess); err != nil {
-		return nil, fmt.Errorf("making clients: %w", err)
+		return nil, fmt.Errorf("creating clients: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(versions))
 	return &Cluster{config: config, objects: objects, Discovery: versions, access: access, mapper: mapper, disposable: disposable}, nil
 }
 
-// dryRunOnly sends no request that would write something.
+// dryRunOnly rejects requests that would write.
 type dryRunOnly struct{ next http.RoundTripper }
 
 var errWouldWrite = errors.New("refusing to write to the cluster: validate only sends dry runs")
@@ -84,7 +87,7 @@ func (d dryRunOnly) RoundTrip(request *http.Request) (*http.Response, error) {
 	reads := request.Method == http.MethodGet || request.Method == http.MethodHead
 	if !reads && !slices.Equal(request.URL.Query()["dryRun"], []string{metav1.DryRunAll}) {
 		if request.Body != nil {
-			_ = request.Body.Close() // as a RoundTripper has to
+			_ = request.Body.Close() // a RoundTripper must close it
 		}
 		return nil, fmt.Errorf("%s %s: %w", request.Method, request.URL.Path, errWouldWrite)
 	}
@@ -146,10 +149,11 @@ func strictCopy(namespace *unstructured.Unstructured) *unstructured.Unstructured
 	return namespace
 }
 
-// patience is how long a cluster may take to establish a CRD, or to begin to work.
+// patience is the time that a cluster may take to start, or to establish a CRD.
 const patience = time.Minute
 
-// until waits until check returns nil, and returns its last error when that takes too long.
+// until waits until check returns nil. After a timeout it returns the last error of
+// check.
 func (c *Cluster) until(ctx context.Context, event string, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
@@ -162,8 +166,8 @@ func (c *Cluster) until(ctx context.Context, event string, check func(context.Co
 	return nil
 }
 
-// Define implements contract.Server: by a dry run, and on a disposable cluster by
-// creating the CRD, without its conversion, because its webhook does not run.
+// Define implements contract.Server: by a dry run, and in a disposable cluster by
+// creating the CRD. It removes the conversion, because the webhook is not running.
 func (c *Cluster) Define(ctx context.Context, crd *unstructured.Unstructured) (contract.Answer, error) {
 	answer, err := c.DryRun(ctx, crd)
 	if err != nil || answer.Verdict != contract.Accepted || !c.disposable {
@@ -181,7 +185,7 @@ func (c *Cluster) Define(ctx context.Context, crd *unstructured.Unstructured) (c
 	return answer, c.serve(ctx, crd)
 }
 
-// serve waits until the versions of a CRD that is established are served, and notes
+// serve waits until the versions of an established CRD are served, and records
 // them, because discovery lags behind.
 func (c *Cluster) serve(ctx context.Context, crd *unstructured.Unstructured) error {
 	var definition apiextensionsv1.CustomResourceDefinition
@@ -252,11 +256,11 @@ func (c *Cluster) DryRun(ctx context.Context, object *unstructured.Unstructured)
 	return c.toAnswer(ctx, object, c.send(ctx, object, true))
 }
 
-// invalidName returns the cause for a name that no request path can have, so that the client does not send the request; nil for
-// others.
+// invalidName returns the cause for a name that cannot be part of a request path,
+// for which the client sends no request; nil for valid names.
 func invalidName(object *unstructured.Unstructured) *contract.Cause {
 	if object.GetName() == "" {
-		return &contract.Cause{Field: "metadata.name", Message: "the name is empty"}
+		return &contract.Cause{Field: "metadata.name", Message: "name is empty"}
 	}
 	if problems := content.IsPathSegmentName(object.GetName()); len(problems) > 0 {
 		return &contract.Cause{Field: "metadata.name", Message: fmt.Sprintf("invalid name %q: %s", object.GetName(), strings.Join(problems, "; "))}
@@ -280,7 +284,7 @@ func (c *Cluster) send(ctx context.Context, object *unstructured.Unstructured, d
 	return err
 }
 
-// resource is where objects like this one are.
+// resource returns the client for the resource of an object.
 func (c *Cluster) resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	mapping, err := c.mapping(object.GroupVersionKind())
 	if err != nil {
@@ -341,8 +345,9 @@ func rejectedFor(err error, status apierrors.APIStatus) contract.Answer {
 	return answer
 }
 
-// forbidden distinguishes objects that admission rejects for every user, such as privileged
-// pods, from missing permissions of this user, which are unrelated to the object.
+// forbidden distinguishes objects that admission rejects for every user, such as
+// privileged pods, from missing permissions of this user, which say nothing about
+// the object.
 func (c *Cluster) forbidden(ctx context.Context, object *unstructured.Unstructured, refusal error) (contract.Answer, error) {
 	if c.disposable {
 		return contract.Answer{Verdict: contract.Rejected, Causes: []contract.Cause{{Message: refusal.Error()}}}, nil
@@ -351,7 +356,7 @@ func (c *Cluster) forbidden(ctx context.Context, object *unstructured.Unstructur
 	if err != nil {
 		return contract.Answer{}, err
 	}
-	ofRoles := mapping.Resource.Group == "rbac.authorization.k8s.io" // which ask for more than the right to write them
+	ofRoles := mapping.Resource.Group == "rbac.authorization.k8s.io" // writing them requires further permissions
 	for _, verb := range []string{"create", "patch"} {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: verb, Group: mapping.Resource.Group, Resource: mapping.Resource.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),

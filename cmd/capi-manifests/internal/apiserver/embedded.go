@@ -19,10 +19,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// binaryEnv names a built control plane for the program controlplane.
+// binaryEnv is the environment variable with the path of a control plane's binary.
 const binaryEnv = "CONTROLPLANE_BINARY"
 
-// programDir returns the directory of a program, also if it is called through a link or found in PATH.
+// programDir returns the directory of a program, even if it is called through a
+// link or found in PATH.
 func programDir(program string) string {
 	if file, err := filepath.EvalSymlinks(program); err == nil {
 		program = file
@@ -30,12 +31,13 @@ func programDir(program string) string {
 	return filepath.Dir(program)
 }
 
-// StartEmbedded starts a control plane that ends with stop, with ctx, and with this
-// process however that ends: it goes on as long as its standard input is open.
+// StartEmbedded starts a control plane that ends with stop, with ctx, or with this
+// process, however that ends: it runs only while its standard input is open.
 func StartEmbedded(ctx context.Context, program string, stderr io.Writer) (config *rest.Config, stop func(), err error) {
-	command := exec.Command(program, "up", "--until-eof") //nolint:noctx // it is ended by its input, so that it can tidy up
+	command := exec.Command(program, "up", "--until-eof") //nolint:noctx // closing its input ends it and lets it clean up
 	if os.Getenv(binaryEnv) == "" {
-		// The program builds the control plane from the module that it lies in, not from that of the user.
+		// The program builds the control plane from its own module, not from that
+		// of the user.
 		command.Dir = programDir(program)
 	}
 	stdin, err := command.StdinPipe()
@@ -56,7 +58,7 @@ func StartEmbedded(ctx context.Context, program string, stderr io.Writer) (confi
 		_ = stdin.Close() // the program exits at the end of its input
 		kill := time.AfterFunc(patience, func() { _ = command.Process.Kill() })
 		defer kill.Stop()
-		_ = command.Wait() // its exit code changes nothing
+		_ = command.Wait() // its exit code is irrelevant
 	}
 	end := context.AfterFunc(ctx, func() { _ = stdin.Close() })
 	defer end()

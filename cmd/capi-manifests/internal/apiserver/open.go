@@ -16,8 +16,9 @@ import (
 // Embedded is the server that Open starts.
 const Embedded = "embedded"
 
-// Open connects to the cluster of a kubeconfig for dry runs, or starts a control plane until stop is called. program is
-// the file of the control plane's program; empty to find or build it.
+// Open connects to the cluster of a kubeconfig for dry runs, or starts a control
+// plane that runs until stop is called. program is the file of the control plane's
+// program; if it is empty, Open finds or builds one.
 func Open(ctx context.Context, server, program string, stderr io.Writer) (cluster *Cluster, stop func(), err error) {
 	if server == Embedded {
 		return openEmbedded(ctx, program, stderr)
@@ -31,7 +32,7 @@ func Open(ctx context.Context, server, program string, stderr io.Writer) (cluste
 	}
 	version, err := cluster.Discovery.ServerVersion()
 	if err != nil {
-		return nil, nil, fmt.Errorf("reaching the cluster of %s: %w", server, err)
+		return nil, nil, fmt.Errorf("connecting to the cluster of %s: %w", server, err)
 	}
 	fmt.Fprintf(stderr, "checking against the cluster of %s, Kubernetes %s, with dry runs\n", term.Printable(server), term.Printable(version.GitVersion))
 	return cluster, func() {}, nil

@@ -30,9 +30,10 @@ var source []byte
 // programName is the file name of the program that starts the embedded control plane.
 const programName = "controlplane"
 
-// FindControlPlane returns the path of the program that starts the embedded control plane: the named
-// one, or that beside this program, or in the PATH, or in the user's cache directory. If there is
-// none, it builds one in the cache directory with the go command. It works in any directory.
+// FindControlPlane returns the path of the program that starts the embedded control
+// plane: the named one, or one next to this program, in the PATH, or in the user's
+// cache directory. If there is none, it builds one in the cache directory with the
+// go command. It works in any directory.
 func FindControlPlane(ctx context.Context, named string, stderr io.Writer) (string, error) {
 	if named != "" {
 		_, err := os.Stat(named)
@@ -50,7 +51,8 @@ func FindControlPlane(ctx context.Context, named string, stderr io.Writer) (stri
 	return cachedProgram(ctx, stderr)
 }
 
-// cachedProgram returns the program in the user's cache directory, and builds it first if it is not there.
+// cachedProgram returns the program in the user's cache directory, and builds it if
+// it is missing.
 func cachedProgram(ctx context.Context, stderr io.Writer) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -77,7 +79,7 @@ var errNoControlPlane = errors.New("--against embedded requires a control plane,
 	"copy the program controlplane of another machine next to capi-manifests or into the PATH, and name its binary in " + binaryEnv +
 	" (\"make controlplane\" in this project's repository builds both and prints the path of the binary); or give the kubeconfig of a cluster")
 
-// writeSource writes the source of the program into a directory, completely or not at all.
+// writeSource writes the source of the program to a directory, atomically.
 func writeSource(ctx context.Context, dir string) error {
 	dirs := map[string]map[string][]byte{}
 	for _, file := range txtar.Parse(source).Files {
@@ -90,8 +92,9 @@ func writeSource(ctx context.Context, dir string) error {
 	return bundle.WriteDirs(ctx, dirs)
 }
 
-// buildProgram compiles the program in a directory with its source, under a temporary name, so that no
-// other process runs a part of it. The settings are those of the control plane's own build.
+// buildProgram compiles the program in the directory of its source. It uses a
+// temporary name, so that no other process runs an incomplete file. The settings
+// are those of the control plane's own build.
 func buildProgram(ctx context.Context, dir, program string) error {
 	temporary := fmt.Sprintf("%s.%d", program, os.Getpid())
 	defer os.Remove(temporary)

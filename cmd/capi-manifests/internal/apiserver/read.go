@@ -15,7 +15,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Read returns the object with the kind, namespace and name of another; nil if the cluster has no such object or kind.
+// Read returns the object with the kind, namespace and name of like; nil if the
+// cluster has no such object or kind.
 func (c *Cluster) Read(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	resource, err := c.resource(like)
 	if err == nil {
@@ -30,7 +31,8 @@ func (c *Cluster) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 	return nil, fmt.Errorf("reading %s: %w", object.Describe(like), err)
 }
 
-// List returns the objects of a kind with a label selector, in every namespace; none if the cluster does not have the kind.
+// List returns the objects of a kind that match a label selector, in all
+// namespaces; none if the cluster does not serve the kind.
 func (c *Cluster) List(ctx context.Context, kind schema.GroupVersionKind, selector string) ([]unstructured.Unstructured, error) {
 	mapping, err := c.mapping(kind)
 	if meta.IsNoMatchError(err) {

@@ -19,7 +19,7 @@ import (
 //go:embed template/diff.html.tmpl
 var htmlTemplate string
 
-// html writes the report as one page that needs nothing else.
+// html writes the report as one self-contained page.
 func (d Report) html(out *bytes.Buffer, full bool) error {
 	page, err := template.New("diff").Funcs(htmlFuncs(full)).Parse(htmlTemplate)
 	if err != nil {
@@ -51,7 +51,7 @@ func htmlFuncs(full bool) template.FuncMap {
 // levelIcons distinguish levels by shape.
 var levelIcons = map[diff.Level]string{diff.Breaking: "✖", diff.Widening: "▲", diff.Review: "●", diff.Plain: "■", diff.Noise: "·", diff.None: "✔"}
 
-// prettyValue is a value for people: a text as it is, everything else as YAML.
+// prettyValue formats a value: a string unchanged, other values as YAML.
 func prettyValue(value any) string {
 	if text, isText := value.(string); isText {
 		if text == "" {

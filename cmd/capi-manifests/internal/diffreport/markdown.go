@@ -19,12 +19,12 @@ import (
 //go:embed template/diff.md.tmpl
 var markdownTemplate string
 
-// maxComment is the maximum length of a report for a comment on a pull request: GitHub
-// accepts 65,536 characters, some of which are left for other text.
+// maxComment limits a report for a comment on a pull request. GitHub accepts 65,536
+// characters; the rest is left for other text.
 const maxComment = 60_000
 
-// markdown writes the report for a pull request. Providers that exceed maxComment are
-// named and left out.
+// markdown writes the report for a pull request. Providers that exceed maxComment
+// are listed without their changes.
 func (d Report) markdown(out *bytes.Buffer, full bool) error {
 	page, err := template.New("diff").Funcs(markdownFuncs(full)).Parse(markdownTemplate)
 	if err != nil {
@@ -84,7 +84,7 @@ func markdownFuncs(full bool) template.FuncMap {
 	return funcs
 }
 
-// markdownText is text of which nothing is taken for Markdown or HTML.
+// markdownText escapes text so that no part of it is Markdown or HTML.
 func markdownText(text string) string {
 	var out strings.Builder
 	for i, r := range term.Printable(text) {

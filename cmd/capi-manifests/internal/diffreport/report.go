@@ -19,7 +19,7 @@ import (
 type Report struct {
 	// Schema is schema.Diff.
 	Schema string `json:"$schema"`
-	// A and B are the compared sources: images by digest, paths as given.
+	// A and B are the compared sources: images by digest, or the given paths.
 	A string `json:"a"`
 	B string `json:"b"`
 	diff.Report
@@ -30,12 +30,12 @@ func New(a, b string, before, after []diff.Provider) Report {
 	return Report{schema.Diff, a, b, diff.Compare(before, after)}
 }
 
-// Provider returns a component as New reads it.
+// Provider converts a component for New.
 func Provider(o operand.Operand) diff.Provider {
 	return diff.Provider{Name: o.Name, Type: string(o.Type), Version: o.Version, Image: o.Origin.Image, Objects: o.Objects}
 }
 
-// BundleProvider returns a bundle, as it is, as New reads it.
+// BundleProvider converts a bundle for New, without rendering it.
 func BundleProvider(b extractor.Bundle) (diff.Provider, error) {
 	objects, err := bundle.Objects(b)
 	return diff.Provider{

@@ -37,14 +37,14 @@ func (d Report) text(out *bytes.Buffer, full, color bool) {
 	}
 }
 
-// textReport writes lines. Arguments are made printable before they are colored.
+// textReport writes lines. It makes arguments printable before it colors them.
 type textReport struct {
 	out   *bytes.Buffer
 	paint func(code, text string) string
 	full  bool
 }
 
-// painted is text that is printable, with the codes that color it.
+// painted is printable text with color codes.
 type painted string
 
 // line writes a line of printable text.
@@ -68,7 +68,7 @@ func (w *textReport) heading(text string) {
 	w.out.WriteString("\n" + w.paint(term.Bold, term.Printable(text)) + "\n")
 }
 
-// cell is a text in a table with the level that colors it.
+// cell is a text in a table, with the level that determines its color.
 type cell struct {
 	text  string
 	level diff.Level
@@ -165,7 +165,7 @@ func (w *textReport) entry(e diff.Entry) {
 	w.line("  %s %s", w.level(e.Level, mark), e.Object.String())
 	for _, change := range unfolded(e.Changes, w.full) {
 		if change.Rule == "object/added" && change.Consequence == "" {
-			continue // the mark says so
+			continue // shown by the mark
 		}
 		w.line("      %s %s", w.level(change.Level, fmt.Sprintf("%-8s", levelWords[change.Level])), headline(change)+valuesText(change))
 		if change.Consequence != "" {
@@ -174,7 +174,7 @@ func (w *textReport) entry(e diff.Entry) {
 	}
 }
 
-// valuesText are the values of a change, at the end of its line.
+// valuesText formats the values of a change, for the end of its line.
 func valuesText(c diff.Change) string {
 	switch {
 	case !hasValues(c):

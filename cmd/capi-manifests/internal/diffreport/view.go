@@ -14,7 +14,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// verdictWords are the verdict in few words.
+// verdictWords describe verdicts.
 var verdictWords = map[diff.Level]string{
 	diff.Breaking: "Breaking", diff.Widening: "Wider permissions", diff.Review: "Review required",
 	diff.Plain: "Changed", diff.Noise: "Only noise", diff.None: "Same",
@@ -35,7 +35,7 @@ type count struct {
 	Level diff.Level
 }
 
-// countList is a verdict in numbers, without those that are zero.
+// countList returns the non-zero counts of a verdict.
 func countList(v diff.Verdict) (counts []count) {
 	for _, part := range []struct {
 		level     diff.Level
@@ -55,7 +55,8 @@ func countList(v diff.Verdict) (counts []count) {
 	return counts
 }
 
-// Counts is a verdict in numbers: "2 breaking changes, 1 permission gained".
+// Counts formats the counts of a verdict: "2 breaking changes, 1 permission
+// gained".
 func Counts(v diff.Verdict) string {
 	var parts []string
 	for _, c := range countList(v) {
@@ -67,7 +68,7 @@ func Counts(v diff.Verdict) string {
 	return strings.Join(parts, ", ")
 }
 
-// cellText is a cell of the matrix: "+1 -2 ~3 (4)".
+// cellText formats a cell of the matrix: "+1 -2 ~3 (4)".
 func cellText(c diff.Cell) string {
 	var parts []string
 	for _, part := range []struct {
@@ -81,7 +82,7 @@ func cellText(c diff.Cell) string {
 	return term.OrNone(strings.Join(parts, " "))
 }
 
-// versionsText is a provider's version, or both with an arrow.
+// versionsText formats a provider's version, or both versions with an arrow.
 func versionsText(p diff.ProviderChange, arrow string) string {
 	switch before, after := p.Versions[0], p.Versions[1]; {
 	case p.Outcome == diff.Added:
@@ -102,10 +103,10 @@ func imageDiffers(p diff.ProviderChange) bool {
 	return p.Images[0] != p.Images[1] && (either || p.Images[0] != "" && p.Images[1] != "")
 }
 
-// widest is how many characters of a value are shown in a line.
+// widest is the maximum number of characters of a value in a line.
 const widest = 120
 
-// valueText is a value in one line, as JSON, shortened.
+// valueText formats a value in one line, as JSON, shortened.
 func valueText(value any) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -120,7 +121,8 @@ func valueText(value any) string {
 	return string(text)
 }
 
-// headline is a change in one line, without its values: "v1beta2 spec.region: field removed".
+// headline formats a change in one line, without its values: "v1beta2 spec.region:
+// field removed".
 func headline(c diff.Change) string {
 	where := c.Path
 	if inVersion(c) {
@@ -154,12 +156,13 @@ func hasValues(c diff.Change) bool {
 	return (c.Path != "" || c.Fold == diff.FoldImage) && (c.From != nil || c.To != nil) && !strings.HasPrefix(c.Rule, "rbac/") && c.Rule != "webhook/rules"
 }
 
-// shown are the entries that are not folded, or all with full.
+// shown returns the entries that are not folded, or all if full is set.
 func shown(entries []diff.Entry, full bool) []diff.Entry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e diff.Entry) bool { return e.Folded && !full })
 }
 
-// unfolded are the changes that are not folded, or all with full; the worst first.
+// unfolded returns the changes that are not folded, or all if full is set, worst
+// first.
 func unfolded(changes []diff.Change, full bool) []diff.Change {
 	left := slices.DeleteFunc(slices.Clone(changes), func(c diff.Change) bool { return c.Fold != "" && !full })
 	slices.SortStableFunc(left, func(a, b diff.Change) int {
@@ -171,7 +174,7 @@ func unfolded(changes []diff.Change, full bool) []diff.Change {
 // quiet reports whether a provider has no changes.
 func quiet(p diff.ProviderChange) bool { return p.Outcome == diff.Same }
 
-// accessWhere is where a subject may do something.
+// accessWhere formats the namespaces of a permission.
 func accessWhere(a diff.Access) string {
 	if a.Namespace == "" {
 		return "in all namespaces"

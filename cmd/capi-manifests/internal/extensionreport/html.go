@@ -18,7 +18,7 @@ import (
 //go:embed template/extension.html.tmpl
 var htmlTemplate string
 
-// html writes the report as one page that needs no other file and no network.
+// html writes the report as one self-contained page.
 func (r Report) html(out *bytes.Buffer) error {
 	page, err := template.New("extension").Funcs(r.htmlFuncs()).Parse(htmlTemplate)
 	if err != nil {
@@ -68,7 +68,8 @@ type row struct {
 
 type cell struct{ Class, Label, Icon string }
 
-// themes are the rows of the matrix, by the first part of the names of rules.
+// themes returns the rows of the matrix, grouped by the first part of the rule
+// names.
 func (r Report) themes() (themes []theme) {
 	for _, rule := range extension.ContractRules() {
 		name, _, _ := strings.Cut(rule.ID, "/")
@@ -95,7 +96,7 @@ func (r Report) row(rule contract.Rule) row {
 // severityIcons distinguish severities by shape.
 var severityIcons = map[contract.Severity]string{contract.Error: "✖", contract.Warning: "▲", contract.Info: "●"}
 
-// cell is the result of a rule for a handler; of the server without a name.
+// cell returns the result of a rule for a handler; an empty name means the server.
 func (r Report) cell(rule contract.Rule, handler string) cell {
 	for _, result := range r.Results {
 		if result.Rule != rule.ID || result.Handler != handler {

@@ -20,7 +20,7 @@ type Report struct {
 	Schema string `json:"$schema"`
 	// Source is the URL of the server, or the program.
 	Source string `json:"source"`
-	// Counts are the numbers of findings of each severity.
+	// Counts has the number of findings of each severity.
 	Counts   map[contract.Severity]int `json:"counts"`
 	Handlers []Handler                 `json:"handlers"`
 	// Results are the results of each rule, for the server and for each handler.
@@ -38,7 +38,8 @@ type Handler struct {
 	Path     string `json:"path"`
 }
 
-// Of returns the report about a conversation with a server. Findings below a severity are left out.
+// Of returns the report about a conversation with a server. Findings below a
+// severity are omitted.
 func Of(t *extension.Transcript, source string, least contract.Severity, toolVersion string) Report {
 	r := Report{Schema: schema.Extension, Source: source, Handlers: []Handler{}, Results: extension.Check(t, source), toolVersion: toolVersion}
 	for _, h := range t.Handlers {
@@ -60,7 +61,7 @@ func atLeast(all []contract.Finding, least contract.Severity) (kept []contract.F
 	return kept
 }
 
-// findings is the report in the form of package findings.
+// findings converts the report for package findings.
 func (r Report) findings() findings.Report {
 	all := findings.Report{Source: r.Source, ToolVersion: r.toolVersion, Bundles: []findings.Bundle{{
 		Findings: extension.Findings(r.Results), Own: extension.ContractRules(), Unchecked: r.unchecked(),
@@ -69,7 +70,7 @@ func (r Report) findings() findings.Report {
 	return all
 }
 
-// unchecked are the reasons why rules were not checked.
+// unchecked maps rules that were not checked to the reason.
 func (r Report) unchecked() map[string]string {
 	reasons := map[string]string{}
 	for _, rule := range extension.ContractRules() {
@@ -97,7 +98,7 @@ const HTML findings.Format = "html"
 // Formats are the formats of Write.
 var Formats = append(append([]string{}, findings.Formats...), string(HTML))
 
-// Write writes the report in a format; in color for people on a terminal.
+// Write writes the report in a format; color applies to text only.
 func (r Report) Write(format findings.Format, color bool) ([]byte, error) {
 	var out bytes.Buffer
 	switch format {

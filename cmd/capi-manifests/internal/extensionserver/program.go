@@ -49,9 +49,12 @@ type Server struct {
 // stopTimeout is the time that the program has to end after SIGTERM.
 const stopTimeout = 10 * time.Second
 
-// Start starts a program with a certificate for loopback, and waits until it accepts connections. The program listens on a free port: the
-// placeholders {port} and {cert-dir} in its arguments are replaced; without any the flags --webhook-port and --webhook-cert-dir, as
-// Cluster API's book recommends, are added. The variables WEBHOOK_PORT and WEBHOOK_CERT_DIR have the values too. The caller must call Stop.
+// Start starts a program with a certificate for loopback, and waits until it
+// accepts connections. The program listens on a free port: Start replaces the
+// placeholders {port} and {cert-dir} in its arguments, or, without placeholders,
+// adds the flags --webhook-port and --webhook-cert-dir that Cluster API's book
+// recommends. The variables WEBHOOK_PORT and WEBHOOK_CERT_DIR have the same values.
+// The caller must call Stop.
 func Start(ctx context.Context, program string, args []string, timeout time.Duration) (*Server, error) {
 	port, err := freePort(ctx)
 	if err != nil {
@@ -65,7 +68,7 @@ func Start(ctx context.Context, program string, args []string, timeout time.Dura
 	s.process.Env = append(os.Environ(), portVariable+"="+strconv.Itoa(port), certDirVariable+"="+s.dir)
 	s.process.Stdout, s.process.Stderr = s.output, s.output
 	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	s.process.WaitDelay = time.Second // children can have its output
+	s.process.WaitDelay = time.Second // children may keep its output open
 	if err := s.process.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", program, err), os.RemoveAll(s.dir))
 	}
@@ -149,7 +152,7 @@ const pollInterval = 50 * time.Millisecond
 
 // Stop ends the program and its children, and removes the certificate.
 func (s *Server) Stop() error {
-	_ = syscall.Kill(-s.process.Process.Pid, syscall.SIGTERM) // it may have ended
+	_ = syscall.Kill(-s.process.Process.Pid, syscall.SIGTERM) // it may have exited
 	select {
 	case <-s.ended:
 	case <-time.After(stopTimeout):
@@ -177,7 +180,7 @@ func (o *lastOutput) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// String returns the output after a line break, empty if there is none.
+// String returns the output after a line break; empty if there is none.
 func (o *lastOutput) String() string {
 	o.Lock()
 	defer o.Unlock()

@@ -13,12 +13,13 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// fingerprint identifies a finding independent of its line.
+// fingerprint identifies a finding independently of its line.
 func fingerprint(f contract.Finding) string {
 	return strings.Join([]string{f.Rule, f.Object, f.Field}, "|")
 }
 
-// baselineFile is the file of findings that were there when a provider began to use the rules.
+// baselineFile is the format of a baseline: the findings that existed when a
+// provider began to use the rules.
 type baselineFile struct {
 	// Findings are counted by rule, object and field.
 	Findings []baselineEntry `json:"findings"`
@@ -49,7 +50,7 @@ func ReadBaseline(file string) (map[string]int, error) {
 	return known, nil
 }
 
-// WriteBaseline writes the findings sorted, so that changes are easy to review.
+// WriteBaseline writes the findings, sorted, so that a diff is easy to review.
 func WriteBaseline(file string, v Report) error {
 	counts := map[baselineEntry]int{}
 	for _, f := range v.all() {

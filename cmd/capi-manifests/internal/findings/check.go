@@ -31,7 +31,8 @@ func Check(src string, bundles []extractor.Bundle) Report {
 	return result
 }
 
-// rejections returns those of the strict namespace, a namespace of OpenShift.
+// rejections returns the reasons why the strict namespace, which is a namespace of
+// OpenShift, rejects pods.
 func rejections(bundle extractor.Bundle) []contract.Rejection {
 	if bundle.Metadata.ClusterProfile != extractor.OpenShift {
 		return []contract.Rejection{}
@@ -53,7 +54,8 @@ func Unreadable(src string, findings []contract.Finding) Report {
 	return result
 }
 
-// withLines adds the lines of findings about a key of the metadata, where the file is at hand.
+// withLines adds the lines of findings about a key of the metadata, if the file is
+// available.
 func withLines(findings []contract.Finding) []contract.Finding {
 	files := map[string][]byte{}
 	for i := range findings {
@@ -62,15 +64,15 @@ func withLines(findings []contract.Finding) []contract.Finding {
 			continue
 		}
 		if _, known := files[f.File]; !known {
-			files[f.File], _ = os.ReadFile(f.File) // in an image, which has other files than the disk, there is none
+			files[f.File], _ = os.ReadFile(f.File) // none for an image
 		}
 		f.Line = extractor.KeyLine(files[f.File], f.Field)
 	}
 	return findings
 }
 
-// FileOf is the path of a file of a bundle: below source if that is a directory,
-// or else from the image's root, by the name that it usually has.
+// FileOf returns the path of a file of a bundle: below source if that is a
+// directory, or else from the image's root, under its usual name.
 func FileOf(src string, bundle extractor.Bundle, file string) string {
 	dir, endings := extractor.Roots()[0], []string{".json", ".yaml", ""}
 	if bundle.Profile != "" {
@@ -91,7 +93,8 @@ func FileOf(src string, bundle extractor.Bundle, file string) string {
 	return usual
 }
 
-// missing is the path of a file of an image that is not there: below source, if that is a directory.
+// missing returns the path of a missing file of an image: below source, if that is
+// a directory.
 func missing(src, inImage string) string {
 	if kind, err := source.KindOf(src); err != nil || kind != source.Directory || inImage == "" {
 		return cmp.Or(inImage, src)
@@ -103,7 +106,8 @@ func missing(src, inImage string) string {
 	return filepath.Join(src, below)
 }
 
-// onDisk is the path of a file of an image below source, if that is a directory with the file.
+// onDisk returns the path of an image's file below source, if source is a directory
+// with the file.
 func onDisk(src, inImage string) string {
 	_, below, _ := strings.Cut(inImage, "/")
 	// The source is the root of the image, the root of its bundles, or the directory of a profile.
@@ -126,7 +130,7 @@ func CheckReleases(src string, dirs []string) (Report, error) {
 		provider, findings := contract.CheckRelease(release)
 		for i := range findings {
 			findings[i].File = filepath.Join(src, dir, findings[i].File)
-			result.Invalid = result.Invalid || findings[i].Rule == contract.RuleOfYAML // clusterctl could not read it either
+			result.Invalid = result.Invalid || findings[i].Rule == contract.RuleOfYAML // clusterctl cannot read it either
 		}
 		result.Bundles = append(result.Bundles, Bundle{Release: dir, Metadata: &provider, Findings: append([]contract.Finding{}, findings...)})
 	}

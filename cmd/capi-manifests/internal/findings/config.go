@@ -11,16 +11,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// DefaultConfig is the config file that is read where the program runs, if it is there.
+// DefaultConfig is the config file that is read from the working directory, if it
+// exists.
 const DefaultConfig = ".capi-manifests.yaml"
 
 // Config is the config file, as in schema/config.json.
 type Config struct {
 	Validate struct {
-		// Severity and Output stand for the flags, where those are not given.
+		// Severity and Output are used if the flags are not set.
 		Severity string `json:"severity"`
 		Output   string `json:"output"`
-		// Baseline is the path of a baseline, from the directory of the config file.
+		// Baseline is the path of a baseline, relative to the directory of the
+		// config file.
 		Baseline string   `json:"baseline"`
 		Waivers  []Waiver `json:"waivers"`
 	} `json:"validate"`
@@ -36,7 +38,7 @@ func (e *ConfigError) Error() string { return fmt.Sprintf("reading %s: %v", e.Fi
 
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// ReadConfig reads a config file; the default one need not be there.
+// ReadConfig reads a config file; only the default file may be missing.
 func ReadConfig(file string) (settings Config, err error) {
 	data, err := os.ReadFile(ConfigPath(file))
 	if file == "" && errors.Is(err, fs.ErrNotExist) {

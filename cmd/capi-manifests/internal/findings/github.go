@@ -11,8 +11,8 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// annotation is a workflow command of GitHub Actions. A path that is not in the
-// checked out repository does no harm: the annotation is then without a place.
+// annotation formats a workflow command of GitHub Actions. For a path that is not
+// in the repository, GitHub shows the annotation without a location.
 func annotation(finding contract.Finding) string {
 	command := map[contract.Severity]string{contract.Error: "error", contract.Warning: "warning", contract.Info: "notice"}[finding.Severity]
 	value := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")

@@ -8,17 +8,19 @@ import (
 	"github.com/capi-installer/capi-installer/build/contract"
 )
 
-// maxRepeated is the number of findings with the same rule and message that are shown one by one.
+// maxRepeated is the maximum number of findings with the same rule and message that
+// are listed separately.
 const maxRepeated = 3
 
-// group is a finding, and the number of findings that it stands for.
+// group is a finding with the number of findings that it represents.
 type group struct {
 	contract.Finding
 	count int
 }
 
-// grouped merges findings with the same file, rule and message if there are more than maxRepeated:
-// a rule that every webhook violates is one problem. The first finding stands for all.
+// grouped merges findings with the same file, rule and message if there are more
+// than maxRepeated: a rule that every webhook violates is one problem. The first
+// finding represents all.
 func grouped(all []contract.Finding) (groups []group) {
 	type key struct{ file, rule, message string }
 	keyOf := func(f contract.Finding) key { return key{f.File, f.Rule, f.Message} }

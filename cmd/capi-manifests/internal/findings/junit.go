@@ -11,8 +11,8 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// The part of JUnit's XML that CI systems read: a suite for each bundle, a case for
-// each rule, which fails if a finding of it is an error.
+// The part of JUnit's XML that CI systems read: a suite for each bundle, and a case
+// for each rule, which fails if the rule has a finding of severity error.
 type (
 	junitSuites struct {
 		XMLName  xml.Name     `xml:"testsuites"`
@@ -51,7 +51,7 @@ func junitOf(v Report) string {
 		all.Tests += suite.Tests
 		all.Failures += suite.Failures
 	}
-	data, _ := xml.MarshalIndent(all, "", "  ") // texts and numbers: it cannot fail
+	data, _ := xml.MarshalIndent(all, "", "  ") // cannot fail: only strings and numbers
 	return xml.Header + string(data) + "\n"
 }
 
@@ -71,7 +71,8 @@ func (b Bundle) junit(src string) junitSuite {
 	return suite
 }
 
-// junitCase is a rule: failed by errors, skipped if it was not checked or all that is wrong is accepted, with lesser findings as its output.
+// junitCase returns the case of a rule. Errors fail it; it is skipped if the rule
+// was not checked or all its findings are accepted. Other findings are its output.
 func (b Bundle) junitCase(rule contract.Rule) junitCase {
 	test := junitCase{Name: rule.ID, Class: term.Printable("capi-manifests" + term.Optional(".", b.name()))}
 	var lines string

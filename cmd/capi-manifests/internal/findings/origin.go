@@ -13,9 +13,11 @@ import (
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
-// AttributeTo moves the findings of a rendered bundle to the sources of its objects. files returns the files that
-// may define a field of an object, such as "Deployment" "manager": patches first, the file of the object last; none if they
-// are unknown. Other findings are in file, at no line. rendered are the manifests of the bundle.
+// AttributeTo moves the findings of a rendered bundle to the source files of its
+// objects. files returns the files that may define a field of an object, such as
+// "Deployment" "manager": patches first, the file of the object last; none if they
+// are unknown. All other findings are attributed to file, without a line. rendered
+// are the manifests of the bundle.
 func (v *Report) AttributeTo(file string, rendered []byte, files func(kind, name string) []string) {
 	sources := sources{"": objectsIn(rendered)}
 	for i := range v.Bundles {
@@ -36,19 +38,20 @@ func (v *Report) AttributeTo(file string, rendered []byte, files func(kind, name
 	}
 }
 
-// sources are the objects of files that were read, and under "" the rendered ones.
+// sources maps files to their objects, and "" to the rendered objects.
 type sources map[string][]sourceObject
 
-// sourceObject is an object in a file, before it is rendered.
+// sourceObject is an object in a file, before rendering.
 type sourceObject struct {
 	// line is the line of the file before the document.
 	line int
 	node *yaml.Node
 }
 
-// find returns the first file that sets the field of an object to its rendered value, and the line. If no file has the
-// field, that is the place of its nearest parent in the last file. The line is 0 if the value comes from elsewhere, such as
-// a JSON patch.
+// find returns the first file that sets the field of an object to its rendered
+// value, and the line. If no file has the field, it returns the position of the
+// field's nearest parent in the last file. The line is 0 if the value comes from
+// elsewhere, such as a JSON patch.
 func (s sources) find(files []string, kind, name string, path []pathStep, rendered *yaml.Node) (file string, line int) {
 	for _, candidate := range files {
 		o, found := s.object(candidate, kind, name)
@@ -68,8 +71,9 @@ func (s sources) find(files []string, kind, name string, path []pathStep, render
 	return file, line
 }
 
-// comesFrom reports whether a rendered value may come from a value in a source. A scalar is the same, or has the prefix and
-// suffix of names; other values are not compared.
+// comesFrom reports whether a rendered value may come from a value in a source:
+// scalars must be equal, except for the prefix and suffix of names; other values
+// are not compared.
 func comesFrom(rendered, value *yaml.Node) bool {
 	if rendered == nil || value.Kind != yaml.ScalarNode || rendered.Kind != yaml.ScalarNode {
 		return rendered != nil && value.Kind == rendered.Kind
@@ -77,7 +81,8 @@ func comesFrom(rendered, value *yaml.Node) bool {
 	return strings.Contains(rendered.Value, value.Value)
 }
 
-// object returns the object in a file that is rendered as kind and name. kustomize may add a prefix and a suffix to its name.
+// object returns the object in a file that is rendered with a kind and name.
+// kustomize may add a prefix and a suffix to the name.
 func (s sources) object(file, kind, name string) (best sourceObject, found bool) {
 	if _, known := s[file]; !known {
 		s[file] = readSource(file)
@@ -92,7 +97,8 @@ func (s sources) object(file, kind, name string) (best sourceObject, found bool)
 	return best, found
 }
 
-// readSource returns the objects of a file; none if it cannot be read, which kustomize has reported.
+// readSource returns the objects of a file; none if it cannot be read, because
+// kustomize has already reported that.
 func readSource(file string) []sourceObject {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -112,14 +118,16 @@ func objectsIn(content []byte) (objects []sourceObject) {
 	return objects
 }
 
-// pathStep is a key, or the index of an element of a list. Patches and sources have other indexes than the rendered object, so
-// an element with a name is found by its name.
+// pathStep is a key, or the index of an element of a list. Indexes in patches and
+// sources differ from those in the rendered object, so elements with a name are
+// found by their name.
 type pathStep struct{ key, name string }
 
 // stepText matches a step in the path of a field: a key, a key in brackets or an index.
 var stepText = regexp.MustCompile(`\[([^\]]*)\]|[^.\[]+`)
 
-// pathOf divides the path of a field, such as "spec.containers[0].image" or "metadata.labels[a.b/c]".
+// pathOf splits the path of a field, such as "spec.containers[0].image" or
+// "metadata.labels[a.b/c]".
 func pathOf(field string) (path []pathStep) {
 	for _, match := range stepText.FindAllStringSubmatch(field, -1) {
 		if match[1] != "" {
@@ -144,7 +152,8 @@ func nameElements(node *yaml.Node, path []pathStep) *yaml.Node {
 	return node
 }
 
-// valueAt returns the value of a field in a node, nil if there is none, and its line or that of its nearest parent.
+// valueAt returns the value of a field in a node, or nil, and the line of the field
+// or of its nearest parent.
 func valueAt(node *yaml.Node, path []pathStep) (value *yaml.Node, line int) {
 	line = node.Line
 	for _, step := range path {

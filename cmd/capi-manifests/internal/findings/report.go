@@ -19,13 +19,15 @@ type Report struct {
 	Schema string `json:"$schema"`
 	// Source is the image by digest, or the path.
 	Source string `json:"source"`
-	// Counts are how many findings there are of each severity, those that are not shown too.
+	// Counts has the number of findings of each severity, including those that are
+	// not shown.
 	Counts map[contract.Severity]int `json:"counts"`
-	// Accepted is how many findings are waived or in the baseline, beside those that are counted.
+	// Accepted is the number of findings that are waived or in the baseline, in
+	// addition to Counts.
 	Accepted int      `json:"accepted"`
 	Bundles  []Bundle `json:"bundles"`
 
-	// ToolVersion is the version of the program that checked.
+	// ToolVersion is the version of the program.
 	ToolVersion string `json:"-"`
 	// Invalid is true if the source cannot be read.
 	Invalid bool `json:"-"`
@@ -33,24 +35,29 @@ type Report struct {
 
 type Bundle struct {
 	Profile string `json:"profile,omitempty"`
-	// Release is the path of a release for clusterctl from the source; empty for a bundle.
+	// Release is the path of a clusterctl release relative to the source; empty for
+	// a bundle.
 	Release string `json:"release,omitempty"`
-	// Metadata is nil if the bundle is invalid as such: then nothing else is known of it.
+	// Metadata is nil if the bundle could not be parsed.
 	Metadata *extractor.Metadata `json:"metadata,omitempty"`
-	// Findings have the path of the file; in an image it is that from the image's root.
+	// Findings have the path of the file; in an image, it is relative to the
+	// image's root.
 	Findings []contract.Finding `json:"findings"`
 	// Accepted are the findings that are waived or in the baseline.
 	Accepted []Accepted `json:"accepted,omitempty"`
 
-	// Rejections are the reasons why the strict namespace of manifests/components/restricted rejects pods of the bundle; empty
-	// if it admits all, and nil if the bundle is unreadable or a release for clusterctl.
+	// Rejections are the reasons why the strict namespace of
+	// manifests/components/restricted rejects pods of the bundle. The list is empty
+	// if the namespace admits all pods, and nil if the bundle is unreadable or a
+	// clusterctl release.
 	Rejections []contract.Rejection `json:"strictNamespaceRejections,omitzero"`
 
-	// Own are the rules of a report that is not about a provider; nil for the rules of the provider's form. Unchecked are the reasons
-	// why some of them were not checked.
+	// Own are the rules of a report that does not concern a provider; nil means the
+	// rules of the provider's form. Unchecked maps rules that were not checked to
+	// the reason.
 	Own       []contract.Rule   `json:"-"`
 	Unchecked map[string]string `json:"-"`
-	// More are rules in addition to those of the provider's form, of a server of the bundle.
+	// More are additional rules, for a server of the bundle.
 	More []contract.Rule `json:"-"`
 	// AskedServer is true if an API server checked the bundle too.
 	AskedServer bool `json:"-"`
@@ -69,7 +76,7 @@ func (b Bundle) unchecked(rule contract.Rule) string {
 	return ""
 }
 
-// name is the provider's, if it is known.
+// name returns the name of the provider; empty if unknown.
 func (b Bundle) name() string {
 	if b.Metadata == nil {
 		return ""
@@ -84,7 +91,7 @@ type Accepted struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Count recounts the findings.
+// Count updates Counts.
 func (v *Report) Count() {
 	v.Counts, v.Accepted = map[contract.Severity]int{}, 0
 	for _, severity := range contract.Severities() {
@@ -98,10 +105,10 @@ func (v *Report) Count() {
 	}
 }
 
-// Found reports whether there is a finding.
+// Found reports whether there are any findings.
 func (v *Report) Found() bool { return len(v.all()) > 0 }
 
-// DropBelow removes findings below a severity. The counts stay.
+// DropBelow removes findings below a severity. Counts does not change.
 func (v *Report) DropBelow(least contract.Severity) {
 	for i := range v.Bundles {
 		v.Bundles[i].Findings = slices.DeleteFunc(v.Bundles[i].Findings, func(f contract.Finding) bool { return !f.Severity.AtLeast(least) })
@@ -121,12 +128,12 @@ const (
 
 var Formats = []string{"text", "json", "sarif", "junit", "github"}
 
-// Write writes the findings; in color for people on a terminal.
+// Write writes the findings; color applies to text only.
 func (v Report) Write(format Format, color bool) []byte {
 	var out bytes.Buffer
 	switch format {
 	case JSON:
-		_ = term.EncodeJSON(&out, v) // texts and numbers: it cannot fail
+		_ = term.EncodeJSON(&out, v) // cannot fail: only strings and numbers
 	case SARIF:
 		_ = term.EncodeJSON(&out, sarifOf(v))
 	case JUnit:
@@ -149,7 +156,8 @@ func (v Report) all() (findings []contract.Finding) {
 	return findings
 }
 
-// Rules are those that a validated provider is checked by, without those that an API server has to be asked for.
+// Rules returns the rules for the provider, without those that require an API
+// server.
 func (b Bundle) Rules() []contract.Rule {
 	if b.Own != nil {
 		return b.Own

@@ -9,7 +9,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// The part of SARIF 2.1.0 that findings need, by the names of the standard. See
+// The part of SARIF 2.1.0 that findings need, with the names of the standard. See
 // https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html.
 type (
 	sarifLog struct {
@@ -80,7 +80,8 @@ type (
 
 var sarifLevels = map[contract.Severity]string{contract.Error: "error", contract.Warning: "warning", contract.Info: "note"}
 
-// sarifOf is a validation for code scanning: all rules, and a result for each finding.
+// sarifOf converts a report for code scanning: all rules, and a result for each
+// finding.
 func sarifOf(v Report) sarifLog {
 	driver := sarifDriver{Name: "capi-manifests", Version: v.ToolVersion, Language: "en-US", InformationURI: "https://github.com/capi-installer/capi-installer"}
 	for _, rule := range v.allRules() {
@@ -106,7 +107,8 @@ func sarifOf(v Report) sarifLog {
 	}
 }
 
-// allRules are the rules of all forms of providers and of their servers, or the report's own.
+// allRules returns the rules of all forms of providers and of their servers, or the
+// report's own rules.
 func (v Report) allRules() []contract.Rule {
 	if len(v.Bundles) == 0 {
 		return contract.Rules()

@@ -13,7 +13,8 @@ import (
 
 var severityColors = map[contract.Severity]string{contract.Error: "1;31", contract.Warning: "33", contract.Info: "36"}
 
-// text writes a line for each finding, as compilers do, and then how to keep the rules that are broken.
+// text writes a line for each finding, as compilers do, and then the fixes of the
+// violated rules.
 func (v Report) text(out *bytes.Buffer, color bool) {
 	paint := term.Painter(color)
 	fixes := map[string]string{}

@@ -13,15 +13,16 @@ import (
 	"github.com/capi-installer/capi-installer/build/contract"
 )
 
-// Waiver accepts the findings of a rule until a day.
+// Waiver accepts the findings of a rule until a date.
 type Waiver struct {
 	// Rule is the ID of a rule.
 	Rule string `json:"rule"`
-	// Object is a pattern for objects as findings name them, in which * stands for anything but a slash. Empty is any.
+	// Object is a pattern for the objects of findings, in which * matches all
+	// characters except a slash. Empty matches all objects.
 	Object string `json:"object"`
 	// Reason is shown with the finding.
 	Reason string `json:"reason"`
-	// Expires is the last day on which the waiver holds, such as 2027-06-30.
+	// Expires is the last day on which the waiver is valid, such as 2027-06-30.
 	Expires string `json:"expires"`
 
 	used, Expired bool
@@ -34,7 +35,7 @@ type Waivers struct {
 	Baseline map[string]int
 }
 
-// check returns everything that is wrong with a waiver.
+// check returns all errors in a waiver.
 func (w Waiver) check() error {
 	var errs []error
 	if !slices.ContainsFunc(contract.Rules(), func(r contract.Rule) bool { return r.ID == w.Rule }) {
@@ -74,7 +75,8 @@ func (v *Report) Accept(accepted *Waivers) {
 	v.Count()
 }
 
-// reason is why a finding is accepted. A finding of the baseline is accepted as often as it stands there.
+// reason returns why a finding is accepted. Each entry of the baseline accepts one
+// finding.
 func (a *Waivers) reason(f contract.Finding) (reason string, accepted bool) {
 	for _, w := range a.Waivers {
 		if w.accepts(f) {
@@ -89,7 +91,7 @@ func (a *Waivers) reason(f contract.Finding) (reason string, accepted bool) {
 	return "", false
 }
 
-// Problems are waivers that are of no use any more.
+// Problems describes expired and unused waivers.
 func (a *Waivers) Problems() (problems []string) {
 	for _, w := range a.Waivers {
 		switch {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history lists the versions that a cluster stores, with the differences of each
-// from the version before.
+// Package history lists the versions that a cluster stores, each with the
+// differences from the previous version.
 package history
 
 import (
@@ -34,11 +34,13 @@ type Version struct {
 	// Role is empty for a version that the status does not list.
 	Role       rollout.Role `json:"role,omitempty"`
 	Components []string     `json:"components"`
-	// Differences are those from the version before; nil for the oldest one.
+	// Differences are the differences from the previous version; nil for the oldest
+	// one.
 	Differences *diffreport.Report `json:"differences,omitempty"`
 }
 
-// New compares each stored version with the one before. stored begins with the oldest.
+// New compares each stored version with the previous one. stored is sorted, oldest
+// first.
 func New(report rollout.Report, stored []installed.Stored) Report {
 	roles := map[string]rollout.Role{}
 	for _, version := range report.Versions {
@@ -60,7 +62,7 @@ func New(report rollout.Report, stored []installed.Stored) Report {
 	return list
 }
 
-// providersIn returns the components of a version as diff.Compare reads them.
+// providersIn converts the components of a version for diff.Compare.
 func providersIn(version installed.Stored) []diff.Provider {
 	var providers []diff.Provider
 	for _, component := range version.Set.Operands {

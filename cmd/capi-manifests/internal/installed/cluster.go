@@ -24,7 +24,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 )
 
-// userAgent names the program to the API server.
+// userAgent identifies the program to the API server.
 const userAgent = "capi-manifests"
 
 // requestTimeout limits a request that is not a watch.
@@ -54,7 +54,7 @@ func Connect(config *rest.Config) (*Cluster, error) {
 // readOnly rejects requests that write.
 type readOnly struct{ next http.RoundTripper }
 
-var errWrites = errors.New("status and history only send GET requests")
+var errWrites = errors.New("status and history send only GET requests")
 
 // RoundTrip implements http.RoundTripper.
 func (r readOnly) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -62,7 +62,7 @@ func (r readOnly) RoundTrip(request *http.Request) (*http.Response, error) {
 		return r.next.RoundTrip(request)
 	}
 	if request.Body != nil {
-		_ = request.Body.Close() // as a RoundTripper has to
+		_ = request.Body.Close() // a RoundTripper must close it
 	}
 	return nil, fmt.Errorf("%s %s: %w", request.Method, request.URL.Path, errWrites)
 }
@@ -75,7 +75,8 @@ var (
 	crds        = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
-// The selections of the objects that are read. Events about cluster-scoped objects are in namespace default.
+// Selectors of the objects that are read. Events about cluster-scoped objects are
+// in namespace default.
 var (
 	onlyCluster  = metav1.ListOptions{FieldSelector: "metadata.name=" + v1alpha1.ClusterAPIName}
 	aboutCluster = metav1.ListOptions{FieldSelector: "involvedObject.kind=ClusterAPI,involvedObject.name=" + v1alpha1.ClusterAPIName}
@@ -105,7 +106,8 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 	return decode(pointers(found.Items), pointers(happened.Items), pointers(definitions.Items), pointers(revisions.Items))
 }
 
-// decode returns the snapshot of ClusterAPI objects, of which there is at most one, events, CRDs and revision ConfigMaps.
+// decode returns the snapshot of ClusterAPI objects (at most one), events, CRDs and
+// revision ConfigMaps.
 func decode(found, happened []*unstructured.Unstructured, definitions, revisions []*metav1.PartialObjectMetadata) (from rollout.Snapshot, err error) {
 	for _, object := range found {
 		from.ClusterAPI = &v1alpha1.ClusterAPI{}
@@ -131,7 +133,8 @@ func decode(found, happened []*unstructured.Unstructured, definitions, revisions
 	return from, nil
 }
 
-// retained reports whether the installer left a CRD when it removed its version.
+// retained reports whether the installer retained a CRD when it removed its
+// version.
 func retained(crd *metav1.PartialObjectMetadata) bool {
 	_, owned := crd.Annotations[v1alpha1.OwnersAnnotation]
 	return crd.Annotations[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways && !owned

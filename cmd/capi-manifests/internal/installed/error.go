@@ -12,12 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// AccessError is a failed request to a cluster, in one line with the next step.
+// AccessError is a failed request to a cluster. Its text is one line with the next
+// step.
 type AccessError struct {
 	// Subject is the source of the error: the API server with its URL, or the kubeconfig.
 	Subject string
 	Err     error
-	// Permanent is true if a retry does not help: the user must change the kubeconfig, the permissions or the cluster.
+	// Permanent is true if a retry does not help: the user must correct the
+	// kubeconfig, the permissions or the cluster.
 	Permanent bool
 	// NextStep is the action of the user; empty if Err describes it.
 	NextStep string
@@ -44,7 +46,7 @@ func explain(server string, resource schema.GroupVersionResource, namespace stri
 	case apierrors.IsForbidden(err):
 		failed.NextStep = "status and history need the verbs get, list and watch, as in ClusterRole cluster-reader"
 	case apierrors.IsUnauthorized(err):
-		failed.Err = errors.New("the credentials of the kubeconfig are not valid (Unauthorized)")
+		failed.Err = errors.New("invalid credentials in the kubeconfig (Unauthorized)")
 		failed.NextStep = "log in again, or select another --kubeconfig or --context"
 	case apierrors.IsNotFound(err) && resource == clusterAPIs:
 		failed.Err = fmt.Errorf("CRD %s.%s not found", resource.Resource, resource.Group)

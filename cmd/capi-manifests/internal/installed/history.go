@@ -19,7 +19,7 @@ import (
 // Stored is a version with its objects, as its revision ConfigMaps store them.
 type Stored struct {
 	Name string
-	// Created is the time when the revision ConfigMap was created.
+	// Created is the creation time of the revision ConfigMap.
 	Created metav1.Time
 	Set     operand.Set
 }
@@ -29,7 +29,8 @@ type Stored struct {
 func (c *Cluster) Versions(ctx context.Context) ([]Stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	// Names find the parts of a version; other ConfigMaps in the namespace are small.
+	// The parts of a version are found by name; other ConfigMaps in the namespace
+	// are small.
 	list, err := c.objects.Resource(configMaps).Namespace(v1alpha1.OperatorNamespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, c.failed(configMaps, v1alpha1.OperatorNamespace, err)

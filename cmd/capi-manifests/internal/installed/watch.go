@@ -23,10 +23,11 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 )
 
-// Watch sends the current snapshot, and another one after each change, to each, until it returns
-// false or an error, or ctx ends. A watch that ends is started again, after a list if it
-// has expired. Retryable errors are sent to problem, from other goroutines. Permanent ones,
-// such as missing permissions, are returned as *AccessError.
+// Watch calls each with the current snapshot, and again after each change, until
+// each returns false or an error, or ctx ends. It restarts a watch that ends, after
+// a list if the watch has expired. It calls problem, from other goroutines, with
+// retryable errors. Permanent errors, such as missing permissions, are returned as
+// *AccessError.
 func (c *Cluster) Watch(ctx context.Context, problem func(error), each func(rollout.Snapshot) (more bool, err error)) error {
 	first, err := c.Snapshot(ctx) // returns the errors that an informer retries
 	if err != nil {
@@ -35,7 +36,7 @@ func (c *Cluster) Watch(ctx context.Context, problem func(error), each func(roll
 	if more, err := each(first); !more || err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, logr.Discard())) // the informers' own log would disturb the output
+	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, logr.Discard())) // discards the log of the informers, which would disturb the output
 	w := &watcher{cluster: c, changed: make(chan struct{}, 1), fail: cancel, problem: problem}
 	defer w.running.Wait()
 	defer cancel(nil)
@@ -48,7 +49,7 @@ func (c *Cluster) Watch(ctx context.Context, problem func(error), each func(roll
 // watcher keeps the objects of a snapshot current.
 type watcher struct {
 	cluster *Cluster
-	// changed holds a token while there is a change that was not sent.
+	// changed holds a token while a change has not been sent yet.
 	changed chan struct{}
 	// fail ends the watch with an error.
 	fail    context.CancelCauseFunc
@@ -93,7 +94,7 @@ func selecting[L runtime.Object](client lister[L], selection metav1.ListOptions)
 	}
 }
 
-// ended reports whether a watch only has to be started again.
+// ended reports whether a watch only needs to be restarted.
 func ended(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 }
@@ -126,7 +127,8 @@ func (w *watcher) inform(ctx context.Context, informer cache.SharedIndexInformer
 	return nil
 }
 
-// withoutManagedFields removes the managed fields of an object, which would take most of the memory.
+// withoutManagedFields removes the managed fields of an object, which take most of
+// the memory.
 func withoutManagedFields(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)

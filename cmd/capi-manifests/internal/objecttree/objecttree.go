@@ -42,7 +42,7 @@ func New(name string, number int64, set operand.Set, unmanaged []string) ([]*Nod
 	return release.Below, nil
 }
 
-// at returns the child node with a name, and adds it if it is missing.
+// at returns the child node with a name, and adds it if necessary.
 func (n *Node) at(is, name string) *Node {
 	for _, below := range n.Below {
 		if below.Name == name {
@@ -54,10 +54,11 @@ func (n *Node) at(is, name string) *Node {
 	return child
 }
 
-// Draw writes the node and those below it.
+// Draw writes the node and its descendants.
 func (n *Node) Draw(w *bytes.Buffer) { n.draw(w, "", "") }
 
-// draw writes the node, whose own line begins with first and those below it with rest.
+// draw writes the node and its descendants. Its own line begins with first, theirs
+// with rest.
 func (n *Node) draw(w *bytes.Buffer, first, rest string) {
 	w.WriteString(first + n.Name + "\n")
 	for i, below := range n.Below {

@@ -13,8 +13,9 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Check reads a page as a browser does. It fails the test if the page is not well-formed,
-// loads or runs anything, repeats an ID, or links to a missing one. It returns the number of links.
+// Check parses a page as a browser does. It fails the test if the page is not
+// well-formed, loads files, runs scripts, repeats an ID, or links to a missing one.
+// It returns the number of links.
 func Check(t *testing.T, page string) (links int) {
 	t.Helper()
 	ids, targets, open := map[string]bool{}, []string{}, []string{}
@@ -79,8 +80,9 @@ func checkTag(t *testing.T, token html.Token) {
 // minContrast is the contrast that WCAG 2.2 (1.4.3) requires for text.
 const minContrast = 4.5
 
-// CheckContrast fails the test if a pair of color and background, which are names of CSS
-// variables, has too little contrast in the light or in the dark colors of a style sheet.
+// CheckContrast fails the test if a pair of text color and background color, given
+// as names of CSS variables, has too little contrast in the light or in the dark
+// colors of a style sheet.
 func CheckContrast(t *testing.T, css string, pairs [][2]string) {
 	t.Helper()
 	light, dark, found := strings.Cut(css, "prefers-color-scheme: dark")
@@ -101,7 +103,7 @@ func CheckContrast(t *testing.T, css string, pairs [][2]string) {
 	}
 }
 
-// contrast is the contrast ratio of WCAG.
+// contrast returns the contrast ratio defined by WCAG.
 func contrast(t *testing.T, a, b string) float64 {
 	t.Helper()
 	la, lb := luminance(t, a), luminance(t, b)

@@ -14,14 +14,15 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Action is the effect of the installation on an object of a cluster.
+// Action is the effect of the installation on an object in a cluster.
 type Action struct {
 	Action predecessor.Action `json:"action"`
 	Object string             `json:"object"`
 }
 
-// Actions compares phases with a cluster: objects that would be created, adopted or changed,
-// those of other owners, and those of cluster-capi-operator that would stay. It writes nothing.
+// Actions compares phases with a cluster. It returns the objects that would be
+// created, adopted or changed, those of other owners, and those of
+// cluster-capi-operator that would stay. It writes nothing.
 func Actions(ctx context.Context, cluster *apiserver.Cluster, phases []revision.Phase) ([]Action, error) {
 	actions := []Action{}
 	var desired []*unstructured.Unstructured
@@ -39,7 +40,8 @@ func Actions(ctx context.Context, cluster *apiserver.Cluster, phases []revision.
 	return append(actions, left...), err
 }
 
-// leftBehind are the objects of cluster-capi-operator, of the kinds of the desired ones, that are not desired.
+// leftBehind returns the objects of cluster-capi-operator that have the kind of a
+// desired object but are not desired.
 func leftBehind(ctx context.Context, cluster *apiserver.Cluster, desired []*unstructured.Unstructured) ([]Action, error) {
 	var left []Action
 	listed, wanted := map[schema.GroupVersionKind]bool{}, map[string]bool{}

@@ -29,14 +29,15 @@ type Report struct {
 	Schema         string `json:"$schema"`
 	ReleaseVersion string `json:"releaseVersion"`
 	Platform       string `json:"platform"`
-	// ContentID identifies all that is installed, as in the status of ClusterAPI.
+	// ContentID identifies the installed set, as in the status of ClusterAPI.
 	ContentID string            `json:"contentID"`
 	Variables map[string]string `json:"variables,omitempty"`
 	// Components are in install order.
 	Components []Component `json:"components"`
 	// Phases are in the order in which they are applied.
 	Phases []Phase `json:"phases"`
-	// NotInstalled are the images, or parts of images, that the cluster does not get.
+	// NotInstalled are the images, or bundles of images, that the cluster does not
+	// install.
 	NotInstalled []NotInstalled `json:"notInstalled"`
 	// Signatures are the verdicts of a signature policy on all images of the release.
 	Signatures []verdict.Image `json:"signatures,omitempty"`
@@ -73,7 +74,8 @@ type NotInstalled struct {
 	Reason   string `json:"reason"`
 }
 
-// New returns the report of a set of components. results are those of all images of the release.
+// New returns the report of a set of components. results are the results of all
+// images of the release.
 func New(release, platform string, set operand.Set, phases []revision.Phase, results []extractor.Result) (Report, error) {
 	p := Report{
 		Schema: schema.Plan, ReleaseVersion: release, Platform: platform, ContentID: string(set.ContentID), Variables: set.Variables,

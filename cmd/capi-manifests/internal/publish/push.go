@@ -42,7 +42,7 @@ func Platforms(image mutate.Appendable) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if config.Platform() == nil { // of a base without a platform
+		if config.Platform() == nil { // the base has no platform
 			return nil, nil
 		}
 		return []string{config.Platform().String()}, nil
@@ -60,7 +60,8 @@ func Platforms(image mutate.Appendable) ([]string, error) {
 	return platforms, nil
 }
 
-// Digests returns the digest of an image, or those of an index and of its images.
+// Digests returns the digest of an image, or the digests of an index and of its
+// images.
 func Digests(image mutate.Appendable) ([]digest.Digest, error) {
 	own, err := image.Digest()
 	if err != nil {

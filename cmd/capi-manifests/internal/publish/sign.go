@@ -18,8 +18,9 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/signature"
 )
 
-// Sign signs the manifests with these digests in the registry of a reference, and returns the tags of the
-// signatures. identity is the name of the image that they state; empty is the reference.
+// Sign signs manifests, given by digest, in the registry of a reference, and
+// returns the tags of the signatures. identity is the image name that the
+// signatures state; empty means the reference.
 func Sign(ctx context.Context, key *signature.Key, image name.Reference, identity string, digests []digest.Digest) ([]string, error) {
 	access, err := source.RegistrySettings()
 	if err != nil {
@@ -51,7 +52,7 @@ func attach(key *signature.Key, tag name.Tag, identity string, manifest digest.D
 		before, err = nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the present signatures: %w", err)
+		return fmt.Errorf("reading existing signatures: %w", err)
 	}
 	attachment, err := key.Attach(before, identity, manifest)
 	if err != nil || attachment == before {

@@ -34,13 +34,14 @@ type Source struct {
 	File string
 	// AllowTags accepts tags in the file and resolves them.
 	AllowTags bool
-	// Overrides replace or add images, as spec.imageOverrides of ClusterAPI: name=image, whose tags are resolved.
+	// Overrides replace or add images, like spec.imageOverrides of ClusterAPI:
+	// name=image. Tags are resolved.
 	Overrides []string
-	// CacheDir keeps bundles; empty for no cache.
+	// CacheDir is the cache directory for bundles; empty means no cache.
 	CacheDir string
 }
 
-// Read pulls the bundles of all images. Notes and the progress go to stderr.
+// Read pulls the bundles of all images. It writes notes and the progress to stderr.
 func (s Source) Read(ctx context.Context, stdin io.Reader, stderr io.Writer) ([]extractor.Result, error) {
 	ctx = notesTo(ctx, stderr)
 	images, err := s.images(ctx, stdin, stderr)
@@ -55,7 +56,7 @@ func notesTo(ctx context.Context, w io.Writer) context.Context {
 	return logr.NewContext(ctx, funcr.New(func(_, text string) { fmt.Fprintln(w, "note:", text) }, funcr.Options{}))
 }
 
-// images reads images.json, and looks up the digests of tags.
+// images reads images.json, and resolves tags to digests.
 func (s Source) images(ctx context.Context, stdin io.Reader, stderr io.Writer) (imagesjson.Images, error) {
 	data, err := term.Interruptible(ctx, func() ([]byte, error) { return ReadFile(s.File, stdin) })
 	if err != nil {
@@ -115,7 +116,7 @@ func (s Source) pull(ctx context.Context, images imagesjson.Images, stderr io.Wr
 	return results, nil
 }
 
-// distinct is how many images there are, by reference.
+// distinct returns the number of different references.
 func distinct(images imagesjson.Images) int {
 	references := map[string]bool{}
 	for _, image := range images {
@@ -124,7 +125,7 @@ func distinct(images imagesjson.Images) int {
 	return len(references)
 }
 
-// override returns the images with the overrides in them.
+// override returns the images with the overrides applied.
 func (s Source) override(ctx context.Context, images imagesjson.Images, stderr io.Writer) (imagesjson.Images, error) {
 	var overrides []v1alpha1.ImageOverride
 	var errs []error

@@ -19,9 +19,10 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// RenderSource renders the bundles of a source as a cluster does, and returns the source: the image by
-// digest, or the path. Each bundle is rendered by itself, because bundles of different platforms or
-// profiles may define the same objects.
+// RenderSource renders the bundles of a source as a cluster does, and returns the
+// location of the source: the image by digest, or the path. Each bundle is rendered
+// separately, because bundles of different platforms or profiles may define the
+// same objects.
 func RenderSource(ctx context.Context, stderr io.Writer, src string, variables map[string]string) (operand.Set, string, error) {
 	bundles, src, err := source.Bundles(ctx, stderr, src)
 	if err != nil {
@@ -43,7 +44,8 @@ func RenderSource(ctx context.Context, stderr io.Writer, src string, variables m
 	return all, src, errors.Join(errs...)
 }
 
-// inImage gives a bundle without an origin an image by digest, because rendering requires one.
+// inImage sets an image by digest in a bundle without an origin, because rendering
+// requires one.
 func inImage(bundle extractor.Bundle, src string) extractor.Bundle {
 	if bundle.Origin.Image == "" && len(bundle.Origin.ConfigMaps) == 0 {
 		bundle.Origin.Name = src
@@ -52,8 +54,8 @@ func inImage(bundle extractor.Bundle, src string) extractor.Bundle {
 	return bundle
 }
 
-// NoteUnused notes unmanaged CRDs that no component has and variables that no manifests
-// use, because a name may be mistyped.
+// NoteUnused writes a note about each unmanaged CRD that no component contains and
+// each variable that no manifests use, because the name may be mistyped.
 func NoteUnused(w io.Writer, unmanaged []string, variables map[string]string, set operand.Set) {
 	has := map[string]bool{}
 	for _, component := range set.Operands {

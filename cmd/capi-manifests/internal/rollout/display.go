@@ -23,8 +23,9 @@ type Display interface {
 	Close()
 }
 
-// NewDisplay returns the display of a format. Text on a terminal is redrawn in place; otherwise it is a
-// line for each new fact. problem writes the errors, except on a terminal.
+// NewDisplay returns the display for a format. Text on a terminal is redrawn in
+// place; otherwise it has a line for each new fact. problem writes the errors,
+// except on a terminal.
 func NewDisplay(out io.Writer, format Format, color bool, problem func(error)) Display {
 	problems := &problemLog{write: problem}
 	switch {
@@ -42,7 +43,7 @@ func NoDisplay(problem func(error)) Display {
 	return &silent{&problemLog{write: problem}}
 }
 
-// problemLog writes each problem once in a row.
+// problemLog writes a problem only if it differs from the previous one.
 type problemLog struct {
 	write func(error)
 	mu    sync.Mutex
@@ -68,7 +69,7 @@ type silent struct{ *problemLog }
 // Show implements Display.
 func (*silent) Show(Report) error { return nil }
 
-// documents writes a document for each different report.
+// documents writes a document for each report that differs from the previous one.
 type documents struct {
 	*problemLog
 	out    io.Writer

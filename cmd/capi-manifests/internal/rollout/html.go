@@ -19,7 +19,7 @@ import (
 //go:embed template/status.html.tmpl
 var htmlTemplate string
 
-// html writes the report as one page that needs no other file and no network.
+// html writes the report as one self-contained page.
 func (r Report) html(out *bytes.Buffer, now time.Time) error {
 	page, err := template.New("status").Funcs(htmlFuncs(now)).Parse(htmlTemplate)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// Changes returns the facts of a report that are not in the previous one, a line each, for
-// logs. The previous report of the first one is the zero Report. Lines have no times, so
-// that only facts make a difference.
+// Changes returns the facts of a report that are not in the previous one, a line
+// each, for logs. The first report is compared with the zero Report. Lines have no
+// times, because a passing time is not a new fact.
 func (r Report) Changes(previous Report) []string {
 	before := map[string]bool{}
 	for _, line := range previous.facts() {

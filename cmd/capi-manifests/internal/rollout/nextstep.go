@@ -9,8 +9,8 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// actions are the next steps by the reason of a condition: the column "action" of
-// docs/conditions.md without markup, which a test compares.
+// actions maps the reasons of conditions to next steps: the column "action" of
+// docs/conditions.md without markup. A test compares both.
 var actions = map[string]string{
 	"RollingOut":               "Wait, or check the objects.",
 	"WriteFailed":              "Check the API server and the permissions of the service account capi-installer.",
@@ -45,7 +45,8 @@ var actions = map[string]string{
 	"InstallerPaused":          "Set spec.installerMode to Managed before upgrading.",
 }
 
-// urgent are the conditions and statuses that may need an action, most urgent first.
+// urgent lists the conditions and statuses that may need an action, most urgent
+// first.
 var urgent = []struct {
 	condition string
 	status    metav1.ConditionStatus
@@ -56,7 +57,7 @@ var urgent = []struct {
 	{installerProgressing, metav1.ConditionFalse}, {upgradeable, metav1.ConditionFalse},
 }
 
-// stepsOf returns the actions that a snapshot asks for, each reason once.
+// stepsOf returns the next steps for a snapshot, one for each reason.
 func stepsOf(from Snapshot) []Step {
 	switch {
 	case from.ClusterAPI == nil && len(from.Revisions) == 0:

@@ -17,7 +17,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 )
 
-// Snapshot holds the objects of a cluster that the report is made of.
+// Snapshot holds the objects from which the report is computed.
 type Snapshot struct {
 	// ClusterAPI is the object "cluster"; nil if it does not exist.
 	ClusterAPI *v1alpha1.ClusterAPI
@@ -25,7 +25,8 @@ type Snapshot struct {
 	Revisions []string
 	// Events are the events about the ClusterAPI object, in any order.
 	Events []corev1.Event
-	// RetainedCRDs are the names of the CRDs that stayed when their version was removed.
+	// RetainedCRDs are the names of the CRDs that were retained when their version
+	// was removed.
 	RetainedCRDs []string
 }
 
@@ -59,11 +60,13 @@ type Report struct {
 	Versions []Version `json:"versions"`
 	// Conditions are those of the ClusterAPI object.
 	Conditions []metav1.Condition `json:"conditions"`
-	// NextSteps are the actions that the conditions ask for, most urgent first.
+	// NextSteps are the next steps for the conditions, most urgent first.
 	NextSteps []Step `json:"nextSteps"`
-	// Drift are the reverted external changes that the API server still has events of, newest first.
+	// Drift are the reverted external changes for which the API server still has
+	// events, newest first.
 	Drift []Reverted `json:"drift"`
-	// RetainedCRDs are CRDs that stayed when their version was removed, sorted.
+	// RetainedCRDs are the CRDs that were retained when their version was removed,
+	// sorted.
 	RetainedCRDs []string `json:"retainedCRDs"`
 	// UnmanagedCRDs are spec.unmanagedCRDs.
 	UnmanagedCRDs []string `json:"unmanagedCRDs"`
@@ -71,7 +74,7 @@ type Report struct {
 	Overrides []v1alpha1.ImageOverride `json:"imageOverrides"`
 }
 
-// Role is the part that a version plays.
+// Role is the role of a version in the rollout.
 type Role string
 
 // The roles of versions.
@@ -80,7 +83,7 @@ const (
 	Installed Role = "Installed"
 	// Desired is the version that is being installed.
 	Desired Role = "Desired"
-	// Removing is a version of which objects are being deleted.
+	// Removing is a version whose objects are being deleted.
 	Removing Role = "Removing"
 	// Replaced is a version that waits for its teardown.
 	Replaced Role = "Replaced"
@@ -90,7 +93,8 @@ const (
 type Version struct {
 	Name string `json:"name"`
 	Role Role   `json:"role"`
-	// InstalledAs is the version that owns the objects, if it is another one.
+	// InstalledAs is the version that the objects name as their owner, if it is
+	// another one.
 	InstalledAs string               `json:"installedAs,omitempty"`
 	Components  []v1alpha1.Component `json:"components"`
 	Phases      []v1alpha1.Phase     `json:"phases"`
@@ -99,7 +103,7 @@ type Version struct {
 	Ready   int32 `json:"ready"`
 }
 
-// Step is an action that a condition asks for.
+// Step is the next step for a condition.
 type Step struct {
 	// Condition, Status and Reason are those of the condition; empty if the step has another origin.
 	Condition string                 `json:"condition,omitempty"`

@@ -45,7 +45,7 @@ func (s *screen) tick() {
 			return
 		case <-ticker.C:
 			s.mu.Lock()
-			_ = s.draw() // Show returns the error of a terminal that was closed
+			_ = s.draw() // Show returns the error if the terminal is closed
 			s.mu.Unlock()
 		}
 	}
@@ -89,7 +89,8 @@ func (s *screen) draw() error {
 	return s.writer.Flush(len(lines))
 }
 
-// fit cuts lines to the size of the terminal: a cursor cannot move to lines that have scrolled away.
+// fit cuts lines to the size of the terminal, because a cursor cannot move to lines
+// that have scrolled away.
 func (s *screen) fit(lines []Line) []Line {
 	width, height, err := s.size()
 	if err != nil || width < 1 || height < 2 {

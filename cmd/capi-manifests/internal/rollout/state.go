@@ -22,9 +22,9 @@ const (
 	upgradeable          = "Upgradeable"
 )
 
-// stateOf returns the state of the rollout and a sentence about it. A status that does
-// not describe the current spec is never AtRest nor Blocked, so that a script can wait
-// directly after it has changed the spec.
+// stateOf returns the state of the rollout and a sentence about it. If the status
+// does not describe the current spec, the state is neither AtRest nor Blocked, so
+// that a script can wait directly after a change of the spec.
 func stateOf(from Snapshot) (State, string) {
 	if from.ClusterAPI == nil && len(from.Revisions) == 0 {
 		return AtRest, `Nothing is installed: ClusterAPI "cluster" does not exist.`
@@ -48,7 +48,7 @@ func stateOf(from Snapshot) (State, string) {
 	return AtRest, fmt.Sprintf("Version %s is installed.", cluster.Status.CurrentVersion)
 }
 
-// stale reports whether a controller has not reported on the current spec.
+// stale reports whether the status of a controller is older than the current spec.
 func stale(cluster *v1alpha1.ClusterAPI) bool {
 	for _, name := range []string{versionProgressing, versionDegraded, installerProgressing, installerDegraded} {
 		condition := meta.FindStatusCondition(cluster.Status.Conditions, name)
@@ -59,7 +59,8 @@ func stale(cluster *v1alpha1.ClusterAPI) bool {
 	return cluster.Status.ObservedGeneration < cluster.Generation
 }
 
-// blockedBy returns the sentence about a rollout that needs an administrator; empty if it needs none.
+// blockedBy returns a sentence about a rollout that needs an administrator; empty
+// if it does not.
 func blockedBy(cluster *v1alpha1.ClusterAPI) string {
 	target := target(cluster.Status)
 	for _, name := range []string{versionDegraded, installerDegraded} {
@@ -94,7 +95,8 @@ func target(status v1alpha1.ClusterAPIStatus) string {
 	return "Version " + status.DesiredVersion
 }
 
-// progressOf returns the sentence about a rollout that is in progress; empty if it is complete.
+// progressOf returns a sentence about a rollout in progress; empty if it is
+// complete.
 func progressOf(cluster *v1alpha1.ClusterAPI) string {
 	status := cluster.Status
 	desired := status.Version(status.DesiredVersion)
@@ -121,7 +123,8 @@ func progressOf(cluster *v1alpha1.ClusterAPI) string {
 	return ""
 }
 
-// older returns the oldest version that is still to be removed; empty if there is none.
+// older returns the oldest version that must still be removed; empty if there is
+// none.
 func older(status v1alpha1.ClusterAPIStatus) string {
 	for _, version := range status.Versions {
 		if version.Name != status.DesiredVersion && version.Name != status.CurrentVersion {
@@ -131,7 +134,8 @@ func older(status v1alpha1.ClusterAPIStatus) string {
 	return ""
 }
 
-// unsettled returns a condition that shows that a controller still works or retries; nil if there is none.
+// unsettled returns a condition that shows that a controller is still working or
+// retrying; nil if there is none.
 func unsettled(conditions []metav1.Condition) *metav1.Condition {
 	settled := map[string]metav1.ConditionStatus{
 		versionProgressing: metav1.ConditionFalse, versionDegraded: metav1.ConditionFalse,

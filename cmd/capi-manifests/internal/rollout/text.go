@@ -39,7 +39,8 @@ func (l Line) Paint(color bool) string {
 	return strings.TrimRight(out.String(), " ")
 }
 
-// Cut returns the line with at most width characters, the last of which is "…" if the line was longer.
+// Cut returns the line with at most width characters. If the line was longer, the
+// last one is "…".
 func (l Line) Cut(width int) Line {
 	total := 0
 	for _, part := range l {
@@ -212,7 +213,8 @@ func nonEmpty(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
 }
 
-// stateText is the state of a phase, with its age while the state may still change.
+// stateText formats the state of a phase, with its age while the state may still
+// change.
 func (w *text) stateText(phase v1alpha1.Phase) string {
 	switch phase.State {
 	case v1alpha1.PhaseProgressing, v1alpha1.PhaseBlocked, v1alpha1.PhaseRemoving:
@@ -225,13 +227,14 @@ func (w *text) stateText(phase v1alpha1.Phase) string {
 // barWidth is the number of characters of a progress bar.
 const barWidth = 20
 
-// bar is the progress bar of a phase.
+// bar formats the progress bar of a phase.
 func bar(phase v1alpha1.Phase) string {
 	full := barWidth * percent(phase) / 100
 	return strings.Repeat("█", full) + strings.Repeat("░", barWidth-full)
 }
 
-// percent is the share of the objects of a phase that are ready. A phase without objects is at 100 when it is complete.
+// percent returns the share of the ready objects of a phase. A phase without
+// objects is at 100 when it is complete.
 func percent(phase v1alpha1.Phase) int {
 	switch {
 	case phase.State == v1alpha1.PhaseComplete:
@@ -242,7 +245,8 @@ func percent(phase v1alpha1.Phase) int {
 	return int(100 * int64(phase.Ready) / int64(phase.Objects))
 }
 
-// countText is "3/9", the ready objects of all, or "9 left" during a teardown.
+// countText formats the ready objects of a phase, such as "3/9", or "9 left" during
+// a teardown.
 func countText(phase v1alpha1.Phase) string {
 	if phase.State == v1alpha1.PhaseRemoving {
 		return fmt.Sprintf("%d left", phase.Objects)

@@ -14,8 +14,8 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 )
 
-// Validate returns the violations of the schema that is published at url, such as
-// schema.Diff, in data, which is JSON.
+// Validate checks JSON data against the schema that is published at url, such as
+// schema.Diff. It returns the violations.
 func Validate(url string, data []byte) error {
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()

@@ -16,8 +16,9 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// ClusterctlReleases are the releases for clusterctl in a directory: "." if it is one, or, in a
-// repository, the "<provider label>/<version>" of each. In any other source there are none.
+// ClusterctlReleases returns the paths of the clusterctl releases in a directory:
+// "." if the directory is a release, or "<provider label>/<version>" for each
+// release of a repository. Other sources have none.
 func ClusterctlReleases(source string) (found []string) {
 	if kind, err := KindOf(source); err != nil || kind != Directory || kustomize.FileIn(source) != "" {
 		return nil
@@ -33,19 +34,21 @@ func ClusterctlReleases(source string) (found []string) {
 			found = append(found, dir)
 		}
 		if dir == "." && len(found) > 0 {
-			break // subdirectories belong to it
+			break // subdirectories belong to the release
 		}
 	}
 	return found
 }
 
-// holdsRelease reports whether a directory has the path of a clusterctl release, or holds components.
+// holdsRelease reports whether a directory has the path of a clusterctl release, or
+// contains components.
 func holdsRelease(source, dir string) bool {
 	components, _ := fs.Glob(os.DirFS(filepath.Join(source, dir)), "*-components.yaml") // the pattern is valid
 	return len(components) > 0 || repositoryPath(filepath.Join(source, dir)) != ""
 }
 
-// repositoryPath is the "<provider label>/<version>" that a path ends in; empty if it ends in something else.
+// repositoryPath returns the suffix "<provider label>/<version>" of a path; empty
+// if the path does not end in one.
 func repositoryPath(dir string) string {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
@@ -81,7 +84,7 @@ func ReadClusterctlRelease(source, dir string) (contract.Release, error) {
 			continue
 		}
 		if info.Size() > extractor.MaxManifests {
-			return release, &InvalidError{fmt.Errorf("reading %s: it has %d bytes, more than %d", file, info.Size(), extractor.MaxManifests)}
+			return release, &InvalidError{fmt.Errorf("reading %s: file has %d bytes, more than the limit of %d", file, info.Size(), extractor.MaxManifests)}
 		}
 		if release.Files[entry.Name()], err = os.ReadFile(file); err != nil {
 			return release, err

@@ -24,8 +24,9 @@ func EscapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// bundlesOfConfigMaps returns the bundles of the transport ConfigMaps in the YAML files of a directory, as
-// "generate --transport configmap" writes them beside other manifests of a release; none if there are none.
+// bundlesOfConfigMaps returns the bundles of the transport ConfigMaps in the YAML
+// files of a directory, as "generate --transport configmap" writes them next to
+// other manifests of a release; none if there are no such ConfigMaps.
 func bundlesOfConfigMaps(dir string) ([]extractor.Bundle, error) {
 	configMaps, err := configMapsIn(dir)
 	if err != nil || len(configMaps) == 0 {
@@ -45,12 +46,12 @@ func bundlesOfConfigMaps(dir string) ([]extractor.Bundle, error) {
 		bundles, errs = append(bundles, result.Bundles...), append(errs, result.Err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, &InvalidError{err} // here no slice comes later
+		return nil, &InvalidError{err} // no slice is added later
 	}
 	return bundles, nil
 }
 
-// configMapsIn are the transport ConfigMaps in the YAML files of a directory.
+// configMapsIn returns the transport ConfigMaps in the YAML files of a directory.
 func configMapsIn(dir string) ([]corev1.ConfigMap, error) {
 	files, err := filepath.Glob(filepath.Join(EscapeGlob(dir), "*.y*ml"))
 	if err != nil {
@@ -63,7 +64,7 @@ func configMapsIn(dir string) ([]corev1.ConfigMap, error) {
 			return nil, err
 		}
 		if !bytes.Contains(content, []byte(configmap.BundleLabel)) {
-			continue // another manifest, whatever is in it
+			continue // any other manifest
 		}
 		configMaps, err := decodeConfigMaps(content)
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// IsImagesJSON reports whether a source is images.json: a file that begins as an object of
-// JSON, standard input or a pipe.
+// IsImagesJSON reports whether a source is images.json: a file that begins with a
+// JSON object, standard input or a pipe.
 func IsImagesJSON(source string) (bool, error) {
 	if source == "-" {
 		return true, nil
@@ -19,7 +19,7 @@ func IsImagesJSON(source string) (bool, error) {
 		return false, nil // opening it returns the error
 	}
 	if !info.Mode().IsRegular() {
-		return true, nil // read once only
+		return true, nil // can be read only once
 	}
 	file, err := os.Open(source)
 	if err != nil {

@@ -22,8 +22,8 @@ func KustomizationIn(source string) string {
 	return kustomize.FileIn(source)
 }
 
-// BundleIn returns the name of the file or directory by which a directory holds a bundle; empty if
-// it holds none.
+// BundleIn returns the name of the file or directory that makes a directory a
+// bundle; empty if there is none.
 func BundleIn(source string) string {
 	for _, name := range append(extractor.Roots(), "metadata.json", "metadata.yaml") {
 		if _, err := os.Stat(filepath.Join(source, name)); err == nil {
@@ -33,9 +33,10 @@ func BundleIn(source string) string {
 	return ""
 }
 
-// FilesOf returns a function that names the files which may define a field of an object that is rendered from src: the
-// strategic merge patches of a kustomize directory, the outermost first, and the file of the object; none for an object
-// of unknown origin. src may also be a YAML file.
+// FilesOf returns a function that lists the files which may define a field of an
+// object that is rendered from src: the strategic merge patches of a kustomize
+// directory, the outermost first, and the file of the object; none if the origin of
+// the object is unknown. src may also be a YAML file.
 func FilesOf(src string) (func(kind, name string) []string, error) {
 	if kustomize.IsManifests(src) {
 		return func(string, string) []string { return []string{src} }, nil
@@ -54,8 +55,9 @@ func FilesOf(src string) (func(kind, name string) []string, error) {
 	}, nil
 }
 
-// patchesIn returns the files with patches of a kustomize directory and of the directories that it includes. It skips
-// files that it cannot read, and directories that it has seen.
+// patchesIn returns the patch files of a kustomize directory and of the directories
+// that it includes. It skips files that it cannot read, and directories that it has
+// already visited.
 func patchesIn(dir string, seen map[string]bool) (files []string) {
 	content, err := os.ReadFile(kustomize.FileIn(dir))
 	var kustomization types.Kustomization

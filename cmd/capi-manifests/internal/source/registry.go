@@ -55,7 +55,8 @@ func RegistrySettings() (fetch.Settings, error) {
 	}, errors.Join(err, certErr, proxy.Check())
 }
 
-// certsDirs are the directories of certificates, the user's own among them; see containers-certs.d(5).
+// certsDirs returns the directories of certificates, including the user's own; see
+// containers-certs.d(5).
 func certsDirs() []string {
 	dirs := slices.Clone(transport.CertsDirs)
 	if home, err := os.UserHomeDir(); err == nil {
@@ -78,8 +79,8 @@ func first[T any](ctx context.Context, access fetch.Settings, sources []mirror.S
 	return none, errors.Join(errs...)
 }
 
-// RegistryOptions give the requests of go-containerregistry to a source the user's
-// credentials, certificates and proxies.
+// RegistryOptions returns options that make go-containerregistry use the user's
+// credentials, certificates and proxies for a source.
 func RegistryOptions(ctx context.Context, access fetch.Settings, source mirror.Source) []ggcr.Option {
 	return []ggcr.Option{
 		ggcr.WithContext(ctx), ggcr.WithUserAgent("capi-manifests"),
@@ -115,14 +116,15 @@ func WithAdvice(err error, repository name.Repository) error {
 	return fmt.Errorf("%w; run \"podman login %s\" as a user with access to %s", err, repository.RegistryStr(), repository.RepositoryStr())
 }
 
-// Registry gets bundles as podman, skopeo and oc would: from the user's mirrors, with the user's credentials.
+// Registry returns a registry that reads bundles as podman, skopeo and oc do: from
+// the user's mirrors, with the user's credentials.
 func Registry() *remote.Registry {
 	access := sync.OnceValues(RegistrySettings)
 	return &remote.Registry{Client: &fetch.Client{Settings: func(context.Context) (fetch.Settings, error) { return access() }}}
 }
 
-// Resolve returns a reference by digest; a tag is looked up
-// in its sources. The name stays the image's own.
+// Resolve returns a reference by digest; it looks up a tag in the sources of the
+// image. The name of the image does not change.
 func Resolve(ctx context.Context, reference string) (string, error) {
 	ref, err := name.ParseReference(reference)
 	if err != nil {

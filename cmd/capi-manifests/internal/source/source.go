@@ -84,7 +84,7 @@ func KindOf(source string) (Kind, error) {
 	info, err := os.Stat(source)
 	switch {
 	case source == "":
-		return 0, &ArgumentError{Err: errors.New("SOURCE is empty")} // an unset variable of a shell
+		return 0, &ArgumentError{Err: errors.New("SOURCE is empty")} // such as an unset shell variable
 	case err == nil && !info.IsDir():
 		return Archive, nil
 	case err == nil:
@@ -120,7 +120,8 @@ func bundlesInDirectory(dir string) ([]extractor.Bundle, error) {
 	return bundles, err
 }
 
-// readFiles reads the files of bundles in a directory; the name of a profile's directory is that of the profile.
+// readFiles reads the files of bundles in a directory; profiles are named by their
+// directories.
 func readFiles(fsys fs.FS, dir string) (extractor.Files, error) {
 	if !extractor.IsProfile(fsys) {
 		return extractor.ReadDir(fsys)
@@ -132,7 +133,8 @@ func readFiles(fsys fs.FS, dir string) (extractor.Files, error) {
 	return extractor.ReadProfile(fsys, filepath.Base(absolute))
 }
 
-// ImageAt returns the image of an OCI layout or an archive; of an index the one that the installer would read.
+// ImageAt returns the image of an OCI layout or an archive; for an index, the image
+// that the installer would read.
 func ImageAt(path string) (v1.Image, error) {
 	entry, err := EntryAt(path)
 	if err != nil {

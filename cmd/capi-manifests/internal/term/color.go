@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package term writes for people on a terminal and for logs: colors, tables,
-// progress, and text in which control characters are replaced.
+// Package term writes for terminals and logs: colors, tables, progress, and text
+// without control characters.
 package term
 
 import (

@@ -10,8 +10,9 @@ import (
 // interruptGrace is the time for cleanup after Ctrl-C in code without a context.
 const interruptGrace = time.Second
 
-// Interruptible returns the result of compute, which has no context and no side effects. Soon
-// after the end of ctx it returns the cause, and compute runs until the program exits.
+// Interruptible returns the result of compute, which has no context and no side
+// effects. If ctx ends, it soon returns the cause, and compute continues until the
+// program exits.
 func Interruptible[T any](ctx context.Context, compute func() (T, error)) (T, error) {
 	type outcome struct {
 		value T

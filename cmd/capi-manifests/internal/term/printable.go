@@ -26,7 +26,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// PrintableLines is printable for text of several lines, with tabs.
+// PrintableLines is Printable for text with several lines and tabs.
 func PrintableLines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || unicode.IsPrint(r) {

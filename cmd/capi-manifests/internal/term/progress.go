@@ -17,8 +17,8 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 )
 
-// Progress reports pulled images: on a terminal with a bar for each image that is being
-// pulled, and everywhere with a line for each pulled image.
+// progress reports pulled images: with a line for each pulled image, and on a
+// terminal with a bar for each image that is being pulled.
 type progress struct {
 	w     io.Writer
 	bars  *mpb.Progress // nil without a terminal
@@ -37,7 +37,7 @@ func NewProgress(w io.Writer, total int) *progress {
 	return p
 }
 
-// Fetch reads an image and shows how that goes.
+// Fetch reads an image and shows its progress.
 func (p *progress) Fetch(ctx context.Context, next extractor.Fetcher, reference string) ([]extractor.Bundle, error) {
 	meter := &fetch.Meter{}
 	hide := p.show(reference, meter)
@@ -88,7 +88,7 @@ func shortReference(reference string) string {
 	return repository + "@sha256:" + digest[:min(12, len(digest))]
 }
 
-// step writes the line of an image that came, or did not.
+// step writes a line about an image that was read, or failed.
 func (p *progress) step(reference string, meter *fetch.Meter, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +104,7 @@ func (p *progress) step(reference string, meter *fetch.Meter, err error) {
 	fmt.Fprintf(w, "[%d/%d] %s %s: %s\n", p.done, p.total, outcome, reference, fetched(meter))
 }
 
-// End waits until everything is shown.
+// End waits until all output is written.
 func (p *progress) End() {
 	if p.bars != nil {
 		p.bars.Wait()
@@ -134,7 +134,7 @@ func fetched(meter *fetch.Meter) string {
 	switch {
 	case requests == 0:
 		return "nothing fetched"
-	case size > received: // the size is that of the image without the index that it was found in
+	case size > received: // the size does not include the index of the image
 		text += " of " + bytesText(size)
 	}
 	if requests == 1 {
@@ -143,7 +143,7 @@ func fetched(meter *fetch.Meter) string {
 	return fmt.Sprintf("%s, %d requests", text, requests)
 }
 
-// bytesText is a size for people, such as "412 KiB".
+// bytesText formats a size, such as "412 KiB".
 func bytesText(n int64) string {
 	size, unit := float64(n), "B"
 	for _, larger := range []string{"KiB", "MiB", "GiB"} {

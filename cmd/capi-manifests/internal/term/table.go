@@ -17,8 +17,8 @@ func Plural(count int, one, more string) string {
 	return fmt.Sprintf("%d %s", count, more)
 }
 
-// Columns writes a table with a header, and an empty line before it
-// unless it is the first; nothing if there are no rows.
+// Columns writes a table with a header. It writes an empty line first unless w is
+// empty, and nothing if there are no rows.
 func Columns(w *bytes.Buffer, header []string, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -29,14 +29,14 @@ func Columns(w *bytes.Buffer, header []string, rows [][]string) {
 	Aligned(w, append([][]string{header}, rows...))
 }
 
-// Aligned writes rows with aligned columns, and no blanks at the ends of lines.
+// Aligned writes rows with aligned columns, without trailing blanks.
 func Aligned(w io.Writer, rows [][]string) {
 	var out bytes.Buffer
 	tab := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		fmt.Fprintln(tab, strings.Join(row, "\t"))
 	}
-	_ = tab.Flush() // into a buffer: it cannot fail
+	_ = tab.Flush() // cannot fail: writes to a buffer
 	for line := range strings.Lines(out.String()) {
 		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
@@ -51,7 +51,7 @@ func Rows[T any](items []T, row func(T) []string) [][]string {
 	return rows
 }
 
-// OrNone shows an empty text as a dash.
+// OrNone returns a dash for an empty text.
 func OrNone(text string) string {
 	if text == "" {
 		return "-"
