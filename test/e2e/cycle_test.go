@@ -204,7 +204,7 @@ func (c *cycle) differences(w workload, d disturbance, before map[string]types.U
 		return s
 	}
 	want := compared(c.want[w.name])
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 		problems = c.disagreement()
 		if diff := cmp.Diff(want, compared(c.state(before))); diff != "" {
 			problems = append(problems, "the end (-undisturbed +now):\n"+diff)

@@ -48,7 +48,7 @@ var full = os.Getenv("E2E") == "full"
 
 const (
 	namespace = v1alpha1.OperandNamespace
-	patience  = time.Minute
+	patience  = 2 * time.Minute
 )
 
 // harness is a cluster with the installer's manifests, a proxy before its API
@@ -73,11 +73,12 @@ func newHarness(t *testing.T) *harness {
 	t.Parallel()
 	h := connect(t, controlplane.Lease(t))
 	h.prepare()
+	h.Cleanup(h.uninstall)
 	return h
 }
 
-// newVanillaHarness prepares a new cluster that has no OpenShift APIs. The test runs in
-// parallel with others.
+// newVanillaHarness prepares a new cluster that has no OpenShift APIs, which is stopped when
+// the test ends. The test runs in parallel with others.
 func newVanillaHarness(t *testing.T) *harness {
 	t.Helper()
 	t.Parallel()
@@ -101,8 +102,7 @@ func connect(t *testing.T, cluster *controlplane.Cluster) *harness {
 }
 
 // prepare applies what a release applies to run the installer, but for its Deployment,
-// and puts a proxy between the installer and the API server. When the test ends,
-// everything that was installed is uninstalled.
+// and puts a proxy between the installer and the API server.
 func (h *harness) prepare() {
 	h.Helper()
 	_, err := fixture.Preparation{WithoutOpenShift: h.vanilla}.Apply(h.Context(), h.cluster.Config)
@@ -115,7 +115,6 @@ func (h *harness) prepare() {
 	kubeconfig, err := h.proxy.Kubeconfig()
 	h.must(err)
 	h.must(os.WriteFile(h.kubeconfig, kubeconfig, 0o600))
-	h.Cleanup(h.uninstall)
 }
 
 // start starts capi-installer of a release.
@@ -132,7 +131,7 @@ func (h *harness) startWatched(release string, watch func(*process, line), argum
 }
 
 // uninstall deletes the ClusterAPI object and has an installer remove what was
-// installed, so that the next test finds the cluster as this one did.
+// installed, so that the next test that leases the cluster finds it as this one did.
 func (h *harness) uninstall() {
 	h.proxy.Heal()
 	h.must(h.proxy.Up())

@@ -397,8 +397,9 @@ func TestConvergence_HundredReconcilesWriteNothing(t *testing.T) {
 		seen := h.runs(p)
 		cluster, err := h.clusterAPI()
 		h.must(err)
+		before := cluster.DeepCopy()
 		cluster.Labels = map[string]string{"touched": fmt.Sprint(i)}
-		h.must(h.Update(t.Context(), cluster))
+		h.must(h.Patch(t.Context(), cluster, client.MergeFrom(before)))
 		h.ran(p, seen)
 	}
 	if written := h.proxy.Writes() - writes; written != 0 {

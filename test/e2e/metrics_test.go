@@ -40,9 +40,10 @@ func TestMetrics_MatchDocumentation(t *testing.T) {
 	cluster, err := h.clusterAPI()
 	h.must(err)
 	image := string(cluster.Status.Versions[0].Components[1].Image)
+	before := cluster.DeepCopy() // a patch, because the installer may write the status meanwhile
 	cluster.Spec.ImageOverrides = []v1alpha1.ImageOverride{{Name: "cluster-api-provider-aws", Image: v1alpha1.ImageReference(image)}}
 	cluster.Spec.UnmanagedCRDs = []string{"none.cluster.x-k8s.io"}
-	h.must(h.Update(t.Context(), cluster))
+	h.must(h.Patch(t.Context(), cluster, client.MergeFrom(before)))
 
 	want := []string{
 		`capi_installer_paused 0`,

@@ -168,8 +168,10 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// terminate ends the process as a cluster does. It fails the test unless the
-// process ends well within a few seconds.
+// grace is the time after SIGTERM in which the process must end. The kubelet kills it after 30 s.
+const grace = 20 * time.Second
+
+// terminate ends the process as a cluster does. It fails the test unless the process ends in time.
 func (p *process) terminate() {
 	p.t.Helper()
 	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
@@ -181,8 +183,8 @@ func (p *process) terminate() {
 		if p.err != nil {
 			p.t.Errorf("after SIGTERM capi-installer ended with %v", p.err)
 		}
-	case <-time.After(8 * time.Second):
-		p.t.Errorf("capi-installer runs 8 s after SIGTERM; its goroutines end its log")
+	case <-time.After(grace):
+		p.t.Errorf("capi-installer runs %s after SIGTERM; its goroutines end its log", grace)
 		_ = p.command.Process.Signal(syscall.SIGQUIT) // Go programs print their goroutines and exit
 		<-p.exited
 	}
