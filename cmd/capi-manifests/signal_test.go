@@ -89,9 +89,12 @@ func TestSignals_EndStalledRegistry(t *testing.T) {
 			args = append(args, "--output-layout", "out")
 		}
 		program := startProgram(t, dir, args...)
+		if err := listener.(*net.TCPListener).SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
 		connection, err := listener.Accept()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("waiting for a request to the registry: %v\n%s", err, &program.stderr)
 		}
 		defer connection.Close() // the registry never answers
 		program.signal(t, syscall.SIGTERM)
@@ -202,8 +205,18 @@ func (p *runningProgram) openPipe(t *testing.T, pipe string) *os.File {
 // fillStdin writes more to the standard input than a pipe holds: it returns when the program reads.
 func (p *runningProgram) fillStdin(t *testing.T) {
 	t.Helper()
-	if _, err := p.stdin.Write(bytes.Repeat([]byte(" "), 256<<10)); err != nil {
-		t.Fatal(err)
+	filled := make(chan error, 1)
+	go func() {
+		_, err := p.stdin.Write(bytes.Repeat([]byte(" "), 256<<10))
+		filled <- err
+	}()
+	select {
+	case err := <-filled:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("timed out waiting for a reader of the standard input")
 	}
 }
 
