@@ -45,6 +45,7 @@ var (
 		between("ports[].containerPort", 1, maxPort),
 		between("livenessProbe.periodSeconds", 0, maxInt32),
 		between("livenessProbe.successThreshold", 0, 1),
+		between("startupProbe.successThreshold", 0, 1),
 		between("livenessProbe.failureThreshold", 0, maxInt32),
 		between("readinessProbe.periodSeconds", 0, maxInt32),
 		between("readinessProbe.failureThreshold", 0, maxInt32),
@@ -91,14 +92,17 @@ var (
 			oneOf("spec.matchConstraints.matchPolicy", "Exact", "Equivalent"),
 		},
 		{Group: admissionGroup, Kind: "ValidatingAdmissionPolicyBinding"}: {oneOf("spec.validationActions[]", "Deny", "Warn", "Audit")},
-		{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:               {oneOf("spec.policyTypes[]", "Ingress", "Egress")},
-		{Group: "policy", Kind: "PodDisruptionBudget"}:                    {oneOf("spec.unhealthyPodEvictionPolicy", "IfHealthyBudget", "AlwaysAllow")},
+		{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: {
+			oneOf("spec.policyTypes[]", "Ingress", "Egress"),
+			between("spec.ingress[].ports[].port", 1, maxPort), between("spec.egress[].ports[].port", 1, maxPort),
+		},
+		{Group: "policy", Kind: "PodDisruptionBudget"}: {oneOf("spec.unhealthyPodEvictionPolicy", "IfHealthyBudget", "AlwaysAllow")},
 	}
 )
 
 // checkFieldValues compares an object and its pods with the limits of their fields.
 func checkFieldValues(o *Object) (findings []Finding) {
-	findings = outsideLimits(o.Value, objectLimits[o.Kind])
+	findings = append(outsideLimits(o.Value, objectLimits[o.Kind]), checkDisruptionBudget(o)...)
 	if spec := podSpec(o); spec.Exists() {
 		findings = append(findings, outsideLimits(spec, podLimits)...)
 	}

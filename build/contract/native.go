@@ -47,7 +47,7 @@ func checkListKeys(o *Object) (findings []Finding) {
 			findings = append(findings, o.reachedByKeys(match[1]).finding("%s", match[2]))
 		}
 	}
-	return findings
+	return slices.Compact(findings) // three equal keys are two errors
 }
 
 // keyedStep is a step of a path of server-side apply: .name or [key="value"].
@@ -92,7 +92,7 @@ func checkWorkload(spec Value) (findings []Finding) {
 			findings = append(findings, checkContainer(container, volumes)...)
 		}
 	}
-	return findings
+	return slices.Concat(findings, checkPodNames(spec), checkTolerations(spec), checkRollout(spec.object))
 }
 
 func checkContainer(container Value, volumes map[string]bool) (findings []Finding) {
@@ -113,15 +113,7 @@ func checkContainer(container Value, volumes map[string]bool) (findings []Findin
 			findings = append(findings, path.finding("the volume mount has no mountPath"))
 		}
 	}
-	for _, probe := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
-		for _, action := range []string{"httpGet", "tcpSocket"} {
-			port := container.At(probe, action, "port")
-			if text := port.Text(); port.isString() && !strings.Contains(text, "${") && !containerHasPort(container, text) {
-				findings = append(findings, port.finding("the %s uses the port %q, which %s does not declare", probe, text, nameOf(container)))
-			}
-		}
-	}
-	return findings
+	return slices.Concat(findings, checkHandlers(container), checkPorts(container), checkEnv(container), checkRequests(container))
 }
 
 func containerHasPort(container Value, name string) bool {
@@ -150,6 +142,7 @@ func checkService(o *Object) (findings []Finding) {
 			findings = append(findings, name.finding("two ports have the name %s", name.Text()))
 		}
 		seen[name.Text()] = true
+		findings = append(findings, invalidLabel(name)...)
 		if number := port.At("port"); !number.Exists() {
 			findings = append(findings, number.finding("the port has no number"))
 		}
@@ -162,7 +155,13 @@ func checkRoleRule(rule Value) (findings []Finding) {
 	if verbs := rule.At("verbs"); verbs.length() == 0 {
 		findings = append(findings, verbs.finding("the rule has no verbs"))
 	}
-	if rule.At("nonResourceURLs").length() > 0 {
+	if urls := rule.At("nonResourceURLs"); urls.length() > 0 {
+		if rule.At("resources").length() > 0 || rule.At("apiGroups").length() > 0 {
+			findings = append(findings, urls.finding("the rule is for both resources and non-resource URLs"))
+		}
+		if rule.object.Kind == roleKind {
+			findings = append(findings, urls.finding("a Role has no rules for non-resource URLs; use a ClusterRole"))
+		}
 		return findings
 	}
 	for _, field := range []string{"apiGroups", "resources"} {

@@ -300,8 +300,8 @@ var bundleRules = []Rule{{
 	ID:       "bundle/workload-valid",
 	Severity: Error,
 	Source:   kubernetes("Pod v1 core", "reference/kubernetes-api/workload-resources/pod-v1/"),
-	Why:      "The API server rejects a container without name or image, a mount of a volume that the pod does not have, and a privileged container without privilege escalation. A probe on an unknown port fails, and the pod never becomes ready.",
-	Fix:      "Correct the name, add the volume or the port, or make the security context consistent.",
+	Why:      "The API server rejects a workload whose containers or volumes contradict each other, such as a container without an image, a mount of a missing volume, or a request above its limit. A probe on an unknown port fails, and the pod never becomes ready.",
+	Fix:      "Correct the field as the message says.",
 	Check:    eachPod(checkWorkload),
 }, {
 	ID:       "bundle/service-valid",

@@ -283,6 +283,11 @@ func checkSubjects(b *Bundle) []Finding {
 		if !isOurs || b.has(serviceAccountKind, namespace, name.Text()) {
 			return nil
 		}
+		if namespace == "" {
+			missing := subject.At("namespace").finding("ServiceAccount %s has no namespace, which the API server rejects", name.Text())
+			missing.Severity = Error
+			return []Finding{missing}
+		}
 		return []Finding{name.finding("ServiceAccount %s/%s not found", namespace, name.Text())}
 	})(b)
 }

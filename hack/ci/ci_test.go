@@ -285,3 +285,18 @@ func runScript(t *testing.T, dir, text string, environment []string) {
 		t.Fatalf("running %s: %v\n%s", text, err, out)
 	}
 }
+
+// TestKrew_InstallsTheNameThatKubectlLooksUp compares the names: krew links a plugin as "kubectl-<name>" with "_" for "-", and kubectl
+// looks up "capi-manifests" so.
+func TestKrew_InstallsTheNameThatKubectlLooksUp(t *testing.T) {
+	krew := definitions[3].data(t).(map[string]any)
+	name := krew["metadata"].(map[string]any)["name"].(string)
+	if link := "kubectl-" + strings.ReplaceAll(name, "-", "_"); name != "capi-manifests" || link != command.PluginName {
+		t.Errorf("krew links %s as %s, want %s", name, link, command.PluginName)
+	}
+	for _, platform := range krew["spec"].(map[string]any)["platforms"].([]any) {
+		if bin := platform.(map[string]any)["bin"]; bin != command.PluginName {
+			t.Errorf("the archive has %v, want %s", bin, command.PluginName)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// The values of pods that the API server's validation rejects, although each field is valid by its schema
+// (pkg/apis/core/validation in Kubernetes 1.34).
+
+// checkPodNames finds names of containers and volumes that are invalid or not unique.
+func checkPodNames(spec Value) (findings []Finding) {
+	seen := map[string]bool{}
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, container := range spec.At(list).Items() {
+			name := container.At("name")
+			findings = append(findings, invalidLabel(name)...)
+			if seen[name.Text()] && list == "containers" && !hasTwin(spec.At(list), name.Text()) { // rule bundle/list-key-unique finds those of one list
+				findings = append(findings, name.finding("an init container has the name %s too", name.Text()))
+			}
+			seen[name.Text()] = true
+		}
+	}
+	for _, volume := range spec.At("volumes").Items() {
+		findings = append(findings, invalidLabel(volume.At("name"))...)
+		if sources := otherFields(volume, "name"); len(sources) > 1 {
+			findings = append(findings, volume.finding("volume %s has more than one source: %s", volume.At("name").Text(), strings.Join(sources, ", ")))
+		}
+	}
+	return findings
+}
+
+// hasTwin reports whether more than one item of a list has a name.
+func hasTwin(list Value, name string) bool {
+	count := 0
+	for _, item := range list.Items() {
+		if item.At("name").Text() == name {
+			count++
+		}
+	}
+	return count > 1
+}
+
+// invalidLabel returns a finding for a text that is not a DNS label.
+func invalidLabel(name Value) []Finding {
+	text := name.Text()
+	if text == "" || strings.Contains(text, "${") || len(validation.IsDNS1123Label(text)) == 0 {
+		return nil
+	}
+	return []Finding{name.finding("invalid name %q: want at most 63 lower case letters, digits and dashes", text)}
+}
+
+// otherFields returns the names of the existing fields of a mapping except one, sorted.
+func otherFields(v Value, except ...string) (names []string) {
+	for name, value := range v.Fields() {
+		if value.Exists() && !slices.Contains(except, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// checkTolerations finds a value where the operator Exists allows none.
+func checkTolerations(spec Value) (findings []Finding) {
+	for _, toleration := range spec.At("tolerations").Items() {
+		if value := toleration.At("value"); toleration.At("operator").Text() == "Exists" && value.Text() != "" {
+			findings = append(findings, value.finding("a toleration with operator Exists has no value"))
+		}
+	}
+	return findings
+}
+
+var (
+	probeFields   = []string{"livenessProbe", "readinessProbe", "startupProbe"}
+	handlerFields = []string{"exec", "grpc", "httpGet", "tcpSocket", "sleep"}
+)
+
+// checkHandlers finds probes and lifecycle hooks without exactly one handler, or with a port that is invalid or that the
+// container does not declare.
+func checkHandlers(container Value) (findings []Finding) {
+	handlers := map[string]Value{}
+	for _, field := range probeFields {
+		handlers[field] = container.At(field)
+	}
+	for _, field := range []string{"postStart", "preStop"} {
+		handlers[field+" hook"] = container.At("lifecycle", field)
+	}
+	for name, handler := range handlers {
+		if !handler.Exists() {
+			continue
+		}
+		actions := slices.DeleteFunc(slices.Clone(handlerFields), func(field string) bool { return handler.At(field).node == nil })
+		if len(actions) != 1 {
+			findings = append(findings, handler.finding("the %s of %s has %d handlers; exactly one is required", name, nameOf(container), len(actions)))
+		}
+		for _, action := range actions {
+			findings = append(findings, checkHandlerPort(container, handler.At(action, "port"), name)...)
+		}
+	}
+	slices.SortFunc(findings, func(a, b Finding) int { return strings.Compare(a.Field, b.Field) })
+	return findings
+}
+
+func checkHandlerPort(container, port Value, handler string) []Finding {
+	text := port.Text()
+	number, err := strconv.Atoi(text)
+	switch {
+	case !port.Exists() || strings.Contains(text, "${"):
+		return nil
+	case port.isString() && !containerHasPort(container, text):
+		return []Finding{port.finding("the %s uses the port %q, which %s does not declare", handler, text, nameOf(container))}
+	case !port.isString() && err == nil && (number < 1 || number > maxPort):
+		return []Finding{port.finding("invalid port %d: want 1 to %d", number, maxPort)}
+	}
+	return nil
+}
+
+// checkPorts finds names of ports that are invalid or not unique in a container.
+func checkPorts(container Value) (findings []Finding) {
+	seen := map[string]bool{}
+	for _, port := range container.At("ports").Items() {
+		name := port.At("name")
+		text := name.Text()
+		if text == "" || strings.Contains(text, "${") {
+			continue
+		}
+		if problems := validation.IsValidPortName(text); len(problems) > 0 {
+			findings = append(findings, name.finding("invalid port name %q: %s", text, strings.Join(problems, "; ")))
+		}
+		if seen[text] {
+			findings = append(findings, name.finding("two ports of %s have the name %s", nameOf(container), text))
+		}
+		seen[text] = true
+	}
+	return findings
+}
+
+// checkEnv finds variables with two values.
+func checkEnv(container Value) (findings []Finding) {
+	for _, variable := range container.At("env").Items() {
+		from := variable.At("valueFrom")
+		if variable.At("value").Text() != "" && from.Exists() {
+			findings = append(findings, from.finding("variable %s has both value and valueFrom", variable.At("name").Text()))
+		}
+	}
+	return findings
+}
+
+// checkRequests finds requests above their limits.
+func checkRequests(container Value) (findings []Finding) {
+	limits := container.At("resources", "limits")
+	for name, request := range container.At("resources", "requests").Fields() {
+		limit := limits.At(name)
+		least, errRequest := resource.ParseQuantity(request.Text())
+		most, errLimit := resource.ParseQuantity(limit.Text())
+		if errRequest == nil && errLimit == nil && least.Cmp(most) > 0 {
+			findings = append(findings, request.finding("%s requests %s of %s, more than its limit of %s", nameOf(container), request.Text(), name, limit.Text()))
+		}
+	}
+	return findings
+}
+
+// checkRollout finds settings of a rolling update that the API server rejects.
+func checkRollout(o *Object) []Finding {
+	strategy := o.At("spec", "strategy")
+	update := strategy.At("rollingUpdate")
+	isZero := func(field string) bool { return slices.Contains([]string{"0", "0%"}, update.At(field).Text()) }
+	switch {
+	case o.Kind != deploymentKind || !update.Exists():
+	case strategy.At("type").Text() == "Recreate":
+		return []Finding{update.finding("rollingUpdate is set, and the strategy is Recreate")}
+	case isZero("maxSurge") && isZero("maxUnavailable"):
+		return []Finding{update.finding("maxSurge and maxUnavailable are both 0")}
+	}
+	return nil
+}
+
+// checkDisruptionBudget finds a budget with two limits.
+func checkDisruptionBudget(o *Object) []Finding {
+	most := o.At("spec", "maxUnavailable")
+	if o.Kind.Kind == "PodDisruptionBudget" && most.Exists() && o.At("spec", "minAvailable").Exists() {
+		return []Finding{most.finding("minAvailable and maxUnavailable are both set")}
+	}
+	return nil
+}
