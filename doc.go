@@ -7,7 +7,7 @@
 //
 //	images.json --imagesjson.Parse--> Images (+ overrides of the ClusterAPI object)
 //	  each reference --extractor--> Bundle{Origin, Metadata, Manifests}
-//	[]Bundle --operand.Select(platform)--> --operand.Render--> Set{Operands, ContentID}
+//	[]Bundle --operand.Select(platforms)--> --operand.Render--> Set{Operands, ContentID}
 //	Set --version controller--> ClusterAPI status + one revision ConfigMap
 //	revision ConfigMap --installer controller--> phases --boxcutter--> cluster --> conditions
 //
@@ -19,6 +19,7 @@
 //   - internal/parallel: a function applied to many items at once.
 //   - internal/rbacrule: matches rules of roles against requests.
 //   - internal/capicontract: contract labels and release series of Cluster API providers.
+//   - internal/crdchange: the changes between two CRDs, with their consequences.
 //   - api/v1alpha1: the ClusterAPI object and the names written on other objects.
 //   - manifests: the manifests of a release that install the operator: CRD, permissions, admission policies (which guard CRDs against deletion), Deployment, alerts.
 //   - imagesjson: images.json and its overrides.

@@ -27,6 +27,7 @@ var importOrder = []string{
 	"internal/parallel",
 	"internal/rbacrule",
 	"internal/capicontract",
+	"internal/crdchange",
 	"api/v1alpha1",
 	"manifests",
 	"imagesjson",

@@ -11,6 +11,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -45,6 +46,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/crdcache"
 	"github.com/capi-installer/capi-installer/install/installer"
 	"github.com/capi-installer/capi-installer/install/officialapi"
+	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/install/version"
@@ -57,8 +59,8 @@ type Options struct {
 	ImagesJSON string
 	// Release is the version of the release.
 	Release string
-	// Platform is the cluster's platform; empty reads it from the Infrastructure object.
-	Platform string
+	// Platforms are the cluster's platforms; empty reads the platform from the Infrastructure object.
+	Platforms operand.Platforms
 	// Fetcher returns the bundles of an image.
 	Fetcher extractor.Fetcher
 	// Registries is the registry configuration of Fetcher; nil if it has none. It
@@ -157,7 +159,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 	reconciler := &version.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
-		Platform: options.Platform, Variables: options.Variables, Pin: options.Pin, Official: official,
+		Platforms: options.Platforms, Variables: options.Variables, Pin: options.Pin, Official: official,
 	}
 	officialWatch := &registryconfig.ConfigWatch{Manager: mgr}
 	configWatch := &registryconfig.ConfigWatch{Manager: mgr, Handler: options.Registries.EventHandler(options.Policies, clusterAPIRequest)}
@@ -206,7 +208,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always).
 		Watches(&corev1.ConfigMap{}, always).
-		Watches(object.CRDMetadata(), always, builder.WithPredicates(retainedCRDDeleted)).
+		Watches(object.CRDMetadata(), always, builder.WithPredicates(predicate.Or(retainedCRDDeleted, checkedCRD(mgr.GetClient())))).
 		WatchesRawSource(engine.Cache.Source(always)).
 		WithOptions(controllerOptions()).
 		Complete(&installer.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Engine: engine, Official: official, ProgressTimeout: options.ProgressTimeout})
@@ -242,7 +244,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 		return nil, fmt.Errorf("creating the revision engine: %w", err)
 	}
 	return &installer.Engine{
-		Revisions: revisions, Cache: whole, Reader: reader, Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
+		Revisions: revisions, Cache: whole, Reader: reader, Metadata: mgr.GetClient(), Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
 		Owners: installer.Owners{OwnerStrategyAnnotation: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation)},
 	}, nil
 }
@@ -265,6 +267,22 @@ var retainedCRDDeleted = predicate.And[client.Object](
 		return object.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways
 	}),
 )
+
+// checkedCRD selects the unmanaged CRDs of the ClusterAPI object in a cache, which the
+// installer checks, and the CRD of the API that checks them instead.
+func checkedCRD(reader client.Reader) predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(crd client.Object) bool {
+		cluster := &v1alpha1.ClusterAPI{}
+		if err := reader.Get(context.Background(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
+			return false // the object causes a reconcile when it is created
+		}
+		unmanaged := cluster.Spec.UnmanagedCRDs
+		for _, version := range cluster.Status.Versions {
+			unmanaged = slices.Concat(unmanaged, version.UnmanagedCRDs)
+		}
+		return crd.GetName() == installer.RequirementsCRD || slices.Contains(unmanaged, crd.GetName())
+	})
+}
 
 // controllerOptions returns options with one worker and a backoff of at most half a
 // minute, so that the installer recovers soon after the cause of an error is gone.

@@ -5,7 +5,9 @@ package install_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,8 +158,14 @@ const foreignCRD = "foreign.infrastructure.cluster.x-k8s.io"
 // externalCRD creates a CRD of another owner.
 func (h *harness) externalCRD() *unstructured.Unstructured {
 	h.Helper()
+	return h.createCRD(crd("foreign", "Foreign"))
+}
+
+// createCRD creates the CRD of another owner from a manifest.
+func (h *harness) createCRD(manifest string) *unstructured.Unstructured {
+	h.Helper()
 	foreign := &unstructured.Unstructured{}
-	h.must(decode(crd("foreign", "Foreign"), foreign))
+	h.must(decode(manifest, foreign))
 	h.must(h.Create(h.Context(), foreign))
 	h.Cleanup(func() { _ = h.Delete(context.Background(), foreign) })
 	return foreign
@@ -211,30 +219,165 @@ func TestUnmanagedCRD_OfNoProviderIsAccepted(t *testing.T) {
 	h.settled("4.22.0-1")
 }
 
-func TestUnmanagedCRD_WaitsForCompatibilityChecker(t *testing.T) {
-	h := newHarness(t)
-	h.externalCRD()
-	h.unmanaged(foreignCRD)
-	checker := h.object(crdKind, "", "compatibilityrequirements.apiextensions.openshift.io")
-	h.must(h.Delete(t.Context(), checker))
-	t.Cleanup(func() {
-		_, err := fixture.Preparation{}.Apply(context.Background(), h.cluster.Config)
-		h.must(err)
-	})
+// withoutChecker removes the API of OpenShift's CRD compatibility checker for this test.
+func (h *harness) withoutChecker() {
+	h.Helper()
+	checker := h.object(crdKind, "", requirementsCRD)
+	h.must(h.Delete(h.Context(), checker))
+	h.Cleanup(h.reapplyChecker)
 	h.eventually("the API is removed", func() error {
-		if h.object(crdKind, "", checker.GetName()) != nil {
+		if h.object(crdKind, "", requirementsCRD) != nil {
 			return fmt.Errorf("the API is still served")
 		}
 		return nil
 	})
-	h.release(core(), aws(crd("foreign", "Foreign")))
+}
+
+func (h *harness) reapplyChecker() {
+	h.Helper()
+	_, err := fixture.Preparation{}.Apply(context.Background(), h.cluster.Config)
+	h.must(err)
+}
+
+const requirementsCRD = "compatibilityrequirements.apiextensions.openshift.io"
+
+// strictCRD is the manifest of the external CRD with the properties of its only version.
+func strictCRD(version, properties string) string {
+	manifest := strings.Replace(crd("foreign", "Foreign"), "name: v1beta1", "name: "+version, 1)
+	return strings.Replace(manifest, "x-kubernetes-preserve-unknown-fields: true", "properties: "+properties, 1)
+}
+
+// replaceCRD replaces the spec of the external CRD, as its owner does.
+func (h *harness) replaceCRD(manifest string) {
+	h.Helper()
+	theirs := &unstructured.Unstructured{}
+	h.must(decode(manifest, theirs))
+	h.eventually("the external CRD is written", func() error {
+		actual := h.object(crdKind, "", foreignCRD)
+		actual.Object["spec"] = theirs.Object["spec"]
+		return h.Update(h.Context(), actual)
+	})
+}
+
+// crdReads counts the installer's reads of a whole CRD past its cache.
+func (h *harness) crdReads(name string) *atomic.Int64 {
+	reads := &atomic.Int64{}
+	h.onRequest.Store(new(func(request *http.Request) *http.Response {
+		whole := !strings.Contains(request.Header.Get("Accept"), "PartialObjectMetadata")
+		if request.Method == http.MethodGet && whole && strings.HasSuffix(request.URL.Path, "/customresourcedefinitions/"+name) {
+			reads.Add(1)
+		}
+		return nil
+	}))
+	return reads
+}
+
+func TestUnmanagedCRD_CheckedByInstaller(t *testing.T) {
+	h := newHarness(t)
+	h.withoutChecker()
+	compatible := strictCRD("v1beta1", "{a: {type: string}, mode: {type: string, enum: [p, q]}}")
+	foreign := h.createCRD(strictCRD("v1alpha1", "{a: {type: string}}"))
+	h.unmanaged(foreignCRD)
+	h.release(core(configMap("settings", "1")), aws(compatible))
 	h.start("4.22.0")
-	h.reports("InstallerProgressing", "CheckerAbsent", foreignCRD, "apiextensions.openshift.io")
+	h.reports("InstallerDegraded", "Incompatible", "CustomResourceDefinition "+foreignCRD+" (checked by the installer)", "version v1beta1 removed")
+	h.waits("4.22.0-1", "CustomResourceDefinition "+foreignCRD, "Compatible is False", "checked by the installer")
 	if h.object("apps/v1/Deployment", namespace, "capi") != nil {
 		t.Error("a later phase has begun")
 	}
-	_, err := fixture.Preparation{}.Apply(t.Context(), h.cluster.Config)
-	h.must(err)
-	h.answer(foreignCRD, 1, "True", "True", "it is")
+	h.must(h.Delete(t.Context(), foreign))
+	h.waits("4.22.0-1", "Compatible is Unknown", "does not exist")
+	h.createCRD(compatible)
 	h.settled("4.22.0-1")
+	h.installerMessage("unmanaged CRDs are compatible: " + foreignCRD + " (checked by the installer)")
+
+	reads := h.crdReads(foreignCRD)
+	for _, c := range []struct{ name, manifest, message string }{
+		{"version not served", strings.Replace(compatible, "served: true", "served: false", 1), "version v1beta1 is no longer served"},
+		{"missing field", strictCRD("v1beta1", "{mode: {type: string, enum: [p, q]}}"), "v1beta1 a: field removed"},
+		{"changed type", strictCRD("v1beta1", "{a: {type: integer}, mode: {type: string, enum: [p, q]}}"), "v1beta1 a: type changed"},
+		{"narrower enum", strictCRD("v1beta1", "{a: {type: string}, mode: {type: string, enum: [p]}}"), "v1beta1 mode: fewer values are allowed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			defer h.reportTo(t)()
+			h.replaceCRD(c.manifest)
+			h.reports("InstallerDegraded", "Incompatible", foreignCRD, c.message)
+			h.must(h.Delete(t.Context(), h.object("v1/ConfigMap", namespace, "settings")))
+			h.eventually("the installed version is maintained", func() error {
+				if h.object("v1/ConfigMap", namespace, "settings") == nil {
+					return fmt.Errorf("ConfigMap settings does not exist")
+				}
+				return nil
+			})
+			if !meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Available") {
+				t.Errorf("not available:\n%s", h.conditions())
+			}
+			h.replaceCRD(compatible)
+			h.settled("4.22.0-1")
+		})
+	}
+	read := reads.Load()
+	h.reconcileTimes(2)
+	h.expectQuiet(func() { h.reconcileTimes(3) })
+	if more := reads.Load() - read; more != 0 {
+		t.Errorf("the unchanged CRD was read %d times", more)
+	}
+	if found := ownershipMetadata(h.object(crdKind, "", foreignCRD)); found != nil {
+		t.Errorf("the CRD has our metadata: %v", found)
+	}
+}
+
+// installerMessage waits until InstallerProgressing is False with a message that contains text.
+func (h *harness) installerMessage(text string) {
+	h.Helper()
+	h.eventually("InstallerProgressing reports "+text, func() error {
+		c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "InstallerProgressing")
+		if c == nil || c.Status != "False" || !strings.Contains(c.Message, text) {
+			return fmt.Errorf("it is %v", c)
+		}
+		return nil
+	})
+}
+
+func TestUnmanagedCRD_CheckerAppearsAndDisappears(t *testing.T) {
+	h := newHarness(t)
+	h.withoutChecker()
+	h.unmanaged(foreignCRD)
+	h.release(core(), aws(crd("foreign", "Foreign")))
+	h.start("4.22.0")
+	h.reports("InstallerProgressing", "RollingOut", "phase preflight 0/1", foreignCRD)
+	h.waits("4.22.0-1", "does not exist", "checked by the installer")
+	h.externalCRD() // and no other change
+	h.settled("4.22.0-1")
+	h.installerMessage(foreignCRD + " (checked by the installer)")
+
+	h.reapplyChecker()
+	h.answer(foreignCRD, 1, "True", "True", "it is")
+	h.installerMessage(foreignCRD + " (checked by OpenShift, CompatibilityRequirement " + foreignCRD + "-1)")
+	h.settled("4.22.0-1")
+
+	h.withoutChecker()
+	h.installerMessage(foreignCRD + " (checked by the installer)")
+	h.settled("4.22.0-1")
+}
+
+func TestUnmanagedCRD_AdoptedIfInstallerFindsItCompatible(t *testing.T) {
+	h := newHarness(t)
+	h.withoutChecker()
+	h.externalCRD()
+	required := strictCRD("v1beta1", "{a: {type: string}}")
+	h.replaceCRD(required)
+	h.unmanaged(foreignCRD)
+	h.release(core(), aws(required))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	h.replaceCRD(strictCRD("v1beta1", "{}"))
+	h.reports("InstallerDegraded", "Incompatible", "v1beta1 a: field removed")
+	h.unmanaged()
+	h.reports("InstallerDegraded", "Incompatible", "CustomResourceDefinition "+foreignCRD+" is not adopted", "v1beta1 a: field removed", "checked by the installer")
+	h.replaceCRD(required)
+	h.settled("4.22.0-2")
+	if len(ownershipMetadata(h.object(crdKind, "", foreignCRD))) == 0 {
+		t.Error("the CRD is not adopted")
+	}
 }

@@ -3,39 +3,61 @@
 package diff
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/crdify/pkg/config"
-	"sigs.k8s.io/crdify/pkg/validations/crd/scope"
-	"sigs.k8s.io/crdify/pkg/validations/crd/storedversionremoval"
+
+	"github.com/capi-installer/capi-installer/internal/crdchange"
 )
 
 // crdChanges reports the consequences of a changed CRD for existing objects and for
 // clients. Other changes are reported field by field.
 func crdChanges(a, b *unstructured.Unstructured) []Change {
-	old, errOld := decoded(a)
-	now, errNow := decoded(b)
+	old, errOld := crdchange.Decode(a)
+	now, errNow := crdchange.Decode(b)
 	if errOld != nil || errNow != nil {
 		return undecodedChanges(a, b)
 	}
 	changes := objectChanges(refOf(a), withoutSchemas(a.Object), withoutSchemas(b.Object))
 	changes = slices.DeleteFunc(changes, comparedSeparately)
-	changes = append(changes, identityChanges(old, now)...)
-	changes = append(changes, versionChanges(old, now)...)
-	changes = append(changes, conversionChanges(old, now)...)
-	for _, version := range now.Spec.Versions {
-		if before := versionOf(old, version.Name); before != nil {
-			changes = append(changes, schemaChanges(version.Name, schemaOf(before), schemaOf(&version))...)
-		}
+	for _, change := range crdchange.Compare(old, now) {
+		changes = append(changes, consequence(change))
+	}
+	return append(changes, conversionChanges(a, b)...)
+}
+
+// consequence returns a change of a CRD as a change of the report.
+func consequence(c crdchange.Change) Change {
+	change := Change{Rule: c.Rule, Level: Level(c.Level), Version: c.Version, Path: c.Path, Message: c.Message, Consequence: c.Consequence, From: c.From, To: c.To}
+	if change.Level == Noise {
+		change.Fold = FoldDescription
+	}
+	return change
+}
+
+// conversionChanges compares the conversion webhooks without their CA bundles.
+func conversionChanges(a, b *unstructured.Unstructured) []Change {
+	changes := fields("spec.conversion.webhook", conversionWebhook(a), conversionWebhook(b))
+	for i := range changes {
+		changes[i].Rule, changes[i].Level = "crd/conversion", Plain
 	}
 	return changes
+}
+
+// conversionWebhook returns the conversion webhook of a CRD without its CA bundle; nil if it has none.
+func conversionWebhook(crd *unstructured.Unstructured) any {
+	webhook := maps.Clone(mapAt(crd.Object, "spec", "conversion", "webhook"))
+	if webhook == nil {
+		return nil
+	}
+	if config := maps.Clone(mapAt(webhook, "clientConfig")); config != nil {
+		delete(config, "caBundle")
+		webhook["clientConfig"] = config
+	}
+	return webhook
 }
 
 // wholeVersion matches the path of an added or removed version.
@@ -44,18 +66,6 @@ var wholeVersion = regexp.MustCompile(`^spec\.versions\[[^\]]*\]$`)
 // comparedSeparately reports whether another comparison reports the field.
 func comparedSeparately(c Change) bool {
 	return c.Path == "spec.scope" || c.Path == "spec.names.kind" || c.Path == "spec.group" || wholeVersion.MatchString(c.Path)
-}
-
-func decoded(o *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
-	if version := o.GetAPIVersion(); version != apiextensionsv1.SchemeGroupVersion.String() {
-		return nil, fmt.Errorf("unsupported apiVersion %q of a CRD", version)
-	}
-	encoded, err := json.Marshal(o.Object)
-	if err != nil {
-		return nil, err
-	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	return crd, json.Unmarshal(encoded, crd)
 }
 
 // undecodedChanges compares CRDs that cannot be decoded, field by field.
@@ -87,193 +97,4 @@ func withoutSchemas(object map[string]any) map[string]any {
 	}
 	spec["versions"] = versions
 	return rest
-}
-
-func versionOf(crd *apiextensionsv1.CustomResourceDefinition, name string) *apiextensionsv1.CustomResourceDefinitionVersion {
-	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name })
-	if at < 0 {
-		return nil
-	}
-	return &crd.Spec.Versions[at]
-}
-
-func schemaOf(version *apiextensionsv1.CustomResourceDefinitionVersion) *apiextensionsv1.JSONSchemaProps {
-	if version.Schema == nil || version.Schema.OpenAPIV3Schema == nil {
-		return &apiextensionsv1.JSONSchemaProps{}
-	}
-	return version.Schema.OpenAPIV3Schema
-}
-
-// identityChanges compares the immutable fields.
-func identityChanges(old, now *apiextensionsv1.CustomResourceDefinition) (changes []Change) {
-	const rejected = "The API server rejects the CRD while the old one exists; the provider cannot be installed."
-	if old.Spec.Names.Kind != now.Spec.Names.Kind {
-		changes = append(changes, Change{Rule: "crd/kind", Level: Breaking, Path: "spec.names.kind", Message: "kind changed", From: old.Spec.Names.Kind, To: now.Spec.Names.Kind, Consequence: rejected})
-	}
-	if old.Spec.Group != now.Spec.Group {
-		changes = append(changes, Change{Rule: "crd/group", Level: Breaking, Path: "spec.group", Message: "group changed", From: old.Spec.Group, To: now.Spec.Group, Consequence: rejected})
-	}
-	check := &scope.Scope{}
-	check.SetEnforcement(config.EnforcementPolicyError)
-	if len(check.Compare(old, now).Errors) > 0 {
-		changes = append(changes, Change{Rule: "crd/scope", Level: Breaking, Path: "spec.scope", Message: "scope changed", From: string(old.Spec.Scope), To: string(now.Spec.Scope), Consequence: rejected})
-	}
-	return changes
-}
-
-// versionChanges compares the versions of a CRD.
-func versionChanges(old, now *apiextensionsv1.CustomResourceDefinition) (changes []Change) {
-	for _, before := range old.Spec.Versions {
-		if after := versionOf(now, before.Name); after != nil {
-			changes = append(changes, sameVersionChanges(before, *after)...)
-			continue
-		}
-		changes = append(changes, removedVersion(old, now, before))
-	}
-	for _, after := range now.Spec.Versions {
-		if versionOf(old, after.Name) == nil {
-			changes = append(changes, Change{Rule: "crd/version-added", Level: Plain, Version: after.Name, Message: "version " + after.Name + " added", To: after.Name})
-		}
-	}
-	if before, after := storageOf(old), storageOf(now); before != after {
-		changes = append(changes, storageVersionChange(before, after))
-	}
-	return changes
-}
-
-// removedVersion reports the consequence for objects that are stored in a version. Only a
-// cluster knows all stored versions; the storage version of the old CRD is one of them.
-func removedVersion(old, now *apiextensionsv1.CustomResourceDefinition, version apiextensionsv1.CustomResourceDefinitionVersion) Change {
-	change := Change{
-		Rule: "crd/version-removed", Level: Breaking, Version: version.Name, Message: "version " + version.Name + " removed", From: version.Name,
-		Consequence: "Clients that use it get 404. If objects were ever stored in it, the API server rejects the CRD until they are migrated.",
-	}
-	stored := old.DeepCopy()
-	stored.Status.StoredVersions = nil
-	if version.Storage {
-		stored.Status.StoredVersions = []string{version.Name}
-	}
-	check := &storedversionremoval.StoredVersionRemoval{}
-	check.SetEnforcement(config.EnforcementPolicyError)
-	switch {
-	case len(check.Compare(stored, now).Errors) > 0:
-		change.Rule = "crd/stored-version-removed"
-		change.Consequence = "Objects are stored in it: the API server rejects the CRD until they are migrated and it is removed from status.storedVersions."
-	case !version.Served:
-		change.Level = Review
-		change.Consequence = "It was no longer served. The API server rejects the CRD while status.storedVersions contains it."
-	}
-	return change
-}
-
-func storageOf(crd *apiextensionsv1.CustomResourceDefinition) string {
-	for _, version := range crd.Spec.Versions {
-		if version.Storage {
-			return version.Name
-		}
-	}
-	return ""
-}
-
-func storageVersionChange(from, to string) Change {
-	return Change{
-		Rule: "crd/storage-version", Level: Review, Path: "spec.versions", Message: "objects are stored in " + to, From: from, To: to,
-		Consequence: "Existing objects are migrated at their next write. A rollback requires that the previous release also has version " + to + ".",
-	}
-}
-
-// sameVersionChanges compares a version that exists on both sides.
-func sameVersionChanges(before, after apiextensionsv1.CustomResourceDefinitionVersion) (changes []Change) {
-	path := "spec.versions[" + before.Name + "]"
-	add := func(rule string, level Level, field, says, means string, from, to any) {
-		changes = append(changes, Change{Rule: rule, Level: level, Version: before.Name, Path: path + "." + field, Message: says, Consequence: means, From: from, To: to})
-	}
-	switch {
-	case before.Served && !after.Served:
-		add("crd/version-unserved", Breaking, "served", "version "+before.Name+" is no longer served", "Clients that use it get 404. Stored objects are retained.", true, false)
-	case !before.Served && after.Served:
-		add("crd/version-served", Plain, "served", "version "+before.Name+" is served", "", false, true)
-	}
-	had, has := subresources(before), subresources(after)
-	for _, name := range unionOfKeys(had, has) {
-		switch {
-		case had[name] != "" && has[name] == "":
-			add("crd/subresource-removed", Breaking, "subresources."+name, "subresource "+name+" removed", "Requests to it get 404.", had[name], nil)
-		case had[name] == "":
-			add("crd/subresource-added", Review, "subresources."+name, "subresource "+name+" added", subresourceMeans(name), nil, has[name])
-		case had[name] != has[name]:
-			add("crd/subresource", Review, "subresources."+name, "subresource "+name+" changed", "", had[name], has[name])
-		}
-	}
-	return changes
-}
-
-func subresourceMeans(name string) string {
-	if name == "status" {
-		return "Writes of the whole object no longer change its status; clients must use the subresource."
-	}
-	return ""
-}
-
-// subresources returns the subresources of a version as JSON, by name.
-func subresources(version apiextensionsv1.CustomResourceDefinitionVersion) map[string]string {
-	found := map[string]string{}
-	if version.Subresources == nil {
-		return found
-	}
-	if version.Subresources.Status != nil {
-		found["status"] = compact(version.Subresources.Status)
-	}
-	if version.Subresources.Scale != nil {
-		found["scale"] = compact(version.Subresources.Scale)
-	}
-	return found
-}
-
-// conversionChanges compares the conversion between versions.
-func conversionChanges(old, now *apiextensionsv1.CustomResourceDefinition) (changes []Change) {
-	before, after := strategyOf(old), strategyOf(now)
-	if before != after {
-		change := Change{Rule: "crd/conversion", Level: Review, Path: "spec.conversion.strategy", Message: "conversion between versions changed", From: before, To: after}
-		if after == string(apiextensionsv1.NoneConverter) && len(now.Spec.Versions) > 1 {
-			change.Level = Breaking
-			change.Consequence = "The API server only changes the apiVersion of objects stored in another version; fields that only one version has are lost."
-		}
-		changes = append(changes, change)
-	}
-	for _, change := range fields("spec.conversion.webhook", conversionOf(old), conversionOf(now)) {
-		change.Rule, change.Level = "crd/conversion", Plain
-		changes = append(changes, change)
-	}
-	return changes
-}
-
-func strategyOf(crd *apiextensionsv1.CustomResourceDefinition) string {
-	if crd.Spec.Conversion == nil {
-		return string(apiextensionsv1.NoneConverter)
-	}
-	return string(crd.Spec.Conversion.Strategy)
-}
-
-// conversionOf returns the conversion webhook without its CA bundle.
-func conversionOf(crd *apiextensionsv1.CustomResourceDefinition) any {
-	if crd.Spec.Conversion == nil || crd.Spec.Conversion.Webhook == nil {
-		return nil
-	}
-	webhook := crd.Spec.Conversion.Webhook.DeepCopy()
-	if webhook.ClientConfig != nil {
-		webhook.ClientConfig.CABundle = nil
-	}
-	return jsonValue(webhook)
-}
-
-// jsonValue converts a value to the types of package json.
-func jsonValue(value any) any {
-	encoded, err := json.Marshal(value)
-	if err != nil {
-		return nil // API types can always be encoded
-	}
-	var decoded any
-	_ = json.Unmarshal(encoded, &decoded) // cannot fail: it was just encoded
-	return decoded
 }

@@ -12,15 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// jsonNames returns the JSON names of the fields of a struct.
-func jsonNames(of any) (names []string) {
-	for i := range reflect.TypeOf(of).NumField() {
-		name, _, _ := strings.Cut(reflect.TypeOf(of).Field(i).Tag.Get("json"), ",")
-		names = append(names, name)
-	}
-	return names
-}
-
 func rulesFrom(t *testing.T, rules string) grants {
 	t.Helper()
 	role := map[string]any{}

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +34,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 	"github.com/capi-installer/capi-installer/install"
 	"github.com/capi-installer/capi-installer/install/metricsserver"
+	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
 )
 
@@ -46,7 +49,8 @@ const concurrentPulls = 20
 
 // flags are the flags of the command.
 type flags struct {
-	imagesJSON, release, platform, cacheDir, kubeconfig    string
+	imagesJSON, release, cacheDir, kubeconfig              string
+	platforms                                              []string
 	healthAddress, metricsAddress, pprofAddress            string
 	metricsCertDir                                         string
 	metricsInsecure, leaderElect, officialAPI              bool
@@ -82,7 +86,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringVar(&f.imagesJSON, "images-json", "/etc/capi-installer/images.json", "file with the images of the release")
 	set.StringVar(&f.release, "release-version", os.Getenv("RELEASE_VERSION"), "version of the release; by default from RELEASE_VERSION")
-	set.StringVar(&f.platform, "platform", os.Getenv("PLATFORM"), "platform of the cluster, such as AWS; by default from PLATFORM or the Infrastructure object")
+	set.StringSliceVar(&f.platforms, "platform", nil, "platform whose infrastructure provider is installed, such as AWS; several, separated by commas or in repeated flags, in a cluster without OpenShift; by default from PLATFORM or the Infrastructure object")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "directory for the bundles of images, created if missing; by default they are kept in memory")
 	set.StringVar(&f.registriesConf, "registries-conf", "", "registries.conf with mirrors, besides those that the cluster's objects name; its drop-in files are in the directory of its name with \".d\" at its end")
 	set.StringVar(&f.authFile, "authfile", "", "file with credentials for registries (.dockerconfigjson), besides the cluster's pull secret")
@@ -109,6 +113,10 @@ func run(ctx context.Context, f *flags) error {
 	if f.release == "" {
 		return errors.New("release version unknown; set --release-version or RELEASE_VERSION")
 	}
+	platforms, err := operand.ParsePlatforms(cmp.Or(strings.Join(f.platforms, ","), os.Getenv("PLATFORM")))
+	if err != nil {
+		return err
+	}
 	ctrl.SetLogger(zap.New())
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	if err != nil {
@@ -129,7 +137,7 @@ func run(ctx context.Context, f *flags) error {
 	}
 	registries, policies, store := f.registries(mgr.GetAPIReader()), f.policies(mgr.GetAPIReader()), &cache.Store{Dir: f.cacheDir}
 	err = install.AddToManager(mgr, install.Options{
-		ImagesJSON: f.imagesJSON, Release: f.release, Platform: f.platform,
+		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms,
 		Fetcher: f.fetcher(registries, policies, store), Registries: registries, Policies: policies, Pin: store.Pin, IgnoreOfficialAPI: !f.officialAPI, CreateClusterAPI: f.createClusterAPI,
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -96,7 +97,7 @@ func (e *Engine) addFormerlyUnmanaged(ctx context.Context, rev *loadedRevision, 
 		if !found || !object.IsCRD(obj) || adoptable.Has(describe(obj)) {
 			continue
 		}
-		reason, err := e.incompatibility(ctx, revision.RequirementName(obj.GetName(), number))
+		reason, err := e.incompatibility(ctx, rev, obj.GetName(), number)
 		switch {
 		case err != nil:
 			return err
@@ -123,9 +124,44 @@ func formerlyUnmanaged(versions []v1alpha1.Version, unmanaged []string) map[stri
 	return found
 }
 
-// incompatibility returns why the CompatibilityRequirement does not report its CRD as
-// compatible; empty if it does.
-func (e *Engine) incompatibility(ctx context.Context, name string) (string, error) {
+// incompatibility returns the reason why a CRD is not known to be compatible with the
+// version with a revision number; empty if it is.
+func (e *Engine) incompatibility(ctx context.Context, rev *loadedRevision, crd string, number int64) (string, error) {
+	served, err := e.servesRequirements(ctx)
+	if err != nil {
+		return "", err
+	}
+	if served {
+		return e.unmetRequirement(ctx, revision.RequirementName(crd, number))
+	}
+	former, err := rev.sibling(number)
+	if err != nil {
+		return "", err
+	}
+	return e.failedCheck(ctx, former, crd)
+}
+
+// failedCheck returns the reason why the installer does not find a CRD compatible with a
+// revision; empty if it does.
+func (e *Engine) failedCheck(ctx context.Context, rev *loadedRevision, crd string) (string, error) {
+	if err := e.plan(ctx, rev); err != nil {
+		return "", err
+	}
+	result, err := e.check(ctx, rev)
+	if err != nil {
+		return "", err
+	}
+	for _, object := range result.objects {
+		if object.Object().GetName() == crd {
+			return strings.Join(object.ProbeResults().Type(boxcutter.ProgressProbeType).Messages, ", "), nil
+		}
+	}
+	return "version " + rev.name + " does not contain it", nil
+}
+
+// unmetRequirement returns the reason why a CompatibilityRequirement does not
+// report its CRD as compatible; empty if it does.
+func (e *Engine) unmetRequirement(ctx context.Context, name string) (string, error) {
 	requirement := &unstructured.Unstructured{}
 	requirement.SetGroupVersionKind(requirementVersionKind)
 	err := e.Live.Get(ctx, client.ObjectKey{Name: name}, requirement)
@@ -135,7 +171,7 @@ func (e *Engine) incompatibility(ctx context.Context, name string) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("reading CompatibilityRequirement %s: %w", name, err)
 	}
-	switch state, detail := probe.Condition(requirement, "Compatible"); state {
+	switch state, detail := probe.Condition(requirement, probe.Compatible); state {
 	case "True":
 		return "", nil
 	case "":

@@ -49,18 +49,20 @@ func outcomeOf(rev *loadedRevision, result machinery.RevisionResult, err error) 
 		outcome.Message = "progress deadline exceeded: " + rolloutMessage(rev, result) + "; check the objects listed in the phases of status.versions"
 	case !result.IsComplete():
 		outcome.Reason, outcome.Message = status.RollingOut, rolloutMessage(rev, result)
+	default:
+		outcome.Message = compatibleMessage(result)
 	}
 	return outcome
 }
 
-// incompatibleMessage lists the unmanaged CRDs that are incompatible, each with the
-// message of its CompatibilityRequirement; empty if there are none.
+// incompatibleMessage lists the unmanaged CRDs that are incompatible, each with its
+// checker and the message of the checker; empty if there are none.
 func incompatibleMessage(result machinery.RevisionResult) string {
 	var found []string
 	for object := range objectResults(result) {
 		if obj := object.Object(); isIncompatible(obj) {
-			_, detail := probe.Condition(obj, "Compatible")
-			found = append(found, fmt.Sprintf("CustomResourceDefinition %s (CompatibilityRequirement %s): %s", requiredCRD(obj), obj.GetName(), detail))
+			_, detail := probe.Condition(obj, probe.Compatible)
+			found = append(found, fmt.Sprintf("CustomResourceDefinition %s (%s): %s", requiredCRD(obj), checker(obj), detail))
 		}
 	}
 	if found == nil {
@@ -70,15 +72,50 @@ func incompatibleMessage(result machinery.RevisionResult) string {
 		"; update the CRD, or remove it from spec.unmanagedCRDs"
 }
 
-// isIncompatible reports whether an object is a CompatibilityRequirement whose CRD
-// is known to be incompatible.
+// isIncompatible reports whether an object stands for an unmanaged CRD that is known to
+// be incompatible.
 func isIncompatible(obj client.Object) bool {
-	state, _ := probe.Condition(obj, "Compatible")
-	return state == "False" && object.GroupKind(obj) == probe.CompatibilityRequirement
+	state, _ := probe.Condition(obj, probe.Compatible)
+	return state == "False" && checker(obj) != ""
 }
 
-// requiredCRD returns the name of the CRD that a CompatibilityRequirement covers.
+// checkedByInstaller names the installer as the checker of an unmanaged CRD.
+const checkedByInstaller = "checked by the installer"
+
+// checker names the checker of an unmanaged CRD that an object stands for; empty if it
+// stands for none.
+func checker(obj client.Object) string {
+	switch state, _ := probe.Condition(obj, probe.Compatible); {
+	case object.GroupKind(obj) == probe.CompatibilityRequirement:
+		return "checked by OpenShift, CompatibilityRequirement " + obj.GetName()
+	case object.IsCRD(obj) && state != "":
+		return checkedByInstaller
+	default:
+		return ""
+	}
+}
+
+// compatibleMessage names the compatible unmanaged CRDs of an installed version, with
+// their checkers; empty if there are none.
+func compatibleMessage(result machinery.RevisionResult) string {
+	var found []string
+	for object := range objectResults(result) {
+		if by := checker(object.Object()); by != "" {
+			found = append(found, requiredCRD(object.Object())+" ("+by+")")
+		}
+	}
+	if found == nil {
+		return ""
+	}
+	return "nothing is left to do; unmanaged CRDs are compatible: " + firstTen(found)
+}
+
+// requiredCRD returns the name of the CRD that an object stands for: a
+// CompatibilityRequirement or the CRD itself.
 func requiredCRD(requirement client.Object) string {
+	if object.IsCRD(requirement) {
+		return requirement.GetName()
+	}
 	if content, ok := requirement.(*unstructured.Unstructured); ok {
 		if name := object.TextAt(content.Object, "status", "crdName"); name != "" {
 			return name

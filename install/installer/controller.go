@@ -69,7 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	outcome, current := r.install(ctx, s)
 	removed := r.teardown(ctx, s)
-	if outcome.Reason == status.AsExpected {
+	if outcome.Reason == status.AsExpected && removed.Reason != status.AsExpected {
 		outcome.Reason, outcome.Message, outcome.Err = removed.Reason, removed.Message, removed.Err
 	}
 	if outcome.Reason == status.AsExpected && s.Cluster.Status.Settled() {

@@ -34,6 +34,8 @@ type Engine struct {
 	Cache managedcache.TrackingCache
 	// Reader reads installed objects from the cache.
 	Reader client.Reader
+	// Metadata reads the metadata of CRDs from a cache.
+	Metadata client.Reader
 	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
 	// Writer writes to the API server.
@@ -44,6 +46,8 @@ type Engine struct {
 	PolicyDelay time.Duration
 
 	plans map[string]plan
+	// checks are the results of the unmanaged CRDs that the installer checks.
+	checks map[string]crdCheck
 	// policyMayExist is set while the policy of the deletion guard may exist,
 	// policyChecked once this process has deleted the policy that an earlier process
 	// may have left behind.
@@ -112,7 +116,7 @@ func (e *Engine) reconcile(ctx context.Context, rev *loadedRevision, adoptable s
 
 // prepare divides the revision into phases and has the cache watch its kinds.
 func (e *Engine) prepare(ctx context.Context, rev *loadedRevision) error {
-	if err := e.plan(rev); err != nil {
+	if err := e.plan(ctx, rev); err != nil {
 		return err
 	}
 	if err := e.Cache.Watch(ctx, ownerOf(rev.owner), rev.kinds()); err != nil {
@@ -124,6 +128,7 @@ func (e *Engine) prepare(ctx context.Context, rev *loadedRevision) error {
 // forget drops the plan of a removed revision and the watches that only it needed.
 func (e *Engine) forget(ctx context.Context, rev *loadedRevision) error {
 	delete(e.plans, rev.name)
+	e.forgetChecks(rev)
 	if err := e.Cache.Free(ctx, ownerOf(rev.owner)); err != nil {
 		return fmt.Errorf("stopping the watches of version %s: %w", rev.name, err)
 	}

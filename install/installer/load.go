@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,13 +28,18 @@ type loadedRevision struct {
 	digest    string
 	unmanaged []string
 	phases    []revision.Phase
-	scope     scope
+	// checks is the preflight phase if the installer itself checks unmanaged CRDs; phases
+	// does not contain it then.
+	checks []revision.Phase
+	scope  scope
 	// deadline is the time by which the rollout must make progress; zero means no
 	// deadline.
 	deadline time.Time
 	// formerlyUnmanaged maps CRDs that an older version left unmanaged to the number of
 	// that version.
 	formerlyUnmanaged map[string]int64
+	// sibling loads the version with a revision number.
+	sibling func(number int64) (*loadedRevision, error)
 	// notAdopted lists the CRDs in formerlyUnmanaged that are not adopted, each with
 	// the reason.
 	notAdopted []string
@@ -54,8 +60,18 @@ func (s state) load(version v1alpha1.Version) (*loadedRevision, error) {
 	}
 	rev.unmanaged = union(version.UnmanagedCRDs, s.Cluster.Spec.UnmanagedCRDs)
 	rev.formerlyUnmanaged = formerlyUnmanaged(s.Cluster.Status.Versions, rev.unmanaged)
-	rev.scope = scopeOf(version, s.Cluster.Status)
+	rev.scope, rev.sibling = scopeOf(version, s.Cluster.Status), s.loadNumber
 	return rev, nil
+}
+
+// loadNumber loads the version with a revision number.
+func (s state) loadNumber(number int64) (*loadedRevision, error) {
+	for _, version := range s.Cluster.Status.Versions {
+		if version.Revision == number {
+			return s.load(version)
+		}
+	}
+	return nil, fmt.Errorf("revision %d not found in status.versions", number)
 }
 
 // read assembles a version from its revision ConfigMaps and computes its digest.
@@ -114,8 +130,17 @@ type plan struct {
 	phases []revision.Phase
 }
 
-// plan divides the revision into phases, unless the plan is cached.
-func (e *Engine) plan(rev *loadedRevision) error {
+// plan divides the revision into phases and, where the installer checks unmanaged CRDs
+// itself, checks.
+func (e *Engine) plan(ctx context.Context, rev *loadedRevision) error {
+	if err := e.planPhases(rev); err != nil {
+		return err
+	}
+	return e.takeRequirements(ctx, rev)
+}
+
+// planPhases divides the revision into phases, unless the plan is cached.
+func (e *Engine) planPhases(rev *loadedRevision) error {
 	key := rev.digest + " without " + strings.Join(rev.unmanaged, " ")
 	if cached := e.plans[rev.name]; cached.key == key {
 		rev.phases = cached.phases

@@ -28,7 +28,7 @@ func (r *Reconciler) pausedOutcome(ctx context.Context, s state) status.Outcome 
 	}
 	if desired != nil && versions.DesiredVersion != versions.CurrentVersion && err == nil {
 		if to, err = s.load(*desired); err == nil {
-			err = r.Engine.plan(to)
+			err = r.Engine.plan(ctx, to)
 		}
 	}
 	switch {

@@ -5,6 +5,7 @@ package installer
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"pkg.package-operator.run/boxcutter/machinery"
 
@@ -22,8 +23,9 @@ func phasesOf(rev *loadedRevision, result machinery.RevisionResult) []v1alpha1.P
 	for _, phase := range result.GetPhases() {
 		reached[phase.GetName()] = phase
 	}
-	phases := make([]v1alpha1.Phase, len(rev.phases))
-	for i, planned := range rev.phases {
+	all := slices.Concat(rev.checks, rev.phases)
+	phases := make([]v1alpha1.Phase, len(all))
+	for i, planned := range all {
 		phases[i] = pendingPhase(planned)
 		if phase, found := reached[planned.Name]; found {
 			setPhase(&phases[i], phase)

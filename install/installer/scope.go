@@ -50,11 +50,18 @@ func scopeOf(version v1alpha1.Version, status v1alpha1.ClusterAPIStatus) scope {
 
 // reconcileScope reconciles the phases that the scope of the revision covers.
 func (e *Engine) reconcileScope(ctx context.Context, rev *loadedRevision, options ...boxcutter.RevisionReconcileOption) (machinery.RevisionResult, error) {
+	checked, err := e.check(ctx, rev)
+	all, failed := phaseResults{checked}, []error{err}
 	if rev.scope == rollout {
-		return e.Revisions.Reconcile(ctx, e.revision(rev, rev.phases), options...)
+		if !checked.IsComplete() {
+			return all, err
+		}
+		result, err := e.Revisions.Reconcile(ctx, e.revision(rev, rev.phases), options...)
+		if result == nil {
+			return nil, err
+		}
+		return append(all, result), err
 	}
-	all := phaseResults{}
-	var failed []error
 	for _, phase := range rev.phases {
 		result, err := e.Revisions.Reconcile(ctx, e.revision(rev, []revision.Phase{phase}), options...)
 		if result != nil {
@@ -89,7 +96,7 @@ func (e *Engine) keepControlled(ctx context.Context, rev *loadedRevision, reader
 			phases = append(phases, kept)
 		}
 	}
-	rev.phases = phases
+	rev.phases, rev.checks = phases, nil
 	return nil
 }
 

@@ -22,8 +22,8 @@ import (
 
 // An unmanaged CRD belongs to another owner. If the installer managed the CRD before,
 // it removes its own metadata and changes nothing else. A CRD that becomes managed
-// again is adopted only while the cluster's checker reports that it is compatible with
-// the version that ran with it. Otherwise the update would destroy the changes of the
+// again is adopted only while OpenShift's checker, or the installer, finds it compatible
+// with the version that ran with it. Otherwise the update would destroy the changes of the
 // other owner.
 
 // releaseCRDs removes our metadata from the named CRDs: the label, the annotations, and

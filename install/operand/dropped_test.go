@@ -46,7 +46,7 @@ func TestCheckDropped(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			selected, err := Select("None", test.results)
+			selected, err := Select(Platforms{"None"}, test.results)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,17 +72,17 @@ func TestImagePlatforms_Complete(t *testing.T) {
 	for i, result := range []*extractor.Result{&core, &aws, &azure, &empty} {
 		result.Image.Reference = strings.Replace(result.Image.Reference, "e3b0", fmt.Sprintf("000%d", i), 1)
 	}
-	recorded := OtherPlatforms("AWS", []extractor.Result{core, aws, azure, empty})
+	recorded := OtherPlatforms(Platforms{"AWS"}, []extractor.Result{core, aws, azure, empty})
 	if len(recorded) != 2 {
 		t.Fatalf("recorded %v, want the platforms of azure and cli", recorded)
 	}
 	unread := func(r extractor.Result) extractor.Result { r.Bundles = nil; return broken(r) }
 	results := recorded.Complete([]extractor.Result{core, aws, unread(azure), unread(empty)})
-	selected, err := Select("AWS", results)
+	selected, err := Select(Platforms{"AWS"}, results)
 	if err != nil || len(selected) != 2 {
 		t.Errorf("selected %v, %v; want both providers", selected, err)
 	}
-	if diff := cmp.Diff(recorded, OtherPlatforms("AWS", results)); diff != "" {
+	if diff := cmp.Diff(recorded, OtherPlatforms(Platforms{"AWS"}, results)); diff != "" {
 		t.Errorf("records change when they are completed (-want +got):\n%s", diff)
 	}
 	for _, test := range []struct {
@@ -93,7 +93,7 @@ func TestImagePlatforms_Complete(t *testing.T) {
 		{"an image that was for AWS", "AWS", []extractor.Result{core, unread(aws), azure}},
 		{"on Azure, an image for Azure", "Azure", []extractor.Result{core, aws, unread(azure)}},
 	} {
-		if selected, err := Select(test.platform, recorded.Complete(test.results)); !errors.As(err, new(*ImageError)) {
+		if selected, err := Select(strings.Split(test.platform, ","), recorded.Complete(test.results)); !errors.As(err, new(*ImageError)) {
 			t.Errorf("%s: selected %v, %v; want an error", test.name, selected, err)
 		}
 	}

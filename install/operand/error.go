@@ -38,7 +38,7 @@ func (e *ImageError) Unwrap() error { return e.Err }
 // MissingError reports that the release has no provider of a required type.
 type MissingError struct {
 	Type extractor.ProviderType
-	// Platform is the platform of the cluster.
+	// Platform is the platform without such a provider.
 	Platform string
 	// Have lists the providers of the type for other platforms.
 	Have []string

@@ -32,7 +32,7 @@ func ExampleRender() {
 	} {
 		results = append(results, extractor.Result{Image: imagesjson.Image{Name: bundle.Origin.Name}, Bundles: []extractor.Bundle{bundle}})
 	}
-	bundles, err := operand.Select("AWS", results)
+	bundles, err := operand.Select(operand.Platforms{"AWS"}, results)
 	if err != nil {
 		panic(err)
 	}
@@ -52,7 +52,7 @@ func ExampleRender() {
 
 // A missing provider is an error: an empty selection would uninstall the providers.
 func ExampleMissingError() {
-	_, err := operand.Select("AWS", nil)
+	_, err := operand.Select(operand.Platforms{"AWS"}, nil)
 	_, missing := errors.AsType[*operand.MissingError](err)
 	fmt.Println(missing)
 	// Output: true

@@ -3,6 +3,8 @@
 package operand
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -11,26 +13,68 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
+// Platforms are the platforms of a cluster: in OpenShift the platform type, such as "AWS";
+// in other clusters one or more names, for each of which an infrastructure provider is installed.
+type Platforms []string
+
+// platformNone is the platform of clusters that provision no infrastructure, and need no
+// infrastructure provider.
+const platformNone = "None"
+
+// platformName matches a valid platform.
+var platformName = regexp.MustCompile(`^[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
+
+// ParsePlatforms parses platforms that are separated by commas, such as "AWS,Docker". It
+// returns none for an empty text.
+func ParsePlatforms(text string) (Platforms, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var platforms Platforms
+	for name := range strings.SplitSeq(text, ",") {
+		switch {
+		case !platformName.MatchString(name):
+			return nil, fmt.Errorf("invalid platform %q: want a letter, followed by letters, digits and dashes", name)
+		case slices.Contains(platforms, name):
+			return nil, fmt.Errorf("invalid platforms %q: %s occurs more than once", text, name)
+		}
+		platforms = append(platforms, name)
+	}
+	if len(platforms) > 1 && slices.Contains(platforms, platformNone) {
+		return nil, fmt.Errorf("invalid platforms %q: %s excludes other platforms", text, platformNone)
+	}
+	return platforms, nil
+}
+
+// String returns the platforms, separated by commas.
+func (p Platforms) String() string { return strings.Join(p, ",") }
+
+// Include reports whether a bundle for a platform is installed; empty means that the
+// bundle is for every platform. The comparison is case-sensitive.
+func (p Platforms) Include(platform string) bool {
+	return platform == "" || slices.Contains(p, platform)
+}
+
 // ImagePlatforms records the images that have no bundle for the cluster. It maps
 // the digest of an image to the platforms of its bundles, sorted; the list is empty
 // for an image without any bundle. A digest identifies the content, so an entry
 // never becomes outdated.
 type ImagePlatforms map[digest.Digest][]string
 
-// OtherPlatforms returns the images among results that have no bundle for platform.
-func OtherPlatforms(platform string, results []extractor.Result) ImagePlatforms {
+// OtherPlatforms returns the images among results that have no bundle for the platforms.
+func OtherPlatforms(platforms Platforms, results []extractor.Result) ImagePlatforms {
 	images := ImagePlatforms{}
 	for _, result := range results {
-		matching, others := divide(platform, result.Bundles)
+		matching, others := divide(platforms, result.Bundles)
 		if len(matching) > 0 || result.Err != nil && len(others) == 0 || digestOf(result) == "" {
 			continue
 		}
-		platforms := []string{}
+		names := []string{}
 		for _, bundle := range others {
-			platforms = append(platforms, bundle.Metadata.OCPPlatform)
+			names = append(names, bundle.Metadata.OCPPlatform)
 		}
-		slices.Sort(platforms)
-		images[digestOf(result)] = slices.Compact(platforms)
+		slices.Sort(names)
+		images[digestOf(result)] = slices.Compact(names)
 	}
 	return images
 }

@@ -77,7 +77,7 @@ func TestRender_RealReleaseOnEachPlatform(t *testing.T) {
 	}
 	delete(platforms, "") // that of the core provider
 	for platform, provider := range platforms {
-		bundles, err := Select(platform, results)
+		bundles, err := Select(Platforms{platform}, results)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,16 +12,11 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// platformNone is the OpenShift platform type of clusters that provision no
-// infrastructure, and need no infrastructure provider.
-const platformNone = "None"
-
-// Select returns the bundles for a platform, an OpenShift PlatformType such as
-// "AWS", in install order: by provider type, then by the install order of the
-// bundle, then by name.
+// Select returns the bundles for the platforms of a cluster in install order: by
+// provider type, then by the install order of the bundle, then by name.
 //
 // It prevents incomplete revisions. It returns an error and no bundles unless every
-// image was read, a core provider and an infrastructure provider for the platform
+// image was read, a core provider and an infrastructure provider for each platform
 // exist (platform "None" needs only the former), and no provider is defined twice.
 // It ignores an image that could not be read if its result has bundles, all for
 // other platforms. A result with an error may therefore have bundles only if they
@@ -29,11 +24,11 @@ const platformNone = "None"
 //
 // The error joins all findings: *ImageError, *MissingError, *DuplicateError. While
 // an image is unread, no provider is reported as missing.
-func Select(platform string, results []extractor.Result) ([]extractor.Bundle, error) {
+func Select(platforms Platforms, results []extractor.Result) ([]extractor.Bundle, error) {
 	var selected, others []extractor.Bundle
 	var failed []error
 	for _, result := range results {
-		matching, mismatching := divide(platform, result.Bundles)
+		matching, mismatching := divide(platforms, result.Bundles)
 		if result.Err != nil && (len(matching) > 0 || len(mismatching) == 0) {
 			failed = append(failed, &ImageError{Name: result.Image.Name, Reference: result.Image.Reference, Overridden: result.Image.Overridden, Err: result.Err})
 			continue
@@ -42,7 +37,7 @@ func Select(platform string, results []extractor.Result) ([]extractor.Bundle, er
 	}
 	errs := slices.Concat(failed, duplicates(selected))
 	if len(failed) == 0 {
-		errs = append(errs, missing(platform, selected, others)...)
+		errs = append(errs, missing(platforms, selected, others)...)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -51,10 +46,10 @@ func Select(platform string, results []extractor.Result) ([]extractor.Bundle, er
 	return selected, nil
 }
 
-// divide separates the bundles for a platform from those for other platforms.
-func divide(platform string, bundles []extractor.Bundle) (matching, others []extractor.Bundle) {
+// divide separates the bundles for some platforms from those for other platforms.
+func divide(platforms Platforms, bundles []extractor.Bundle) (matching, others []extractor.Bundle) {
 	for _, bundle := range bundles {
-		if bundle.Metadata.OCPPlatform == "" || bundle.Metadata.OCPPlatform == platform {
+		if platforms.Include(bundle.Metadata.OCPPlatform) {
 			matching = append(matching, bundle)
 		} else {
 			others = append(others, bundle)
@@ -83,20 +78,25 @@ func duplicates(bundles []extractor.Bundle) []error {
 	return errs
 }
 
-// missing returns an error for every required provider type without a bundle.
-func missing(platform string, selected, others []extractor.Bundle) []error {
-	required := []extractor.ProviderType{extractor.Core, extractor.Infrastructure}
-	if platform == platformNone {
-		required = required[:1]
-	}
-	var errs []error
-	for _, providerType := range required {
-		is := func(b extractor.Bundle) bool { return b.Metadata.ProviderType == providerType }
-		if !slices.ContainsFunc(selected, is) {
-			errs = append(errs, &MissingError{Type: providerType, Platform: platform, Have: have(others, is)})
+// missing returns an error for every required provider type without a bundle, and for
+// every platform without an infrastructure provider.
+func missing(platforms Platforms, selected, others []extractor.Bundle) []error {
+	errs := missingType(extractor.Core, platforms.String(), platforms, selected, others)
+	for _, platform := range platforms {
+		if platform != platformNone {
+			errs = append(errs, missingType(extractor.Infrastructure, platform, Platforms{platform}, selected, others)...)
 		}
 	}
 	return errs
+}
+
+// missingType returns an error if no bundle of a type is for one of the platforms.
+func missingType(providerType extractor.ProviderType, name string, platforms Platforms, selected, others []extractor.Bundle) []error {
+	is := func(b extractor.Bundle) bool { return b.Metadata.ProviderType == providerType }
+	if slices.ContainsFunc(selected, func(b extractor.Bundle) bool { return is(b) && platforms.Include(b.Metadata.OCPPlatform) }) {
+		return nil
+	}
+	return []error{&MissingError{Type: providerType, Platform: name, Have: have(others, is)}}
 }
 
 // have lists the bundles of a type for other platforms.

@@ -86,6 +86,22 @@ func TestSelect(t *testing.T) {
 			platform: "External", results: []extractor.Result{core, aws},
 			wantErr: []string{`no provider of type infrastructure found for platform "External"; found aws for AWS in aws`},
 		},
+		"several platforms have one provider each": {
+			platform: "AWS,Docker", results: []extractor.Result{core, aws, image("docker", bundle(extractor.Infrastructure, "docker", "Docker")), image("azure", bundle(extractor.Infrastructure, "azure", "Azure"))},
+			want: []string{"cluster-api", "aws", "docker"},
+		},
+		"each of several platforms needs a provider": {
+			platform: "AWS,Docker,Linode", results: []extractor.Result{core, aws},
+			wantErr: []string{`infrastructure found for platform "Docker"; add its image`, `infrastructure found for platform "Linode"; add its image`},
+		},
+		"a provider for every platform is enough for each": {
+			platform: "Docker,Linode", results: []extractor.Result{core, image("any", bundle(extractor.Infrastructure, "any", ""))},
+			want: []string{"cluster-api", "any"},
+		},
+		"a core provider for one of the platforms is enough": {
+			platform: "Docker,Linode", results: []extractor.Result{image("core", bundle(extractor.Core, "cluster-api", "Docker")), image("any", bundle(extractor.Infrastructure, "any", ""))},
+			want: []string{"cluster-api", "any"},
+		},
 		"the platform is compared with its case": {
 			platform: "AWS", results: []extractor.Result{core, image("aws", bundle(extractor.Infrastructure, "aws", "aws"))},
 			wantErr: []string{`type infrastructure found for platform "AWS"; found aws for aws in aws`},
@@ -126,7 +142,7 @@ func TestSelect(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			bundles, err := Select(test.platform, test.results)
+			bundles, err := Select(strings.Split(test.platform, ","), test.results)
 			var got []string
 			for _, b := range bundles {
 				got = append(got, b.Metadata.ProviderName)
@@ -154,7 +170,7 @@ func checkError(t *testing.T, err error, want []string) {
 }
 
 func TestSelect_ErrorTypes(t *testing.T) {
-	_, err := Select("AWS", []extractor.Result{
+	_, err := Select(Platforms{"AWS"}, []extractor.Result{
 		broken(image("capi")),
 		image("aws", bundle(extractor.Infrastructure, "aws", "AWS")),
 		image("aws-too", bundle(extractor.Infrastructure, "aws", "AWS")),
@@ -171,7 +187,7 @@ func TestSelect_ErrorTypes(t *testing.T) {
 	if errors.As(err, &missing) {
 		t.Errorf("a provider is reported as missing while an image is unread: %v", err)
 	}
-	_, err = Select("AWS", nil)
+	_, err = Select(Platforms{"AWS"}, nil)
 	if !errors.As(err, &missing) || missing.Type != extractor.Core || missing.Platform != "AWS" {
 		t.Errorf("no MissingError about core in %v", err)
 	}
@@ -184,15 +200,34 @@ func TestSelect_IgnoresTheOrderOfImages(t *testing.T) {
 		image("ipam", bundle(extractor.IPAM, "ipam", "")),
 		image("more", bundle(extractor.IPAM, "metal", ""), bundle(extractor.Bootstrap, "kubeadm", "")),
 	}
-	want, err := Select("AWS", results)
+	want, err := Select(Platforms{"AWS"}, results)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range results {
 		turned := append(append([]extractor.Result{}, results[i:]...), results[:i]...)
-		got, err := Select("AWS", turned)
+		got, err := Select(Platforms{"AWS"}, turned)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("rotated by %d (-want +got): %v\n%s", i, err, diff)
+		}
+	}
+}
+
+func TestParsePlatforms(t *testing.T) {
+	for text, want := range map[string]Platforms{
+		"": nil, "AWS": {"AWS"}, "AWS,Docker": {"AWS", "Docker"}, "docker,BYOH,k0smotron,x-1": {"docker", "BYOH", "k0smotron", "x-1"}, "None": {"None"},
+	} {
+		got, err := ParsePlatforms(text)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%q: %v (-want +got):\n%s", text, err, diff)
+		}
+	}
+	for text, message := range map[string]string{
+		"AWS, Docker": `invalid platform " Docker"`, "AWS,": `invalid platform ""`, "1": "want a letter", "a_b": `"a_b"`, "x-": `"x-"`,
+		strings.Repeat("x", 64): "invalid platform", "AWS,Docker,AWS": "AWS occurs more than once", "None,Docker": "None excludes other platforms",
+	} {
+		if got, err := ParsePlatforms(text); err == nil || !strings.Contains(err.Error(), message) {
+			t.Errorf("%q: got %v, %v, want %s", text, got, err, message)
 		}
 	}
 }

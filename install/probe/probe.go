@@ -18,6 +18,9 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
+// Compatible is the condition of a CompatibilityRequirement whose CRD meets it.
+const Compatible = "Compatible"
+
 // CompatibilityRequirement is the kind of the objects in the preflight phase.
 var CompatibilityRequirement = object.CompatibilityRequirement
 
@@ -75,7 +78,7 @@ func conditions(names ...string) types.Prober {
 // requirement and the existing CRD meets it.
 func compatible(obj client.Object) types.ProbeResult {
 	admitted, why := Condition(obj, "Admitted")
-	met, detail := Condition(obj, "Compatible")
+	met, detail := Condition(obj, Compatible)
 	switch {
 	case met == "False":
 		return probing.FalseResult("Compatible is False: " + detail)

@@ -8,10 +8,14 @@ import (
 
 	apiextensionsv1alpha1 "github.com/openshift/api/apiextensions/v1alpha1"
 	"go.yaml.in/yaml/v3"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // maxCRDData is the maximum length of the CRD in a CompatibilityRequirement, in characters.
@@ -54,6 +58,16 @@ func RequirementName(crd string, number int64) string {
 		return name
 	}
 	return fmt.Sprintf("%s-%d", hashed(label(crd), crd), number)
+}
+
+// RequiredCRD returns the CRD of a component that a CompatibilityRequirement holds.
+func RequiredCRD(requirement *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
+	data := object.TextAt(requirement.Object, "spec", "compatibilitySchema", "customResourceDefinition", "data")
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := sigsyaml.Unmarshal([]byte(data), crd); err != nil {
+		return nil, fmt.Errorf("decoding the CRD of CompatibilityRequirement %s: %w", requirement.GetName(), err)
+	}
+	return crd, nil
 }
 
 func toUnstructured(object any) (*unstructured.Unstructured, error) {

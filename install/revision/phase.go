@@ -25,8 +25,8 @@ type Phase struct {
 	Objects []*unstructured.Unstructured
 }
 
-// preflight is the name of the phase that checks whether unmanaged CRDs are compatible.
-const preflight = "preflight"
+// Preflight is the name of the phase that checks whether unmanaged CRDs are compatible.
+const Preflight = "preflight"
 
 // Phases divides the set of a version into phases. The first phase is "preflight",
 // with a CompatibilityRequirement for each unmanaged CRD of the set. Then, for each
@@ -39,7 +39,7 @@ const preflight = "preflight"
 func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]Phase, error) {
 	var requirements []*unstructured.Unstructured
 	var errs []error
-	phases := []Phase{{Name: preflight}}
+	phases := []Phase{{Name: Preflight}}
 	labels := componentLabels(set.Operands)
 	for i, component := range set.Operands {
 		managed, unmanagedCRDs, others := divide(component.Objects, unmanaged)
@@ -103,7 +103,7 @@ const crdsSuffix = "-crds"
 // that is a valid and unique label, or else a label made from its type and name.
 func componentLabels(components []operand.Operand) []string {
 	labels := make([]string, len(components))
-	taken := map[string]bool{preflight: true}
+	taken := map[string]bool{Preflight: true}
 	for i, component := range components {
 		full := string(component.Type) + "-" + component.Name
 		for _, candidate := range []string{label(component.Name), label(full), hashed(label(full), full)} {

@@ -47,7 +47,7 @@ const (
 	ProgressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
 	// RevisionUnreadable: the stored objects of a version are missing or damaged.
 	RevisionUnreadable Reason = "RevisionUnreadable"
-	// CheckerAbsent: the API that checks the compatibility of unmanaged CRDs is missing.
+	// CheckerAbsent: the cluster has the CRD of CompatibilityRequirement, but does not serve it yet.
 	CheckerAbsent Reason = "CheckerAbsent"
 	// Incompatible: an unmanaged CRD is not compatible with a provider.
 	Incompatible Reason = "Incompatible"

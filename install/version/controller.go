@@ -25,6 +25,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/officialapi"
+	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
 )
@@ -43,8 +44,8 @@ type Reconciler struct {
 	ImagesJSON string
 	// Release is the version of the running release.
 	Release string
-	// Platform is the cluster's platform; empty reads it from the Infrastructure object.
-	Platform string
+	// Platforms are the cluster's platforms; empty reads the platform from the Infrastructure object.
+	Platforms operand.Platforms
 	// Variables are values for variables in the manifests; they take precedence over
 	// those of the cluster.
 	Variables map[string]string
@@ -126,14 +127,14 @@ func (r *Reconciler) repairedConfigMaps(ctx context.Context, state snapshot.Snap
 	return existing, nil
 }
 
-// platform returns the cluster's platform; empty while it is unknown.
-func (r *Reconciler) platform(ctx context.Context) (string, error) {
-	if r.Platform != "" {
-		return r.Platform, nil
+// platforms returns the cluster's platforms; empty while they are unknown.
+func (r *Reconciler) platforms(ctx context.Context) (operand.Platforms, error) {
+	if len(r.Platforms) > 0 {
+		return r.Platforms, nil
 	}
 	infrastructure := &configv1.Infrastructure{}
 	if err := r.config(ctx, infrastructure); err != nil || infrastructure.Status.PlatformStatus == nil {
-		return "", err
+		return nil, err
 	}
-	return string(infrastructure.Status.PlatformStatus.Type), nil
+	return operand.Platforms{string(infrastructure.Status.PlatformStatus.Type)}, nil
 }

@@ -27,7 +27,7 @@ type inputs struct {
 	platforms operand.ImagePlatforms
 }
 
-// readInputs returns the bundles for the platform from the images and the transport
+// readInputs returns the bundles for the platforms from the images and the transport
 // ConfigMaps of the release. The outcome is AsExpected, or the reason why no version
 // can be decided on.
 func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (inputs, status.Outcome) {
@@ -35,11 +35,11 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: imagesReason(err), Err: err}
 	}
-	platform, err := r.platform(ctx)
+	platforms, err := r.platforms(ctx)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: status.WriteFailed, Err: err}
 	}
-	if platform == "" {
+	if len(platforms) == 0 {
 		return inputs{}, status.Outcome{Reason: status.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + configName}
 	}
 	variables, err := r.variables(ctx)
@@ -55,17 +55,17 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 		return inputs{}, status.Outcome{Reason: status.ImageUnreadable, Err: err}
 	}
 	results = append(knownPlatforms(existing).Complete(results), transported...)
-	bundles, err := r.choose(platform, results, others, cluster)
+	bundles, err := r.choose(platforms, results, others, cluster)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: selectReason(err), Err: err, Undecided: isUndecided(err)}
 	}
-	return inputs{bundles, variables, operand.OtherPlatforms(platform, results)}, status.Outcome{Reason: status.AsExpected}
+	return inputs{bundles, variables, operand.OtherPlatforms(platforms, results)}, status.Outcome{Reason: status.AsExpected}
 }
 
-// choose selects the bundles for a platform. It returns an error if that would
+// choose selects the bundles for the platforms. It returns an error if that would
 // uninstall a provider of the desired version because an input is missing.
-func (r *Reconciler) choose(platform string, results []extractor.Result, others []*configmap.OtherError, cluster *v1alpha1.ClusterAPI) ([]extractor.Bundle, error) {
-	bundles, err := operand.Select(platform, results)
+func (r *Reconciler) choose(platforms operand.Platforms, results []extractor.Result, others []*configmap.OtherError, cluster *v1alpha1.ClusterAPI) ([]extractor.Bundle, error) {
+	bundles, err := operand.Select(platforms, results)
 	if errors.As(err, new(*operand.MissingError)) && len(others) > 0 {
 		return nil, errors.Join(err, join(others))
 	}

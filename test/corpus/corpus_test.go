@@ -250,7 +250,7 @@ func plan(t *testing.T, core, b extractor.Bundle) string {
 	default:
 		platform, bundles = "None", append(bundles, core)
 	}
-	selected, err := operand.Select(platform, []extractor.Result{{Bundles: bundles}})
+	selected, err := operand.Select(operand.Platforms{platform}, []extractor.Result{{Bundles: bundles}})
 	if err != nil {
 		t.Fatal(err)
 	}

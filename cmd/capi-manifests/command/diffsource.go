@@ -27,14 +27,15 @@ type comparand struct {
 
 // diffSourceFlags holds the flags for reading A and B.
 type diffSourceFlags struct {
-	platform, cacheDir string
-	allowTags          bool
-	variables          []string
+	platform  platformsFlag
+	cacheDir  string
+	allowTags bool
+	variables []string
 }
 
 func (o *diffSourceFlags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
-	set.StringVar(&o.platform, "platform", "", "OpenShift `platform` whose components of releases are compared, such as AWS (default every provider)")
+	set.StringVar(&o.platform.text, "platform", "", "`platform` whose components of releases are compared, such as AWS, or several, separated by commas (default every provider)")
 	set.BoolVar(&o.allowTags, "allow-tags", false, "accept tags in images.json and resolve them; a cluster rejects tags")
 	set.StringArrayVar(&o.variables, "var", nil, "`name=value` of a variable in the manifests of releases; may be repeated")
 	set.StringVar(&o.cacheDir, "cache-dir", "", "cache `directory` for the bundles of releases")
@@ -45,7 +46,7 @@ func (o *diffSourceFlags) register(cmd *cobra.Command) {
 // open reads both sides. Either both are releases, or neither is.
 func (o *diffSourceFlags) open(cmd *cobra.Command, a, b string) (before, after comparand, err error) {
 	variables, err := pairs("var", o.variables)
-	if err := wrongUsage(knownPlatform(o.platform), err); err != nil {
+	if err := wrongUsage(o.platform.parse(), err); err != nil {
 		return comparand{}, comparand{}, err
 	}
 	isA, err := source.IsImagesJSON(a)
@@ -115,8 +116,8 @@ func (o *diffSourceFlags) release(cmd *cobra.Command, src string, variables map[
 // every provider separately, because providers of different platforms may define
 // the same objects.
 func (o *diffSourceFlags) render(results []extractor.Result, variables map[string]string) ([]operand.Operand, error) {
-	if o.platform != "" {
-		bundles, err := operand.Select(o.platform, results)
+	if len(o.platform.platforms) > 0 {
+		bundles, err := operand.Select(o.platform.platforms, results)
 		if err != nil {
 			return nil, err
 		}

@@ -8,9 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"strings"
 
-	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -69,12 +68,13 @@ const planExample = `  # Show components and phases on AWS
 
 // planFlags are the flags of plan.
 type planFlags struct {
-	imagesJSON, platform, release, cacheDir string
-	allowTags, objects                      bool
-	cluster                                 string
-	variables, unmanaged, overrides         []string
-	signatures                              signatureFlags
-	format                                  output
+	imagesJSON, release, cacheDir   string
+	platform                        platformsFlag
+	allowTags, objects              bool
+	cluster                         string
+	variables, unmanaged, overrides []string
+	signatures                      signatureFlags
+	format                          output
 }
 
 func newPlan() *cobra.Command {
@@ -113,7 +113,7 @@ func (f *planFlags) registerRelease(cmd *cobra.Command) {
 func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringVar(&f.imagesJSON, "images-json", "", "`file` with the images of the release; - is stdin")
-	set.StringVar(&f.platform, "platform", "", "OpenShift `platform` of the cluster, such as AWS")
+	set.StringVar(&f.platform.text, "platform", "", "`platform` of the cluster, such as AWS; several, separated by commas, for a cluster without OpenShift")
 	set.BoolVar(&f.allowTags, "allow-tags", false, "accept tags in images.json and resolve them; a cluster rejects tags")
 	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; may be repeated")
 	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of an unmanaged CRD, as in spec.unmanagedCRDs; may be repeated")
@@ -161,7 +161,7 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 	if f.objects {
 		return writeObjects(cmd.OutOrStdout(), f.format, phases)
 	}
-	p, err := planreport.New(f.release, f.platform, set, phases, results)
+	p, err := planreport.New(f.release, f.platform.platforms, set, phases, results)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]strin
 	if err != nil {
 		return operand.Set{}, nil, err
 	}
-	bundles, err := operand.Select(f.platform, results)
+	bundles, err := operand.Select(f.platform.platforms, results)
 	if err != nil {
 		return operand.Set{}, nil, err
 	}
@@ -231,7 +231,7 @@ func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]strin
 // check checks the flags, and returns the variables.
 func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
 	variables, err := pairs("var", f.variables)
-	errs := []error{required(cmd, "images-json", "platform", "release-version"), knownPlatform(f.platform), err}
+	errs := []error{required(cmd, "images-json", "platform", "release-version"), f.platform.parse(), err}
 	if f.release != "" {
 		_, _, err := revision.Next(nil, f.release)
 		errs = append(errs, err)
@@ -242,12 +242,27 @@ func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
 	return variables, wrongUsage(errs...)
 }
 
-// knownPlatform returns an error for a platform that OpenShift does not have. An
-// empty platform is valid.
-func knownPlatform(platform string) error {
-	if platform != "" && !slices.Contains(generate.Platforms(), configv1.PlatformType(platform)) {
-		return fmt.Errorf("invalid --platform %q: want one of %s (case-sensitive)", platform, joined(generate.Platforms()))
+// platformsFlag is the flag --platform with the platforms of a cluster.
+type platformsFlag struct {
+	text      string
+	platforms operand.Platforms // of text
+}
+
+// parse parses the flag. A platform of OpenShift in another case is an error, because no
+// provider matches it.
+func (p *platformsFlag) parse() error {
+	platforms, err := operand.ParsePlatforms(p.text)
+	if err != nil {
+		return fmt.Errorf("invalid --platform: %w", err)
 	}
+	for _, platform := range platforms {
+		for _, known := range generate.Platforms() {
+			if name := string(known); name != platform && strings.EqualFold(name, platform) {
+				return fmt.Errorf("invalid --platform %q: want %s (case-sensitive)", platform, name)
+			}
+		}
+	}
+	p.platforms = platforms
 	return nil
 }
 

@@ -109,7 +109,7 @@ func (f *rbacFlags) check(cmd *cobra.Command, sources []string) (labels, variabl
 		errs = append(errs, errors.New("SOURCE is required: an image, an OCI layout, an archive or a directory; or --images-json with --platform"))
 	}
 	if f.imagesJSON != "" {
-		errs = append(errs, required(cmd, "platform"), knownPlatform(f.platform))
+		errs = append(errs, required(cmd, "platform"), f.platform.parse())
 	}
 	for _, wrong := range names.IsDNS1123Subdomain(f.name) {
 		errs = append(errs, fmt.Errorf("invalid --name %q: %s", f.name, wrong))

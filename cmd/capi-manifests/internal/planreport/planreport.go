@@ -76,10 +76,10 @@ type NotInstalled struct {
 
 // New returns the report of a set of components. results are the results of all
 // images of the release.
-func New(release, platform string, set operand.Set, phases []revision.Phase, results []extractor.Result) (Report, error) {
+func New(release string, platforms operand.Platforms, set operand.Set, phases []revision.Phase, results []extractor.Result) (Report, error) {
 	p := Report{
-		Schema: schema.Plan, ReleaseVersion: release, Platform: platform, ContentID: string(set.ContentID), Variables: set.Variables,
-		Components: []Component{}, Phases: []Phase{}, NotInstalled: notInstalled(platform, results),
+		Schema: schema.Plan, ReleaseVersion: release, Platform: platforms.String(), ContentID: string(set.ContentID), Variables: set.Variables,
+		Components: []Component{}, Phases: []Phase{}, NotInstalled: notInstalled(platforms, results),
 	}
 	for _, o := range set.Operands {
 		rejections, err := strictRejections(o.Objects)
@@ -118,14 +118,14 @@ func strictRejections(objects []*unstructured.Unstructured) ([]contract.Rejectio
 }
 
 // notInstalled returns the images and bundles that are not selected, with the reason.
-func notInstalled(platform string, results []extractor.Result) []NotInstalled {
+func notInstalled(platforms operand.Platforms, results []extractor.Result) []NotInstalled {
 	left := []NotInstalled{}
 	for _, result := range results {
 		if len(result.Bundles) == 0 && result.Err == nil {
 			left = append(left, NotInstalled{Key: result.Image.Name, Image: result.Image.Reference, Reason: "has no bundle"})
 		}
 		for _, bundle := range result.Bundles {
-			if its := bundle.Metadata.OCPPlatform; its != "" && its != platform {
+			if its := bundle.Metadata.OCPPlatform; !platforms.Include(its) {
 				left = append(left, NotInstalled{result.Image.Name, result.Image.Reference, bundle.Metadata.ProviderName, "is for platform " + its})
 			}
 		}

@@ -46,7 +46,7 @@ func plannedRelease(t *testing.T) Report {
 		t.Fatal(err)
 	}
 	empty := extractor.Result{Image: imagesjson.Image{Name: "empty", Reference: "quay.io/example/empty@sha256:" + strings.Repeat("b", 64)}}
-	p, err := New("1.0.0", "AWS", set, phases, []extractor.Result{empty})
+	p, err := New("1.0.0", operand.Platforms{"AWS"}, set, phases, []extractor.Result{empty})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ var actions = map[string]string{
 	"Paused":                   "Set spec.installerMode to Managed.",
 	"ProgressDeadlineExceeded": "Check the objects listed in InstallerDegraded and in the phases of status.versions; see CAPIInstallerRolloutStuck.",
 	"RevisionUnreadable":       "Delete a corrupted ConfigMap, which the message names. The installer recreates deleted and missing ConfigMaps.",
-	"CheckerAbsent":            "Wait for OpenShift's CRD compatibility checker, or remove the CRD from spec.unmanagedCRDs.",
+	"CheckerAbsent":            "Wait for the API, or remove the CRD from spec.unmanagedCRDs.",
 	"Incompatible":             "Update the CRD; the message describes the difference, and the rollout continues.",
 	"Collision":                "Annotate the object with capi-operator.openshift.io/adopt-existing: always, so that the installer adopts it; or list a CRD in spec.unmanagedCRDs; or delete the object if it is not needed.",
 	"ObjectsRefused":           "Correct the objects that the message names, or the webhook or policy that rejects them.",

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diff
+package crdchange
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -97,13 +98,13 @@ func TestConstraints_CoverEverySchemaField(t *testing.T) {
 	for _, c := range constraints {
 		compared[c.name] = true
 	}
-	for _, field := range jsonNames(schema{}) {
-		name := strings.ToLower(field)
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[schema]()) {
+		name, _, _ := strings.Cut(strings.ToLower(field.Tag.Get("json")), ",")
 		if own, renamed := names[name]; renamed {
 			name = own
 		}
 		if !compared[name] && !strings.Contains(" "+strings.Join(comparedByPath, " ")+" ", " "+name+" ") {
-			t.Errorf("%s is not compared", field)
+			t.Errorf("%s is not compared", field.Name)
 		}
 	}
 }

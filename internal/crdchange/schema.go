@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diff
+package crdchange
 
 import (
 	"fmt"
@@ -130,7 +130,7 @@ func constraintChanges(was, is *schema) (changes []Change) {
 		change := Change{Rule: "crd/" + c.name, From: from, To: to}
 		change.Level, change.Message, change.Consequence = c.judge(was, is)
 		if change.Level == Noise {
-			change.Fold, change.From, change.To = FoldDescription, nil, nil
+			change.From, change.To = nil, nil
 		}
 		changes = append(changes, change)
 	}
