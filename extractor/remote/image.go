@@ -21,9 +21,9 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/overlay"
 )
 
-// FromImage returns the bundles of a local image, such as one of an
-// OCI layout or an archive, with the same checks and the default Limits.
-// Errors are, or join, errors of type *extractor.Error.
+// FromImage returns the bundles of a local image, for example from an OCI layout
+// or an archive, with the same checks as Registry and the default Limits. Errors
+// are, or join, errors of type *extractor.Error.
 func FromImage(ctx context.Context, image v1.Image, origin extractor.Origin) ([]extractor.Bundle, error) {
 	raw, err := image.RawManifest()
 	if err != nil {
@@ -34,8 +34,8 @@ func FromImage(ctx context.Context, image v1.Image, origin extractor.Origin) ([]
 	return bundles, withOrigin(err, origin.Image, "")
 }
 
-// localBlobs returns how to read the config and the layers of an image at hand. Other bytes than the digest names
-// are an extractor.ErrInvalid: reading the image again does not help.
+// localBlobs returns a function that reads the config and the layers of a local image. A digest mismatch is an
+// extractor.ErrInvalid, because a retry does not help.
 func localBlobs(image v1.Image) blobs {
 	return func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
 		body, err := localBlob(image, d.Digest)
@@ -63,8 +63,8 @@ func localBlob(image v1.Image, digest v1.Hash) (io.ReadCloser, error) {
 	return layer.Compressed()
 }
 
-// blobs reads a blob of an image, which is a "config" or a "layer", as fetch.Image.Blob does: read is given a body that
-// ends with io.EOF only after it was verified, and is called again, from the start, if the body fails.
+// blobs reads a blob of an image, a "config" or a "layer", as fetch.Image.Blob does: the body returns io.EOF only after
+// it was verified, and read is called again from the start if the body fails.
 type blobs func(ctx context.Context, what string, d v1.Descriptor, read func(io.Reader) error) error
 
 // imageReader reads the bundles of one image.
@@ -72,10 +72,10 @@ type imageReader struct {
 	limits   Limits
 	readBlob blobs
 	cache    *layerCache
-	reserved int64 // bytes that the cache counts
+	reserved int64 // bytes reserved in the cache
 }
 
-// readBundles reads the bundles of the image that a verified manifest describes.
+// readBundles reads the bundles of the image with a verified manifest.
 func (r *imageReader) readBundles(ctx context.Context, raw []byte, origin extractor.Origin) ([]extractor.Bundle, error) {
 	manifest, err := parseManifest(raw)
 	if err != nil {
@@ -92,8 +92,8 @@ func (r *imageReader) readBundles(ctx context.Context, raw []byte, origin extrac
 	return files.Bundles(origin)
 }
 
-// readFiles returns the visible files at the roots of bundles: those of the layer that the
-// image's locator names, or else the overlay of its layers, from the top down to the first one below which nothing can change.
+// readFiles returns the visible files at the roots of bundles: from the layer in the image's locator, or else from the overlay
+// of its layers. It reads layers from the top, until no lower layer can change the result.
 func (r *imageReader) readFiles(ctx context.Context, m *v1.Manifest) (extractor.Files, error) {
 	l, err := r.locator(ctx, m)
 	if err != nil {
@@ -135,7 +135,7 @@ func (r *imageReader) addLayer(ctx context.Context, o *overlay.Overlay, d v1.Des
 	return nil
 }
 
-// invalid marks an error as one of the image itself.
+// invalid marks an error as an extractor.ErrInvalid.
 func invalid(err error) error {
 	if err == nil || errors.Is(err, extractor.ErrInvalid) {
 		return err
@@ -143,8 +143,8 @@ func invalid(err error) error {
 	return &extractor.InvalidError{Err: err}
 }
 
-// withOrigin adds the image to err and to each error that it joins, and the
-// registry unless the image itself is invalid.
+// withOrigin adds the image to err and to each error that it joins, and the host
+// unless the image is invalid.
 func withOrigin(err error, image, host string) error {
 	if err == nil {
 		return nil
@@ -169,8 +169,8 @@ func withOrigin(err error, image, host string) error {
 	return &extractor.Error{Image: cmp.Or(at.Image, image), Layer: at.Layer, Host: cmp.Or(at.Host, host), File: at.File, Err: at.Err}
 }
 
-// parseManifest parses the manifest of one image, and rejects bodies that could be
-// mistaken for one: an index, a schema 1 manifest, a login page.
+// parseManifest parses the manifest of one image, and rejects other content, such
+// as an index, a schema 1 manifest or a login page.
 func parseManifest(raw []byte) (*v1.Manifest, error) {
 	var m struct {
 		v1.Manifest

@@ -20,17 +20,17 @@ import (
 	"github.com/capi-installer/capi-installer/internal/singleflight"
 )
 
-// LayerStore stores the indexes of layers by the layers' digests. It loads only
-// data that it saved: a store verifies that itself.
+// LayerStore stores the indexes of layers by digest. The store must verify that
+// it returns the data that was saved.
 type LayerStore interface {
-	// LoadLayer returns the stored data; found is false if there is none or it is damaged.
+	// LoadLayer returns the stored data; found is false if there is none or it is corrupt.
 	LoadLayer(ctx context.Context, layer digest.Digest) (data []byte, found bool)
-	// SaveLayer stores data. The store reports its own failures.
+	// SaveLayer stores data. The store logs errors.
 	SaveLayer(ctx context.Context, layer digest.Digest, data []byte)
 }
 
 // layerCache reads each layer once: concurrent readers share one scan, and later
-// ones use the stored index. The zero value keeps indexes in memory only.
+// readers use the stored index. The zero value caches indexes only in memory.
 type layerCache struct {
 	scans    singleflight.Group[v1.Hash, *overlay.Index]
 	memory   lru.Cache[v1.Hash, *overlay.Index]
@@ -40,17 +40,19 @@ type layerCache struct {
 	reserved atomic.Int64  // bytes of bundles that are being read
 }
 
-// withStore sets the store of the cache; nil is memory only. Only the first call has an effect.
+// withStore sets the store of the cache; nil means memory only. Only the first call has an
+// effect.
 func (l *layerCache) withStore(store LayerStore) *layerCache {
 	l.once.Do(func() { l.store, l.large = store, make(chan struct{}, maxLargeLayers) })
 	return l
 }
 
-// A layer is large if reading it takes longer than requesting it. At most maxLargeLayers are read at the
-// same time: more only compete for the processors.
+// A layer is large if reading it takes longer than requesting it. At most maxLargeLayers are read
+// concurrently, because more would only compete for CPU.
 const largeLayer, maxLargeLayers = mib, 4
 
-// acquire waits until another large layer may be read. release must be called.
+// acquire waits until another large layer may be read. The caller must call
+// release.
 func (l *layerCache) acquire(ctx context.Context, d v1.Descriptor) (release func(), err error) {
 	if d.Size < largeLayer {
 		return func() {}, nil
@@ -63,10 +65,12 @@ func (l *layerCache) acquire(ctx context.Context, d v1.Descriptor) (release func
 	}
 }
 
-// maxReserved is the size of the bundles that are in memory while images are read. A whole release has less.
+// maxReserved limits the size of the bundles in memory while images are read. It is enough for a whole
+// release.
 const maxReserved = extractor.MaxRelease
 
-// errMemory reports that an image cannot be read at the same time as others.
+// errMemory reports that an image exceeds the memory limit together with others
+// that are being read.
 var errMemory = fmt.Errorf("the images that are read at the same time have more than %d bytes of manifests; retrying later", maxReserved)
 
 // reserve counts bytes of bundles in memory; a negative n releases them.
@@ -78,8 +82,8 @@ func (l *layerCache) reserve(n int64) error {
 	return nil
 }
 
-// reserve returns the function that counts the memory for one layer of the image. An image that
-// needs more than maxReserved alone is invalid; one that exceeds it together with others is read later.
+// reserve returns a function that reserves memory for one layer of the image. An image that exceeds
+// maxReserved alone is invalid. An image that exceeds it together with others is retried later.
 func (r *imageReader) reserve() func(int64) error {
 	var layer int64
 	return func(n int64) error {
@@ -119,9 +123,9 @@ func (l *layerCache) load(ctx context.Context, layer v1.Hash, limits overlay.Lim
 	return index
 }
 
-// maxMemory is the size of all indexes in memory in bytes, and maxIndex that of one. With a store, maxStored is that of
-// one: indexes of base layers, which many images share, are far smaller; larger ones hold the files of bundles, 7 MiB for
-// sixteen real providers, and are read again only if their image is.
+// maxMemory limits the size of all indexes in memory, and maxIndex the size of one, in bytes. With a store, maxStored
+// limits the size of one: indexes of base layers, which many images share, are much smaller. Larger ones contain the
+// files of bundles (7 MiB for sixteen real providers), and are read again only with their image.
 const maxMemory, maxIndex, maxStored = 16 * mib, mib, 32 << 10
 
 func (l *layerCache) remember(layer v1.Hash, index *overlay.Index) {
@@ -165,11 +169,13 @@ func (r *imageReader) layerIndex(ctx context.Context, d v1.Descriptor) (*overlay
 		if err == nil || first || ctx.Err() != nil {
 			return index, err
 		}
-		// The repository of another image failed to serve it. The repository of this image may succeed.
+		// The failure was in the repository of another image; the repository of this image may have the
+		// layer.
 	}
 }
 
-// scanLayer reads a layer from the image's repository, to its end or until enough is true, and caches the index of a whole layer.
+// scanLayer reads a layer from the image's repository, to its end or until enough returns true. It caches the index only if it
+// read the whole layer.
 func (r *imageReader) scanLayer(ctx context.Context, d v1.Descriptor, enough func(*overlay.Index) bool) (*overlay.Index, error) {
 	release, err := r.cache.acquire(ctx, d)
 	if err != nil {

@@ -8,19 +8,19 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/overlay"
 )
 
-// Limits bound the cost of one image. A field that is zero has its default;
-// no limit can be switched off. Sizes are in bytes. An image that exceeds a limit is
-// an extractor.ErrInvalid, which wraps an *overlay.LimitError.
+// Limits bound the cost of one image. A zero field means its default; limits cannot
+// be disabled. Sizes are in bytes. The error for an image that exceeds a limit is an
+// extractor.ErrInvalid that wraps an *overlay.LimitError.
 type Limits struct {
-	// Manifest is the size of the largest manifest or index; default 4 MiB.
+	// Manifest is the maximum size of a manifest or index; default 4 MiB.
 	Manifest int64
-	// Config is the size of the largest image configuration; default 8 MiB.
+	// Config is the maximum size of an image config; default 8 MiB.
 	Config int64
-	// Layers is the number of layers; default 512.
+	// Layers is the maximum number of layers; default 512.
 	Layers int
-	// Layer is the size of the largest layer as the registry serves it; default 4 GiB.
+	// Layer is the maximum compressed size of a layer; default 4 GiB.
 	Layer int64
-	// Image is the size of all layers as the registry serves them; default 8 GiB.
+	// Image is the maximum compressed size of all layers; default 8 GiB.
 	Image int64
 	// Contents are the limits of the contents of layers.
 	Contents overlay.Limits

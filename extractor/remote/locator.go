@@ -17,36 +17,36 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/overlay"
 )
 
-// The locator of an image: annotations of its manifest or, where there
-// are none, labels of its config, which name the place of its bundle. They are bound by the image's digest.
+// The locator of an image names the layer of its bundle in annotations of the manifest or, if there are
+// none, in labels of the config. The image's digest covers both.
 //
-// A locator that does not fit the layers is ignored and logged: images that are built FROM a packed
-// image, or whose layers were recompressed, inherit it. If a layer has several entries for a file of the
-// bundle, the first files that match the listing are the bundle, although unpackers show the last ones: the listing binds
-// their content, and a reader that stops early must not give another result than one that reads on.
+// A locator that does not match the layers is logged and ignored, because images that are built FROM a packed image or
+// with recompressed layers inherit it. If a layer has several entries for a file of the bundle, the first files that
+// match the listing are used, although unpackers show the last ones. The listing has the digest of their content, and the
+// result must not depend on how far the layer is read.
 const (
-	// AnnotationLayer is the digest of the layer that holds the bundle. Lower
-	// layers have no part in the bundle.
+	// AnnotationLayer is the digest of the layer with the bundle. Lower layers
+	// are not part of the bundle.
 	AnnotationLayer = "capi-operator.openshift.io/manifests-layer"
-	// AnnotationListing is the digest of the bundle's listing: of metadata.json, which
-	// holds the digest of the manifests. Files that match need no other proof.
+	// AnnotationListing is the digest of metadata.json, which contains the digest of
+	// the manifests. Files that match it need no further verification.
 	AnnotationListing = "capi-operator.openshift.io/manifests-listing"
 )
 
-// LocatorAnnotations returns the locator of an image that holds files in layer.
+// LocatorAnnotations returns the locator of an image with files in layer.
 func LocatorAnnotations(layer v1.Hash, files extractor.Files) map[string]string {
 	return map[string]string{AnnotationLayer: layer.String(), AnnotationListing: files.Listing().String()}
 }
 
-// locator names the place of a bundle in an image.
+// locator is the parsed locator of an image.
 type locator struct {
 	layer   v1.Hash
 	index   int // of the layer in the manifest
 	listing digest.Digest
 }
 
-// locator returns the image's locator, nil if it has none that fits. The labels are requested
-// only if that costs less than the first layer to read.
+// locator returns the image's locator, or nil if it has none that matches its layers. It
+// reads the config only if that costs less than reading the first layer.
 func (r *imageReader) locator(ctx context.Context, m *v1.Manifest) (*locator, error) {
 	values := m.Annotations
 	if !hasLocator(values) {
@@ -74,12 +74,13 @@ func hasLocator(values map[string]string) bool {
 	return values[AnnotationLayer] != "" || values[AnnotationListing] != ""
 }
 
-// ignoreLocator logs why the layers are read without the locator.
+// ignoreLocator logs why the locator is ignored.
 func ignoreLocator(ctx context.Context, err error) {
 	logr.FromContextOrDiscard(ctx).Info("Ignoring the bundle locator of an image; reading its layers", "reason", err.Error())
 }
 
-// minLayerForConfig is the size in bytes from which a layer costs more than a request for the config.
+// minLayerForConfig is the size in bytes from which reading a layer costs more than a request for the
+// config.
 const minLayerForConfig = mib
 
 func parseLocator(values map[string]string, m *v1.Manifest) (*locator, error) {
@@ -102,7 +103,7 @@ func parseLocator(values map[string]string, m *v1.Manifest) (*locator, error) {
 	return l, nil
 }
 
-// match returns the bundle among files if it is the one that the listing binds.
+// match returns the files of the bundle if they match the listing.
 func (l *locator) match(files extractor.Files) (extractor.Files, bool) {
 	complete, ok := files.Complete()
 	return complete, ok && complete.Listing() == l.listing
@@ -111,8 +112,8 @@ func (l *locator) match(files extractor.Files) (extractor.Files, bool) {
 // errLocator reports that the layers do not contain the bundle of the locator.
 var errLocator = errors.New("the locator does not fit the layers")
 
-// readLocated returns the files of the bundle that a locator names. The error is errLocator if the
-// layer does not hold it, or a layer above concerns bundles too.
+// readLocated returns the files of the bundle of a locator. The error is errLocator if the layer
+// does not contain the bundle, or if a layer above has entries for bundles.
 func (r *imageReader) readLocated(ctx context.Context, m *v1.Manifest, l *locator) (extractor.Files, error) {
 	above := overlay.New(r.limits.Contents)
 	for i := len(m.Layers) - 1; i > l.index; i-- {

@@ -18,10 +18,10 @@ import (
 //	capi_installer_registry_requests_total{host,code,kind}
 //	capi_installer_registry_received_bytes_total{host,kind}
 //
-// host is the host of the request, with its port if it has one. code is the
-// HTTP status, or "error" if there was none. kind is manifests, blobs, tags,
-// ping or, for requests outside the registry protocol, token; a redirected
-// request is of the kind of the first. Bytes are those of bodies, as far as they were read.
+// host is the host of the request, with the port if any. code is the HTTP status, or
+// "error" without a response. kind is manifests, blobs, tags, ping or, for requests outside
+// the registry protocol, token; a redirected request keeps its kind. Only bytes of bodies
+// that were read are counted.
 //
 // Metrics that are already registered with reg are reused.
 func Instrument(reg prometheus.Registerer, next http.RoundTripper) http.RoundTripper {
@@ -38,7 +38,7 @@ func Instrument(reg prometheus.Registerer, next http.RoundTripper) http.RoundTri
 	}
 }
 
-// register registers c, or returns the metric of that name that is already registered.
+// register registers c, or returns the already registered metric.
 func register(reg prometheus.Registerer, c *prometheus.CounterVec) *prometheus.CounterVec {
 	if existing, ok := errors.AsType[prometheus.AlreadyRegisteredError](reg.Register(c)); ok {
 		if counter, ok := existing.ExistingCollector.(*prometheus.CounterVec); ok {
@@ -76,7 +76,8 @@ func (c *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// kindOf returns the kind of a request, from the path of the first one before its redirects.
+// kindOf returns the kind of a request, from the path of the original request before
+// redirects.
 func kindOf(req *http.Request) string {
 	for req.Response != nil && req.Response.Request != nil {
 		req = req.Response.Request

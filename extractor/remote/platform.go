@@ -8,8 +8,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// ImageOf returns the image of an index that a Registry reads for a platform;
-// see Registry.Platform. An error is an extractor.ErrInvalid.
+// ImageOf returns the image of an index for a platform, as defined by
+// Registry.Platform. The error is an extractor.ErrInvalid.
 func ImageOf(index v1.ImageIndex, platform v1.Platform) (v1.Image, error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {

@@ -18,21 +18,21 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 )
 
-// Registry reads bundles from images in registries. The zero value
-// is usable: without credentials and mirrors, over HTTPS except to the local host.
-// It is an extractor.Fetcher, safe for concurrent use; it must not be copied after first use.
+// Registry reads bundles from images in registries. It is an extractor.Fetcher. The zero
+// value is ready to use: it has no credentials and no mirrors, and uses HTTPS except for the
+// local host. It is safe for concurrent use and must not be copied after first use.
 type Registry struct {
-	// Puller gets manifests and blobs: it knows the mirrors, the credentials, the
-	// certificates and the proxies. nil is one that knows none.
+	// Client reads manifests and blobs. A nil Client uses no mirrors,
+	// credentials, certificates or proxies.
 	Client *fetch.Client
-	// Platform selects the image of an index, which must have one. The zero
-	// value is linux on the architecture of this process or, if the index has
-	// no such image, its first one for linux: bundles are the same for all architectures.
+	// Platform selects the image of an index. The zero value selects linux with the
+	// architecture of this process or, if the index has no such image, its first linux
+	// image, because bundles are the same for all architectures.
 	Platform v1.Platform
 	// Limits bound the cost of one image.
 	Limits Limits
-	// Layers stores the indexes of layers, so that no layer is read twice; nil
-	// keeps the most recently used ones in memory, up to 16 MiB.
+	// Layers stores the indexes of layers, so that no layer is read twice. If it
+	// is nil, the most recently used indexes are cached in memory, up to 16 MiB.
 	Layers LayerStore
 
 	layers layerCache
@@ -40,12 +40,12 @@ type Registry struct {
 
 var _ extractor.Fetcher = (*Registry)(nil)
 
-// anonymous is the Puller of a Registry that has none.
+// defaultClient is used if Registry.Client is nil.
 var defaultClient fetch.Client
 
-// Fetch implements extractor.Fetcher. An error is an extractor.ErrInvalid if
-// the image is verified and invalid. Otherwise it holds a *fetch.Error for each source that
-// failed, with the step, the host, the HTTP status, the cause and advice.
+// Fetch implements extractor.Fetcher. The error is an extractor.ErrInvalid if the image is
+// verified and invalid. Otherwise it contains a *fetch.Error for each failed source, with
+// the step, the host, the HTTP status, the cause and the next step.
 func (r *Registry) Fetch(ctx context.Context, reference string) ([]extractor.Bundle, error) {
 	bundles, err := r.fetch(ctx, reference)
 	if err != nil {
@@ -54,8 +54,8 @@ func (r *Registry) Fetch(ctx context.Context, reference string) ([]extractor.Bun
 	return bundles, nil
 }
 
-// Open opens an image and returns its verified manifest; if the reference names an index, the manifest of
-// the image whose bundles Fetch returns. Errors are those of Fetch.
+// Open opens an image and returns its verified manifest. For an index, it returns the manifest of the
+// image for Platform. Errors are those of Fetch.
 func (r *Registry) Open(ctx context.Context, reference string) (*fetch.Image, []byte, error) {
 	image, raw, err := r.open(ctx, reference)
 	return image, raw, withOrigin(err, reference, "")
@@ -88,8 +88,8 @@ func (r *Registry) client() *fetch.Client {
 	return r.Client
 }
 
-// manifestOf returns the verified manifest of an image; if that is an index, the manifest of the
-// image for the platform.
+// manifestOf returns the verified manifest of an image or, for an index, of its image for the
+// platform.
 func manifestOf(ctx context.Context, image *fetch.Image, platform v1.Platform, limits Limits) ([]byte, error) {
 	raw, err := image.Manifest(ctx, "manifest", v1.Descriptor{Digest: image.Digest(), Size: -1}, limits.Manifest)
 	if err != nil {
@@ -109,7 +109,8 @@ func manifestOf(ctx context.Context, image *fetch.Image, platform v1.Platform, l
 	return image.Manifest(ctx, "manifest for "+child.Platform.String(), child, limits.Manifest)
 }
 
-// imageSize is the size of an image according to its manifest, in bytes, with the manifest.
+// imageSize returns the size of an image according to its manifest, including the manifest,
+// in bytes.
 func imageSize(raw []byte) int64 {
 	size := int64(len(raw))
 	if m, err := parseManifest(raw); err == nil {
@@ -143,7 +144,7 @@ func parseIndex(raw []byte) (*v1.IndexManifest, error) {
 	return &index.IndexManifest, nil
 }
 
-// pickPlatform returns the image for a platform; the first, if there are several.
+// pickPlatform returns the first image for a platform.
 func pickPlatform(images []v1.Descriptor, platform v1.Platform) (v1.Descriptor, error) {
 	anyLinux := platform.OS == "" && platform.Architecture == ""
 	want := platform
@@ -170,8 +171,8 @@ func pickPlatform(images []v1.Descriptor, platform v1.Platform) (v1.Descriptor, 
 
 func isManifest(t types.MediaType) bool { return t == "" || t.IsImage() }
 
-// Limit returns a Fetcher that runs at most n calls of next's Fetch at
-// a time; the others wait until ctx ends. n below 1 means 1.
+// Limit returns a Fetcher with at most n concurrent calls of next.Fetch. Further
+// calls wait for a free slot or the end of ctx. n below 1 means 1.
 func Limit(next extractor.Fetcher, n int) extractor.Fetcher {
 	return &limited{next: next, slots: make(chan struct{}, max(1, n))}
 }

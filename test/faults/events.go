@@ -17,32 +17,32 @@ import (
 type EventEffect int
 
 const (
-	// DropEvent loses the event. The watch ends two seconds later, and the client's
-	// attempt to continue it is answered with 410 (Gone), also after Heal, so that the
-	// client lists again: a client cannot notice an event that is lost otherwise.
+	// DropEvent drops the event. The watch ends two seconds later, and the client's
+	// attempt to resume it fails with 410 (Gone), also after Heal, so that the client
+	// lists again. Otherwise a client could not notice the lost event.
 	DropEvent EventEffect = iota + 1
 	// RepeatEvent sends the event twice.
 	RepeatEvent
-	// DelayEvent sends the event, and all later ones of this watch, two seconds later.
+	// DelayEvent delays the event, and all later events of the watch, by two seconds.
 	DelayEvent
-	// DropBookmarks loses all bookmarks, except those that end a streaming list.
+	// DropBookmarks drops all bookmarks, except those that end a streaming list.
 	DropBookmarks
 )
 
 // eventDelay is the time of DropEvent and DelayEvent.
 const eventDelay = 2 * time.Second
 
-// EventFault happens to events of watches.
+// EventFault describes a fault of watch events.
 type EventFault struct {
 	Effect EventEffect
-	// Every makes the fault happen to each nth event of all watches; 0 is each of them.
+	// Every injects the fault only into every nth event of all watches; 0 means all.
 	Every int
-	// Times is how often the fault happens; 0 is always.
+	// Times is the maximum number of injections; 0 means no limit.
 	Times int
 }
 
-// FailEvents makes a fault happen to events of watches until Heal. It replaces an earlier
-// one. The returned function returns the number of injected faults.
+// FailEvents injects a fault into watch events until Heal. It replaces an earlier event
+// fault. The returned function returns the number of injections.
 func (p *Proxy) FailEvents(fault EventFault) (happened func() int) {
 	added := &scriptedEvents{EventFault: fault}
 	p.mutex.Lock()
@@ -62,7 +62,7 @@ type scriptedEvents struct {
 	counted, happened int
 }
 
-// meetEvent counts an event and returns the effect on it; 0 if there is none.
+// meetEvent counts an event and returns the effect to inject, or 0.
 func (p *Proxy) meetEvent(event []byte) EventEffect {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -117,7 +117,7 @@ func (b *eventBody) Read(into []byte) (int, error) {
 	return n, nil
 }
 
-// next reads an event and lets it meet its fault.
+// next reads an event and injects its fault.
 func (b *eventBody) next() {
 	event, err := b.frame()
 	if err != nil || len(event) == 0 {
@@ -142,14 +142,15 @@ func (b *eventBody) next() {
 // watchIdentity is the same for the requests by which a client starts and continues a watch.
 func watchIdentity(r *http.Request) string { return list(r) + " " + r.Header.Get("Accept") }
 
-// expire makes the next continuation of a watch fail.
+// expire makes the next attempt to resume a watch fail.
 func (p *Proxy) expire(watch string) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.expired[watch] = true
 }
 
-// isExpired reports whether a request continues a watch that has to begin again.
+// isExpired reports whether a request resumes a watch that must be restarted with
+// a list.
 func (p *Proxy) isExpired(r *http.Request) bool {
 	from := r.URL.Query().Get("resourceVersion")
 	if verb(r) != Watch || from == "" || from == "0" {

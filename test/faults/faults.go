@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package faults is a proxy between one client and an API server, on which the
-// server's failures can be played: answers that are errors, slow, cut or lost,
-// and a server that is gone. It counts the requests.
+// Package faults is a proxy between a client and an API server that injects
+// failures of the server: error responses, slow, truncated or lost responses, and
+// an unavailable server. It counts the requests.
 //
 //	proxy, err := faults.Start(config)                              // the client's own configuration
 //	defer proxy.Close()
 //	kubeconfig, err := proxy.Kubeconfig()                           // for the client
 //	proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: 5, Lose: true})
 //
-// The client talks to the proxy over TLS, because it sends its token over TLS
-// only, and over HTTP/1.1, so that each request has a connection of its own while
-// it lasts and a cut hits that request alone.
+// The client connects to the proxy with TLS, because it sends its token only over
+// TLS, and with HTTP/1.1, so that each request has its own connection and a
+// closed connection affects only one request.
 package faults
 
 import (
@@ -31,56 +31,56 @@ const (
 	Delete = "delete"
 )
 
-// Writes are the verbs that change something.
+// Writes are the verbs of write requests.
 var Writes = []string{Create, Update, Patch, Delete}
 
-// Fault happens to requests instead of, or besides, an answer. A zero
-// field is no effect. Do and Delay go with every other effect.
+// Fault describes a fault and the requests into which it is injected. Zero fields
+// have no effect. Do and Delay can be combined with every other effect.
 type Fault struct {
-	// Verbs are those of the requests that are meant; nil is every verb.
+	// Verbs are the verbs of the affected requests; nil means all.
 	Verbs []string
 	// Path is a pattern as of path.Match for the whole path of the URL, or a
-	// substring of it if it has no "*"; "" is every path.
+	// substring of it if it has no "*"; "" means every path.
 	Path string
-	// Every makes the fault happen to each nth of the requests that it matches
-	// only; 0 is each of them.
+	// Every injects the fault only into every nth matching request; 0 means all.
 	Every int
-	// Times is how often the fault happens; 0 is always.
+	// Times is the maximum number of injections; 0 means no limit.
 	Times int
-	// SkipDryRuns spares dry runs: they write nothing into etcd.
+	// SkipDryRuns exempts dry runs, which do not write to etcd.
 	SkipDryRuns bool
-	// EachOnce makes the fault happen to the first of all requests with the same verb
-	// and path only, dry runs counted apart.
+	// EachOnce injects the fault only into the first request with the same verb, path
+	// and dryRun.
 	EachOnce bool
 
-	// Do is called before anything else happens, if it is not nil.
+	// Do, if not nil, is called first.
 	Do func()
-	// After is called when the API server has answered, before the client gets the
-	// answer, if it is not nil.
+	// After, if not nil, is called after the API server has responded and before
+	// the client receives the response.
 	After func()
-	// Delay is the time to wait then.
+	// Delay is the time to wait after Do.
 	Delay time.Duration
-	// Status is the HTTP status to answer with, as a Status object of the API. The
-	// request does not reach the API server.
+	// Status is the HTTP status of the error response, which has a Status object.
+	// The request is not forwarded to the API server.
 	Status int
-	// Message is that of the Status object; empty means one that names the fault.
+	// Message is the message of the Status object; empty means a default.
 	Message string
-	// Late has the API server carry out the request before it is answered with Status,
-	// as a gateway does that waits too long.
+	// Late forwards the request to the API server before the response with Status,
+	// like a gateway timeout.
 	Late bool
-	// RetryAfter is the header of that answer, in whole seconds.
+	// RetryAfter is the Retry-After header of that response, in whole seconds.
 	RetryAfter time.Duration
-	// Reset resets the connection. The request does not reach the API server.
+	// Reset resets the connection. The request is not forwarded to the API
+	// server.
 	Reset bool
-	// Lose has the API server carry out the request, and resets the connection
-	// instead of answering.
+	// Lose forwards the request to the API server, and resets the connection
+	// instead of sending the response.
 	Lose bool
-	// Cut ends the connection this long after the request came, in the middle of
-	// the answer if that is not at its end: a watch, in practice.
+	// Cut closes the connection this long after the request arrived, even during
+	// the response. It is useful for watches.
 	Cut time.Duration
 }
 
-// matches reports whether the fault is meant for a request.
+// matches reports whether the fault applies to a request.
 func (f Fault) matches(verb, requested string, dryRun bool) bool {
 	if f.Verbs != nil && !slices.Contains(f.Verbs, verb) || f.SkipDryRuns && dryRun {
 		return false
@@ -92,16 +92,15 @@ func (f Fault) matches(verb, requested string, dryRun bool) bool {
 	return matched
 }
 
-// scripted is a fault with the number of requests that it has matched, and of
-// those that it has happened to.
+// scripted is a fault with the numbers of matched requests and of injections.
 type scripted struct {
 	Fault
 	matched, happened int
 	met               map[string]bool // the requests of EachOnce
 }
 
-// happens counts a request that the fault matches, and reports whether it meets it.
-// request identifies it for EachOnce.
+// happens counts a matching request and reports whether to inject the fault.
+// request identifies the request for EachOnce.
 func (s *scripted) happens(request string) bool {
 	if s.Times > 0 && s.happened == s.Times {
 		return false

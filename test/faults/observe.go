@@ -9,21 +9,22 @@ import (
 
 // Observation is a request that has ended.
 type Observation struct {
-	// Time is when it came.
+	// Time is the time of arrival.
 	Time time.Time
 	// Verb is one of Get, Watch, Create, Update, Patch, Delete, or the HTTP method of another request.
 	Verb string
-	// Path is that of the URL.
+	// Path is the path of the URL.
 	Path string
-	// DryRun is true for a write that changes nothing.
+	// DryRun is true for a write with dryRun=All.
 	DryRun bool
-	// Status is the HTTP status of the answer; 0 if there was none.
+	// Status is the HTTP status of the response; 0 if there was none.
 	Status int
-	// Faulty is true if the request met a fault.
+	// Faulty is true if a fault was injected into the request.
 	Faulty bool
 }
 
-// Observe has observe called for each request that ends from now on; nil ends it.
+// Observe sets the function that is called for each request when it ends; nil
+// disables it.
 func (p *Proxy) Observe(observe func(Observation)) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -41,13 +42,13 @@ func (f Fault) isZero() bool {
 	return f.Do == nil && f.After == nil && f.Delay == 0 && f.Status == 0 && !f.Reset && !f.Lose && f.Cut == 0
 }
 
-// statusRecorder notes the status of an answer.
+// statusRecorder records the status of a response.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap is used by http.ResponseController.
 func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 func (s *statusRecorder) WriteHeader(status int) {

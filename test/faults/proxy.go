@@ -33,11 +33,11 @@ import (
 type Request struct {
 	// Verb is one of Get, Watch, Create, Update, Patch, Delete, or the HTTP method of another request.
 	Verb string
-	// DryRun reports that the write was a dry run.
+	// DryRun is true for a dry run.
 	DryRun bool
 }
 
-// Proxy is a running proxy. Its methods may be called at any time and from any goroutine.
+// Proxy is a running proxy. It is safe for concurrent use.
 type Proxy struct {
 	address     string
 	token       string
@@ -54,16 +54,17 @@ type Proxy struct {
 	requests map[Request]int
 	observe  func(Observation)
 	frozen   chan struct{} // closed by Thaw; nil while watches flow
-	// frozenPaths are parts of the paths whose watches are frozen; none freezes all.
+	// frozenPaths are substrings of the paths whose watches are frozen; empty means
+	// all.
 	frozenPaths []string
 	events      *scriptedEvents // nil if no event fails
 	expired     map[string]bool // watches of which an event was lost
 	lists       *lists
 }
 
-// Start starts a proxy for the client that config is the configuration of. The
-// client's bearer token goes through it; a client certificate is presented by the
-// proxy. It serves until Close.
+// Start starts a proxy for the client with the given configuration. The proxy
+// forwards the client's bearer token, or presents its client certificate. It
+// serves until Close.
 func Start(config *rest.Config) (*Proxy, error) {
 	p := &Proxy{address: "127.0.0.1:0", token: config.BearerToken, requests: map[Request]int{}, expired: map[string]bool{}}
 	var err error
@@ -79,20 +80,20 @@ func Start(config *rest.Config) (*Proxy, error) {
 	return p, p.Up()
 }
 
-// certificate is the certificate of every proxy of this process, with its authority.
+// certificate returns the certificate of all proxies of this process, and its CA.
 var certificate = sync.OnceValues(func() (tls.Certificate, error) {
 	chain, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("making a certificate: %w", err)
+		return tls.Certificate{}, fmt.Errorf("creating a certificate: %w", err)
 	}
 	return tls.X509KeyPair(chain, key)
 })
 
-// forwarder passes requests on to the API server as they are.
+// forwarder returns a handler that forwards requests unchanged to the API server.
 func (p *Proxy) forwarder(config *rest.Config) (*httputil.ReverseProxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil || target.Host == "" {
-		return nil, fmt.Errorf("reading the address of the API server %q: %w", config.Host, errors.Join(err, errors.New("it has to be a URL")))
+		return nil, fmt.Errorf("reading the address of the API server %q: %w", config.Host, errors.Join(err, errors.New("must be a URL")))
 	}
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
@@ -101,21 +102,21 @@ func (p *Proxy) forwarder(config *rest.Config) (*httputil.ReverseProxy, error) {
 	return &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:      &http.Transport{TLSClientConfig: tlsConfig, DisableCompression: true, MaxIdleConnsPerHost: 100},
-		FlushInterval:  -1, // each event of a watch at once
+		FlushInterval:  -1, // forward each watch event immediately
 		ErrorLog:       log.New(io.Discard, "", 0),
 		ModifyResponse: p.modify,
 		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { reset(w) },
 	}, nil
 }
 
-// Config is the configuration of a client that talks to the proxy.
+// Config returns the configuration of a client of the proxy.
 func (p *Proxy) Config() *rest.Config {
 	return &rest.Config{Host: p.host(), BearerToken: p.token, TLSClientConfig: rest.TLSClientConfig{CAData: p.authority}}
 }
 
 func (p *Proxy) host() string { return "https://" + p.address }
 
-// Kubeconfig is Config as the content of a kubeconfig file.
+// Kubeconfig returns Config in the format of a kubeconfig file.
 func (p *Proxy) Kubeconfig() ([]byte, error) {
 	const name = "proxy"
 	config := clientcmdapi.NewConfig()
@@ -126,8 +127,8 @@ func (p *Proxy) Kubeconfig() ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// Fail adds a fault. Of several that a request could meet, it meets the first.
-// The returned function returns the number of injected faults.
+// Fail adds a fault. The first fault that matches a request is injected. The
+// returned function returns the number of injections.
 func (p *Proxy) Fail(fault Fault) (happened func() int) {
 	added := &scripted{Fault: fault, met: map[string]bool{}}
 	p.mutex.Lock()
@@ -140,7 +141,7 @@ func (p *Proxy) Fail(fault Fault) (happened func() int) {
 	}
 }
 
-// Heal removes all faults. It does not bring back a server that is down.
+// Heal removes all faults. It does not end Down.
 func (p *Proxy) Heal() {
 	p.Thaw()
 	p.lists.fresh()
@@ -149,15 +150,15 @@ func (p *Proxy) Heal() {
 	p.faults, p.events = nil, nil
 }
 
-// Requests returns the number of requests since the start, by category. Requests that
-// met a fault count; requests to a server that is down do not.
+// Requests returns the number of requests since the start, by category. It includes
+// requests with faults, but not those while the server is down.
 func (p *Proxy) Requests() map[Request]int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return maps.Clone(p.requests)
 }
 
-// Writes returns how many requests were to change something, without dry runs.
+// Writes returns the number of write requests, without dry runs.
 func (p *Proxy) Writes() int {
 	requests, sum := p.Requests(), 0
 	for _, verb := range Writes {
@@ -178,7 +179,7 @@ func (p *Proxy) Down() error {
 	return server.Close()
 }
 
-// Up ends Down, at the same address.
+// Up ends Down. The address stays the same.
 func (p *Proxy) Up() error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -202,7 +203,7 @@ func (p *Proxy) Up() error {
 	return nil
 }
 
-// Close ends the proxy and everything that goes through it, and waits for that.
+// Close stops the proxy and all its connections, and waits until they have ended.
 func (p *Proxy) Close() error {
 	p.close()
 	err := p.Down()
@@ -211,7 +212,7 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// serve lets one request meet its fault.
+// serve handles a request and injects its fault.
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	p.serving.Add(1)
 	defer p.serving.Done()
@@ -253,7 +254,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// meet counts a request and returns the fault that it meets; the zero value if none.
+// meet counts a request and returns the fault to inject, or the zero value.
 func (p *Proxy) meet(r *http.Request) Fault {
 	verb, dryRun := verb(r), r.URL.Query().Has("dryRun")
 	p.mutex.Lock()
@@ -267,7 +268,7 @@ func (p *Proxy) meet(r *http.Request) Fault {
 	return Fault{}
 }
 
-// identity is the same for the requests of an operation that is tried again.
+// identity identifies an operation: retries have the same identity.
 func identity(verb string, r *http.Request) string {
 	return fmt.Sprint(verb, " ", r.URL.Path, " ", r.URL.Query().Has("dryRun"))
 }
@@ -290,9 +291,9 @@ func verb(r *http.Request) string {
 // faultKey is the key of a forwarded request's fault in its context.
 type faultKey struct{}
 
-var errLost = errors.New("the answer is lost")
+var errLost = errors.New("the response is lost")
 
-// modify lets an answer of the API server meet the fault of its request.
+// modify injects the fault of a request into the response of the API server.
 func (p *Proxy) modify(response *http.Response) error {
 	fault, _ := response.Request.Context().Value(faultKey{}).(Fault)
 	if fault.After != nil {
@@ -315,10 +316,10 @@ func (p *Proxy) modify(response *http.Response) error {
 func reset(w http.ResponseWriter) {
 	connection, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		panic(http.ErrAbortHandler) // the answer has begun: the server ends the connection
+		panic(http.ErrAbortHandler) // the response has started: the server closes the connection
 	}
 	if secured, ok := connection.(*tls.Conn); ok {
-		connection = secured.NetConn() // its Close says no farewell
+		connection = secured.NetConn() // its Close sends no close_notify
 	}
 	if tcp, ok := connection.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // Close then sends a reset
@@ -326,7 +327,7 @@ func reset(w http.ResponseWriter) {
 	_ = connection.Close()
 }
 
-// answer answers as the API server does when it fails.
+// answer sends an error response like that of a failing API server.
 func answer(w http.ResponseWriter, fault Fault) {
 	header, body := failure(fault)
 	maps.Copy(w.Header(), header)
@@ -334,7 +335,7 @@ func answer(w http.ResponseWriter, fault Fault) {
 	_, _ = w.Write(body)
 }
 
-// replace replaces an answer of the API server.
+// replace replaces a response of the API server.
 func replace(response *http.Response, fault Fault) error {
 	header, body := failure(fault)
 	err := response.Body.Close()
@@ -351,20 +352,20 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusGatewayTimeout: metav1.StatusReasonTimeout, http.StatusGone: metav1.StatusReasonExpired,
 }
 
-// failure returns the header and the body, a Status object, of an answer.
+// failure returns the header and the body, a Status object, of an error response.
 func failure(fault Fault) (http.Header, []byte) {
 	header := http.Header{"Content-Type": {"application/json"}}
 	if fault.RetryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(int(fault.RetryAfter.Seconds())))
 	}
-	body, _ := json.Marshal(metav1.Status{ // a value of strings and numbers always has a JSON form
+	body, _ := json.Marshal(metav1.Status{ // marshalling strings and numbers cannot fail
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-		Code: int32(fault.Status), Reason: reasons[fault.Status], Message: cmp.Or(fault.Message, "a fault by script"),
+		Code: int32(fault.Status), Reason: reasons[fault.Status], Message: cmp.Or(fault.Message, "injected fault"),
 	})
 	return header, body
 }
 
-// sleep waits and reports whether it was not interrupted.
+// sleep waits and reports whether it waited for the whole duration.
 func sleep(ctx context.Context, duration time.Duration) bool {
 	select {
 	case <-ctx.Done():

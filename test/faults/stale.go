@@ -20,9 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Freeze holds back the events of watches until Thaw, as a watch cache that lags behind
-// does. Reads and writes go on. It affects the watches of paths that contain one of the
-// given texts; without texts, all.
+// Freeze delays the events of watches until Thaw, like a stale watch cache. Reads and
+// writes continue. It affects watches whose path contains one of the given strings, or
+// all watches if there are none.
 func (p *Proxy) Freeze(paths ...string) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -32,7 +32,7 @@ func (p *Proxy) Freeze(paths ...string) {
 	p.frozenPaths = paths
 }
 
-// Thaw ends Freeze: the events arrive.
+// Thaw ends Freeze and sends the delayed events.
 func (p *Proxy) Thaw() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -42,14 +42,15 @@ func (p *Proxy) Thaw() {
 	}
 }
 
-// Frozen reports whether watches are held back.
+// Frozen reports whether the events of watches are delayed.
 func (p *Proxy) Frozen() bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return p.frozen != nil
 }
 
-// thawed returns a channel that is closed once the watch of a path flows; nil if it does.
+// thawed returns a channel that is closed when the watch of a path is no longer frozen;
+// nil if it is not frozen.
 func (p *Proxy) thawed(path string) <-chan struct{} {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -59,7 +60,8 @@ func (p *Proxy) thawed(path string) <-chan struct{} {
 	return p.frozen
 }
 
-// containsAny reports whether a path contains one of the texts, or there are none.
+// containsAny reports whether a path contains one of the strings, or there are
+// none.
 func containsAny(path string, texts []string) bool {
 	return len(texts) == 0 || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(path, text) })
 }
@@ -84,20 +86,21 @@ func (b *gatedBody) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// RecordLists reads everything that clients of the proxy watch, for ServeStaleLists.
+// RecordLists lists all objects that clients of the proxy watch, for
+// ServeStaleLists.
 func (p *Proxy) RecordLists(ctx context.Context) error { return p.lists.record(ctx) }
 
-// ServeStaleLists answers lists that may come from a cache (resourceVersion=0) with those
-// of the last RecordLists, and rejects streaming lists, until Heal. Consistent reads go
-// to the API server. It affects the paths that contain one of the given texts; without
-// texts, all.
+// ServeStaleLists responds to lists that may come from a cache (resourceVersion=0) with
+// the lists of the last RecordLists, and rejects streaming lists, until Heal. Consistent
+// reads go to the API server. It affects paths that contain one of the given strings, or
+// all paths if there are none.
 func (p *Proxy) ServeStaleLists(paths ...string) { p.lists.serve(paths, false) }
 
-// ServeStaleStreams is ServeStaleLists for an API server with streaming lists: it answers
-// them with the recorded objects, and sends no further event until Thaw.
+// ServeStaleStreams is ServeStaleLists for an API server with streaming lists: it
+// responds with the recorded objects, and sends no further events until Thaw.
 func (p *Proxy) ServeStaleStreams(paths ...string) { p.lists.serve(paths, true) }
 
-// awaitThaw waits until watches flow, or the request ends.
+// awaitThaw waits until watches are not frozen or the request ends.
 func (p *Proxy) awaitThaw(ctx context.Context) {
 	p.mutex.Lock()
 	gate := p.frozen
@@ -111,7 +114,7 @@ func (p *Proxy) awaitThaw(ctx context.Context) {
 	}
 }
 
-// lists are the lists that clients watch, as they were once.
+// lists holds recorded lists of the objects that clients watch.
 type lists struct {
 	forward       http.RoundTripper
 	target, token string
@@ -124,7 +127,7 @@ type lists struct {
 	paths    []string
 }
 
-// list identifies the list that a request is for: its path and selectors.
+// list identifies the list of a request by its path and selectors.
 func list(r *http.Request) string {
 	query := url.Values{}
 	for _, key := range []string{"labelSelector", "fieldSelector"} {
@@ -135,8 +138,8 @@ func list(r *http.Request) string {
 	return r.URL.Path + "?" + query.Encode()
 }
 
-// answer notes lists that are watched, and returns the function that answers a request
-// for a list while it is stale; nil otherwise. wait is called before the end of a
+// answer records watched lists. It returns a function that responds to a request with
+// the stale list, or nil if the list is not stale. wait is called before the end of a
 // streaming list.
 func (l *lists) answer(w http.ResponseWriter, r *http.Request, wait func()) func() {
 	if r.Method != http.MethodGet {
@@ -172,8 +175,8 @@ func sendJSON(w http.ResponseWriter, content []byte) {
 	_, _ = w.Write(content)
 }
 
-// stream answers a streaming list with the objects of a list, and calls wait before it
-// ends the watch.
+// stream responds to a streaming list with the objects of a list, and calls wait
+// before it ends the watch.
 func stream(w http.ResponseWriter, list []byte, wait func()) {
 	events, err := initialEvents(list)
 	if err != nil {
@@ -240,7 +243,7 @@ func (l *lists) record(ctx context.Context) error {
 	return failed
 }
 
-// listFormat returns the format of the list for a watch in a format: JSON, of the same objects.
+// listFormat returns the JSON list format for the format of a watch.
 func listFormat(watched string) string {
 	if strings.Contains(watched, "as=PartialObjectMetadata") {
 		return "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

@@ -14,9 +14,9 @@ const (
 	defaultSourceTimeout   = 25 * time.Second
 )
 
-// budget is the time without progress that one source may cost for one blob, over all attempts: waiting
-// for responses, and for bodies that stall. Progress restores it, so a slow download of a large layer has no limit.
-// Pauses that a registry asks for (Retry-After) do not count.
+// budget limits the time without progress per source and blob, over all attempts: waiting for responses and for
+// stalled bodies. Progress refills it, so slow downloads of large layers are not limited. Pauses that a registry
+// requests with Retry-After do not count.
 type budget struct {
 	mu    sync.Mutex
 	total time.Duration
@@ -44,7 +44,7 @@ func (b *budget) refill() {
 	b.left = b.total
 }
 
-// empty reports whether the source has had its time.
+// empty reports whether the budget is used up.
 func (b *budget) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

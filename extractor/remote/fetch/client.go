@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fetch reads manifests and blobs by digest from an image's sources, its mirrors and its own registry, in their
-// order: with credentials where a registry requires them, with retries and backoff, and resuming
-// interrupted downloads. It returns only verified bytes; a source that serves other bytes counts as failed. A source that does
-// not respond, or stalls, costs at most Client.SourceTimeout per blob, and is asked after all others from then on.
+// Package fetch reads manifests and blobs by digest from the sources of an image (its mirrors and its registry) in order, with
+// credentials, retries with backoff, and resumption of interrupted downloads. It returns only verified bytes; a source that
+// serves other bytes counts as failed. A source that does not respond or stalls costs at most Client.SourceTimeout per blob,
+// and is then tried after all others.
 //
 //	client := &fetch.Client{Settings: func(context.Context) (fetch.Settings, error) { return settings, nil }}
 //	image, err := client.Open(ctx, "quay.io/example/provider@sha256:…")
@@ -36,15 +36,15 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
-// Settings are the configuration of registries. A Settings does not change; to
-// change the configuration, Client.Settings returns another one.
+// Settings is the registry configuration. It is immutable; to change the
+// configuration, Client.Settings returns another value.
 type Settings struct {
-	// Mirrors are the rules for mirrors and blocked registries; nil has none.
+	// Mirrors are the rules for mirrors and blocked registries; nil means none.
 	Mirrors *mirror.Rules
-	// Keychain resolves credentials; nil has none.
+	// Keychain resolves credentials; nil means anonymous.
 	Keychain keychain.Keychain
-	// Transport sends the requests; nil is one with the system's certificates
-	// and no proxy.
+	// Transport sends the requests; nil means the system's certificates and no
+	// proxy.
 	Transport *transport.Transport
 }
 
@@ -52,22 +52,24 @@ type Settings struct {
 // and must not be copied after first use. It caches the challenges, tokens and health
 // of registries in memory.
 type Client struct {
-	// Settings returns the current settings; nil is the zero Settings.
+	// Settings returns the current settings; nil means the zero Settings.
 	Settings func(context.Context) (Settings, error)
-	// WrapTransport wraps the transport of requests, for example to count them; nil does not.
+	// WrapTransport, if not nil, wraps the transport of requests, for example to count them.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 	// Retry is the policy for retryable errors.
 	Retry Retry
 	// ResponseTimeout is the time to wait for the header of a response, including the
 	// connection; default 15 seconds.
 	ResponseTimeout time.Duration
-	// StallTimeout is the time that 64 KiB of a body, or its rest, may take; default 20 seconds.
+	// StallTimeout is the maximum time to receive 64 KiB of a body, or the rest of it; default
+	// 20 seconds.
 	StallTimeout time.Duration
-	// SourceTimeout is the time without progress that one source may cost for one blob, over all attempts; default 25 seconds.
+	// SourceTimeout is the maximum time without progress per source and blob, over all attempts; default 25 seconds.
 	SourceTimeout time.Duration
 	// RequestsPerHost is the number of concurrent requests to a registry; default 8.
 	RequestsPerHost int
-	// OnSourceFailure is called for each source that failed where another one succeeded; nil logs it to the logger of ctx.
+	// OnSourceFailure is called for each failed source if another source succeeded; nil means to log the error to the
+	// logger of ctx.
 	OnSourceFailure func(ctx context.Context, err *Error)
 
 	mu               sync.Mutex
@@ -118,7 +120,7 @@ func (c *Client) Open(ctx context.Context, reference string) (*Image, error) {
 	return image, nil
 }
 
-// transport is the Transport of Settings without one.
+// transport returns the default Transport, for Settings without Transport.
 func (c *Client) transport() *transport.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,13 +140,13 @@ func (c *Client) Close() {
 	}
 }
 
-// Digest is the digest of the image.
+// Digest returns the digest of the image.
 func (i *Image) Digest() v1.Hash { return i.digest }
 
-// Sources are the image's sources, in their order.
+// Sources returns the image's sources in order.
 func (i *Image) Sources() []mirror.Source { return slices.Clone(i.sources) }
 
-// HealthySources are the image's sources in the order in which they are asked: those that failed a moment ago are last.
+// HealthySources returns the image's sources in the order in which they are tried, with recently failed ones last.
 func (i *Image) HealthySources() []mirror.Source { return i.client.healthyFirst(i.sources) }
 
 // acceptedTypes are the supported media types of manifests.
@@ -153,8 +155,8 @@ var acceptedTypes = strings.Join([]string{
 	string(types.OCIImageIndex), string(types.DockerManifestList),
 }, ", ")
 
-// Manifest returns a manifest or an index of at most limit bytes, verified. The
-// size in d is -1 if it is not known. what is for errors: "manifest", "index". Errors are those of Blob.
+// Manifest returns a manifest or an index of at most limit bytes, verified. The size in d is -1 if
+// unknown. what is the name in errors: "manifest" or "index". Errors are those of Blob.
 func (i *Image) Manifest(ctx context.Context, what string, d v1.Descriptor, limit int64) ([]byte, error) {
 	var raw []byte
 	err := i.fetch(ctx, resource{name: what, kind: "manifests", descriptor: d, limit: limit}, func(body io.Reader) error {
@@ -170,14 +172,14 @@ func (i *Image) Manifest(ctx context.Context, what string, d v1.Descriptor, limi
 	return raw, nil
 }
 
-// From returns the image as one of its sources has it: only that source is asked.
+// From returns the image with only one of its sources.
 func (i *Image) From(source mirror.Source) *Image {
 	return &Image{client: i.client, reference: i.reference, digest: i.digest, settings: i.settings, transport: i.transport,
 		sources: []mirror.Source{source}, reported: map[string]bool{}}
 }
 
-// ManifestOfTag returns the manifest, of at most limit bytes, that a tag of the image's repository names. No digest
-// verifies it: its bytes are untrusted. Errors are those of Blob.
+// ManifestOfTag returns the manifest of a tag in the image's repository, of at most limit bytes. Its bytes are
+// untrusted, because there is no digest to verify them. Errors are those of Blob.
 func (i *Image) ManifestOfTag(ctx context.Context, what, tag string, limit int64) ([]byte, error) {
 	var raw []byte
 	w := resource{name: what, kind: "manifests", tag: tag, descriptor: v1.Descriptor{Size: -1}, limit: limit}
@@ -215,8 +217,9 @@ func (i *Image) withLayerNumber(what string, blob v1.Hash) string {
 	return what + i.layerNumbers[blob]
 }
 
-// Blob reads a blob of the image. what is for errors, such as "layer"; they add its
-// position, counted from the bottom, if it is a layer of a manifest that was read before.
+// Blob reads a blob of the image. what is the name in errors, such as "layer". For a
+// layer of a manifest that was read before, errors add its position, counted from the
+// bottom.
 //
 // body is the blob from its start. It returns io.EOF only after its size and digest
 // were verified; until then its bytes are untrusted. read is called
@@ -245,8 +248,8 @@ func (r resource) identifier() string {
 	return r.descriptor.Digest.String()
 }
 
-// fetch asks the sources in their order, healthy ones first, and repeats that for those with
-// retryable errors.
+// fetch tries the sources in order, healthy ones first, and tries sources with retryable
+// errors again.
 func (i *Image) fetch(ctx context.Context, w resource, read func(io.Reader) error) error {
 	retry := i.client.Retry.orDefaults()
 	failures := map[mirror.Source]*Error{}
@@ -303,7 +306,7 @@ func (i *Image) joinFailures(ctx context.Context, failures map[mirror.Source]*Er
 	return errors.Join(errs...)
 }
 
-// reportFailures reports the sources that failed where another one succeeded, each once per image.
+// reportFailures reports the failed sources if another source succeeded, each once per image.
 func (i *Image) reportFailures(ctx context.Context, failures map[mirror.Source]*Error) {
 	for _, s := range i.sources {
 		err := failures[s]

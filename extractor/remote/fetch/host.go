@@ -54,7 +54,8 @@ func (c *Client) host(name string) *host {
 
 func (h *host) allowRetry() bool { return h.budget.Allow() }
 
-// acquire waits for the end of a pause and for a free slot. release must be called.
+// acquire waits for the end of a pause and for a free slot. The caller must call
+// release.
 func (h *host) acquire(ctx context.Context) error {
 	for {
 		wait := time.Until(h.pauseEnd())
@@ -86,7 +87,7 @@ func (h *host) pauseEnd() time.Time {
 	return h.pausedUntil
 }
 
-// pauseFor lets no request to the host start for a while.
+// pauseFor delays new requests to the host.
 func (h *host) pauseFor(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +96,7 @@ func (h *host) pauseFor(d time.Duration) {
 	}
 }
 
-// recordResponse notes that the host sent a response. That does not make a host healthy whose bodies stall.
+// recordResponse records that the host sent a response. A host whose bodies stall remains unhealthy.
 func (h *host) recordResponse(at netip.Addr) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +106,7 @@ func (h *host) recordResponse(at netip.Addr) {
 	}
 }
 
-// recordSuccess notes that a body arrived completely.
+// recordSuccess records that a body was received completely.
 func (h *host) recordSuccess() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,7 +119,7 @@ func (h *host) address() netip.Addr {
 	return h.addr
 }
 
-// knownChallenge is the challenge of the host; nil if it is not known yet.
+// knownChallenge returns the challenge of the host, or nil if unknown.
 func (h *host) knownChallenge() *challenge {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,7 +132,7 @@ func (h *host) setChallenge(c challenge) {
 	h.challenge = &c
 }
 
-// recordFailure notes that a connection failed at once.
+// recordFailure records that a connection failed immediately.
 func (h *host) recordFailure() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,11 +141,12 @@ func (h *host) recordFailure() {
 	h.unhealthyFor(wait/2 + rand.N(wait/2))
 }
 
-// stallPause is how long a host is asked after all others when it has stalled once; it doubles with each time.
+// stallPause is the time for which a host is tried last after its first stall. It doubles with each further
+// stall.
 const stallPause = 2 * time.Minute
 
-// recordStall notes that the host did not respond in time, or that a body stalled or was truncated: asking it
-// first costs that time again for each blob.
+// recordStall records that the host did not respond in time, or that a body stalled or was truncated. Trying
+// the host first would cost that time again for each blob.
 func (h *host) recordStall() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,15 +156,16 @@ func (h *host) recordStall() {
 	h.unhealthyFor(wait)
 }
 
-// unhealthyFor has the host asked last for a while. The caller holds the lock.
+// unhealthyFor marks the host as unhealthy, so that it is tried last for a while.
+// The caller must hold the lock.
 func (h *host) unhealthyFor(d time.Duration) {
 	if until := time.Now().Add(d); until.After(h.unhealthyUntil) {
 		h.unhealthyUntil = until
 	}
 }
 
-// stalledSince reports whether a request to the host stalled after a time. Requests that waited for that
-// one fail with it: otherwise each of them waits for its own timeout, one after another.
+// stalledSince reports whether a request to the host stalled after a time. Requests that waited for the
+// stalled request fail with it; otherwise each would wait for its own timeout, one after another.
 func (h *host) stalledSince(t time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,8 +179,8 @@ func (h *host) healthy() bool {
 	return !now.Before(h.unhealthyUntil) && !now.Before(h.pausedUntil)
 }
 
-// healthyFirst returns the sources with those last that failed a moment ago or asked for a pause:
-// a mirror that is down costs its timeout once and not for each image.
+// healthyFirst returns the sources with those last that recently failed or requested a pause, so
+// that a mirror that is down costs its timeout once and not for each image.
 func (c *Client) healthyFirst(sources []mirror.Source) []mirror.Source {
 	var first, then []mirror.Source
 	for _, s := range sources {
@@ -190,7 +193,8 @@ func (c *Client) healthyFirst(sources []mirror.Source) []mirror.Source {
 	return slices.Concat(first, then)
 }
 
-// shortestPause is the time until the first of the sources accepts requests again.
+// shortestPause returns the time until the first of the sources accepts requests
+// again.
 func (c *Client) shortestPause(sources []mirror.Source) time.Duration {
 	var waits []time.Duration
 	for _, s := range sources {

@@ -6,9 +6,9 @@
 //	secret, err := keychain.ParseSecret(data[".dockerconfigjson"])
 //	login, err := keychain.Chain{secret, keychain.File{Path: path}}.Resolve(ctx, "quay.io/example/provider")
 //
-// Keys are scoped by path: of "quay.io/example/provider", "quay.io/example",
-// "quay.io" and "*.io" the first existing key is used. A key ends at a slash:
-// "quay.io/foo" does not match "quay.io/foobar". A mirror has its own keys; it never receives the password of another registry.
+// Keys are scoped by path: for "quay.io/example/provider", the first existing key of "quay.io/example/provider",
+// "quay.io/example", "quay.io" and "*.io" is used. Keys match whole path elements: "quay.io/foo" does not match
+// "quay.io/foobar". A mirror has its own keys; it never receives the password of another registry.
 package keychain
 
 import (
@@ -25,8 +25,8 @@ import (
 	"strings"
 )
 
-// Credentials authenticate to a registry. The zero value is anonymous. No format prints
-// the secrets.
+// Credentials authenticate to a registry. The zero value is anonymous. Printing
+// Credentials never shows the secrets.
 type Credentials struct {
 	// Key is the key of the entry and Origin its file or object, for messages.
 	Key, Origin string
@@ -51,20 +51,21 @@ func (l Credentials) String() string {
 	return fmt.Sprintf("the credentials of %q in %s", l.Key, l.Origin)
 }
 
-// GoString is String, so that no format shows a password.
+// GoString returns String(), so that %#v does not show a password.
 func (l Credentials) GoString() string { return l.String() }
 
-// Format implements fmt.Formatter, for the same reason.
+// Format implements fmt.Formatter, so that no verb shows a password.
 func (l Credentials) Format(f fmt.State, _ rune) { fmt.Fprint(f, l.String()) }
 
 // Keychain resolves the credentials for a repository, such as "quay.io/example/provider".
 type Keychain interface {
-	// Resolve returns the credentials; the zero value, and no error, if there are none.
+	// Resolve returns the credentials, or the zero value and no error if there are
+	// none.
 	Resolve(ctx context.Context, repository string) (Credentials, error)
 }
 
-// Chain returns the credentials of the first Keychain that has some. After an error the
-// next one is tried; the error is returned if none has credentials.
+// Chain returns the credentials of the first Keychain that has any. After an error it
+// tries the next one, and returns the error only if none has credentials.
 type Chain []Keychain
 
 // Resolve implements Keychain.
@@ -80,9 +81,9 @@ func (c Chain) Resolve(ctx context.Context, repository string) (Credentials, err
 	return Credentials{}, errors.Join(errs...)
 }
 
-// Secret is a parsed .dockerconfigjson: the content of a pull secret, or of an
-// auth file. It does not change. It ignores credential helpers: an object in a
-// cluster must not choose programs to run.
+// Secret is a parsed .dockerconfigjson from a pull secret or an auth file. It is
+// immutable. It ignores credential helpers, because an object in a cluster must
+// not select programs to run.
 type Secret struct {
 	origin      string
 	credentials map[string]Credentials
@@ -97,7 +98,7 @@ type authEntry struct {
 	RegistryToken string `json:"registrytoken"`
 }
 
-// SecretError reports an invalid secret, without showing it.
+// SecretError reports an invalid secret without its content.
 type SecretError struct {
 	// Origin is the file or object, and Key the invalid entry; empty for the whole secret.
 	Origin, Key string
@@ -116,8 +117,8 @@ func (e *SecretError) Unwrap() error { return e.Err }
 // ParseSecret parses the value of the key ".dockerconfigjson" of a Secret, or an
 // auth file. origin names it, such as "Secret openshift-config/pull-secret", for errors and credentials.
 //
-// Entries that cannot be decoded are omitted; the error joins a *SecretError for
-// each, and the Secret holds the others. The Secret is nil if data is malformed.
+// Invalid entries are omitted: the error joins a *SecretError for each, and the
+// Secret has the valid ones. The Secret is nil if data is malformed.
 func ParseSecret(origin string, data []byte) (*Secret, error) {
 	var config struct {
 		Auths map[string]authEntry `json:"auths"`
@@ -159,7 +160,8 @@ func (e authEntry) credentials() (Credentials, error) {
 	return l, nil
 }
 
-// normalized is the form of a key for the lookup: keys can be URLs, and Docker Hub has several names.
+// normalized returns the form of a key that is used for lookups. Keys can be URLs, and Docker Hub has
+// several names.
 func normalized(key string) string {
 	_, rest, found := strings.Cut(key, "://")
 	if !found {
@@ -180,8 +182,8 @@ func normalized(key string) string {
 	return host + "/" + below
 }
 
-// Resolve implements Keychain. It looks for the longest key by path first, then for
-// keys with wildcards ("*.example.com", as path.Match has them for each label of the host).
+// Resolve implements Keychain. It looks for the longest matching path first, then for keys
+// with wildcards such as "*.example.com", where path.Match matches each label of the host.
 func (s *Secret) Resolve(_ context.Context, repository string) (Credentials, error) {
 	if s == nil {
 		return Credentials{}, nil
@@ -224,7 +226,7 @@ func matchesWildcard(host, pattern string) bool {
 	return true
 }
 
-// Keys are the normalized keys that have credentials, sorted.
+// Keys returns the sorted, normalized keys with credentials.
 func (s *Secret) Keys() []string {
 	if s == nil {
 		return nil
@@ -233,10 +235,10 @@ func (s *Secret) Keys() []string {
 }
 
 // File is a .dockerconfigjson on disk, such as a mounted Secret or an auth file.
-// It is read by each call, so that a new content has effect at once. A missing file
-// has no credentials. Its credential helpers are ignored; System runs them.
+// Each call reads the file, so changes take effect immediately. A missing file has
+// no credentials. Credential helpers are ignored; use System for them.
 type File struct {
-	// Path is the path; "" is no file.
+	// Path is the path of the file; "" means no file.
 	Path string
 }
 

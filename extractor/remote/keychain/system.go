@@ -18,7 +18,7 @@ import (
 // ${XDG_RUNTIME_DIR}/containers/auth.json, ~/.config/containers/auth.json, ~/.docker/config.json and
 // ~/.dockercfg; with the credential helpers that these files and registries.conf name.
 type System struct {
-	// AuthFile is the only file to look in, if it is not empty.
+	// AuthFile, if not empty, is the only file that is read.
 	AuthFile string
 }
 

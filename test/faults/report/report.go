@@ -18,11 +18,13 @@ import (
 type Run struct {
 	// Workload and Fault name the row and the column of the table.
 	Workload, Fault string
-	// Point is the place of the fault in the workload, such as "write 3"; empty if it has none.
+	// Point is the point in the workload at which the fault is injected, such as "write 3"; may
+	// be empty.
 	Point string
-	// Happened is the number of times that the fault happened.
+	// Happened is the number of injected faults.
 	Happened int
-	// Problems are the differences from the undisturbed run and the broken rules; none is a pass.
+	// Problems are the differences from the run without faults, and the violated invariants. A
+	// run without problems has passed.
 	Problems []string
 	// Began is the start of the run; Events are in order of time.
 	Began  time.Time
@@ -37,13 +39,13 @@ type Event struct {
 	Text string
 }
 
-// Passed reports whether the run ended like an undisturbed one.
+// Passed reports whether the run has no problems.
 func (r Run) Passed() bool { return len(r.Problems) == 0 }
 
-// After is the time of an event since the start of the run.
+// After returns the time of an event since the start of the run.
 func (r Run) After(e Event) string { return fmt.Sprintf("%.3f s", e.Time.Sub(r.Began).Seconds()) }
 
-// Table writes the number of passed runs of all runs, by workload and fault.
+// Table writes the number of passed runs and of all runs, by workload and fault.
 func Table(w io.Writer, runs []Run) {
 	workloads, faults := names(runs)
 	fmt.Fprintf(w, "| workload | %s |\n|---|%s\n", strings.Join(faults, " | "), strings.Repeat("---|", len(faults)))
@@ -57,7 +59,8 @@ func Table(w io.Writer, runs []Run) {
 	fmt.Fprintf(w, "\n%s runs passed\n", count(runs, func(Run) bool { return true }))
 }
 
-// count is "passed of all" of the chosen runs; "-" if there is none.
+// count returns "<passed> of <all>" for the chosen runs, or "-" if there are
+// none.
 func count(runs []Run, chosen func(Run) bool) string {
 	passed, all := 0, 0
 	for _, run := range runs {
@@ -75,7 +78,7 @@ func count(runs []Run, chosen func(Run) bool) string {
 	return fmt.Sprintf("%d of %d", passed, all)
 }
 
-// names are the workloads and the faults in the order of their first runs.
+// names returns the workloads and the faults in the order of their first runs.
 func names(runs []Run) (workloads, faults []string) {
 	for _, run := range runs {
 		if !slices.Contains(workloads, run.Workload) {
