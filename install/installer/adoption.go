@@ -46,7 +46,7 @@ func offered(result machinery.RevisionResult) sets.Set[string] {
 // retryable error.
 func mayBeAdopted(rev *loadedRevision, obj client.Object) bool {
 	_, formerlyUnmanaged := rev.formerlyUnmanaged[obj.GetName()]
-	return allowsAdoption(obj) || recreatedByAggregation(obj) || formerlyUnmanaged && object.IsCRD(obj)
+	return allowsAdoption(obj) || recreatedByAggregation(obj) || formerlyUnmanaged && object.IsCRD(obj) || ofPredecessor(obj)
 }
 
 // clearAdoptAnnotations removes the adopt-existing annotation from objects that the

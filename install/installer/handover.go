@@ -53,6 +53,12 @@ func (e *Engine) takeOver(ctx context.Context, rev *loadedRevision, result machi
 	return errors.Join(failed...)
 }
 
+// ofPredecessor reports whether an object belongs to cluster-capi-operator, or was handed over.
+func ofPredecessor(obj client.Object) bool {
+	actual, ok := obj.(*unstructured.Unstructured)
+	return ok && (predecessor.Owns(actual) || predecessor.HandedOver(actual))
+}
+
 // handOver makes the first of the two writes. A conflict means that the object has
 // changed since it was read; the next reconcile decides again.
 func (e *Engine) handOver(ctx context.Context, actual *unstructured.Unstructured) error {

@@ -102,7 +102,7 @@ func machineFaults() []disturbance {
 	return []disturbance{
 		{name: "etcd out of space", arm: func(c *cycle, _ int) func() int {
 			return c.proxy.Fail(faults.Fault{
-				Verbs: []string{faults.Create, faults.Update, faults.Patch}, SkipDryRuns: true, Times: 25,
+				Verbs: []string{faults.Create, faults.Update, faults.Patch}, SkipDryRuns: true, Times: 8,
 				Status: http.StatusInternalServerError, Message: "etcdserver: mvcc: database space exceeded",
 			})
 		}},
