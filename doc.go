@@ -45,6 +45,7 @@
 //   - install/predecessor: objects of cluster-capi-operator, and their handover to the installer.
 //   - install/officialapi: OpenShift's own ClusterAPI object: its unmanaged CRDs and its status.
 //   - install/tlsprofile: the cluster's TLS security profile as settings of Go programs.
+//   - install/servingcert: the certificate authority of the installer: serving certificates of webhooks, and its CA in the objects that refer to them.
 //   - install/snapshot: the ClusterAPI object and the revision ConfigMaps, read consistently.
 //   - install/version: the version controller: decides which version to install.
 //   - install/installer: the installer controller: rolls out versions, adopts objects, reverts drift, and tears down versions, except CRDs that it retains.

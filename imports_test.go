@@ -53,6 +53,7 @@ var importOrder = []string{
 	"install/predecessor",
 	"install/officialapi",
 	"install/tlsprofile",
+	"install/servingcert",
 	"install/snapshot",
 	"install/version",
 	"install/installer",

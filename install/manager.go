@@ -48,6 +48,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
+	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/install/version"
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -245,7 +246,8 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	}
 	return &installer.Engine{
 		Revisions: revisions, Cache: whole, Reader: reader, Metadata: mgr.GetClient(), Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
-		Owners: installer.Owners{OwnerStrategyAnnotation: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation)},
+		Certificates: servingcert.Issuer{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()},
+		Owners:       installer.Owners{OwnerStrategyAnnotation: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation)},
 	}, nil
 }
 

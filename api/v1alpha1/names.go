@@ -57,6 +57,8 @@ const (
 	// ServingCertAnnotation, on a Service, is the name of the Secret with the serving certificate that the installer
 	// issues for it.
 	ServingCertAnnotation = Prefix + "/serving-cert-secret-name"
+	// ServingCertLabel marks the Secret of such a certificate; its value is the name of the Service.
+	ServingCertLabel = Prefix + "/serving-cert-of"
 	// InjectCABundleAnnotation, with the value "true", has the installer write its CA into the client configurations of
 	// a webhook configuration, a CRD, an APIService or an ExtensionConfig.
 	InjectCABundleAnnotation = Prefix + "/inject-cabundle"

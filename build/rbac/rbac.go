@@ -15,18 +15,19 @@ import (
 type reason string
 
 const (
-	forKinds     reason = "each kind is watched, and its objects are created; neither can be narrowed to names"
-	forObjects   reason = "external changes to each object are reverted, and it is deleted at teardown"
-	forInstances reason = "a CRD is deleted only if it has no instances"
-	forUnmanaged reason = "a CompatibilityRequirement is kept for each unmanaged CRD"
-	forEscalate  reason = "a ClusterRole of the set has an aggregation rule; Kubernetes requires all permissions, or this one, which cannot be narrowed to names for a create request"
-	forBind      reason = "each role is bound; the dry run of the binding precedes the creation of the role"
-	forParams    reason = "an admission policy is bound to parameters, which the writer of the binding must be able to read"
-	forGrant     reason = "roles of the set grant it; Kubernetes rejects roles with permissions that the writer lacks"
+	forKinds        reason = "each kind is watched, and its objects are created; neither can be narrowed to names"
+	forObjects      reason = "external changes to each object are reverted, and it is deleted at teardown"
+	forInstances    reason = "a CRD is deleted only if it has no instances"
+	forUnmanaged    reason = "a CompatibilityRequirement is kept for each unmanaged CRD"
+	forEscalate     reason = "a ClusterRole of the set has an aggregation rule; Kubernetes requires all permissions, or this one, which cannot be narrowed to names for a create request"
+	forBind         reason = "each role is bound; the dry run of the binding precedes the creation of the role"
+	forParams       reason = "an admission policy is bound to parameters, which the writer of the binding must be able to read"
+	forCertificates reason = "the installer issues the certificates that Services of the set request"
+	forGrant        reason = "roles of the set grant it; Kubernetes rejects roles with permissions that the writer lacks"
 )
 
 // reasons lists the reasons in the order of the rules.
-var reasons = []reason{forKinds, forObjects, forInstances, forUnmanaged, forEscalate, forBind, forParams, forGrant}
+var reasons = []reason{forKinds, forObjects, forInstances, forUnmanaged, forEscalate, forBind, forParams, forCertificates, forGrant}
 
 // Options are inputs besides the objects. The zero value is right for a cluster in
 // which the installer manages every CRD and has no permissions yet.
@@ -74,6 +75,17 @@ func (n requiredPermissions) addObject(object *unstructured.Unstructured, resour
 		instances := defines(object)
 		n.add(forInstances, permission{group: instances.Group, resource: instances.Resource, verb: "list"})
 	}
+	if secret := object.GetAnnotations()[v1alpha1.ServingCertAnnotation]; secret != "" && object.GetKind() == "Service" {
+		n.addCertificate(object.GetNamespace(), secret)
+	}
+}
+
+// addCertificate adds the permissions to issue a certificate in a Secret. A name cannot limit create.
+func (n requiredPermissions) addCertificate(namespace, secret string) {
+	in := permission{namespace: namespace, resource: "secrets"}
+	n.addVerbs(forCertificates, in, "create")
+	in.name = secret
+	n.addVerbs(forCertificates, in, "get", "update")
 }
 
 // addUnmanaged adds the permissions to check an unmanaged CRD. Each revision has

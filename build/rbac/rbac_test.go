@@ -65,6 +65,14 @@ func TestMinimalRules(t *testing.T) {
 		options       rbac.Options
 		want          []string
 	}{
+		{name: "the certificate that a Service requests", objects: `{apiVersion: v1, kind: Service, metadata: {name: webhook, namespace: demo, annotations: {capi-operator.openshift.io/serving-cert-secret-name: cert}}}
+`, want: []string{
+			"demo: create services",
+			"demo: delete,get,patch services (webhook)",
+			"demo: create secrets",
+			"demo: get,update secrets (cert)",
+			"openshift-cluster-api: list,watch services",
+		}},
 		{name: "objects of one kind share rules", objects: configMapsAB, want: []string{
 			"openshift-cluster-api: create,list,watch configmaps",
 			"openshift-cluster-api: delete,get,patch configmaps (a,b)",

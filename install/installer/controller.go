@@ -23,6 +23,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/officialapi"
+	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
 )
@@ -175,6 +176,9 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, version v1alph
 	}
 	if out.outcome.Reason == status.RollingOut {
 		out.outcome.Recheck = max(0, remaining)
+	}
+	if slices.ContainsFunc(rev.objects(), servingcert.Requested) && (out.outcome.Recheck == 0 || out.outcome.Recheck > servingcert.RecheckInterval) {
+		out.outcome.Recheck = servingcert.RecheckInterval
 	}
 	if err == nil {
 		out.complete = result.IsComplete() && rev.scope != controlledOnly

@@ -86,5 +86,8 @@ func (e *Engine) dryRun(ctx context.Context, rev *loadedRevision) (machinery.Rev
 	if err := e.prepare(ctx, rev); err != nil {
 		return nil, err
 	}
+	if err := e.Certificates.Trust(ctx, rev.objects()); err != nil {
+		return nil, err
+	}
 	return e.reconcile(ctx, rev, nil, boxcutter.WithPaused{})
 }

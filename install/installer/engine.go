@@ -22,6 +22,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/servingcert"
 )
 
 // Engine applies and tears down the objects of revisions with boxcutter.
@@ -40,6 +41,9 @@ type Engine struct {
 	Live client.Reader
 	// Writer writes to the API server.
 	Writer client.Writer
+
+	// Certificates issues the certificates that objects request with annotations.
+	Certificates servingcert.Issuer
 
 	// PolicyDelay is the time until all API servers enforce an admission policy that
 	// one of them enforces; 0 means two seconds.
@@ -61,12 +65,25 @@ const ManagedByLabel = "app.kubernetes.io/managed-by"
 // availableProbe is the type of the probe that checks availability.
 const availableProbe = "Available"
 
-// apply brings the cluster one step closer to the revision. It skips objects that a
-// newer revision has adopted, and adopts colliding objects that are adoptable.
+// apply brings the cluster one step closer to the revision. The certificates of Services
+// follow their creation.
 func (e *Engine) apply(ctx context.Context, rev *loadedRevision) (machinery.RevisionResult, error) {
 	if err := e.prepare(ctx, rev); err != nil {
 		return nil, err
 	}
+	if err := e.Certificates.Prepare(ctx, rev.objects()); err != nil {
+		return nil, err
+	}
+	if err := e.Certificates.Trust(ctx, rev.objects()); err != nil {
+		return nil, err
+	}
+	result, err := e.applyObjects(ctx, rev)
+	return result, errors.Join(err, e.Certificates.Issue(ctx, rev.objects()))
+}
+
+// applyObjects applies the objects of the revision. It skips objects that a newer
+// revision has adopted, and adopts colliding objects that are adoptable.
+func (e *Engine) applyObjects(ctx context.Context, rev *loadedRevision) (machinery.RevisionResult, error) {
 	if rev.scope == controlledOnly {
 		if err := e.keepControlled(ctx, rev, e.Reader); err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -121,6 +122,14 @@ func (r *loadedRevision) kinds() sets.Set[schema.GroupVersionKind] {
 		}
 	}
 	return kinds
+}
+
+// objects returns the objects of all phases.
+func (r *loadedRevision) objects() (objects []*unstructured.Unstructured) {
+	for _, phase := range r.phases {
+		objects = append(objects, phase.Objects...)
+	}
+	return objects
 }
 
 // plan is a version divided into phases. Decoding a large version takes a second, so

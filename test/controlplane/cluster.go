@@ -52,6 +52,7 @@ type Cluster struct {
 	unlock     func()
 	files      files
 	client     *kubernetes.Clientset
+	egress     *egress
 	supervisor *supervisor
 	stop       sync.Once
 	stopped    error
@@ -156,6 +157,9 @@ func (c *Cluster) run(ctx context.Context, p ports) error {
 	if err := c.prepare(ctx, p); err != nil {
 		return err
 	}
+	if err := c.startEgress(); err != nil {
+		return err
+	}
 	s, err := startSupervisor(c.binary, c.files.logs, c.remove()...)
 	if err != nil {
 		return err
@@ -234,11 +238,14 @@ func withTail(err error, keep bool) error {
 }
 
 // remove are the folders that go with the cluster.
-func (c *Cluster) remove() []string {
-	if c.temporary {
-		return []string{c.Dir}
+func (c *Cluster) remove() (folders []string) {
+	if c.egress != nil {
+		folders = append(folders, c.egress.folder)
 	}
-	return nil
+	if c.temporary {
+		folders = append(folders, c.Dir)
+	}
+	return folders
 }
 
 // Stop ends all programs at once and removes the folder unless Options.Dir named
@@ -249,6 +256,7 @@ func (c *Cluster) Stop() error {
 		if c.supervisor != nil {
 			c.stopped = c.supervisor.stop()
 		}
+		c.stopped = errors.Join(c.stopped, c.egress.stop())
 		for _, folder := range c.remove() {
 			c.stopped = errors.Join(c.stopped, os.RemoveAll(folder))
 		}

@@ -21,6 +21,7 @@ func (f files) kubeconfig(user string) string {
 	return filepath.Join(f.dir, strings.TrimPrefix(user, "system:")+".kubeconfig")
 }
 func (f files) stages() string { return filepath.Join(f.dir, "stages.yaml") }
+func (f files) egress() string { return filepath.Join(f.dir, "egress.yaml") }
 func (f files) data() string   { return filepath.Join(f.dir, "etcd") }
 
 // users are those with a client certificate, and their groups. The controller

@@ -71,7 +71,7 @@ func apiServerFlags(f files, p ports) []string {
 		"--service-account-key-file=" + f.pki("sa.pub"), "--service-account-signing-key-file=" + f.pki("sa.key"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.96.0.0/24",
 		"--authorization-mode=Node,RBAC", "--allow-privileged", "--disable-admission-plugins=TaintNodesByCondition",
-		"--endpoint-reconciler-type=none", "--enable-priority-and-fairness=false", "--profiling=false",
+		"--egress-selector-config-file=" + f.egress(), "--endpoint-reconciler-type=none", "--enable-priority-and-fairness=false", "--profiling=false",
 	}
 }
 

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package servingcert
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// SecretName is the name of the Secret in the operator namespace with the CA certificates and their keys.
+const SecretName = "capi-installer-serving-ca"
+
+// Keys of a Secret: its certificates, their keys, and in the Secret of a Service the CA bundle.
+const (
+	certificateKey = corev1.TLSCertKey
+	privateKey     = corev1.TLSPrivateKeyKey
+	caKey          = "ca.crt"
+)
+
+// RecheckInterval is the time after which certificates and Secrets are checked again. They
+// are not watched: the installer may not list Secrets.
+const RecheckInterval = 10 * time.Minute
+
+// Issuer issues certificates with the authority in the cluster.
+type Issuer struct {
+	// Reader reads Secrets and Services from the API server, not from a cache.
+	Reader client.Reader
+	// Writer writes Secrets.
+	Writer client.Writer
+	// Now returns the time; nil means time.Now.
+	Now func() time.Time
+}
+
+func (i Issuer) now() time.Time {
+	if i.Now != nil {
+		return i.Now()
+	}
+	return time.Now()
+}
+
+// Trust writes the CA bundle of the cluster into the objects that request it. Without an
+// authority in the cluster, the objects stay as they are. It writes nothing to the cluster.
+func (i Issuer) Trust(ctx context.Context, objects []*unstructured.Unstructured) error {
+	if !slices.ContainsFunc(objects, requestsCA) {
+		return nil
+	}
+	secret, err := i.read(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	authority, err := parse(secret)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		inject(o, authority.Bundle())
+	}
+	return nil
+}
+
+// Prepare creates or renews the authority if an object requests a certificate or the CA.
+func (i Issuer) Prepare(ctx context.Context, objects []*unstructured.Unstructured) error {
+	if !slices.ContainsFunc(objects, Requested) {
+		return nil
+	}
+	secret, err := i.read(ctx)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	var authority Authority
+	if err == nil {
+		if authority, err = parse(secret); err != nil {
+			return err
+		}
+	}
+	renewed, changed, err := authority.Renewed(i.now())
+	if err != nil || !changed {
+		return err
+	}
+	keys, err := renewed.Keys()
+	if err != nil {
+		return err
+	}
+	secret.Data = map[string][]byte{certificateKey: renewed.Bundle(), privateKey: keys}
+	return i.write(ctx, secret)
+}
+
+// Issue issues or renews the certificates of the Services that request one and exist in the cluster.
+func (i Issuer) Issue(ctx context.Context, objects []*unstructured.Unstructured) error {
+	if !slices.ContainsFunc(objects, requestsCertificate) {
+		return nil
+	}
+	secret, err := i.read(ctx)
+	if err != nil {
+		return err
+	}
+	authority, err := parse(secret)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if !requestsCertificate(o) {
+			continue
+		}
+		if err := i.serve(ctx, authority, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve issues the certificate of a Service unless its Secret has a current one.
+func (i Issuer) serve(ctx context.Context, authority Authority, requested *unstructured.Unstructured) error {
+	service := &corev1.Service{}
+	if err := i.Reader.Get(ctx, client.ObjectKeyFromObject(requested), service); err != nil {
+		return client.IgnoreNotFound(err) // the next reconcile follows its creation
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: requested.GetAnnotations()[v1alpha1.ServingCertAnnotation]}}
+	err := i.Reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Secret %s/%s for the certificate of Service %s: %w", secret.Namespace, secret.Name, service.Name, err)
+	}
+	if err == nil && secret.Labels[v1alpha1.ServingCertLabel] == "" {
+		return fmt.Errorf("cannot issue the certificate of Service %s/%s: Secret %s exists, but the installer has not created it; delete the Secret", service.Namespace, service.Name, secret.Name)
+	}
+	names := namesOf(requested)
+	existing := Certificate{secret.Data[certificateKey], secret.Data[privateKey]}
+	current := authority.Current(existing, names, i.now())
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}
+	if current && bytes.Equal(secret.Data[caKey], authority.Bundle()) && slices.Contains(secret.OwnerReferences, owner) {
+		return nil
+	}
+	if !current {
+		if existing, err = authority.Issue(names, i.now()); err != nil {
+			return fmt.Errorf("issuing the certificate of Service %s/%s: %w", service.Namespace, service.Name, err)
+		}
+	}
+	secret.Type = corev1.SecretTypeTLS
+	secret.Labels = map[string]string{v1alpha1.ServingCertLabel: service.Name}
+	secret.OwnerReferences = []metav1.OwnerReference{owner}
+	secret.Data = map[string][]byte{certificateKey: existing.Certificate, privateKey: existing.Key, caKey: authority.Bundle()}
+	return i.write(ctx, secret)
+}
+
+// read reads the Secret of the authority. If it does not exist, the returned Secret has its name.
+func (i Issuer) read(ctx context.Context) (*corev1.Secret, error) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: SecretName}}
+	err := i.Reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+	if err != nil && !apierrors.IsNotFound(err) {
+		err = fmt.Errorf("reading Secret %s/%s with the CA of webhooks: %w", secret.Namespace, secret.Name, err)
+	}
+	return secret, err
+}
+
+func parse(secret *corev1.Secret) (Authority, error) {
+	authority, err := Parse(secret.Data[certificateKey], secret.Data[privateKey])
+	if err != nil {
+		return Authority{}, fmt.Errorf("invalid Secret %s/%s with the CA of webhooks: %w; delete the Secret, the installer then creates a new CA", secret.Namespace, secret.Name, err)
+	}
+	return authority, nil
+}
+
+// write creates or updates a Secret.
+func (i Issuer) write(ctx context.Context, secret *corev1.Secret) error {
+	write := func() error { return i.Writer.Update(ctx, secret) }
+	if secret.ResourceVersion == "" {
+		write = func() error { return i.Writer.Create(ctx, secret) }
+	}
+	if err := write(); err != nil {
+		return fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}

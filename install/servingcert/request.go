@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package servingcert
+
+import (
+	"encoding/base64"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// Requested reports whether an object requests a certificate or the CA.
+func Requested(o *unstructured.Unstructured) bool {
+	return requestsCA(o) || requestsCertificate(o)
+}
+
+func requestsCA(o *unstructured.Unstructured) bool {
+	return o.GetAnnotations()[v1alpha1.InjectCABundleAnnotation] == "true"
+}
+
+func requestsCertificate(o *unstructured.Unstructured) bool {
+	return object.GroupKind(o) == object.Service && o.GetAnnotations()[v1alpha1.ServingCertAnnotation] != ""
+}
+
+// inject writes the CA bundle into the client configurations of an object that requests it.
+func inject(o *unstructured.Unstructured, bundle []byte) {
+	if !requestsCA(o) {
+		return
+	}
+	for _, config := range object.ClientConfigs(o) {
+		if config["service"] != nil {
+			config["caBundle"] = base64.StdEncoding.EncodeToString(bundle)
+		}
+	}
+}
+
+// namesOf returns the DNS names by which clients in the cluster call a Service.
+func namesOf(service *unstructured.Unstructured) []string {
+	name := service.GetName() + "." + service.GetNamespace() + ".svc"
+	return []string{name, name + ".cluster.local"}
+}

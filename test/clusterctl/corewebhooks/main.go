@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Program corewebhooks serves the webhooks of Cluster API's core provider on 127.0.0.1, with the
+// certificate in a directory, as the provider's own program does. That program listens on all
+// addresses; this one also runs no controllers.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/core/webhooks/admission"
+	"sigs.k8s.io/cluster-api/core/webhooks/conversion"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+)
+
+func main() {
+	options := webhook.Options{Host: "127.0.0.1"}
+	flag.StringVar(&options.CertDir, "cert-dir", "", "directory of tls.crt and tls.key")
+	flag.IntVar(&options.Port, "port", 0, "port of 127.0.0.1")
+	flag.Parse()
+	ctrl.SetLogger(klog.Background())
+	if err := run(ctrl.SetupSignalHandler(), options); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, options webhook.Options) error {
+	scheme := runtime.NewScheme()
+	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, clusterv1beta1.AddToScheme, clusterv1.AddToScheme)
+	if err := builder.AddToScheme(scheme); err != nil {
+		return err
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	manager, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme, WebhookServer: webhook.NewServer(options), Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+	})
+	if err != nil {
+		return err
+	}
+	if err := serve(manager); err != nil {
+		return err
+	}
+	return manager.Start(ctx)
+}
+
+// serve adds the webhooks of the kinds that a cluster without topology has.
+func serve(manager ctrl.Manager) error {
+	conversion.SetAPIVersionGetter(func(_ context.Context, kind schema.GroupKind) (string, error) {
+		mapping, err := manager.GetRESTMapper().RESTMapping(kind)
+		if err != nil {
+			return "", err
+		}
+		return mapping.GroupVersionKind.GroupVersion().String(), nil
+	})
+	for _, kind := range webhooks(manager.GetClient()) {
+		if err := kind.SetupWebhookWithManager(manager); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kindWebhooks are the webhooks of a kind.
+type kindWebhooks interface {
+	SetupWebhookWithManager(ctrl.Manager) error
+}
+
+func webhooks(reader client.Client) []kindWebhooks {
+	return []kindWebhooks{
+		&admission.ClusterClass{Client: reader}, &admission.Cluster{Client: reader}, &admission.Machine{}, &admission.MachineSet{},
+		&admission.MachineDeployment{}, &admission.MachinePool{}, &admission.MachineHealthCheck{},
+	}
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// walkthrough runs the commands of docs/kubernetes-walkthrough.md in a folder.
+type walkthrough struct {
+	*kubernetes
+	program string // capi-manifests
+}
+
+func TestKubernetes_Walkthrough(t *testing.T) {
+	k := newKubernetes(t)
+	w := walkthrough{k, filepath.Join(t.TempDir(), "capi-manifests")}
+	w.build(w.program, "../..", "./cmd/capi-manifests")
+	w.clone()
+	w.bases()
+	w.runBlock("Generate a bundle")
+	w.runBlock("Append them")
+	w.runBlock("Write `images.json`")
+	install := w.block("Write the kustomization")
+	w.command(install[0])
+	p := k.run()
+	for _, command := range install[1:] {
+		w.command(command)
+	}
+	k.settled("1.0.0-1")
+	w.serveCoreWebhooks()
+
+	manifest := filepath.Join(k.folder, "cluster.yaml")
+	w.must(os.WriteFile(manifest, []byte(strings.Replace(w.fenced("Write `cluster.yaml`", "yaml"), "192.168.0.0/16", "192.168.0.0/99", 1)), 0o600))
+	_, err := k.cluster.Kubectl(t.Context(), "apply", "-f", manifest)
+	if err == nil || !strings.Contains(err.Error(), "cidrBlocks[0]: Invalid value: \"192.168.0.0/99\": invalid CIDR address") {
+		t.Errorf("an invalid Cluster: %v", err)
+	}
+	w.must(os.WriteFile(manifest, []byte(w.fenced("Write `cluster.yaml`", "yaml")), 0o600))
+	w.runBlock("The API server calls the webhook")
+	p.terminate()
+}
+
+// build builds a program of a module.
+func (w walkthrough) build(target, module, source string) {
+	w.Helper()
+	command := exec.Command("go", "build", "-tags", buildTags(), "-o", target, source)
+	command.Dir = module
+	if output, err := command.CombinedOutput(); err != nil {
+		w.Fatalf("building %s: %v\n%s", source, err, output)
+	}
+}
+
+// clone puts the kustomize directories where git clone puts them.
+func (w walkthrough) clone() {
+	w.Helper()
+	written := w.TempDir()
+	providers, err := fixture.Providers(w.Context(), written)
+	w.must(err)
+	docker, err := fixture.DockerProvider(w.Context(), written)
+	w.must(err)
+	places := map[string]string{
+		"cluster-api": "core", "cluster-api-bootstrap-kubeadm": "bootstrap/kubeadm",
+		"cluster-api-control-plane-kubeadm": "controlplane/kubeadm", docker.Name: "test/infrastructure/docker",
+	}
+	for _, provider := range append(providers, docker) {
+		place, used := places[provider.Name]
+		if !used {
+			continue
+		}
+		target := filepath.Join(w.folder, "cluster-api", place)
+		w.must(os.MkdirAll(target, 0o700))
+		w.must(os.Rename(filepath.Dir(provider.Kustomization), filepath.Join(target, "config")))
+	}
+}
+
+// bases pushes images in place of the providers' own, which are on the internet.
+func (w walkthrough) bases() {
+	w.Helper()
+	for _, name := range []string{"cluster-api-controller", "kubeadm-bootstrap-controller", "kubeadm-control-plane-controller", "capd-manager"} {
+		_, err := w.registry.PushTag("bases/"+name, "v1.14.2", empty.Image)
+		w.must(err)
+	}
+}
+
+// page returns docs/kubernetes-walkthrough.md.
+func (w walkthrough) fenced(phrase, language string) string {
+	w.Helper()
+	page, err := os.ReadFile("../../docs/kubernetes-walkthrough.md")
+	w.must(err)
+	_, text, found := strings.Cut(string(page), phrase)
+	_, text, fenced := strings.Cut(text, "```"+language+"\n")
+	if !found || !fenced {
+		w.Fatalf("docs/kubernetes-walkthrough.md has no block after %q", phrase)
+	}
+	text, _, _ = strings.Cut(text, "```")
+	return text
+}
+
+// block returns the commands of the first block after a phrase.
+func (w walkthrough) block(phrase string) []string {
+	w.Helper()
+	return strings.Split(strings.TrimSpace(w.fenced(phrase, "sh")), "\n")
+}
+
+func (w walkthrough) runBlock(phrase string) {
+	w.Helper()
+	for _, line := range w.block(phrase) {
+		w.command(line)
+	}
+}
+
+// command runs a command of the page.
+func (w walkthrough) command(line string) {
+	w.Helper()
+	line = strings.NewReplacer("$REGISTRY", w.registry.Host()+"/test", "--base registry.k8s.io/cluster-api", "--base "+w.registry.Host()+"/bases",
+		"--base gcr.io/k8s-staging-cluster-api", "--base "+w.registry.Host()+"/bases").Replace(line)
+	line, file, _ := strings.Cut(line, " > ")
+	words := strings.Fields(line)
+	var output []byte
+	var err error
+	if words[0] == "kubectl" {
+		for i, word := range words {
+			if word == "." || word == "cluster.yaml" {
+				words[i] = filepath.Join(w.folder, word)
+			}
+		}
+		output, err = w.cluster.Kubectl(w.Context(), words[1:]...)
+	} else {
+		command := exec.CommandContext(w.Context(), w.program, words[1:]...)
+		command.Dir = w.folder
+		var stderr strings.Builder
+		command.Stderr = &stderr
+		if output, err = command.Output(); err != nil {
+			err = fmt.Errorf("%w: %s", err, stderr.String())
+		}
+	}
+	if err != nil {
+		w.Fatalf("%s: %v", line, err)
+	}
+	if file != "" {
+		w.must(os.WriteFile(filepath.Join(w.folder, file), output, 0o600))
+	}
+}
+
+// serveCoreWebhooks serves the webhooks of the core provider with the certificate that its pods mount.
+func (w walkthrough) serveCoreWebhooks() {
+	w.Helper()
+	secret := &corev1.Secret{}
+	w.must(w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: "capi-webhook-service-cert"}, secret))
+	dir, program := w.TempDir(), filepath.Join(w.TempDir(), "corewebhooks")
+	for name, content := range secret.Data {
+		w.must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	w.build(program, "../clusterctl", "./corewebhooks")
+	address := freeAddress(w.T)
+	_, port, err := net.SplitHostPort(address)
+	w.must(err)
+	command := exec.CommandContext(context.Background(), program, "--cert-dir="+dir, "--port="+port, "--kubeconfig="+w.cluster.Kubeconfig)
+	command.SysProcAttr = endWithParent()
+	var log strings.Builder
+	command.Stdout, command.Stderr = &log, &log
+	w.must(command.Start())
+	w.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		if w.Failed() {
+			w.Logf("corewebhooks:\n%s", log.String())
+		}
+	})
+	w.cluster.Route(types.NamespacedName{Namespace: namespace, Name: "capi-webhook-service"}, address)
+	w.eventually("the webhooks are served", func() error {
+		connection, err := net.Dial("tcp", address)
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	})
+}
