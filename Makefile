@@ -39,7 +39,7 @@ demo: ## Install real providers in a real control plane on this machine (KEEP=1 
 # The packages with the longest tests start first.
 SLOW := ./test/e2e ./install
 # Tests with a control plane mostly wait, but each has its own control plane while it runs.
-PARALLEL ?= 6
+PARALLEL ?= 4
 
 .PHONY: unit
 unit: override PROVIDERS :=

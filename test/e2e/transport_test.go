@@ -75,7 +75,7 @@ func TestTransport_MoveToImagesWritesNothing(t *testing.T) {
 	p := h.start("4.22.0")
 	h.reports("VersionDegraded", "ComponentMissing", "type infrastructure")
 	put(h, operator, awsMaps[0], awsMaps[2])
-	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-aws-00", "missing slices 1 of 2")
+	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-aws-00", "missing slices 1 of 3")
 	put(h, operator, awsMaps[1])
 	h.settled("4.22.0-1") // one provider out of an image, one out of ConfigMaps
 	version := h.version()
@@ -121,7 +121,7 @@ var badTransport = []struct {
 }{
 	{"a slice is missing", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
 		h.must(operator.Delete(h.Context(), good[1].DeepCopy()))
-	}, "TransportIncomplete", []string{"cluster-api-provider-aws-00", "not there: 1"}},
+	}, "TransportIncomplete", []string{"cluster-api-provider-aws-00", "missing slices 1 of 2"}},
 	{"a slice comes twice", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
 		again := good[1].DeepCopy()
 		again.Name = "again"
@@ -131,7 +131,7 @@ var badTransport = []struct {
 		foreign := good[1].DeepCopy()
 		foreign.Annotations[configmap.ReleaseVersion] = "4.21.9"
 		put(h, operator, foreign)
-	}, "TransportIncomplete", []string{"not there: 1", "cluster-api-provider-aws-01 of release 4.21.9"}},
+	}, "TransportIncomplete", []string{"missing slices 1 of 2", "cluster-api-provider-aws-01 of release 4.21.9"}},
 	{"all slices are of another release", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
 		for _, configMap := range good {
 			foreign := configMap.DeepCopy()
