@@ -58,9 +58,9 @@ func TestBundle_RealProviders(t *testing.T) {
 	}
 }
 
-// unlabelled lists the folders of providers whose provider label does not contain
-// their type.
-var unlabelled = []string{"addon-helm", "infrastructure-kubevirt"}
+// unlabelled lists the folders of providers whose type neither the provider label nor
+// the CRDs tell.
+var unlabelled = []string{"addon-helm"}
 
 // checkPreview checks that a preview needs no options and contains the same
 // objects.

@@ -159,6 +159,7 @@ func exampleEnvironment(t *testing.T) (expand func(string) string) {
 	for _, file := range []string{"images.json", "old/images.json", "new/images.json"} {
 		write(file, release)
 	}
+	write("images.txt", "core="+reg.Host()+"/me/core:bundled\naws="+reg.Host()+"/me/capa:bundled\n")
 	base := registry.MustImage(t, registry.Layer{Txtar: "-- bin/manager --\nmanager\n"})
 	saveArchive(t, "built.tar", base)
 	extension, authority := startExampleExtension(t)

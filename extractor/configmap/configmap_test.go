@@ -340,7 +340,7 @@ func TestOthers(t *testing.T) {
 	}
 	results, err := configmap.Bundles(mixed, release)
 	if err != nil || len(results) != 1 || results[0].Err == nil || errors.Is(results[0].Err, extractor.ErrInvalid) ||
-		!strings.Contains(results[0].Err.Error(), "these are not there: 1; not counted: openshift-cluster-api/aws-01 of release 4.22.2") {
+		!strings.Contains(results[0].Err.Error(), "missing slices 1 of 2; ignored: openshift-cluster-api/aws-01 of release 4.22.2") {
 		t.Errorf("%v, %v", results, err)
 	}
 }

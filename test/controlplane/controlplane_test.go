@@ -231,10 +231,13 @@ func TestStart_NamesTheProgramThatEnded(t *testing.T) {
 func TestStart_TimeoutStopsAllPrograms(t *testing.T) {
 	skipShort(t)
 	dir := t.TempDir()
-	_, err := Start(t.Context(), Options{Dir: dir, Timeout: 500 * time.Millisecond})
-	program, ok := errors.AsType[*ProgramError](err)
-	if !ok || program.Program != "kube-apiserver" || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("got %v, want a *ProgramError of kube-apiserver for the deadline", err)
+	_, err := Start(t.Context(), Options{Dir: dir, Timeout: time.Second})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v, want the deadline", err)
+	}
+	// On a busy machine the deadline can pass before a program is started.
+	if program, ok := errors.AsType[*ProgramError](err); ok && program.Program != "kube-apiserver" {
+		t.Errorf("got an error of %s, want kube-apiserver", program.Program)
 	}
 	unlock, err := tryLock(filepath.Join(dir, "lock"))
 	if err != nil {

@@ -23,8 +23,10 @@ func newExtension(version string) *cobra.Command {
 		Use:   "extension",
 		Short: "Check Runtime Extensions of Cluster API",
 		Long:  extensionLong,
-		Args:  knownCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  capi-manifests extension hooks
+  capi-manifests extension test https://localhost:9443 --ca-bundle ca.crt`,
+		Args: knownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newExtensionTest(version), newExtensionHooks())
 	return cmd

@@ -27,14 +27,13 @@ of podman and skopeo. An image by digest is used as it is, without a request. Al
 reported at once, and nothing is written then.`
 
 const imagesExample = `  # Name the providers' images by tag, and write their digests
-  capi-manifests images core=quay.io/me/capi:v1.14.2 docker=quay.io/me/capd:v1.14.2 > images.json
+  capi-manifests images core=quay.io/me/core:bundled aws=quay.io/me/capa:bundled > images.json
 
-  # From a file with a NAME=IMAGE pair per line, or from stdin
+  # From a file with a NAME=IMAGE pair per line
   capi-manifests images --from images.txt > images.json
-  cat images.txt | capi-manifests images --from - > images.json
 
   # Add an image to an images.json
-  capi-manifests images --from images.json docker=quay.io/me/capd:v1.14.2
+  capi-manifests images --from images.json addon=quay.io/me/addon:bundled
 
   # Show the images as a table
   capi-manifests images --from images.txt -o table`
@@ -52,6 +51,7 @@ func newImages() *cobra.Command {
 		Short:             "Write images.json with the images' digests",
 		Long:              imagesLong,
 		Example:           imagesExample,
+		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeOverride,
 		RunE:              options.run,
 	}

@@ -25,7 +25,7 @@ func TestExplain(t *testing.T) {
 		want      string
 	}{
 		{"missing permission", forbidden, true, "reading events in namespace default: events is forbidden: not allowed; status and history need"},
-		{"invalid token", apierrors.NewUnauthorized("no"), true, "credentials of the kubeconfig are not valid (Unauthorized); log in again"},
+		{"invalid token", apierrors.NewUnauthorized("no"), true, "invalid credentials in the kubeconfig (Unauthorized); log in again"},
 		{"CA of another cluster", fmt.Errorf("tls: %w", x509.UnknownAuthorityError{}), true, "does not trust the certificate"},
 		{"certificate of another host", x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"}, true, "does not trust the certificate"},
 		{"credential plugin", errors.New("getting credentials: exec: executable oidc-login not found"), true, "install the credential plugin"},
