@@ -62,22 +62,29 @@ func TestRandomSequences_OnAPIServer(t *testing.T) {
 	})
 }
 
-// modelChecks sets how many sequences there are: so many when tests are sampled, so
-// many with E2E=full in the environment, or as many as -rapid.checks says.
+// modelChecks sets the number of sequences, unless -rapid.checks does. Sampled sequences
+// are the same in each run; with E2E=full in the environment they are random.
 func modelChecks(t *testing.T, sampled, full int) {
 	t.Helper()
 	asked := false
-	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
-	if asked {
-		return
+	flag.Visit(func(f *flag.Flag) { asked = asked || strings.HasPrefix(f.Name, "rapid.") })
+	switch {
+	case asked:
+	case os.Getenv("E2E") == "full":
+		setFlag(t, "rapid.checks", strconv.Itoa(full))
+	default:
+		setFlag(t, "rapid.checks", strconv.Itoa(sampled))
+		setFlag(t, "rapid.seed", "1")
 	}
-	if os.Getenv("E2E") == "full" {
-		sampled = full
-	}
-	checks := flag.Lookup("rapid.checks").Value
-	before := checks.String()
-	t.Cleanup(func() { _ = checks.Set(before) })
-	if err := checks.Set(strconv.Itoa(sampled)); err != nil {
+}
+
+// setFlag sets a flag until the test ends.
+func setFlag(t *testing.T, name, value string) {
+	t.Helper()
+	set := flag.Lookup(name).Value
+	before := set.String()
+	t.Cleanup(func() { _ = set.Set(before) })
+	if err := set.Set(value); err != nil {
 		t.Fatal(err)
 	}
 }
