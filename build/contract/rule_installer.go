@@ -121,12 +121,7 @@ var installerRules = []Rule{{
 	Source:   ours("Objects"),
 	Why:      "The release creates the namespace before any provider. The installer cannot write Namespaces: removing a provider would delete everything in the namespace.",
 	Fix:      "Remove the Namespace; \"capi-manifests generate\" drops it.",
-	Check: func(b *Bundle) (findings []Finding) {
-		for _, o := range b.ofKind(namespaceKind) {
-			findings = append(findings, o.finding("a bundle brings no Namespace"))
-		}
-		return findings
-	},
+	Check:    forbidKind(namespaceKind, "a bundle brings no Namespace"),
 }, {
 	ID:       "installer/no-secret",
 	Severity: Error,
@@ -134,12 +129,7 @@ var installerRules = []Rule{{
 	Source:   ours("Objects"),
 	Why:      "Credentials do not belong in a public image, and the installer can neither read nor write Secrets.",
 	Fix:      "Remove the Secret, and have it made in the cluster: by its administrator, by the cloud credential operator, or by the service CA for certificates.",
-	Check: func(b *Bundle) (findings []Finding) {
-		for _, o := range b.ofKind(secretKind) {
-			findings = append(findings, o.finding("a bundle brings no Secret"))
-		}
-		return findings
-	},
+	Check:    forbidKind(secretKind, "a bundle brings no Secret"),
 }, {
 	ID:       "installer/no-cert-manager",
 	Severity: Error,
@@ -419,3 +409,13 @@ var validatingPolicyKind = schema.GroupKind{Group: admissionGroup, Kind: "Valida
 
 // certManagerAnnotations ask cert-manager to fill in a CA.
 var certManagerAnnotations = []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret"}
+
+// forbidKind returns a check that a bundle has no object of a kind.
+func forbidKind(kind schema.GroupKind, message string) func(*Bundle) []Finding {
+	return func(b *Bundle) (findings []Finding) {
+		for _, o := range b.ofKind(kind) {
+			findings = append(findings, o.finding("%s", message))
+		}
+		return findings
+	}
+}

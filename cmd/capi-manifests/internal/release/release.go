@@ -77,17 +77,22 @@ func Resolve(ctx context.Context, images imagesjson.Images, stderr io.Writer) (i
 	images = slices.Clone(images)
 	var errs []error
 	for i, image := range images {
-		reference, err := source.Resolve(ctx, image.Reference)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("image %s: %w", image.Name, err))
-			continue
-		}
-		if reference != image.Reference {
-			fmt.Fprintf(stderr, "%s: resolved %s to %s\n", image.Name, image.Reference, reference)
-			images[i].Reference = reference
-		}
+		reference, err := resolve(ctx, image.Name, image.Reference, stderr)
+		images[i].Reference, errs = reference, append(errs, err)
 	}
 	return images, errors.Join(errs...)
+}
+
+// resolve returns an image by digest, which it notes on stderr if the image was a tag.
+func resolve(ctx context.Context, name, image string, stderr io.Writer) (string, error) {
+	reference, err := source.Resolve(ctx, image)
+	if err != nil {
+		return "", fmt.Errorf("image %s: %w", name, err)
+	}
+	if reference != image {
+		fmt.Fprintf(stderr, "%s: resolved %s to %s\n", term.Printable(name), term.Printable(image), reference)
+	}
+	return reference, nil
 }
 
 // ReadFile reads a file; "-" is stdin.
@@ -134,12 +139,8 @@ func (s Source) override(ctx context.Context, images imagesjson.Images, stderr i
 		if !found || name == "" {
 			return nil, &source.ArgumentError{Err: fmt.Errorf("invalid --image %q: want name=image", value)}
 		}
-		reference, err := source.Resolve(ctx, given)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("image %s: %w", name, err))
-		} else if reference != given {
-			fmt.Fprintf(stderr, "%s: resolved %s to %s\n", term.Printable(name), term.Printable(given), reference)
-		}
+		reference, err := resolve(ctx, name, given, stderr)
+		errs = append(errs, err)
 		overrides = append(overrides, v1alpha1.ImageOverride{Name: name, Image: v1alpha1.ImageReference(reference)})
 	}
 	if err := errors.Join(errs...); err != nil {
