@@ -14,7 +14,7 @@ import (
 // WithConcurrency handles several objects of a phase concurrently.
 var WithConcurrency = types.WithConcurrency
 
-// WithoutDryRunOfUnchanged skips the dry run of objects that are not going to be written.
+// WithoutDryRunOfUnchanged makes only dry runs whose result is needed.
 var WithoutDryRunOfUnchanged = types.WithoutDryRunOfUnchanged
 
 // WithProgressDeadline sets the time by which a revision should be complete.

@@ -20,13 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// schemas stands for a discovery client.
+// schemas is a fake discovery client.
 type schemas struct{}
 
 func (schemas) OpenAPIV3() openapi.Client { return openapitest.NewEmbeddedFileClient() }
 
-// server is an API server in memory. It counts what is written to it, dry runs
-// included, and does nothing for a dry run, which the fake client would carry out.
+// server is an API server in memory. It counts writes, including dry runs, and ignores dry runs, which the fake client
+// would execute.
 type server struct {
 	client.Client
 	writes int
@@ -133,14 +133,14 @@ func TestNewRevisionEngine_UsesPhaseValidator(t *testing.T) {
 		return boxcutter.NewPhase("main", []client.Object{configMap(name)})
 	}
 	if _, err := revisions.Reconcile(t.Context(), boxcutter.NewRevision("one", 1, []boxcutter.Phase{phase("a")})); err != nil || asked.writes != 1 {
-		t.Errorf("the validator has asked %d times, error: %v", asked.writes, err)
+		t.Errorf("requests of the validator: %d, error: %v", asked.writes, err)
 	}
 	phases, err := boxcutter.NewPhaseEngine(options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := phases.Reconcile(t.Context(), 1, phase("b")); err != nil || asked.writes != 2 {
-		t.Errorf("the validator has asked %d times, error: %v", asked.writes, err)
+		t.Errorf("requests of the validator: %d, error: %v", asked.writes, err)
 	}
 }
 

@@ -30,16 +30,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// BenchmarkBesideKubectl compares the engine with kubectl, with the same number of
-// objects of the same kinds and the same latency of the API server: apply
-// --server-side -f, the same again, the same with one field of each object changed,
-// delete -f.
+// BenchmarkBesideKubectl compares the engine with kubectl, with the same number of objects of the same kinds and the
+// same latency of the API server: apply --server-side -f; the same again; the same with one changed field in each
+// object; delete -f.
 //
-// kubectl-s/op is the time of kubectl, x-kubectl the time of the engine in units of
-// it. The engine is measured until all objects exist and their kinds are served, or
-// all are gone; kubectl until it has sent all requests, because it would wait for
-// deletions at five requests a second. The other metrics are requests, for the engine
-// by verb. The longest stage, 1000 objects at 20 ms, runs only with E2E=full.
+// kubectl-s/op is the time of kubectl, x-kubectl the ratio of the engine's time to it. The time of the engine ends when
+// all objects exist and their kinds are served, or all are gone; that of kubectl when it has sent all requests, because
+// it would wait for deletions at five requests a second. The other metrics are requests, for the engine by verb. The
+// longest stage, 1000 objects at 20 ms, runs only with E2E=full.
 func BenchmarkBesideKubectl(b *testing.B) {
 	for _, objects := range []int{50, 200, 1000} {
 		for _, latency := range []time.Duration{0, 20 * time.Millisecond} {
@@ -58,7 +56,7 @@ func BenchmarkBesideKubectl(b *testing.B) {
 	}
 }
 
-// benchStage is a part of an installation's life.
+// benchStage is a stage of the life of an installation.
 type benchStage string
 
 const (
@@ -82,18 +80,17 @@ func (c benchCost) total() float64 {
 	return float64(sum)
 }
 
-// benchSide is one of the two that are compared.
+// benchSide is the engine or kubectl.
 type benchSide struct {
 	// apply brings the objects to a step, and remove removes them.
 	apply, remove func(b *testing.B, step int)
-	// rest waits until applying a step again finds nothing to do, and the API server
-	// is ready to delete.
+	// rest waits until another apply of a step writes nothing, and the API server is ready to delete.
 	rest     func(b *testing.B, step int)
 	requests *requests
 
 	present bool
 	step    int
-	// costs are those of the stages that have been measured.
+	// costs are the costs of the measured stages.
 	expectRequests map[benchStage]benchCost
 }
 
@@ -128,8 +125,7 @@ func benchStages(b *testing.B, engine, kubectl *benchSide) {
 	}
 }
 
-// measure runs a stage and its preparation. Only the stage itself is on the timer of
-// the benchmark.
+// measure runs a stage and its preparation. The timer of the benchmark runs only during the stage.
 func (s *benchSide) measure(b *testing.B, stage benchStage) benchCost {
 	b.Helper()
 	do := s.apply
@@ -158,7 +154,7 @@ func (s *benchSide) measure(b *testing.B, stage benchStage) benchCost {
 	return benchCost{time: time.Since(started), requests: s.requests.verbs()}
 }
 
-// newBenchEngine is the side of the engine.
+// newBenchEngine returns the side of the engine.
 func newBenchEngine(b *testing.B, objects int, latency time.Duration, concurrency int) *benchSide {
 	b.Helper()
 	log.SetLogger(logr.Discard())
@@ -210,8 +206,7 @@ func newBenchEngine(b *testing.B, objects int, latency time.Duration, concurrenc
 	}
 }
 
-// benchUntil takes steps as a controller does: again soon after something has
-// happened.
+// benchUntil reconciles as a controller does: again soon after each event.
 func benchUntil(b *testing.B, step func() (done bool, err error)) {
 	b.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -220,13 +215,13 @@ func benchUntil(b *testing.B, step func() (done bool, err error)) {
 			return
 		}
 		if time.Now().After(deadline) {
-			b.Fatalf("it takes too long; the last error is: %v", err)
+			b.Fatalf("timed out; last error: %v", err)
 		}
 	}
 }
 
-// newBenchKubectl is the side of kubectl, which goes through a proxy on loopback
-// that adds the latency and counts.
+// newBenchKubectl returns the side of kubectl, which uses a proxy on loopback that adds the latency and counts
+// requests.
 func newBenchKubectl(b *testing.B, objects int, latency time.Duration) *benchSide {
 	b.Helper()
 	cluster := controlplane.Shared(b)
@@ -252,8 +247,7 @@ func newBenchKubectl(b *testing.B, objects int, latency time.Duration) *benchSid
 	}
 }
 
-// benchProxy starts a proxy that ends with the benchmark, and returns the path of
-// a kubeconfig for it.
+// benchProxy starts a proxy that ends with the benchmark, and returns the path of its kubeconfig.
 func benchProxy(b *testing.B, cluster *controlplane.Cluster, requests *requests) string {
 	b.Helper()
 	config := rest.CopyConfig(cluster.Config)
@@ -302,9 +296,8 @@ func benchFile(b *testing.B, namespace string, objects, step int) string {
 	return path
 }
 
-// benchObjects are as many objects as asked for: five CRDs, of the rest one in
-// ten a cluster role and one in ten a service, and config maps. Each step changes
-// one field of every object.
+// benchObjects returns the requested number of objects: five CRDs; of the others, one in ten is a cluster role, one in
+// ten a service, and the rest are config maps. Each step changes one field of every object.
 func benchObjects(namespace string, count, step int) (definitions, rest []*unstructured.Unstructured) {
 	for i := range count {
 		obj := &unstructured.Unstructured{}
@@ -340,8 +333,8 @@ func benchObjects(namespace string, count, step int) (definitions, rest []*unstr
 	return definitions, rest
 }
 
-// benchServes waits until the API server serves all kinds of the CRDs. A CRD that is
-// deleted before its instances have been listed once may take minutes to go.
+// benchServes waits until the API server serves all kinds of the CRDs. If a CRD is deleted before its instances have
+// been listed once, the deletion can take minutes.
 func benchServes(b *testing.B, namespace string) {
 	b.Helper()
 	user, err := client.New(controlplane.Shared(b).Config, client.Options{})
@@ -358,7 +351,7 @@ func benchServes(b *testing.B, namespace string) {
 	}
 }
 
-// benchDefinitions is how many of the objects are CRDs.
+// benchDefinitions is the number of CRDs.
 const benchDefinitions = 5
 
 func benchDefinition(namespace string, number int) map[string]any {

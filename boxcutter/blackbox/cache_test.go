@@ -50,15 +50,15 @@ var (
 	serviceAccountKind = corev1.SchemeGroupVersion.WithKind("ServiceAccount")
 )
 
-// stage is a namespace of the real API server for a cache to look at. After the
-// test no goroutine and no watch of the cache may be left.
+// stage is a namespace of the real API server for the tests of a cache. After the test, no goroutine and no watch of
+// the cache remains.
 type stage struct {
 	testing.TB
 
 	namespace string
 	// user has all rights.
 	user client.Client
-	// watches is where the requests of the cache pass.
+	// watches is the proxy for the requests of the cache.
 	watches *watchProxy
 }
 
@@ -69,7 +69,7 @@ func newStage(t *testing.T) *stage {
 	s := &stage{TB: t, namespace: cluster.Namespace(t), watches: newWatchProxy()}
 	t.Cleanup(func() {
 		s.eventually("all watches are closed", func() bool { return len(s.watches.watched()) == 0 })
-		// Connections are kept for later tests.
+		// Connections stay open for later tests.
 		goleak.VerifyNone(t, before,
 			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
 			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
@@ -97,7 +97,7 @@ func (s *stage) eventually(what string, holds func() bool) {
 	}
 }
 
-// config is the configuration of a user who has no permission except to discover kinds.
+// config returns the configuration of a user with the permission to discover kinds only.
 func (s *stage) config(userName string) *rest.Config {
 	config := rest.CopyConfig(controlplane.Shared(s).Config)
 	config.Impersonate.UserName = userName
@@ -117,7 +117,7 @@ func (s *stage) cache(userName string, options cache.Options) managedcache.Track
 	return c
 }
 
-// start runs something until the test ends.
+// start runs a runnable until the test ends.
 func (s *stage) start(runnable interface{ Start(context.Context) error }) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -129,7 +129,7 @@ func (s *stage) start(runnable interface{ Start(context.Context) error }) {
 	s.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// object is an object of a kind in the namespace.
+// object returns an object of a kind in the namespace.
 func (s *stage) object(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(kind)
@@ -147,7 +147,7 @@ func (s *stage) put(kind schema.GroupVersionKind, name string, labels map[string
 	return out
 }
 
-// reads gets an object from a cache. It must not take long, whatever comes of it.
+// reads gets an object from a cache. The call must return soon, with any result.
 func (s *stage) reads(c client.Reader, kind schema.GroupVersionKind, name string) error {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), waitTimeout)
@@ -155,12 +155,12 @@ func (s *stage) reads(c client.Reader, kind schema.GroupVersionKind, name string
 	out := s.object(kind, name)
 	err := c.Get(ctx, client.ObjectKeyFromObject(out), out)
 	if errors.Is(err, context.DeadlineExceeded) {
-		s.Fatalf("reading %s %s does not come to an end: %v", kind.Kind, name, err)
+		s.Fatalf("reading %s %s does not return: %v", kind.Kind, name, err)
 	}
 	return err
 }
 
-// shows waits until a cache shows an object.
+// shows waits until a cache has an object.
 func (s *stage) shows(c client.Reader, kind schema.GroupVersionKind, name string) {
 	s.Helper()
 	var last error
@@ -180,8 +180,7 @@ func (s *stage) watcher(name string) client.Object {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, UID: apitypes.UID(name)}}
 }
 
-// grant gives a user all permissions for resources of the namespace, until revoke is
-// called.
+// grant gives a user all permissions for resources of the namespace, until the test calls revoke.
 func (s *stage) grant(userName string, group string, resources ...string) (revoke func()) {
 	s.Helper()
 	role := &rbacv1.Role{
@@ -198,14 +197,14 @@ func (s *stage) grant(userName string, group string, resources ...string) (revok
 	return func() { s.Helper(); s.must(s.user.Delete(s.Context(), binding)) }
 }
 
-// queue makes a queue of requests that ends with the test.
+// queue returns a queue of requests for the duration of the test.
 func (s *stage) queue() workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	s.Cleanup(q.ShutDown)
 	return q
 }
 
-// comes waits until a request comes, and drops all others.
+// comes waits for a request, and drops all others.
 func (s *stage) comes(q workqueue.TypedRateLimitingInterface[reconcile.Request], want string) {
 	s.Helper()
 	s.eventually(want+" is enqueued", func() bool {
@@ -220,7 +219,7 @@ func (s *stage) comes(q workqueue.TypedRateLimitingInterface[reconcile.Request],
 	})
 }
 
-// byName makes requests of "<kind of event> <name of the object, else its kind>".
+// byName enqueues "<kind of event> <name of the object, or else its kind>".
 func byName() handler.EventHandler {
 	add := func(what string, obj client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		name := obj.GetName()
@@ -238,11 +237,11 @@ func byName() handler.EventHandler {
 	}
 }
 
-// watchProxy knows which watches are open, and can cut them.
+// watchProxy records the open watches, and can interrupt them.
 type watchProxy struct {
 	mu   sync.Mutex
 	open map[*stream]string
-	// out has every request fail as if the API server were not there.
+	// out makes every request fail as if the API server were unavailable.
 	out bool
 }
 
@@ -294,14 +293,14 @@ func (p *watchProxy) setOut(out bool) {
 	p.out = out
 }
 
-// watched are the resources whose watches are open, sorted.
+// watched returns the sorted resources with open watches.
 func (p *watchProxy) watched() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Values(p.open))
 }
 
-// cut ends the watches of a resource as an API server does from time to time.
+// cut ends the watches of a resource, as an API server does from time to time.
 func (p *watchProxy) cut(resource string) {
 	p.mu.Lock()
 	streams := slices.Collect(maps.Keys(p.open))
@@ -324,7 +323,7 @@ func TestTrackingCache_WatchFreeWatch(t *testing.T) {
 	s.shows(c, secretKind, "b")
 	watch := func(want ...string) {
 		t.Helper()
-		s.eventually(fmt.Sprintf("%v are watched", want), func() bool { return slices.Equal(s.watches.watched(), want) })
+		s.eventually(fmt.Sprintf("watched resources: %v", want), func() bool { return slices.Equal(s.watches.watched(), want) })
 	}
 	watch("configmaps", "secrets")
 	s.must(c.Free(t.Context(), ann))
@@ -332,19 +331,19 @@ func TestTrackingCache_WatchFreeWatch(t *testing.T) {
 	if diff := cmp.Diff([]schema.GroupVersionKind{secretKind}, c.GetGVKs()); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
-	// A change between two watches is in the cache after the second one has started.
+	// The cache has a change between two watches after the second one has started.
 	s.put(configMapKind, "c", nil)
 	s.must(s.user.Delete(t.Context(), s.object(configMapKind, "a")))
 	s.must(c.Watch(t.Context(), bob, sets.New(configMapKind)))
 	watch("configmaps")
 	s.shows(c, configMapKind, "c")
 	if err := s.reads(c, configMapKind, "a"); !apierrors.IsNotFound(err) {
-		t.Errorf("reading what was deleted meanwhile: %v", err)
+		t.Errorf("reading an object that was deleted between the watches: %v", err)
 	}
 	counts, err := c.GetObjectsPerInformer(t.Context())
 	s.must(err)
-	if counts[configMapKind] != 2 || len(counts) != 1 { // there is a kube-root-ca.crt in each namespace
-		t.Errorf("objects are %v", counts)
+	if counts[configMapKind] != 2 || len(counts) != 1 { // each namespace has a kube-root-ca.crt
+		t.Errorf("objects: %v", counts)
 	}
 	s.must(c.RemoveInformer(t.Context(), s.object(configMapKind, "")))
 	watch()
@@ -369,7 +368,7 @@ func TestTrackingCache_ForbiddenKindComesBack(t *testing.T) {
 	for range 10 {
 		waiting.Go(func() {
 			if err := s.reads(c, secretKind, "b"); !apierrors.IsForbidden(err) {
-				t.Errorf("reading what is forbidden: %v", err)
+				t.Errorf("reading a forbidden kind: %v", err)
 			}
 		})
 	}
@@ -381,9 +380,9 @@ func TestTrackingCache_ForbiddenKindComesBack(t *testing.T) {
 	s.shows(c, secretKind, "b")
 	s.comes(q, "create b")
 
-	// The right is lost again. The API server notices when the watch is renewed.
+	// The permission is revoked again. The API server checks it when the watch is renewed.
 	revoke()
-	s.eventually("the right is lost", func() bool {
+	s.eventually("the permission is revoked", func() bool {
 		s.watches.cut("secrets")
 		return apierrors.IsForbidden(s.reads(c, secretKind, "b"))
 	})
@@ -393,7 +392,7 @@ func TestTrackingCache_ForbiddenKindComesBack(t *testing.T) {
 	s.comes(q, "create later")
 
 	s.grant(name, "", "secrets")
-	s.eventually("a Watch brings it back", func() bool {
+	s.eventually("a Watch restores the kind", func() bool {
 		s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind, secretKind)))
 		return slices.Contains(s.watches.watched(), "secrets")
 	})
@@ -439,7 +438,7 @@ func TestTrackingCache_RestartAfterStop(t *testing.T) {
 	for range 2 {
 		c, err := managedcache.NewTrackingCache(logr.Discard(), s.config(""), cache.Options{})
 		s.must(err)
-		// Kinds that are watched before the start are in the cache after it.
+		// Kinds that are watched before the start are cached after it.
 		s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind, secretKind)))
 		s.must(c.Source(byName()).Start(t.Context(), q))
 		if err := s.reads(c, configMapKind, "a"); !errors.As(err, new(*cache.ErrCacheNotStarted)) {
@@ -456,10 +455,10 @@ func TestTrackingCache_RestartAfterStop(t *testing.T) {
 			t.Error(err)
 		}
 		if err := s.reads(c, configMapKind, "a"); err == nil || apierrors.IsNotFound(err) {
-			t.Errorf("reading after the end: %v", err)
+			t.Errorf("reading after the stop: %v", err)
 		}
 		if err := s.reads(c, serviceKind, "a"); err == nil || apierrors.IsNotFound(err) {
-			t.Errorf("reading another kind after the end: %v", err)
+			t.Errorf("reading another kind after the stop: %v", err)
 		}
 		s.eventually("all watches are closed", func() bool { return len(s.watches.watched()) == 0 })
 	}
@@ -488,7 +487,7 @@ func TestTrackingCache_CRDRemovedAndAdded(t *testing.T) {
 	s.must(c.Source(byName()).Start(t.Context(), q))
 	s.must(c.Watch(t.Context(), s.watcher("ann"), sets.New(configMapKind, kind)))
 	if err := s.reads(c, kind, "x"); !meta.IsNoMatchError(err) {
-		t.Errorf("reading a kind that is not there yet: %v", err)
+		t.Errorf("reading an unknown kind: %v", err)
 	}
 	for round := range 3 {
 		name := fmt.Sprint("x", round)
@@ -498,10 +497,10 @@ func TestTrackingCache_CRDRemovedAndAdded(t *testing.T) {
 		s.comes(q, "create "+name)
 		s.must(s.user.Delete(t.Context(), definition.DeepCopy()))
 		s.comes(q, "delete "+name)
-		s.eventually("the kind is not known any more", func() bool {
+		s.eventually("the kind is unknown again", func() bool {
 			err := s.reads(c, kind, name)
 			s.shows(c, configMapKind, "a")
-			// The mapper may not have noticed yet.
+			// The mapper can be outdated.
 			return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && !slices.Contains(c.GetGVKs(), kind)
 		})
 	}
@@ -517,7 +516,7 @@ func TestTrackingCache_LabelFilter(t *testing.T) {
 	s.must(c.Source(byName()).Start(t.Context(), q))
 	s.shows(c, configMapKind, "ours")
 	if err := s.reads(c, configMapKind, "theirs"); !apierrors.IsNotFound(err) {
-		t.Errorf("reading what is not labelled: %v", err)
+		t.Errorf("reading an object without the label: %v", err)
 	}
 	label := func(name, team string) {
 		t.Helper()
@@ -577,13 +576,13 @@ func TestTrackingCache_ConcurrentUsers(t *testing.T) {
 		s.must(c.Free(t.Context(), s.watcher(fmt.Sprint("user", i))))
 	}
 	if got := c.GetGVKs(); len(got) > 0 {
-		t.Errorf("informers are left: %v", got)
+		t.Errorf("remaining informers: %v", got)
 	}
 	s.eventually("all watches are closed", func() bool { return len(s.watches.watched()) == 0 })
 }
 
-// accounts is an access manager whose owners are service accounts. Each acts with its
-// own permissions and sees the objects that are labelled with its name.
+// accounts is an access manager whose owners are service accounts. Each has its own permissions and sees the objects
+// with its name as a label.
 func (s *stage) accounts() managedcache.ObjectBoundAccessManager[*corev1.ServiceAccount] {
 	mapConfig := func(_ context.Context, owner *corev1.ServiceAccount, config *rest.Config, options cache.Options) (*rest.Config, cache.Options, error) {
 		config.Impersonate.UserName = accountName(owner)
@@ -635,7 +634,7 @@ func TestAccessManager_PermissionsByOwner(t *testing.T) {
 	s.shows(riches, configMapKind, "of-rich")
 	s.comes(q, "create of-rich")
 	if err := s.reads(riches, configMapKind, "of-poor"); !apierrors.IsNotFound(err) {
-		t.Errorf("an owner sees what its filter leaves out: %v", err)
+		t.Errorf("an owner sees an object outside of its filter: %v", err)
 	}
 	s.must(s.reads(riches.UnfilteredReader(), configMapKind, "of-poor"))
 	s.must(riches.Create(t.Context(), s.object(configMapKind, "by-rich")))
@@ -655,19 +654,19 @@ func TestAccessManager_PermissionsByOwner(t *testing.T) {
 
 	watchers := m.GetWatchersForGVK(configMapKind)
 	if names := watcherNames(watchers); names != "poor rich user" {
-		t.Errorf("watchers are %v", watchers)
+		t.Errorf("watchers: %v", watchers)
 	}
 	counts, err := m.CollectMetrics(t.Context())
 	s.must(err)
 	for owner, perKind := range counts {
 		if perKind[configMapKind] != 1 {
-			t.Errorf("%s has %v", owner.Name, perKind)
+			t.Errorf("%s: %v", owner.Name, perKind)
 		}
 	}
 	s.must(m.FreeWithUser(t.Context(), rich, user))
 	s.eventually("one watch is closed", func() bool { return len(s.watches.watched()) == 1 })
 	if watchers := m.GetWatchersForGVK(configMapKind); watcherNames(watchers) != "poor user" {
-		t.Errorf("watchers are %v", watchers)
+		t.Errorf("watchers: %v", watchers)
 	}
 	s.must(m.FreeWithUser(t.Context(), poor, user))
 	s.eventually("the other watch is closed", func() bool { return len(s.watches.watched()) == 0 })

@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// inTheWay are objects that exist before revision 2 is reconciled, with the actions
-// under Prevent, IfNoController and None.
+// inTheWay are objects that exist before revision 2 is reconciled, with the actions under Prevent, IfNoController and
+// None.
 var inTheWay = map[string]struct {
-	// owned is set if the situation requires an owner of the revision.
+	// owned is set if the revision must have an owner.
 	owned bool
-	// make creates the object, and returns who controls it.
+	// make creates the object, and returns its controller.
 	make func(b *env, object *unstructured.Unstructured, sibling client.Object) client.Object
 	want [3]machinery.Action
 }{
@@ -31,7 +31,7 @@ var inTheWay = map[string]struct {
 		},
 		want: [3]machinery.Action{machinery.ActionCollision, machinery.ActionUpdated, machinery.ActionUpdated},
 	},
-	"a stranger's": {
+	"of another owner": {
 		make: func(b *env, object *unstructured.Unstructured, _ client.Object) client.Object {
 			stranger := b.createOwner(object.GetName() + "-stranger")
 			strategy := b.ownership.strategy
@@ -44,7 +44,7 @@ var inTheWay = map[string]struct {
 		},
 		want: [3]machinery.Action{machinery.ActionCollision, machinery.ActionCollision, machinery.ActionUpdated},
 	},
-	"a stranger's by owner reference": {
+	"of another owner by owner reference": {
 		make: func(b *env, object *unstructured.Unstructured, _ client.Object) client.Object {
 			stranger := b.createOwner(object.GetName() + "-stranger")
 			b.must(native.strategy.SetControllerReference(stranger, object))
@@ -62,26 +62,26 @@ var inTheWay = map[string]struct {
 		},
 		want: [3]machinery.Action{machinery.ActionCollision, machinery.ActionCollision, machinery.ActionCollision},
 	},
-	"an older sibling's": {
+	"of an older sibling": {
 		owned: true, make: installedBySibling(1),
 		want: [3]machinery.Action{machinery.ActionUpdated, machinery.ActionUpdated, machinery.ActionUpdated},
 	},
-	"a sibling's of the same number": {
+	"of a sibling with the same number": {
 		owned: true, make: installedBySibling(2),
 		want: [3]machinery.Action{machinery.ActionCollision, machinery.ActionCollision, machinery.ActionCollision},
 	},
-	"a newer sibling's": {
+	"of a newer sibling": {
 		owned: true, make: installedBySibling(3),
 		want: [3]machinery.Action{machinery.ActionProgressed, machinery.ActionProgressed, machinery.ActionProgressed},
 	},
-	"an older stranger's revision": {
+	"of an older revision of another owner": {
 		owned: true,
 		make: func(b *env, object *unstructured.Unstructured, _ client.Object) client.Object {
 			return installedBySibling(1)(b, object, b.createOwner(object.GetName()+"-stranger"))
 		},
 		want: [3]machinery.Action{machinery.ActionCollision, machinery.ActionCollision, machinery.ActionUpdated},
 	},
-	"a newer stranger's revision": {
+	"of a newer revision of another owner": {
 		owned: true,
 		make: func(b *env, object *unstructured.Unstructured, _ client.Object) client.Object {
 			return installedBySibling(3)(b, object, b.createOwner(object.GetName()+"-stranger"))
@@ -126,7 +126,7 @@ func TestCollision_ExistingObjects(t *testing.T) {
 	})
 }
 
-// meets has revision 2 meet the object, first while paused.
+// meets reconciles revision 2 with the existing object, first while paused.
 func (b *env) meets(settings *unstructured.Unstructured, controller, sibling client.Object, protection boxcutter.WithCollisionProtection, want machinery.Action) {
 	b.Helper()
 	var siblings []client.Object
@@ -140,7 +140,7 @@ func (b *env) meets(settings *unstructured.Unstructured, controller, sibling cli
 	paused := b.reconcile(revision, boxcutter.WithPaused{})
 	b.expectActions(paused, want)
 	if want != machinery.ActionProgressed && paused.IsComplete() {
-		b.Errorf("it is complete while paused:\n%s", paused)
+		b.Errorf("the revision is complete while paused:\n%s", paused)
 	}
 	b.unchanged(before)
 
@@ -156,7 +156,7 @@ func (b *env) meets(settings *unstructured.Unstructured, controller, sibling cli
 	b.collides(result, controller, want)
 }
 
-// unchanged checks that nothing was written to an object.
+// unchanged checks that an object was not written.
 func (b *env) unchanged(before *unstructured.Unstructured) {
 	b.Helper()
 	if diff := cmp.Diff(before, b.get(before)); diff != "" {
@@ -164,12 +164,12 @@ func (b *env) unchanged(before *unstructured.Unstructured) {
 	}
 }
 
-// took checks that the object is the owner's now, and still has those it had.
+// took checks that the object belongs to the owner, and retains its other owners.
 func (b *env) took(settings *unstructured.Unstructured, owner, before client.Object) {
 	b.Helper()
 	got := b.get(settings)
 	if got.GetAnnotations()[revisionMark] != "2" || got.GetLabels()[managedByLabel] != b.namespace {
-		b.Errorf("the object is not marked: %v", got.Object["metadata"])
+		b.Errorf("the object has no label and annotation: %v", got.Object["metadata"])
 	}
 	if color, _, _ := unstructured.NestedString(got.Object, "data", "color"); color != "blue" {
 		b.Errorf("the object is %s", color)
@@ -181,10 +181,10 @@ func (b *env) took(settings *unstructured.Unstructured, owner, before client.Obj
 		b.Errorf("the owner is not the controller: %v", got.Object["metadata"])
 	}
 	if before != nil && b.ownership.strategy.IsController(before, got) {
-		b.Errorf("the one before is the controller still: %v", got.Object["metadata"])
+		b.Errorf("the previous controller is still the controller: %v", got.Object["metadata"])
 	}
 	if before != nil && !isOwner(before, got) {
-		b.Errorf("the one before is no owner any more: %v", got.Object["metadata"])
+		b.Errorf("the previous controller is no longer an owner: %v", got.Object["metadata"])
 	}
 }
 
@@ -203,15 +203,15 @@ func (b *env) collides(result machinery.RevisionResult, controller client.Object
 		return
 	}
 	if result.IsComplete() || !result.InTransition() || result.HasProgressed() {
-		b.Errorf("a collision is not in transition:\n%s", result)
+		b.Errorf("the colliding revision is not in transition:\n%s", result)
 	}
 	collision, ok := result.GetPhases()[0].GetObjects()[0].(machinery.ObjectResultCollision)
 	if !ok {
-		b.Fatalf("the result is a %T", result.GetPhases()[0].GetObjects()[0])
+		b.Fatalf("got a %T", result.GetPhases()[0].GetObjects()[0])
 	}
 	owner, found := collision.ConflictingOwner()
 	if found != (controller != nil) || found && owner.UID != controller.GetUID() {
-		b.Errorf("the conflicting owner is %v, want %v", owner, controller)
+		b.Errorf("conflicting owner: %v, want %v", owner, controller)
 	}
 }
 
@@ -227,14 +227,14 @@ func TestCreateCollision_WithoutUnfilteredReader(t *testing.T) {
 	}
 }
 
-// The cache may show an object that belongs to another owner.
+// The cache can contain an object of another owner.
 func TestReconcile_LabelAloneIsNotOwnership(t *testing.T) {
 	eachOwnership(t, func(b *env) {
 		settings := b.configMap("settings", "red")
 		settings.SetLabels(map[string]string{managedByLabel: b.namespace})
 		b.create(settings)
 		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "blue")))
-		b.eventually("the cache shows it", func() bool { return b.read(b.cache, settings) != nil })
+		b.eventually("the cache has the object", func() bool { return b.read(b.cache, settings) != nil })
 		b.expectActions(b.reconcile(revision), machinery.ActionCollision)
 		b.expectActions(b.reconcile(revision, protections[1]), machinery.ActionUpdated)
 	})
@@ -249,7 +249,7 @@ func TestReconcile_RecreatesDeletedObject(t *testing.T) {
 		b.delete(settings)
 		b.expectActions(b.reconcile(revision), machinery.ActionCreated)
 		if got := b.get(settings); got.GetUID() == before.GetUID() {
-			b.Error("it is the same object")
+			b.Error("the object was not recreated")
 		}
 	})
 }

@@ -21,20 +21,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// refused has a revision refused as a whole, before anything of its phase is
-// written, and returns the finding.
+// refused checks that a revision is rejected as a whole, before any object of its phase is written, and returns the
+// finding.
 func (b *env) refused(revision boxcutter.Revision) error {
 	b.Helper()
 	b.requests.take()
 	result := b.reconcile(revision)
-	for verb, n := range b.requests.writes() {
-		if !strings.HasPrefix(verb, "dry-run ") {
-			b.Errorf("there were %d requests to %s", n, verb)
+	for _, request := range b.requests.take() {
+		if slices.Contains([]string{"create", "apply", "patch", "update", "delete"}, request.verb) && !request.rejected {
+			b.Errorf("there was a request to %s %s", request.verb, request.path)
 		}
 	}
 	pending := len(result.GetPhases()) < len(revision.GetPhases()) && result.GetValidationError() == nil
 	if result.IsComplete() || result.InTransition() != pending || result.HasProgressed() || !strings.Contains(result.String(), "Validation Errors:") {
-		b.Errorf("the result does not tell of the refusal:\n%s", result)
+		b.Errorf("the result does not report the rejection:\n%s", result)
 	}
 	if err := result.GetValidationError(); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (b *env) refused(revision boxcutter.Revision) error {
 	if err := last.GetValidationError(); err != nil && len(last.GetObjects()) == 0 {
 		return err
 	}
-	b.Fatalf("the revision is not refused:\n%s", result)
+	b.Fatalf("the revision is not rejected:\n%s", result)
 	return nil
 }
 
@@ -53,17 +53,17 @@ var bad = map[string]struct {
 	is     func(error) bool
 	says   string
 }{
-	"an unknown kind":              {`{apiVersion: example.com/v1, kind: Gadget, metadata: {name: x, namespace: default}}`, meta.IsNoMatchError, "Gadget"},
-	"an unknown version":           {`{apiVersion: apps/v9, kind: Deployment, metadata: {name: x, namespace: default}}`, meta.IsNoMatchError, "apps/v9"},
-	"a missing namespace":          {`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: no-such-namespace}}`, apierrors.IsNotFound, "no-such-namespace"},
-	"an undeclared field":          {`{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, date: {}}`, isDryRun, ".date: field not declared in schema"},
-	"a value of the wrong type":    {`{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: [1]}`, isDryRun, ".data"},
-	"a value that is out of range": {`{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 99999}]}}`, apierrors.IsInvalid, "spec.ports[0].port"},
-	"a value that is missing":      {`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {}}`, apierrors.IsInvalid, "spec.selector"},
-	"a duplicate list item":        {`{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 80, name: a}, {port: 80, name: b}]}}`, isDryRun, "port"},
-	"a name that is not allowed":   {`{apiVersion: v1, kind: ConfigMap, metadata: {name: Not_A_Name}}`, apierrors.IsInvalid, "metadata.name"},
-	"a name with a slash":          {`{apiVersion: v1, kind: ConfigMap, metadata: {name: a/b}}`, isField, "metadata.name"},
-	"a kind that cannot be made":   {`{apiVersion: v1, kind: ComponentStatus, metadata: {name: x}}`, apierrors.IsMethodNotSupported, "not"},
+	"an unknown kind":               {`{apiVersion: example.com/v1, kind: Gadget, metadata: {name: x, namespace: default}}`, meta.IsNoMatchError, "Gadget"},
+	"an unknown version":            {`{apiVersion: apps/v9, kind: Deployment, metadata: {name: x, namespace: default}}`, meta.IsNoMatchError, "apps/v9"},
+	"a missing namespace":           {`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: no-such-namespace}}`, apierrors.IsNotFound, "no-such-namespace"},
+	"an undeclared field":           {`{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, date: {}}`, isDryRun, ".date: field not declared in schema"},
+	"a value of the wrong type":     {`{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: [1]}`, isDryRun, ".data"},
+	"a value out of range":          {`{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 99999}]}}`, apierrors.IsInvalid, "spec.ports[0].port"},
+	"a missing value":               {`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {}}`, apierrors.IsInvalid, "spec.selector"},
+	"a duplicate list item":         {`{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 80, name: a}, {port: 80, name: b}]}}`, isDryRun, "port"},
+	"an invalid name":               {`{apiVersion: v1, kind: ConfigMap, metadata: {name: Not_A_Name}}`, apierrors.IsInvalid, "metadata.name"},
+	"a name with a slash":           {`{apiVersion: v1, kind: ConfigMap, metadata: {name: a/b}}`, isField, "metadata.name"},
+	"a kind that cannot be created": {`{apiVersion: v1, kind: ComponentStatus, metadata: {name: x}}`, apierrors.IsMethodNotSupported, "not"},
 }
 
 func isDryRun(err error) bool {
@@ -87,7 +87,7 @@ func TestDryRun_RejectedObjects(t *testing.T) {
 				b.Errorf("got %v", err)
 			}
 			if b.get(good) != nil {
-				b.Error("the good object of the phase was created")
+				b.Error("the valid object of the phase was created")
 			}
 		})
 	}
@@ -111,11 +111,11 @@ func TestValidation_ReportsAllObjectsOfAPhase(t *testing.T) {
 		names = append(names, object.ObjectRef.Name)
 	}
 	if diff := cmp.Diff([]string{"a", "c"}, names); diff != "" || found.PhaseName != "first" {
-		t.Errorf("objects refused (-want +got):\n%s", diff)
+		t.Errorf("rejected objects (-want +got):\n%s", diff)
 	}
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) || len(status.Status().Details.Causes) == 0 {
-		t.Errorf("the causes are not there: %v", err)
+		t.Errorf("the causes are missing: %v", err)
 	}
 }
 
@@ -127,10 +127,9 @@ func TestDryRun_ImmutableFieldUntilReplaced(t *testing.T) {
 		}
 		b.install(b.revision(1, owner, nil, phase("main", secret("b25l"))))
 		next := b.revision(2, owner, nil, phase("main", b.configMap("settings", "red"), secret("dHdv")))
-		// The first rejection may be preceded by a migration of the managed fields, which
-		// changes no other field.
+		// A migration of the managed fields, which changes no other field, can precede the first rejection.
 		if result := b.reconcile(next); result.GetPhases()[0].GetValidationError() == nil {
-			b.Fatalf("it is not refused:\n%s", result)
+			b.Fatalf("the revision is not rejected:\n%s", result)
 		}
 		b.catchUp(next)
 		before := b.get(secret(""))
@@ -139,14 +138,14 @@ func TestDryRun_ImmutableFieldUntilReplaced(t *testing.T) {
 		}
 		b.unchanged(before)
 		if value, _, _ := unstructured.NestedString(before.Object, "data", "key"); value != "b25l" || b.get(b.configMap("settings", "")) != nil {
-			b.Error("something of the phase was written")
+			b.Error("an object of the phase was written")
 		}
 		b.delete(secret(""))
 		b.install(next)
 	})
 }
 
-// A phase may bring its own namespaces and kinds.
+// A phase can contain its own namespaces and kinds.
 func TestDryRun_PhaseWithItsOwnKindAndNamespace(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: ownerless})
 	namespace := b.object(`{apiVersion: v1, kind: Namespace, metadata: {name: %s-more}}`, b.namespace)
@@ -221,7 +220,7 @@ func faulty(path string) func(error) bool {
 	}
 }
 
-// inNamespace has a revision's objects confined to the namespace of its owner.
+// inNamespace restricts a revision's objects to the namespace of its owner.
 func inNamespace(o *boxcutter.RevisionEngineOptions) {
 	o.PhaseValidator = validation.NewNamespacedPhaseValidator(o.RestMapper, o.Writer)
 }
@@ -269,7 +268,7 @@ func TestDryRun_ForbiddenUntilGranted(t *testing.T) {
 	writer, err := client.New(config, client.Options{Scheme: b.options.Scheme, Mapper: b.mapper})
 	b.must(err)
 	b.options.Writer = writer
-	// The dry run needs the rights of the engine.
+	// The dry run needs the permissions of the engine.
 	b.options.PhaseValidator = validation.NewClusterPhaseValidator(b.mapper, writer)
 	b.restart()
 
@@ -314,6 +313,6 @@ func TestDryRun_UncachedCollisionIsNoFinding(t *testing.T) {
 	result := b.reconcile(b.revision(1, owner, nil, phase("other", b.configMap("settings", "blue"), wrong)))
 	err := result.GetPhases()[0].GetValidationError()
 	if err == nil || len(err.Objects) != 1 || err.Objects[0].ObjectRef.Name != "web" {
-		t.Errorf("not exactly the service is refused: %v", err)
+		t.Errorf("rejected: %v, want only the service", err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// answers makes the answer of an API server that fails.
+// answers returns an answer of a failing API server.
 func answers(code int32, reason metav1.StatusReason) *http.Response {
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
@@ -36,7 +36,7 @@ func answers(code int32, reason metav1.StatusReason) *http.Response {
 	}
 }
 
-// failing has requests of a verb fail for objects of these names.
+// failing makes requests of a verb fail for objects with these names.
 func (b *env) failing(verb string, code int32, reason metav1.StatusReason, names ...string) {
 	b.requests.set(0, func(r request) *http.Response {
 		named := func(name string) bool {
@@ -57,7 +57,7 @@ func (b *env) five() []*unstructured.Unstructured {
 	return out
 }
 
-// there are the names of the five objects that exist.
+// there returns the existing ones of the five objects.
 func (b *env) there() string {
 	var out []string
 	for _, object := range b.five() {
@@ -79,7 +79,7 @@ func TestFailures_FirstErrorStopsUnlessAggregated(t *testing.T) {
 		there   string
 		errs    int
 	}{
-		"as it is":   {nil, "aa", 1},
+		"by default": {nil, "aa", 1},
 		"aggregated": {[]boxcutter.RevisionReconcileOption{aggregate}, "aa cc ee", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,13 +88,13 @@ func TestFailures_FirstErrorStopsUnlessAggregated(t *testing.T) {
 			b.failing("create", http.StatusInternalServerError, serverDown, "bb", "dd")
 			result, err := b.engine.Reconcile(t.Context(), revision, test.options...)
 			if n := strings.Count(err.Error(), "by the test"); n != test.errs || !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "phase main") {
-				t.Errorf("there are %d errors, want %d: %v", n, test.errs, err)
+				t.Errorf("%d errors, want %d: %v", n, test.errs, err)
 			}
 			if got := b.there(); got != test.there || b.get(b.configMap("zz", "")) != nil {
-				t.Errorf("created were %s, want %s", got, test.there)
+				t.Errorf("created: %s, want %s", got, test.there)
 			}
 			if result == nil || result.IsComplete() || len(result.GetPhases()) > 0 {
-				t.Errorf("the result has the failing phase:\n%s", result)
+				t.Errorf("the result contains the failing phase:\n%s", result)
 			}
 			b.requests.set(0, nil)
 			b.install(revision, test.options...)
@@ -108,7 +108,7 @@ func TestFailures_TooManyRequestsStopsAtOnce(t *testing.T) {
 	b.failing("create", http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "cc")
 	_, err := b.engine.Reconcile(t.Context(), revision, aggregate)
 	if !apierrors.IsTooManyRequests(err) || b.there() != "aa bb" {
-		t.Errorf("got %v; created were %s", err, b.there())
+		t.Errorf("got %v; created: %s", err, b.there())
 	}
 }
 
@@ -122,7 +122,7 @@ func TestFailures_TooManyDryRunsIsNoFinding(t *testing.T) {
 			b.failing("dry-run apply", code, reason, "bb")
 			result, err := b.engine.Reconcile(t.Context(), b.revision(1, b.owner("owner"), nil, phase("main", b.five()...)))
 			if apierrors.ReasonForError(err) != reason || b.there() != "" || result.IsComplete() {
-				t.Errorf("got %v; created were %s\n%s", err, b.there(), result)
+				t.Errorf("got %v; created: %s\n%s", err, b.there(), result)
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestFailures_TeardownErrors(t *testing.T) {
 		reason  metav1.StatusReason
 		there   string
 	}{
-		"as it is":          {nil, http.StatusInternalServerError, serverDown, "bb cc dd ee"},
+		"by default":        {nil, http.StatusInternalServerError, serverDown, "bb cc dd ee"},
 		"aggregated":        {[]boxcutter.RevisionTeardownOption{boxcutter.WithAggregatePhaseTeardownErrors()}, http.StatusInternalServerError, serverDown, "bb dd"},
 		"too many requests": {[]boxcutter.RevisionTeardownOption{boxcutter.WithAggregatePhaseTeardownErrors()}, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "bb cc dd ee"},
 	} {
@@ -146,7 +146,7 @@ func TestFailures_TeardownErrors(t *testing.T) {
 			b.failing("delete", test.code, test.reason, "bb", "dd")
 			result, err := b.engine.Teardown(t.Context(), revision, test.options...)
 			if apierrors.ReasonForError(err) != test.reason || b.there() != test.there {
-				t.Errorf("got %v; left are %s, want %s", err, b.there(), test.there)
+				t.Errorf("got %v; remaining: %s, want %s", err, b.there(), test.there)
 			}
 			if result != nil || b.get(b.configMap("zz", "")) == nil {
 				t.Errorf("the result is not nil, or the next phase was started:\n%s", result)
@@ -176,7 +176,7 @@ func TestReconcile_UnseenEditIsNotOverwritten(t *testing.T) {
 	b.expectActions(b.reconcile(b.revision(2, owner, nil, phase("main", b.configMap("settings", "blue")))), machinery.ActionUpdated)
 	data, _, _ := unstructured.NestedStringMap(b.get(settings).Object, "data")
 	if data["theirs"] != "new" || data["color"] != "blue" {
-		t.Errorf("data are %v", data)
+		t.Errorf("data: %v", data)
 	}
 }
 
@@ -189,15 +189,15 @@ func TestDrift_RevertedByField(t *testing.T) {
 			edit   string
 			action machinery.Action
 		}{
-			"a value that was changed":       {`{"data":{"color":"blue"}}`, machinery.ActionRecovered},
-			"a value that was removed":       {`{"data":{"color":null}}`, machinery.ActionUpdated},
-			"all values removed":             {`{"data":null}`, machinery.ActionUpdated},
-			"our revision":                   {`{"metadata":{"annotations":{"` + revisionMark + `":"77"}}}`, machinery.ActionRecovered},
-			"a value that was added":         {`{"data":{"theirs":"x"}}`, machinery.ActionIdle},
-			"a label that was added":         {`{"metadata":{"labels":{"theirs":"x"}}}`, machinery.ActionIdle},
-			"a finalizer that was added":     {`{"metadata":{"finalizers":["example.com/theirs"]}}`, machinery.ActionIdle},
-			"a binary value that was added":  {`{"binaryData":{"theirs.bin":"eA=="}}`, machinery.ActionIdle},
-			"an annotation that was removed": {`{"metadata":{"annotations":{"note":null}}}`, machinery.ActionIdle},
+			"a changed value":       {`{"data":{"color":"blue"}}`, machinery.ActionRecovered},
+			"a removed value":       {`{"data":{"color":null}}`, machinery.ActionUpdated},
+			"all values removed":    {`{"data":null}`, machinery.ActionUpdated},
+			"our revision":          {`{"metadata":{"annotations":{"` + revisionMark + `":"77"}}}`, machinery.ActionRecovered},
+			"an added value":        {`{"data":{"theirs":"x"}}`, machinery.ActionIdle},
+			"an added label":        {`{"metadata":{"labels":{"theirs":"x"}}}`, machinery.ActionIdle},
+			"an added finalizer":    {`{"metadata":{"finalizers":["example.com/theirs"]}}`, machinery.ActionIdle},
+			"an added binary value": {`{"binaryData":{"theirs.bin":"eA=="}}`, machinery.ActionIdle},
+			"a removed annotation":  {`{"metadata":{"annotations":{"note":null}}}`, machinery.ActionIdle},
 		} {
 			b.within(name, func(b *env) {
 				b.edit(settings, test.edit)
@@ -207,7 +207,7 @@ func TestDrift_RevertedByField(t *testing.T) {
 				b.catchUp(revision)
 				b.expectActions(b.reconcile(revision), machinery.ActionIdle)
 				if got := b.get(settings); color(got) != "red" {
-					b.Errorf("data are %v", got.Object["data"])
+					b.Errorf("data: %v", got.Object["data"])
 				}
 			})
 		}
@@ -215,7 +215,7 @@ func TestDrift_RevertedByField(t *testing.T) {
 	})
 }
 
-// An object whose label was removed is no longer in the cache.
+// An object without its label is no longer in the cache.
 func TestDrift_RestoresLabel(t *testing.T) {
 	eachOwnership(t, func(b *env) {
 		settings := b.configMap("settings", "red")
@@ -223,7 +223,7 @@ func TestDrift_RestoresLabel(t *testing.T) {
 		b.install(revision)
 		b.edit(settings, `{"metadata":{"labels":{"`+managedByLabel+`":null}}}`)
 		if result := b.reconcile(revision); !result.IsComplete() {
-			b.Errorf("it is not complete:\n%s", result)
+			b.Errorf("the revision is not complete:\n%s", result)
 		}
 		if got := b.get(settings).GetLabels()[managedByLabel]; got != b.namespace {
 			b.Errorf("the label is %q", got)
@@ -248,7 +248,7 @@ func TestMisuse_IsTypedError(t *testing.T) {
 				}
 			}
 			if b.get(settings[0]) != nil {
-				b.Error("it was created")
+				b.Error("the object was created")
 			}
 		})
 	}

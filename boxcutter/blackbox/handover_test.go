@@ -30,7 +30,7 @@ func TestHandover_ToHigherRevisionsOnly(t *testing.T) {
 		b.expectActions(b.reconcile(second), machinery.ActionUpdated, machinery.ActionCreated)
 		b.catchUp(first, second)
 		if got := b.get(kept); got.GetAnnotations()[revisionMark] != "2" || color(got) != "blue" {
-			b.Errorf("the object is not that of the second revision: %v", got.Object)
+			b.Errorf("the object does not belong to the second revision: %v", got.Object)
 		}
 
 		result := b.reconcile(first)
@@ -42,7 +42,7 @@ func TestHandover_ToHigherRevisionsOnly(t *testing.T) {
 
 		b.removes(first)
 		if b.get(dropped) != nil || b.get(kept) == nil || b.get(added) == nil {
-			b.Error("the first revision did not take exactly its own with it")
+			b.Error("the teardown of the first revision did not delete exactly its own objects")
 		}
 		b.catchUp(second)
 		b.expectActions(b.reconcile(second), machinery.ActionIdle, machinery.ActionIdle)
@@ -57,7 +57,7 @@ func color(object *unstructured.Unstructured) string {
 	return out
 }
 
-// removes tears a revision down to its end.
+// removes tears a revision down completely.
 func (b *env) removes(revision boxcutter.Revision, opts ...boxcutter.RevisionTeardownOption) {
 	b.Helper()
 	b.eventually("the revision is gone", func() bool {
@@ -79,7 +79,7 @@ func TestHandover_AllObjectsProgressed(t *testing.T) {
 		result := b.reconcile(first)
 		b.expectActions(result, machinery.ActionProgressed, machinery.ActionProgressed)
 		if !result.HasProgressed() || !result.IsComplete() || result.InTransition() {
-			b.Errorf("it has not progressed:\n%s", result)
+			b.Errorf("the revision has not progressed:\n%s", result)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestHandover_SameOwnerLowerNumber(t *testing.T) {
 			b.install(b.revision(number, owner, nil, phase("main", b.configMap("settings", "red"))))
 		}
 		if got := b.get(b.configMap("settings", "")).GetAnnotations()[revisionMark]; got != "12" {
-			b.Errorf("the object is of revision %s", got)
+			b.Errorf("the object has revision %s", got)
 		}
 		older := b.revision(9, owner, nil, phase("main", b.configMap("settings", "blue")))
 		b.expectActions(b.reconcile(older), machinery.ActionUpdated)
@@ -102,8 +102,7 @@ func TestHandover_SameOwnerLowerNumber(t *testing.T) {
 	})
 }
 
-// The newer revision has an object that the older one's drift repair must not
-// touch, also when the older one reads a cache that lags behind.
+// The drift repair of the older revision must not modify an object of the newer revision, even with an outdated cache.
 func TestHandover_OldCacheDoesNotTakeBack(t *testing.T) {
 	eachOwner(t, func(b *env) {
 		one, two := b.owner("one"), b.owner("two")
@@ -118,7 +117,7 @@ func TestHandover_OldCacheDoesNotTakeBack(t *testing.T) {
 		b.restart()
 		b.expectActions(b.reconcile(first), machinery.ActionProgressed)
 		if result := b.teardown(first); !result.IsComplete() {
-			b.Errorf("the older revision waits for what it has passed on:\n%s", result)
+			b.Errorf("the older revision waits for an object that it has handed over:\n%s", result)
 		}
 		if got := b.get(b.configMap("settings", "")); got == nil || color(got) != "blue" || got.GetDeletionTimestamp() != nil {
 			b.Errorf("the older revision changed the object: %v", got)
@@ -140,7 +139,7 @@ func TestHandover_SiblingClassifier(t *testing.T) {
 	b.expectActions(b.reconcile(second().WithReconcileOptions(classifier)), machinery.ActionUpdated)
 }
 
-// frozen shows one object as it was once.
+// frozen returns one object in an earlier state.
 type frozen struct {
 	client.Reader
 
@@ -150,7 +149,7 @@ type frozen struct {
 func (f frozen) Get(_ context.Context, _ client.ObjectKey, out client.Object, _ ...client.GetOption) error {
 	u, ok := out.(*unstructured.Unstructured)
 	if !ok {
-		return fmt.Errorf("%T is not expected", out)
+		return fmt.Errorf("unexpected type %T", out)
 	}
 	f.object.DeepCopyInto(u)
 	return nil

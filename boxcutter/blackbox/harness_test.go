@@ -43,13 +43,13 @@ const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 )
 
-// patience is how long something that must come may take.
+// patience is the timeout of waits.
 const waitTimeout = 30 * time.Second
 
 // owning is a way for objects to have an owner.
 type ownership struct {
 	name string
-	// strategy is nil where objects have no owner.
+	// strategy is nil if objects have no owner.
 	strategy boxcutter.OwnerStrategy
 }
 
@@ -59,7 +59,7 @@ var (
 	ownerless  = ownership{"ownerless", nil}
 )
 
-// eachOwning runs a test for each way of owning, with a bed of its own.
+// eachOwning runs a test for each way of owning, each with its own bed.
 func eachOwnership(t *testing.T, test func(b *env)) {
 	t.Helper()
 	for _, ownership := range []ownership{native, annotation, ownerless} {
@@ -92,14 +92,14 @@ func (b *env) within(name string, test func(b *env)) {
 
 // envOptions are the options of an env. The zero value has no owner.
 type envOptions struct {
-	// owning is how its revisions own their objects.
+	// owning is the way in which its revisions own their objects.
 	ownership ownership
-	// engine changes the options of the engine before it is made.
+	// engine changes the options of the engine before its creation.
 	engine func(*boxcutter.RevisionEngineOptions)
 }
 
-// env is an engine on a real API server, with a namespace of its own. Only the
-// requests of the engine and its cache are counted.
+// env is an engine on a real API server, with its own namespace. It counts only the requests of the engine and its
+// cache.
 type env struct {
 	testing.TB
 
@@ -118,7 +118,7 @@ type env struct {
 	engine  *boxcutter.RevisionEngine
 }
 
-// newBed makes a bed that ends with the test.
+// newBed returns a bed for the duration of the test.
 func newEnv(t testing.TB, options envOptions) *env {
 	t.Helper()
 	cluster := controlplane.Shared(t)
@@ -168,7 +168,7 @@ func (b *env) run(cache cache.Cache) {
 	})
 	b.Cleanup(func() { cancel(); running.Wait() })
 	if !cache.WaitForCacheSync(b.Context()) {
-		b.Fatal("the cache does not start")
+		b.Fatal("the cache did not start")
 	}
 }
 
@@ -183,7 +183,7 @@ func (b *env) engineOptions() boxcutter.RevisionEngineOptions {
 	}
 }
 
-// restart replaces the engine by a new one that remembers nothing.
+// restart replaces the engine by a new one with empty caches.
 func (b *env) restart() {
 	b.Helper()
 	var err error
@@ -191,7 +191,7 @@ func (b *env) restart() {
 	b.must(err)
 }
 
-// must ends the test if there is an error.
+// must ends the test at an error.
 func (b *env) must(err error) {
 	b.Helper()
 	if err != nil {
@@ -199,7 +199,7 @@ func (b *env) must(err error) {
 	}
 }
 
-// eventually waits until a condition holds.
+// eventually waits for a condition.
 func (b *env) eventually(what string, holds func() bool) {
 	b.Helper()
 	for deadline := time.Now().Add(waitTimeout); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -209,8 +209,7 @@ func (b *env) eventually(what string, holds func() bool) {
 	}
 }
 
-// object reads an object of the bed's namespace from YAML. The text is a format
-// whose arguments are given.
+// object parses an object of the bed's namespace from YAML, after formatting it with the arguments.
 func (b *env) object(text string, arguments ...any) *unstructured.Unstructured {
 	b.Helper()
 	out := &unstructured.Unstructured{}
@@ -222,13 +221,12 @@ func (b *env) object(text string, arguments ...any) *unstructured.Unstructured {
 	return out
 }
 
-// configMap is a config map of the bed's namespace.
+// configMap returns a config map of the bed's namespace.
 func (b *env) configMap(name, color string) *unstructured.Unstructured {
 	return b.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: {color: %s}}`, name, color)
 }
 
-// owner creates an object that can own others of the namespace, nil where
-// objects have no owner.
+// owner creates an object that can own others of the namespace; nil if objects have no owner.
 func (b *env) owner(name string) client.Object {
 	b.Helper()
 	if b.ownership.strategy == nil {
@@ -237,7 +235,7 @@ func (b *env) owner(name string) client.Object {
 	return b.createOwner(name)
 }
 
-// anybody creates an object that may own something, whatever way the bed owns.
+// anyOwner creates an owner even if objects of the bed have none.
 func (b *env) createOwner(name string) client.Object {
 	b.Helper()
 	out := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
@@ -246,7 +244,7 @@ func (b *env) createOwner(name string) client.Object {
 	return out
 }
 
-// revision makes a revision of an owner and its siblings; nil is no owner.
+// revision returns a revision of an owner and its siblings; nil means no owner.
 func (b *env) revision(number int64, owner client.Object, siblings []client.Object, phases ...boxcutter.Phase) boxcutter.RevisionBuilder {
 	name := fmt.Sprintf("revision-%d", number)
 	if owner == nil {
@@ -255,7 +253,7 @@ func (b *env) revision(number int64, owner client.Object, siblings []client.Obje
 	return boxcutter.NewRevisionWithOwnerAndSiblings(name, number, phases, owner, b.ownership.strategy, siblings)
 }
 
-// phase makes a phase.
+// phase returns a phase.
 func phase(name string, objects ...*unstructured.Unstructured) boxcutter.PhaseBuilder {
 	all := make([]client.Object, len(objects))
 	for i := range objects {
@@ -264,13 +262,12 @@ func phase(name string, objects ...*unstructured.Unstructured) boxcutter.PhaseBu
 	return boxcutter.NewPhase(name, all)
 }
 
-// reconcile takes one step, which must not fail, and asks about nothing that it
-// does not write.
+// reconcile reconciles once, without error. Only objects that are written get a dry run.
 func (b *env) reconcile(revision boxcutter.Revision, opts ...boxcutter.RevisionReconcileOption) machinery.RevisionResult {
 	b.Helper()
 	opts = append(opts, boxcutter.WithoutDryRunOfUnchanged())
 	result, err := b.engine.Reconcile(b.Context(), revision, opts...)
-	for apierrors.IsConflict(err) { // another controller has written an object in between
+	for apierrors.IsConflict(err) { // another controller has written an object concurrently
 		b.catchUp(revision)
 		result, err = b.engine.Reconcile(b.Context(), revision, opts...)
 	}
@@ -278,7 +275,7 @@ func (b *env) reconcile(revision boxcutter.Revision, opts ...boxcutter.RevisionR
 	return result
 }
 
-// teardown takes one step, which must not fail.
+// teardown tears down once, without error.
 func (b *env) teardown(revision boxcutter.Revision, opts ...boxcutter.RevisionTeardownOption) machinery.RevisionTeardownResult {
 	b.Helper()
 	result, err := b.engine.Teardown(b.Context(), revision, opts...)
@@ -286,8 +283,8 @@ func (b *env) teardown(revision boxcutter.Revision, opts ...boxcutter.RevisionTe
 	return result
 }
 
-// install reconciles until the revision is complete and the Deployment controller has
-// written its status, and has the cache catch up.
+// install reconciles until the revision is complete, the Deployment controller has written its status, and the cache is
+// current.
 func (b *env) install(revision boxcutter.Revision, opts ...boxcutter.RevisionReconcileOption) {
 	b.Helper()
 	b.eventually("the revision is complete", func() bool { return b.reconcile(revision, opts...).IsComplete() })
@@ -295,7 +292,7 @@ func (b *env) install(revision boxcutter.Revision, opts ...boxcutter.RevisionRec
 	b.catchUp(revision)
 }
 
-// awaitDeployments waits until the status of each Deployment has not changed for a while.
+// awaitDeployments waits until the status of each Deployment is stable.
 func (b *env) awaitDeployments(revision boxcutter.Revision) {
 	b.Helper()
 	for _, phase := range revision.GetPhases() {
@@ -304,7 +301,7 @@ func (b *env) awaitDeployments(revision boxcutter.Revision) {
 				continue
 			}
 			before := ""
-			b.eventually(fmt.Sprintf("Deployment %s is at rest", object.GetName()), func() bool {
+			b.eventually(fmt.Sprintf("Deployment %s is stable", object.GetName()), func() bool {
 				last := before
 				if now := b.get(object); now != nil {
 					before = now.GetResourceVersion()
@@ -316,7 +313,7 @@ func (b *env) awaitDeployments(revision boxcutter.Revision) {
 	}
 }
 
-// catchUp waits until the cache shows the objects of revisions as they are now.
+// catchUp waits until the cache has the current objects of revisions.
 func (b *env) catchUp(revisions ...boxcutter.Revision) {
 	b.Helper()
 	for _, revision := range revisions {
@@ -330,7 +327,7 @@ func (b *env) catchUp(revisions ...boxcutter.Revision) {
 
 func (b *env) catchUpWith(object client.Object) {
 	b.Helper()
-	b.eventually(fmt.Sprintf("the cache shows %s as it is", object.GetName()), func() bool {
+	b.eventually(fmt.Sprintf("the cache has the current %s", object.GetName()), func() bool {
 		shown, actual := b.read(b.cache, object), b.get(object)
 		if actual == nil || actual.GetLabels()[managedByLabel] != b.namespace {
 			return shown == nil
@@ -339,7 +336,7 @@ func (b *env) catchUpWith(object client.Object) {
 	})
 }
 
-// get returns an object as it is now, nil when it is not there.
+// get returns the current object; nil if it does not exist.
 func (b *env) get(object client.Object) *unstructured.Unstructured {
 	b.Helper()
 	return b.read(b.user, object)
@@ -364,7 +361,7 @@ func (b *env) create(object client.Object) {
 	b.must(b.user.Create(b.Context(), copied, client.FieldOwner("user")))
 }
 
-// edit changes an object as the user, with a merge patch, and has the cache catch up.
+// edit changes an object as the user, with a merge patch, and waits until the cache has the change.
 func (b *env) edit(object client.Object, patch string) {
 	b.Helper()
 	copied, _ := object.DeepCopyObject().(client.Object)
@@ -396,6 +393,6 @@ func actions(result machinery.RevisionResult) []machinery.Action {
 func (b *env) expectActions(result machinery.RevisionResult, want ...machinery.Action) {
 	b.Helper()
 	if got := actions(result); !slices.Equal(got, want) {
-		b.Errorf("actions are %v, want %v\n%s", got, want, result)
+		b.Errorf("actions %v, want %v\n%s", got, want, result)
 	}
 }

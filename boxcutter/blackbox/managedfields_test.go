@@ -57,12 +57,12 @@ func TestManagedFields_NextRevisionDropsCreatedFields(t *testing.T) {
 	}
 	containers, _, _ := unstructured.NestedSlice(b.get(b.deployment(rolling, "")).Object, "spec", "template", "spec", "containers")
 	if len(containers) != 1 {
-		t.Errorf("containers are %v", containers)
+		t.Errorf("containers: %v", containers)
 	}
 }
 
-// The strategy is the classic case of a field that the new value of another
-// forbids, and that must therefore go at the same time.
+// The strategy is the usual case of a field that is invalid with the new value of another field, and must therefore be
+// removed in the same write.
 func TestManagedFields_RollingUpdateToRecreate(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: annotation})
 	owner := b.owner("owner")
@@ -90,13 +90,12 @@ func TestManagedFields_RestartWritesNothing(t *testing.T) {
 		b.requests.take()
 		b.expectActions(b.reconcile(revision), machinery.ActionIdle, machinery.ActionIdle)
 		if got := b.requests.verbs(); len(got) > 0 {
-			b.Errorf("the first step of a new engine costs %v", got)
+			b.Errorf("the first reconcile of a new engine sent %v", got)
 		}
 	})
 }
 
-// The API server stores "1000m" as "1". Only an engine that has written the value
-// knows that it was normalized.
+// The API server stores "1000m" as "1". Only an engine that has written the value knows about the normalization.
 func TestManagedFields_NewEngineWritesNormalizedValueOnce(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: annotation})
 	deployment := b.deployment(rolling, "")
@@ -117,12 +116,12 @@ func TestManagedFields_NewEngineWritesNormalizedValueOnce(t *testing.T) {
 	b.restart()
 	b.reconcile(revision)
 	if got := b.get(deployment); got.GetResourceVersion() != version || got.GetGeneration() != generation {
-		t.Errorf("the second engine's write is a change")
+		t.Errorf("the write of the second engine changed the object")
 	}
 	b.requests.take()
 	b.expectActions(b.reconcile(revision), machinery.ActionIdle)
 	if got := b.requests.verbs(); len(got) > 0 {
-		t.Errorf("after that it still costs %v", got)
+		t.Errorf("later reconciles sent %v", got)
 	}
 }
 
@@ -133,17 +132,17 @@ func TestManagedFields_FirstApplyMigratesCreatedFields(t *testing.T) {
 	next := b.revision(2, owner, nil, phase("main", b.configMap("settings", "blue")))
 	b.requests.take()
 	b.install(next)
-	want := map[string]int{"dry-run apply": 1, "patch": 1, "apply": 1}
+	want := map[string]int{"patch": 1, "apply": 1}
 	if diff := cmp.Diff(want, b.requests.writes()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	for _, entry := range b.get(b.configMap("settings", "")).GetManagedFields() {
 		if entry.Operation != metav1.ManagedFieldsOperationApply || entry.Manager != fieldOwner {
-			t.Errorf("fields are held by %s of %s", entry.Operation, entry.Manager)
+			t.Errorf("fields of manager %s, operation %s", entry.Operation, entry.Manager)
 		}
 	}
 	b.install(b.revision(3, owner, nil, phase("main", b.configMap("settings", "green"))))
-	if diff := cmp.Diff(map[string]int{"dry-run apply": 1, "apply": 1}, b.requests.writes()); diff != "" {
+	if diff := cmp.Diff(map[string]int{"apply": 1}, b.requests.writes()); diff != "" {
 		t.Errorf("writes of the next revision (-want +got):\n%s", diff)
 	}
 }
@@ -179,7 +178,7 @@ func TestManagedFields_FirstApplyKeepsDefaults(t *testing.T) {
 			t.Errorf("the spec of %s changed (-before +after):\n%s", object.GetKind(), diff)
 		}
 	}
-	b.eventually("nothing is written any more", func() bool {
+	b.eventually("no more writes", func() bool {
 		b.catchUp(second)
 		b.requests.take()
 		b.reconcile(second)
@@ -187,11 +186,10 @@ func TestManagedFields_FirstApplyKeepsDefaults(t *testing.T) {
 	})
 }
 
-// The status of a Deployment is written all the time, so that a cache is often a
-// step behind when its managed fields are to be migrated.
+// The status of a Deployment is written often, so that a cache is often outdated when its managed fields are migrated.
 func TestManagedFields_RollingUpdateToRecreateOldCache(t *testing.T) {
 	for _, unfiltered := range []bool{true, false} {
-		t.Run(fmt.Sprintf("other reader %t", unfiltered), func(t *testing.T) {
+		t.Run(fmt.Sprintf("unfiltered reader %t", unfiltered), func(t *testing.T) {
 			b := newEnv(t, envOptions{ownership: annotation})
 			owner, deployment := b.owner("owner"), b.deployment(rolling, "")
 			b.install(b.revision(1, owner, nil, phase("main", deployment)))
@@ -212,7 +210,7 @@ func TestManagedFields_RollingUpdateToRecreateOldCache(t *testing.T) {
 			b.expectActions(result, machinery.ActionUpdated)
 			got := b.get(deployment)
 			if strategy, _, _ := unstructured.NestedString(got.Object, "spec", "strategy", "type"); strategy != "Recreate" || got.GetLabels()["theirs"] != "new" {
-				t.Errorf("the strategy is %s, the labels are %v", strategy, got.GetLabels())
+				t.Errorf("strategy %s, labels %v", strategy, got.GetLabels())
 			}
 		})
 	}

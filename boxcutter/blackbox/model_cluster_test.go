@@ -33,29 +33,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// modelWorld is where a sequence takes place.
+// modelWorld is the API server of a sequence.
 type modelWorld struct {
-	// user has all rights; it is not watched.
+	// user has all permissions; its requests are not recorded.
 	user client.Client
-	// writer is the engine's; it is watched.
+	// writer is the engine's; its requests are recorded.
 	writer client.Client
 	// schemas and mapper are the engine's.
 	schemas discovery.OpenAPIV3SchemaInterface
 	mapper  meta.RESTMapper
-	// newCache returns a cache and the function that stops it; nil means that the
-	// engine reads live.
+	// newCache returns a cache and the function that stops it; nil means that the engine reads from the API server.
 	newCache func(managedBy string) (client.Reader, func(), error)
 	// exact is set if only the sequence changes objects.
 	exact bool
 
-	// writes are the requests of the engine that write, and its dry-runs.
+	// writes are the writes and dry runs of the engine.
 	writes modelNotes
-	// deleting is asked about each object that the engine is about to delete.
+	// deleting is called with each object that the engine is about to delete.
 	deleting func(*unstructured.Unstructured)
 }
 
-// modelScheme has the kinds of sequences in memory and no others, because the fake
-// API server goes through all of them at each write.
+// modelScheme has only the kinds of sequences in memory, because the fake API server iterates over all of them at each
+// write.
 var modelScheme = func() *runtime.Scheme {
 	out := runtime.NewScheme()
 	out.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
@@ -65,7 +64,7 @@ var modelScheme = func() *runtime.Scheme {
 	return out
 }()
 
-// newModelFake makes a world in memory.
+// newModelFake returns an API server in memory.
 func newModelFake() *modelWorld {
 	w := &modelWorld{schemas: modelSchemas{}, exact: true}
 	c := fake.NewClientBuilder().WithScheme(modelScheme).WithReturnManagedFields().Build()
@@ -74,8 +73,8 @@ func newModelFake() *modelWorld {
 	return w
 }
 
-// modelCreate creates an object like an API server where the fake one differs: it
-// rejects the dry run of an existing object, and its response has managed fields.
+// modelCreate creates an object as an API server does, unlike the fake one: it rejects the dry run of an existing
+// object, and its response has managed fields.
 func modelCreate(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 	there := &unstructured.Unstructured{}
 	there.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
@@ -89,8 +88,7 @@ func modelCreate(ctx context.Context, c client.WithWatch, obj client.Object, opt
 	return c.Get(ctx, key, obj)
 }
 
-// modelApply applies like an API server where the fake one does not: a dry run
-// changes nothing.
+// modelApply applies as an API server does, unlike the fake one: a dry run changes nothing.
 func modelApply(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	if len((&client.ApplyOptions{}).ApplyOptions(opts).DryRun) > 0 {
 		return nil
@@ -98,7 +96,7 @@ func modelApply(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfig
 	return c.Apply(ctx, obj, opts...)
 }
 
-// newModelReal makes a world in an API server.
+// newModelReal returns a real API server.
 func newModelReal(config *rest.Config) (*modelWorld, error) {
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -130,12 +128,12 @@ func modelCache(config *rest.Config, options cache.Options) (client.Reader, func
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = tracking.Start(ctx) }) // ends when the context does
+	running.Go(func() { _ = tracking.Start(ctx) }) // ends with the context
 	tracking.WaitForCacheSync(ctx)
 	return tracking, func() { cancel(); running.Wait() }, nil
 }
 
-// modelDryRun is the name under which dry runs are recorded.
+// modelDryRun is the name of recorded dry runs.
 const modelDryRun = "dry-run"
 
 // watch records the writes of a client.
@@ -178,7 +176,7 @@ func (w *modelWorld) note(verb string, obj any) {
 	w.writes.add(verb)
 }
 
-// modelNotes are texts that several goroutines may add to.
+// modelNotes are texts that several goroutines can add.
 type modelNotes struct {
 	mu    sync.Mutex
 	texts []string
@@ -199,7 +197,7 @@ func (n *modelNotes) take() []string {
 	return out
 }
 
-// modelRead returns an object as a reader shows it, nil when there is none.
+// modelRead returns an object from a reader; nil if it does not exist.
 func modelRead(ctx context.Context, reader client.Reader, like client.Object) (*unstructured.Unstructured, error) {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(like.GetObjectKind().GroupVersionKind())
@@ -210,7 +208,7 @@ func modelRead(ctx context.Context, reader client.Reader, like client.Object) (*
 	return out, err
 }
 
-// modelSlot is an object that revisions may have.
+// modelSlot is an object that revisions can contain.
 type modelSlot string
 
 const (
@@ -222,7 +220,7 @@ const (
 	modelInstance   modelSlot = "instance"
 )
 
-// modelVariants is how many ways there are to want an object.
+// modelVariants is the number of variants of a desired object.
 const modelVariants = 3
 
 // modelByUser reports whether a value was written by a user.
@@ -231,7 +229,7 @@ func modelByUser(value string) bool { return strings.HasPrefix(value, "user") }
 // modelSequence names the objects of a sequence.
 type modelSequence struct {
 	namespace string
-	// number sets it apart from others in the same API server.
+	// number distinguishes sequences in the same API server.
 	number int
 }
 
@@ -294,7 +292,7 @@ func modelData(variant int) map[string]any {
 	}[variant-1]
 }
 
-// edit is a patch that changes a field that is wanted.
+// edit returns a patch that changes a desired field.
 func (s modelSlot) edit(value string) string {
 	switch s {
 	case modelDeployment:
@@ -325,18 +323,17 @@ func (r *modelRevision) uid() string {
 	return string(r.owner.GetUID())
 }
 
-// phaseOf returns the number of the phase a slot is in, -1 for none.
+// phaseOf returns the phase of a slot; -1 without phase.
 func (r *modelRevision) phaseOf(slot modelSlot) int {
 	return slices.IndexFunc(r.phases, func(phase []modelSlot) bool { return slices.Contains(phase, slot) })
 }
 
-// modelPatch changes an object as the user. Which entry of the managed fields
-// that makes depends on how.
+// modelPatch changes an object as the user. how determines the entry of the managed fields.
 func modelPatch(ctx context.Context, c client.Client, obj *unstructured.Unstructured, patch string) error {
 	return c.Patch(ctx, obj.DeepCopy(), client.RawPatch(apitypes.MergePatchType, []byte(patch)), client.FieldOwner("user"))
 }
 
-// modelProbe is complete when a CRD serves its kind; anything else always is.
+// modelProbe is complete for a CRD that serves its kind, and for all other objects.
 var modelProbe = boxcutter.WithProbe(boxcutter.ProgressProbeType, &probing.GroupKindSelector{
 	GroupKind: schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"},
 	Prober:    &probing.ConditionProbe{Type: "Established", Status: "True"},

@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// The tests in this file are sequences that random ones have failed in, reduced.
+// The tests in this file are reduced random sequences that have failed.
 
 func TestTeardown_OwnerlessLeavesControlledObjects(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: ownerless})
@@ -30,6 +30,6 @@ func TestTeardown_OwnerlessLeavesControlledObjects(t *testing.T) {
 		t.Error("an object of another owner was deleted")
 	}
 	if b.get(kept) != nil {
-		t.Error("an object of the revision is left")
+		t.Error("an object of the revision still exists")
 	}
 }

@@ -19,15 +19,15 @@ type modelOwning string
 
 const (
 	modelOwnerless  modelOwning = "ownerless"  // by the revision annotation
-	modelAnnotation modelOwning = "annotation" // each by an owner of its own, in an annotation
-	modelNative     modelOwning = "native"     // each by an owner of its own, in owner references
+	modelAnnotation modelOwning = "annotation" // each by its own owner, in an annotation
+	modelNative     modelOwning = "native"     // each by its own owner, in owner references
 	modelShared     modelOwning = "shared"     // all by the same owner, in an annotation
 )
 
-// modelView is an object as the model sees it: whose it is.
+// modelView is the model's view of an object: its owners.
 type modelView struct {
-	// controller is the UID of the controller by the owner strategy in use, else of the
-	// controller in the owner references; empty if there is none.
+	// controller is the UID of the controller by the owner strategy in use, or else in the owner references; empty
+	// without controller.
 	controller string
 	// owners are the UIDs of all owners by the way of owning in use.
 	owners []string
@@ -36,7 +36,7 @@ type modelView struct {
 	number           int64
 }
 
-// view looks at an object without the engine's help.
+// view reads the owners of an object without code of the engine.
 func (o modelOwning) view(obj *unstructured.Unstructured) modelView {
 	var out modelView
 	var text string
@@ -47,7 +47,7 @@ func (o modelOwning) view(obj *unstructured.Unstructured) modelView {
 	references := obj.GetOwnerReferences()
 	if o == modelAnnotation || o == modelShared {
 		references = nil
-		_ = json.Unmarshal([]byte(obj.GetAnnotations()[ownersMark]), &references) // no list, no owners
+		_ = json.Unmarshal([]byte(obj.GetAnnotations()[ownersMark]), &references) // invalid: no owners
 	}
 	for _, reference := range references {
 		out.owners = append(out.owners, string(reference.UID))
@@ -65,7 +65,7 @@ func (o modelOwning) view(obj *unstructured.Unstructured) modelView {
 type modelVerdict string
 
 const (
-	modelWrites     modelVerdict = "written" // or left, if it is as wanted already
+	modelWrites     modelVerdict = "written" // or kept, if already in the desired state
 	modelProgressed modelVerdict = "left to a newer revision"
 	modelCollision  modelVerdict = "left to another owner"
 	modelRefused    modelVerdict = "refused"
@@ -81,8 +81,8 @@ type modelRules struct {
 	siblings map[string]bool
 }
 
-// reconciled returns the effect of reconciling a revision on an object, which is nil if
-// it does not exist. edited is set if a user has edited its revision annotation.
+// reconciled returns the effect of reconciling a revision on an object; nil means absent. edited reports that a user
+// has edited its revision annotation.
 func (m modelRules) reconciled(obj *unstructured.Unstructured, rev *modelRevision, edited bool) modelVerdict {
 	if obj == nil {
 		return modelWrites
@@ -130,7 +130,7 @@ func (m modelRules) tornDown(obj *unstructured.Unstructured, rev *modelRevision,
 	return modelReleased
 }
 
-// mayDelete reports whether the teardown of a revision may delete an object.
+// mayDelete reports whether the teardown of a revision is allowed to delete an object.
 func (m modelRules) mayDelete(obj *unstructured.Unstructured, rev *modelRevision, edited bool) bool {
 	seen := m.ownership.view(obj)
 	switch m.ownership {
@@ -156,18 +156,17 @@ func (m modelRules) has(obj *unstructured.Unstructured, rev *modelRevision) bool
 	return mine
 }
 
-// modelOnlyUsers returns an error unless users have written all values of a field
-// except the desired ones.
+// modelOnlyUsers returns an error unless all values of a field except the desired ones are from users.
 func modelOnlyUsers(actual, wanted map[string]string) error {
 	for key, value := range actual {
 		if _, ok := wanted[key]; !ok && !modelByUser(value) {
-			return fmt.Errorf("%s: %s is still there", key, value)
+			return fmt.Errorf("%s: %s still exists", key, value)
 		}
 	}
 	return nil
 }
 
-// modelContains says where an object is not as wanted.
+// modelContains returns the difference of an object from the desired state.
 func modelContains(actual, wanted any, path string) error {
 	switch wanted := wanted.(type) {
 	case map[string]any:
@@ -181,7 +180,7 @@ func modelContains(actual, wanted any, path string) error {
 	case []any:
 		actual, _ := actual.([]any)
 		if len(actual) != len(wanted) {
-			return fmt.Errorf("%s has %d items, wanted %d", path, len(actual), len(wanted))
+			return fmt.Errorf("%s has %d items, want %d", path, len(actual), len(wanted))
 		}
 		for i, value := range wanted {
 			if err := modelContains(actual[i], value, fmt.Sprintf("%s[%d]", path, i)); err != nil {
@@ -191,7 +190,7 @@ func modelContains(actual, wanted any, path string) error {
 		return nil
 	default:
 		if fmt.Sprint(actual) != fmt.Sprint(wanted) {
-			return fmt.Errorf("%s is %v, wanted %v", path, actual, wanted)
+			return fmt.Errorf("%s is %v, want %v", path, actual, wanted)
 		}
 		return nil
 	}

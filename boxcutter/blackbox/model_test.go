@@ -62,8 +62,8 @@ func TestRandomSequences_OnAPIServer(t *testing.T) {
 	})
 }
 
-// modelChecks sets the number of sequences, unless -rapid.checks does. Sampled sequences
-// are the same in each run; with E2E=full in the environment they are random.
+// modelChecks sets the number of sequences, unless -rapid.checks does. Sampled sequences are the same in each run; with
+// E2E=full in the environment they are random.
 func modelChecks(t *testing.T, sampled, full int) {
 	t.Helper()
 	asked := false
@@ -89,7 +89,7 @@ func setFlag(t *testing.T, name, value string) {
 	}
 }
 
-// modelRun is one sequence on its way.
+// modelRun is the state of a running sequence.
 type modelRun struct {
 	*rapid.T
 	ctx context.Context
@@ -109,21 +109,20 @@ type modelRun struct {
 	revisions []*modelRevision
 	// edited are the objects whose revision annotation a user has changed.
 	edited map[modelSlot]bool
-	// complete is the newest revision that was complete, and secured are those of
-	// its objects that only a user may take from it.
+	// complete is the newest revision that was complete, and secured are its objects that only a user can take from it.
 	complete *modelRevision
 	secured  map[modelSlot]bool
 	// removing is the revision that is being torn down.
 	removing *modelRevision
-	// wrong are deletions that should not have been asked for.
+	// wrong are invalid delete requests.
 	wrong modelNotes
 	// concurrency, aggregate and sparing are the options of all steps.
 	concurrency int
 	aggregate   bool
 	sparing     bool
-	// hastened is when a CRD was hastened last.
+	// hastened is the time at which a CRD was last hastened.
 	hastened time.Time
-	// values is how many values users have written.
+	// values is the number of values that users have written.
 	values int
 }
 
@@ -198,13 +197,13 @@ func (r *modelRun) run() {
 		"steal":            r.steal,
 		"delete":           r.deleteAny,
 		"hold":             r.addFinalizer,
-		"let go":           r.removeFinalizer,
-		"get in the way":   r.createExternal,
+		"release":          r.removeFinalizer,
+		"create external":  r.createExternal,
 	})
 	r.finish()
 }
 
-// restart has a new engine with a new cache take over.
+// restart replaces the engine by one with a new cache.
 func (r *modelRun) restart(*rapid.T) {
 	r.stopCache()
 	r.cache, r.stopCache = client.Reader(r.world.user), func() {}
@@ -223,7 +222,7 @@ func (r *modelRun) restart(*rapid.T) {
 	r.must(err)
 }
 
-// addRevision draws a revision. One in two has most objects of its predecessor.
+// addRevision draws a revision. Every second one has most objects of its predecessor.
 func (r *modelRun) addRevision(rt *rapid.T) {
 	if len(r.revisions) == 5 {
 		rt.Skip("enough revisions")
@@ -290,7 +289,7 @@ func (r *modelRun) revision(rev *modelRevision) boxcutter.Revision {
 
 func (r *modelRun) newest() *modelRevision { return r.revisions[len(r.revisions)-1] }
 
-// snapshot is the world of a sequence at a moment.
+// snapshot is the state of a sequence at one time.
 type modelSnapshot map[modelSlot]*unstructured.Unstructured
 
 func (r *modelRun) snapshot() modelSnapshot {
@@ -309,8 +308,7 @@ func (r *modelRun) get(slot modelSlot) *unstructured.Unstructured {
 	return obj
 }
 
-// catchUp waits until the cache shows the objects of the cluster, and no deletion is in
-// progress.
+// catchUp waits until the cache has the current objects of the cluster, and no deletion is in progress.
 func (r *modelRun) catchUp() {
 	if r.world.exact {
 		return
@@ -334,8 +332,8 @@ func (r *modelRun) catchUp() {
 	}
 }
 
-// hasten has the API server look again at a CRD that is going away: when it was not
-// ready to list the instances the first time, it takes minutes until the next.
+// hasten makes the API server process a CRD that is being deleted: if it was not ready to list the instances the first
+// time, it retries only after minutes.
 func (r *modelRun) hasten(slot modelSlot, obj *unstructured.Unstructured) {
 	if slot != modelCRD || time.Since(r.hastened) < time.Second {
 		return
@@ -353,7 +351,7 @@ func (r *modelRun) eventually(what string, holds func() bool) {
 	}
 }
 
-// living draws a revision that is not on its way out.
+// living draws a revision without teardown.
 func (r *modelRun) living(rt *rapid.T) *modelRevision {
 	var living []*modelRevision
 	for _, rev := range r.revisions {
@@ -375,14 +373,13 @@ func (r *modelRun) reconcileAny(rt *rapid.T) {
 
 func (r *modelRun) reconcileNewest(rt *rapid.T) {
 	if r.newest().tornDown {
-		rt.Skip("the newest revision is on its way out")
+		rt.Skip("the newest revision is being torn down")
 	}
 	rt.Logf("reconciling revision %d", r.newest().number)
 	r.step(rt, r.newest())
 }
 
-// step reconciles a revision. If the cache may lag behind, only the invariants are
-// checked, else the exact result.
+// step reconciles a revision. If the cache can be outdated, it checks only the invariants, otherwise the exact result.
 func (r *modelRun) step(rt *rapid.T, rev *modelRevision) machinery.RevisionResult {
 	if !r.world.exact && rapid.Bool().Draw(rt, "in a hurry") {
 		result, err := r.reconcile(rev)
@@ -425,7 +422,7 @@ func (r *modelRun) reconcileExactly(rev *modelRevision) machinery.RevisionResult
 			if r.world.exact || time.Now().After(deadline) {
 				r.Fatalf("reconciling revision %d: %v", rev.number, err)
 			}
-			r.Logf("trying again: %v", err)
+			r.Logf("retrying: %v", err)
 			continue
 		}
 		r.compare(rev, before, r.snapshot(), verdicts, result, err)
@@ -434,7 +431,7 @@ func (r *modelRun) reconcileExactly(rev *modelRevision) machinery.RevisionResult
 	}
 }
 
-// slotOf returns the slot that an object is in, empty for none.
+// slotOf returns the slot of an object; empty without slot.
 func (r *modelRun) slotOf(obj client.Object) modelSlot {
 	for _, slot := range r.slots {
 		like := r.sequence.object(slot, 1)
@@ -469,12 +466,12 @@ func (r *modelRun) compare(
 		}
 		if phase < 0 || phase >= reached || !acted || verdict != modelWrites {
 			if !modelSame(before[slot], after[slot]) {
-				r.Fatalf("%s, to be %s by revision %d (%v), was\n%v\nand is\n%v", slot, verdict, rev.number, action, before[slot], after[slot])
+				r.Fatalf("%s, to be %s by revision %d (%v), changed from\n%v\nto\n%v", slot, verdict, rev.number, action, before[slot], after[slot])
 			}
 		}
 		if !acted {
 			if phase >= 0 && phase < reached && err == nil {
-				r.Fatalf("nothing is known of %s", slot)
+				r.Fatalf("no result for %s", slot)
 			}
 			continue
 		}
@@ -496,9 +493,9 @@ func (r *modelRun) compare(
 	}
 }
 
-// compareFailed checks an object of the phase that ended with an error. The result
-// does not have this phase, although the engine writes some of its objects: those
-// before the first error, or all of them if errors are aggregated.
+// compareFailed checks an object of the phase that ended with an error. The result does not contain this phase,
+// although the engine writes some of its objects: those before the first error, or all of them if errors are
+// aggregated.
 func (r *modelRun) compareFailed(
 	rev *modelRevision, slot modelSlot, before, after modelSnapshot, verdicts map[modelSlot]modelVerdict,
 ) {
@@ -511,10 +508,10 @@ func (r *modelRun) compareFailed(
 	case unchanged && (!r.world.exact || !reached):
 		return
 	case !unchanged && !reached && r.concurrency == 1:
-		r.Fatalf("%s, after the first error of revision %d, was\n%v\nand is\n%v", slot, rev.number, before[slot], after[slot])
+		r.Fatalf("%s changed after the first error of revision %d from\n%v\nto\n%v", slot, rev.number, before[slot], after[slot])
 	}
 	if err := r.isWritten(rev, slot, before[slot], after[slot]); err != nil {
-		r.Fatalf("%s after a step of revision %d that failed: %v\n%v", slot, rev.number, err, after[slot])
+		r.Fatalf("%s after a failed step of revision %d: %v\n%v", slot, rev.number, err, after[slot])
 	}
 	delete(r.edited, slot)
 }
@@ -537,11 +534,11 @@ func modelActions(verdict modelVerdict, before *unstructured.Unstructured) []mac
 func (r *modelRun) isWritten(rev *modelRevision, slot modelSlot, before, after *unstructured.Unstructured) error {
 	switch {
 	case after == nil:
-		return fmt.Errorf("it is gone")
+		return fmt.Errorf("the object is gone")
 	case before != nil && before.GetUID() != after.GetUID():
-		return fmt.Errorf("it is another")
+		return fmt.Errorf("the object was recreated")
 	case !r.rules.has(after, rev):
-		return fmt.Errorf("it does not belong to the revision")
+		return fmt.Errorf("the object does not belong to the revision")
 	default:
 		return r.rules.asWanted(after, r.wanted(rev, slot))
 	}
@@ -552,7 +549,7 @@ func (r *modelRun) note(rev *modelRevision, result machinery.RevisionResult) {
 	for slot := range r.secured {
 		takes := r.complete != rev && (r.complete.number < rev.number || r.rules.takesBack())
 		if obj := r.get(slot); obj != nil && takes && r.rules.has(obj, rev) {
-			delete(r.secured, slot) // taken over, or taken back
+			delete(r.secured, slot) // adopted, or taken back
 		}
 	}
 	if result == nil || !result.IsComplete() || rev != r.newest() {
@@ -568,8 +565,8 @@ func (r *modelRun) note(rev *modelRevision, result machinery.RevisionResult) {
 	}
 }
 
-// noteRewritten notes where, for all that could be told before, the engine has put
-// an edited revision annotation right: it holds it then.
+// noteRewritten records that the engine may have restored an edited revision annotation: its field manager then owns
+// it.
 func (r *modelRun) noteRewritten() {
 	for slot := range r.edited {
 		obj := r.get(slot)
@@ -581,7 +578,7 @@ func (r *modelRun) noteRewritten() {
 	}
 }
 
-// checkSecured checks that no object of the newest complete revision is lost.
+// checkSecured checks that the newest complete revision has lost no object.
 func (r *modelRun) checkSecured(*rapid.T) {
 	r.checkDeletes()
 	for slot, secured := range r.secured {
@@ -595,8 +592,7 @@ func (r *modelRun) checkSecured(*rapid.T) {
 	}
 }
 
-// checkDelete notes whether an object that is about to be deleted is not the
-// revision's that is being torn down.
+// checkDelete records an object that is about to be deleted and does not belong to the revision in teardown.
 func (r *modelRun) checkDelete(obj *unstructured.Unstructured) {
 	slot := r.slotOf(obj)
 	if r.removing != nil && r.removing.variants[slot] > 0 && r.rules.mayDelete(obj, r.removing, r.edited[slot]) {
@@ -611,7 +607,7 @@ func (r *modelRun) checkDeletes() {
 	}
 }
 
-// pauseAny reconciles a revision paused, which changes nothing.
+// pauseAny reconciles a paused revision, which changes nothing.
 func (r *modelRun) pauseAny(rt *rapid.T) {
 	rev := r.living(rt)
 	r.catchUp()
@@ -622,7 +618,7 @@ func (r *modelRun) pauseAny(rt *rapid.T) {
 	after := r.snapshot()
 	for _, slot := range r.slots {
 		if !modelSame(before[slot], after[slot]) {
-			r.Fatalf("%s was changed though paused: it was\n%v\nand is\n%v", slot, before[slot], after[slot])
+			r.Fatalf("%s changed during a pause from\n%v\nto\n%v", slot, before[slot], after[slot])
 		}
 	}
 }
@@ -641,8 +637,7 @@ func (r *modelRun) teardownAny(rt *rapid.T) {
 
 func (r *modelRun) teardown(rev *modelRevision) (machinery.RevisionTeardownResult, error) {
 	rev.tornDown = true
-	// The objects of a revision go with it, and those of one owner with any of its
-	// revisions.
+	// The objects of a revision are deleted with it, and those of a shared owner with any of its revisions.
 	if r.complete != nil && (rev == r.complete || r.rules.ownership == modelShared) {
 		r.secured = map[modelSlot]bool{}
 	}
@@ -672,7 +667,7 @@ func (r *modelRun) teardownExactly(rev *modelRevision) machinery.RevisionTeardow
 		if r.world.exact || time.Now().After(deadline) {
 			r.Fatalf("tearing down revision %d: %v", rev.number, err)
 		}
-		r.Logf("trying again: %v", err)
+		r.Logf("retrying: %v", err)
 	}
 }
 
@@ -686,18 +681,18 @@ func (r *modelRun) compareTeardown(rev *modelRevision, before, after modelSnapsh
 		switch {
 		case phase < first || obj == nil:
 			if !modelSame(obj, after[slot]) && !modelCascaded(slot, after) {
-				r.Fatalf("%s, which is not looked at, was\n%v\nand is\n%v", slot, obj, after[slot])
+				r.Fatalf("%s, which the teardown must ignore, changed from\n%v\nto\n%v", slot, obj, after[slot])
 			}
 		case r.rules.tornDown(obj, rev, r.edited[slot]) == modelDeleted:
 			gone = false
 			if after[slot] != nil && after[slot].GetDeletionTimestamp() == nil {
-				r.Fatalf("%s is still there: %v", slot, after[slot])
+				r.Fatalf("%s still exists: %v", slot, after[slot])
 			}
 		case modelCascaded(slot, after):
 			continue
 		default:
 			if err := r.isReleased(rev, obj, after[slot]); err != nil {
-				r.Fatalf("%s was to be released: %v\nit was %v\nand is %v", slot, err, obj, after[slot])
+				r.Fatalf("%s should be released: %v\nit changed from %v\nto %v", slot, err, obj, after[slot])
 			}
 		}
 	}
@@ -706,8 +701,8 @@ func (r *modelRun) compareTeardown(rev *modelRevision, before, after modelSnapsh
 	}
 }
 
-// modelCascaded reports whether the API server has deleted an instance together with its
-// CRD. A revision that shares its owner with a newer one deletes the CRD of both.
+// modelCascaded reports whether the API server has deleted an instance together with its CRD. A revision with the owner
+// of a newer one deletes the CRD of both.
 func modelCascaded(slot modelSlot, after modelSnapshot) bool {
 	definition := after[modelCRD]
 	return slot == modelInstance && after[slot] == nil && (definition == nil || definition.GetDeletionTimestamp() != nil)
@@ -716,7 +711,7 @@ func modelCascaded(slot modelSlot, after modelSnapshot) bool {
 // isReleased returns an error unless only the owners of an object have changed.
 func (r *modelRun) isReleased(rev *modelRevision, before, after *unstructured.Unstructured) error {
 	if after == nil {
-		return fmt.Errorf("it is gone")
+		return fmt.Errorf("the object is gone")
 	}
 	if rev.owner != nil && r.rules.ownership.view(after).owns(rev.uid()) {
 		return fmt.Errorf("the revision is still an owner")
@@ -725,7 +720,7 @@ func (r *modelRun) isReleased(rev *modelRevision, before, after *unstructured.Un
 		return fmt.Errorf("its controller has changed")
 	}
 	if !modelSame(modelUnowned(before), modelUnowned(after)) {
-		return fmt.Errorf("it has changed")
+		return fmt.Errorf("the object has changed")
 	}
 	return nil
 }

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// modelHold is a finalizer with which a user holds an object back.
+// modelHold is a finalizer with which a user delays the deletion of an object.
 const modelHold = "test.example.com/hold"
 
-// existing draws an object that is there.
+// existing draws an existing object.
 func (r *modelRun) existing(rt *rapid.T) (modelSlot, *unstructured.Unstructured) {
 	now := r.snapshot()
 	var there []modelSlot
@@ -35,14 +35,14 @@ func (r *modelRun) existing(rt *rapid.T) (modelSlot, *unstructured.Unstructured)
 	return slot, now[slot]
 }
 
-// value is one that no revision wants, and never the same.
+// value returns a new value, which no revision desires.
 func (r *modelRun) value() string {
 	r.values++
 	return fmt.Sprintf("user-%d", r.values)
 }
 
-// patch changes an object as a user. A change that the API server rejects does not
-// happen, nor one of an object that was deleted meanwhile.
+// patch changes an object as a user. It ignores rejections by the API server, and objects that were deleted
+// concurrently.
 func (r *modelRun) patch(obj *unstructured.Unstructured, patch string) {
 	if err := modelPatch(r.ctx, r.world.user, obj, patch); client.IgnoreNotFound(err) != nil {
 		r.Fatal(err)
@@ -63,7 +63,7 @@ func (r *modelRun) editWanted(rt *rapid.T) {
 	edited.SetName(obj.GetName())
 	edited.SetUID(obj.GetUID())
 	err := r.world.user.Apply(r.ctx, client.ApplyConfigurationFromUnstructured(edited), client.FieldOwner("user"), client.ForceOwnership)
-	if !apierrors.IsConflict(err) { // A conflict: the object with this UID was deleted meanwhile.
+	if !apierrors.IsConflict(err) { // A conflict: the object with this UID was deleted concurrently.
 		r.must(err)
 	}
 }
@@ -87,7 +87,7 @@ func (r *modelRun) removeLabel(rt *rapid.T) {
 	r.patch(obj, fmt.Sprintf(`{"metadata": {"labels": {%q: null}}}`, label))
 }
 
-// removeOwner removes whatever owners an object has.
+// removeOwner removes all owners of an object.
 func (r *modelRun) removeOwner(rt *rapid.T) {
 	slot, obj := r.existing(rt)
 	r.patch(obj, fmt.Sprintf(`{"metadata": {"ownerReferences": null, "annotations": {%q: null}}}`, ownersMark))
@@ -109,14 +109,14 @@ func (r *modelRun) renumber(rt *rapid.T) {
 func (r *modelRun) steal(rt *rapid.T) {
 	slot, obj := r.existing(rt)
 	if slot == modelCRD {
-		rt.Skip("nothing in a namespace can own what is in none")
+		rt.Skip("a namespaced object cannot own a cluster-scoped one")
 	}
 	r.own(obj, rapid.Bool().Draw(rt, "natively"))
 	r.patch(obj, string(r.owned(obj)))
 	delete(r.secured, slot)
 }
 
-// own makes the stranger the one owner of an object, by the way of owning in use.
+// own makes the stranger the only owner of an object, by the way of owning in use.
 func (r *modelRun) own(obj *unstructured.Unstructured, natively bool) {
 	owner := metav1.OwnerReference{
 		APIVersion: "v1", Kind: "ConfigMap", Name: r.stranger.GetName(), UID: r.stranger.GetUID(), Controller: ptr.To(true),
@@ -137,7 +137,7 @@ func (r *modelRun) own(obj *unstructured.Unstructured, natively bool) {
 	obj.SetAnnotations(annotations)
 }
 
-// owned is a patch that gives an object the owners of another.
+// owned returns a patch that gives an object the owners of another.
 func (r *modelRun) owned(obj *unstructured.Unstructured) []byte {
 	annotations := map[string]any{ownersMark: nil}
 	if text, found := obj.GetAnnotations()[ownersMark]; found {
@@ -175,13 +175,13 @@ func (r *modelRun) delete(slot modelSlot, obj *unstructured.Unstructured) {
 	}
 }
 
-// addFinalizer has an object stay when it is deleted.
+// addFinalizer adds a finalizer, which delays the deletion of an object.
 func (r *modelRun) addFinalizer(rt *rapid.T) {
 	slot, obj := r.existing(rt)
 	// The fake API server drops finalizers when it applies to an object that is being
 	// deleted.
 	if r.world.exact || slot == modelCRD || slot == modelInstance || obj.GetDeletionTimestamp() != nil {
-		rt.Skip("it cannot be held")
+		rt.Skip("no finalizer is possible")
 	}
 	r.patch(obj, fmt.Sprintf(`{"metadata": {"finalizers": [%q]}}`, modelHold))
 }
@@ -189,7 +189,7 @@ func (r *modelRun) addFinalizer(rt *rapid.T) {
 func (r *modelRun) removeFinalizer(rt *rapid.T) {
 	slot, obj := r.existing(rt)
 	if !slices.Contains(obj.GetFinalizers(), modelHold) {
-		rt.Skip("it is not held")
+		rt.Skip("the object has no finalizer")
 	}
 	r.release(slot, obj)
 }
@@ -212,7 +212,7 @@ func (r *modelRun) createExternal(rt *rapid.T) {
 		}
 	}
 	if len(free) == 0 {
-		rt.Skip("there is an object everywhere")
+		rt.Skip("all objects exist")
 	}
 	slot := rapid.SampledFrom(free).Draw(rt, "object")
 	obj := r.sequence.object(slot, 2)
@@ -230,9 +230,8 @@ func (r *modelRun) createExternal(rt *rapid.T) {
 	delete(r.edited, slot)
 }
 
-// finish ends a sequence: after users have removed the objects of other owners, the
-// newest revision becomes complete and stays so; the objects of older revisions are
-// removed with these; and finally the newest one is torn down.
+// finish ends a sequence: after users have removed the objects of other owners, the newest revision becomes and stays
+// complete; the objects of older revisions are removed by their teardown; finally the newest one is torn down.
 func (r *modelRun) finish() {
 	r.checkSecured(r.T)
 	if r.newest().tornDown {
@@ -257,13 +256,13 @@ func (r *modelRun) finish() {
 	r.remove(newest)
 	for slot := range newest.variants {
 		if obj := r.get(slot); obj != nil {
-			r.Fatalf("%s is left: %v", slot, obj)
+			r.Fatalf("%s still exists: %v", slot, obj)
 		}
 	}
 }
 
-// removeOld tears down all revisions but the newest. This does not change the objects of
-// the newest, unless the revisions share an owner: then they are created again.
+// removeOld tears down all revisions but the newest. This does not change the objects of the newest, unless the
+// revisions share an owner: then they are recreated.
 func (r *modelRun) removeOld(newest *modelRevision) {
 	r.Helper()
 	before := r.snapshot()
@@ -278,7 +277,7 @@ func (r *modelRun) removeOld(newest *modelRevision) {
 	after := r.snapshot()
 	for slot := range newest.variants {
 		if r.rules.has(before[slot], newest) && !modelSame(modelUnowned(before[slot]), modelUnowned(after[slot])) {
-			r.Fatalf("removing the old revisions has changed %s: it was\n%v\nand is\n%v", slot, before[slot], after[slot])
+			r.Fatalf("the teardown of the old revisions changed %s from\n%v\nto\n%v", slot, before[slot], after[slot])
 		}
 	}
 }
@@ -299,8 +298,7 @@ func (r *modelRun) heal(rev *modelRevision) {
 	}
 }
 
-// converge reconciles a revision until it is complete. Each step gets at least
-// one phase further.
+// converge reconciles a revision until it is complete. Each step must complete at least one phase more.
 func (r *modelRun) converge(rev *modelRevision) {
 	r.Helper()
 	if r.world.exact {
@@ -312,8 +310,7 @@ func (r *modelRun) converge(rev *modelRevision) {
 	r.eventually("the newest revision is complete", func() bool { return r.reconcileExactly(rev).IsComplete() })
 }
 
-// rests checks that a revision is as wanted, and that reconciling it again
-// writes nothing.
+// rests checks that a revision is in the desired state, and that reconciling it again writes nothing.
 func (r *modelRun) rests(rev *modelRevision) {
 	r.Helper()
 	r.catchUp()
@@ -324,7 +321,7 @@ func (r *modelRun) rests(rev *modelRevision) {
 		wrote = slices.DeleteFunc(wrote, func(text string) bool { return strings.HasPrefix(text, modelDryRun) })
 	}
 	if len(wrote) > 0 || !result.IsComplete() {
-		r.Fatalf("revision %d does not rest: %v were written\n%s", rev.number, wrote, result)
+		r.Fatalf("reconciling revision %d again wrote %v\n%s", rev.number, wrote, result)
 	}
 	now := r.snapshot()
 	for slot := range rev.variants {
@@ -343,7 +340,7 @@ func (r *modelRun) remove(rev *modelRevision) {
 			return
 		}
 		if deletes--; deletes < 0 {
-			r.Fatalf("revision %d does not go away", rev.number)
+			r.Fatalf("the teardown of revision %d does not complete", rev.number)
 		}
 	}
 	r.eventually("the revision is gone", func() bool { return r.teardownExactly(rev).IsComplete() })

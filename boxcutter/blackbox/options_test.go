@@ -20,8 +20,7 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// crowd notes how many requests of a verb are under way at the same time, and in
-// which order they come and go.
+// crowd records the number of concurrent requests of a verb, and the order of their starts and ends.
 type crowd struct {
 	mu      sync.Mutex
 	now     map[string]int
@@ -31,7 +30,7 @@ type crowd struct {
 
 func newCrowd() *crowd { return &crowd{now: map[string]int{}, most: map[string]int{}} }
 
-// linger holds each request up for a moment. It is an answer of requests.
+// linger delays each request. It is an answer of requests.
 func (c *crowd) linger(r request) *http.Response {
 	c.step(r, 1, "+")
 	time.Sleep(20 * time.Millisecond)
@@ -49,7 +48,7 @@ func (c *crowd) step(r request, by int, sign string) {
 	}
 }
 
-// resourceOf is the resource of a request for objects of a namespace.
+// resourceOf returns the resource of a request for objects of a namespace.
 func resourceOf(r request) string {
 	return strings.Split(strings.Trim(r.path, "/"), "/")[4]
 }
@@ -71,10 +70,10 @@ func TestConcurrency_IsBoundedAndKeepsOrder(t *testing.T) {
 		options []boxcutter.RevisionReconcileOption
 		want    int
 	}{
-		"by default, one after the other":            {want: 1},
-		"aggregating errors changes nothing in that": {options: []boxcutter.RevisionReconcileOption{boxcutter.WithAggregatePhaseReconcileErrors()}, want: 1},
-		"a limit of one":                             {options: []boxcutter.RevisionReconcileOption{boxcutter.WithConcurrency(1)}, want: 1},
-		"a limit of four":                            {options: []boxcutter.RevisionReconcileOption{boxcutter.WithConcurrency(4)}, want: 4},
+		"sequential by default":                  {want: 1},
+		"sequential also with aggregated errors": {options: []boxcutter.RevisionReconcileOption{boxcutter.WithAggregatePhaseReconcileErrors()}, want: 1},
+		"a limit of one":                         {options: []boxcutter.RevisionReconcileOption{boxcutter.WithConcurrency(1)}, want: 1},
+		"a limit of four":                        {options: []boxcutter.RevisionReconcileOption{boxcutter.WithConcurrency(4)}, want: 4},
 		"for one phase": {options: []boxcutter.RevisionReconcileOption{
 			boxcutter.WithPhaseReconcileOptions("main", boxcutter.WithConcurrency(3)),
 		}, want: 3},
@@ -90,16 +89,16 @@ func TestConcurrency_IsBoundedAndKeepsOrder(t *testing.T) {
 			result := b.reconcile(revision, test.options...)
 			for i, object := range result.GetPhases()[0].GetObjects() {
 				if object.Object().GetName() != objects[i].GetName() || object.Action() != machinery.ActionCreated {
-					t.Errorf("result %d is %s", i, object)
+					t.Errorf("result %d: %s", i, object)
 				}
 			}
 			if !result.IsComplete() || crowd.most["create"] != test.want || crowd.most["dry-run apply"] != test.want {
-				t.Errorf("%d creates and %d dry-runs at the same time, want %d\n%s",
+				t.Errorf("%d concurrent creates and %d concurrent dry runs, want %d\n%s",
 					crowd.most["create"], crowd.most["dry-run apply"], test.want, result)
 			}
 			alone := slices.Index(crowd.history, "+secrets")
 			if alone != 2*len(first) || crowd.history[alone+1] != "-secrets" {
-				t.Errorf("the object of another kind was not created alone between those of one kind: %v", crowd.history)
+				t.Errorf("the object of another kind was created concurrently with those of one kind: %v", crowd.history)
 			}
 		})
 	}
@@ -110,9 +109,9 @@ func TestConcurrency_Teardown(t *testing.T) {
 		options []boxcutter.RevisionTeardownOption
 		want    int
 	}{
-		"by default, one after the other":            {want: 1},
-		"aggregating errors changes nothing in that": {options: []boxcutter.RevisionTeardownOption{boxcutter.WithAggregatePhaseTeardownErrors()}, want: 1},
-		"a limit of four":                            {options: []boxcutter.RevisionTeardownOption{boxcutter.WithConcurrency(4)}, want: 4},
+		"sequential by default":                  {want: 1},
+		"sequential also with aggregated errors": {options: []boxcutter.RevisionTeardownOption{boxcutter.WithAggregatePhaseTeardownErrors()}, want: 1},
+		"a limit of four":                        {options: []boxcutter.RevisionTeardownOption{boxcutter.WithConcurrency(4)}, want: 4},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -131,14 +130,14 @@ func TestConcurrency_Teardown(t *testing.T) {
 				t.Errorf("waiting objects (-want +got):\n%s", diff)
 			}
 			if crowd.most["delete"] != test.want || !slices.Equal(crowd.history[len(crowd.history)-2:], []string{"+secrets", "-secrets"}) {
-				t.Errorf("%d deletes at the same time, want %d; in the order %v", crowd.most["delete"], test.want, crowd.history)
+				t.Errorf("%d concurrent deletes, want %d; order: %v", crowd.most["delete"], test.want, crowd.history)
 			}
 			b.eventually("the phase is gone", func() bool { return b.teardown(revision, test.options...).IsComplete() })
 		})
 	}
 }
 
-// status is an answer of the API server.
+// status is an error response of the API server.
 func status(code int, reason string) *http.Response {
 	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"no luck","details":{}}`, code, reason)
 	return &http.Response{
@@ -148,8 +147,8 @@ func status(code int, reason string) *http.Response {
 	}
 }
 
-// refuse answers requests of a verb that mention a name. Others of the verb wait
-// for that, so that the refusal is the first answer of its batch.
+// refuse rejects requests of a verb whose path has a name. Other requests of the verb wait for that, so that the
+// rejection is the first response of its batch.
 func refuse(verb, name string, code int, reason string) func(request) *http.Response {
 	refused := make(chan struct{})
 	once := sync.OnceFunc(func() { close(refused) })
@@ -177,10 +176,10 @@ func TestConcurrency_FirstErrorEndsPhase(t *testing.T) {
 		reason  string
 		begun   int
 	}{
-		"nothing is begun after it":                   {code: 500, reason: "InternalError", begun: 3},
-		"all are tried when errors are aggregated":    {code: 500, reason: "InternalError", begun: 9, options: []boxcutter.RevisionReconcileOption{boxcutter.WithAggregatePhaseReconcileErrors()}},
-		"too many requests end it even then":          {code: 429, reason: "TooManyRequests", begun: 3, options: []boxcutter.RevisionReconcileOption{boxcutter.WithAggregatePhaseReconcileErrors()}},
-		"and so they do when errors are not gathered": {code: 429, reason: "TooManyRequests", begun: 3},
+		"no object is started after the first error":               {code: 500, reason: "InternalError", begun: 3},
+		"all objects are tried with aggregated errors":             {code: 500, reason: "InternalError", begun: 9, options: []boxcutter.RevisionReconcileOption{boxcutter.WithAggregatePhaseReconcileErrors()}},
+		"TooManyRequests ends the phase with aggregated errors":    {code: 429, reason: "TooManyRequests", begun: 3, options: []boxcutter.RevisionReconcileOption{boxcutter.WithAggregatePhaseReconcileErrors()}},
+		"TooManyRequests ends the phase without aggregated errors": {code: 429, reason: "TooManyRequests", begun: 3},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +189,7 @@ func TestConcurrency_FirstErrorEndsPhase(t *testing.T) {
 			b.requests.set(0, refuse("create", "c-00", test.code, test.reason))
 			result, err := b.engine.Reconcile(b.Context(), revision, append(test.options, boxcutter.WithConcurrency(3))...)
 			if err == nil || !strings.Contains(err.Error(), "reconciling /v1, Kind=ConfigMap "+b.namespace+"/c-00") {
-				t.Errorf("error is %v", err)
+				t.Errorf("got error %v", err)
 			}
 			begun := map[string]bool{}
 			for _, r := range b.requests.take() {
@@ -199,7 +198,7 @@ func TestConcurrency_FirstErrorEndsPhase(t *testing.T) {
 				}
 			}
 			if len(begun) != test.begun || len(result.GetPhases()) > 0 || result.IsComplete() {
-				t.Errorf("%d were begun, want %d\n%s", len(begun), test.begun, result)
+				t.Errorf("%d objects started, want %d\n%s", len(begun), test.begun, result)
 			}
 			// The next reconcile handles the objects that were not started.
 			b.requests.set(0, nil)
@@ -218,17 +217,17 @@ func TestConcurrency_DryRunFindingsKeepOrder(t *testing.T) {
 	result := b.reconcile(b.revision(1, nil, nil, phase("main", objects...)), boxcutter.WithConcurrency(5))
 	finding := result.GetPhases()[0].GetValidationError()
 	if finding == nil {
-		t.Fatalf("nothing was found\n%s", result)
+		t.Fatalf("no finding\n%s", result)
 	}
 	var names []string
 	for _, object := range finding.Objects {
 		names = append(names, object.ObjectRef.Name)
 	}
 	if diff := cmp.Diff([]string{"c-01", "c-07", "c-08"}, names); diff != "" {
-		t.Errorf("refused objects (-want +got):\n%s", diff)
+		t.Errorf("rejected objects (-want +got):\n%s", diff)
 	}
 	if writes := b.requests.writes(); writes["create"]+writes["apply"] > 0 {
-		t.Errorf("something was written: %v", writes)
+		t.Errorf("writes: %v", writes)
 	}
 }
 
@@ -238,10 +237,10 @@ func TestConcurrency_FailedDryRunEndsOthers(t *testing.T) {
 	b.requests.set(0, refuse("dry-run apply", "c-00", 500, "InternalError"))
 	_, err := b.engine.Reconcile(b.Context(), revision, boxcutter.WithConcurrency(4))
 	if !apierrors.IsInternalError(err) {
-		t.Errorf("error is %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if writes := b.requests.writes(); writes["dry-run apply"] != 4 || writes["create"] > 0 {
-		t.Errorf("requests are %v", writes)
+		t.Errorf("requests: %v", writes)
 	}
 }
 
@@ -269,12 +268,12 @@ func TestWithoutDryRunOfUnchanged_Requests(t *testing.T) {
 		b.must(err)
 		finding := result.GetPhases()[0].GetValidationError()
 		if finding == nil || len(finding.Objects) != 1 || finding.Objects[0].ObjectRef.Name != "c-01" {
-			b.Errorf("what would be refused today is not found\n%s", result)
+			b.Errorf("the rejection is missing in the result\n%s", result)
 		}
 	})
 }
 
-// crd makes a definition of a kind in a group of the bed's own. It goes with the test.
+// crd creates a definition of a kind in the bed's own group. It is deleted at the end of the test.
 func (b *env) crd(kind, scope string) *unstructured.Unstructured {
 	plural := strings.ToLower(kind) + "s"
 	group := b.namespace + ".example.com"
@@ -311,6 +310,6 @@ func TestAdditionalOptions_SetByInterface(t *testing.T) {
 	b.requests.set(0, crowd.linger)
 	revision := b.revision(1, nil, nil, phase("main", b.configMaps("c", 9)...))
 	if result := b.reconcile(revision, portable{limit: 3}); !result.IsComplete() || crowd.most["create"] != 3 {
-		t.Errorf("%d at the same time\n%s", crowd.most["create"], result)
+		t.Errorf("%d concurrent requests\n%s", crowd.most["create"], result)
 	}
 }

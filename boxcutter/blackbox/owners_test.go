@@ -31,15 +31,15 @@ import (
 // gone reports whether the garbage collector has deleted an object.
 func (b *env) gone(object client.Object) bool { return b.get(object) == nil }
 
-// collected waits until the garbage collector has processed a deleted owner, and has
-// deleted the objects that had no other owner.
+// collected waits until the garbage collector has processed a deleted owner, and has deleted the objects without other
+// owners.
 func (b *env) collected(owner client.Object) {
 	b.Helper()
 	witness := b.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: witness-of-%s}}`, owner.GetName())
 	b.must(native.strategy.SetControllerReference(owner, witness))
 	b.create(witness)
 	b.must(b.user.Delete(b.Context(), owner, client.PropagationPolicy(metav1.DeletePropagationBackground)))
-	b.eventually("the garbage collector deletes what belongs to "+owner.GetName(), func() bool { return b.gone(witness) })
+	b.eventually("the garbage collector deletes the objects of "+owner.GetName(), func() bool { return b.gone(witness) })
 }
 
 func TestNativeOwner_GarbageCollectorDeletesObjects(t *testing.T) {
@@ -50,7 +50,7 @@ func TestNativeOwner_GarbageCollectorDeletesObjects(t *testing.T) {
 	refs := b.get(one).GetOwnerReferences()
 	if len(refs) != 1 || refs[0].UID != owner.GetUID() || refs[0].Controller == nil || !*refs[0].Controller ||
 		refs[0].BlockOwnerDeletion == nil || !*refs[0].BlockOwnerDeletion {
-		t.Errorf("owner references are %v", refs)
+		t.Errorf("owner references: %v", refs)
 	}
 	b.must(b.user.Delete(t.Context(), owner))
 	b.eventually("all objects are deleted with their owner", func() bool { return b.gone(one) && b.gone(two) })
@@ -65,15 +65,15 @@ func TestNativeOwner_GarbageCollectorKeepsHandedOver(t *testing.T) {
 	b.install(b.revision(2, newer, []client.Object{older}, phase("main", changed)))
 	controller, found := native.strategy.GetController(b.get(passed))
 	if !found || controller.UID != newer.GetUID() || len(b.get(passed).GetOwnerReferences()) != 2 {
-		t.Errorf("owners are %v", b.get(passed).GetOwnerReferences())
+		t.Errorf("owners: %v", b.get(passed).GetOwnerReferences())
 	}
 	b.collected(older)
-	b.eventually("what only the older owner had is deleted", func() bool { return b.gone(dropped) })
+	b.eventually("the object of only the older owner is deleted", func() bool { return b.gone(dropped) })
 	if b.gone(passed) {
-		t.Error("what the newer owner has was deleted with the older one")
+		t.Error("the object of the newer owner was deleted with the older one")
 	}
 	b.must(b.user.Delete(t.Context(), newer))
-	b.eventually("it is deleted with the newer owner", func() bool { return b.gone(passed) })
+	b.eventually("the object is deleted with the newer owner", func() bool { return b.gone(passed) })
 }
 
 func TestNativeOwner_RejectsOtherNamespace(t *testing.T) {
@@ -88,13 +88,13 @@ func TestNativeOwner_RejectsOtherNamespace(t *testing.T) {
 func TestAnnotationOwner_GarbageCollectorIgnoresIt(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: annotation})
 	elsewhere := newEnv(t, envOptions{ownership: annotation})
-	// They may be in another namespace, and have objects that are in none.
+	// Owners can be in another namespace, and can own cluster-scoped objects.
 	owner := elsewhere.owner("owner")
 	one, role := b.configMap("one", "red"), b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %s}}`, b.namespace)
 	revision := b.revision(1, owner, nil, phase("main", one, role))
 	b.install(revision)
 	if len(b.get(one).GetOwnerReferences()) > 0 || !annotation.strategy.IsController(owner, b.get(role)) {
-		t.Errorf("metadata is %v", b.get(role).Object["metadata"])
+		t.Errorf("metadata: %v", b.get(role).Object["metadata"])
 	}
 	elsewhere.collected(owner)
 	if b.gone(one) || b.gone(role) {
@@ -102,7 +102,7 @@ func TestAnnotationOwner_GarbageCollectorIgnoresIt(t *testing.T) {
 	}
 	b.eventually("the owner is torn down", func() bool { return b.teardown(revision).IsComplete() })
 	if !b.gone(one) || !b.gone(role) {
-		t.Error("objects are left")
+		t.Error("objects still exist")
 	}
 }
 
@@ -112,9 +112,9 @@ func TestAnnotationOwner_MalformedIsErrorAndStays(t *testing.T) {
 	one.SetAnnotations(map[string]string{ownersMark: "{not a list"})
 	_, err := b.engine.Reconcile(t.Context(), b.revision(1, b.owner("owner"), nil, phase("main", one)))
 	if malformed := (*ownerhandling.MalformedAnnotationError)(nil); !errors.As(err, &malformed) {
-		t.Errorf("error is %v", err)
+		t.Errorf("got error %v", err)
 	}
-	// The same, written by a user into an object of the revision.
+	// The same annotation, written by a user into an object of the revision.
 	good := b.configMap("two", "red")
 	revision := b.revision(1, b.owner("another"), nil, phase("main", good))
 	b.install(revision)
@@ -122,11 +122,11 @@ func TestAnnotationOwner_MalformedIsErrorAndStays(t *testing.T) {
 	result := b.reconcile(revision)
 	b.expectActions(result, machinery.ActionCollision)
 	if got := b.get(good).GetAnnotations()[ownersMark]; got != "{not a list" {
-		t.Errorf("the annotation is now %s", got)
+		t.Errorf("the annotation is %s", got)
 	}
 }
 
-// calls notes the names that a controller is called with.
+// calls records the names in the calls of a controller.
 type calls struct {
 	mu    sync.Mutex
 	count map[string]int
@@ -149,7 +149,7 @@ func (c *calls) of(name string) int {
 	return c.count[name]
 }
 
-// settle waits until no call has come for a while.
+// settle waits until no more calls come for a while.
 func (c *calls) settle() {
 	total := func() (sum int) {
 		c.mu.Lock()
@@ -185,7 +185,7 @@ func (b *env) manager(c *calls, add func(*builder.Builder)) {
 	})
 	b.Cleanup(func() { cancel(); running.Wait() })
 	if !mgr.GetCache().WaitForCacheSync(b.Context()) {
-		b.Fatal("the manager's cache does not start")
+		b.Fatal("the manager's cache did not start")
 	}
 }
 
@@ -193,7 +193,7 @@ func TestEnqueueRequestForOwner_InRunningManager(t *testing.T) {
 	strategy := ownerhandling.NewAnnotation(scheme.Scheme, ownersMark)
 	for name, test := range map[string]struct {
 		controllersOnly bool
-		// sees is how many calls an owner gets that is not the controller.
+		// sees is the expected number of calls for an owner that is not the controller.
 		others bool
 	}{"all owners": {false, true}, "controllers only": {true, false}} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestEnqueueRequestForOwner_InRunningManager(t *testing.T) {
 			}
 			step("created", func() { b.create(one) }, "chief")
 			step("updated", func() { b.edit(one, `{"data":{"color":"blue"}}`) }, "chief")
-			step("passed on", func() {
+			step("handed over", func() {
 				changed := b.get(one)
 				strategy.ReleaseController(changed)
 				strategy.RemoveOwner(chief, changed)
@@ -230,17 +230,17 @@ func TestEnqueueRequestForOwner_InRunningManager(t *testing.T) {
 			calledChief := c.of("chief")
 			step("deleted", func() { b.must(b.user.Delete(t.Context(), one.DeepCopy())) }, "late")
 			if c.of("chief") != calledChief {
-				t.Error("an owner is called for an object that it does not have any more")
+				t.Error("a call for an owner that the object no longer has")
 			}
 			if seen := c.of("other") > 0; seen != test.others {
-				t.Errorf("an owner that is not the controller has %d calls", c.of("other"))
+				t.Errorf("%d calls for an owner that is not the controller", c.of("other"))
 			}
 		})
 	}
 }
 
-// A controller that does nothing but reconcile its revision keeps everything as
-// desired: the events of the tracking cache find their way to the owner.
+// A controller that only reconciles its revision preserves the desired state: the events of the tracking cache reach
+// the owner.
 func TestManagedCache_ControllerRevertsDrift(t *testing.T) {
 	for _, ownership := range []ownership{native, annotation} {
 		t.Run(ownership.name, func(t *testing.T) {
@@ -277,8 +277,8 @@ func TestManagedCache_ControllerRevertsDrift(t *testing.T) {
 			}
 			healthy := func(when string) {
 				t.Helper()
-				b.eventually("one is as desired "+when, as(one, "color", "red"))
-				b.eventually("two is as desired "+when, as(two, "a", "Yg=="))
+				b.eventually("one is in the desired state "+when, as(one, "color", "red"))
+				b.eventually("two is in the desired state "+when, as(two, "a", "Yg=="))
 			}
 			healthy("after the start")
 			b.must(client.IgnoreNotFound(b.user.Delete(t.Context(), one.DeepCopy())))
@@ -296,7 +296,7 @@ func TestManagedCache_ControllerRevertsDrift(t *testing.T) {
 			b.eventually("the controller is called", func() bool { return c.of("owner") > before })
 			c.settle()
 			if writes := b.requests.writes(); len(writes) > 0 {
-				t.Errorf("it is not quiet when all is done: %v", writes)
+				t.Errorf("calls after the desired state was reached: %v", writes)
 			}
 		})
 	}

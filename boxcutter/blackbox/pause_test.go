@@ -12,7 +12,7 @@ import (
 
 var paused = boxcutter.WithPaused{}
 
-// writesNothing takes a step while paused that may ask but not write.
+// writesNothing reconciles while paused, and checks that there are only dry runs.
 func (b *env) writesNothing(revision boxcutter.Revision, want ...machinery.Action) machinery.RevisionResult {
 	b.Helper()
 	b.requests.take()
@@ -20,13 +20,13 @@ func (b *env) writesNothing(revision boxcutter.Revision, want ...machinery.Actio
 	b.expectActions(result, want...)
 	for verb, n := range b.requests.writes() {
 		if !strings.HasPrefix(verb, "dry-run ") {
-			b.Errorf("while paused there were %d requests to %s", n, verb)
+			b.Errorf("%d requests to %s while paused", n, verb)
 		}
 	}
 	for _, phase := range result.GetPhases() {
 		for _, object := range phase.GetObjects() {
 			if !object.IsPaused() || !strings.Contains(object.String(), "Action (PAUSED)") {
-				b.Errorf("the result does not tell of the pause:\n%s", object)
+				b.Errorf("the result does not report the pause:\n%s", object)
 			}
 		}
 	}
@@ -41,21 +41,21 @@ func TestPause_ReportsPlannedActions(t *testing.T) {
 
 		result := b.writesNothing(first, machinery.ActionCreated)
 		if result.IsComplete() || b.get(settings) != nil {
-			b.Errorf("it is complete while paused, or was created:\n%s", result)
+			b.Errorf("the revision is complete while paused, or the object was created:\n%s", result)
 		}
 		if uid := result.GetPhases()[0].GetObjects()[0].Object().GetUID(); uid == "" {
-			b.Error("the result does not show the object as it would be")
+			b.Error("the result does not have the planned object")
 		}
 
 		b.install(first)
 		if result := b.writesNothing(first, machinery.ActionIdle, machinery.ActionIdle); !result.IsComplete() {
-			b.Errorf("it is not complete any more while paused:\n%s", result)
+			b.Errorf("the revision is no longer complete while paused:\n%s", result)
 		}
 
 		b.edit(settings, `{"data":{"color":"blue"}}`)
 		result = b.writesNothing(first, machinery.ActionRecovered)
 		if result.IsComplete() || color(b.get(settings)) != "blue" {
-			b.Errorf("drift is complete while paused, or was repaired:\n%s", result)
+			b.Errorf("the drifted revision is complete while paused, or was reverted:\n%s", result)
 		}
 		b.edit(settings, `{"data":{"color":null}}`)
 		b.writesNothing(first, machinery.ActionUpdated)
@@ -75,7 +75,7 @@ func TestPause_ReportsPlannedActions(t *testing.T) {
 			return
 		}
 		if result := b.writesNothing(first, machinery.ActionProgressed, machinery.ActionProgressed); !result.HasProgressed() {
-			b.Errorf("it has not progressed while paused:\n%s", result)
+			b.Errorf("the revision has not progressed while paused:\n%s", result)
 		}
 	})
 }
@@ -88,17 +88,17 @@ func TestPause_OneObjectOrPhase(t *testing.T) {
 	b.expectActions(result, machinery.ActionCreated, machinery.ActionCreated)
 	objects := result.GetPhases()[0].GetObjects()
 	if b.get(one) != nil || b.get(two) == nil || !objects[0].IsPaused() || objects[1].IsPaused() || result.IsComplete() {
-		t.Errorf("not only the first object is paused:\n%s", result)
+		t.Errorf("want only the first object paused:\n%s", result)
 	}
 	rest := b.revision(2, b.owner("other"), nil, phase("first", b.configMap("three", "red")), phase("last", b.configMap("four", "red"))).
 		WithReconcileOptions(boxcutter.WithPhaseReconcileOptions("last", paused))
 	b.expectActions(b.reconcile(rest), machinery.ActionCreated, machinery.ActionCreated)
 	if b.get(b.configMap("three", "")) == nil || b.get(b.configMap("four", "")) != nil {
-		t.Error("not only the last phase is paused")
+		t.Error("want only the last phase paused")
 	}
 }
 
-// The dry run of a paused create may need a namespace that the same phase creates.
+// The dry run of a paused create can need a namespace that the same phase creates.
 func TestPause_PhaseWithItsOwnNamespace(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: ownerless})
 	namespace := b.object(`{apiVersion: v1, kind: Namespace, metadata: {name: %s-more}}`, b.namespace)
@@ -116,6 +116,6 @@ func TestPause_ReportsRejection(t *testing.T) {
 		`{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 99999}]}}`)))
 	result := b.writesNothing(revision)
 	if refused := result.GetPhases()[0].GetValidationError(); refused == nil {
-		t.Errorf("it is not refused:\n%s", result)
+		t.Errorf("the revision is not rejected:\n%s", result)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// definition is a kind of which anything may be said. Its group is the bed's own.
+// definition is a kind without validation. Its group is the bed's own.
 func (b *env) definition(kind string) *unstructured.Unstructured {
 	b.Helper()
 	plural := strings.ToLower(kind) + "s"
@@ -45,8 +45,7 @@ spec:
 `, kind, plural, b.namespace, strings.ToLower(kind))
 }
 
-// define creates a kind and waits until objects of it can be created. It is
-// removed when the test ends.
+// define creates a kind and waits until objects of it can be created. It is removed at the end of the test.
 func (b *env) define(kind string) {
 	b.Helper()
 	definition := b.definition(kind)
@@ -59,7 +58,7 @@ func (b *env) established(definition *unstructured.Unstructured) bool {
 	return (&probing.ConditionProbe{Type: "Established", Status: "True"}).Probe(b.get(definition)).Status == probing.StatusTrue
 }
 
-// removeAtEnd deletes an object of the whole cluster when the test ends.
+// removeAtEnd deletes a cluster-scoped object at the end of the test.
 func (b *env) removeAtEnd(object client.Object) {
 	b.Cleanup(func() {
 		if err := client.IgnoreNotFound(b.user.Delete(context.Background(), object)); err != nil {
@@ -68,7 +67,7 @@ func (b *env) removeAtEnd(object client.Object) {
 	})
 }
 
-// widget is an object of a kind that was defined.
+// widget returns an object of a defined kind.
 func (b *env) widget(name string) *unstructured.Unstructured {
 	b.Helper()
 	out := b.object(`{apiVersion: %s.example.com/v1, kind: Widget, metadata: {name: %s, labels: {app: web}}, spec: {size: 3, color: red}}`, b.namespace, name)
@@ -88,7 +87,7 @@ func (b *env) report(object *unstructured.Unstructured, status string) {
 }
 
 func cel(rule string) boxcutter.Prober {
-	probe, err := probing.NewCELProbe(rule, "it is not so")
+	probe, err := probing.NewCELProbe(rule, "the field differs")
 	if err != nil {
 		panic(err)
 	}
@@ -109,7 +108,7 @@ var (
 	isUnknown = probing.StatusUnknown
 )
 
-// probes are asked about a widget of generation 1 that has a status, or none.
+// probes are applied to a widget of generation 1 with or without a status.
 var probes = []struct {
 	name   string
 	probe  boxcutter.Prober
@@ -149,7 +148,7 @@ var probes = []struct {
 	{"observed generation, malformed", upToDate, `{"color":"green","observedGeneration":"1"}`, isTrue},
 
 	{"CEL, missing", celGreen, ``, isUnknown},
-	{"CEL, missing but asked for", cel(`has(self.status) && self.status.color == "green"`), ``, isFalse},
+	{"CEL, missing but tested with has", cel(`has(self.status) && self.status.color == "green"`), ``, isFalse},
 	{"CEL, another", celGreen, `{"color":"red"}`, isFalse},
 	{"CEL, the same", celGreen, `{"color":"green"}`, isTrue},
 	{"CEL, of another type", celGreen, `{"color":3}`, isFalse},
@@ -158,7 +157,7 @@ var probes = []struct {
 	{"labels that do not match", &probing.LabelSelector{Prober: green, Selector: otherApp}, ``, isTrue},
 	{"another kind", &probing.GroupKindSelector{Prober: green, GroupKind: schema.GroupKind{Kind: "ConfigMap"}}, ``, isTrue},
 
-	{"nothing to ask", probing.And{}, ``, isTrue},
+	{"no probes", probing.And{}, ``, isTrue},
 	{"unknown and false", probing.And{green, ready}, ``, isUnknown},
 	{"true and false", probing.And{green, sameSize}, `{"color":"green"}`, isFalse},
 	{"true and true", probing.And{green, sameSize}, `{"color":"green","size":3}`, isTrue},
@@ -190,10 +189,10 @@ func TestProbe_Widgets(t *testing.T) {
 				b.Errorf("got %v, %s; want %s", got, object.Action(), test.want)
 			}
 			if object.IsComplete() != (test.want == isTrue) {
-				b.Errorf("complete is %t for %s", object.IsComplete(), got.Status)
+				b.Errorf("complete: %t for %s", object.IsComplete(), got.Status)
 			}
 			if test.want != isTrue && strings.Join(got.Messages, "") == "" {
-				b.Error("there is no word about why")
+				b.Error("the result has no message")
 			}
 		})
 	}
@@ -215,13 +214,13 @@ func TestProbe_ProgressHoldsNextPhase(t *testing.T) {
 	b.catchUp(revision)
 	b.expectActions(b.reconcile(revision), machinery.ActionIdle)
 	if b.get(b.configMap("settings", "")) != nil {
-		t.Fatal("the second phase was begun")
+		t.Fatal("the second phase started")
 	}
 	b.report(widget, `{"color":"green","conditions":[{"type":"Ready","status":"True"}]}`)
 	result = b.reconcile(revision)
 	b.expectActions(result, machinery.ActionIdle, machinery.ActionCreated)
 	if !result.IsComplete() {
-		t.Errorf("it is not complete:\n%s", result)
+		t.Errorf("the revision is not complete:\n%s", result)
 	}
 }
 
@@ -231,19 +230,18 @@ func TestProbe_OthersDoNotHoldPhase(t *testing.T) {
 	revision := b.revision(1, nil, nil, phase("main", b.configMap("settings", "red")))
 	result := b.reconcile(revision, boxcutter.WithProbe("Availability", ready))
 	if !result.IsComplete() {
-		t.Errorf("it is not complete:\n%s", result)
+		t.Errorf("the revision is not complete:\n%s", result)
 	}
 	probed := result.GetPhases()[0].GetObjects()[0].ProbeResults()
 	if got := probed.Type("Availability"); got.Status != isUnknown {
 		t.Errorf("got %v", got)
 	}
 	if got := probed.Type("Other"); got.Status != isUnknown || !slices.Equal(got.Messages, []string{"no such probe"}) {
-		t.Errorf("a probe that was not asked for answers %v", got)
+		t.Errorf("a missing probe has the result %v", got)
 	}
 }
 
-// Until its controller has processed a change, the conditions of an object describe
-// its previous generation.
+// Until its controller has processed a change, the conditions of an object describe its previous generation.
 func TestProbe_DeploymentByNewGeneration(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: annotation})
 	available := &probing.ObservedGenerationProbe{Prober: probing.And{
@@ -256,7 +254,7 @@ func TestProbe_DeploymentByNewGeneration(t *testing.T) {
 	next := b.deployment(rolling, sidecar)
 	result := b.reconcile(b.revision(2, owner, nil, phase("main", next)), probe)
 	if got := result.GetPhases()[0].GetObjects()[0].ProbeResults().Type(boxcutter.ProgressProbeType); got.Status == isTrue {
-		t.Errorf("the answer is about the generation before: %v\n%s", got, result)
+		t.Errorf("the result is about the previous generation: %v\n%s", got, result)
 	}
 	b.install(b.revision(2, owner, nil, phase("main", next)), probe)
 }

@@ -27,27 +27,27 @@ func TestReadme_DifferencesNameTests(t *testing.T) {
 			rows++
 			named := testName.FindAllString(row, -1)
 			if len(named) == 0 {
-				t.Errorf("no test is named: %s", row)
+				t.Errorf("row without a test: %s", row)
 			}
 			for _, name := range named {
 				if !slices.Contains(tests, name) {
-					t.Errorf("there is no test %s, which is named for: %s", name, row)
+					t.Errorf("test %s not found, in the row: %s", name, row)
 				}
 			}
 		}
 	}
 	if rows < 20 {
-		t.Errorf("the tables have %d rows, so that they were not found", rows)
+		t.Errorf("only %d rows of tables found", rows)
 	}
 }
 
-// TestNames_SubjectAndBehavior checks that tests are named TestSubject_Behavior, so that
-// they are found from the code that they test.
+// TestNames_SubjectAndBehavior checks that tests are named TestSubject_Behavior, so that they are found from the code
+// that they test.
 func TestNames_SubjectAndBehavior(t *testing.T) {
 	pattern := regexp.MustCompile(`^Test[A-Z]\w*_[A-Z]\w*$`)
 	for _, name := range declaredTests(t) {
 		if name != "TestMain" && (!pattern.MatchString(name) || len(name) > 60) {
-			t.Errorf("invalid name of a test %s: want TestSubject_Behavior with at most 60 characters", name)
+			t.Errorf("invalid test name %s: want TestSubject_Behavior with at most 60 characters", name)
 		}
 	}
 }

@@ -5,16 +5,19 @@ package blackbox_test
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mixed are n objects of three kinds, in two phases.
+// mixed returns n objects of three kinds, in two phases.
 func (b *env) mixed(n int) []boxcutter.Phase {
 	var first, second []*unstructured.Unstructured
 	for i := range n {
@@ -56,21 +59,22 @@ func TestReconcile_FirstInstallRequests(t *testing.T) {
 		b.requests.take()
 		result := b.reconcile(revision)
 		if !result.IsComplete() {
-			b.Fatalf("the first step is not all:\n%s", result)
+			b.Fatalf("the first reconcile does not complete:\n%s", result)
 		}
 		b.catchUp(revision)
 		b.reconcile(revision)
-		// The watch of a cache begins with the list.
-		b.expectRequests(map[string]int{"dry-run apply": objects, "create": objects, "watch": 3})
+		// The first write of each of the two phases needs no dry run. The watch of a cache
+		// starts with the list.
+		b.expectRequests(map[string]int{"dry-run apply": objects - 2, "create": objects, "watch": 3})
 	})
 }
 
-// costs checks the requests since they were taken last, discovery aside.
+// costs checks the requests since the last call, without discovery.
 func (b *env) expectRequests(want map[string]int) {
 	b.Helper()
 	got := b.requests.verbs()
 	if !maps.Equal(got, want) {
-		b.Errorf("it costs %v, want %v", got, want)
+		b.Errorf("got requests %v, want %v", got, want)
 	}
 }
 
@@ -100,7 +104,7 @@ func TestReconcile_PausedConvergedSendsNoRequest(t *testing.T) {
 	b.install(revision)
 	b.requests.take()
 	if result := b.reconcile(revision, boxcutter.WithPaused{}); !result.IsComplete() {
-		t.Errorf("it is not complete:\n%s", result)
+		t.Errorf("the revision is not complete:\n%s", result)
 	}
 	b.expectRequests(map[string]int{})
 }
@@ -115,7 +119,7 @@ func TestSchemas_ReadOnce(t *testing.T) {
 		}
 	}
 	if slices.Max(slices.Collect(maps.Values(read))) > 1 || read["/openapi/v3/api/v1"] != 1 {
-		t.Errorf("discovery was read %v", read)
+		t.Errorf("discovery requests: %v", read)
 	}
 }
 
@@ -128,5 +132,94 @@ func TestReconcile_DriftWritesOneObject(t *testing.T) {
 	b.reconcile(revision)
 	b.catchUp(revision)
 	b.reconcile(revision)
-	b.expectRequests(map[string]int{"dry-run apply": 1, "patch": 1, "apply": 1})
+	b.expectRequests(map[string]int{"apply": 1})
+}
+
+// colored returns a revision with ConfigMaps whose colors are given. Its number is that of
+// the last owner; it adopts the objects of the others.
+func (b *env) colored(owners []client.Object, colors ...string) boxcutter.Revision {
+	maps := b.configMaps("c", len(colors))
+	for i, color := range colors {
+		b.must(unstructured.SetNestedField(maps[i].Object, color, "data", "color"))
+	}
+	last := len(owners) - 1
+	return b.revision(int64(len(owners)), owners[last], siblings(owners[:last]...), phase("main", maps...))
+}
+
+// An upgrade hands over an unchanged object with one request, also an object that was
+// created and never applied. The first write of a phase needs no dry run.
+func TestReconcile_UpgradeRequests(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
+	owners := []client.Object{b.owner("step-1"), b.owner("step-2"), b.owner("step-3"), b.owner("step-4")}
+	b.install(b.colored(owners[:1], "red", "red", "red", "red"))
+	for _, upgrade := range []struct {
+		step   int
+		colors []string
+		want   map[string]int
+	}{
+		{2, []string{"red", "red", "red", "red"}, map[string]int{"apply": 4}},
+		{3, []string{"red", "blue", "blue", "red"}, map[string]int{"apply": 4, "dry-run apply": 2}},
+		{4, []string{"blue", "blue", "red", "red"}, map[string]int{"apply": 4, "dry-run apply": 1}},
+	} {
+		revision := b.colored(owners[:upgrade.step], upgrade.colors...)
+		b.requests.take()
+		b.reconcile(revision)
+		b.expectRequests(upgrade.want)
+		b.catchUp(revision)
+		for i, color := range upgrade.colors {
+			found := b.get(b.configMap(fmt.Sprintf("c-%02d", i), ""))
+			if got, _, _ := unstructured.NestedString(found.Object, "data", "color"); got != color {
+				t.Errorf("step %d: the color of %s is %s, want %s", upgrade.step, found.GetName(), got, color)
+			}
+		}
+	}
+}
+
+// A write without a dry run that the API server rejects is a validation error, like the
+// rejection of a dry run.
+func TestReconcile_RejectedHandoverIsAValidationError(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
+	owners := []client.Object{b.owner("step-1"), b.owner("step-2")}
+	b.install(b.colored(owners[:1], "red", "red", "red"))
+	b.requests.set(0, func(r request) *http.Response {
+		if strings.HasSuffix(r.verb, "apply") && strings.HasSuffix(r.path, "/c-01") {
+			return status(422, "Invalid")
+		}
+		return nil
+	})
+	revision := b.colored(owners, "red", "red", "blue")
+	result := b.reconcile(revision)
+	finding := result.GetPhases()[0].GetValidationError()
+	if finding == nil || len(finding.Objects) != 1 || finding.Objects[0].ObjectRef.Name != "c-01" {
+		t.Errorf("the validation error is not about c-01 alone:\n%s", result)
+	}
+	b.requests.set(0, nil)
+	b.catchUp(revision)
+	b.install(revision)
+}
+
+// The object of an older revision has a field that the next one drops. It is unchanged
+// otherwise.
+func TestReconcile_HandoverDropsFields(t *testing.T) {
+	for _, apply := range []bool{false, true} {
+		t.Run(fmt.Sprintf("applied before %t", apply), func(t *testing.T) {
+			b := newEnv(t, envOptions{ownership: annotation})
+			settings := func(data map[string]any) *unstructured.Unstructured {
+				object := b.configMap("settings", "red")
+				object.Object["data"] = data
+				return object
+			}
+			first, second, third := b.owner("first"), b.owner("second"), b.owner("third")
+			sized := map[string]any{"color": "red", "size": "3"}
+			b.install(b.revision(1, first, nil, phase("main", settings(sized))))
+			if apply {
+				b.install(b.revision(2, second, siblings(first), phase("main", settings(sized))))
+			}
+			b.install(b.revision(3, third, siblings(first, second), phase("main", settings(map[string]any{"color": "red"}))))
+			data, _, _ := unstructured.NestedStringMap(b.get(settings(nil)).Object, "data")
+			if diff := cmp.Diff(map[string]string{"color": "red"}, data); diff != "" {
+				t.Errorf("data (-want +got):\n%s", diff)
+			}
+		})
+	}
 }

@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// requests notes every request that goes through its transport.
+// requests records every request of its transport.
 type requests struct {
 	mu    sync.Mutex
-	noted []request
+	noted []*request
 	// latency is added to each request.
 	latency time.Duration
-	// answer, unless nil or returning nil, answers in place of the API server.
+	// answer, if not nil, can return a response in place of the API server's.
 	answer func(request) *http.Response
 }
 
-// request is one request.
+// request is a recorded request.
 type request struct {
-	// verb is get, list, watch, create, update, delete, apply, patch or discover;
-	// with "dry-run " before it where nothing is written.
+	// verb is get, list, watch, create, update, delete, apply, patch or discover; with the prefix "dry-run " for dry
+	// runs.
 	verb string
 	// path is the path of the URL.
 	path string
@@ -35,16 +35,18 @@ type request struct {
 	query string
 	// body is the body of the request.
 	body string
+	// rejected is true if the API server answered with an error.
+	rejected bool
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (fn roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return fn(r) }
 
-// count is a transport that notes requests on their way to another.
+// count is a transport that records requests and passes them to another.
 func (q *requests) count(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		noted := request{verb: verbOf(r), path: r.URL.Path, query: r.URL.RawQuery}
+		noted := &request{verb: verbOf(r), path: r.URL.Path, query: r.URL.RawQuery}
 		if r.Body != nil {
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
@@ -58,12 +60,16 @@ func (q *requests) count(next http.RoundTripper) http.RoundTripper {
 		q.mu.Unlock()
 		time.Sleep(latency)
 		if answer != nil {
-			if response := answer(noted); response != nil {
+			if response := answer(*noted); response != nil {
 				response.Request = r
 				return response, nil
 			}
 		}
-		return next.RoundTrip(r)
+		response, err := next.RoundTrip(r)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		noted.rejected = err == nil && response.StatusCode >= http.StatusBadRequest
+		return response, err
 	})
 }
 
@@ -87,7 +93,7 @@ func verbOf(r *http.Request) string {
 	return cmp.Or(verb, "get")
 }
 
-// isList reports whether a request is for many objects: its path ends with a resource.
+// isList reports whether a request is for several objects: its path ends with a resource.
 func isList(r *http.Request) bool {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if parts[0] == "api" {
@@ -102,16 +108,19 @@ func isList(r *http.Request) bool {
 	return len(parts) == 1
 }
 
-// take returns the requests since it was called last.
+// take returns the requests since the last call.
 func (q *requests) take() []request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	out := q.noted
+	var out []request
+	for _, noted := range q.noted {
+		out = append(out, *noted)
+	}
 	q.noted = nil
 	return out
 }
 
-// verbs counts the requests since it was called last, by verb and without discovery.
+// verbs counts the requests since the last call, by verb and without discovery.
 func (q *requests) verbs() map[string]int {
 	out := map[string]int{}
 	for _, request := range q.take() {
@@ -122,14 +131,14 @@ func (q *requests) verbs() map[string]int {
 	return out
 }
 
-// writes counts the requests since it was called last that write or would write.
+// writes counts the writes and dry runs since the last call.
 func (q *requests) writes() map[string]int {
 	out := q.verbs()
 	maps.DeleteFunc(out, func(verb string, _ int) bool { return slices.Contains([]string{"get", "list", "watch"}, verb) })
 	return out
 }
 
-// set changes the latency and who answers.
+// set changes the latency and the answer.
 func (q *requests) set(latency time.Duration, answer func(request) *http.Response) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -20,10 +20,10 @@ func TestReconcile_InstallThenIdle(t *testing.T) {
 		result := b.reconcile(revision)
 		b.expectActions(result, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle)
 		if !result.IsComplete() {
-			b.Errorf("it is not complete:\n%s", result)
+			b.Errorf("the revision is not complete:\n%s", result)
 		}
 		if got := b.requests.verbs(); len(got) > 0 {
-			b.Errorf("a revision that has converged costs %v", got)
+			b.Errorf("a converged revision sent %v", got)
 		}
 	})
 }
@@ -37,13 +37,13 @@ func TestRevisionBuilder_OptionsAddUp(t *testing.T) {
 	result := b.reconcile(revision().WithReconcileOptions(boxcutter.WithProbe("Ready", ready)).WithReconcileOptions(paused))
 	object := result.GetPhases()[0].GetObjects()[0]
 	if _, probed := object.ProbeResults()["Ready"]; !probed || !object.IsPaused() || !annotation.strategy.IsController(owner, object.Object()) {
-		t.Errorf("not all three options hold: the owner, the probe and the pause:\n%s", result)
+		t.Errorf("want all three options to apply: the owner, the probe and the pause:\n%s", result)
 	}
 	b.install(revision())
 	b.requests.take()
 	b.teardown(revision().WithTeardownOptions(types.WithOrphan()).WithTeardownOptions(types.WithTeardownWriter(b.user)))
 	b.expectRequests(map[string]int{})
 	if got := b.get(b.configMap("settings", "")); got == nil || isOwner(owner, got) {
-		t.Errorf("not all three options hold: the owner, the orphaning and the writer: %v", got)
+		t.Errorf("want all three options to apply: the owner, the orphaning and the writer: %v", got)
 	}
 }

@@ -56,7 +56,7 @@ func TestReconcile_PhasesWaitForProbes(t *testing.T) {
 	b.eventually("the revision is complete", func() bool {
 		result := b.reconcile(revision, b.availabilityProbe())
 		if reached := len(result.GetPhases()); reached < 3 && b.get(last) != nil {
-			t.Fatalf("phase %d was begun before the others work\n%s", reached+1, result)
+			t.Fatalf("phase %d started before the earlier ones were available\n%s", reached+1, result)
 		}
 		return result.IsComplete()
 	})
@@ -72,7 +72,7 @@ func TestRollout_UnavailableDeploymentHoldsPhase(t *testing.T) {
 	owner, last := b.owner("owner"), b.configMap("last", "red")
 	revision := b.revision(1, owner, nil, phase("controller", b.replicas("controller", 1, "nowhere")), phase("next", last))
 	var probed boxcutter.RevisionReconcileOption = b.availabilityProbe()
-	b.eventually("the deployment says that it is not available", func() bool {
+	b.eventually("the deployment reports that it is unavailable", func() bool {
 		result := b.reconcile(revision, probed)
 		object := result.GetPhases()[0].GetObjects()[0]
 		answer := object.ProbeResults().Type(boxcutter.ProgressProbeType)
@@ -82,9 +82,9 @@ func TestRollout_UnavailableDeploymentHoldsPhase(t *testing.T) {
 	b.catchUp(revision)
 	b.expectActions(b.reconcile(revision, probed), machinery.ActionIdle)
 	if b.get(last) != nil {
-		t.Error("the next phase was begun")
+		t.Error("the next phase started")
 	}
-	// A revision that can run takes over and gets to the end.
+	// A revision that can run takes over and becomes complete.
 	next := b.revision(2, owner, nil, phase("controller", b.replicas("controller", 1, "node")), phase("next", last))
 	b.install(next, probed)
 }
@@ -98,11 +98,11 @@ func TestRollout_CRDWithTakenNamesHoldsPhase(t *testing.T) {
 		return (&probing.ConditionProbe{Type: "Established", Status: "True"}).Probe(b.get(first)).Status == probing.StatusTrue
 	})
 	revision := b.revision(1, b.owner("owner"), nil, phase("main", second))
-	b.eventually("the names are said to be taken", func() bool {
+	b.eventually("the CRD reports that its names are taken", func() bool {
 		result := b.reconcile(revision, b.availabilityProbe())
 		answer := result.GetPhases()[0].GetObjects()[0].ProbeResults().Type(boxcutter.ProgressProbeType)
 		return answer.Status == probing.StatusFalse && !result.IsComplete()
 	})
 	b.must(b.user.Delete(t.Context(), first.DeepCopy()))
-	b.eventually("they are free", func() bool { return b.reconcile(revision, b.availabilityProbe()).IsComplete() })
+	b.eventually("the names are free", func() bool { return b.reconcile(revision, b.availabilityProbe()).IsComplete() })
 }

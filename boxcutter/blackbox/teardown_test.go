@@ -25,7 +25,7 @@ func (b *env) three(owner client.Object) boxcutter.RevisionBuilder {
 		phase("second", b.configMap("b", "red"), b.configMap("c", "red")), phase("third", b.configMap("d", "red")))
 }
 
-// addFinalizer keeps an object from going away until it is released.
+// addFinalizer delays the deletion of an object until it is released.
 func (b *env) addFinalizer(name string) {
 	b.Helper()
 	b.edit(b.configMap(name, ""), `{"metadata":{"finalizers":["`+finalizer+`"]}}`)
@@ -37,7 +37,7 @@ func (b *env) removeFinalizer(name string) {
 	b.catchUpWith(b.configMap(name, ""))
 }
 
-// progress is how far a teardown is.
+// progress is the progress of a teardown.
 type progress struct {
 	Active        string
 	Waiting, Gone []string
@@ -75,7 +75,7 @@ func TestTeardown_PhasesInReverseOrder(t *testing.T) {
 
 var equateEmpty = cmp.Transformer("empty", func(names []string) []string { return slices.Concat([]string{}, names) })
 
-// deleted are the names that were asked to be deleted since it was called last.
+// deleted returns the names in delete requests since the last call.
 func (b *env) deleted() []string {
 	var out []string
 	for _, request := range b.requests.take() {
@@ -95,12 +95,12 @@ func TestTeardown_DeletesTheObjectThatWasRead(t *testing.T) {
 		b.teardown(revision)
 		requests := slices.DeleteFunc(b.requests.take(), func(r request) bool { return r.verb != "delete" })
 		if len(requests) != 1 {
-			b.Fatalf("it was deleted %d times", len(requests))
+			b.Fatalf("%d delete requests", len(requests))
 		}
 		var options metav1.DeleteOptions
 		b.must(json.Unmarshal([]byte(requests[0].body), &options))
 		if options.Preconditions == nil || *options.Preconditions.UID != before.GetUID() || *options.Preconditions.ResourceVersion != before.GetResourceVersion() {
-			b.Errorf("the preconditions are %+v", options.Preconditions)
+			b.Errorf("preconditions: %+v", options.Preconditions)
 		}
 	})
 }
@@ -120,7 +120,7 @@ func TestTeardown_KeepsObjectWithNewOwner(t *testing.T) {
 		},
 	} {
 		for _, unfiltered := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, other reader %t", name, unfiltered), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, unfiltered reader %t", name, unfiltered), func(t *testing.T) {
 				b := newEnv(t, envOptions{ownership: annotation})
 				first := b.revision(1, b.owner("one"), nil, phase("main", b.configMap("settings", "red")))
 				b.install(first)
@@ -135,10 +135,10 @@ func TestTeardown_KeepsObjectWithNewOwner(t *testing.T) {
 				case !unfiltered && !apierrors.IsConflict(err):
 					t.Errorf("got %v, want a conflict", err)
 				case unfiltered && (err != nil || !result.IsComplete()):
-					t.Errorf("got %v, want it to be let go\n%s", err, result)
+					t.Errorf("got %v, want the object to be released\n%s", err, result)
 				}
 				if got := b.get(b.configMap("settings", "")); got == nil || got.GetDeletionTimestamp() != nil {
-					t.Error("it was deleted")
+					t.Error("the object was deleted")
 				}
 			})
 		}
@@ -151,11 +151,11 @@ func TestTeardown_AbsentObjects(t *testing.T) {
 		revision := b.revision(1, b.owner("owner"), nil, phase("main", b.configMap("settings", "red"), gadget))
 		for _, opts := range [][]boxcutter.RevisionTeardownOption{nil, {types.WithOrphan()}} {
 			if result := b.teardown(revision, opts...); !result.IsComplete() {
-				b.Errorf("it is not complete:\n%s", result)
+				b.Errorf("the teardown is not complete:\n%s", result)
 			}
 		}
 		if got := b.requests.writes(); len(got) > 0 {
-			b.Errorf("it wrote %v", got)
+			b.Errorf("writes: %v", got)
 		}
 	})
 }
@@ -168,7 +168,7 @@ func TestTeardown_KeepsObjectsOfOthers(t *testing.T) {
 		revision := b.revision(1, b.owner("owner"), nil, phase("main", settings))
 		for _, opts := range [][]boxcutter.RevisionTeardownOption{nil, {types.WithOrphan()}} {
 			if result := b.teardown(revision, opts...); !result.IsComplete() {
-				b.Errorf("it is not complete:\n%s", result)
+				b.Errorf("the teardown is not complete:\n%s", result)
 			}
 		}
 		b.unchanged(before)
@@ -184,16 +184,16 @@ func TestTeardown_NonControllerOwnerIsRemoved(t *testing.T) {
 			b.install(b.revision(1, one, nil, phase("main", settings)))
 			b.install(b.revision(2, two, siblings(one), phase("main", settings)))
 			if !isOwner(one, b.get(settings)) {
-				t.Fatal("the first owner is no owner any more, so that there is nothing to see")
+				t.Fatal("the first owner is no longer an owner, so the test has no effect")
 			}
 			b.requests.take()
 			if result := b.teardown(b.revision(1, one, nil, phase("main", settings))); !result.IsComplete() {
-				t.Errorf("it is not complete:\n%s", result)
+				t.Errorf("the teardown is not complete:\n%s", result)
 			}
 			b.expectRequests(map[string]int{"patch": 1})
 			got := b.get(settings)
 			if isOwner(one, got) || !ownership.strategy.IsController(two, got) || got.GetAnnotations()[revisionMark] != "2" {
-				t.Errorf("not exactly the first owner was removed: %v", got.Object["metadata"])
+				t.Errorf("owners: %v, want only the first one removed", got.Object["metadata"])
 			}
 		})
 	}
@@ -209,14 +209,14 @@ func TestTeardown_OrphanRemovesMetadata(t *testing.T) {
 		b.install(revision)
 		result := b.teardown(revision, types.WithOrphan())
 		if !result.IsComplete() {
-			b.Errorf("it is not complete:\n%s", result)
+			b.Errorf("the teardown is not complete:\n%s", result)
 		}
 		b.isOrphan(settings, owner)
 		b.catchUp(revision)
 		if result := b.teardown(revision, types.WithOrphan()); !result.IsComplete() {
-			b.Errorf("the second time it is not complete:\n%s", result)
+			b.Errorf("the second teardown is not complete:\n%s", result)
 		}
-		// It can be taken back.
+		// The object can be adopted again.
 		b.expectActions(b.reconcile(revision), machinery.ActionCollision)
 		b.expectActions(b.reconcile(revision, boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionIfNoController)), machinery.ActionUpdated)
 	})
@@ -226,18 +226,18 @@ func (b *env) isOrphan(settings *unstructured.Unstructured, owner client.Object)
 	b.Helper()
 	got := b.get(settings)
 	if got == nil || got.GetDeletionTimestamp() != nil {
-		b.Fatal("it was deleted")
+		b.Fatal("the object was deleted")
 	}
 	if diff := cmp.Diff(map[string]string{"app": "web"}, got.GetLabels()); diff != "" {
 		b.Errorf("labels (-want +got):\n%s", diff)
 	}
 	annotations := got.GetAnnotations()
 	if annotations["note"] != "kept" || annotations[revisionMark] != "" || owner != nil && isOwner(owner, got) {
-		b.Errorf("our marks are left: %v", got.Object["metadata"])
+		b.Errorf("remaining label or annotations: %v", got.Object["metadata"])
 	}
 }
 
-// An owner that is deleted with propagation "Orphan" has a finalizer that says so.
+// An owner that is deleted with propagation Orphan has a finalizer for it.
 func TestTeardown_OwnerDeletedWithOrphan(t *testing.T) {
 	for _, ownership := range []ownership{native, annotation} {
 		t.Run(ownership.name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestTeardown_OwnerDeletedWithOrphan(t *testing.T) {
 			deleted.SetFinalizers([]string{metav1.FinalizerOrphanDependents})
 			revision := b.revision(1, deleted, nil, phase("main", settings))
 			if result := b.teardown(revision); !result.IsComplete() {
-				t.Errorf("it is not complete:\n%s", result)
+				t.Errorf("the teardown is not complete:\n%s", result)
 			}
 			b.isOrphan(settings, owner)
 			b.must(b.user.Delete(t.Context(), owner, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
@@ -273,7 +273,7 @@ func TestTeardown_WriterMakesTheWrites(t *testing.T) {
 	b.teardown(revision, writer, orphan)
 	b.expectRequests(map[string]int{})
 	if b.get(b.configMap("b", "")) != nil || b.get(b.configMap("a", "")).GetAnnotations()[revisionMark] != "" {
-		t.Error("nothing was written")
+		t.Error("no writes")
 	}
 }
 
@@ -291,7 +291,7 @@ func TestTeardown_ContinuesAfterInterruption(t *testing.T) {
 	b.removes(revision)
 	for _, name := range []string{"a", "b", "c", "d"} {
 		if b.get(b.configMap(name, "")) != nil {
-			t.Errorf("%s is still there", name)
+			t.Errorf("%s still exists", name)
 		}
 	}
 }
@@ -302,10 +302,10 @@ func TestTeardown_DeletesUncachedObjects(t *testing.T) {
 		b.install(revision)
 		b.edit(b.configMap("settings", ""), `{"metadata":{"labels":{"`+managedByLabel+`":null}}}`)
 		if result := b.teardown(revision); result.IsComplete() {
-			b.Errorf("it is complete at once:\n%s", result)
+			b.Errorf("the teardown is complete immediately:\n%s", result)
 		}
 		if b.get(b.configMap("settings", "")) != nil {
-			b.Error("it was not deleted")
+			b.Error("the object was not deleted")
 		}
 	})
 }

@@ -124,6 +124,6 @@ func adoptionKeepsOwners(t *testing.T, e *Env) {
 	actual := e.get(settings)
 	strategy, _ := e.owners.(*ownerhandling.OwnerStrategyAnnotation)
 	if !strategy.IsController(owner, actual) || !strategy.IsOwner(previous, actual) || strategy.IsController(previous, actual) {
-		t.Errorf("owners are %v", actual.GetAnnotations())
+		t.Errorf("owners: %v", actual.GetAnnotations())
 	}
 }

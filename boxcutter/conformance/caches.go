@@ -113,11 +113,11 @@ func cacheKinds(t *testing.T, e *Env) {
 		return slices.ContainsFunc(list.Items, func(u unstructured.Unstructured) bool { return u.GetName() == "settings" })
 	})
 	if !slices.Contains(tracking.GetGVKs(), configMapKind) {
-		t.Errorf("kinds are %v", tracking.GetGVKs())
+		t.Errorf("kinds: %v", tracking.GetGVKs())
 	}
 	e.must(tracking.Free(e.Context(), user))
 	if len(tracking.GetGVKs()) > 0 {
-		t.Errorf("kinds without users are %v", tracking.GetGVKs())
+		t.Errorf("kinds without users: %v", tracking.GetGVKs())
 	}
 }
 
@@ -130,7 +130,7 @@ func cacheWatchers(t *testing.T, e *Env) {
 		names[key.Name] = true
 	}
 	if !names["owner"] || !names["user"] {
-		t.Errorf("watchers are %v", names)
+		t.Errorf("watchers: %v", names)
 	}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
@@ -202,7 +202,7 @@ func cacheMetrics(t *testing.T, e *Env) {
 	counts, err := tracking.GetObjectsPerInformer(e.Context())
 	e.must(err)
 	if counts[configMapKind] != len(typed.Items) {
-		t.Errorf("%d objects are counted as %d", len(typed.Items), counts[configMapKind])
+		t.Errorf("%d objects, counted %d", len(typed.Items), counts[configMapKind])
 	}
 }
 

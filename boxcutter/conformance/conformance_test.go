@@ -44,7 +44,7 @@ func TestReadme_NamesCases(t *testing.T) {
 	for _, row := range rows {
 		names := named.FindAllStringSubmatch(row, -1)
 		if len(names) == 0 {
-			t.Errorf("no case is named: %s", row)
+			t.Errorf("row without a case: %s", row)
 		}
 		for _, name := range names {
 			if !cases[name[1]] {

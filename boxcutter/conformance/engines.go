@@ -61,7 +61,7 @@ func engineEmbedded(t *testing.T, e *Env) {
 	_, err = engine.Teardown(e.Context(), 1, main)
 	e.must(err)
 	if got := strings.Join(calls, ", "); got != "reconcile a, reconcile b, teardown a, teardown b" {
-		t.Errorf("calls are %s", got)
+		t.Errorf("calls: %s", got)
 	}
 }
 
@@ -157,7 +157,7 @@ func engineAggregate(t *testing.T, e *Env) {
 	}
 }
 
-// filtered is a reader that shows nothing.
+// filtered is a reader that returns no objects.
 type filtered struct{ client.Reader }
 
 func (filtered) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {

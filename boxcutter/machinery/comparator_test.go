@@ -35,7 +35,7 @@ spec:
         image: example.com/side:1
 `
 
-// managedDeployment is the fields of deployment, as they are in managedFields.
+// managedDeployment are the fields of deployment in the form of managedFields.
 const managedDeployment = `{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:selector":{},"f:template":{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:containers":{
 	"k:{\"name\":\"main\"}":{".":{},"f:name":{},"f:image":{},"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}}}},
 	"k:{\"name\":\"side\"}":{".":{},"f:name":{},"f:image":{}}}}}}}`
@@ -52,8 +52,8 @@ func ours(fields string) metav1.ManagedFieldsEntry {
 	return managed(fieldOwner, metav1.ManagedFieldsOperationApply, fields)
 }
 
-// asServed is the deployment as an API server keeps it: with defaults, another
-// order of its containers, a status and a container of another field manager.
+// asServed returns the deployment as an API server stores it: with defaults, another order of its containers, a status
+// and a container of another field manager.
 func asServed(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	return object(t, `
@@ -88,7 +88,7 @@ func set(t *testing.T, obj *unstructured.Unstructured, value any, path ...string
 	}
 }
 
-// container returns a container of a deployment, to be changed.
+// container returns a container of a deployment, which the test can change.
 func container(t *testing.T, obj *unstructured.Unstructured, name string, change func(map[string]any)) {
 	t.Helper()
 	path := []string{"spec", "template", "spec", "containers"}
@@ -120,23 +120,23 @@ var comparisons = map[string]struct {
 	conflicts []string
 	modified  []string
 }{
-	"defaults, additions and another order are no drift": {
+	"no drift: defaults, additions and another order": {
 		managers: []metav1.ManagedFieldsEntry{ours(managedDeployment), theirs, status},
 	},
-	"what a create of ours wrote is ours": {
+	"fields of the engine's own create belong to it": {
 		managers: []metav1.ManagedFieldsEntry{managed(fieldOwner, metav1.ManagedFieldsOperationUpdate, managedDeployment)},
 	},
-	"a changed item of a list with keys is in conflict with who changed it": {
+	"a changed item of a list with keys conflicts with its manager": {
 		change: func(t *testing.T, _, actual *unstructured.Unstructured) {
 			container(t, actual, "main", func(c map[string]any) { c["image"] = "example.com/other:1" })
 		},
 		managers:  []metav1.ManagedFieldsEntry{ours(withoutImage), theirImage},
 		conflicts: []string{"other: " + mainImage}, modified: []string{mainImage},
 	},
-	"a field with another manager besides us has no conflict": {
+	"no conflict: a field with an additional manager": {
 		managers: []metav1.ManagedFieldsEntry{ours(managedDeployment), theirImage},
 	},
-	"without fields of our own every manager of a desired field conflicts": {
+	"without own fields, every manager of a desired field conflicts": {
 		managers:  []metav1.ManagedFieldsEntry{theirImage, theirs},
 		conflicts: []string{"other: " + mainImage},
 	},
@@ -160,14 +160,14 @@ var comparisons = map[string]struct {
 		},
 		managers: []metav1.ManagedFieldsEntry{ours(managedDeployment), status},
 	},
-	"what the server sets is not compared": {
+	"fields of the server are not compared": {
 		change: func(t *testing.T, desired, _ *unstructured.Unstructured) {
 			set(t, desired, nil, "metadata", "creationTimestamp")
 			set(t, desired, "7", "metadata", "resourceVersion")
 		},
 		managers: []metav1.ManagedFieldsEntry{ours(managedDeployment)},
 	},
-	"a field that the schema does not have is modified": {
+	"a field outside the schema is modified": {
 		change: func(t *testing.T, desired, _ *unstructured.Unstructured) {
 			desired.Object["spec"] = map[string]any{"replicas": int64(1), "nonsense": "x"}
 		},
@@ -199,7 +199,7 @@ func TestCompare_Deployment(t *testing.T) {
 				t.Errorf("modified (-want +got):\n%s", diff)
 			}
 			if result.IsConflict() != (len(test.conflicts) > 0) {
-				t.Errorf("IsConflict is %t", result.IsConflict())
+				t.Errorf("IsConflict: %t", result.IsConflict())
 			}
 		})
 	}
@@ -229,7 +229,7 @@ func TestCompare_DescribesDifferences(t *testing.T) {
 		}
 	}
 	if got := (machinery.CompareResult{}); got.String() != "" || got.IsConflict() || got.Modified() != nil {
-		t.Errorf("the zero result is not empty: %s", got)
+		t.Errorf("zero result: %s", got)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestCompare_WithOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			result, err := comparator.Compare(desired, actual, types.WithOwner(owner("one"), strategy))
 			if err != nil || len(result.Modified()) == 0 {
-				t.Errorf("a missing owner is not noticed: %v, %v", result.Modified(), err)
+				t.Errorf("a missing owner is not detected: %v, %v", result.Modified(), err)
 			}
 			owned := actual.DeepCopy()
 			for _, name := range []string{"zero", "one"} {
@@ -253,7 +253,7 @@ func TestCompare_WithOwner(t *testing.T) {
 			}
 			result, err = comparator.Compare(desired, owned, types.WithOwner(owner("one"), strategy))
 			if err != nil || len(result.Modified()) > 0 {
-				t.Errorf("another owner beside ours is taken for drift: %v, %v", result.Modified(), err)
+				t.Errorf("an additional owner is reported as drift: %v, %v", result.Modified(), err)
 			}
 		})
 	}
@@ -291,8 +291,7 @@ func TestCompare_KindFromScheme(t *testing.T) {
 	}
 }
 
-// gadgets is the schema of a group with two kinds, of which only one has a
-// status subresource.
+// gadgets is the schema of a group with two kinds, of which one has a status subresource.
 const gadgets = `{
 	"openapi": "3.0.0",
 	"paths": {
@@ -315,7 +314,7 @@ const (
 	itemsAsOne  = `{"type": "array", "x-kubernetes-list-type": "atomic", "items": {"type": "object", "properties": {"name": {"type": "string"}, "value": {"type": "string"}}}}`
 )
 
-// schemaServer serves the schema of one group version and counts how often.
+// schemaServer serves the schema of one group version and counts the requests.
 type schemaServer struct {
 	openapitest.FakeClient
 	lists, reads int
@@ -328,7 +327,7 @@ func (s *schemaServer) Paths() (map[string]openapi.GroupVersion, error) {
 	return s.FakeClient.Paths()
 }
 
-// serve has the server serve a schema at a URL of its own.
+// serve makes the server serve a schema at its own URL.
 func (s *schemaServer) serve(url, document string) {
 	s.PathsMap = map[string]openapi.GroupVersion{"apis/example.com/v1": &servedSchema{
 		FakeGroupVersion: openapitest.FakeGroupVersion{GVSpec: []byte(document)}, url: url, reads: &s.reads,
@@ -367,7 +366,7 @@ func TestCompare_IgnoresStatusOnlyWithSubresource(t *testing.T) {
 		}
 	}
 	if server.reads != 1 || server.lists != 1 {
-		t.Errorf("the schema was read %d times and listed %d times, want once", server.reads, server.lists)
+		t.Errorf("schema read %d times, listed %d times, want once", server.reads, server.lists)
 	}
 }
 

@@ -96,10 +96,9 @@ func (e *ObjectEngine) findUncached(ctx context.Context, p *plan) (reviewResult,
 	return reviewRetry, nil
 }
 
-// migrates reports whether the plan applies an object of which the engine owns
-// fields through a create or an update.
+// migrates reports whether the execution of the plan migrates the managed fields.
 func (e *ObjectEngine) migrates(p *plan) bool {
-	return p.actual != nil && p.writes() && slices.ContainsFunc(p.actual.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+	return p.actual != nil && p.writes() && e.needsMigration(p) && slices.ContainsFunc(p.actual.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
 		return isOwn(entry, e.fieldOwner) && entry.Operation == metav1.ManagedFieldsOperationUpdate
 	})
 }

@@ -122,9 +122,11 @@ func (e *ObjectEngine) applyOnce(ctx context.Context, p *plan) (ObjectResult, er
 	if err != nil {
 		return nil, err
 	}
-	current, err := e.migrate(ctx, p.actual)
-	if err != nil {
-		return nil, err
+	current := p.actual
+	if e.needsMigration(p) {
+		if current, err = e.migrate(ctx, current); err != nil {
+			return nil, err
+		}
 	}
 	desired.SetResourceVersion(current.GetResourceVersion())
 	action := p.action
@@ -185,6 +187,14 @@ func (e *ObjectEngine) recordNormalization(desired, written Object) {
 		return
 	}
 	e.normalized.record(desired, written, result)
+}
+
+// needsMigration reports whether the managed fields must be migrated before the apply.
+// An apply with force takes over the fields that it changes. Only fields that are no
+// longer desired would stay, because an apply removes only applied fields.
+func (e *ObjectEngine) needsMigration(p *plan) bool {
+	return compat.Original || !p.force ||
+		dropsFields(p.actual, p.comparison.DesiredFieldSet, e.fieldOwner, metav1.ManagedFieldsOperationUpdate)
 }
 
 // migrate turns the fields that the engine owns through a create or an update

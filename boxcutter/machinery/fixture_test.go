@@ -47,21 +47,20 @@ var testScheme = func() *runtime.Scheme {
 	return scheme
 }()
 
-// The comparator is shared by all tests, as by all objects of an engine: to read
-// a schema takes a while.
+// The comparator is shared by all tests, as by all objects of an engine, because reading a schema takes time.
 var comparator = machinery.NewComparator(realSchemas{}, testScheme, fieldOwner)
 
 var owners = ownerhandling.NewNative(testScheme)
 
-// cluster is an API server in memory that notes all writes.
+// cluster is an API server in memory that records all writes.
 type cluster struct {
 	client.Client
 
 	mu     sync.Mutex
 	writes []string
-	// before is called before each write, and may fail it.
+	// before is called before each write; its error fails the write.
 	before func(verb string, obj any) error
-	// afterApply may change the applied object and the response.
+	// afterApply can change the applied object and the response.
 	afterApply func(ctx context.Context, c client.Client, obj runtime.ApplyConfiguration) error
 }
 
@@ -104,8 +103,8 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	return c
 }
 
-// create behaves like an API server where the fake does not: a dry run fails too
-// when there is such an object, and the answer has managed fields.
+// create behaves like an API server in contrast to the fake: a dry run fails too if the object exists, and the response
+// has managed fields.
 func create(ctx context.Context, c client.Client, obj client.Object, opts []client.CreateOption) error {
 	there := &unstructured.Unstructured{}
 	there.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
@@ -153,7 +152,7 @@ func (c *cluster) edit(t *testing.T, object client.Object, patch string) {
 	}
 }
 
-// get returns the object as it is now, nil when it is not there.
+// get returns the current object; nil if it does not exist.
 func (c *cluster) get(t *testing.T, object client.Object) *unstructured.Unstructured {
 	t.Helper()
 	out := &unstructured.Unstructured{}
@@ -168,15 +167,14 @@ func (c *cluster) get(t *testing.T, object client.Object) *unstructured.Unstruct
 	return out
 }
 
-// took returns the writes since it was asked last.
+// took returns the writes since the last call.
 func (c *cluster) took() []string {
 	out := slices.Clone(c.writes)
 	c.writes = nil
 	return out
 }
 
-// nothing is a reader that never shows anything, like a cache whose filter no
-// object passes.
+// nothing is a reader that never returns an object, like a cache whose filter matches nothing.
 type nothing struct{ client.Reader }
 
 func (nothing) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
@@ -189,7 +187,7 @@ func (c *cluster) engineReading(reader, unfiltered client.Reader) *machinery.Obj
 	return machinery.NewObjectEngine(testScheme, reader, c.Client, comparator, fieldOwner, systemPrefix, "tests", unfiltered)
 }
 
-// reconcile takes one step, which must not fail, and returns its action.
+// reconcile reconciles once, without error, and returns the action.
 func (c *cluster) reconcile(t *testing.T, revision int64, object machinery.Object, opts ...types.ObjectReconcileOption) machinery.ObjectResult {
 	t.Helper()
 	result, err := c.engine().Reconcile(t.Context(), revision, object, opts...)

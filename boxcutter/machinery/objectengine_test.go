@@ -27,7 +27,7 @@ func notFound(obj client.Object, key client.ObjectKey) error {
 // options are short for the options of one call.
 func options(opts ...types.ObjectReconcileOption) []types.ObjectReconcileOption { return opts }
 
-// given brings about a situation.
+// given creates a situation.
 type given func(*testing.T, *cluster)
 
 func absent(*testing.T, *cluster) {}
@@ -57,7 +57,7 @@ func handedOver(t *testing.T, c *cluster) {
 	c.reconcile(t, 2, configMap(t), two, siblingOf("one"))
 }
 
-// deleted has the object wait for a finalizer.
+// deleted deletes the object, which waits for a finalizer.
 func deleted(t *testing.T, c *cluster) {
 	c.reconcile(t, 1, configMap(t), one)
 	c.edit(t, configMap(t), `{"metadata":{"finalizers":["example.com/wait"]}}`)
@@ -89,17 +89,17 @@ var situations = map[string]struct {
 	"an absent object is created":                           {absent, 1, options(one), machinery.ActionCreated, []string{"create"}},
 	"an absent object is created without an owner":          {absent, 1, nil, machinery.ActionCreated, []string{"create"}},
 	"a pause creates as a dry run":                          {absent, 1, options(one, types.WithPaused{}), machinery.ActionCreated, []string{"dry create"}},
-	"our object as desired is left alone":                   {installed(1, one), 1, options(one), machinery.ActionIdle, nil},
-	"without an owner our annotation makes it ours":         {installed(1), 1, nil, machinery.ActionIdle, nil},
-	"an external change is reverted":                        {edited(installed(1, one), drift), 1, options(one), machinery.ActionRecovered, []string{"migrate", "force"}},
+	"our object in the desired state is not changed":        {installed(1, one), 1, options(one), machinery.ActionIdle, nil},
+	"without an owner, our annotation marks our object":     {installed(1), 1, nil, machinery.ActionIdle, nil},
+	"an external change is reverted":                        {edited(installed(1, one), drift), 1, options(one), machinery.ActionRecovered, []string{"force"}},
 	"an externally removed field is restored":               {edited(installed(1, one), loss), 1, options(one), machinery.ActionUpdated, []string{"migrate", "apply"}},
-	"a pause only tells of drift":                           {edited(installed(1, one), drift), 1, options(one, types.WithPaused{}), machinery.ActionRecovered, nil},
+	"a pause only reports drift":                            {edited(installed(1, one), drift), 1, options(one, types.WithPaused{}), machinery.ActionRecovered, nil},
 	"a higher number of the same owner updates":             {installed(1, one), 2, options(one), machinery.ActionUpdated, []string{"migrate", "apply"}},
 	"a higher number without an owner updates":              {installed(1), 2, nil, machinery.ActionUpdated, []string{"migrate", "apply"}},
 	"a lower number of the same owner updates":              {installed(2, one), 1, options(one), machinery.ActionUpdated, []string{"migrate", "apply"}},
 	"a lower number without an owner updates":               {installed(2), 1, nil, machinery.ActionUpdated, []string{"migrate", "apply"}},
-	"an externally written revision is reverted":            {edited(installed(1, one), tampered), 1, options(one), machinery.ActionRecovered, []string{"migrate", "force"}},
-	"an older sibling hands over":                           {installed(1, one), 2, options(two, siblingOf("one")), machinery.ActionUpdated, []string{"migrate", "force"}},
+	"an externally written revision is reverted":            {edited(installed(1, one), tampered), 1, options(one), machinery.ActionRecovered, []string{"force"}},
+	"an older sibling hands over":                           {installed(1, one), 2, options(two, siblingOf("one")), machinery.ActionUpdated, []string{"force"}},
 	"a newer sibling keeps the object":                      {installed(2, two), 1, options(one, siblingOf("two")), machinery.ActionProgressed, nil},
 	"a sibling of the same number collides":                 {installed(1, two), 1, options(one, siblingOf("two")), machinery.ActionCollision, nil},
 	"another controller collides":                           {controlled, 1, options(one), machinery.ActionCollision, nil},
@@ -107,7 +107,7 @@ var situations = map[string]struct {
 	"another controller collides without an owner":          {controlled, 1, nil, machinery.ActionCollision, nil},
 	"another controller collides unless protection is none": {controlled, 1, options(one, ifNoController), machinery.ActionCollision, nil},
 	"without protection another controller is replaced":     {controlled, 1, options(one, none), machinery.ActionUpdated, []string{"force"}},
-	"a collision comes before a newer number":               {installed(2, two), 1, options(one), machinery.ActionCollision, nil},
+	"a collision takes precedence over a newer number":      {installed(2, two), 1, options(one), machinery.ActionCollision, nil},
 	"an object without controller collides":                 {foreign, 1, options(one), machinery.ActionCollision, nil},
 	"an unowned object collides without an owner":           {foreign, 1, nil, machinery.ActionCollision, nil},
 	"an object without controller is adopted on request":    {foreign, 1, options(one, ifNoController), machinery.ActionUpdated, []string{"force"}},
@@ -139,10 +139,10 @@ func TestReconcile_BySituation(t *testing.T) {
 				return
 			}
 			if again := c.reconcile(t, test.revision, configMap(t), test.options...); again.Action() != machinery.ActionIdle {
-				t.Errorf("the next step is %s, want that there is nothing left to do", again.Action())
+				t.Errorf("the next action is %s, want an idle one", again.Action())
 			}
 			if writes := c.took(); writes != nil {
-				t.Errorf("the next step writes: %v", writes)
+				t.Errorf("the next reconcile writes: %v", writes)
 			}
 		})
 	}
@@ -154,7 +154,7 @@ func TestReconcile_MarksCreatedObjects(t *testing.T) {
 	c.reconcile(t, 7, desired, ownedBy("one"))
 	got := c.get(t, desired)
 	if got.GetLabels()[managedBy] != "tests" || got.GetAnnotations()[revisionMark] != "7" || !owners.IsController(owner("one"), got) {
-		t.Errorf("the object has no marks: %v", got.Object["metadata"])
+		t.Errorf("the object has no label and annotation: %v", got.Object["metadata"])
 	}
 	if diff := cmp.Diff(configMap(t), desired); diff != "" {
 		t.Errorf("the desired object of the caller changed (-before +after):\n%s", diff)
@@ -172,7 +172,7 @@ func TestReconcile_FirstApplyMigratesCreatedFields(t *testing.T) {
 	}
 	for _, entry := range c.get(t, configMap(t)).GetManagedFields() {
 		if entry.Operation != metav1.ManagedFieldsOperationApply || entry.Manager != fieldOwner {
-			t.Errorf("fields are held by %s of %s, want only what we applied", entry.Operation, entry.Manager)
+			t.Errorf("managed fields of %s %s, want only applied ones", entry.Operation, entry.Manager)
 		}
 	}
 }
@@ -205,21 +205,21 @@ func TestReconcile_CollisionNamesController(t *testing.T) {
 }
 
 func TestReconcile_ObjectMissingInReader(t *testing.T) {
-	t.Run("is a collision with another owner", func(t *testing.T) {
+	t.Run("collision with another owner", func(t *testing.T) {
 		c := newCluster(t, configMap(t))
 		result, err := c.engineReading(nothing{}, c.Client).Reconcile(t.Context(), 1, configMap(t), ownedBy("one"))
 		if err != nil || result.Action() != machinery.ActionCollision {
 			t.Errorf("got %v, %v", result, err)
 		}
 	})
-	t.Run("is a collision while paused", func(t *testing.T) {
+	t.Run("collision while paused", func(t *testing.T) {
 		c := newCluster(t, configMap(t))
 		result, err := c.engineReading(nothing{}, c.Client).Reconcile(t.Context(), 1, configMap(t), ownedBy("one"), types.WithPaused{})
 		if err != nil || result.Action() != machinery.ActionCollision || !result.IsPaused() {
 			t.Errorf("got %v, %v", result, err)
 		}
 	})
-	t.Run("is found to be ours", func(t *testing.T) {
+	t.Run("our own object", func(t *testing.T) {
 		c := newCluster(t)
 		c.reconcile(t, 1, configMap(t), ownedBy("one"))
 		result, err := c.engineReading(nothing{}, c.Client).Reconcile(t.Context(), 1, configMap(t), ownedBy("one"))
@@ -227,7 +227,7 @@ func TestReconcile_ObjectMissingInReader(t *testing.T) {
 			t.Errorf("got %v, %v", result, err)
 		}
 	})
-	t.Run("is an error when there is no other reader", func(t *testing.T) {
+	t.Run("error without an unfiltered reader", func(t *testing.T) {
 		c := newCluster(t, configMap(t))
 		_, err := c.engineReading(nothing{}, nil).Reconcile(t.Context(), 1, configMap(t), ownedBy("one"))
 		collision, ok := errors.AsType[*machinery.CreateCollisionError](err)
@@ -237,7 +237,7 @@ func TestReconcile_ObjectMissingInReader(t *testing.T) {
 	})
 }
 
-// lagging shows an object as it was.
+// lagging is a reader that returns an outdated object.
 type lagging struct {
 	client.Reader
 	object *unstructured.Unstructured
@@ -254,13 +254,13 @@ func TestReconcile_OutdatedReader(t *testing.T) {
 	old := lagging{object: c.get(t, configMap(t))}
 	c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one"))
 
-	t.Run("is an error when there is no other reader", func(t *testing.T) {
+	t.Run("error without an unfiltered reader", func(t *testing.T) {
 		_, err := c.engineReading(old, nil).Reconcile(t.Context(), 2, configMap(t), ownedBy("two"), siblingOf("one"))
 		if !apierrors.IsConflict(err) {
 			t.Errorf("got %v, want a conflict", err)
 		}
 	})
-	t.Run("is made up for by the other reader", func(t *testing.T) {
+	t.Run("repaired by the unfiltered reader", func(t *testing.T) {
 		result, err := c.engineReading(old, c.Client).Reconcile(t.Context(), 2, configMap(t), ownedBy("two"), siblingOf("one"))
 		if err != nil || result.Action() != machinery.ActionIdle {
 			t.Errorf("got %v, %v", result, err)
@@ -275,7 +275,7 @@ func TestReconcile_ObjectDeletedBeforeApplyIsCreated(t *testing.T) {
 	if err := c.Delete(t.Context(), configMap(t)); err != nil {
 		t.Fatal(err)
 	}
-	// An API server has a conflict for the apply of a version that is not there.
+	// An API server returns a conflict for an apply with the resource version of a deleted object.
 	c.before = func(verb string, obj any) error {
 		if verb == "apply" {
 			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "settings", errors.New("it is gone"))
@@ -336,7 +336,7 @@ func TestReconcile_NormalizedValuesAreWrittenOnce(t *testing.T) {
 	}
 	c.edit(t, configMap(t), `{"data":{"size":"4"}}`)
 	if action := step("3.00"); action != machinery.ActionRecovered {
-		t.Errorf("action is %s, want that an edit is still noticed", action)
+		t.Errorf("action is %s, want the edit to be reverted", action)
 	}
 }
 
@@ -387,7 +387,7 @@ func TestReconcile_TypedObjectsAreNotApplied(t *testing.T) {
 	}
 }
 
-// orphaning is the owner one, deleted in a way that leaves its objects.
+// orphaning returns the owner, deleted with propagation Orphan.
 var orphaning = func() client.Object {
 	out := owner("one")
 	out.SetFinalizers([]string{metav1.FinalizerOrphanDependents})
@@ -401,20 +401,20 @@ var teardowns = map[string]struct {
 	gone     bool
 	writes   []string
 }{
-	"an absent object is gone":                      {absent, 1, []types.ObjectTeardownOption{one}, true, nil},
-	"an absent object is gone when orphaned":        {absent, 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
-	"our object is deleted":                         {installed(1, one), 1, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
-	"our object is deleted whatever its annotation": {installed(1, one), 2, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
-	"our object is deleted without an owner":        {installed(1), 1, nil, false, []string{"delete"}},
-	"another number without an owner is gone":       {installed(2), 1, nil, true, nil},
-	"an unmarked object without an owner is gone":   {foreign, 1, nil, true, nil},
-	"a lower number of the same owner deletes":      {installed(2, one), 1, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
-	"an object of a sibling is only released":       {handedOver, 1, []types.ObjectTeardownOption{one}, true, []string{"patch"}},
-	"an object of a stranger is left alone":         {installed(1, two), 1, []types.ObjectTeardownOption{one}, true, nil},
-	"an orphan stays":                               {installed(1, one), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, []string{"patch"}},
-	"an orphan of the owner's finalizer stays":      {installed(1, one), 1, []types.ObjectTeardownOption{types.WithOwner(orphaning, owners)}, true, []string{"patch"}},
-	"a stranger's object is not orphaned":           {installed(1, two), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
-	"an object on its way out is waited for":        {deleted, 1, []types.ObjectTeardownOption{one}, false, nil},
+	"an absent object is gone":                       {absent, 1, []types.ObjectTeardownOption{one}, true, nil},
+	"an absent object is gone if orphaned":           {absent, 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
+	"our object is deleted":                          {installed(1, one), 1, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
+	"our object is deleted with any annotation":      {installed(1, one), 2, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
+	"our object is deleted without an owner":         {installed(1), 1, nil, false, []string{"delete"}},
+	"another number without an owner is gone":        {installed(2), 1, nil, true, nil},
+	"an unmarked object without an owner is gone":    {foreign, 1, nil, true, nil},
+	"a lower number of the same owner deletes":       {installed(2, one), 1, []types.ObjectTeardownOption{one}, false, []string{"delete"}},
+	"the object of a sibling is released":            {handedOver, 1, []types.ObjectTeardownOption{one}, true, []string{"patch"}},
+	"the object of another owner is not changed":     {installed(1, two), 1, []types.ObjectTeardownOption{one}, true, nil},
+	"an orphan is retained":                          {installed(1, one), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, []string{"patch"}},
+	"an orphan by the owner's finalizer is retained": {installed(1, one), 1, []types.ObjectTeardownOption{types.WithOwner(orphaning, owners)}, true, []string{"patch"}},
+	"the object of another owner is not orphaned":    {installed(1, two), 1, []types.ObjectTeardownOption{one, types.WithOrphan()}, true, nil},
+	"an object that is being deleted is waiting":     {deleted, 1, []types.ObjectTeardownOption{one}, false, nil},
 }
 
 func TestTeardown_BySituation(t *testing.T) {
@@ -425,7 +425,7 @@ func TestTeardown_BySituation(t *testing.T) {
 			c.took()
 			gone, err := c.engine().Teardown(t.Context(), test.revision, configMap(t), test.options...)
 			if err != nil || gone != test.gone {
-				t.Errorf("gone is %t, want %t; error: %v", gone, test.gone, err)
+				t.Errorf("gone: %t, want %t; error: %v", gone, test.gone, err)
 			}
 			if diff := cmp.Diff(test.writes, c.took()); diff != "" {
 				t.Errorf("writes (-want +got):\n%s", diff)
@@ -451,7 +451,7 @@ func TestTeardown_OrphanRemovesOwnMetadataOnly(t *testing.T) {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	if len(got.GetOwnerReferences()) > 0 {
-		t.Errorf("owners are left: %v", got.GetOwnerReferences())
+		t.Errorf("remaining owners: %v", got.GetOwnerReferences())
 	}
 }
 
@@ -471,10 +471,10 @@ func TestTeardown_UsesTeardownWriter(t *testing.T) {
 	c, other := newCluster(t), newCluster(t)
 	c.reconcile(t, 1, configMap(t), ownedBy("one"))
 	c.took()
-	// The other cluster has no such object: to delete it there finds it gone.
+	// The other cluster has no such object, so the delete request reports it as gone.
 	gone, err := c.engine().Teardown(t.Context(), 1, configMap(t), ownedBy("one"), types.WithTeardownWriter(other.Client))
 	if err != nil || !gone || len(c.took()) > 0 || c.get(t, configMap(t)) == nil {
-		t.Errorf("gone is %t, error: %v", gone, err)
+		t.Errorf("gone: %t, error: %v", gone, err)
 	}
 	if diff := cmp.Diff([]string{"delete"}, other.took()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -492,6 +492,6 @@ func TestTeardown_DeletePreconditions(t *testing.T) {
 	}
 	gone, err := c.engineReading(old, c.Client).Teardown(t.Context(), 1, configMap(t), ownedBy("one"))
 	if err != nil || !gone || c.get(t, configMap(t)) == nil {
-		t.Errorf("gone is %t, error: %v; want the object left to its new owner", gone, err)
+		t.Errorf("gone: %t, error: %v; want the object retained for its new owner", gone, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/openapi/openapitest"
 )
 
-// versions is an API server with one schema, at a URL that can be changed.
+// versions is an API server with one schema, at a URL that the test can change.
 type versions struct{ url string }
 
 func (v *versions) OpenAPIV3() openapi.Client { return v }
@@ -43,13 +43,13 @@ func TestSchemaCache_RefreshesAfterDiscoveryChange(t *testing.T) {
 		newest bool
 		want   string
 	}{
-		{what: "there is none", serve: "", want: ""},
-		{what: "the list is believed in", serve: "one", want: ""},
-		{what: "a newer list is not asked for at once", serve: "one", newest: true, want: ""},
-		{what: "it is asked for after a moment", wait: schemasMinAge, serve: "one", newest: true, want: "one"},
-		{what: "the schema is kept", serve: "two", want: "one"},
-		{what: "the list is read again after a while", wait: schemasMaxAge, serve: "two", want: "two"},
-		{what: "a schema that is gone is forgotten", wait: schemasMaxAge, serve: "", want: ""},
+		{what: "no schema", serve: "", want: ""},
+		{what: "the list is cached", serve: "one", want: ""},
+		{what: "a newer list is not read immediately", serve: "one", newest: true, want: ""},
+		{what: "the list is read again after a short time", wait: schemasMinAge, serve: "one", newest: true, want: "one"},
+		{what: "the schema is cached", serve: "two", want: "one"},
+		{what: "the list is read again after a longer time", wait: schemasMaxAge, serve: "two", want: "two"},
+		{what: "a removed schema is dropped", wait: schemasMaxAge, serve: "", want: ""},
 	}
 	for _, step := range steps {
 		now = now.Add(step.wait)
@@ -63,7 +63,7 @@ func TestSchemaCache_RefreshesAfterDiscoveryChange(t *testing.T) {
 			url = got.url
 		}
 		if url != step.want {
-			t.Errorf("%s: the schema is of %q, want %q", step.what, url, step.want)
+			t.Errorf("%s: got the schema of %q, want %q", step.what, url, step.want)
 		}
 	}
 }

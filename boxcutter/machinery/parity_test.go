@@ -49,7 +49,7 @@ func TestPhaseEngine_CallsEmbeddedObjectEngine(t *testing.T) {
 	}
 }
 
-// recorder is a validator that keeps the objects it is called with.
+// recorder is a validator that records the objects of its calls.
 type recorder struct{ objects []client.Object }
 
 func (r *recorder) Validate(_ context.Context, phase types.Phase, _ ...types.PhaseReconcileOption) error {
@@ -65,7 +65,7 @@ func TestPhaseEngine_ValidatorSeesObjectsOfCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(validator.objects) != 2 || validator.objects[0] != objects[0] || validator.objects[1] != objects[1] {
-		t.Errorf("the validator got %v", validator.objects)
+		t.Errorf("validated objects: %v", validator.objects)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestObjectResult_CompareResult(t *testing.T) {
 	}
 }
 
-// isComparable does not compile for other types.
+// isComparable compiles only for comparable types.
 func isComparable[T comparable]() {}
 
 func TestEngines_AreComparable(t *testing.T) {

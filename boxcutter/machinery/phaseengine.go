@@ -13,7 +13,6 @@ import (
 	"pkg.package-operator.run/boxcutter/internal/compat"
 	"pkg.package-operator.run/boxcutter/internal/dryrun"
 	"pkg.package-operator.run/boxcutter/machinery/types"
-	"pkg.package-operator.run/boxcutter/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -89,15 +88,10 @@ func (e *PhaseEngine) Reconcile(
 	for _, opt := range slices.Concat(opts, phase.GetReconcileOptions()) {
 		opt.ApplyToPhaseReconcileOptions(&options)
 	}
-	steps := e.steps(ctx, revision, phase, options)
-	result := &phaseResult{name: phase.GetName(), missing: len(steps)}
-	if err := e.validate(ctx, phase, steps, !options.NoDryRunOfUnchanged, opts); err != nil {
-		if result.validationError = asPointer[validation.PhaseValidationError](err); result.validationError != nil {
-			return result, nil //nolint:nilerr // a validation error is a result
-		}
-		return result, err
-	}
-	return result, e.reconcileObjects(ctx, revision, steps, iteration{options.Concurrency, options.AggregateErrors}, result)
+	run := phaseRun{engine: e, revision: revision, phase: phase, opts: opts, options: options}
+	run.steps = e.steps(ctx, revision, phase, options)
+	result := &phaseResult{name: phase.GetName(), missing: len(run.steps)}
+	return result, run.reconcile(ctx, result)
 }
 
 // steps plans all objects. It ignores errors, because they recur when the object
@@ -122,10 +116,10 @@ func (e *PhaseEngine) steps(
 // maxReviews is the maximum number of times that findings are reviewed.
 const maxReviews = 2
 
-// validate calls the validator with the caller's phase. If all is false, only
-// objects that are going to be written get a dry run.
+// validate calls the validator with the caller's phase. The selected objects get a dry
+// run.
 func (e *PhaseEngine) validate(
-	ctx context.Context, phase types.Phase, steps []step, all bool, opts []types.PhaseReconcileOption,
+	ctx context.Context, phase types.Phase, steps []step, selected func(*plan) bool, opts []types.PhaseReconcileOption,
 ) error {
 	if e.phaseValidator == nil {
 		return nil
@@ -134,7 +128,7 @@ func (e *PhaseEngine) validate(
 		return e.phaseValidator.Validate(ctx, phase, opts...)
 	}
 	for review := 0; ; review++ {
-		finding := e.phaseValidator.Validate(dryrun.With(ctx, dryRuns(steps, all)), phase, opts...)
+		finding := e.phaseValidator.Validate(dryrun.With(ctx, dryRuns(steps, selected)), phase, opts...)
 		if review == maxReviews {
 			return finding
 		}
@@ -148,13 +142,14 @@ func (e *PhaseEngine) validate(
 // going to be written sends the same content as the write. An object whose
 // namespace or kind is created by the same phase is skipped, because the API server
 // cannot check it yet.
-func dryRuns(steps []step, all bool) map[types.ObjectRef]dryrun.Request {
+func dryRuns(steps []step, selected func(*plan) bool) map[types.ObjectRef]dryrun.Request {
 	requests := make(map[types.ObjectRef]dryrun.Request, len(steps))
 	for _, step := range steps {
 		if step.plan == nil {
 			continue
 		}
-		request := dryrun.Request{Skip: step.plan.awaits || !all && !step.plan.writes()}
+		request := dryrun.Request{Local: !selected(step.plan)}
+		request.Skip = step.plan.awaits || request.Local && !step.plan.writes()
 		if step.plan.writes() || step.plan.action == ActionIdle {
 			request.Object = step.plan.desired
 		}
@@ -192,7 +187,9 @@ func kindOf(obj client.Object) schema.GroupVersionKind { return obj.GetObjectKin
 
 func (e *PhaseEngine) reconcileObject(ctx context.Context, revision int64, step step) (ObjectResult, error) {
 	if step.plan != nil {
-		return e.planner.execute(ctx, step.plan)
+		object, err := e.planner.execute(ctx, step.plan)
+		step.plan.failed = err != nil
+		return object, err
 	}
 	return e.objectEngine.Reconcile(ctx, revision, step.object, step.opts...)
 }

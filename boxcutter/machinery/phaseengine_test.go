@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// named returns ConfigMaps of those names.
+// named returns ConfigMaps with these names.
 func named(t *testing.T, names ...string) []client.Object {
 	t.Helper()
 	var out []client.Object
@@ -47,7 +47,7 @@ func refusal(phase string) error {
 	return validation.NewPhaseValidationError(phase, errors.New("refused"))
 }
 
-// failOn has writes of the objects with those names fail.
+// failOn makes writes of the objects with these names fail.
 func failOn(failure error, names ...string) func(string, any) error {
 	return func(_ string, obj any) error {
 		for _, name := range names {
@@ -59,7 +59,7 @@ func failOn(failure error, names ...string) func(string, any) error {
 	}
 }
 
-// actions has "<name>: <action>" for each object of a phase.
+// actions returns "<name>: <action>" for each object of a phase.
 func actions(result machinery.PhaseResult) []string {
 	var out []string
 	for _, object := range result.GetObjects() {
@@ -109,7 +109,7 @@ func TestPhaseReconcile_Errors(t *testing.T) {
 			phase := types.NewPhase("main", named(t, "a", "b", "c", "d"))
 			result, err := machinery.NewPhaseEngine(c.engine(), nil).Reconcile(t.Context(), 1, phase, test.options...)
 			if err == nil || err.Error() != test.message || !errors.Is(err, test.failure) {
-				t.Errorf("error is %v, want %s", err, test.message)
+				t.Errorf("got error %v, want %s", err, test.message)
 			}
 			if diff := cmp.Diff(test.objects, actions(result)); diff != "" {
 				t.Errorf("objects (-want +got):\n%s", diff)
@@ -438,18 +438,18 @@ func TestObjectResult_IsComplete(t *testing.T) {
 		options   []types.ObjectReconcileOption
 		want      bool
 	}{
-		"an object without probes is complete":                   {want: true},
-		"an object whose progress probe is satisfied":            {options: options(satisfied), want: true},
-		"an object whose progress probe is unknown is not":       {options: options(unknown)},
-		"probes of other types do not count":                     {options: options(failedOther), want: true},
-		"what a pause has kept from being created is not":        {options: options(types.WithPaused{})},
-		"what a pause finds as desired is":                       {installed: true, options: options(types.WithPaused{}), want: true},
-		"what a pause finds as desired and not ready is not":     {installed: true, options: options(types.WithPaused{}, unknown)},
-		"what a pause finds as desired and ready is as well":     {installed: true, options: options(types.WithPaused{}, satisfied), want: true},
-		"a probe of the same type takes the place of the first":  {options: options(unknown, satisfied), want: true},
-		"an unknown probe after a satisfied one makes it wait":   {options: options(satisfied, unknown)},
-		"an idle object whose progress probe is unknown is not":  {installed: true, options: options(unknown)},
-		"an idle object whose progress probe is satisfied is so": {installed: true, options: options(satisfied), want: true},
+		"complete without probes":                           {want: true},
+		"complete with a satisfied progress probe":          {options: options(satisfied), want: true},
+		"incomplete with an unknown progress probe":         {options: options(unknown)},
+		"probes of other types are ignored":                 {options: options(failedOther), want: true},
+		"incomplete if paused before its creation":          {options: options(types.WithPaused{})},
+		"complete if paused and as desired":                 {installed: true, options: options(types.WithPaused{}), want: true},
+		"incomplete if paused, as desired and not ready":    {installed: true, options: options(types.WithPaused{}, unknown)},
+		"complete if paused, as desired and ready":          {installed: true, options: options(types.WithPaused{}, satisfied), want: true},
+		"the later of two probes of a type wins":            {options: options(unknown, satisfied), want: true},
+		"incomplete if the later probe is unknown":          {options: options(satisfied, unknown)},
+		"incomplete if idle with an unknown progress probe": {installed: true, options: options(unknown)},
+		"complete if idle with a satisfied progress probe":  {installed: true, options: options(satisfied), want: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -458,7 +458,7 @@ func TestObjectResult_IsComplete(t *testing.T) {
 				c.reconcile(t, 1, configMap(t))
 			}
 			if got := c.reconcile(t, 1, configMap(t), test.options...); got.IsComplete() != test.want {
-				t.Errorf("complete is %t, want %t:\n%s", got.IsComplete(), test.want, got)
+				t.Errorf("complete: %t, want %t:\n%s", got.IsComplete(), test.want, got)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // plan is the planned action for one object. Planning does not write.
@@ -29,6 +30,15 @@ type plan struct {
 	// awaits is true if the namespace or the kind of the object is created by the
 	// same phase, so that a dry run would fail.
 	awaits bool
+	// handover is true if the object has the controller of another revision.
+	handover bool
+	// unchanged is true if the write only replaces the marks of a sibling: the
+	// content stays the same.
+	unchanged bool
+	// unchecked is true if the write itself is the check, without a dry run.
+	unchecked bool
+	// failed is true if the execution returned an error.
+	failed bool
 	// force takes ownership of fields of other field managers.
 	force bool
 	// controller is the controller of an object with a collision.
@@ -39,6 +49,9 @@ type plan struct {
 func (p *plan) writes() bool {
 	return p.action == ActionCreated || p.action == ActionUpdated || p.action == ActionRecovered
 }
+
+// failedUnchecked reports whether the write failed without an earlier dry run.
+func (p *plan) failedUnchecked() bool { return p.unchecked && p.failed }
 
 // plan reads the object and decides on the action.
 func (e *ObjectEngine) plan(
@@ -141,7 +154,46 @@ func (e *ObjectEngine) decide(p *plan) error {
 	if p.action == ActionIdle {
 		e.decideDrift(p)
 	}
+	p.unchanged = p.handover && p.writes() && e.changesOnlyMarks(p)
 	return nil
+}
+
+// changesOnlyMarks reports whether the write changes only fields that the caller's
+// object does not have: the label, the annotations and the owner references that
+// identify the revision. The engine must own no field that the write drops.
+func (e *ObjectEngine) changesOnlyMarks(p *plan) bool {
+	if p.comparison.Comparison == nil || p.comparison.IsConflict() ||
+		dropsFields(p.actual, p.comparison.DesiredFieldSet, e.fieldOwner, metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate) {
+		return false
+	}
+	mark := func(path fieldpath.Path) bool { return isMark(p.source, path) }
+	return all(p.comparison.Comparison.Modified, mark) && all(p.comparison.Comparison.Removed, mark)
+}
+
+// isMark reports whether a path is a label, an annotation or an owner reference that
+// the caller's object does not have.
+func isMark(source Object, path fieldpath.Path) bool {
+	if len(path) < 2 || !isField(path[0], "metadata") {
+		return false
+	}
+	switch {
+	case isField(path[1], "ownerReferences"):
+		return true
+	case len(path) < 3 || path[2].FieldName == nil:
+		return false
+	case isField(path[1], "labels"):
+		_, desired := source.GetLabels()[*path[2].FieldName]
+		return !desired
+	case isField(path[1], "annotations"):
+		_, desired := source.GetAnnotations()[*path[2].FieldName]
+		return !desired
+	default:
+		return false
+	}
+}
+
+func isField(element fieldpath.PathElement, name string) bool {
+	return element.FieldName != nil && *element.FieldName == name
 }
 
 // decideExisting decides on the action from the ownership of an existing object.
@@ -173,6 +225,7 @@ func (e *ObjectEngine) decideSibling(p *plan) error {
 		p.action = ActionProgressed
 		return nil
 	default:
+		p.handover = true
 		return p.adoptIf(number < p.revision)
 	}
 }

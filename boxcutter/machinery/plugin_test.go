@@ -11,8 +11,8 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// remote is a phase engine of a program: it sends the phase "remote" to another
-// engine, such as that of another cluster, and all others to the local engine.
+// remote is a phase engine of a program: it passes the phase "remote" to another engine, such as that of another
+// cluster, and all others to the local engine.
 type remote struct {
 	*machinery.PhaseEngine
 
@@ -48,7 +48,7 @@ func TestRevisionEngine_PhaseEngineAsPlugin(t *testing.T) {
 		t.Fatalf("got %v, %v", result, err)
 	}
 	if here.get(t, named(t, "a")[0]) == nil || here.get(t, named(t, "b")[0]) != nil || there.get(t, named(t, "b")[0]) == nil {
-		t.Error("the phases are not where they belong")
+		t.Error("a phase is in the wrong cluster")
 	}
 	for range 4 {
 		if _, err := engine.Teardown(t.Context(), rev); err != nil {

@@ -19,7 +19,7 @@ func (c *cluster) revisions() *machinery.RevisionEngine {
 	return machinery.NewRevisionEngine(phases, validation.NewRevisionValidator(), c.Client)
 }
 
-// ready is satisfied with objects that have the annotation "ready".
+// ready is a probe for the annotation "ready".
 var ready = types.WithProbe(types.ProgressProbeType, types.ProbeFunc(func(obj client.Object) types.ProbeResult {
 	if _, found := obj.GetAnnotations()["ready"]; found {
 		return types.ProbeResult{Status: types.ProbeStatusTrue}
@@ -73,7 +73,7 @@ Phases:
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
 	if c.get(t, named(t, "b")[0]) != nil {
-		t.Error("the second phase has begun before the first was complete")
+		t.Error("the second phase started before the first was complete")
 	}
 	c.edit(t, named(t, "a")[0], `{"metadata":{"annotations":{"ready":"yes"}}}`)
 	if result := reconcileRevision(t, c, rev); result.IsComplete() || result.InTransition() || len(result.GetPhases()) != 2 {
@@ -110,11 +110,11 @@ func TestRevisionReconcile_Upgrade(t *testing.T) {
 		t.Errorf("got %s", result)
 	}
 	if c.get(t, named(t, "dropped")[0]) != nil || c.get(t, named(t, "kept")[0]) == nil {
-		t.Error("the teardown of the old revision did not remove what only it had")
+		t.Error("the teardown of the old revision did not delete its own object")
 	}
 	c.took()
 	if result := reconcileRevision(t, c, two); !result.IsComplete() || len(c.took()) > 0 {
-		t.Errorf("the new revision is not left alone: %s", result)
+		t.Errorf("the teardown changed the new revision: %s", result)
 	}
 }
 

@@ -61,8 +61,7 @@ func key(owner client.Object) managedcache.AccessManagerKey {
 	return managedcache.AccessManagerKey{GroupVersionKind: configMap, ObjectKey: client.ObjectKeyFromObject(owner), UID: owner.GetUID()}
 }
 
-// access gets the access of an owner, for a user, to some kinds, and waits until
-// it can be read from.
+// access returns the access of an owner, for a user, to some kinds, when it is readable.
 func access(t *testing.T, m manager, owner, u *corev1.ConfigMap, gvks ...schema.GroupVersionKind) managedcache.Accessor {
 	t.Helper()
 	usedFor := make([]client.Object, len(gvks))
@@ -116,7 +115,7 @@ func TestAccessManager_FreeKeepsAccessWithUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := client.IgnoreNotFound(get(deadline(t), accessor, secret, "none")); err != nil {
-		t.Errorf("the access was ended while it has a user: %v", err)
+		t.Errorf("the access ended while it has a user: %v", err)
 	}
 }
 
@@ -130,7 +129,7 @@ func TestAccessManager_CredentialsAndFiltersByOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := get(deadline(t), accessor.UnfilteredReader(), configMap, "a"); err == nil {
-			t.Error("the server has an object that it does not have")
+			t.Error("the server has an object that it must not have")
 		}
 		if err := accessor.Delete(deadline(t), object(configMap), client.DryRunAll); err == nil {
 			t.Error("the server deletes an object that it does not have")
@@ -141,7 +140,7 @@ func TestAccessManager_CredentialsAndFiltersByOwner(t *testing.T) {
 			t.Errorf("requests were for %v", r.selectors)
 		}
 		if got := slices.Compact(slices.Clone(s.users)); !cmp.Equal(got, []string{"one", "two"}) {
-			t.Errorf("requests were made as %v, want each as its owner", s.users)
+			t.Errorf("users of the requests: %v, want each owner", s.users)
 		}
 	})
 }
@@ -168,7 +167,7 @@ func TestAccessManager_CreatesAccessOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if calls != 1 || len(slices.Compact(accessors)) != 1 {
-		t.Errorf("10 calls have made %d accesses", calls)
+		t.Errorf("10 calls created %d accesses", calls)
 	}
 }
 
@@ -183,10 +182,10 @@ func TestAccessManager_RetriesFailedAccess(t *testing.T) {
 	}
 	err = nil
 	if _, err := m.Get(deadline(t), user("owner")); err != nil {
-		t.Errorf("Get when the mapper works again: %v", err)
+		t.Errorf("Get with the recovered mapper: %v", err)
 	}
 	if _, err := m.Get(deadline(t), nil); err == nil {
-		t.Error("Get works without an owner")
+		t.Error("Get without an owner succeeded")
 	}
 }
 
@@ -223,14 +222,14 @@ func TestAccessManager_AccessLivesWithUsers(t *testing.T) {
 	}
 	for _, ended := range []managedcache.Accessor{accessor, other} {
 		if err := get(ctx, ended, secret, "x"); err == nil || ctx.Err() != nil || client.IgnoreNotFound(err) == nil {
-			t.Errorf("reading from an access that was freed: %v", err)
+			t.Errorf("reading from a freed access: %v", err)
 		}
 	}
 	if watchers := m.GetWatchersForGVK(secret); watchers != nil {
 		t.Errorf("watchers when all are freed: %v", watchers)
 	}
 	if again := access(t, m, owner, user("one"), configMap); again == accessor {
-		t.Error("an access that was freed is given out again")
+		t.Error("Get returned a freed access")
 	}
 }
 
@@ -252,10 +251,10 @@ func TestAccessManager_AccessBeforeStart(t *testing.T) {
 	}
 	stop()
 	if _, err := m.Get(deadline(t), user("another")); err == nil {
-		t.Error("an access is made after the manager has stopped")
+		t.Error("Get succeeded after the manager stopped")
 	}
 	if err := m.Start(deadline(t)); err == nil {
-		t.Error("a manager can be started twice")
+		t.Error("the second Start succeeded")
 	}
 }
 
@@ -288,7 +287,7 @@ func TestEnqueueWatchingObjects_AllAccesses(t *testing.T) {
 	})
 }
 
-// watchers is who watches which kind.
+// watchers returns the watchers of each kind.
 type watchers map[schema.GroupVersionKind][]managedcache.AccessManagerKey
 
 func (w watchers) GetWatchersForGVK(gvk schema.GroupVersionKind) []managedcache.AccessManagerKey {
@@ -319,6 +318,6 @@ func TestEnqueueWatchingObjects_OfOneKind(t *testing.T) {
 	enqueue.Generic(t.Context(), event.GenericEvent{}, q)
 	managedcache.NewEnqueueWatchingObjects(watchers{}, nil, testScheme(t)).Generic(t.Context(), event.GenericEvent{Object: object(secret)}, q)
 	if q.Len() != 0 {
-		t.Error("an event of a kind without watchers enqueues a request")
+		t.Error("an event of a kind without watchers enqueued a request")
 	}
 }

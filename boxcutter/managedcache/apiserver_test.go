@@ -35,8 +35,7 @@ var (
 	widget    = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 )
 
-// apiServer is an API server on loopback that can list and watch, and do both
-// badly when told to.
+// apiServer is an API server on loopback with list and watch, which can fail on request.
 type apiServer struct {
 	*httptest.Server
 	// mapper is the discovery; it knows ConfigMap and Secret.
@@ -55,11 +54,11 @@ type resource struct {
 	objects map[string]map[string]any
 	// changed is closed, and replaced, on each change.
 	changed chan struct{}
-	// broken is closed, and replaced, to end the watches that are open.
+	// broken is closed, and replaced, to end the open watches.
 	failedCh chan struct{}
-	// respond answers in place of the list and watch.
+	// respond replaces list and watch.
 	respond http.HandlerFunc
-	// requests is how many lists and watches have been asked for.
+	// requests is the number of list and watch requests.
 	requests int
 	// selectors are the label selectors of the requests.
 	selectors sets.Set[string]
@@ -70,8 +69,7 @@ type change struct {
 	Object map[string]any `json:"object"`
 }
 
-// newServer starts a server that ends with the test, after which no goroutine
-// may be left.
+// newServer starts a server for the test, and checks that no goroutine remains at its end.
 func newServer(t *testing.T) *apiServer {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -108,7 +106,7 @@ func (s *apiServer) with(gvk schema.GroupVersionKind, do func(*resource)) {
 	do(s.of(gvk))
 }
 
-// put creates or updates an object, remove deletes one.
+// put creates or updates an object; remove deletes one.
 func (s *apiServer) put(gvk schema.GroupVersionKind, name string, labels map[string]any) {
 	s.with(gvk, func(r *resource) {
 		kind := "ADDED"
@@ -138,8 +136,7 @@ func (r *resource) record(kind, name string, labels map[string]any) map[string]a
 	return obj
 }
 
-// answer has all requests for a kind answered by respond from now on; nil
-// answers them properly again. Open watches end.
+// answer makes respond handle all requests for a kind from now on; nil restores the normal behavior. Open watches end.
 func (s *apiServer) answer(gvk schema.GroupVersionKind, respond http.HandlerFunc) {
 	s.with(gvk, func(r *resource) {
 		r.respond = respond
@@ -153,7 +150,7 @@ func (s *apiServer) requests(gvk schema.GroupVersionKind) (count int) {
 	return count
 }
 
-// refuse answers with a status that has details.
+// refuse responds with a status that has details.
 func refuse(code int32, reason metav1.StatusReason) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -166,7 +163,7 @@ func refuse(code int32, reason metav1.StatusReason) http.HandlerFunc {
 	}
 }
 
-// hang answers when released, or when the client gives up.
+// hang responds when released, or when the client gives up.
 func hang(release <-chan struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -200,7 +197,7 @@ func (s *apiServer) serve(w http.ResponseWriter, req *http.Request) {
 	respond(w, req)
 }
 
-// withoutNamespace takes the namespace, if any, out of a path.
+// withoutNamespace removes the namespace from a path.
 func withoutNamespace(path string) (string, string) {
 	before, after, found := strings.Cut(path, "/namespaces/")
 	if !found {
@@ -269,7 +266,7 @@ func (r *resource) initial(out *json.Encoder) int {
 	return len(r.log)
 }
 
-// discovery is a REST mapper that may learn.
+// discovery is a REST mapper to which kinds can be added.
 type discovery struct {
 	mu sync.RWMutex
 	*meta.DefaultRESTMapper
@@ -309,7 +306,7 @@ func (s *apiServer) options(t *testing.T) cache.Options {
 	return cache.Options{Scheme: testScheme(t), Mapper: s.mapper}
 }
 
-// newCache makes a cache that is not started.
+// newCache returns a cache that is not started.
 func newCache(t *testing.T, s *apiServer, change ...func(*cache.Options)) managedcache.TrackingCache {
 	t.Helper()
 	config := &rest.Config{Host: s.URL, QPS: -1}
@@ -335,8 +332,7 @@ type starter interface {
 	Start(ctx context.Context) error
 }
 
-// start runs something until the test ends, or until the function that is
-// returned is called; both wait until it has stopped.
+// start runs a runnable until the test ends, or until the returned function is called; both wait until it has stopped.
 func start(t *testing.T, s starter) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -350,14 +346,14 @@ func start(t *testing.T, s starter) (stop func()) {
 				t.Errorf("Start: %v", err)
 			}
 		case <-time.After(10 * time.Second):
-			t.Error("Start did not return after its context had ended")
+			t.Error("Start did not return after its context ended")
 		}
 	})
 	t.Cleanup(stop)
 	return stop
 }
 
-// newStarted makes a cache that runs.
+// newStarted returns a running cache.
 func newStarted(t *testing.T, s *apiServer, change ...func(*cache.Options)) managedcache.TrackingCache {
 	t.Helper()
 	c := newCache(t, s, change...)
@@ -373,7 +369,7 @@ func waitStarted(t *testing.T, c cache.Cache) {
 	}
 }
 
-// deadline returns a context that lasts longer than any test here.
+// deadline returns a context with a deadline after that of any test here.
 func deadline(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -389,7 +385,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 			return
 		}
 	}
-	t.Fatalf("it did not happen that %s", what)
+	t.Fatalf("timed out waiting until %s", what)
 }
 
 func object(gvk schema.GroupVersionKind) *unstructured.Unstructured {

@@ -61,7 +61,7 @@ func TestTrackingCache_ReadsAnyForm(t *testing.T) {
 			t.Fatalf("%T: %v", list, err)
 		}
 		if n := meta.LenList(list); n != 1 {
-			t.Errorf("%T has %d objects, want 1", list, n)
+			t.Errorf("%T: %d objects, want 1", list, n)
 		}
 	}
 	want := []schema.GroupVersionKind{configMap}
@@ -102,7 +102,7 @@ func TestTrackingCache_UsableBeforeStart(t *testing.T) {
 		t.Error(err)
 	}
 	if err := c.Start(ctx); err == nil {
-		t.Error("a cache can be started twice")
+		t.Error("the second Start succeeded")
 	}
 }
 
@@ -125,7 +125,7 @@ func TestTrackingCache_ForbiddenKindReachesReaders(t *testing.T) {
 				wg.Go(func() {
 					err := get(ctx, c, configMap, "a")
 					if !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
-						t.Errorf("reading a kind that is refused: %v", err)
+						t.Errorf("reading a forbidden kind: %v", err)
 					}
 				})
 			}
@@ -160,7 +160,7 @@ func TestTrackingCache_KindRemovedAndAdded(t *testing.T) {
 	s.answer(widget, http.NotFound)
 	eventually(t, "the informer of the kind that is gone stops", func() bool { return len(c.GetGVKs()) == 0 })
 	if err := get(ctx, c, widget, "a"); !apierrors.IsNotFound(err) {
-		t.Errorf("reading a kind that is gone: %v", err)
+		t.Errorf("reading a removed kind: %v", err)
 	}
 	s.answer(widget, nil)
 	if err := c.Watch(ctx, user("u"), kinds(widget)); err != nil {
@@ -176,11 +176,11 @@ func TestTrackingCache_KindRemovedAndAdded(t *testing.T) {
 
 func TestTrackingCache_RetryableErrorReachesReaders(t *testing.T) {
 	plain := func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "out of order", http.StatusInternalServerError)
+		http.Error(w, "unavailable", http.StatusInternalServerError)
 	}
 	garbage := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) }
 	for name, answer := range map[string]http.HandlerFunc{
-		"internal error": plain, "not an answer": garbage, "unavailable": refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),
+		"internal error": plain, "not a valid response": garbage, "unavailable": refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -189,14 +189,14 @@ func TestTrackingCache_RetryableErrorReachesReaders(t *testing.T) {
 			c := newStarted(t, s, func(o *cache.Options) { o.DefaultWatchErrorHandler = quiet })
 			ctx := deadline(t)
 			if err := get(ctx, c, configMap, "a"); err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
-				t.Fatalf("reading from a server that fails: %v", err)
+				t.Fatalf("reading from a failing server: %v", err)
 			}
 			if len(c.GetGVKs()) != 1 {
 				t.Error("the informer was stopped")
 			}
 			s.answer(configMap, nil)
 			if err := get(ctx, c, configMap, "a"); err != nil {
-				t.Errorf("reading when the server works again: %v", err)
+				t.Errorf("reading from the recovered server: %v", err)
 			}
 		})
 	}
@@ -231,22 +231,22 @@ func TestTrackingCache_RemovedInformerReleasesReaders(t *testing.T) {
 		go func() { errs <- get(ctx, c, configMap, "a") }()
 	}
 	eventually(t, "the kind is listed", func() bool { return s.requests(configMap) > 0 })
-	time.Sleep(20 * time.Millisecond) // No reader may be released by then, and all should be waiting.
+	time.Sleep(20 * time.Millisecond) // No reader can have returned yet, and all should be waiting.
 	if len(errs) != 0 {
-		t.Fatalf("a read has returned before the list: %v", <-errs)
+		t.Fatalf("a read returned before the list: %v", <-errs)
 	}
 	if err := c.Free(ctx, user("other")); err != nil {
 		t.Error(err)
 	}
 	if len(c.GetGVKs()) != 1 {
-		t.Error("Free has stopped an informer that reads are waiting for")
+		t.Error("Free stopped an informer with waiting reads")
 	}
 	if err := c.RemoveInformer(ctx, object(configMap)); err != nil {
 		t.Fatal(err)
 	}
 	for range cap(errs) {
 		if err := <-errs; err == nil || ctx.Err() != nil {
-			t.Errorf("a read whose informer was removed: %v", err)
+			t.Errorf("a read after the removal of its informer: %v", err)
 		}
 	}
 }
@@ -300,7 +300,7 @@ func TestTrackingCache_KindNotServedYet(t *testing.T) {
 	}
 	s.mapper.Add(widget, meta.RESTScopeNamespace)
 	if err := get(ctx, c, widget, "a"); err != nil {
-		t.Errorf("reading a kind that is served by now: %v", err)
+		t.Errorf("reading a kind that is now served: %v", err)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestTrackingCache_ReadWithoutInformer(t *testing.T) {
 	c := newStarted(t, s, func(o *cache.Options) { o.ReaderFailOnMissingInformer = true })
 	var notCached *cache.ErrResourceNotCached
 	if err := get(deadline(t), c, configMap, "a"); !errors.As(err, &notCached) {
-		t.Errorf("reading a kind that is not watched: %v, want %T", err, notCached)
+		t.Errorf("reading a kind without informer: %v, want %T", err, notCached)
 	}
 }
 
@@ -322,15 +322,15 @@ func TestTrackingCache_InformerLivesWithUsers(t *testing.T) {
 		do   func() error
 		want []schema.GroupVersionKind
 	}{
-		{"one watches both", func() error { return c.Watch(ctx, user("one"), kinds(configMap, secret)) }, []schema.GroupVersionKind{configMap, secret}},
+		{"one watches both kinds", func() error { return c.Watch(ctx, user("one"), kinds(configMap, secret)) }, []schema.GroupVersionKind{configMap, secret}},
 		{"two watches one kind", func() error { return c.Watch(ctx, user("two"), kinds(secret)) }, []schema.GroupVersionKind{configMap, secret}},
-		{"one changes its mind", func() error { return c.Watch(ctx, user("one"), kinds(configMap)) }, []schema.GroupVersionKind{configMap, secret}},
+		{"one watches another kind", func() error { return c.Watch(ctx, user("one"), kinds(configMap)) }, []schema.GroupVersionKind{configMap, secret}},
 		{"two is freed", func() error { return c.Free(ctx, user("two")) }, []schema.GroupVersionKind{configMap}},
-		{"a stranger is freed", func() error { return c.Free(ctx, user("three")) }, []schema.GroupVersionKind{configMap}},
+		{"an unknown owner is freed", func() error { return c.Free(ctx, user("three")) }, []schema.GroupVersionKind{configMap}},
 		{"a kind without watchers is read", func() error { return client.IgnoreNotFound(get(ctx, c, secret, "x")) }, []schema.GroupVersionKind{configMap, secret}},
 		{"one watches the same", func() error { return c.Watch(ctx, user("one"), kinds(configMap)) }, []schema.GroupVersionKind{configMap}},
 		{"all informers are removed", func() error { return c.RemoveOtherInformers(ctx, nil) }, nil},
-		{"a kind is read that is watched", func() error { return client.IgnoreNotFound(get(ctx, c, configMap, "x")) }, []schema.GroupVersionKind{configMap}},
+		{"a watched kind is read", func() error { return client.IgnoreNotFound(get(ctx, c, configMap, "x")) }, []schema.GroupVersionKind{configMap}},
 		{"one watches nothing", func() error { return c.Watch(ctx, user("one"), nil) }, nil},
 	}
 	for _, step := range steps {
@@ -360,7 +360,7 @@ func TestTrackingCache_IndexOutlivesInformer(t *testing.T) {
 			t.Fatalf("%s: %v", when, err)
 		}
 		if len(list.Items) != 1 || list.Items[0].GetName() != "b" {
-			t.Errorf("%s the index finds %v", when, list.Items)
+			t.Errorf("%s: the index finds %v", when, list.Items)
 		}
 		if err := c.RemoveInformer(ctx, object(configMap)); err != nil {
 			t.Fatal(err)
@@ -386,7 +386,7 @@ func TestTrackingCache_SelectorsReachServer(t *testing.T) {
 	s.answer(configMap, refuse(http.StatusForbidden, metav1.StatusReasonForbidden))
 	eventually(t, "the informers of both namespaces stop", func() bool { return len(c.GetGVKs()) == 0 })
 	if err := get(deadline(t), c, configMap, "a"); !apierrors.IsForbidden(err) {
-		t.Errorf("reading what is refused: %v", err)
+		t.Errorf("reading a forbidden kind: %v", err)
 	}
 }
 
@@ -437,7 +437,7 @@ func TestTrackingCache_ConcurrentUse(t *testing.T) {
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
-		t.Fatal("the cache got stuck")
+		t.Fatal("the cache is blocked")
 	}
 	if err := get(ctx, c, secret, "a"); err != nil {
 		t.Error(err)

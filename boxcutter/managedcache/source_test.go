@@ -36,7 +36,7 @@ func newQueue(t *testing.T) queue {
 	return q
 }
 
-// enqueueName makes requests for the kind of event and the name of the object.
+// enqueueName enqueues the kind of event and the name of the object.
 func enqueueName() handler.EventHandler {
 	add := func(what string, obj client.Object, q queue) {
 		name := obj.GetName()
@@ -53,7 +53,7 @@ func enqueueName() handler.EventHandler {
 	}
 }
 
-// expect takes the next request from the queue.
+// expect removes the next request from the queue and checks it.
 func expect(t *testing.T, q queue, want string) {
 	t.Helper()
 	eventually(t, want+" is enqueued", func() bool { return q.Len() > 0 })
@@ -109,7 +109,7 @@ func TestSource_EndsWithContext(t *testing.T) {
 	expect(t, q, "create a")
 	expect(t, other, "create a")
 	cancel()
-	eventually(t, "events pass the ended source by", func() bool {
+	eventually(t, "the stopped source gets no events", func() bool {
 		for q.Len() > 0 {
 			request, _ := q.Get()
 			q.Done(request)
@@ -124,7 +124,7 @@ func TestSource_EndsWithContext(t *testing.T) {
 	}
 	expect(t, other, "create b")
 	if q.Len() != 0 {
-		t.Error("a new informer feeds a source that has ended")
+		t.Error("a new informer calls the stopped source")
 	}
 }
 
@@ -142,7 +142,7 @@ func TestSource_KindNoLongerServed(t *testing.T) {
 	}
 	s.answer(widget, http.NotFound)
 	expect(t, q, "generic Widget")
-	// A kind that comes and goes must not keep a controller running in circles.
+	// The kind must not cause an endless loop of a controller while it comes and goes.
 	s.answer(widget, nil)
 	if _, err := c.GetInformer(ctx, object(widget)); err != nil {
 		t.Fatal(err)

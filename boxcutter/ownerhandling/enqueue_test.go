@@ -41,7 +41,7 @@ func newQueue(t *testing.T) workqueue.TypedRateLimitingInterface[reconcile.Reque
 	return q
 }
 
-// drain takes all requests out of the queue.
+// drain returns all requests of the queue.
 func drain(q workqueue.TypedRateLimitingInterface[reconcile.Request]) map[string]bool {
 	got := map[string]bool{}
 	for q.Len() > 0 {
@@ -132,7 +132,7 @@ func TestEnqueueRequestForOwner_AnnotationNamespace(t *testing.T) {
 	}
 }
 
-// widgetOf is an owner type that tells its kind itself.
+// widgetOf is an owner type that sets its own kind.
 func widgetOf(apiVersion, kind string) client.Object {
 	w := widget("v1")
 	w.APIVersion, w.Kind = apiVersion, kind
@@ -160,12 +160,12 @@ func TestEnqueueRequestForOwner_InvalidTypeLogs(t *testing.T) {
 	must(t, annotation.SetControllerReference(configMap("owner"), obj))
 
 	for name, h := range map[string]handler.EventHandler{
-		"annotation, unknown type":    annotation.EnqueueRequestForOwner(&unregistered{}, nil, false),
-		"annotation, ambiguous type":  annotation.EnqueueRequestForOwner(&corev1.Secret{}, nil, false),
-		"annotation, kind not set":    annotation.EnqueueRequestForOwner(widgetOf("", ""), nil, false),
-		"native, unknown type":        NewNative(scheme).EnqueueRequestForOwner(&unregistered{}, nil, false),
-		"native, ambiguous type":      NewNative(scheme).EnqueueRequestForOwner(&corev1.Secret{}, nil, false),
-		"annotation, made by a value": &AnnotationEnqueueRequestForOwner{OwnerType: &corev1.ConfigMap{}},
+		"annotation, unknown type":                    annotation.EnqueueRequestForOwner(&unregistered{}, nil, false),
+		"annotation, ambiguous type":                  annotation.EnqueueRequestForOwner(&corev1.Secret{}, nil, false),
+		"annotation, kind not set":                    annotation.EnqueueRequestForOwner(widgetOf("", ""), nil, false),
+		"native, unknown type":                        NewNative(scheme).EnqueueRequestForOwner(&unregistered{}, nil, false),
+		"native, ambiguous type":                      NewNative(scheme).EnqueueRequestForOwner(&corev1.Secret{}, nil, false),
+		"annotation, created without the constructor": &AnnotationEnqueueRequestForOwner{OwnerType: &corev1.ConfigMap{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var lines []string

@@ -17,7 +17,7 @@ import (
 
 const testKey = "example.com/owners"
 
-// strategy is what both ways of keeping owners have in common.
+// strategy is the common part of both owner strategies.
 type strategy interface {
 	GetController(obj metav1.Object) (metav1.OwnerReference, bool)
 	CopyOwnerReferences(objA, objB metav1.Object)
@@ -52,7 +52,7 @@ func configMap(name string) *corev1.ConfigMap {
 	}}
 }
 
-// forEachStrategy runs a test with both ways of keeping owners.
+// forEachStrategy runs a test with both owner strategies.
 func forEachStrategy(t *testing.T, name string, test func(t *testing.T, s strategy)) {
 	t.Helper()
 	for kind, s := range strategies(t) {
@@ -77,7 +77,7 @@ func TestOwnerStrategy_Contract(t *testing.T) {
 	forEachStrategy(t, "an object without owners has no controller", func(t *testing.T, s strategy) {
 		obj, owner := configMap("obj"), configMap("owner")
 		if ref, ok := s.GetController(obj); ok {
-			t.Errorf("controller is %v, want none", ref)
+			t.Errorf("controller: %v, want none", ref)
 		}
 		if got := standingOf(s, owner, obj); got != (standing{}) {
 			t.Errorf("got %+v, want neither owner nor controller", got)
@@ -95,11 +95,11 @@ func TestOwnerStrategy_Contract(t *testing.T) {
 			t.Errorf("controller is %+v, %v", ref, ok)
 		}
 		if ref.Controller == nil || !*ref.Controller {
-			t.Error("the controller's reference does not say that it is the controller")
+			t.Error("the controller's reference does not have controller: true")
 		}
 	})
 
-	forEachStrategy(t, "an owner is no controller", func(t *testing.T, s strategy) {
+	forEachStrategy(t, "an owner is not necessarily the controller", func(t *testing.T, s strategy) {
 		obj, owner := configMap("obj"), configMap("owner")
 		must(t, s.SetOwnerReference(owner, obj))
 		if got := standingOf(s, owner, obj); got != (standing{Owner: true}) {
@@ -107,7 +107,7 @@ func TestOwnerStrategy_Contract(t *testing.T) {
 		}
 	})
 
-	forEachStrategy(t, "an owner may become the controller", func(t *testing.T, s strategy) {
+	forEachStrategy(t, "an owner can become the controller", func(t *testing.T, s strategy) {
 		obj, owner := configMap("obj"), configMap("owner")
 		must(t, s.SetOwnerReference(owner, obj))
 		must(t, s.SetControllerReference(owner, obj))
@@ -116,11 +116,11 @@ func TestOwnerStrategy_Contract(t *testing.T) {
 		}
 		s.RemoveOwner(owner, obj)
 		if got := standingOf(s, owner, obj); got != (standing{}) {
-			t.Errorf("after one removal got %+v, want nothing: there were two references", got)
+			t.Errorf("after one removal got %+v, want nothing, because one reference replaced the other", got)
 		}
 	})
 
-	forEachStrategy(t, "a second controller is refused and changes nothing", func(t *testing.T, s strategy) {
+	forEachStrategy(t, "a second controller is rejected and changes nothing", func(t *testing.T, s strategy) {
 		obj := configMap("obj")
 		must(t, s.SetControllerReference(configMap("first"), obj))
 		before := obj.DeepCopy()
@@ -130,19 +130,19 @@ func TestOwnerStrategy_Contract(t *testing.T) {
 			t.Fatalf("got error %v, want *AlreadyOwnedError", err)
 		}
 		if owned.Owner.Name != "first" || owned.Object != metav1.Object(obj) {
-			t.Errorf("the error names owner %q of %v", owned.Owner.Name, owned.Object.GetName())
+			t.Errorf("the error has owner %q of %v", owned.Owner.Name, owned.Object.GetName())
 		}
 		if diff := cmp.Diff(before, obj); diff != "" {
 			t.Errorf("the object changed (-before +after):\n%s", diff)
 		}
 	})
 
-	forEachStrategy(t, "a released object keeps its owners and can be taken", func(t *testing.T, s strategy) {
+	forEachStrategy(t, "a released object retains its owners and can get another controller", func(t *testing.T, s strategy) {
 		obj, first, second := configMap("obj"), configMap("first"), configMap("second")
 		must(t, s.SetControllerReference(first, obj))
 		s.ReleaseController(obj)
 		if _, ok := s.GetController(obj); ok {
-			t.Error("there is still a controller")
+			t.Error("the object still has a controller")
 		}
 		must(t, s.SetControllerReference(second, obj))
 		if got := standingOf(s, first, obj); got != (standing{Owner: true}) {
@@ -166,7 +166,7 @@ func TestOwnerStrategy_Contract(t *testing.T) {
 		}
 	})
 
-	forEachStrategy(t, "copied owners replace those there were, and are no longer shared", func(t *testing.T, s strategy) {
+	forEachStrategy(t, "copied owners replace existing ones, and are independent", func(t *testing.T, s strategy) {
 		from, to, first, second := configMap("from"), configMap("to"), configMap("first"), configMap("second")
 		must(t, s.SetControllerReference(first, from))
 		must(t, s.SetControllerReference(second, to))
@@ -179,19 +179,19 @@ func TestOwnerStrategy_Contract(t *testing.T) {
 		}
 		s.ReleaseController(to)
 		if !s.IsController(first, from) {
-			t.Error("releasing the copy released the original")
+			t.Error("the release of the copy changed the original")
 		}
 	})
 
-	forEachStrategy(t, "copying from an object without owners leaves none", func(t *testing.T, s strategy) {
+	forEachStrategy(t, "a copy from an object without owners removes all owners", func(t *testing.T, s strategy) {
 		from, to := configMap("from"), configMap("to")
 		must(t, s.SetControllerReference(configMap("owner"), to))
 		s.CopyOwnerReferences(from, to)
 		if diff := cmp.Diff(configMap("to").OwnerReferences, to.OwnerReferences); diff != "" {
-			t.Errorf("owner references are left:\n%s", diff)
+			t.Errorf("remaining owner references:\n%s", diff)
 		}
 		if _, ok := to.Annotations[testKey]; ok {
-			t.Errorf("the annotation is left: %q", to.Annotations[testKey])
+			t.Errorf("remaining annotation: %q", to.Annotations[testKey])
 		}
 	})
 
@@ -214,7 +214,7 @@ func TestOwnerStrategy_Contract(t *testing.T) {
 		}
 		must(t, s.SetControllerReference(current, obj))
 		if ref, _ := s.GetController(obj); ref.APIVersion != "example.com/v1" {
-			t.Errorf("apiVersion is %q, want that of the last write", ref.APIVersion)
+			t.Errorf("apiVersion is %q, want the one of the last write", ref.APIVersion)
 		}
 	})
 
@@ -227,12 +227,12 @@ func TestOwnerStrategy_Contract(t *testing.T) {
 		}
 	})
 
-	forEachStrategy(t, "an owner of unknown kind cannot be set but is known by its UID", func(t *testing.T, s strategy) {
+	forEachStrategy(t, "an owner of unknown kind cannot be set but is recognized by its UID", func(t *testing.T, s strategy) {
 		obj := configMap("obj")
 		must(t, s.SetControllerReference(widget("v1"), obj))
 		stranger := &unregistered{ObjectMeta: metav1.ObjectMeta{Name: "widget", Namespace: "ns", UID: "uid-of-widget"}}
 		if err := s.SetControllerReference(stranger, obj); err == nil {
-			t.Error("setting it succeeded")
+			t.Error("the call succeeded")
 		}
 		if got := standingOf(s, stranger, obj); got != (standing{Owner: true, Controller: true}) {
 			t.Errorf("got %+v, want owner and controller", got)
@@ -244,7 +244,7 @@ func TestOwnerStrategy_Contract(t *testing.T) {
 	})
 }
 
-// widget is an owner that tells its kind itself.
+// widget is an owner that sets its own kind.
 func widget(version string) *metav1.PartialObjectMetadata {
 	w := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: "widget", Namespace: "ns", UID: "uid-of-widget",
@@ -253,7 +253,7 @@ func widget(version string) *metav1.PartialObjectMetadata {
 	return w
 }
 
-// unregistered is a type that no scheme of these tests knows.
+// unregistered is a type that is not in any scheme of these tests.
 type unregistered struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -333,11 +333,11 @@ func TestAnnotation_Malformed(t *testing.T) {
 					t.Fatalf("%s: want *MalformedAnnotationError", name)
 				}
 				if malformed.Key != testKey || malformed.Object.String() != "ns/obj" || malformed.Err == nil {
-					t.Errorf("%s: the error does not name the thing: %+v", name, malformed)
+					t.Errorf("%s: the error does not name the object: %+v", name, malformed)
 				}
 			}
 			if _, ok := s.GetController(obj); ok {
-				t.Error("there is a controller")
+				t.Error("the object has a controller")
 			}
 			if got := standingOf(s, owner, obj); got != (standing{}) {
 				t.Errorf("got %+v, want neither owner nor controller", got)
@@ -345,12 +345,12 @@ func TestAnnotation_Malformed(t *testing.T) {
 			s.RemoveOwner(owner, obj)
 			s.ReleaseController(obj)
 			if got := obj.Annotations[testKey]; got != value {
-				t.Errorf("the annotation is now %q, want it left alone", got)
+				t.Errorf("the annotation is %q, want it unchanged", got)
 			}
 			other := configMap("other")
 			s.CopyOwnerReferences(obj, other)
 			if got := other.Annotations[testKey]; got != value {
-				t.Errorf("the copy is %q, want it as it is written", got)
+				t.Errorf("the copy is %q, want the original text", got)
 			}
 		})
 	}

@@ -11,8 +11,8 @@ import (
 	"pkg.package-operator.run/boxcutter/probing"
 )
 
-// A Deployment has arrived when its status is about its present spec, it is
-// available, and all its replicas are of the present spec.
+// A Deployment is complete when its status is about its current generation, it is available, and all its replicas are
+// up to date.
 func ExampleAnd() {
 	arrived := &probing.GroupKindSelector{
 		GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"},

@@ -20,7 +20,7 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// object reads an object as it would come from the API.
+// object returns an object in the form of an API response.
 func object(t *testing.T, text string) client.Object {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte("{apiVersion: example.com/v1, kind: Widget, " + text + "}"))
@@ -60,11 +60,11 @@ func TestProbe_Results(t *testing.T) {
 			available, `status: {conditions: [{type: Available, status: "False", reason: Broken, message: it broke}]}`,
 			FalseResult(`condition "Available" is "False", want "True" (Broken: it broke)`),
 		},
-		"condition: has another status and says nothing": {
+		"condition: has another status and no message": {
 			available, `status: {conditions: [{type: Available, status: Unknown}]}`,
 			FalseResult(`condition "Available" is "Unknown", want "True"`),
 		},
-		"condition: for the present generation": {
+		"condition: for the current generation": {
 			available, `metadata: {generation: 2}, status: {conditions: [{type: Available, status: "True", observedGeneration: 2}]}`,
 			TrueResult(`condition "Available" is "True"`),
 		},
@@ -76,10 +76,10 @@ func TestProbe_Results(t *testing.T) {
 			available, `status: {conditions: [{type: Available, status: "True", observedGeneration: one}]}`,
 			TrueResult(`condition "Available" is "True"`),
 		},
-		"condition: not there":     {available, `status: {conditions: []}`, UnknownResult(`object has no condition "Available"`)},
-		"condition: no status":     {available, `spec: {}`, UnknownResult("object has no status.conditions")},
-		"condition: status a text": {available, `status: fine`, UnknownResult("object has no status.conditions")},
-		"condition: no list": {
+		"condition: missing":            {available, `status: {conditions: []}`, UnknownResult(`object has no condition "Available"`)},
+		"condition: no status":          {available, `spec: {}`, UnknownResult("object has no status.conditions")},
+		"condition: status is a string": {available, `status: fine`, UnknownResult("object has no status.conditions")},
+		"condition: not a list": {
 			available, `status: {conditions: {Available: "True"}}`,
 			UnknownResult("status.conditions is malformed: got map[string]interface {}, want a list"),
 		},
@@ -107,7 +107,7 @@ func TestProbe_Results(t *testing.T) {
 			&FieldsEqualProbe{FieldA: "spec", FieldB: "status"}, `spec: {a: [1, {b: c}]}, status: {a: [1, {b: c}]}`,
 			TrueResult(`"spec" equals "status"`),
 		},
-		"fields: path through a text": {
+		"fields: path through a string": {
 			&FieldsEqualProbe{FieldA: "spec.a.b", FieldB: "spec.a"}, `spec: {a: text}`,
 			FalseResult(`reading field "spec.a.b": .spec.a.b accessor error: text is of the type string, expected map[string]interface{}`),
 		},
@@ -120,7 +120,7 @@ func TestProbe_Results(t *testing.T) {
 		"value: last dot":  {&FieldValueProbe{FieldPath: ".status.phase.", Value: "Running"}, `status: {phase: Running}`, TrueResult(`".status.phase." is "Running"`)},
 
 		"generation: observed":     {upToDate, `metadata: {generation: 2}, status: {observedGeneration: 2}`, FalseResult("asked")},
-		"generation: not told":     {upToDate, `metadata: {generation: 2}, status: {}`, FalseResult("asked")},
+		"generation: missing":      {upToDate, `metadata: {generation: 2}, status: {}`, FalseResult("asked")},
 		"generation: no status":    {upToDate, `metadata: {generation: 2}`, FalseResult("asked")},
 		"generation: not observed": {upToDate, `metadata: {generation: 2}, status: {observedGeneration: 1}`, UnknownResult("status is outdated: observed generation 1, current generation 2")},
 		"generation: malformed":    {upToDate, `status: {observedGeneration: one}`, FalseResult("asked")},
@@ -132,15 +132,15 @@ func TestProbe_Results(t *testing.T) {
 		"labels: none":                      {labeled, `spec: {}`, TrueResult()},
 		"labels: no selector, all selected": {&LabelSelector{Prober: answer(FalseResult("asked"))}, `spec: {}`, FalseResult("asked")},
 
-		"and: nothing asked": {And{}, `spec: {}`, TrueResult()},
-		"and: all true":      {And{answer(TrueResult("a")), answer(TrueResult("b"))}, `spec: {}`, TrueResult("a", "b")},
+		"and: no probes": {And{}, `spec: {}`, TrueResult()},
+		"and: all true":  {And{answer(TrueResult("a")), answer(TrueResult("b"))}, `spec: {}`, TrueResult("a", "b")},
 		"and: one false": {
 			And{answer(TrueResult("a")), answer(FalseResult("b")), answer(FalseResult("c"))}, `spec: {}`, FalseResult("b", "c"),
 		},
 		"and: one unknown": {
 			And{answer(FalseResult("a")), answer(UnknownResult("b")), answer(TrueResult("c")), answer(UnknownResult())}, `spec: {}`, UnknownResult("b"),
 		},
-		"and: no answer":       {And{answer(Result{Messages: []string{"a"}})}, `spec: {}`, UnknownResult(`probe returned invalid status ""`, "a")},
+		"and: no result":       {And{answer(Result{Messages: []string{"a"}})}, `spec: {}`, UnknownResult(`probe returned invalid status ""`, "a")},
 		"and: no probe":        {And{nil}, `spec: {}`, UnknownResult("probe is not set")},
 		"and: nested":          {And{And{answer(TrueResult()), And{answer(FalseResult("deep"))}}}, `spec: {}`, FalseResult("deep")},
 		"kind: no probe":       {&GroupKindSelector{GroupKind: widgets.GroupKind}, `spec: {}`, UnknownResult("probe is not set")},
@@ -187,18 +187,18 @@ func TestCELProbe_Results(t *testing.T) {
 		rule, object string
 		want         Status
 	}{
-		"true":               {"self.spec.count == self.status.count", "spec: {count: 1}, status: {count: 1}", StatusTrue},
-		"false":              {"self.spec.count == self.status.count", "spec: {count: 1}, status: {count: 2}", StatusFalse},
-		"field missing":      {"self.status.count == 1", "spec: {}", StatusUnknown},
-		"field asked for":    {"has(self.status) && self.status.count == 1", "spec: {}", StatusFalse},
-		"optional field":     {"self.?status.count.orValue(1) == 1", "spec: {}", StatusTrue},
-		"list":               {`self.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`, `status: {conditions: [{type: Ready, status: "True"}]}`, StatusTrue},
-		"no boolean at last": {"bool(self.status.ok)", "status: {ok: [1]}", StatusUnknown},
-		"strings":            {`self.status.name.lowerAscii().startsWith("a")`, "status: {name: ABC}", StatusTrue},
-		"quantities":         {`quantity(self.spec.size).compareTo(quantity("1000Mi")) > 0`, "spec: {size: 1Gi}", StatusTrue},
-		"semantic versions":  {`semver(self.status.version).isGreaterThan(semver("1.2.3"))`, `status: {version: 1.10.0}`, StatusTrue},
-		"sums":               {"self.status.counts.map(c, int(c)).sum() == 6", "status: {counts: [1, 2, 3]}", StatusTrue},
-		"addresses":          {`cidr("10.0.0.0/8").containsIP(self.status.ip)`, "status: {ip: 10.1.2.3}", StatusTrue},
+		"true":                      {"self.spec.count == self.status.count", "spec: {count: 1}, status: {count: 1}", StatusTrue},
+		"false":                     {"self.spec.count == self.status.count", "spec: {count: 1}, status: {count: 2}", StatusFalse},
+		"field missing":             {"self.status.count == 1", "spec: {}", StatusUnknown},
+		"field tested with has":     {"has(self.status) && self.status.count == 1", "spec: {}", StatusFalse},
+		"optional field":            {"self.?status.count.orValue(1) == 1", "spec: {}", StatusTrue},
+		"list":                      {`self.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`, `status: {conditions: [{type: Ready, status: "True"}]}`, StatusTrue},
+		"not a boolean at run time": {"bool(self.status.ok)", "status: {ok: [1]}", StatusUnknown},
+		"strings":                   {`self.status.name.lowerAscii().startsWith("a")`, "status: {name: ABC}", StatusTrue},
+		"quantities":                {`quantity(self.spec.size).compareTo(quantity("1000Mi")) > 0`, "spec: {size: 1Gi}", StatusTrue},
+		"semantic versions":         {`semver(self.status.version).isGreaterThan(semver("1.2.3"))`, `status: {version: 1.10.0}`, StatusTrue},
+		"sums":                      {"self.status.counts.map(c, int(c)).sum() == 6", "status: {counts: [1, 2, 3]}", StatusTrue},
+		"addresses":                 {`cidr("10.0.0.0/8").containsIP(self.status.ip)`, "status: {ip: 10.1.2.3}", StatusTrue},
 	} {
 		t.Run(name, func(t *testing.T) {
 			probe, err := NewCELProbe(test.rule, "the message")
@@ -210,7 +210,7 @@ func TestCELProbe_Results(t *testing.T) {
 				t.Errorf("got %+v, want %s", got, test.want)
 			}
 			if said := len(got.Messages) > 0 && got.Messages[0] == "the message"; said != (got.Status == StatusFalse) {
-				t.Errorf("messages are %q with status %s", got.Messages, got.Status)
+				t.Errorf("messages: %q with status %s", got.Messages, got.Status)
 			}
 		})
 	}
@@ -233,7 +233,7 @@ func TestNewCELProbe_RejectsInvalidRules(t *testing.T) {
 		if _, err := NewCELProbe(rule, ""); err == nil || errors.Is(err, ErrCELInvalidEvaluationType) {
 			t.Errorf("rule %q: got %v, want an error of the compiler", rule, err)
 		} else if !strings.Contains(err.Error(), `"`) {
-			t.Errorf("rule %q is not named by %v", rule, err)
+			t.Errorf("rule %q is missing in the error %v", rule, err)
 		}
 	}
 	for _, rule := range []string{"1", `"true"`, "self.status.ok", "[true]", "self"} {

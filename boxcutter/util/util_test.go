@@ -39,14 +39,14 @@ func TestHash_DependsOnContent(t *testing.T) {
 	}
 }
 
-// same finds nothing to do in objects that are ours.
+// same is a comparator that reports no differences for our own objects.
 type same struct{}
 
 func (same) Compare(_, _ machinery.Object, _ ...types.ComparatorOption) (machinery.CompareResult, error) {
 	return machinery.CompareResult{}, nil
 }
 
-// refusing finds fault with one phase.
+// refusing reports a finding for one phase.
 type refusing string
 
 func (r refusing) Validate(_ context.Context, phase types.Phase, _ ...types.PhaseReconcileOption) error {
@@ -114,7 +114,7 @@ func TestSummarizeRevisionResult_Texts(t *testing.T) {
 		})
 	}
 	if got := util.SummarizeRevisionResult(nil); got != "" {
-		t.Errorf("no result is %q", got)
+		t.Errorf("no result: %q", got)
 	}
 }
 
@@ -138,6 +138,6 @@ func TestSummarizeRevisionTeardownResult_Texts(t *testing.T) {
 		}
 	}
 	if got := util.SummarizeRevisionTeardownResult(nil); got != "" {
-		t.Errorf("no result is %q", got)
+		t.Errorf("no result: %q", got)
 	}
 }

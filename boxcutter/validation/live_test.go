@@ -24,16 +24,15 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 )
 
-// request is what the API server is asked.
+// request is a recorded request.
 type request struct {
 	Verb, Object, Manager string
 	Force, DryRun         bool
-	// Waits says that a later read would wait for a cache to show the write.
+	// Waits reports that a later read would wait until a cache shows the write.
 	Waits bool
 }
 
-// apiServer answers applies and creates by object name, and takes what it has
-// no answer for.
+// apiServer responds to applies and creates by object name; it accepts other objects.
 type apiServer struct {
 	apply, create map[string]error
 	requests      []request
@@ -49,19 +48,19 @@ func (a *apiServer) client() client.Client {
 				Force: options.Force != nil && *options.Force, DryRun: len(options.DryRun) == 1,
 				Waits: !options.DisableReadYourWritesConsistency,
 			})
-			obj.SetUID("set by the answer")
+			obj.SetUID("set by the response")
 			return a.apply[obj.GetName()]
 		},
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			options := (&client.CreateOptions{}).ApplyOptions(opts)
 			if obj.GetUID() != "" {
-				return errors.New("the create was given the answer to the apply")
+				return errors.New("the create got the response to the apply")
 			}
 			a.requests = append(a.requests, request{
 				Verb: "create", Object: obj.GetName(), Manager: options.FieldManager,
 				DryRun: len(options.DryRun) == 1, Waits: !options.DisableReadYourWritesConsistency,
 			})
-			obj.SetUID("set by the answer")
+			obj.SetUID("set by the response")
 			return a.create[obj.GetName()]
 		},
 	})
@@ -104,7 +103,7 @@ func TestPhaseValidator_TerminalResponsesAreFindings(t *testing.T) {
 				t.Errorf("got %v, want an ObjectValidationError", err)
 			}
 			if _, ok := errors.AsType[DryRunValidationError](err); !ok || !errors.Is(err, answer) {
-				t.Errorf("got %v, want a DryRunValidationError of the answer", err)
+				t.Errorf("got %v, want a DryRunValidationError of the response", err)
 			}
 		})
 	}
@@ -117,14 +116,14 @@ func TestPhaseValidator_TransientResponsesAreErrors(t *testing.T) {
 		"ServerTimeout":      apierrors.NewServerTimeout(configMaps(), "patch", 1),
 		"ServiceUnavailable": apierrors.NewServiceUnavailable("down"),
 		"InternalError":      apierrors.NewInternalError(errors.New("webhook failed: failed to create typed patch object")),
-		"no answer":          errors.New("connection refused"),
+		"no response":        errors.New("connection refused"),
 		"canceled":           context.Canceled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &apiServer{apply: map[string]error{"a": answer}}
 			err := NewClusterObjectValidator(nil, server.client()).Validate(t.Context(), object("ConfigMap", "ns", "a"))
 			if !errors.Is(err, answer) {
-				t.Errorf("got %v, want the answer", err)
+				t.Errorf("got %v, want the response", err)
 			}
 			if _, ok := errors.AsType[*ObjectValidationError](err); ok {
 				t.Errorf("got %v, want no ObjectValidationError", err)
@@ -141,12 +140,12 @@ func TestPhaseValidator_DryRuns(t *testing.T) {
 		want   []request
 		report string
 	}{
-		"an object that is taken": {want: []request{apply}},
-		"an object that is not there is created": {
+		"an accepted object": {want: []request{apply}},
+		"an absent object is created": {
 			server: apiServer{apply: map[string]error{"a": errNotFound}},
 			want:   []request{apply, create},
 		},
-		"an object whose kind or namespace is not there": {
+		"an object without its kind or namespace": {
 			server: apiServer{apply: map[string]error{"a": errNotFound}, create: map[string]error{"a": errNotFound}},
 			want:   []request{apply, create},
 			report: "/v1, Kind=ConfigMap ns/a:\n- dry-run: configmaps \"a\" not found",
@@ -172,10 +171,10 @@ func TestPhaseValidator_WithFieldOwner(t *testing.T) {
 	for name, test := range map[string]struct {
 		fieldOwner, ofWriter, want string
 	}{
-		"told":               {fieldOwner: "told", want: "told"},
-		"told, over writer":  {fieldOwner: "told", ofWriter: "writer", want: "told"},
-		"that of the writer": {ofWriter: "writer", want: "writer"},
-		"none known":         {want: "boxcutter"},
+		"told": {fieldOwner: "told", want: "told"},
+		"explicit field owner instead of the writer's": {fieldOwner: "told", ofWriter: "writer", want: "told"},
+		"field owner of the writer":                    {ofWriter: "writer", want: "writer"},
+		"no field owner":                               {want: "boxcutter"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &apiServer{apply: map[string]error{"a": errNotFound}}
@@ -225,15 +224,15 @@ func TestPhaseValidator_NamespacedOwner(t *testing.T) {
 			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("ConfigMap", "", "a"),
 			want: MustBeInNamespaceError{ExpectedNamespace: "ns"},
 		},
-		"a kind without namespaces": {
+		"a cluster-scoped kind": {
 			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("Namespace", "", "a"),
 			want: MustBeNamespaceScopedResourceError{},
 		},
-		"a kind without namespaces, with the namespace written down": {
+		"a cluster-scoped kind with a namespace": {
 			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("Namespace", "ns", "a"),
 			want: MustBeNamespaceScopedResourceError{},
 		},
-		"a kind that is not there": {
+		"an unknown kind": {
 			validator: NewNamespacedObjectValidator, owner: inNamespace, obj: object("Unknown", "ns", "a"),
 			want: &meta.NoKindMatchError{},
 		},
@@ -246,7 +245,7 @@ func TestPhaseValidator_NamespacedOwner(t *testing.T) {
 		"the validator for the cluster": {
 			validator: NewClusterObjectValidator, owner: inNamespace, obj: object("ConfigMap", "other", "a"),
 		},
-		"the validator for the cluster, kind without namespaces": {
+		"the validator for the cluster, cluster-scoped kind": {
 			validator: NewClusterObjectValidator, owner: inNamespace, obj: object("Namespace", "", "a"),
 		},
 	} {
@@ -260,7 +259,7 @@ func TestPhaseValidator_NamespacedOwner(t *testing.T) {
 				t.Errorf("got %v, want an ObjectValidationError: %v", err, test.want != nil)
 			}
 			if asked := len(server.requests) > 0; asked != (test.want == nil) {
-				t.Errorf("the API server was asked: %v", asked)
+				t.Errorf("requests to the API server: %v", asked)
 			}
 		})
 	}
@@ -293,7 +292,7 @@ func TestPhaseValidator_FailedDiscoveryIsError(t *testing.T) {
 	err := NewNamespacedObjectValidator(failingMapper{}, server.client()).
 		Validate(t.Context(), object("ConfigMap", "ns", "a"), types.WithOwner(owner, nil))
 	if _, ok := errors.AsType[*ObjectValidationError](err); ok || err == nil {
-		t.Errorf("got %v, want an error that is no ObjectValidationError", err)
+		t.Errorf("got %v, want an error other than ObjectValidationError", err)
 	}
 }
 
@@ -308,7 +307,7 @@ func TestPhaseValidator_InvalidNamesAreFindings(t *testing.T) {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
 	if len(server.requests) > 0 {
-		t.Errorf("the API server was asked %v", server.requests)
+		t.Errorf("requests to the API server: %v", server.requests)
 	}
 }
 
@@ -322,7 +321,7 @@ func TestPhaseValidator_TypedObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(server.requests) != 1 || obj.UID != "" {
-		t.Errorf("requests %v, object %v", server.requests, obj)
+		t.Errorf("requests: %v, object: %v", server.requests, obj)
 	}
 }
 
@@ -338,14 +337,14 @@ func TestPhaseValidator_ChecksAllObjects(t *testing.T) {
 		t.Fatalf("got %v, want a PhaseValidationError", err)
 	}
 	if _, ok := errors.AsType[PhaseNameInvalidError](phaseErr.PhaseError); !ok {
-		t.Errorf("phase error is %v, want a PhaseNameInvalidError", phaseErr.PhaseError)
+		t.Errorf("phase error: %v, want a PhaseNameInvalidError", phaseErr.PhaseError)
 	}
 	want := `/v1, Kind=ConfigMap ns/a: dry-run: first`
 	if len(phaseErr.Objects) != 2 || phaseErr.Objects[0].Error() != want {
-		t.Errorf("objects are %v, want two of them and first %q", phaseErr.Objects, want)
+		t.Errorf("objects: %v, want two, the first %q", phaseErr.Objects, want)
 	}
 	if len(server.requests) != 3 {
-		t.Errorf("requests %v, want three", server.requests)
+		t.Errorf("requests: %v, want three", server.requests)
 	}
 }
 
@@ -357,10 +356,10 @@ func TestPhaseValidator_TransientResponseIsNoFinding(t *testing.T) {
 		object("ConfigMap", "ns", "a"), object("ConfigMap", "ns", "b"), object("ConfigMap", "ns", "c"),
 	))
 	if _, ok := errors.AsType[*PhaseValidationError](err); ok || !apierrors.IsTooManyRequests(err) {
-		t.Errorf("got %v, want the answer", err)
+		t.Errorf("got %v, want the response", err)
 	}
 	if len(server.requests) != 2 {
-		t.Errorf("requests %v, want none after the server asked for rest", server.requests)
+		t.Errorf("requests: %v, want none after TooManyRequests", server.requests)
 	}
 }
 
@@ -400,6 +399,6 @@ func TestWithFieldOwner_ReturnsCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := server.requests[0].Manager; got != "boxcutter" {
-		t.Errorf("the request is by %q", got)
+		t.Errorf("the field manager of the request is %q", got)
 	}
 }

@@ -81,7 +81,7 @@ func (d *ObjectValidator) check(ctx context.Context, request dryrun.Request, own
 	if request.Skip && !d.confines(owner) {
 		return nil, nil
 	}
-	if finding, err = d.checkNamespace(request.Object, owner); finding != nil || err != nil || request.Skip {
+	if finding, err = d.checkNamespace(request.Object, owner); finding != nil || err != nil || request.Skip || request.Local {
 		return finding, err
 	}
 	return classify(d.dryRun(ctx, request.Object))

@@ -33,7 +33,7 @@ func phase(name string, objects ...client.Object) types.Phase {
 	return types.NewPhase(name, objects)
 }
 
-// reportOf is the report of a validation error, "" for none.
+// reportOf returns the report of a validation error; "" for nil.
 func reportOf(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {
@@ -44,7 +44,7 @@ func reportOf(t *testing.T, err error) string {
 		String() string
 	}](err)
 	if !ok {
-		t.Fatalf("got %T %v, want an error of the tree", err, err)
+		t.Fatalf("got %T %v, want a validation error", err, err)
 	}
 	return s.String()
 }
@@ -54,20 +54,20 @@ func TestRevisionValidator_Findings(t *testing.T) {
 		phases []types.Phase
 		want   string
 	}{
-		"a good revision": {
+		"a valid revision": {
 			phases: []types.Phase{
 				phase("one", object("ConfigMap", "ns", "a"), object("ConfigMap", "ns", "b")),
 				phase("two", object("ConfigMap", "other", "a"), object("Secret", "ns", "a")),
 			},
 		},
 		"no phases": {},
-		"labels and annotations are for the author to set": {
+		"labels and annotations are allowed": {
 			phases: []types.Phase{phase("one", changed(object("ConfigMap", "ns", "a"), func(obj *unstructured.Unstructured) {
 				obj.SetLabels(map[string]string{"a": "b"})
 				obj.SetAnnotations(map[string]string{"a": "b"})
 			}))},
 		},
-		"a phase name that is no DNS-1035 label": {
+		"a phase name that is not a DNS-1035 label": {
 			phases: []types.Phase{phase("1st")},
 			want: `revision "rev" (3):
 - phase "1st":
@@ -94,7 +94,7 @@ func TestRevisionValidator_Findings(t *testing.T) {
   - /v1, Kind=ConfigMap ns/a:
     - object occurs more than once in phase "one"`,
 		},
-		"what the API server and the engine set": {
+		"fields of the API server and the engine": {
 			phases: []types.Phase{phase("one", changed(object("ConfigMap", "ns", "a"), func(obj *unstructured.Unstructured) {
 				obj.SetUID("uid")
 				obj.SetGeneration(1)
@@ -113,7 +113,7 @@ func TestRevisionValidator_Findings(t *testing.T) {
     - metadata.resourceVersion: Forbidden: must be empty
     - metadata.uid: Forbidden: must be empty`,
 		},
-		"an object that does not say what it is": {
+		"an object without apiVersion and kind": {
 			phases: []types.Phase{phase("one", &unstructured.Unstructured{Object: map[string]any{}})},
 			want: `revision "rev" (3):
 - phase "one":
@@ -122,7 +122,7 @@ func TestRevisionValidator_Findings(t *testing.T) {
     - kind: Required value: must be set
     - metadata.name: Required value: must be set`,
 		},
-		"names that cannot stand in a request": {
+		"names that are invalid in a request": {
 			phases: []types.Phase{phase("one", object("ConfigMap", "..", "a/b"))},
 			want: `revision "rev" (3):
 - phase "one":
@@ -148,25 +148,25 @@ func TestValidationErrors_Unwrap(t *testing.T) {
 
 	revisionErr, ok := errors.AsType[*RevisionValidationError](err)
 	if !ok || revisionErr.RevisionName != "rev" || revisionErr.RevisionNumber != 3 || len(revisionErr.Phases) != 2 {
-		t.Errorf("revision error is %+v, %v", revisionErr, ok)
+		t.Errorf("revision error: %+v, %v", revisionErr, ok)
 	}
 	phaseErr, ok := errors.AsType[*PhaseValidationError](err)
 	if !ok || phaseErr.PhaseName != "Bad" {
-		t.Errorf("phase error is %+v, %v", phaseErr, ok)
+		t.Errorf("phase error: %+v, %v", phaseErr, ok)
 	}
 	objectErr, ok := errors.AsType[*ObjectValidationError](err)
 	if !ok || objectErr.ObjectRef != types.ToObjectRef(a) {
-		t.Errorf("object error is %+v, %v", objectErr, ok)
+		t.Errorf("object error: %+v, %v", objectErr, ok)
 	}
 	if nameErr, ok := errors.AsType[PhaseNameInvalidError](err); !ok || nameErr.PhaseName != "Bad" || len(nameErr.ErrorMessages) == 0 {
-		t.Errorf("name error is %+v, %v", nameErr, ok)
+		t.Errorf("name error: %+v, %v", nameErr, ok)
 	}
 	duplicate, ok := errors.AsType[PhaseObjectDuplicationError](err)
 	if diff := cmp.Diff([]string{"Bad", "good"}, duplicate.PhaseNames); !ok || diff != "" {
 		t.Errorf("phases of the duplicate (-want +got):\n%s", diff)
 	}
 	if fieldErr, ok := errors.AsType[*field.Error](err); !ok || fieldErr.Field != "metadata.uid" {
-		t.Errorf("field error is %v, %v", fieldErr, ok)
+		t.Errorf("field error: %v, %v", fieldErr, ok)
 	}
 }
 

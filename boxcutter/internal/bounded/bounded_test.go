@@ -19,7 +19,7 @@ var errBad = errors.New("bad")
 func always(error) bool { return true }
 func never(error) bool  { return false }
 
-// watched counts how many run at the same time and which were begun.
+// watched counts concurrent calls and records the started ones.
 type watched struct {
 	mu      sync.Mutex
 	running int
@@ -60,7 +60,7 @@ func TestBounded_RunsUpToLimit(t *testing.T) {
 				return item * item, nil
 			})
 			if w.most != limit {
-				t.Errorf("limit %d: %d were running at the same time", limit, w.most)
+				t.Errorf("limit %d: %d concurrent calls", limit, w.most)
 			}
 			for i, outcome := range outcomes {
 				if outcome.Result != i*i {
@@ -80,7 +80,7 @@ func TestBounded_LimitBelowTwoIsSequential(t *testing.T) {
 			return 0, nil
 		})
 		if diff := cmp.Diff(numbers(5), w.begun); diff != "" || w.most != 1 {
-			t.Errorf("limit %d: %d at the same time, order (-want +got):\n%s", limit, w.most, diff)
+			t.Errorf("limit %d: %d concurrent calls, order (-want +got):\n%s", limit, w.most, diff)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestBounded_StartsNothingAfterStop(t *testing.T) {
 				return item, nil
 			})
 			if len(w.begun) != limit || len(outcomes) != limit || !errors.Is(outcomes[0].Err, errBad) {
-				t.Errorf("limit %d: %d were begun, the outcomes are %v", limit, len(w.begun), outcomes)
+				t.Errorf("limit %d: %d calls started, outcomes: %v", limit, len(w.begun), outcomes)
 			}
 		})
 	}

@@ -17,8 +17,10 @@ type Request struct {
 	// Object is sent instead of the caller's object; nil means the caller's
 	// object.
 	Object client.Object
-	// Skip omits the dry run.
+	// Skip omits the dry run and the checks that need the kind of the object.
 	Skip bool
+	// Local omits the dry run: the object is checked without the API server.
+	Local bool
 }
 
 type key struct{}

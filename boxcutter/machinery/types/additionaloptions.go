@@ -53,11 +53,19 @@ func (pro *PhaseReconcileOptions) SetConcurrency(limit int) { pro.Concurrency = 
 // SetConcurrency implements WithConcurrency.
 func (pto *PhaseTeardownOptions) SetConcurrency(limit int) { pto.Concurrency = limit }
 
-// WithoutDryRunOfUnchanged skips the dry run of objects that are not going to be
-// written, so that a converged revision sends no requests. By default, every
-// reconcile makes a dry run of every object. With this option, an admission policy
-// that would now reject an unchanged object is noticed only at the next write of
-// the object.
+// WithoutDryRunOfUnchanged makes only dry runs whose result is needed. By default, every
+// reconcile makes a dry run of every object. With this option, these have none:
+//
+//   - objects that are not going to be written, so that a converged revision sends no
+//     requests. An admission policy that would now reject an unchanged object is noticed
+//     only at the next write of the object.
+//   - objects that pass from an older revision to a newer one with the same content: only
+//     their marks are written.
+//   - the first write of a phase. It follows the dry runs of all other objects, so that
+//     nothing is written if it is rejected.
+//
+// If a write without a dry run is rejected, the result is a validation error, as after a
+// dry run.
 func WithoutDryRunOfUnchanged() PhaseReconcileOption {
 	return &phaseReconcileOption{func(opts *PhaseReconcileOptions) { opts.SetNoDryRunOfUnchanged(true) }}
 }

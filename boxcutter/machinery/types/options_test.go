@@ -17,13 +17,13 @@ func TestPhaseOptions_LastOneWins(t *testing.T) {
 	types.WithPhaseReconcileOptions("one", aggregate).ApplyToRevisionReconcileOptions(&revision)
 	types.WithPhaseReconcileOptions("one", probe).ApplyToRevisionReconcileOptions(&revision)
 	if got := revision.ForPhase("one"); len(got) != 1 || got[0] != types.PhaseReconcileOption(probe) {
-		t.Errorf("options of the phase are %v", got)
+		t.Errorf("options of the phase: %v", got)
 	}
 	var phase types.PhaseReconcileOptions
 	types.WithObjectReconcileOptions(obj, types.WithPaused{}).ApplyToPhaseReconcileOptions(&phase)
 	types.WithObjectReconcileOptions(obj, probe).ApplyToPhaseReconcileOptions(&phase)
 	if got := phase.ForObject(obj); len(got) != 1 || got[0] != probe {
-		t.Errorf("options of the object are %v", got)
+		t.Errorf("options of the object: %v", got)
 	}
 }
 
