@@ -30,10 +30,10 @@ var constraints = newConstraints()
 // hides the others, and lists names in its messages in random order.
 func newConstraints() []constraint {
 	return append([]constraint{
-		{"type", func(s *schema) any { return textOrNil(s.Type) }, judgeBy(&property.Type{}, "type changed", "type changed", rejectsOthers)},
-		{"enum", enumOf, judgeBy(&property.Enum{EnumConfig: property.EnumConfig{AdditionPolicy: property.AdditionPolicyAllow}}, "fewer values are allowed", "more values are allowed", rejectsOthers)},
-		{"required", requiredOf, judgeRequired},
-		{"default", func(s *schema) any { return valueOrNil(s.Default) }, judgeDefault},
+		{"type", func(s *schema) any { return textOrNil(s.Type) }, classifyBy(&property.Type{}, "type changed", "type changed", rejectsOthers)},
+		{"enum", enumOf, classifyBy(&property.Enum{EnumConfig: property.EnumConfig{AdditionPolicy: property.AdditionPolicyAllow}}, "fewer values are allowed", "more values are allowed", rejectsOthers)},
+		{"required", requiredOf, classifyRequired},
+		{"default", func(s *schema) any { return valueOrNil(s.Default) }, classifyDefault},
 		bound("maximum", &property.Maximum{}, func(s *schema) any { return pointee(s.Maximum) }),
 		bound("minimum", &property.Minimum{}, func(s *schema) any { return pointee(s.Minimum) }),
 		bound("maxLength", &property.MaxLength{}, func(s *schema) any { return pointee(s.MaxLength) }),
@@ -42,7 +42,7 @@ func newConstraints() []constraint {
 		bound("minItems", &property.MinItems{}, func(s *schema) any { return pointee(s.MinItems) }),
 		bound("maxProperties", &property.MaxProperties{}, func(s *schema) any { return pointee(s.MaxProperties) }),
 		bound("minProperties", &property.MinProperties{}, func(s *schema) any { return pointee(s.MinProperties) }),
-		{"description", func(s *schema) any { return textOrNil(s.Description) }, judgeText},
+		{"description", func(s *schema) any { return textOrNil(s.Description) }, classifyText},
 	}, ownConstraints()...)
 }
 
@@ -57,8 +57,8 @@ func incompatible(v validation, was, is *schema) bool {
 	return len(v.Compare(was.DeepCopy(), is.DeepCopy()).Errors) > 0 // Compare modifies its arguments
 }
 
-// judgeBy classifies a change with a validation of crdify: an incompatible change is Breaking.
-func judgeBy(v validation, worse, better, means string) func(was, is *schema) (Level, string, string) {
+// classifyBy classifies a change with a validation of crdify: an incompatible change is Breaking.
+func classifyBy(v validation, worse, better, means string) func(was, is *schema) (Level, string, string) {
 	v = enforced(v)
 	return func(was, is *schema) (Level, string, string) {
 		if incompatible(v, was, is) {
@@ -69,7 +69,7 @@ func judgeBy(v validation, worse, better, means string) func(was, is *schema) (L
 }
 
 func bound(name string, v validation, value func(*schema) any) constraint {
-	return constraint{strings.ToLower(name), value, judgeBy(v, name+" is tighter", name+" is looser", rejectsSome)}
+	return constraint{strings.ToLower(name), value, classifyBy(v, name+" is tighter", name+" is looser", rejectsSome)}
 }
 
 func enumOf(s *schema) any {
@@ -79,9 +79,9 @@ func enumOf(s *schema) any {
 
 func requiredOf(s *schema) any { return valueOrNil(slices.Sorted(slices.Values(s.Required))) }
 
-// judgeRequired classifies a change of the required fields. Fields with a default
+// classifyRequired classifies a change of the required fields. Fields with a default
 // do not count, because they are never missing.
-func judgeRequired(was, is *schema) (Level, string, string) {
+func classifyRequired(was, is *schema) (Level, string, string) {
 	if !incompatible(enforced(&property.Required{}), was, is) {
 		return Plain, "fewer fields are required", ""
 	}
@@ -94,8 +94,8 @@ func judgeRequired(was, is *schema) (Level, string, string) {
 	return Breaking, strings.Join(missing, ", ") + " is required", "Existing objects without it stay readable, but every write is rejected, including writes of controllers."
 }
 
-// judgeDefault classifies a change of the default.
-func judgeDefault(was, is *schema) (Level, string, string) {
+// classifyDefault classifies a change of the default.
+func classifyDefault(was, is *schema) (Level, string, string) {
 	const means = "Objects without the field have another value at the next read."
 	switch {
 	case !incompatible(enforced(&property.Default{}), was, is):

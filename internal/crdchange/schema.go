@@ -31,7 +31,7 @@ func schemaChanges(version string, old, now *schema) (changes []Change) {
 		case is == nil && after[parent(path)] != nil:
 			found = []Change{removedField(path, before, after)}
 		case was == nil && before[parent(path)] != nil:
-			found = []Change{{Rule: "crd/field-added", Level: Plain, Message: "field added" + alsoBelow(path, after), To: summaryOf(is)}}
+			found = []Change{{Rule: "crd/field-added", Level: Plain, Message: "field added" + nestedFields(path, after), To: summaryOf(is)}}
 		}
 		for _, change := range found {
 			change.Version, change.Path = version, strings.TrimPrefix(path, ".")
@@ -78,7 +78,7 @@ func parent(path string) string {
 func retyped(was, is *schema) bool { return was != nil && is != nil && was.Type != is.Type }
 
 func removedField(path string, before, after map[string]*schema) Change {
-	change := Change{Rule: "crd/field-removed", Level: Breaking, Message: "field removed" + alsoBelow(path, before), From: summaryOf(before[path]), Consequence: "Existing values are silently dropped at the next write. Clients cannot set the field."}
+	change := Change{Rule: "crd/field-removed", Level: Breaking, Message: "field removed" + nestedFields(path, before), From: summaryOf(before[path]), Consequence: "Existing values are silently dropped at the next write. Clients cannot set the field."}
 	for at := path; at != ""; {
 		at = parent(at)
 		if in := after[at]; in != nil {
@@ -91,7 +91,8 @@ func removedField(path string, before, after map[string]*schema) Change {
 	return change
 }
 
-func alsoBelow(path string, all map[string]*schema) string {
+// nestedFields describes the number of fields below a path; empty if it has none.
+func nestedFields(path string, all map[string]*schema) string {
 	count := 0
 	for other := range all {
 		if strings.HasPrefix(other, path) && other != path && strings.ContainsAny(other[len(path):len(path)+1], ".[{") {
@@ -128,7 +129,7 @@ func constraintChanges(was, is *schema) (changes []Change) {
 			continue
 		}
 		change := Change{Rule: "crd/" + c.name, From: from, To: to}
-		change.Level, change.Message, change.Consequence = c.judge(was, is)
+		change.Level, change.Message, change.Consequence = c.classify(was, is)
 		if change.Level == Noise {
 			change.From, change.To = nil, nil
 		}
@@ -142,8 +143,8 @@ type constraint struct {
 	name string
 	// value returns the value of the constraint, nil if it is not set.
 	value func(*schema) any
-	// judge classifies a change of the value and describes it and its consequence.
-	judge func(was, is *schema) (level Level, says, means string)
+	// classify classifies a change of the value and describes it and its consequence.
+	classify func(was, is *schema) (level Level, says, means string)
 }
 
 const (
@@ -184,9 +185,9 @@ func ownConstraints() []constraint {
 		simple("exclusive-maximum", "exclusiveMaximum", Review, func(s *schema) any { return trueOrNil(s.ExclusiveMaximum) }),
 		simple("unique-items", "uniqueItems", Review, func(s *schema) any { return trueOrNil(s.UniqueItems) }),
 		simple("not", "not", Review, func(s *schema) any { return valueOrNil(s.Not) }),
-		{"nullable", func(s *schema) any { return s.Nullable }, judgeNullable},
-		{"unknown-fields", func(s *schema) any { return preserves(s) }, judgeUnknown},
-		{"int-or-string", func(s *schema) any { return s.XIntOrString }, judgeIntOrString},
+		{"nullable", func(s *schema) any { return s.Nullable }, classifyNullable},
+		{"unknown-fields", func(s *schema) any { return preserves(s) }, classifyUnknown},
+		{"int-or-string", func(s *schema) any { return s.XIntOrString }, classifyIntOrString},
 		{"all-of", func(s *schema) any { return valueOrNil(s.AllOf) }, reviewOf("allOf", rejectsSome)},
 		{"any-of", func(s *schema) any { return valueOrNil(s.AnyOf) }, reviewOf("anyOf", rejectsSome)},
 		{"one-of", func(s *schema) any { return valueOrNil(s.OneOf) }, reviewOf("oneOf", rejectsSome)},
@@ -195,14 +196,14 @@ func ownConstraints() []constraint {
 		{"list-map-keys", func(s *schema) any { return valueOrNil(s.XListMapKeys) }, reviewOf("list map keys", "Items are identified by other keys; items with equal keys are rejected.")},
 		{"map-type", func(s *schema) any { return valueOrNil(s.XMapType) }, reviewOf("map type", "Server-side apply tracks the ownership of fields differently.")},
 		{"embedded-resource", func(s *schema) any { return trueOrNil(s.XEmbeddedResource) }, reviewOf("embedded resource", "")},
-		{"rules", validationsOf, judgeRules},
-		{"text", func(s *schema) any { return []any{s.Title, s.ExternalDocs, s.Example} }, judgeText},
+		{"rules", validationsOf, classifyRules},
+		{"text", func(s *schema) any { return []any{s.Title, s.ExternalDocs, s.Example} }, classifyText},
 	}
 }
 
-func judgeText(_, _ *schema) (Level, string, string) { return Noise, "descriptions changed", "" }
+func classifyText(_, _ *schema) (Level, string, string) { return Noise, "descriptions changed", "" }
 
-func judgeNullable(was, _ *schema) (Level, string, string) {
+func classifyNullable(was, _ *schema) (Level, string, string) {
 	if was.Nullable {
 		return Breaking, "null is no longer allowed", rejectsOthers
 	}
@@ -211,14 +212,14 @@ func judgeNullable(was, _ *schema) (Level, string, string) {
 
 func preserves(s *schema) bool { return s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields }
 
-func judgeUnknown(was, _ *schema) (Level, string, string) {
+func classifyUnknown(was, _ *schema) (Level, string, string) {
 	if preserves(was) {
 		return Breaking, "unknown fields are no longer preserved", "Existing values of fields outside the schema are silently dropped at the next write."
 	}
 	return Plain, "unknown fields are preserved", ""
 }
 
-func judgeIntOrString(was, is *schema) (Level, string, string) {
+func classifyIntOrString(was, is *schema) (Level, string, string) {
 	if was.XIntOrString {
 		return Breaking, "no longer both integer and string, only " + is.Type, rejectsOthers
 	}
@@ -239,7 +240,7 @@ func validationsOf(s *schema) any {
 	return valueOrNil(sorted)
 }
 
-func judgeRules(was, is *schema) (Level, string, string) {
+func classifyRules(was, is *schema) (Level, string, string) {
 	removedRules, addedRules := rulesNotIn(was, is), rulesNotIn(is, was)
 	switch {
 	case addedRules > 0:
@@ -247,7 +248,7 @@ func judgeRules(was, is *schema) (Level, string, string) {
 	case removedRules > 0:
 		return Plain, "validation rule removed", ""
 	}
-	return judgeText(was, is) // only a message changed
+	return classifyText(was, is) // only a message changed
 }
 
 // rulesNotIn counts the rules of one that are missing in other.

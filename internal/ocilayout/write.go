@@ -34,7 +34,7 @@ func Write(ctx context.Context, dir string, entry mutate.Appendable, refName str
 		if err := errors.Join(fill(fresh, entry, refName), ctx.Err()); err != nil {
 			return err
 		}
-		return swap(dir, fresh, filepath.Join(temp, "old"))
+		return replaceDir(dir, fresh, filepath.Join(temp, "old"))
 	})
 }
 
@@ -105,8 +105,8 @@ func checkReplaceable(dir string) error {
 	return nil
 }
 
-// swap renames dir to old and fresh to dir.
-func swap(dir, fresh, old string) error {
+// replaceDir renames dir to old and fresh to dir.
+func replaceDir(dir, fresh, old string) error {
 	err := os.Rename(dir, old)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
