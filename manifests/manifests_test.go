@@ -111,7 +111,7 @@ func TestPermissions_OnlyThePullSecretIsReadable(t *testing.T) {
 	secret := &unstructured.Unstructured{}
 	secret.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Secret"})
 	if err := installer.Get(t.Context(), client.ObjectKey{Namespace: "openshift-config", Name: "pull-secret"}, secret); !apierrors.IsNotFound(err) {
-		t.Errorf("the pull secret: %v, want that it is not there", err)
+		t.Errorf("the pull secret: %v, want not found", err)
 	}
 	if err := installer.Get(t.Context(), client.ObjectKey{Namespace: "openshift-config", Name: "other"}, secret); !apierrors.IsForbidden(err) {
 		t.Errorf("another Secret: %v, want it forbidden", err)

@@ -137,6 +137,14 @@ type ClusterAPIStatus struct {
 	// +optional
 	Versions []Version `json:"versions,omitempty"`
 
+	// signatureVerdicts are the verdicts of the signature policies on the images of the desired and the current version,
+	// at the last check.
+	// +listType=map
+	// +listMapKey=image
+	// +kubebuilder:validation:MaxItems=128
+	// +optional
+	SignatureVerdicts []SignatureVerdict `json:"signatureVerdicts,omitempty"`
+
 	// conditions are the same as those of the ClusterOperator, for clusters without the ClusterOperator
 	// API.
 	// +listType=map
@@ -319,6 +327,43 @@ type Component struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +optional
 	ConfigMaps []string `json:"configMaps,omitempty"`
+}
+
+// Verdict is the result of a signature policy for an image.
+//
+// +kubebuilder:validation:Enum=Accepted;Rejected;Undecided;NotEnforced
+type Verdict string
+
+const (
+	// VerdictAccepted means that the image has the required signatures.
+	VerdictAccepted Verdict = "Accepted"
+	// VerdictRejected means that the policy does not accept the image. Its content is not used for a new version.
+	VerdictRejected Verdict = "Rejected"
+	// VerdictUndecided means that the policy or the signatures could not be read.
+	VerdictUndecided Verdict = "Undecided"
+	// VerdictNotEnforced means that there is no policy, or that it accepts every image of the scope.
+	VerdictNotEnforced Verdict = "NotEnforced"
+)
+
+// SignatureVerdict is the verdict of the signature policies on an image.
+type SignatureVerdict struct {
+	// image is the payload image of a component.
+	// +required
+	Image ImageReference `json:"image"`
+
+	// verdict is the result.
+	// +required
+	Verdict Verdict `json:"verdict"`
+
+	// policy is the name of the policy; empty if there is none.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Policy string `json:"policy,omitempty"`
+
+	// scope is the most specific scope of the policy that contains the image.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Scope string `json:"scope,omitempty"`
 }
 
 // Version returns the version with a name, or nil.

@@ -63,3 +63,8 @@ const (
 	// a webhook configuration, a CRD, an APIService or an ExtensionConfig.
 	InjectCABundleAnnotation = Prefix + "/inject-cabundle"
 )
+
+// AllowsAdoption reports whether the annotations of an object let the installer adopt it.
+func AllowsAdoption(annotations map[string]string) bool {
+	return annotations[AdoptAnnotation] == AdoptAlways
+}
