@@ -72,6 +72,8 @@ type Bundle struct {
 	// Profile distinguishes the bundles of an image with several; empty if the
 	// layout has only one.
 	Profile string
+	// Attributes are additional attributes of metadata.yaml, which the installer ignores.
+	Attributes map[string]any
 	// Manifests is the unmodified content of the manifests file (YAML documents). It must not
 	// be modified.
 	Manifests []byte

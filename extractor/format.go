@@ -98,7 +98,7 @@ func (f Files) Complete() (Files, bool) {
 	if len(data) == 0 || len(data) > MaxMetadata {
 		return nil, false
 	}
-	metadata, errs := decodeJSON(data)
+	bundle, errs := decodeJSON(data)
 	if len(errs) > 0 {
 		return nil, false
 	}
@@ -106,7 +106,7 @@ func (f Files) Complete() (Files, bool) {
 		return nil, false
 	}
 	for _, name := range []string{manifestsYAML, manifestsBare} {
-		if manifests := f[path.Join(bundleRoot, name)]; len(manifests) > 0 && len(manifests) <= MaxManifests && digest.FromBytes(manifests) == metadata.ContentID {
+		if manifests := f[path.Join(bundleRoot, name)]; len(manifests) > 0 && len(manifests) <= MaxManifests && digest.FromBytes(manifests) == bundle.Metadata.ContentID {
 			return Files{metadataFile: data, path.Join(bundleRoot, manifestsYAML): manifests}, true
 		}
 	}
@@ -226,26 +226,27 @@ func (f Files) list(dir string) string {
 }
 
 // read reads the bundle in dir.
-func (r *reader) read(dir, profile, metadataName string, decode func([]byte) (Metadata, []error)) {
+func (r *reader) read(dir, profile, metadataName string, decode func([]byte) (Bundle, []error)) {
 	metadataFile, data := r.file(dir, MaxMetadata, metadataName)
 	manifestsFile, manifests := r.file(dir, MaxManifests, manifestsYAML, manifestsBare)
 	if data == nil {
 		return
 	}
-	metadata, errs := decode(data)
+	bundle, errs := decode(data)
 	r.refuse(metadataFile, MetadataUnreadable, errs...)
 	if manifests == nil {
 		return
 	}
 	contentID := digest.FromBytes(manifests)
-	if metadata.ContentID == "" {
-		metadata.ContentID = contentID
+	if bundle.Metadata.ContentID == "" {
+		bundle.Metadata.ContentID = contentID
 	}
-	if metadata.ContentID != contentID {
+	if bundle.Metadata.ContentID != contentID {
 		r.refuse(manifestsFile, ManifestsChanged, fmt.Errorf("digest is %s, but contentID in %s is %s: the manifests were modified after the metadata was written",
-			contentID, metadataName, metadata.ContentID))
+			contentID, metadataName, bundle.Metadata.ContentID))
 	}
-	r.bundles = append(r.bundles, Bundle{Origin: r.origin, Metadata: metadata, Profile: profile, Manifests: manifests})
+	bundle.Origin, bundle.Profile, bundle.Manifests = r.origin, profile, manifests
+	r.bundles = append(r.bundles, bundle)
 }
 
 // file returns the only file in dir with one of the names, and nil data if it is

@@ -28,15 +28,15 @@ func (m Metadata) Validate() error {
 }
 
 // decodeJSON parses metadata.json.
-func decodeJSON(data []byte) (Metadata, []error) {
+func decodeJSON(data []byte) (Bundle, []error) {
 	var document any
 	duplicates, err := kjson.UnmarshalStrict(data, &document)
 	if err != nil {
-		return Metadata{}, []error{withPosition(data, err)}
+		return Bundle{}, []error{withPosition(data, err)}
 	}
 	values, err := asObject(document)
 	if err != nil {
-		return Metadata{}, []error{err}
+		return Bundle{}, []error{err}
 	}
 	o := object{values: values}
 	for _, duplicate := range duplicates {
@@ -56,7 +56,7 @@ func decodeJSON(data []byte) (Metadata, []error) {
 	m.ContentID, err = readContentID(contentID)
 	o.refuse(ValueWrong, "contentID", err)
 	o.check("providerName", "providerType", "providerVersion", m)
-	return m, o.errs
+	return Bundle{Metadata: m}, o.errs
 }
 
 // encodeJSON writes metadata.json.
@@ -77,11 +77,11 @@ func encodeJSON(m Metadata) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// decodeYAML parses metadata.yaml. Unknown attributes are ignored.
-func decodeYAML(data []byte) (Metadata, []error) {
+// decodeYAML parses metadata.yaml. Unknown attributes are additional attributes of the bundle.
+func decodeYAML(data []byte) (Bundle, []error) {
 	values, errs := oneDocument(data)
 	if len(errs) > 0 {
-		return Metadata{}, errs
+		return Bundle{}, errs
 	}
 	o := object{values: values}
 	attributes := o.object("attributes")
@@ -99,7 +99,7 @@ func decodeYAML(data []byte) (Metadata, []error) {
 	o.refuseOthers()
 	o.errs = append(o.errs, attributes.errs...)
 	o.check("name", "attributes.type", "attributes.version", m)
-	return m, o.errs
+	return Bundle{Metadata: m, Attributes: attributes.others()}, o.errs
 }
 
 // profileKeys maps keys of metadata.json to the keys of metadata.yaml with other names.
@@ -246,6 +246,16 @@ func (o *object) refuseOthers() {
 			o.refuse(KeyUnknown, short(key), fmt.Errorf("unknown key: want one of %s", strings.Join(o.known, ", ")))
 		}
 	}
+}
+
+// others returns the members that were not read; nil if there are none.
+func (o *object) others() map[string]any {
+	others := maps.Clone(o.values)
+	maps.DeleteFunc(others, func(key string, _ any) bool { return slices.Contains(o.known, key) })
+	if len(others) == 0 {
+		return nil
+	}
+	return others
 }
 
 // check rejects invalid values and reports their keys in the file. Empty values

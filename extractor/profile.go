@@ -12,10 +12,9 @@ import (
 )
 
 // ProfileFiles encodes the bundle in the second layout, in the directory of its
-// Profile. attributes are additional attributes, which the installer ignores. It
-// fails if Bundles would reject the files.
-func (b Bundle) ProfileFiles(attributes map[string]string) (Files, error) {
-	metadata, err := encodeYAML(b.Metadata, attributes)
+// Profile. It fails if Bundles would reject the files.
+func (b Bundle) ProfileFiles() (Files, error) {
+	metadata, err := encodeYAML(b.Metadata, b.Attributes)
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", metadataYAML, err)
 	}
@@ -31,8 +30,8 @@ func (b Bundle) ProfileFiles(attributes map[string]string) (Files, error) {
 }
 
 // encodeYAML writes metadata.yaml.
-func encodeYAML(m Metadata, attributes map[string]string) ([]byte, error) {
-	all := map[string]string{}
+func encodeYAML(m Metadata, attributes map[string]any) ([]byte, error) {
+	all := map[string]any{}
 	maps.Copy(all, attributes)
 	all["type"] = string(m.ProviderType)
 	if m.ProviderVersion != "" {
@@ -44,12 +43,12 @@ func encodeYAML(m Metadata, attributes map[string]string) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	err := encoder.Encode(struct {
-		Name         string            `yaml:"name"`
-		Attributes   map[string]string `yaml:"attributes"`
-		OCPPlatform  string            `yaml:"ocpPlatform,omitempty"`
-		SelfImageRef string            `yaml:"selfImageRef,omitempty"`
-		InstallOrder int               `yaml:"installOrder,omitempty"`
-	}{m.ProviderName, all, m.OCPPlatform, m.ImageName, m.InstallOrder})
+	err := encoder.Encode(struct { // the keys are sorted, as manifests-gen writes them
+		Attributes   map[string]any `yaml:"attributes"`
+		InstallOrder int            `yaml:"installOrder,omitempty"`
+		Name         string         `yaml:"name"`
+		OCPPlatform  string         `yaml:"ocpPlatform,omitempty"`
+		SelfImageRef string         `yaml:"selfImageRef,omitempty"`
+	}{all, m.InstallOrder, m.ProviderName, m.OCPPlatform, m.ImageName})
 	return out.Bytes(), err
 }

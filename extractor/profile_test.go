@@ -19,9 +19,11 @@ func TestProfileFiles_RoundTrip(t *testing.T) {
 			ProviderName: "cluster-api-provider-aws", ProviderType: extractor.Infrastructure, ProviderVersion: "v2.10.0", OCPPlatform: "AWS",
 			ContentID: digest.FromString(manifests), ImageName: "registry.example.com/openshift:aws", InstallOrder: 20,
 		},
-		Profile: "featuregate-foo", Manifests: []byte(manifests),
+		Profile: "featuregate-foo", Attributes: map[string]any{"team": "cloud", "since": 4}, Manifests: []byte(manifests),
 	}
-	files, err := bundle.ProfileFiles(map[string]string{"team": "cloud", "type": "ignored"})
+	written := bundle
+	written.Attributes = map[string]any{"team": "cloud", "since": 4, "type": "ignored"}
+	files, err := written.ProfileFiles()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,13 +35,13 @@ func TestProfileFiles_RoundTrip(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	metadata := string(files["capi-operator-manifests/featuregate-foo/metadata.yaml"])
-	if !strings.Contains(metadata, "  team: cloud\n  type: infrastructure\n  version: v2.10.0\n") {
+	if !strings.Contains(metadata, "  since: 4\n  team: cloud\n  type: infrastructure\n  version: v2.10.0\n") {
 		t.Errorf("metadata.yaml:\n%s", metadata)
 	}
 }
 
 func TestProfileFiles_RejectsAnInvalidBundle(t *testing.T) {
-	if _, err := (extractor.Bundle{Profile: "default", Manifests: []byte("kind: A\n")}).ProfileFiles(nil); err == nil {
+	if _, err := (extractor.Bundle{Profile: "default", Manifests: []byte("kind: A\n")}).ProfileFiles(); err == nil {
 		t.Error("error is nil")
 	}
 }

@@ -123,7 +123,7 @@ func process(t *testing.T, dir, task string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, out
 }
 
-// sound fails unless every entry is whole: it is found, or is not there.
+// checkIntact fails unless every entry is either complete or absent.
 func checkIntact(t *testing.T, dir string) {
 	t.Helper()
 	ctx, lines := logged(t)

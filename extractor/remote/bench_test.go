@@ -15,7 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// program is text that compresses about as well as programs do: to a half.
+// program returns text that compresses to half of its size, like programs.
 func program(size int) string {
 	random := rand.New(rand.NewPCG(1, 2))
 	var out strings.Builder
@@ -26,7 +26,7 @@ func program(size int) string {
 	return out.String()[:size]
 }
 
-// large is an image of 100 MB: a base of many small files, the bundle, and a program in a layer above.
+// large returns an image of 100 MB: a base of many small files, the bundle, and a program in a layer above it.
 func large(b *testing.B, bundleAbove bool) v1.Image {
 	var base []registry.Entry
 	small := program(5 << 10)

@@ -23,7 +23,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// pushed is a registry with one image in it.
+// pushed returns a registry with one image.
 func pushed(t *testing.T, options registry.Options) (reg *registry.Registry, reference string, layer v1.Hash) {
 	t.Helper()
 	reg = registry.New(t, options)
@@ -37,7 +37,7 @@ func pushed(t *testing.T, options registry.Options) (reg *registry.Registry, ref
 	return reg, reference, m.Layers[0].Digest
 }
 
-// fails checks that a fetch fails for want of the right bytes, and not for what is in them.
+// fails checks that a fetch fails because of missing or wrong bytes, not because of their content.
 func fails(t *testing.T, c *Registry, reference string) error {
 	t.Helper()
 	bundles, err := c.Fetch(t.Context(), reference)
@@ -239,7 +239,7 @@ func TestRegistry_SendsAndHidesCredentials(t *testing.T) {
 	hidden(t, fails(t, c, reference))
 }
 
-// hidden checks that an error shows no credentials.
+// hidden checks that an error contains no credentials.
 func hidden(t *testing.T, err error) {
 	t.Helper()
 	for _, s := range []string{secret, base64.StdEncoding.EncodeToString([]byte("robot:" + secret))[:20]} {
@@ -249,7 +249,7 @@ func hidden(t *testing.T, err error) {
 	}
 }
 
-// as has a client log in everywhere with a user name and a password.
+// as makes a client log in to every registry with a user name and a password.
 func as(user, password string) func(context.Context) (fetch.Settings, error) {
 	return func(context.Context) (fetch.Settings, error) {
 		return fetch.Settings{Keychain: login{user, password}}, nil
@@ -262,7 +262,7 @@ func (l login) Resolve(context.Context, string) (keychain.Credentials, error) {
 	return keychain.Credentials{Username: l[0], Password: l[1]}, nil
 }
 
-// tokens is a registry that wants tokens of its own token server, in front of another.
+// tokens returns a registry that requires tokens of its own token server, in front of another registry.
 func tokens(t *testing.T, behind string, token func(w http.ResponseWriter, r *http.Request)) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -304,7 +304,7 @@ func TestRegistry_FetchesAndHidesTokens(t *testing.T) {
 	}
 	reg.Fail(registry.Fault{Path: layer.String(), Status: 403})
 	forget(c)
-	hidden(t, fails(t, c, reference)) // the query of the redirect is a secret too
+	hidden(t, fails(t, c, reference)) // the query of the redirect is also a secret
 	c.Client.Settings = as("robot", "wrong")
 	hidden(t, fails(t, c, reference))
 	other := tokens(t, reg.Host(), func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"refresh_token":%q}`, secret) })

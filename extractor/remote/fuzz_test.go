@@ -18,12 +18,12 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// tight are limits that keep an input from costing much.
+// tight are limits with which every input is cheap.
 var tight = overlay.Limits{Unpacked: 4 << 20, Entries: 1000, Depth: 32, Files: 200, Total: 1 << 20}
 
-// FuzzLayers reads two layers as they come from a registry, compressed or not,
-// and checks what no input may break: the answer is clean paths at and below the
-// roots, no longer than they may be, or an error of the image.
+// FuzzLayers reads two layers from a registry, compressed or not.
+// For every input the result has clean paths at and below the
+// roots with contents within the limits, or is an error of the image.
 func FuzzLayers(f *testing.F) {
 	for _, test := range refusals {
 		if len(test.entries) < 10 {
@@ -65,7 +65,7 @@ func checkFile(t *testing.T, file string, data []byte) {
 	}
 }
 
-// unpackBlobs unpacks blobs that are what their digests say, whatever they are.
+// unpackBlobs unpacks blobs with their actual digests.
 func unpackBlobs(t *testing.T, blobs ...[]byte) (extractor.Files, error) {
 	t.Helper()
 	m := &v1.Manifest{}
@@ -85,7 +85,7 @@ func unpackBlobs(t *testing.T, blobs ...[]byte) (extractor.Files, error) {
 	return u.readFiles(t.Context(), m)
 }
 
-// FuzzIndex reads what is kept of a layer: whatever is accepted is written the same again.
+// FuzzIndex decodes indexes of layers: an accepted one is encoded to the same bytes.
 func FuzzIndex(f *testing.F) {
 	limits := tight.WithDefaults()
 	layer := mustTar(f, append(filesIn(f, root, aws(manifests)), registry.Opaque(root), registry.Whiteout("capi-manifests/a"), registry.File("../capi-manifests/b", ""))...)
@@ -114,7 +114,7 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// FuzzManifest reads manifests and indexes, which are verified but may say anything.
+// FuzzManifest reads manifests and indexes, whose bytes are verified but whose content is arbitrary.
 func FuzzManifest(f *testing.F) {
 	raw, err := registry.MustImage(f, registry.Layer{Txtar: "-- a --\n"}).RawManifest()
 	if err != nil {

@@ -26,56 +26,56 @@ import (
 
 const root = "capi-manifests"
 
-// special is an entry of a type that no bundle has.
+// special returns an entry of a type that no bundle has.
 func special(flag byte, name string) registry.Entry {
 	return registry.Entry{Header: tar.Header{Typeflag: flag, Name: name}}
 }
 
-// refusals are images of one layer that are refused, and a word of the reason.
+// refusals are rejected images of one layer, with a word of the reason.
 var refusals = map[string]struct {
 	entries []registry.Entry
 	says    string
 }{
-	"a name climbs into the root":                       {[]registry.Entry{registry.File("../../capi-manifests/a", "")}, `climbs with ".."`},
-	"a name climbs inside the root":                     {[]registry.Entry{registry.File("capi-manifests/x/../a", "")}, `climbs with ".."`},
-	"a name climbs by an absolute path":                 {[]registry.Entry{registry.File("/../capi-manifests/a", "")}, `climbs with ".."`},
-	"a directory climbs":                                {[]registry.Entry{registry.Dir("a/../capi-manifests")}, `climbs with ".."`},
-	"the root is a symlink to itself":                   {[]registry.Entry{registry.Symlink(root, root)}, "it is a symlink"},
-	"the root is a symlink to nothing":                  {[]registry.Entry{registry.Symlink(root, "/nowhere")}, "it is a symlink"},
-	"the root is a symlink to a device":                 {[]registry.Entry{special(tar.TypeChar, "dev/null"), registry.Symlink(root, "dev/null")}, "it is a symlink"},
-	"a symlink below the root leads nowhere":            {[]registry.Entry{registry.Symlink("capi-manifests/a", "b")}, "it is a symlink"},
-	"a symlink below the root leads to its root":        {[]registry.Entry{registry.Symlink("capi-manifests/a", "..")}, "it is a symlink"},
-	"a symlink leads to its own directory":              {[]registry.Entry{registry.Symlink("capi-manifests/a", ".")}, "it is a symlink"},
-	"a symlink leads through a file":                    {[]registry.Entry{registry.File("f", ""), registry.Symlink("capi-manifests/a", "../f/x")}, "it is a symlink"},
-	"a symlink has no target":                           {[]registry.Entry{registry.Symlink("capi-manifests/a", "")}, "it is a symlink"},
-	"a symlink has a target of 5000 bytes":              {[]registry.Entry{registry.Symlink("capi-manifests/a", strings.Repeat("a/", 2500))}, "it is a symlink"},
+	"a name climbs into the root":                       {[]registry.Entry{registry.File("../../capi-manifests/a", "")}, `invalid name: it contains ".."`},
+	"a name climbs inside the root":                     {[]registry.Entry{registry.File("capi-manifests/x/../a", "")}, `invalid name: it contains ".."`},
+	"a name climbs by an absolute path":                 {[]registry.Entry{registry.File("/../capi-manifests/a", "")}, `invalid name: it contains ".."`},
+	"a directory climbs":                                {[]registry.Entry{registry.Dir("a/../capi-manifests")}, `invalid name: it contains ".."`},
+	"the root is a symlink to itself":                   {[]registry.Entry{registry.Symlink(root, root)}, "invalid type symlink"},
+	"the root is a symlink to nothing":                  {[]registry.Entry{registry.Symlink(root, "/nowhere")}, "invalid type symlink"},
+	"the root is a symlink to a device":                 {[]registry.Entry{special(tar.TypeChar, "dev/null"), registry.Symlink(root, "dev/null")}, "invalid type symlink"},
+	"a symlink below the root leads nowhere":            {[]registry.Entry{registry.Symlink("capi-manifests/a", "b")}, "invalid type symlink"},
+	"a symlink below the root leads to its root":        {[]registry.Entry{registry.Symlink("capi-manifests/a", "..")}, "invalid type symlink"},
+	"a symlink leads to its own directory":              {[]registry.Entry{registry.Symlink("capi-manifests/a", ".")}, "invalid type symlink"},
+	"a symlink leads through a file":                    {[]registry.Entry{registry.File("f", ""), registry.Symlink("capi-manifests/a", "../f/x")}, "invalid type symlink"},
+	"a symlink has no target":                           {[]registry.Entry{registry.Symlink("capi-manifests/a", "")}, "invalid type symlink"},
+	"a symlink has a target of 5000 bytes":              {[]registry.Entry{registry.Symlink("capi-manifests/a", strings.Repeat("a/", 2500))}, "invalid type symlink"},
 	"a hard link to itself":                             {[]registry.Entry{registry.Hardlink("capi-manifests/a", "capi-manifests/a")}, "target is not a file of a bundle in the same layer"},
 	"a hard link to itself in place of a file":          {[]registry.Entry{registry.File("capi-manifests/a", ""), registry.Hardlink("capi-manifests/a", "capi-manifests/a")}, "target is not a file of a bundle in the same layer"},
 	"a hard link to nothing":                            {[]registry.Entry{registry.Hardlink("capi-manifests/a", "b")}, "target is not a file of a bundle in the same layer"},
 	"a hard link to what comes after it":                {[]registry.Entry{registry.Hardlink("capi-manifests/a", "b"), registry.File("b", "")}, "target is not a file of a bundle in the same layer"},
 	"a hard link to a directory":                        {[]registry.Entry{registry.Dir("b"), registry.Hardlink("capi-manifests/a", "b")}, "target is not a file of a bundle in the same layer"},
-	"a hard link to the image's root":                   {[]registry.Entry{registry.Hardlink("capi-manifests/a", "/")}, "no file system holds"},
-	"a hard link that climbs":                           {[]registry.Entry{registry.File("b", ""), registry.Hardlink("capi-manifests/a", "x/../../b")}, "no file system holds"},
+	"a hard link to the image's root":                   {[]registry.Entry{registry.Hardlink("capi-manifests/a", "/")}, "the target is not a valid path"},
+	"a hard link that climbs":                           {[]registry.Entry{registry.File("b", ""), registry.Hardlink("capi-manifests/a", "x/../../b")}, "the target is not a valid path"},
 	"a hard link to a symlink that leads nowhere":       {[]registry.Entry{registry.Symlink("b", "c"), registry.Hardlink("capi-manifests/a", "b")}, "target is not a file of a bundle in the same layer"},
 	"a hard link to a device":                           {[]registry.Entry{special(tar.TypeBlock, "b"), registry.Hardlink("capi-manifests/a", "b")}, "target is not a file of a bundle in the same layer"},
-	"a character device":                                {[]registry.Entry{special(tar.TypeChar, "capi-manifests/a")}, "a character device"},
-	"a block device":                                    {[]registry.Entry{special(tar.TypeBlock, "capi-manifests/a")}, "a block device"},
-	"a named pipe":                                      {[]registry.Entry{special(tar.TypeFifo, "capi-manifests/a")}, "a named pipe"},
-	"a contiguous file":                                 {[]registry.Entry{special(tar.TypeCont, "capi-manifests/a")}, "unknown type"},
-	"an entry of an unknown type":                       {[]registry.Entry{special('M', "capi-manifests/a")}, "unknown type"},
-	"a whiteout of no name":                             {[]registry.Entry{registry.File("capi-manifests/.wh.", "")}, "a whiteout that hides nothing"},
-	"a whiteout of the directory itself":                {[]registry.Entry{registry.File("capi-manifests/.wh..", "")}, "a whiteout that hides nothing"},
-	"a whiteout of the directory above":                 {[]registry.Entry{registry.File("capi-manifests/.wh...", "")}, "a whiteout that hides nothing"},
-	"a whiteout that is a directory":                    {[]registry.Entry{registry.Dir("capi-manifests/.wh.a")}, "a whiteout that hides nothing"},
-	"an opaque whiteout that is a directory":            {[]registry.Entry{registry.Dir("capi-manifests/.wh..wh..opq")}, "a whiteout that hides nothing"},
-	"a name that is not UTF-8":                          {[]registry.Entry{registry.File("capi-manifests/a\xff", "")}, `"capi-manifests/a\xff": its name`},
+	"character device":                                  {[]registry.Entry{special(tar.TypeChar, "capi-manifests/a")}, "invalid type character device"},
+	"block device":                                      {[]registry.Entry{special(tar.TypeBlock, "capi-manifests/a")}, "invalid type block device"},
+	"named pipe":                                        {[]registry.Entry{special(tar.TypeFifo, "capi-manifests/a")}, "invalid type named pipe"},
+	"a contiguous file":                                 {[]registry.Entry{special(tar.TypeCont, "capi-manifests/a")}, "of an archive entry"},
+	"an entry of an unknown type":                       {[]registry.Entry{special('M', "capi-manifests/a")}, "of an archive entry"},
+	"a whiteout of no name":                             {[]registry.Entry{registry.File("capi-manifests/.wh.", "")}, "invalid whiteout"},
+	"a whiteout of the directory itself":                {[]registry.Entry{registry.File("capi-manifests/.wh..", "")}, "invalid whiteout"},
+	"a whiteout of the directory above":                 {[]registry.Entry{registry.File("capi-manifests/.wh...", "")}, "invalid whiteout"},
+	"a whiteout that is a directory":                    {[]registry.Entry{registry.Dir("capi-manifests/.wh.a")}, "invalid whiteout"},
+	"an opaque whiteout that is a directory":            {[]registry.Entry{registry.Dir("capi-manifests/.wh..wh..opq")}, "invalid whiteout"},
+	"a name that is not UTF-8":                          {[]registry.Entry{registry.File("capi-manifests/a\xff", "")}, `"capi-manifests/a\xff": invalid name`},
 	"a name that turns the text around":                 {[]registry.Entry{registry.File("capi-manifests/a\u202elmay", "")}, `\u202e`},
 	"a name with a line break":                          {[]registry.Entry{registry.File("capi-manifests/a\nb", "")}, `a\nb`},
 	"a name of 300 bytes":                               {[]registry.Entry{registry.File("capi-manifests/"+strings.Repeat("a", 300), "")}, "at most 255 bytes"},
 	"a name of 64 KiB":                                  {[]registry.Entry{registry.File("capi-manifests/"+strings.Repeat("a", 64<<10), "")}, "at most 255 bytes"},
 	"a path of 2000 components":                         {[]registry.Entry{registry.File("capi-manifests/"+strings.Repeat("a/", 2000)+"a", "")}, "components of a path: more than the limit of 128"},
-	"an entry below a file":                             {[]registry.Entry{registry.File("capi-manifests/d", ""), registry.File("capi-manifests/d/a", "")}, "it is a file, but the layer has an entry below it"},
-	"an entry below a whiteout":                         {[]registry.Entry{registry.File("capi-manifests/.wh.d/a", "")}, "a whiteout that hides nothing"},
+	"an entry below a file":                             {[]registry.Entry{registry.File("capi-manifests/d", ""), registry.File("capi-manifests/d/a", "")}, "not a directory, but the layer has an entry below it"},
+	"an entry below a whiteout":                         {[]registry.Entry{registry.File("capi-manifests/.wh.d/a", "")}, "invalid whiteout"},
 	"metadata of 128 KiB":                               {[]registry.Entry{registry.File("capi-manifests/metadata.json", strings.Repeat("x", extractor.MaxMetadata*2))}, "bytes of the file: more than the limit of 65536"},
 	"an entry through a symlink of its layer":           {[]registry.Entry{registry.Symlink("x", "capi-manifests"), registry.File("x/a", "")}, "capi-manifests/a: the layer has an entry that reaches this path through a symlink"},
 	"an entry through two symlinks":                     {[]registry.Entry{registry.Symlink("y/x", "../z/./w"), registry.Symlink("z/w", "/"), registry.File("y/x/capi-manifests", "")}, "capi-manifests: the layer has an entry that reaches this path through a symlink"},
@@ -87,7 +87,7 @@ var refusals = map[string]struct {
 	"an attribute of overlayfs at a root":               {[]registry.Entry{withAttribute(registry.Dir("capi-manifests"), "trusted.overlay.opaque", "y")}, "extended attribute of overlayfs"},
 	"an attribute of overlayfs below a root":            {[]registry.Entry{withAttribute(registry.File("capi-manifests/a", ""), "user.overlay.redirect", "/x")}, "extended attribute of overlayfs"},
 	"1001 files":                                        {manyFiles(1001), "more than the limit of 1000"},
-	"a maze of symlinks":                                {maze(), "it is a symlink"},
+	"a maze of symlinks":                                {maze(), "invalid type symlink"},
 	"128 MiB in links to one file":                      {filesOfMetadata(), "target is not a file of a bundle in the same layer"},
 }
 
@@ -98,7 +98,7 @@ func manyFiles(n int) (entries []registry.Entry) {
 	return entries
 }
 
-// maze is directories each of which links to the next one twice.
+// maze returns directories that each link to the next one twice.
 func maze() (entries []registry.Entry) {
 	for i := range 30 {
 		entries = append(entries,
@@ -107,7 +107,7 @@ func maze() (entries []registry.Entry) {
 	return append(entries, registry.Dir("d30"), registry.Symlink(root, "d0"))
 }
 
-// filesOfMetadata is one file of 20 MiB that is the manifests of ten profiles.
+// filesOfMetadata returns one file of 20 MiB with the manifests of ten profiles.
 func filesOfMetadata() []registry.Entry {
 	entries := []registry.Entry{registry.File("large", strings.Repeat("#", 20<<20))}
 	for i := range 10 {
@@ -124,7 +124,7 @@ func TestScan_RefusedEntries(t *testing.T) {
 	}
 }
 
-// refusedFor checks that an image is refused as wrong, for a reason, with its name.
+// refusedFor checks that an image is rejected as invalid, and that the error has the image and the reason.
 func refusedFor(t *testing.T, image v1.Image, says string) {
 	t.Helper()
 	bundles, err := FromImage(t.Context(), image, extractor.Origin{Image: "the-image"})
@@ -150,7 +150,7 @@ func withAttribute(e registry.Entry, name, value string) registry.Entry {
 func TestScan_RefusesAnOpaqueImageRoot(t *testing.T) {
 	for _, entry := range []registry.Entry{registry.Opaque(""), withAttribute(registry.Dir("./"), "trusted.overlay.opaque", "y")} {
 		layer := registry.Layer{Entries: []registry.Entry{entry, registry.File("b", "")}}
-		refusedFor(t, registry.MustImage(t, shipped(t, aws(manifests)), layer), "which unpackers treat differently")
+		refusedFor(t, registry.MustImage(t, shipped(t, aws(manifests)), layer), "container runtimes treat it differently")
 	}
 }
 
@@ -164,7 +164,7 @@ func TestScan_BoundsTheWorkForSymlinks(t *testing.T) {
 	}
 }
 
-// chainedSymlinks are 38 symlinks, each of which leads to the next one, and 10,000 files below the first.
+// chainedSymlinks returns 38 symlinks that each lead to the next one, and 10,000 files below the first.
 func chainedSymlinks() (entries []registry.Entry) {
 	for n := range 38 {
 		entries = append(entries, registry.Symlink(fmt.Sprintf("l%d", n), strings.Repeat("./", 2000)+fmt.Sprintf("l%d", n+1)))
@@ -175,7 +175,7 @@ func chainedSymlinks() (entries []registry.Entry) {
 	return entries
 }
 
-// cpuTime is the CPU time of this process.
+// cpuTime returns the CPU time of this process.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
@@ -187,7 +187,7 @@ func cpuTime(t *testing.T) time.Duration {
 
 func TestScan_RefusesWhiteoutsOfTheImageRoot(t *testing.T) {
 	for _, name := range []string{".wh.", ".wh..", ".wh..."} {
-		refusedFor(t, registry.MustImage(t, registry.Layer{Entries: []registry.Entry{registry.File(name, "")}}), "a whiteout that hides nothing")
+		refusedFor(t, registry.MustImage(t, registry.Layer{Entries: []registry.Entry{registry.File(name, "")}}), "invalid whiteout")
 	}
 }
 
@@ -208,7 +208,7 @@ func TestScan_RefusalNamesLayerAndFile(t *testing.T) {
 	}
 }
 
-// Whatever is refused below a root does no harm elsewhere.
+// Entries that are rejected below a root have no effect elsewhere.
 func TestScan_IgnoresHostileEntriesOutsideTheRoots(t *testing.T) {
 	for name, test := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -321,7 +321,7 @@ func TestScan_UnusualButValid(t *testing.T) {
 	}
 }
 
-// mustTar is a tar archive.
+// mustTar returns a tar archive.
 func mustTar(t testing.TB, entries ...registry.Entry) []byte {
 	t.Helper()
 	archive, err := registry.Layer{Entries: entries}.Tar()
@@ -331,8 +331,8 @@ func mustTar(t testing.TB, entries ...registry.Entry) []byte {
 	return archive
 }
 
-// sparse is an archive with a file of holes that has no data at all, in GNU's
-// format 1.0: the records say how long the file is, a block how many pieces of data there are.
+// sparse returns an archive with a file that consists of holes, in GNU's
+// format 1.0: the records have the length of the file, a block the number of its pieces of data.
 func sparse(name, size string) []byte {
 	records := ""
 	for _, kv := range [][2]string{{"GNU.sparse.major", "1"}, {"GNU.sparse.minor", "0"}, {"GNU.sparse.name", name}, {"GNU.sparse.realsize", size}} {
@@ -376,11 +376,11 @@ func TestScan_InvalidLayers(t *testing.T) {
 		"garbage after the gzip stream": {registry.Layer{Archive: archive, Blob: append(bytes.Clone(zipped), "garbage after the stream"...)}, "invalid header"},
 		"not an archive":                {registry.Layer{Archive: bytes.Repeat([]byte("no "), 1000)}, "entry 1 of the archive"},
 		"a negative size":               {registry.Layer{Archive: negative}, "entry 1 of the archive"},
-		"xz":                            {registry.Layer{Archive: archive, Blob: []byte("\xfd7zXZ\x00aaaa")}, "compressed with xz"},
-		"bzip2":                         {registry.Layer{Archive: archive, Blob: []byte("BZh91AY&SY")}, "compressed with bzip2"},
+		"xz":                            {registry.Layer{Archive: archive, Blob: []byte("\xfd7zXZ\x00aaaa")}, "unsupported compression xz"},
+		"bzip2":                         {registry.Layer{Archive: archive, Blob: []byte("BZh91AY&SY")}, "unsupported compression bzip2"},
 		"encrypted":                     {registry.Layer{Archive: archive, MediaType: "application/vnd.oci.image.layer.v1.tar+gzip+encrypted"}, "encrypted"},
 		"a chart":                       {registry.Layer{Archive: archive, MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip"}, "not that of an image layer"},
-		"a sparse file of one TiB":      {registry.Layer{Archive: sparse("capi-manifests/metadata.json", "1099511627776")}, "it is a sparse file"},
+		"a sparse file of one TiB":      {registry.Layer{Archive: sparse("capi-manifests/metadata.json", "1099511627776")}, "invalid type sparse file"},
 		"a zstd window of 2 GiB":        {registry.Layer{Archive: archive, Blob: []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0xa8, 1, 0, 0}}, "window"},
 	} {
 		t.Run(name, func(t *testing.T) {

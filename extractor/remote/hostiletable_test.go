@@ -18,7 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// mostCPU is the CPU time that reading one image may take, whatever it is.
+// mostCPU is the maximum CPU time for reading any image.
 const mostCPU = 10 * time.Second
 
 // hostileRow is the cost of one hostile image: its bytes in the registry, and the CPU time and the peak of the resident memory of
@@ -30,7 +30,7 @@ type hostileRow struct {
 	memory int64
 }
 
-// TestRegistry_BoundsEachHostileImage reads every hostile image of the tests of this package in a process of its own. With -v it prints
+// TestRegistry_BoundsEachHostileImage reads every hostile image of this package's tests in a separate process. With -v it prints
 // the table of their costs.
 func TestRegistry_BoundsEachHostileImage(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
@@ -62,11 +62,11 @@ func TestRegistry_BoundsEachHostileImage(t *testing.T) {
 	t.Log(hostileTable(rows))
 }
 
-// costOf reads an image in a process of its own.
+// costOf reads an image in a separate process.
 func costOf(t *testing.T, reference string) hostileRow {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), inOwnProcess+"="+reference)
+	cmd.Env = append(os.Environ(), "GOGC=100", inOwnProcess+"="+reference)
 	out, err := cmd.CombinedOutput()
 	row := hostileRow{cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
 	var wrong int
@@ -76,7 +76,7 @@ func costOf(t *testing.T, reference string) hostileRow {
 	return row
 }
 
-// layerBytes is the size of the layers of an image in a registry.
+// layerBytes returns the size of the layers of an image in a registry.
 func layerBytes(t *testing.T, image v1.Image) (total int64) {
 	t.Helper()
 	manifest, err := image.Manifest()
@@ -89,7 +89,7 @@ func layerBytes(t *testing.T, image v1.Image) (total int64) {
 	return total
 }
 
-// hostileTable lists the most expensive images first.
+// hostileTable returns a table with the most expensive images first.
 func hostileTable(rows []hostileRow) string {
 	slices.SortFunc(rows, func(a, b hostileRow) int { return int(b.cpu - a.cpu) })
 	var text strings.Builder

@@ -20,7 +20,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// release pushes n images with a base and a program each has for itself, and returns their references.
+// release pushes n images with a common base and different programs, and returns their references.
 func release(t testing.TB, reg *registry.Registry, n int) (references []string) {
 	base := registry.Layer{Txtar: "-- etc/os-release --\n"}
 	for i := range n {
@@ -31,7 +31,7 @@ func release(t testing.TB, reg *registry.Registry, n int) (references []string) 
 	return references
 }
 
-// blobsAskedFor returns how often each blob was asked for, whatever the repository.
+// blobsAskedFor returns the number of requests for each blob, in any repository.
 func blobsAskedFor(reg *registry.Registry) map[string]int {
 	asked := map[string]int{}
 	for path, n := range reg.Paths() {
@@ -45,7 +45,7 @@ func blobsAskedFor(reg *registry.Registry) map[string]int {
 func TestLayerCache_SharedLayerIsFetchedOnce(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	references := release(t, reg, 8)
-	reg.Fail(registry.Fault{Path: "/blobs/", Pause: 5 * time.Millisecond, Chunk: 50}) // all are on their way at once
+	reg.Fail(registry.Fault{Path: "/blobs/", Pause: 5 * time.Millisecond, Chunk: 50}) // all are in progress at once
 	c := client(t)
 	var group sync.WaitGroup
 	for _, reference := range references {
@@ -98,7 +98,7 @@ func TestLayerCache_InvalidLayerIsReadOnce(t *testing.T) {
 	}
 }
 
-// A layer may be in a repository that one image's credentials do not open.
+// A layer can be in a repository to which the credentials of another image give no access.
 func TestLayerCache_RetriesFromTheOwnRepository(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	references := release(t, reg, 2)

@@ -33,8 +33,12 @@ const (
 	AnnotationListing = "capi-operator.openshift.io/manifests-listing"
 )
 
-// LocatorAnnotations returns the locator of an image with files in layer.
+// LocatorAnnotations returns the locator of an image with files in layer. In the layout of profiles, which has no listing, the values
+// are empty: they disable the locator of a base image.
 func LocatorAnnotations(layer v1.Hash, files extractor.Files) map[string]string {
+	if files.Listing() == "" {
+		return map[string]string{AnnotationLayer: "", AnnotationListing: ""}
+	}
 	return map[string]string{AnnotationLayer: layer.String(), AnnotationListing: files.Listing().String()}
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// hinting returns an image whose locator names bundle b in its n-th layer.
+// hinting returns an image whose locator names bundle b in the n-th layer.
 func hinting(t testing.TB, image v1.Image, n int, b extractor.Bundle) v1.Image {
 	t.Helper()
 	files, err := b.Files()
@@ -41,7 +41,7 @@ func layerOf(t testing.TB, image v1.Image, n int) v1.Descriptor {
 	return m.Layers[n]
 }
 
-// squashed is a layer of a bundle and a program of size bytes behind it, which does not compress.
+// squashed returns a layer with a bundle, followed by an incompressible program of size bytes.
 func squashed(t testing.TB, size int) registry.Layer {
 	entries := append([]registry.Entry{registry.File("etc/os-release", "")}, filesIn(t, root, aws(manifests))...)
 	return registry.Layer{Entries: append(entries, registry.File("usr/bin/manager", program(size)))}
@@ -111,7 +111,7 @@ func TestLocator_StopsInASquashedLayer(t *testing.T) {
 	}
 }
 
-// labelled is a Docker image of one layer, with the hints as labels.
+// labelled returns a Docker image of one layer with the locator in labels.
 func labelled(t testing.TB, layer registry.Layer, b extractor.Bundle) v1.Image {
 	t.Helper()
 	plain, err := registry.Format{Docker: true}.Image(layer)
@@ -198,7 +198,7 @@ func TestLocator_LogsWhyItIsIgnored(t *testing.T) {
 // An invalid layer is an error with a locator as without.
 func TestLocator_InvalidLayer(t *testing.T) {
 	refusedFor(t, hinting(t, registry.MustImage(t, registry.Layer{Archive: bytes.Repeat([]byte("no "), 1000)}), 0, aws(manifests)), "entry 1 of the archive")
-	refusedFor(t, hinting(t, registry.MustImage(t, shipped(t, aws(manifests)), registry.Layer{Entries: []registry.Entry{registry.File("../capi-manifests/x", "")}}), 0, aws("kind: Other\n")), "climbs")
+	refusedFor(t, hinting(t, registry.MustImage(t, shipped(t, aws(manifests)), registry.Layer{Entries: []registry.Entry{registry.File("../capi-manifests/x", "")}}), 0, aws("kind: Other\n")), "invalid name: it contains")
 }
 
 // The result does not depend on the position at which reading stops, nor on the cache: the
@@ -230,8 +230,8 @@ func TestLocator_UnrelatedLayerAbove(t *testing.T) {
 	}
 }
 
-// A registry may send what it likes until the digest of the layer is known. What
-// the hint binds cannot be another bundle, and what it does not bind is not used.
+// A registry can send any bytes until the digest of the layer is verified. It
+// cannot replace files that the locator binds, and other files are not used.
 func TestLocator_RegistryCannotForgeTheBundle(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	image := hinting(t, registry.MustImage(t, squashed(t, 1<<20)), 0, aws(manifests))

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// aws is a bundle for tests.
+// aws returns a bundle for tests.
 func aws(manifests string) extractor.Bundle {
 	return extractor.Bundle{
 		Metadata: extractor.Metadata{
@@ -42,13 +42,13 @@ func aws(manifests string) extractor.Bundle {
 
 const manifests = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: capa-system\n"
 
-// from is b as it comes out of an image.
+// from returns b as it is read from an image.
 func from(b extractor.Bundle, reference string) []extractor.Bundle {
 	b.Origin.Image = reference
 	return []extractor.Bundle{b}
 }
 
-// filesIn are the files of a bundle as archive entries in dir.
+// filesIn returns the files of a bundle as archive entries in dir.
 func filesIn(t testing.TB, dir string, b extractor.Bundle) []registry.Entry {
 	files, err := b.Files()
 	if err != nil {
@@ -60,19 +60,19 @@ func filesIn(t testing.TB, dir string, b extractor.Bundle) []registry.Entry {
 	}
 }
 
-// shipped is a layer that ships a bundle where it belongs.
+// shipped returns a layer with a bundle in the usual directory.
 func shipped(t testing.TB, b extractor.Bundle) registry.Layer {
 	return registry.Layer{Entries: filesIn(t, "capi-manifests", b)}
 }
 
-// client is a Registry for tests: quick to retry, with connections of its own.
+// client returns a Registry for tests, with short retries and separate connections.
 func client(t testing.TB) *Registry {
 	p := &fetch.Client{Retry: fetch.Retry{Backoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond}}
 	t.Cleanup(p.Close)
 	return &Registry{Client: p}
 }
 
-// filesOf unpacks the layers of an image as far as bundles go.
+// filesOf returns the files of an image's bundles, unpacked from its layers.
 func filesOf(ctx context.Context, image v1.Image, limits Limits) (extractor.Files, error) {
 	raw, err := image.RawManifest()
 	if err != nil {

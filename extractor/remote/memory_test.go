@@ -23,14 +23,14 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// mostMemory is what reading images may take at its peak, whatever they are.
+// mostMemory is the maximum peak memory for reading any images.
 const mostMemory = 256 << 20
 
-// inOwnProcess is the environment variable with the references that a process is started for.
+// inOwnProcess is the environment variable with the references that a separate process reads.
 const inOwnProcess = "REMOTE_TEST_REFERENCES"
 
-// peakOf fetches images as one release, and prints the peak of this process's
-// memory and how many were refused as wrong.
+// peakOf fetches images as one release, and prints the peak memory of this process
+// and the number of invalid images.
 func peakOf(references []string) int {
 	c := &Registry{}
 	fetcher := Limit(c, 20)
@@ -61,7 +61,7 @@ func peakOf(references []string) int {
 	return 0
 }
 
-// repeated is an archive of n entries like e, each with another name if numbered.
+// repeated returns an archive of n entries like e, with different names if numbered.
 func repeated(t testing.TB, n int, numbered bool, e registry.Entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -81,7 +81,7 @@ func repeated(t testing.TB, n int, numbered bool, e registry.Entry) []byte {
 	return out.Bytes()
 }
 
-// hostile are layers that cost as much as their makers could make them.
+// hostile returns layers with the highest cost that we could construct.
 func hostile(t testing.TB) map[string]registry.Layer {
 	zeros := registry.File("usr/zeros", strings.Repeat("\x00", 128<<20))
 	text := make([]byte, extractor.MaxManifests)
@@ -117,7 +117,7 @@ func hostile(t testing.TB) map[string]registry.Layer {
 	return found
 }
 
-// aliases are lines of YAML each of which is ten times the one before.
+// aliases returns lines of YAML that each expand to ten times the previous one.
 func aliases() string {
 	var out strings.Builder
 	out.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
@@ -134,7 +134,7 @@ func TestRegistry_BoundsMemoryForHostileImages(t *testing.T) {
 	for name, layer := range hostile(t) {
 		reference := reg.MustPush(t, "hostile/image", registry.MustImage(t, layer))
 		references = append(references, reference)
-		if name != "a million entries" { // which is much, and allowed
+		if name != "a million entries" { // large, and within the limits
 			want++
 		}
 	}
@@ -153,7 +153,7 @@ func TestRegistry_BoundsMemoryForHostileImages(t *testing.T) {
 	}
 	runtime.GC()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), inOwnProcess+"="+strings.Join(references, " "))
+	cmd.Env = append(os.Environ(), "GOGC=100", inOwnProcess+"="+strings.Join(references, " "))
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()

@@ -26,14 +26,14 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// unpacked is a layer in a directory of its own, as container runtimes unpack
-// it, with the real links of a real file system. What is there and no part of a
-// bundle becomes a socket, which nothing else makes.
+// unpacked is a layer in a separate directory, as container runtimes unpack
+// it, with real links in a real file system. An entry that is not part of a
+// bundle becomes a socket; no other code creates sockets.
 type unpacked struct {
 	root      string
 	whiteouts []string
 	opaques   []string
-	refused   map[string]bool // where no unpacker should let an entry go
+	refused   map[string]bool // paths where no unpacker should create an entry
 }
 
 // unpack unpacks the layer.
@@ -47,13 +47,13 @@ func (u *unpacked) unpack(layer registry.Layer) error {
 }
 
 // entry creates an entry where a container runtime does: its name is cleaned, and its directory is resolved by the
-// links that are in the file system at that moment. An entry that so reaches a root, or an opaque
-// whiteout of the image's root, is refused.
+// links that exist at that moment. An entry that reaches a root in this way, or an opaque
+// whiteout of the image's root, is rejected.
 func (u *unpacked) entry(e registry.Entry) error {
 	clean := path.Clean("/" + e.Name)
 	dir, err := u.resolve(path.Dir(clean))
 	if err != nil {
-		return nil // it leads nowhere
+		return nil // dangling
 	}
 	at := path.Join(dir, path.Base(clean))
 	climbs := slices.Contains(strings.Split(e.Name, "/"), "..")
@@ -89,13 +89,13 @@ func (u *unpacked) entry(e registry.Entry) error {
 	return create(real, e)
 }
 
-// concernsRoot reports whether a path is at or below a root of bundles, or hides one.
+// concernsRoot reports whether a path is at or below a root of bundles, or is a whiteout of one.
 func concernsRoot(at string) bool {
 	hidden, isWhiteout := strings.CutPrefix(at, "/.wh.")
 	return isIn(at) || isWhiteout && (slices.Contains(extractor.Roots(), hidden) || hidden == ".wh..opq")
 }
 
-// hardlink links to a file or a symlink outside the roots, or makes a socket where unpackers fail.
+// hardlink links to a file or a symlink outside the roots, or creates a socket where unpackers fail.
 func (u *unpacked) hardlink(real, at, target string) error {
 	dir, err := u.resolve(path.Dir(target))
 	from := path.Join(dir, path.Base(target))
@@ -110,7 +110,7 @@ func (u *unpacked) hardlink(real, at, target string) error {
 	return os.Link(to, real)
 }
 
-// refuse notes an entry that no unpacker should create.
+// refuse records an entry that no unpacker should create.
 func (u *unpacked) refuse(at string) { u.refused[at] = true }
 
 func create(at string, e registry.Entry) error {
@@ -125,7 +125,7 @@ func create(at string, e registry.Entry) error {
 	return syscall.Mknod(at, syscall.S_IFSOCK|0o600, 0)
 }
 
-// bundleHardlink links to a file of a bundle in the same layer; other targets are refused.
+// bundleHardlink links to a file of a bundle in the same layer; other targets are rejected.
 func (u *unpacked) bundleHardlink(at, clean, target string) error {
 	to := filepath.Join(u.root, target)
 	info, err := os.Lstat(to)
@@ -151,7 +151,7 @@ func isIn(clean string) bool {
 	return slices.Contains(extractor.Roots(), first)
 }
 
-// mkdirs makes a directory, unless something else is in its way.
+// mkdirs creates a directory with its parents, unless another entry exists there.
 func (u *unpacked) mkdirs(dir string) (bool, error) {
 	at := "/"
 	for _, name := range strings.FieldsFunc(dir, func(r rune) bool { return r == '/' }) {
@@ -179,7 +179,7 @@ func (u *unpacked) mkdirs(dir string) (bool, error) {
 	return true, nil
 }
 
-// resolve returns the path of a directory without symlinks of this layer; what does not exist is taken as it is.
+// resolve returns the path of a directory without symlinks of this layer. A missing path is returned unchanged.
 func (u *unpacked) resolve(name string) (string, error) {
 	real, rest := "/", name
 	for links := 0; rest != ""; {
@@ -202,13 +202,13 @@ func (u *unpacked) resolve(name string) (string, error) {
 	return real, nil
 }
 
-// disk is layers laid one upon the other, from the bottom to the top.
+// disk merges layers from the bottom to the top.
 type disk struct {
 	root    string
 	refused map[string]bool
 }
 
-// lay lays a layer upon what there is.
+// lay puts a layer on top of the existing ones.
 func (d *disk) lay(u *unpacked) error {
 	for _, dir := range u.opaques {
 		if err := d.empty(dir); err != nil {
@@ -249,7 +249,7 @@ func (d *disk) empty(dir string) error {
 		return strings.HasPrefix(file, strings.TrimSuffix(dir, "/")+"/")
 	})
 	if !d.isDir(dir) {
-		return nil // it has no content
+		return nil // a directory has no content
 	}
 	entries, err := os.ReadDir(filepath.Join(d.root, dir))
 	if err != nil {
@@ -263,7 +263,7 @@ func (d *disk) empty(dir string) error {
 	return nil
 }
 
-// merge lays a directory of a layer upon that of the same path.
+// merge merges a directory of a layer into the directory of the same path.
 func (d *disk) merge(u *unpacked, dir string) error {
 	entries, err := os.ReadDir(filepath.Join(u.root, dir))
 	if err != nil {
@@ -290,7 +290,7 @@ func (d *disk) merge(u *unpacked, dir string) error {
 	return nil
 }
 
-// mkdir makes at a directory if it is none.
+// mkdir creates the directory at, in place of another entry.
 func (d *disk) mkdir(at string) error {
 	delete(d.refused, at)
 	over := filepath.Join(d.root, at)
@@ -300,10 +300,10 @@ func (d *disk) mkdir(at string) error {
 	return errors.Join(os.RemoveAll(over), os.Mkdir(over, 0o755))
 }
 
-// errImageRoot reports a refused entry in the root of the image. A reader that stops above its layer does not see it.
+// errImageRoot reports a rejected entry in the root of the image. A reader that stops above its layer does not see it.
 var errImageRoot = errors.New("an entry in the root of the image is refused")
 
-// answer is what the disk shows at the roots of bundles, of which the first that is there counts.
+// answer returns the files of the first root of bundles that exists on the disk.
 func (d *disk) answer() (files extractor.Files, wrong error, err error) {
 	files = extractor.Files{}
 	counts := ""
@@ -366,8 +366,8 @@ func read(file string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// oracle is what layers show when all of them are unpacked and laid upon each
-// other. The uppermost layers that hold a complete bundle decide, as documented: its metadata
+// oracle returns the files of the bundles when all layers are unpacked on top of each
+// other. As documented, the uppermost layers with a complete bundle decide: its metadata
 // proves that no other file belongs to it, so the layers below do not matter.
 func oracle(scratch string, layers []registry.Layer) (files extractor.Files, wrong error, err error) {
 	var stack []*unpacked
@@ -395,7 +395,7 @@ func oracle(scratch string, layers []registry.Layer) (files extractor.Files, wro
 	return files, wrong, err
 }
 
-// laid is the content of a stack of layers. clean reports that no entry is rejected.
+// laid returns the content of a stack of layers; clean is true if no entry was rejected.
 func laid(scratch string, stack []*unpacked) (files extractor.Files, wrong error, clean bool, err error) {
 	d := &disk{refused: map[string]bool{}}
 	if d.root, err = os.MkdirTemp(scratch, "image"); err != nil {
@@ -410,7 +410,7 @@ func laid(scratch string, stack []*unpacked) (files extractor.Files, wrong error
 	return files, wrong, len(d.refused) == 0, err
 }
 
-// inMemory is a directory whose files need no disk, if there is one.
+// inMemory returns a directory of a file system in memory; empty if there is none.
 func inMemory() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"
@@ -486,7 +486,7 @@ func linkChain() *rapid.Generator[[]registry.Entry] {
 	})
 }
 
-// bodies are what a file may hold: often what makes a bundle complete.
+// bodies are contents of files; many of them complete a bundle.
 func bodies(name string) []string {
 	one, two := "kind: One\n", "kind: Two\n"
 	if path.Base(name) != "metadata.json" {
@@ -498,7 +498,7 @@ func bodies(name string) []string {
 	return []string{metadata(one), metadata(two), metadata(one), "{}"}
 }
 
-// show lists the entries of layers, from the bottom to the top.
+// show returns the entries of layers as text, from the bottom to the top.
 func show(layers []registry.Layer) string {
 	var out strings.Builder
 	for n, layer := range layers {

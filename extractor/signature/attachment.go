@@ -18,7 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 )
 
-// Limits of the signatures that one source has of an image; those of go.podman.io/image.
+// Limits of the signatures of an image at one source; the same as in go.podman.io/image.
 const (
 	maxSignatures   = 128
 	maxSignature    = 4 << 20 // bytes
@@ -26,8 +26,8 @@ const (
 	maxAllSignature = 16 << 20
 )
 
-// AttachmentTag is the tag under which cosign, podman and skopeo store the sigstore signatures of an image
-// in its repository: sha256-<hex>.sig.
+// AttachmentTag returns the tag under which cosign, podman and skopeo store the sigstore signatures of an image in its
+// repository: sha256-<hex>.sig.
 func AttachmentTag(manifest digest.Digest) string {
 	return strings.ReplaceAll(manifest.String(), ":", "-") + ".sig"
 }
@@ -75,7 +75,7 @@ func signatureLayers(raw []byte) ([]v1.Descriptor, error) {
 		}
 		total += layer.Size
 		if layer.Size < 0 || layer.Size > maxSignature || total > maxAllSignature || len(layers) == maxSignatures || layer.Digest.Algorithm != "sha256" {
-			return nil, fmt.Errorf("invalid manifest of the signatures: more than %d signatures, one of more than %d bytes, or an invalid digest", maxSignatures, maxSignature)
+			return nil, fmt.Errorf("invalid manifest of the signatures: want at most %d signatures of at most %d bytes, with valid digests", maxSignatures, maxSignature)
 		}
 		layers = append(layers, layer)
 	}

@@ -81,7 +81,7 @@ func ca(name string) x509.Certificate {
 	}
 }
 
-// leaf is a certificate for signatures by a@example.com and build.example.com.
+// leaf returns a certificate for signatures by a@example.com and build.example.com.
 func leaf() x509.Certificate {
 	return x509.Certificate{
 		EmailAddresses: []string{"a@example.com"}, DNSNames: []string{"build.example.com"},
@@ -89,7 +89,7 @@ func leaf() x509.Certificate {
 	}
 }
 
-// fulcioLeaf is a certificate of Fulcio, valid for ten minutes a day ago.
+// fulcioLeaf returns a certificate of Fulcio, valid for ten minutes a day ago.
 func fulcioLeaf(f *fixture) x509.Certificate {
 	f.Helper()
 	issuer, err := asn1.MarshalWithParams("https://issuer.example.com", "utf8")
@@ -105,7 +105,7 @@ func fulcioLeaf(f *fixture) x509.Certificate {
 // signingTime is the time of the entries in the transparency log.
 func signingTime() time.Time { return time.Now().Add(-24 * time.Hour) }
 
-// signWith stores a signature by a key with annotations, which may depend on the payload and the signature.
+// signWith stores a signature by a key with annotations, which can depend on the payload and the signature.
 func (f *fixture) signWith(key *ecdsa.PrivateKey, annotations func(payload []byte, signature string) map[string]string) {
 	f.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
@@ -148,7 +148,7 @@ func (f *fixture) signWith(key *ecdsa.PrivateKey, annotations func(payload []byt
 	}
 }
 
-// entry is the bundle of an entry in the transparency log of Rekor: its promise to include the signature.
+// entry returns the bundle of an entry in the transparency log of Rekor: its promise to include the signature.
 func (f *fixture) entry(rekor *ecdsa.PrivateKey, at time.Time, keyOrCertificate, payload []byte, signature string) string {
 	f.Helper()
 	encode := func(value any) []byte {
@@ -193,7 +193,7 @@ func (f *fixture) require(root configv1.PolicyRootOfTrust) {
 	}
 }
 
-// verdict checks for an acceptance, or for a rejection with a text.
+// verdict checks for an acceptance, or for a rejection whose message contains a text.
 func (f *fixture) verdict(rejection string) {
 	f.Helper()
 	if rejection == "" {

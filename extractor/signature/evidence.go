@@ -19,7 +19,7 @@ type evidence struct {
 	Signatures []policy.Signature `json:"signatures,omitempty"`
 }
 
-// save stores the evidence for an image; the zero value, after a rejection, replaces that of an acceptance.
+// save stores the evidence for an image. The zero value, after a rejection, replaces the evidence of an acceptance.
 func (v *Verifier) save(ctx context.Context, reference string, accepted evidence) {
 	image, err := name.NewDigest(reference)
 	if err != nil || v.Store == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 )
 
-// Key is a private key that signs images. Its text form is its algorithm, never the key.
+// Key is a private key that signs images. It prints as its algorithm, never as the key.
 type Key struct{ signer crypto.Signer }
 
 // ErrPassphrase means that an encrypted key cannot be decrypted with the passphrase.
@@ -68,7 +68,7 @@ func (k *Key) String() string { return fmt.Sprintf("%T", k.signer.Public()) }
 // GoString implements fmt.GoStringer.
 func (k *Key) GoString() string { return k.String() }
 
-// PublicKey is the public key in PEM, as policies have it.
+// PublicKey returns the public key in PEM, as in policies.
 func (k *Key) PublicKey() ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(k.signer.Public())
 	if err != nil {
@@ -86,7 +86,7 @@ func (k *Key) sign(payload []byte) ([]byte, error) {
 	return k.signer.Sign(rand.Reader, sum[:], crypto.SHA256)
 }
 
-// verifies reports whether a signature of a payload is by this key.
+// verifies reports whether this key made a signature of a payload.
 func (k *Key) verifies(payload, signature []byte) bool {
 	sum := sha256.Sum256(payload)
 	switch public := k.signer.Public().(type) {

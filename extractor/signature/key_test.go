@@ -19,7 +19,7 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 )
 
-// privateKeys are keys of every form.
+// privateKeys returns keys in every form.
 func privateKeys(t *testing.T) map[string][]byte {
 	t.Helper()
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -75,7 +75,7 @@ func TestKey_SignsWithEveryKind(t *testing.T) {
 		}
 		again, err := key.Attach(signed, "quay.io/example/provider:v1", image)
 		if err != nil || again != signed {
-			t.Errorf("%s: signing again changes the attachment, %v", name, err)
+			t.Errorf("%s: signing twice changes the attachment, %v", name, err)
 		}
 		other, err := key.Attach(signed, "quay.io/example/other:v1", image)
 		if err != nil {
@@ -83,7 +83,7 @@ func TestKey_SignsWithEveryKind(t *testing.T) {
 			continue
 		}
 		if manifest, err := other.Manifest(); err != nil || len(manifest.Layers) != 2 {
-			t.Errorf("%s: the attachment with two signatures is %v, %v", name, manifest, err)
+			t.Errorf("%s: attachment with two signatures: %v, %v", name, manifest, err)
 		}
 	}
 }

@@ -24,21 +24,21 @@ import (
 // DefaultLocationsDir is the directory of the nodes' locations.
 const DefaultLocationsDir = "/etc/containers/registries.d"
 
-// Locations are the places of signatures besides the repositories of images: containers-registries.d(5).
-// The zero value has none.
+// Locations are the locations of signatures outside the repositories of images: containers-registries.d(5). The zero
+// value has none.
 type Locations struct {
 	Default    *location           `json:"default-docker"`
 	Registries map[string]location `json:"docker"`
 }
 
-// location has the keys of a scope for reading; those for writing are ignored.
+// location has the keys of a scope for reading; keys for writing are ignored.
 type location struct {
 	Lookaside   string `json:"lookaside"`
 	Sigstore    string `json:"sigstore"` // the former name of lookaside
 	Attachments *bool  `json:"use-sigstore-attachments"`
 }
 
-// ReadLocations reads the files *.yaml of a directory, which may be missing. A scope in two files is an error.
+// ReadLocations reads the files *.yaml of a directory, which need not exist. A scope in two files is an error.
 func ReadLocations(dir string) (Locations, error) {
 	all := Locations{Registries: map[string]location{}}
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
@@ -64,20 +64,20 @@ func (l *Locations) add(file string) error {
 	}
 	if read.Default != nil {
 		if l.Default != nil {
-			return errors.New(`"default-docker" is defined in another file too`)
+			return errors.New(`"default-docker" is also defined in another file`)
 		}
 		l.Default = read.Default
 	}
 	for scope, found := range read.Registries {
 		if _, twice := l.Registries[scope]; twice {
-			return fmt.Errorf("scope %q is defined in another file too", scope)
+			return fmt.Errorf("scope %q is also defined in another file", scope)
 		}
 		l.Registries[scope] = found
 	}
 	return nil
 }
 
-// of returns the location of a source: of each key, the value of the most specific scope that has it.
+// of returns the location of a source: for each key, the value of the most specific scope that has the key.
 func (l Locations) of(source mirror.Source) (found location, named reference.Named, err error) {
 	named, err = reference.ParseNormalizedNamed(source.Image.Name())
 	if err != nil {
@@ -110,8 +110,8 @@ func (l Locations) of(source mirror.Source) (found location, named reference.Nam
 	return found, named, nil
 }
 
-// read returns the signatures of an image from its only source: those of its lookaside and, unless they are disabled, of its attachment.
-// The error is a *policy.RejectedError if there are none.
+// read returns the signatures of an image from its only source: those of its lookaside and, unless disabled, of its
+// attachment. The error is a *policy.RejectedError if it has none.
 func (l Locations) read(ctx context.Context, image *fetch.Image, source mirror.Source, manifest digest.Digest) ([]policy.Signature, error) {
 	at, named, err := l.of(source)
 	if err != nil {
@@ -138,7 +138,7 @@ func (l Locations) read(ctx context.Context, image *fetch.Image, source mirror.S
 
 func (l location) attachments() bool { return l.Attachments == nil || *l.Attachments }
 
-// missing describes where no signature was found.
+// missing describes the locations in which no signature was found.
 func (l location) missing(manifest digest.Digest) string {
 	reason := "signature not found"
 	if l.attachments() {

@@ -20,7 +20,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// simpleSignature is a simple signature of the image, as "gpg --sign" of podman and skopeo makes it.
+// simpleSignature returns a simple signature of the image, as podman and skopeo make it with "gpg --sign".
 func (f *fixture) simpleSignature(by *openpgp.Entity) []byte {
 	f.Helper()
 	statement := fmt.Sprintf(`{"critical": {"type": "atomic container signature", "image": {"docker-manifest-digest": %q}, "identity": {"docker-reference": %q}}, "optional": {}}`,
@@ -39,7 +39,7 @@ func (f *fixture) simpleSignature(by *openpgp.Entity) []byte {
 	return signed.Bytes()
 }
 
-// gpgKey makes a key, and requires simple signatures by it.
+// gpgKey creates a key, and requires simple signatures by it.
 func (f *fixture) gpgKey() *openpgp.Entity {
 	f.Helper()
 	entity, err := openpgp.NewEntity("release", "", "release@example.com", nil)
@@ -122,8 +122,8 @@ func TestLocations_DisableAttachments(t *testing.T) {
 func TestLocations_Invalid(t *testing.T) {
 	f := newFixture(t)
 	for text, files := range map[string][]string{
-		`"default-docker" is defined in another file too`: {"default-docker: {}\n", "default-docker: {}\n"},
-		`scope "quay.io" is defined in another file too`:  {"docker: {quay.io: {}}\n", "docker: {quay.io: {}}\n"},
+		`"default-docker" is also defined in another file`: {"default-docker: {}\n", "default-docker: {}\n"},
+		`scope "quay.io" is also defined in another file`:  {"docker: {quay.io: {}}\n", "docker: {quay.io: {}}\n"},
 		"0.yaml":                    {"docker: [\n"},
 		`unsupported scheme "ftp"`:  {"default-docker: {lookaside: 'ftp://example.com'}\n"},
 		"lookaside of registries.d": {"default-docker: {lookaside: 'https://user:hunter2@exa mple.com'}\n"},

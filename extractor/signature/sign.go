@@ -20,8 +20,8 @@ import (
 // AnnotationSignature is the annotation of a layer of an attachment with the base64-encoded signature of the layer.
 const AnnotationSignature = "dev.cosignproject.cosign/signature"
 
-// payload is the signed statement: the image with a digest has a name.
-// See https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md.
+// payload is the signed statement, the name of the image with a digest. See
+// https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md.
 type payload struct {
 	Critical struct {
 		Identity struct {
@@ -35,11 +35,11 @@ type payload struct {
 	Optional map[string]any `json:"optional"`
 }
 
-// Attach adds a signature to the attachment of an image, which is stored under AttachmentTag. before is the present attachment,
-// nil if there is none. It is returned unchanged if it has a signature of the same statement by the same key.
+// Attach adds a signature to the attachment of an image, which is stored under AttachmentTag. before is the existing
+// attachment, or nil. It is returned unchanged if it has a signature of the same statement by the same key.
 //
-// identity is the name that the signature states for the image, such as "quay.io/example/provider:v1.2.3", and
-// manifest the digest of its manifest or index.
+// identity is the name of the image in the signature, such as "quay.io/example/provider:v1.2.3", and manifest the
+// digest of its manifest or index.
 func (k *Key) Attach(before v1.Image, identity string, manifest digest.Digest) (v1.Image, error) {
 	statement := payload{}
 	statement.Critical.Identity.Reference = identity

@@ -6,8 +6,8 @@
 //	verifier := &signature.Verifier{Policy: policies.Policy, Registry: registry}
 //	fetcher := &signature.Verified{Verifier: verifier, Next: cached}
 //
-// Fetch of fetcher then fails with an *extractor.UntrustedError unless the policy accepts the image, also if
-// its bundles are cached.
+// Fetch of fetcher then fails with an *extractor.UntrustedError unless the policy accepts the image, even if its
+// bundles are cached.
 package signature
 
 import (
@@ -20,6 +20,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/opencontainers/go-digest"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
@@ -28,7 +29,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/lru"
 )
 
-// Verified is a Fetcher that calls Next for images that the policy accepts. The error for others is or wraps an *extractor.UntrustedError.
+// Verified is a Fetcher that calls Next for images that the policy accepts. For other images the error is or wraps an
+// *extractor.UntrustedError.
 type Verified struct {
 	Verifier *Verifier
 	Next     extractor.Fetcher
@@ -47,33 +49,33 @@ func (v *Verified) Fetch(ctx context.Context, reference string) ([]extractor.Bun
 
 // Verifier checks images against a policy. It is safe for concurrent use and must not be copied after first use.
 //
-// As in CRI-O, the policy's scope and the identity in the signature are matched against the payload reference, wherever
-// the image is pulled from, and the signatures are those of the image itself, not those of an index that lists it.
-// The sources of the image are asked in their order, until one has signatures that the policy accepts.
+// As in CRI-O, the policy's scope and the identity in the signature are matched against the payload reference,
+// independent of the source, and the signatures are those of the image itself, not those of an index that lists it. The
+// sources of the image are tried in order, until one has signatures that the policy accepts.
 //
-// An acceptance is cached by reference, policy and signatures. After RecheckAfter the signatures are read again; if they cannot
-// be read, the acceptance holds. Rejections are evaluated again when the signatures change.
+// An acceptance is cached by reference, policy and signatures. After RecheckAfter the signatures are read again; if
+// that fails, the acceptance remains valid. Rejections are evaluated again when the signatures change.
 type Verifier struct {
-	// Policy returns the current policy; nil if there is none: then every image is accepted.
+	// Policy returns the current policy; nil means that every image is accepted.
 	Policy func(context.Context) (*policy.Policy, error)
 	// Registry reads manifests and signatures.
 	Registry *remote.Registry
-	// LocationsDir is a registries.d directory with more places of signatures; "" is none.
+	// LocationsDir is a registries.d directory with further locations of signatures; "" means none.
 	LocationsDir string
-	// TempDir is the directory for temporary files; "" is os.TempDir.
+	// TempDir is the directory for temporary files; "" means os.TempDir.
 	TempDir string
 	// RecheckAfter is the time after which the signatures of an accepted image are read again; 0 means an hour.
 	RecheckAfter time.Duration
 
-	// Store keeps the signatures of accepted images, so that they are accepted after a restart while their sources are
-	// unavailable; nil keeps none.
+	// Store stores the signatures of accepted images, so that they are accepted after a restart while their sources are
+	// unavailable; nil means that none are stored.
 	Store Store
 
 	verdicts verdicts
 }
 
-// Store stores the signatures of images, by the digests of their references. Like the bundles in it, they are trusted: Save is
-// called only with those that the policy accepted then. Every Load is followed by an evaluation.
+// Store stores the signatures of images, by the digests of their references. Like the bundles in it, they are trusted:
+// Save is called only with signatures that the policy accepted at that time. Every Load is followed by an evaluation.
 type Store interface {
 	LoadSignatures(ctx context.Context, image digest.Digest) (data []byte, found bool)
 	SaveSignatures(ctx context.Context, image digest.Digest, data []byte)
@@ -90,7 +92,7 @@ type verdictKey struct {
 	policy, signatures digest.Digest
 }
 
-// verdicts are those of all images.
+// verdicts are the verdicts on all images.
 type verdicts = lru.Cache[verdictKey, verdict]
 
 type verdict struct {
@@ -100,8 +102,8 @@ type verdict struct {
 
 func (v verdict) fresh(limit time.Duration) bool { return time.Since(v.at) < limit }
 
-// Verify returns nil if the policy accepts an image, by its payload reference. Otherwise the error is an *extractor.UntrustedError,
-// or an extractor.ErrInvalid if the manifest is invalid.
+// Verify returns nil if the policy accepts an image, by its payload reference. Otherwise the error is an
+// *extractor.UntrustedError, or an extractor.ErrInvalid if the manifest is invalid.
 func (v *Verifier) Verify(ctx context.Context, reference string) error {
 	p, err := v.Policy(ctx)
 	if err != nil {
@@ -126,8 +128,12 @@ func (v *Verifier) Verify(ctx context.Context, reference string) error {
 	}
 	accepted, err := v.verify(ctx, p, reference)
 	if untrusted, ok := errors.AsType[*extractor.UntrustedError](err); ok && untrusted.Undecided {
-		if known && before.err == nil || !known && v.acceptsStored(ctx, p, reference) {
-			logr.FromContextOrDiscard(ctx).Info("Failed to read the signatures of an image again; its acceptance holds", "image", reference, "error", err.Error())
+		if !known && v.acceptsStored(ctx, p, reference) {
+			before, known = verdict{}, true // older than any limit: the next call reads the signatures again
+			v.verdicts.Add(key, before, 1, maxVerdicts)
+		}
+		if known && before.err == nil {
+			logr.FromContextOrDiscard(ctx).Info("Failed to read the signatures of an image again; it remains accepted", "image", reference, "error", err.Error())
 			return nil
 		}
 		return err
@@ -137,9 +143,35 @@ func (v *Verifier) Verify(ctx context.Context, reference string) error {
 	return err
 }
 
+// Verdict returns the verdict of the current policy on an image at the last Verify. It reads no signatures.
+func (v *Verifier) Verdict(ctx context.Context, reference string) v1alpha1.SignatureVerdict {
+	out := v1alpha1.SignatureVerdict{Image: v1alpha1.ImageReference(reference), Verdict: v1alpha1.VerdictUndecided}
+	p, err := v.Policy(ctx)
+	if err != nil {
+		return out
+	}
+	if p == nil {
+		out.Verdict = v1alpha1.VerdictNotEnforced
+		return out
+	}
+	out.Policy, out.Scope = p.Name(), p.Scope(reference)
+	needs, err := p.Requirement(reference)
+	last, known := v.verdicts.Get(verdictKey{reference: reference, policy: p.Digest()})
+	switch {
+	case err != nil:
+	case needs == policy.Accepted:
+		out.Verdict = v1alpha1.VerdictNotEnforced
+	case needs == policy.Rejected, known && errors.Is(last.err, extractor.ErrUntrusted):
+		out.Verdict = v1alpha1.VerdictRejected
+	case known && last.err == nil:
+		out.Verdict = v1alpha1.VerdictAccepted
+	}
+	return out
+}
+
 func (v *Verifier) recheckAfter() time.Duration { return cmp.Or(v.RecheckAfter, recheckAfter) }
 
-// verify asks the sources of an image, one after another, and returns the evidence that the policy accepts.
+// verify tries the sources of an image in order, and returns the evidence that the policy accepts.
 func (v *Verifier) verify(ctx context.Context, p *policy.Policy, reference string) (evidence, error) {
 	image, manifest, err := v.Registry.Open(ctx, reference)
 	if errors.Is(err, extractor.ErrInvalid) {
@@ -178,8 +210,8 @@ func (v *Verifier) locations() (Locations, error) {
 	return ReadLocations(v.LocationsDir)
 }
 
-// verifyFrom evaluates the policy with the signatures of one source, and returns them. The error is a *policy.RejectedError if it does not
-// accept the image.
+// verifyFrom evaluates the policy with the signatures of one source, and returns them. The error is a
+// *policy.RejectedError if the policy does not accept the image.
 func (v *Verifier) verifyFrom(ctx context.Context, p *policy.Policy, locations Locations, in policy.Image, image *fetch.Image, source mirror.Source) ([]policy.Signature, error) {
 	var err error
 	in.Signatures, err = locations.read(ctx, image, source, digest.FromBytes(in.Manifest))
@@ -199,7 +231,7 @@ func (v *Verifier) verifyFrom(ctx context.Context, p *policy.Policy, locations L
 	return in.Signatures, err
 }
 
-// digestOf identifies a list of signatures.
+// digestOf returns a digest of a list of signatures.
 func digestOf(signatures []policy.Signature) digest.Digest {
 	var all []byte
 	for _, signature := range signatures {

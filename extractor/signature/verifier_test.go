@@ -23,6 +23,7 @@ import (
 	gcrremote "github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/opencontainers/go-digest"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
@@ -88,7 +89,7 @@ func (f *fixture) parse(text string) *policy.Policy {
 	return p
 }
 
-// signedBy requires signatures by a key for everything.
+// signedBy requires signatures by a key for all images.
 func (f *fixture) signedBy(key *Key) *policy.Policy {
 	f.Helper()
 	public, err := key.PublicKey()
@@ -150,7 +151,7 @@ func (f *fixture) rejected(texts ...string) {
 	}
 }
 
-// undecided checks for an evaluation that failed.
+// undecided checks for a failed evaluation.
 func (f *fixture) undecided(text string) {
 	f.Helper()
 	err := f.Verify(f.Context(), f.reference)
@@ -205,12 +206,12 @@ func TestVerifier_NoticesARemovedSignature(t *testing.T) {
 	f.rejected("signature not found")
 	f.Heal()
 	f.Fail(registry.Fault{Status: http.StatusServiceUnavailable})
-	f.undecided("503") // the former acceptance does not come back
+	f.undecided("503") // the previous acceptance does not return
 	f.Heal()
 	f.accepted()
 }
 
-// restart makes a verifier that remembers nothing.
+// restart creates a verifier with empty caches.
 func (f *fixture) restart() {
 	f.Verifier = &Verifier{Policy: f.Policy, Registry: f.Verifier.Registry, TempDir: f.TempDir(), RecheckAfter: f.RecheckAfter, Store: f.Store}
 }
@@ -272,7 +273,7 @@ func TestVerifier_UndecidedWhileUnreachable(t *testing.T) {
 	f.Heal()
 	f.accepted()
 	f.Fail(registry.Fault{Status: http.StatusServiceUnavailable})
-	f.accepted() // the acceptance holds
+	f.accepted() // the image remains accepted
 	f.policy = f.signedBy(newKey(t))
 	f.undecided("503 Service Unavailable")
 	f.Policy = func(context.Context) (*policy.Policy, error) { return nil, errors.New("the policy is away") }
@@ -288,7 +289,7 @@ func TestVerifier_RejectsByDefault(t *testing.T) {
 	f.Reset()
 	f.accepted()
 	if n := len(f.Requests()); n > 0 {
-		t.Errorf("got %d requests for decisions that need no signature", n)
+		t.Errorf("got %d requests for verdicts that need no signature", n)
 	}
 }
 
@@ -304,7 +305,7 @@ func TestVerifier_CachesAcceptances(t *testing.T) {
 	}
 }
 
-// mirrored makes a mirror with the image, but without its signature.
+// mirrored creates a mirror with the image, but without its signature.
 func (f *fixture) mirrored(also string) *registry.Registry {
 	f.Helper()
 	at := registry.New(f.T, registry.Options{Address: "127.0.0.2:0"})
@@ -336,7 +337,7 @@ func TestVerifier_MirrorWithSignatures(t *testing.T) {
 	f := newFixture(t)
 	at := f.mirrored("blocked = true")
 	f.sign(at, f.key, "copies/aws", f.name(), f.image)
-	f.accepted() // the signature states the name in the image's own registry
+	f.accepted() // the signature has the name of the image in its own registry
 	f.verdicts = *new(verdicts)
 	f.sign(at, f.key, "copies/aws", at.Host()+"/copies/aws:v1", f.image)
 	f.rejected("is not accepted")
@@ -372,4 +373,29 @@ func TestVerified_ChecksBeforeTheCacheIsUsed(t *testing.T) {
 	if _, err := verified.Fetch(t.Context(), f.reference); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestVerifier_Verdict(t *testing.T) {
+	f := newFixture(t)
+	verdict := func(want v1alpha1.Verdict, policy, scope string) {
+		t.Helper()
+		expected := v1alpha1.SignatureVerdict{Image: v1alpha1.ImageReference(f.reference), Verdict: want, Policy: policy, Scope: scope}
+		if got := f.Verdict(t.Context(), f.reference); got != expected {
+			t.Errorf("got %+v, want %+v", got, expected)
+		}
+	}
+	verdict(v1alpha1.VerdictUndecided, "policy.json", "default")
+	f.rejected("signature not found")
+	verdict(v1alpha1.VerdictRejected, "policy.json", "default")
+	f.sign(f.Registry, f.key, "providers/aws", f.name(), f.image)
+	f.accepted()
+	verdict(v1alpha1.VerdictAccepted, "policy.json", "default")
+	f.policy = f.signedBy(newKey(t))
+	verdict(v1alpha1.VerdictUndecided, "policy.json", "default")
+	f.policy = f.parse(fmt.Sprintf(`{"default": [{"type": "reject"}], "transports": {"docker": {%q: [{"type": "insecureAcceptAnything"}]}}}`, f.Host()+"/providers"))
+	verdict(v1alpha1.VerdictNotEnforced, "policy.json", f.Host()+"/providers")
+	f.policy = f.parse(`{"default": [{"type": "reject"}]}`)
+	verdict(v1alpha1.VerdictRejected, "policy.json", "default")
+	f.policy = nil
+	verdict(v1alpha1.VerdictNotEnforced, "", "")
 }

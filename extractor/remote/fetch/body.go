@@ -23,16 +23,20 @@ type body struct {
 
 	current           *response
 	stallTimer        *time.Timer
-	sinceTimer        int64     // bytes since the timer was set
+	sinceTimer        int64     // bytes since the stall timer was set
 	timerSet          time.Time // when it was set
 	noRanges          bool      // the server does not support ranges
-	interruptions     int       // in a row, without minProgress between them
+	interruptions     int       // consecutive ones, without minProgress between them
+	stalls            int       // interruptions by the stall timer
 	sinceInterruption int64     // bytes since the last interruption
 }
 
-// minProgress is the number of bytes that counts as progress: so many must arrive
-// in Client.StallTimeout, and between two interruptions.
+// minProgress is the number of bytes that counts as progress: it must arrive within Client.StallTimeout, and between
+// two interruptions.
 const minProgress = 64 << 10
+
+// maxStalls is the number of stalls of one body after which another source is tried, even if the body progresses.
+const maxStalls = 2
 
 // openBody requests the resource, from its start.
 func (r *request) openBody(ctx context.Context) (*body, error) {
@@ -53,7 +57,7 @@ func (b *body) start(resp *response) {
 	b.sinceTimer, b.timerSet = 0, time.Now()
 }
 
-// stallTimeout is the time that minProgress bytes may take now.
+// stallTimeout returns the current timeout for minProgress bytes.
 func (b *body) stallTimeout() time.Duration {
 	return b.budget.limit(durationOr(b.client.StallTimeout, defaultStallTimeout))
 }
@@ -126,10 +130,16 @@ func (b *body) resume(cut error) error {
 	if errors.Is(cut, context.Canceled) {
 		cut = errStalled // only the stall timer cancels a response
 	}
+	if errors.Is(cut, errStalled) {
+		b.stalls++
+	}
 	b.host.recordStall()
 	b.budget.spend(time.Since(b.timerSet))
 	cut = fmt.Errorf("the body was interrupted after %d bytes: %w", b.verifier.read, cut)
 	b.close()
+	if b.stalls >= maxStalls && !b.last {
+		return cut
+	}
 	b.sinceInterruption = 0
 	retry := b.client.Retry.orDefaults()
 	for {
@@ -170,8 +180,8 @@ func (b *body) reopen() error {
 	return b.continueWith(resp)
 }
 
-// continueWith continues the body with a response: to a request for the rest, or
-// with the whole body, whose beginning must equal the bytes that were read before.
+// continueWith continues the body with the response to a request for the rest, or with the whole body, whose beginning
+// must equal the bytes that were read before.
 func (b *body) continueWith(resp *response) error {
 	if resp.StatusCode == http.StatusPartialContent {
 		if !strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", b.verifier.read)) {
@@ -194,7 +204,7 @@ func (b *body) continueWith(resp *response) error {
 	return nil
 }
 
-// rehash reads the beginning again, up to the place of the interruption, and returns its digest.
+// rehash reads the beginning again, up to the interruption, and returns its digest.
 func (b *body) rehash() (string, error) {
 	h := sha256.New()
 	buffer := make([]byte, 32<<10)

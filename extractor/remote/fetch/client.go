@@ -89,7 +89,7 @@ type Image struct {
 
 	mu           sync.Mutex
 	reported     map[string]bool
-	layerNumbers map[v1.Hash]string // "2 of 5", as the manifest lists them
+	layerNumbers map[v1.Hash]string // "2 of 5", from the order in the manifest
 }
 
 // Open determines the sources of an image. It sends no request. The reference is by
@@ -155,8 +155,8 @@ var acceptedTypes = strings.Join([]string{
 	string(types.OCIImageIndex), string(types.DockerManifestList),
 }, ", ")
 
-// Manifest returns a manifest or an index of at most limit bytes, verified. The size in d is -1 if
-// unknown. what is the name in errors: "manifest" or "index". Errors are those of Blob.
+// Manifest returns a manifest or an index of at most limit bytes, verified. The size in d is -1 if unknown. what is the
+// name in errors: "manifest" or "index". Errors are those of Blob.
 func (i *Image) Manifest(ctx context.Context, what string, d v1.Descriptor, limit int64) ([]byte, error) {
 	var raw []byte
 	err := i.fetch(ctx, resource{name: what, kind: "manifests", descriptor: d, limit: limit}, func(body io.Reader) error {
@@ -217,15 +217,13 @@ func (i *Image) withLayerNumber(what string, blob v1.Hash) string {
 	return what + i.layerNumbers[blob]
 }
 
-// Blob reads a blob of the image. what is the name in errors, such as "layer". For a
-// layer of a manifest that was read before, errors add its position, counted from the
-// bottom.
+// Blob reads a blob of the image. what is the name in errors, such as "layer". For a layer of a manifest that was read
+// before, errors add its position, counted from the bottom.
 //
-// body is the blob from its start. It returns io.EOF only after its size and digest
-// were verified; until then its bytes are untrusted. read is called
-// again, from the start, with the bytes of another source if one failed or served other bytes. If
-// read returns nil, Blob returns, whether the body was read to its end or not. If read returns an error,
-// the rest of body is read and verified: the error counts only if the bytes are the right ones.
+// body is the blob from its start. It returns io.EOF only after its size and digest were verified; until then its bytes
+// are untrusted. If a source failed or served other bytes, read is called again, from the start, with the bytes of
+// another source. If read returns nil, Blob returns even if read did not read the body to its end. If read returns an
+// error, the rest of body is read and verified: the error counts only for verified bytes.
 //
 // The error is that of read, of ctx, or, or joins, a *Error for each source.
 func (i *Image) Blob(ctx context.Context, what string, d v1.Descriptor, read func(body io.Reader) error) error {
@@ -235,7 +233,7 @@ func (i *Image) Blob(ctx context.Context, what string, d v1.Descriptor, read fun
 // resource is a manifest or a blob to read.
 type resource struct {
 	name, kind string
-	tag        string // of a manifest without known digest
+	tag        string // unknown for a manifest without a known digest
 	descriptor v1.Descriptor
 	limit      int64 // bytes
 }
@@ -260,8 +258,9 @@ func (i *Image) fetch(ctx context.Context, w resource, read func(io.Reader) erro
 	left := i.sources
 	for round := 1; ; round++ {
 		var again []mirror.Source
-		for _, s := range i.client.healthyFirst(left) {
-			err := i.fetchFrom(ctx, s, w, budgets[s], read, round > 1)
+		for n, s := range i.client.healthyFirst(left) {
+			last := round > 1 || n == len(left)-1
+			err := i.fetchFrom(ctx, s, w, budgets[s], read, attempt{again: round > 1, last: last})
 			failed, ok := errors.AsType[*Error](err)
 			if !ok {
 				if err == nil {
@@ -284,7 +283,7 @@ func (i *Image) fetch(ctx context.Context, w resource, read func(io.Reader) erro
 	}
 }
 
-// ended is the error of a wait that was ended by its context.
+// ended returns the error of a wait that its context ended.
 func (i *Image) ended(w resource, err error) error {
 	return fmt.Errorf("getting the %s: waiting for another attempt: %w", w.name, err)
 }
@@ -325,10 +324,16 @@ func (i *Image) reportFailures(ctx context.Context, failures map[mirror.Source]*
 	}
 }
 
+// attempt is a part of fetching a resource: one source in one round.
+type attempt struct {
+	again bool // the source has failed before
+	last  bool // no other source is left that has not failed
+}
+
 // fetchFrom reads a resource from one source. The error is a *Error if the source failed.
-func (i *Image) fetchFrom(ctx context.Context, s mirror.Source, w resource, b *budget, read func(io.Reader) error, again bool) error {
-	a := &request{Image: i, source: s, resource: w, host: i.client.host(s.Host()), budget: b}
-	if again && !a.host.allowRetry() {
+func (i *Image) fetchFrom(ctx context.Context, s mirror.Source, w resource, b *budget, read func(io.Reader) error, at attempt) error {
+	a := &request{Image: i, source: s, resource: w, host: i.client.host(s.Host()), budget: b, attempt: at}
+	if a.again && !a.host.allowRetry() {
 		return a.sourceError(errRetryBudget)
 	}
 	body, err := a.openBody(ctx)

@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/docker/go-events.(*Broadcaster).run")) // the distribution project's registry never stops it
 }
 
-// stage is an image that is in several registries, under the same name, and a
-// puller whose rules make the second and later ones mirrors of the first.
+// stage is an image in several registries, under the same name, and a client whose rules make the second and later ones
+// mirrors of the first.
 type stage struct {
 	*testing.T
 	own       *registry.Registry
@@ -48,7 +48,7 @@ type stage struct {
 	passed []*Error
 }
 
-// incompressible is a layer of about 300 KiB.
+// incompressible returns a layer of about 300 KiB.
 func incompressible() string {
 	var out bytes.Buffer
 	sum := sha256.Sum256(nil)
@@ -95,7 +95,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// rules makes the mirrors such, with more lines for the registry itself.
+// rules returns rules with these mirrors, and additional lines for the registry itself.
 func (s *stage) rules(more string) {
 	conf := "[[registry]]\nlocation = \"" + s.own.Host() + "/release\"\n" + more + "\n"
 	for _, m := range s.mirrors {
@@ -117,7 +117,7 @@ func (s *stage) network(options transport.Options) {
 	s.access.Transport = n
 }
 
-// pull gets the manifest and the layer, and checks that both are the right ones.
+// pull reads the manifest and the layer, and checks both.
 func (s *stage) pull() error {
 	s.Helper()
 	image, err := s.puller.Open(s.Context(), s.reference)
@@ -133,7 +133,7 @@ func (s *stage) pull() error {
 		return err
 	})
 	if err == nil && !bytes.Equal(got, s.content) {
-		s.Error("the layer has other bytes than it should have")
+		s.Error("the layer has other bytes")
 	}
 	return err
 }
@@ -144,32 +144,32 @@ func TestClient_SkipsAndReportsABrokenMirror(t *testing.T) {
 		says  string
 		step  string
 	}{
-		"it has not the manifest":      {registry.Fault{Path: "/manifests/", Status: 404}, "404 Not Found (MANIFEST_UNKNOWN)", "manifest"},
-		"it has not the layer":         {registry.Fault{Path: "/blobs/", Status: 404}, "404 Not Found", "layer 1 of 1"},
-		"it wants credentials":         {registry.Fault{Status: 401}, "401 Unauthorized", "manifest"},
-		"it forbids":                   {registry.Fault{Status: 403}, "403 Forbidden", "manifest"},
-		"it is out of order":           {registry.Fault{Status: 500}, "500 Internal Server Error", "manifest"},
-		"it has too much to do":        {registry.Fault{Status: 429, Header: http.Header{"Retry-After": {"3600"}}}, "429 Too Many Requests", "manifest"},
-		"it serves another manifest":   {registry.Fault{Path: "/manifests/", Body: []byte("{}")}, "digest mismatch", "manifest"},
-		"it serves another layer":      {registry.Fault{Path: "/blobs/", Body: bytes.Repeat([]byte("x"), 1000)}, "size mismatch: received 1000 bytes", "layer 1 of 1"},
-		"it serves a login page":       {registry.Fault{Path: "/manifests/", Body: []byte("<html>log in</html>"), Header: http.Header{"Content-Type": {"text/html"}}}, `an HTML page (content type "text/html", starting with "log in")`, "manifest"},
-		"it serves a huge manifest":    {registry.Fault{Path: "/manifests/", Body: bytes.Repeat([]byte("x"), 5<<20)}, "received more than 4194304 bytes", "manifest"},
-		"it redirects in circles":      {registry.Fault{Status: 307, Header: http.Header{"Location": {"/v2/again"}}}, "more than 5 redirects", "manifest"},
-		"it encodes what it serves":    {registry.Fault{Path: "/manifests/", Header: http.Header{"Content-Encoding": {"gzip"}}}, "unexpected Content-Encoding", "manifest"},
-		"its token realm is invalid":   {registry.Fault{Status: 401, Header: http.Header{"Www-Authenticate": {`Bearer realm="x"`}}}, "the realm is not the URL of a token server", "token"},
-		"it leads to a plain page":     {registry.Fault{Path: "/blobs/", Status: 307, Header: http.Header{"Location": {"http://registry.example.com/x"}}}, "without TLS", "layer 1 of 1"},
-		"it leads to a private server": {registry.Fault{Path: "/blobs/", Status: 307, Header: http.Header{"Location": {"https://169.254.169.254/x"}}}, "link-local", "layer 1 of 1"},
+		"no manifest":                  {registry.Fault{Path: "/manifests/", Status: 404}, "404 Not Found (MANIFEST_UNKNOWN)", "manifest"},
+		"no layer":                     {registry.Fault{Path: "/blobs/", Status: 404}, "404 Not Found", "layer 1 of 1"},
+		"credentials required":         {registry.Fault{Status: 401}, "401 Unauthorized", "manifest"},
+		"forbidden":                    {registry.Fault{Status: 403}, "403 Forbidden", "manifest"},
+		"internal server error":        {registry.Fault{Status: 500}, "500 Internal Server Error", "manifest"},
+		"too many requests":            {registry.Fault{Status: 429, Header: http.Header{"Retry-After": {"3600"}}}, "429 Too Many Requests", "manifest"},
+		"another manifest":             {registry.Fault{Path: "/manifests/", Body: []byte("{}")}, "digest mismatch", "manifest"},
+		"another layer":                {registry.Fault{Path: "/blobs/", Body: bytes.Repeat([]byte("x"), 1000)}, "size mismatch: received 1000 bytes", "layer 1 of 1"},
+		"login page":                   {registry.Fault{Path: "/manifests/", Body: []byte("<html>log in</html>"), Header: http.Header{"Content-Type": {"text/html"}}}, `an HTML page (content type "text/html", starting with "log in")`, "manifest"},
+		"huge manifest":                {registry.Fault{Path: "/manifests/", Body: bytes.Repeat([]byte("x"), 5<<20)}, "received more than 4194304 bytes", "manifest"},
+		"circular redirects":           {registry.Fault{Status: 307, Header: http.Header{"Location": {"/v2/again"}}}, "more than 5 redirects", "manifest"},
+		"encoded response":             {registry.Fault{Path: "/manifests/", Header: http.Header{"Content-Encoding": {"gzip"}}}, "unexpected Content-Encoding", "manifest"},
+		"invalid token realm":          {registry.Fault{Status: 401, Header: http.Header{"Www-Authenticate": {`Bearer realm="x"`}}}, "the realm is not the URL of a token server", "token"},
+		"redirect to plain HTTP":       {registry.Fault{Path: "/blobs/", Status: 307, Header: http.Header{"Location": {"http://registry.example.com/x"}}}, "without TLS", "layer 1 of 1"},
+		"redirect to a private server": {registry.Fault{Path: "/blobs/", Status: 307, Header: http.Header{"Location": {"https://169.254.169.254/x"}}}, "link-local", "layer 1 of 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, 1, registry.Options{})
 			s.mirrors[0].Fail(test.fault)
 			must(t, s.pull())
 			if len(s.passed) == 0 {
-				t.Fatal("nothing was reported")
+				t.Fatal("no failure was reported")
 			}
 			e := s.passed[0]
 			if e.Host != s.mirrors[0].Host() || e.Image != s.reference || e.Step != test.step || !strings.Contains(e.Error(), test.says) {
-				t.Errorf("got %v (%+v), want %q at the step %s", e, e, test.says, test.step)
+				t.Errorf("got %v (%+v), want %q in step %s", e, e, test.says, test.step)
 			}
 			s.mirrors[0].Heal()
 			s.mirrors[0].Reset()
@@ -184,7 +184,7 @@ func TestClient_AsksAnUnreachableMirrorLast(t *testing.T) {
 		must(t, s.pull())
 	}
 	if len(s.passed) != 1 || !strings.Contains(s.passed[0].Advice, "check the connection") {
-		t.Errorf("reported: %v, want one failure and what helps", s.passed)
+		t.Errorf("reported: %v, want one failure with advice", s.passed)
 	}
 }
 
@@ -192,13 +192,13 @@ func TestClient_AsksMirrorsInOrderThenTheRegistry(t *testing.T) {
 	s := newStage(t, 2, registry.Options{})
 	must(t, s.pull())
 	if len(s.mirrors[0].Paths()) != 2 || len(s.mirrors[1].Paths()) != 0 || len(s.own.Paths()) != 0 {
-		t.Errorf("asked: %v, %v, %v", s.mirrors[0].Paths(), s.mirrors[1].Paths(), s.own.Paths())
+		t.Errorf("requests: %v, %v, %v", s.mirrors[0].Paths(), s.mirrors[1].Paths(), s.own.Paths())
 	}
-	s.mirrors[0].Fail(registry.Fault{Path: "/blobs/", Status: 404}) // a mirror that holds a part
+	s.mirrors[0].Fail(registry.Fault{Path: "/blobs/", Status: 404}) // a mirror with a part of the image
 	s.mirrors[1].Fail(registry.Fault{Status: 500})
 	must(t, s.pull())
 	if len(s.own.Paths()) != 1 {
-		t.Errorf("asked the registry for %v, want the layer only", s.own.Paths())
+		t.Errorf("requests to the registry: %v, want only the layer", s.own.Paths())
 	}
 }
 
@@ -213,10 +213,10 @@ func TestClient_NeverContactsABlockedRegistry(t *testing.T) {
 	}
 	s.conf("[[registry]]\nlocation = \"" + s.own.Host() + "\"\nblocked = true\n")
 	if _, blocked := errors.AsType[*mirror.BlockedError](s.pull()); !blocked {
-		t.Error("it is not blocked")
+		t.Error("the registry is not blocked")
 	}
 	if len(s.own.Requests()) > 0 {
-		t.Errorf("the blocked registry was asked: %v", s.own.Requests())
+		t.Errorf("requests to the blocked registry: %v", s.own.Requests())
 	}
 }
 
@@ -232,14 +232,14 @@ func TestClient_ReportsTheErrorsOfAllSources(t *testing.T) {
 	}
 	for n, want := range []string{s.mirrors[0].Host() + "/v2/mirrored/aws/manifests", "digest mismatch", "503 Service Unavailable"} {
 		if !strings.Contains(lines[n], want) {
-			t.Errorf("got %s, want %q in it", lines[n], want)
+			t.Errorf("got %s, want it to contain %q", lines[n], want)
 		}
 	}
 	if n := s.own.Requests()[registry.Key{Method: "GET", Kind: "manifests"}]; n != 4 {
-		t.Errorf("%d attempts at the one that may do better, want 4", n)
+		t.Errorf("%d attempts at the source with a retryable error, want 4", n)
 	}
 	if n := s.mirrors[0].Requests()[registry.Key{Method: "GET", Kind: "manifests"}]; n != 1 {
-		t.Errorf("%d attempts at the one that forbids, want 1", n)
+		t.Errorf("%d attempts at the source with a terminal error, want 1", n)
 	}
 }
 
@@ -265,12 +265,12 @@ func TestBody_ResumesAnInterruptedBlob(t *testing.T) {
 					calls++
 					got, err := io.ReadAll(body)
 					if !bytes.Equal(got, s.content) {
-						t.Error("the layer has other bytes than it should have")
+						t.Error("the layer has other bytes")
 					}
 					return err
 				}))
 				if want := []string{fmt.Sprintf("bytes=%d-%d", at, s.layer.Size-1)}; calls != 1 || !slices.Equal(asked, want) {
-					t.Errorf("read %d times, asked for %v, want %v", calls, asked, want)
+					t.Errorf("read %d times, requested %v, want %v", calls, asked, want)
 				}
 				want := s.layer.Size
 				if !ranges {
@@ -339,15 +339,15 @@ func TestBlob_ReadErrorCountsOnlyForVerifiedBytes(t *testing.T) {
 			if start[0] == reject {
 				return wrong
 			}
-			return nil // it has seen enough
+			return nil // stops before the end
 		}
 	}
 	if err := image.Blob(t.Context(), "layer", s.layer, read('x')); err != nil || len(s.passed) != 1 {
-		t.Errorf("got %v, reported %v; want that the mirror lied", err, s.passed)
+		t.Errorf("got %v, reported %v; want a failure of the mirror", err, s.passed)
 	}
 	s.mirrors[0].Heal()
 	if err := image.Blob(t.Context(), "layer", s.layer, read(s.content[0])); !errors.Is(err, wrong) {
-		t.Errorf("got %v, want what is wrong with the right bytes", err)
+		t.Errorf("got %v, want the error about the verified bytes", err)
 	}
 }
 
@@ -400,7 +400,7 @@ func TestClient_RetryAfterPausesAllImages(t *testing.T) {
 	start := time.Now()
 	must(t, s.pull())
 	if d := first.Sub(start); d < 900*time.Millisecond {
-		t.Errorf("asked again after %s, want a second", d)
+		t.Errorf("retried after %s, want at least a second", d)
 	}
 }
 
@@ -454,7 +454,7 @@ func TestClient_LimitsConcurrentRequestsPerHost(t *testing.T) {
 		must(t, <-done)
 	}
 	if most > 2 {
-		t.Errorf("%d requests at once, want 2", most)
+		t.Errorf("%d concurrent requests, want 2", most)
 	}
 }
 
@@ -480,7 +480,7 @@ func TestClient_TrustsTheCAOfItsHost(t *testing.T) {
 			case (err == nil) != test.good:
 				t.Errorf("got %v", err)
 			case err != nil && (!strings.Contains(err.Error(), "additionalTrustedCA") || len(s.own.Requests()) > 0):
-				t.Errorf("got %v after %v; want a hint, and nothing asked", err, s.own.Requests())
+				t.Errorf("got %v after %v; want advice, and no requests", err, s.own.Requests())
 			}
 		})
 	}
@@ -513,7 +513,7 @@ func TestClient_SendsPasswordsToTheirRegistryOnly(t *testing.T) {
 	s.access.Keychain = logins{s.own.Host(): {Username: "robot", Password: "old-s3cr3t", Key: "own", Origin: "a test"}}
 	err := s.pull()
 	if err == nil || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), `check the credentials of "own" in a test`) {
-		t.Errorf("got %v, want which credentials are wrong, and not what they are", err)
+		t.Errorf("got %v, want the name of the rejected credentials, not their content", err)
 	}
 	s.access.Keychain = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t"}} // rotated, without a restart
 	must(t, s.pull())
@@ -543,7 +543,7 @@ func TestRedirect_DropsCredentialsForAnotherHost(t *testing.T) {
 	s.access.Keychain = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t"}}
 	must(t, s.pull())
 	if !authorized || got == nil || got.Get("Authorization") != "" || got.Get("Cookie") != "" {
-		t.Errorf("the registry was asked with credentials: %t; the other host got %v", authorized, got)
+		t.Errorf("credentials sent to the registry: %t; the other host got %v", authorized, got)
 	}
 	store.Heal()
 	store.Fail(registry.Fault{Status: 403})
@@ -552,11 +552,11 @@ func TestRedirect_DropsCredentialsForAnotherHost(t *testing.T) {
 	}
 }
 
-// redirectDialer is a dialer that resolves every name to an address of its own, has that checked, and
-// connects to the registry of the test only, and only by its name.
+// redirectDialer is a dialer that resolves every name to an address from a table, checks it, and connects only to the
+// registry of the test, and only by its name.
 type redirectDialer struct {
 	names   map[string]string // name to address
-	connect map[string]string // name with port to what is listening for it
+	connect map[string]string // name with port to the address of its listener
 	refused []string
 }
 
@@ -591,12 +591,12 @@ func TestRedirect_RejectsAPrivateAddress(t *testing.T) {
 		}
 	}
 	if len(d.refused) != 2 {
-		t.Errorf("refused at the dial: %v", d.refused)
+		t.Errorf("rejected at the dial: %v", d.refused)
 	}
-	s.conf(insecure + "[[registry]]\nlocation = \"mirror.example.com\"\n") // now the configuration names it
+	s.conf(insecure + "[[registry]]\nlocation = \"mirror.example.com\"\n") // now the configuration names the host
 	err := s.pull()
 	if _, refused := errors.AsType[*transport.AddressError](err); refused || !strings.Contains(err.Error(), "does not connect") {
-		t.Errorf("got %v, want that it was let through", err)
+		t.Errorf("got %v, want the address to be accepted", err)
 	}
 }
 
@@ -611,7 +611,7 @@ func TestToken_RejectsAServerAtAPrivateAddress(t *testing.T) {
 	err := s.pull()
 	e, ok := errors.AsType[*Error](err)
 	if _, refused := errors.AsType[*transport.AddressError](err); !refused || !ok || e.Step != "token" || e.Host != "inside.example.com" || len(d.refused) != 1 {
-		t.Errorf("got %v, refused %v", err, d.refused)
+		t.Errorf("got %v, rejected %v", err, d.refused)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry/distribution"
 )
 
-// login returns a puller that logs in to a registry.
+// login returns a client that logs in to a registry.
 func login(t *testing.T, reg *distribution.Registry, password string, options transport.Options) *Client {
 	n := transport.New(options)
 	t.Cleanup(n.Close)
@@ -27,7 +27,7 @@ func login(t *testing.T, reg *distribution.Registry, password string, options tr
 	return &Client{Settings: func(context.Context) (Settings, error) { return access, nil }, Retry: Retry{Backoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond}}
 }
 
-// whole gets the manifest and the layer of an image.
+// whole reads the manifest and the layer of an image.
 func whole(ctx context.Context, p *Client, reference string, layer v1.Descriptor, pause func()) error {
 	image, err := p.Open(ctx, reference)
 	if err != nil {
@@ -74,7 +74,7 @@ func TestToken_SharedByTheImagesOfARepository(t *testing.T) {
 	if diff := cmp.Diff([]string{"repository:release/art:pull"}, reg.Tokens()); diff != "" {
 		t.Errorf("tokens (-want +got):\n%s", diff)
 	}
-	// One request more than two for each image: the first one, which is answered with a challenge.
+	// One request more than two for each image: the first one, whose response is a challenge.
 	want := map[registry.Key]int{{Method: "GET", Kind: "manifests"}: 21, {Method: "GET", Kind: "blobs"}: 20}
 	if diff := cmp.Diff(want, reg.Requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
@@ -88,7 +88,7 @@ func TestToken_RenewedWhenItExpires(t *testing.T) {
 	reg.Lasts(lasts)
 	reg.Fail(registry.Fault{Path: "/blobs/", CutAfter: 1000, Times: 1})
 	p := login(t, reg, "s3cr3t", transport.Options{})
-	err := whole(t.Context(), p, reference, layer, func() { time.Sleep(lasts + time.Second) }) // until the registry takes it no more
+	err := whole(t.Context(), p, reference, layer, func() { time.Sleep(lasts + time.Second) }) // until the registry rejects the token
 	if err != nil || len(reg.Tokens()) != 2 {
 		t.Errorf("got %v with the tokens %v, want two", err, reg.Tokens())
 	}
@@ -114,7 +114,7 @@ func TestBody_ResumesBlobsOfDistribution(t *testing.T) {
 		meter := &Meter{}
 		must(t, whole(WithMeter(t.Context(), meter), p, reference, layer, noPause))
 		if extra := meter.Received.Load() - layer.Size; extra > 2000 {
-			t.Errorf("cut at %d: %d bytes more than the layer has", at, extra)
+			t.Errorf("interrupted at %d: %d bytes more than the layer", at, extra)
 		}
 	}
 }

@@ -20,8 +20,7 @@ import (
 
 // Error is the failure of one source of an image.
 type Error struct {
-	// Image is the payload reference. The text omits it: an image with
-	// several sources has several errors.
+	// Image is the payload reference. Error omits it: an image with several sources has several errors.
 	Image string
 	// Step names the resource: "token", "index", "manifest", "config", or "layer 2 of 5".
 	Step string
@@ -136,7 +135,7 @@ func statusAdvice(code int, login keychain.Credentials) string {
 	return ""
 }
 
-// maxErrorBody is the number of bytes of the body of an error that are read.
+// maxErrorBody is the maximum number of bytes that are read from the body of an error.
 const maxErrorBody = 64 << 10
 
 // errorCode matches the error codes of registries; other text is not quoted.
@@ -162,7 +161,7 @@ func statusError(resp *http.Response) error {
 	return e
 }
 
-// withoutQuery is a URL without credentials and query, which may hold tokens.
+// withoutQuery returns a URL without credentials and query, which can contain tokens.
 func withoutQuery(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
 )
 
-// Get returns the body of a URL that an administrator has configured for the image besides its sources, of at most limit bytes, with
-// the certificates, the proxies and the timeouts of the settings, and without credentials. It is not retried. The URL has the
-// scheme http or https; with http it needs no TLS. The error is a *Error; its status is 404 if the URL does not exist.
+// Get returns the body of a URL that an administrator has configured for the image in addition to its sources, of at
+// most limit bytes. It uses the certificates, proxies and timeouts of the settings, but no credentials and no retries.
+// The scheme is http or https; http needs no TLS. The error is a *Error; its status is 404 if the URL does not exist.
 func (i *Image) Get(ctx context.Context, what string, at *url.URL, limit int64) ([]byte, error) {
 	body, err := i.get(ctx, at, limit)
 	if err != nil && ctx.Err() == nil {

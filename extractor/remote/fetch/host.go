@@ -16,25 +16,25 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
 )
 
-// host is the state of a registry that all images share: its concurrent requests, the pause that
-// it asked for, its health, and its retry budget.
+// host is the state of a registry that all images share: its concurrent requests, the pause that it requested, its
+// health, and its retry budget.
 type host struct {
 	slots  chan struct{}
 	budget *rate.Limiter
 
-	challengeMutex mutex // held by the request that finds out the challenge
+	challengeMutex mutex // held by the request that determines the challenge
 
 	mu             sync.Mutex
 	addr           netip.Addr // at which it was reached
-	pausedUntil    time.Time  // end of the pause that it asked for
+	pausedUntil    time.Time  // end of the pause that it requested
 	failures       int        // connections without response since the last response
 	stalls         int        // stalled or truncated bodies and missing responses since the last complete body
-	unhealthyUntil time.Time  // until then it is asked after all others
+	unhealthyUntil time.Time  // it is tried last until then
 	stalledAt      time.Time  // time of the last stall
 	challenge      *challenge
 }
 
-// A host gets retryBurst retries at once, and one more each retryEvery.
+// A host has retryBurst immediate retries, and one more after each retryEvery.
 const (
 	retryBurst = 60
 	retryEvery = time.Second
@@ -179,8 +179,8 @@ func (h *host) healthy() bool {
 	return !now.Before(h.unhealthyUntil) && !now.Before(h.pausedUntil)
 }
 
-// healthyFirst returns the sources with those last that recently failed or requested a pause, so
-// that a mirror that is down costs its timeout once and not for each image.
+// healthyFirst returns the sources with those last that recently failed or requested a pause, so that a mirror that is
+// down costs its timeout once and not for each image.
 func (c *Client) healthyFirst(sources []mirror.Source) []mirror.Source {
 	var first, then []mirror.Source
 	for _, s := range sources {
@@ -193,8 +193,7 @@ func (c *Client) healthyFirst(sources []mirror.Source) []mirror.Source {
 	return slices.Concat(first, then)
 }
 
-// shortestPause returns the time until the first of the sources accepts requests
-// again.
+// shortestPause returns the time until the first of the sources accepts requests again.
 func (c *Client) shortestPause(sources []mirror.Source) time.Duration {
 	var waits []time.Duration
 	for _, s := range sources {

@@ -7,20 +7,19 @@ import (
 	"sync/atomic"
 )
 
-// Meter counts requests and received bytes, for example for a progress bar.
-// It is safe for concurrent use.
+// Meter counts requests and received bytes, for example for a progress bar. It is safe for concurrent use.
 type Meter struct {
 	// Requests is the number of responses, including those for tokens.
 	Requests atomic.Int64
 	// Received is the number of bytes read from bodies.
 	Received atomic.Int64
-	// Size is the size of the image in bytes, according to its manifest; 0 until that is known.
+	// Size is the size of the image in bytes, according to its manifest; 0 until known.
 	Size atomic.Int64
 }
 
 type meterKey struct{}
 
-// WithMeter returns a context whose fetches are counted by m.
+// WithMeter returns a context in which m counts requests.
 func WithMeter(ctx context.Context, m *Meter) context.Context {
 	return context.WithValue(ctx, meterKey{}, m)
 }

@@ -13,7 +13,7 @@ import (
 
 // PageError reports an HTML page in place of the expected content: of a proxy, a captive portal or a login form.
 type PageError struct {
-	// ContentType is that of the response.
+	// ContentType is the content type of the response.
 	ContentType string
 	// Start are the first words of the page.
 	Start string
@@ -27,10 +27,10 @@ func (e *PageError) Error() string {
 
 func (e *PageError) Unwrap() error { return e.Err }
 
-// pageStart is the number of bytes of a response that are kept for PageError.
+// pageStart is the number of bytes of a response that are stored for PageError.
 const pageStart = 512
 
-// startReader keeps the first bytes of a body.
+// startReader stores the first bytes of a body.
 type startReader struct {
 	io.ReadCloser
 	start []byte
@@ -44,7 +44,7 @@ func (r *startReader) Read(p []byte) (int, error) {
 
 var tags = regexp.MustCompile(`(?s)<(script|style).*?</(script|style)>|<[^>]*>`)
 
-// words are the first words of a page, without tags.
+// words returns the first words of a page, without tags.
 func words(page []byte) string {
 	const most = 80
 	text := strings.Join(strings.Fields(tags.ReplaceAllString(strings.ToValidUTF8(string(page), ""), " ")), " ")

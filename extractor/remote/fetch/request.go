@@ -27,6 +27,7 @@ type request struct {
 	host        *host
 	credentials keychain.Credentials // of the last request
 	budget      *budget
+	attempt
 }
 
 const maxRedirects = 5
@@ -100,7 +101,7 @@ func (r *request) redirectRoute(to *url.URL, by *response) transport.Route {
 // response is a response whose body counts its bytes. close must be called.
 type response struct {
 	*http.Response
-	// address is that of the server, if it is known. redirected means that another server named it.
+	// address is the address of the server, if known. redirected means that another server named it.
 	address    netip.Addr
 	redirected bool
 
@@ -121,7 +122,7 @@ func (r *response) close() {
 	})
 }
 
-// roundTrip sends one request when the host has a free slot, and waits for the response for a limited time.
+// roundTrip sends one request when the host has a free slot, and waits for the response with a timeout.
 func (r *request) roundTrip(req *http.Request, route transport.Route) (*response, error) {
 	h := r.client.host(req.URL.Host)
 	if err := h.acquire(req.Context()); err != nil {
@@ -158,7 +159,7 @@ func (r *request) roundTrip(req *http.Request, route transport.Route) (*response
 	return out, nil
 }
 
-// recordFailure records that a host, that of the source or one that it redirects to, did not respond.
+// recordFailure records that a host, of the source or of a redirect, did not respond.
 func (r *request) recordFailure(h *host, err error) {
 	if !errors.Is(err, errNoResponse) {
 		h.recordFailure()

@@ -18,9 +18,9 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
-// RoundTripper returns a transport for requests to a source and for its redirects, for
-// clients that authenticate by themselves: with the certificates and proxies of the settings, the
-// restrictions of redirects, and the default timeouts of Client. Errors are those of transport.Transport.
+// RoundTripper returns a transport for requests to a source and for its redirects, for clients with their own
+// authentication: with the certificates and proxies of the settings, the restrictions of redirects, and the default
+// timeouts of Client. Errors are those of transport.Transport.
 func (a Settings) RoundTripper(source mirror.Source) http.RoundTripper {
 	if a.Transport == nil {
 		a.Transport = transport.New(transport.Options{})

@@ -19,7 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// layerByLibrary gets the layer as the build tool gets the layers of a base.
+// layerByLibrary reads the layer with the same library as the build tool does for the layers of a base.
 func (s *stage) layerByLibrary(source mirror.Source) error {
 	s.Helper()
 	at := source.Image.Context().Digest(s.layer.Digest.String())
@@ -60,12 +60,12 @@ func TestRoundTripper_RejectsAPrivateAddress(t *testing.T) {
 			s.own.Fail(fault)
 			err := s.layerByLibrary(s.sourceCalled("registry.example.com:5000"))
 			if _, refused := errors.AsType[*transport.AddressError](err); !refused || !slices.Equal(d.refused, []string{"inside.example.com:8443"}) {
-				t.Errorf("got %v, refused %v", err, d.refused)
+				t.Errorf("got %v, rejected %v", err, d.refused)
 			}
-			s.conf(insecure + "[[registry]]\nlocation = \"inside.example.com:8443\"\n") // now the configuration names it
+			s.conf(insecure + "[[registry]]\nlocation = \"inside.example.com:8443\"\n") // now the configuration names the host
 			err = s.layerByLibrary(s.sourceCalled("registry.example.com:5000"))
 			if err == nil || !strings.Contains(err.Error(), "does not connect") {
-				t.Errorf("got %v, want that it was let through", err)
+				t.Errorf("got %v, want the address to be accepted", err)
 			}
 		})
 	}
@@ -92,7 +92,7 @@ func TestRoundTripper_DropsCredentialsForAnotherHost(t *testing.T) {
 	}})
 	must(t, s.layerByLibrary(s.sourceCalled("registry.example.com:5000")))
 	if !authorized || got == nil || got.Get("Authorization") != "" || got.Get("Cookie") != "" {
-		t.Errorf("the registry was asked with credentials: %t; the other host got %v", authorized, got)
+		t.Errorf("credentials sent to the registry: %t; the other host got %v", authorized, got)
 	}
 }
 
@@ -107,6 +107,6 @@ func TestRoundTripper_SendsTheNamespaceToAProxy(t *testing.T) {
 	source.Namespace = "registry.example.com"
 	must(t, s.layerByLibrary(source))
 	if asked = slices.Compact(asked); !slices.Equal(asked, []string{"registry.example.com"}) {
-		t.Errorf("asked with the namespaces %q", asked)
+		t.Errorf("requests with the namespaces %q", asked)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
-// challenge is the authentication that a registry requires. The zero value is none.
+// challenge is the authentication that a registry requires. The zero value means none.
 type challenge struct {
 	scheme         string // "basic" or "bearer"
 	realm, service string
@@ -26,11 +26,11 @@ type challenge struct {
 // sessionKey identifies a repository: its images share a token.
 type sessionKey struct{ host, repository string }
 
-// session holds the token for a repository. The holder of the mutex fetches it; others wait.
+// session holds the token of a repository. The holder of the mutex fetches it; other requests wait.
 type session struct {
 	mutex       mutex
 	token       string
-	credentials keychain.Credentials // with which it was fetched
+	credentials keychain.Credentials // with which the token was fetched
 	expires     time.Time
 }
 
@@ -77,8 +77,8 @@ func (r *request) session() *session {
 	return p.sessions[key]
 }
 
-// sendAuthorized requests the resource from an offset on, with credentials if the registry requires
-// them. The response has a success status.
+// sendAuthorized requests the resource from an offset, with credentials if the registry requires them. The response has
+// a success status.
 func (r *request) sendAuthorized(ctx context.Context, from int64) (*response, error) {
 	header, learn, err := r.authorize(ctx, "")
 	for attempt := 1; err == nil; attempt++ {
@@ -92,7 +92,7 @@ func (r *request) sendAuthorized(ctx context.Context, from int64) (*response, er
 			return resp, r.checkResponse(resp, from)
 		}
 		refused := statusError(resp.Response)
-		resp.close() // it holds a slot that the request for a token may need
+		resp.close() // it holds a slot that the request for a token can need
 		var next string
 		next, learn, err = r.authorize(ctx, header)
 		switch {
@@ -106,8 +106,8 @@ func (r *request) sendAuthorized(ctx context.Context, from int64) (*response, er
 	return nil, err
 }
 
-// authorize returns the Authorization header; stale is one that was rejected. learn must be
-// called with the response, nil if there was none.
+// authorize returns the Authorization header; stale is a rejected one. The caller must call learn with the response, or
+// nil without response.
 func (r *request) authorize(ctx context.Context, stale string) (header string, learn func(*response), err error) {
 	learn = r.recordChallenge
 	if r.settings.Keychain != nil {
@@ -119,7 +119,7 @@ func (r *request) authorize(ctx context.Context, stale string) (header string, l
 		return "Bearer " + r.credentials.RegistryToken, learn, nil
 	}
 	c := r.host.knownChallenge()
-	if c == nil { // the first request finds out, and the others wait for it
+	if c == nil { // the first request determines it, and the others wait
 		if err := r.lock(ctx, r.host.challengeMutex); err != nil {
 			return "", nil, err
 		}
@@ -158,7 +158,7 @@ func (r *request) recordChallenge(resp *response) {
 	}
 }
 
-// bearerToken returns the cached token unless it is stale or expired, or fetches a new one.
+// bearerToken returns the cached token unless it is stale or expired; otherwise it fetches a new one.
 func (s *session) bearerToken(ctx context.Context, a *request, c challenge, stale string) (string, error) {
 	if err := a.lock(ctx, s.mutex); err != nil {
 		return "", err
@@ -176,8 +176,8 @@ func (s *session) bearerToken(ctx context.Context, a *request, c challenge, stal
 	return "Bearer " + token, nil
 }
 
-// The largest response of a token server in bytes, the lifetime of a token without "expires_in",
-// and how much earlier a token is renewed. See the distribution project's "Token Authentication Specification".
+// The maximum size of the response of a token server in bytes, the lifetime of a token without "expires_in", and the
+// time before its end at which a token is renewed. See the distribution project's "Token Authentication Specification".
 const (
 	maxTokenResponse     = 64 << 10
 	defaultTokenLifetime = time.Minute
@@ -264,7 +264,7 @@ func readToken(body io.Reader) (string, time.Duration, error) {
 	return token, max(lifetime-tokenRenewalMargin, lifetime/2), nil
 }
 
-// parseChallenge returns the supported challenge of a response; bearer, if there are several.
+// parseChallenge returns the supported challenge of a response; bearer takes precedence.
 func parseChallenge(header http.Header) challenge {
 	var found challenge
 	for _, line := range header.Values("WWW-Authenticate") {

@@ -17,7 +17,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// stalls are the ways in which a source stalls: it accepts connections, and then sends nothing more.
+// stalls are the ways in which a source stalls: it accepts connections, and then sends no more data.
 var stalls = map[string]registry.Fault{
 	"before the response":    {Delay: time.Minute},
 	"in a manifest":          {Path: "/manifests/", Pause: time.Minute, Chunk: 10},
@@ -25,7 +25,7 @@ var stalls = map[string]registry.Fault{
 	"in a layer after 64KiB": {Path: "/blobs/", Pause: time.Minute, Chunk: 100 << 10},
 }
 
-// shortTimeouts are the default timeouts, a hundred times shorter.
+// shortTimeouts sets the default timeouts divided by 100.
 func (s *stage) shortTimeouts() (scale int) {
 	s.puller.ResponseTimeout, s.puller.StallTimeout, s.puller.SourceTimeout = defaultResponseTimeout/100, defaultStallTimeout/100, defaultSourceTimeout/100
 	s.puller.Retry = Retry{Backoff: 5 * time.Millisecond, MaxBackoff: time.Second}
@@ -44,6 +44,18 @@ func TestClient_WorksWithAStalledMirror(t *testing.T) {
 				t.Errorf("took %s, want at most 60 s", took)
 			}
 		})
+	}
+}
+
+// A source that sends some bytes and then stalls, again and again, does not hold up a working one.
+func TestClient_LeavesASourceThatStallsRepeatedly(t *testing.T) {
+	s := newStage(t, 1, registry.Options{})
+	s.shortTimeouts()
+	s.mirrors[0].Fail(stalls["in a layer after 64KiB"])
+	must(t, s.pull())
+	layers := registry.Key{Method: "GET", Kind: "blobs"}
+	if mirror, own := s.mirrors[0].Requests()[layers], s.own.Requests()[layers]; mirror != maxStalls || own != 1 {
+		t.Errorf("%d requests to the mirror and %d to the registry, want %d and 1", mirror, own, maxStalls)
 	}
 }
 
@@ -87,13 +99,13 @@ func TestClient_AsksAStalledMirrorLastFromThenOn(t *testing.T) {
 				must(t, s.pull())
 			}
 			if paths := s.mirrors[0].Paths(); len(paths) > 0 {
-				t.Errorf("the mirror was asked for %v", paths)
+				t.Errorf("requests to the mirror: %v", paths)
 			}
 		})
 	}
 }
 
-// Requests that wait for the request that stalls do not wait for their own timeout, one after another.
+// Requests that wait for the stalled request do not wait for their own timeouts, one after another.
 func TestClient_ManyImagesAndAStalledMirror(t *testing.T) {
 	s := newStage(t, 1, registry.Options{})
 	s.shortTimeouts()

@@ -11,11 +11,11 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// DigestError reports that a registry, a mirror or a file holds other bytes than the digest names.
+// DigestError reports that a registry, a mirror or a file has other bytes than those of the digest.
 type DigestError struct {
-	// Want is the expected digest. Got is the digest of the bytes, empty if their size is wrong already.
+	// Want is the expected digest. Got is the digest of the bytes; empty if their size is wrong.
 	Want, Got string
-	// WantSize is in bytes, -1 if the size was not known. GotSize is the number of bytes, or of the first one too many.
+	// WantSize is in bytes, -1 if unknown. GotSize is the number of received bytes, or of the first excess byte.
 	WantSize, GotSize int64
 }
 
@@ -38,10 +38,10 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("size limit exceeded: received more than %d bytes", e.Limit)
 }
 
-// verifier compares bytes with a descriptor while they arrive. Every byte of a blob is hashed here, once.
+// verifier compares arriving bytes with a descriptor. It hashes every byte of a blob once.
 type verifier struct {
-	want  v1.Descriptor // the size is -1 if it is not known, the digest empty
-	limit int64         // of the size, if it is not known
+	want  v1.Descriptor // the size is -1 if unknown, the digest is empty if unknown
+	limit int64         // of the size, if it is unknown
 	hash  hash.Hash
 	read  int64
 }
@@ -50,7 +50,7 @@ func newVerifier(want v1.Descriptor, limit int64) *verifier {
 	return &verifier{want: want, limit: limit, hash: sha256.New()}
 }
 
-// add takes the next bytes.
+// add adds the next bytes.
 func (v *verifier) add(p []byte) error {
 	v.hash.Write(p)
 	v.read += int64(len(p))
@@ -63,7 +63,7 @@ func (v *verifier) add(p []byte) error {
 	return nil
 }
 
-// end returns io.EOF if all bytes were the right ones.
+// end returns io.EOF if all bytes were verified.
 func (v *verifier) end() error {
 	if v.want.Size >= 0 && v.read < v.want.Size {
 		return v.sizeError()
@@ -78,14 +78,14 @@ func (v *verifier) sizeError() error {
 	return &DigestError{Want: v.want.Digest.String(), WantSize: v.want.Size, GotSize: v.read}
 }
 
-// sum is the digest of the bytes so far.
+// sum returns the digest of the bytes so far.
 func (v *verifier) sum() v1.Hash {
 	return v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%x", v.hash.Sum(nil))}
 }
 
-// ReadVerified reads the blob d from body, as Image.Blob does from a registry: read is given
-// a body that ends with io.EOF only after its size and digest were verified. If read
-// returns an error, the rest of body is verified: the error counts only if the bytes are the right ones.
+// ReadVerified reads the blob d from body, as Image.Blob does from a registry: the body that read gets ends with io.EOF
+// only after its size and digest were verified. If read returns an error, the rest of body is verified: the error
+// counts only for verified bytes.
 func ReadVerified(body io.Reader, d v1.Descriptor, read func(io.Reader) error) error {
 	verified := &verifiedReader{body: body, verifier: newVerifier(d, 0)}
 	err := read(verified)

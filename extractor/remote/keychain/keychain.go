@@ -59,8 +59,7 @@ func (l Credentials) Format(f fmt.State, _ rune) { fmt.Fprint(f, l.String()) }
 
 // Keychain resolves the credentials for a repository, such as "quay.io/example/provider".
 type Keychain interface {
-	// Resolve returns the credentials, or the zero value and no error if there are
-	// none.
+	// Resolve returns the credentials, or the zero value and no error if there are none.
 	Resolve(ctx context.Context, repository string) (Credentials, error)
 }
 
@@ -125,7 +124,7 @@ func ParseSecret(origin string, data []byte) (*Secret, error) {
 	}
 	if err := json.Unmarshal(data, &config); err != nil {
 		// The error of the decoder can quote the secret.
-		return nil, &SecretError{Origin: origin, Err: errors.New("it is not the JSON object {\"auths\": {…}} of a .dockerconfigjson")}
+		return nil, &SecretError{Origin: origin, Err: errors.New("invalid .dockerconfigjson: want a JSON object {\"auths\": {…}}")}
 	}
 	s := &Secret{origin: origin, credentials: map[string]Credentials{}}
 	var errs []error
@@ -150,11 +149,11 @@ func (e authEntry) credentials() (Credentials, error) {
 	}
 	decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(e.Auth))
 	if err != nil {
-		return Credentials{}, errors.New("its \"auth\" is not base64")
+		return Credentials{}, errors.New("invalid \"auth\": want base64")
 	}
 	user, password, found := strings.Cut(string(decoded), ":")
 	if !found {
-		return Credentials{}, errors.New("its \"auth\" is not base64 of \"user:password\"")
+		return Credentials{}, errors.New("invalid \"auth\": want base64 of \"user:password\"")
 	}
 	l.Username, l.Password = user, strings.TrimRight(password, "\x00")
 	return l, nil
@@ -201,7 +200,7 @@ func (s *Secret) Resolve(_ context.Context, repository string) (Credentials, err
 	}
 }
 
-// matchWildcard finds the longest matching key with a wildcard.
+// matchWildcard returns the longest matching key with a wildcard.
 func (s *Secret) matchWildcard(host string) Credentials {
 	var found Credentials
 	var longest string

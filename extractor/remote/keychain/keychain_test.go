@@ -18,7 +18,7 @@ func auth(user, password string) string {
 	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 }
 
-// secretOf is the text of a secret with a login for each key, whose user is the key.
+// secretOf returns a secret with a login for each key, whose user is the key.
 func secretOf(keys ...string) []byte {
 	auths := map[string]any{}
 	for _, key := range keys {
@@ -83,11 +83,11 @@ func TestParseSecret_AllKindsOfCredentials(t *testing.T) {
 		got, err := secret.Resolve(t.Context(), host+".example.com/x")
 		got.Key, got.Origin = "", ""
 		if got != want || err != nil {
-			t.Errorf("%s: got another login", host)
+			t.Errorf("%s: got other credentials", host)
 		}
 	}
 	if keys := strings.Join(secret.Keys(), " "); keys != "a.example.com b.example.com c.example.com d.example.com" {
-		t.Errorf("the keys are %s", keys)
+		t.Errorf("keys: %s", keys)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestCredentials_NoFormatShowsAPassword(t *testing.T) {
 	l := Credentials{Key: "quay.io", Origin: "a file", Username: "s3cr3t", Password: "s3cr3t", IdentityToken: "s3cr3t", RegistryToken: "s3cr3t"}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		if text := fmt.Sprintf(verb, l) + fmt.Sprintf(verb, &l) + fmt.Sprintf(verb, []Credentials{l}); strings.Contains(text, "s3cr3t") || strings.Contains(text, "733363") {
-			t.Errorf("%s shows it: %s", verb, text)
+			t.Errorf("%s shows the password: %s", verb, text)
 		}
 	}
 	if text := l.String(); text != `the credentials of "quay.io" in a file` || (Credentials{}).String() != "no credentials" {
@@ -166,7 +166,7 @@ func TestChain_FirstCredentialsWin(t *testing.T) {
 	}
 }
 
-// helper is a credential helper: a program that is asked on its standard input.
+// helper is a credential helper: a program that reads the host from its standard input.
 const helper = `#!/bin/sh
 read host
 echo "{\"ServerURL\": \"$host\", \"Username\": \"helped\", \"Secret\": \"s3cr3t\"}"
@@ -221,8 +221,8 @@ func TestSystem_ReadsFilesAndHelpersOfContainerTools(t *testing.T) {
 	}
 }
 
-// FuzzSecret parses secrets: no input makes it panic or appears in an error, and
-// credentials are found only under a path of the repository.
+// FuzzSecret parses secrets: no input causes a panic or appears in an error, and credentials are found only under a
+// path of the repository.
 func FuzzSecret(f *testing.F) {
 	f.Add(secretOf("quay.io", "quay.io/a", "*.example.com", "https://index.docker.io/v1/"), "quay.io/a/b")
 	f.Add([]byte(`{"auths": {"": {"username": "u"}}}`), "")
@@ -234,7 +234,7 @@ func FuzzSecret(f *testing.F) {
 			t.Fatal(err)
 		}
 		if key := normalized(login.Key); !login.Anonymous() && !strings.Contains(key, "*") && !strings.HasPrefix(normalized(repository)+"/", key+"/") {
-			t.Errorf("%q has the login of %q", repository, login.Key)
+			t.Errorf("%q has the credentials of %q", repository, login.Key)
 		}
 	})
 }

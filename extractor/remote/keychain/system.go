@@ -13,10 +13,9 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// System resolves credentials as podman, skopeo, oc and docker do: from the
-// file that REGISTRY_AUTH_FILE names or, without it, in
-// ${XDG_RUNTIME_DIR}/containers/auth.json, ~/.config/containers/auth.json, ~/.docker/config.json and
-// ~/.dockercfg; with the credential helpers that these files and registries.conf name.
+// System resolves credentials as podman, skopeo, oc and docker do: from the file in REGISTRY_AUTH_FILE or, without it,
+// in ${XDG_RUNTIME_DIR}/containers/auth.json, ~/.config/containers/auth.json, ~/.docker/config.json and ~/.dockercfg;
+// with the credential helpers in these files and in registries.conf.
 type System struct {
 	// AuthFile, if not empty, is the only file that is read.
 	AuthFile string
@@ -40,7 +39,7 @@ func (s System) Resolve(ctx context.Context, repository string) (Credentials, er
 	return c, nil
 }
 
-// source finds the entry and the file of credentials, which the library does not report.
+// source returns the entry and the file of credentials, which the library does not report.
 func source(ctx context.Context, c Credentials, file, repository string) (key, origin string) {
 	for _, path := range authFiles(file) {
 		data, err := os.ReadFile(path)
@@ -56,7 +55,7 @@ func source(ctx context.Context, c Credentials, file, repository string) (key, o
 	return repository, "a credential helper"
 }
 
-// authFiles are the auth files that the library reads; see containers-auth.json(5).
+// authFiles returns the auth files that the library reads; see containers-auth.json(5).
 func authFiles(file string) []string {
 	if file != "" {
 		return []string{file}

@@ -15,8 +15,8 @@ import (
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
-// Cluster holds the objects of an OpenShift cluster that configure mirrors. Their rules are those of
-// the cluster's nodes.
+// Cluster holds the objects of an OpenShift cluster that configure mirrors. They have the same effect as on the
+// cluster's nodes.
 type Cluster struct {
 	// DigestMirrors, TagMirrors and ContentSources are all objects of these kinds.
 	DigestMirrors []configv1.ImageDigestMirrorSet
@@ -47,8 +47,8 @@ func (c Cluster) Rules(dir string) (*Rules, error) {
 	return rules, nil
 }
 
-// allowed are the scopes of allowedRegistries; nil allows everything.
-// Mirrors need not be listed: the nodes' policy applies to the names of images.
+// allowed returns the scopes of allowedRegistries; nil allows everything. Mirrors need not be listed: the nodes' policy
+// applies to the names of images.
 func (c Cluster) allowed() []string {
 	if len(c.Sources.AllowedRegistries) == 0 {
 		return nil
@@ -109,7 +109,7 @@ func (c Cluster) endpoint(location, pull string) sysregistriesv2.Endpoint {
 
 func (c Cluster) blocked(scope string) bool { return within(scope, c.Sources.BlockedRegistries) }
 
-// within reports whether a scope lies in one of others.
+// within reports whether a scope is in one of others.
 func within(scope string, others []string) bool {
 	return slices.ContainsFunc(others, func(other string) bool { return scope == other || matches(scope, other) })
 }

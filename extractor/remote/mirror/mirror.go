@@ -30,8 +30,7 @@ type Source struct {
 	Mirror bool
 	// Insecure allows plain HTTP and unverified certificates.
 	Insecure bool
-	// Namespace, if not empty, is sent as the parameter "ns": the registry is
-	// a proxy of the registry of that name.
+	// Namespace, if not empty, is sent as the parameter "ns": the registry is a proxy of the registry with that name.
 	Namespace string
 }
 
@@ -60,7 +59,7 @@ func (e *BlockedError) Error() string {
 		strings.Join(e.Blocked, ", "))
 }
 
-// Sources returns the sources of an image in their order, at least one. The reference is by digest. The error is a
+// Sources returns the sources of an image in order, at least one. The reference is by digest. The error is a
 // *BlockedError if all are blocked, or an error of the reference or of a rule.
 func (r *Rules) Sources(image string) ([]Source, error) {
 	own, err := name.NewDigest(image, name.StrictValidation)
@@ -70,8 +69,8 @@ func (r *Rules) Sources(image string) ([]Source, error) {
 	return r.sources(image, own)
 }
 
-// TagSources returns the sources that resolve a tag, as Sources does for a
-// digest: without mirrors for digests only, with those for tags only.
+// TagSources returns the sources that resolve a tag, as Sources does for a digest: without mirrors for digests only,
+// with those for tags only.
 func (r *Rules) TagSources(tag name.Tag) ([]Source, error) { return r.sources(tag.Name(), tag) }
 
 // Target returns the destination to push an image to, never a mirror. The error is a *BlockedError
@@ -133,7 +132,7 @@ func (r *Rules) usable(image string, pulls []sysregistriesv2.PullSource) ([]Sour
 	return sources, nil
 }
 
-// canonical is the name of a repository in containers/image.
+// canonical returns the name of a repository in containers/image.
 func canonical(repository name.Repository) string {
 	host := repository.RegistryStr()
 	if host == name.DefaultRegistry {
@@ -142,7 +141,7 @@ func canonical(repository name.Repository) string {
 	return host + "/" + repository.RepositoryStr()
 }
 
-// identifier is the tag or the digest of a reference, as it follows the repository.
+// identifier returns the tag or the digest of a reference, as it follows the repository.
 func identifier(image name.Reference) string {
 	if _, byTag := image.(name.Tag); byTag {
 		return ":" + image.Identifier()
@@ -150,8 +149,8 @@ func identifier(image name.Reference) string {
 	return "@" + image.Identifier()
 }
 
-// Hosts are the registries that the rules name, without wildcards. As an administrator configured
-// them, they may be in private networks.
+// Hosts returns the registries in the rules, without wildcards. They can be in private networks, because an
+// administrator configured them.
 func (r *Rules) Hosts() []string {
 	if r == nil {
 		return nil
@@ -159,8 +158,7 @@ func (r *Rules) Hosts() []string {
 	return slices.Clone(r.hosts)
 }
 
-// Merge returns rules in which those of over replace those of r for the same
-// prefix, as in a drop-in file.
+// Merge returns rules in which the rules of over replace those of r for the same prefix, as in a drop-in file.
 func (r *Rules) Merge(over *Rules) *Rules {
 	if r == nil {
 		return over
@@ -195,7 +193,7 @@ func newRules(registries []sysregistriesv2.Registry, allowed []string) *Rules {
 	return r
 }
 
-// find returns the rule with the longest prefix of a repository, nil if there is none.
+// find returns the rule with the longest prefix of a repository, or nil.
 func (r *Rules) find(repository string) *sysregistriesv2.Registry {
 	var found *sysregistriesv2.Registry
 	for i, registry := range r.registries {
@@ -210,8 +208,8 @@ func (r *Rules) allows(repository string) bool {
 	return r.allowed == nil || slices.ContainsFunc(r.allowed, func(scope string) bool { return matches(repository, scope) })
 }
 
-// matches reports whether a repository lies in a scope: a registry, a namespace, a
-// repository, or "*.example.com" for the registries of a domain.
+// matches reports whether a repository is in a scope: a registry, a namespace, a repository, or "*.example.com" for the
+// registries of a domain.
 func matches(repository, scope string) bool {
 	if domain, wild := strings.CutPrefix(scope, "*"); wild {
 		host, _, _ := strings.Cut(repository, "/")

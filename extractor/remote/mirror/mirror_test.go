@@ -18,7 +18,7 @@ import (
 
 var digest = "@sha256:" + strings.Repeat("a", 64)
 
-// places are sources as texts: the repository, "!" if it is insecure.
+// places returns sources as strings: the repository, with "!" if it is insecure.
 func places(sources []Source) []string {
 	var out []string
 	for _, s := range sources {
@@ -105,7 +105,7 @@ func TestSources_InTheOrderOfTheRules(t *testing.T) {
 		}
 		for n, s := range sources {
 			if !strings.HasSuffix(s.Image.String(), digest) || s.Mirror != (n < len(sources)-1 && len(sources) > 1) && image != "mirrored-only.example.com/a" {
-				t.Errorf("%s: source %d is %+v", image, n, s)
+				t.Errorf("%s: source %d: %+v", image, n, s)
 			}
 		}
 	}
@@ -143,10 +143,10 @@ func TestMerge_LaterRulesReplaceEarlierOnes(t *testing.T) {
 		}
 	}
 	if hosts := strings.Join(merged.Hosts(), " "); !strings.Contains(hosts, "new.example.com") || strings.Contains(hosts, "second.example.com") || strings.Contains(hosts, "*") {
-		t.Errorf("the hosts are %s", hosts)
+		t.Errorf("hosts: %s", hosts)
 	}
 	if (*Rules)(nil).Merge(over) != over || over.Merge(nil) != over {
-		t.Error("no rules change rules")
+		t.Error("a merge without rules changed the rules")
 	}
 }
 
@@ -189,7 +189,7 @@ func TestFiles_RereadWhenTheyChange(t *testing.T) {
 	rules, err := f.Rules()
 	var wrong *ConfError
 	if rules == nil || !errors.As(err, &wrong) || !strings.Contains(err.Error(), f.Conf) {
-		t.Errorf("with a wrong file: got %v, %v; want the rules from before and what is wrong", rules, err)
+		t.Errorf("with an invalid file: got %v, %v; want the previous rules and an error that names the file", rules, err)
 	}
 	if err := os.Remove(f.Conf + ".d/50.conf"); err != nil {
 		t.Fatal(err)
@@ -198,8 +198,8 @@ func TestFiles_RereadWhenTheyChange(t *testing.T) {
 	expect("m4.example.com/a quay.io/a")
 }
 
-// FuzzRules parses rules and applies them to a reference: they agree with what
-// podman's own code says of both, and no input makes them panic.
+// FuzzRules parses rules and applies them to a reference: the results match those of podman's own code, and no input
+// causes a panic.
 func FuzzRules(f *testing.F) {
 	for _, image := range []string{"quay.io/release/aws", "x.blocked.example.com/a", "docker.io/library/busybox", "plain.example.com:5000/a", "mirrored-only.example.com/a/b"} {
 		f.Add(conf, image)

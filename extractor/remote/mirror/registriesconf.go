@@ -19,9 +19,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/scratch"
 )
 
-// System returns the rules of podman, skopeo and oc: those in the file
-// that CONTAINERS_REGISTRIES_CONF names or, without it, in the user's and the
-// system's directories.
+// System returns the rules of podman, skopeo and oc: those in the file of CONTAINERS_REGISTRIES_CONF or, without it, in
+// the user's and the system's directories.
 func System() (*Rules, error) {
 	rules, err := read("", "")
 	if err != nil {
@@ -30,13 +29,12 @@ func System() (*Rules, error) {
 	return rules, nil
 }
 
-// Files are rules in files, which are read again when they change. It is
-// safe for concurrent use.
+// Files are rules in files, which are read again when they change. It is safe for concurrent use.
 type Files struct {
-	// Conf is the path of registries.conf; "" is none.
+	// Conf is the path of registries.conf; "" means no file.
 	Conf string
-	// Dir is the path of the directory with its drop-in files, whose names end in
-	// ".conf"; it need not exist. "" is Conf with ".d" at its end.
+	// Dir is the path of the directory with its drop-in files, *.conf; it need not exist. "" means Conf with the suffix
+	// ".d".
 	Dir string
 
 	mu    sync.Mutex
@@ -44,8 +42,8 @@ type Files struct {
 	rules *Rules
 }
 
-// Rules returns the current rules of the files. If a file is unreadable or
-// invalid, it returns the previous rules, nil if there are none, and a *ConfError.
+// Rules returns the current rules of the files. If a file is unreadable or invalid, it returns the previous rules, or
+// nil, and a *ConfError.
 func (f *Files) Rules() (*Rules, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,7 +63,7 @@ func (f *Files) Rules() (*Rules, error) {
 	return rules, nil
 }
 
-// fingerprint is a digest of the names and the contents of the files.
+// fingerprint returns a digest of the names and contents of the files.
 func fingerprint(conf, dir string) ([sha256.Size]byte, error) {
 	dropIns, err := filepath.Glob(filepath.Join(dir, "*.conf")) // sorted
 	if err != nil {
@@ -82,10 +80,10 @@ func fingerprint(conf, dir string) ([sha256.Size]byte, error) {
 	return sha256.Sum256(all.Bytes()), nil
 }
 
-// parsing protects the parser, which caches files for the whole process and can only empty the whole cache.
+// parsing protects the parser, which caches files for the whole process and can only drop the whole cache.
 var parsing sync.Mutex
 
-// read has a registries.conf and its drop-in files parsed. A path that is empty is podman's own choice.
+// read parses a registries.conf and its drop-in files. An empty path is podman's default.
 func read(conf, dropIns string) (*Rules, error) {
 	parsing.Lock()
 	defer parsing.Unlock()
@@ -98,8 +96,8 @@ func read(conf, dropIns string) (*Rules, error) {
 	return newRules(registries, nil), nil
 }
 
-// Parse parses the text of one registries.conf. The parser reads files only: a temporary one
-// is written, in dir if possible (see scratch.Dir).
+// Parse parses the text of one registries.conf. The parser reads only files, so Parse writes a temporary one, in dir if
+// possible (see scratch.Dir).
 func Parse(dir string, conf []byte) (*Rules, error) {
 	const name = "registries.conf"
 	own, err := scratch.Dir(dir, "registries-*", map[string][]byte{name: conf})
@@ -116,7 +114,7 @@ func Parse(dir string, conf []byte) (*Rules, error) {
 
 // ConfError reports an invalid registries.conf.
 type ConfError struct {
-	// File is its path or description.
+	// File is the path or description of the file.
 	File string
 	Err  error
 }

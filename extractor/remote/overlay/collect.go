@@ -14,29 +14,27 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// collector builds an Index from the entries of a layer, in their order. A
-// layer is processed alone, as container runtimes unpack it before they lay it
-// upon the others:
+// collector builds an Index from the entries of a layer, in their order. It processes each layer separately, as
+// container runtimes unpack it before they put it on top of the others:
 //
-//   - Of several entries for one path the last counts; only a directory over a
-//     directory merges. The parent directories of an entry are created implicitly.
-//   - Whiteouts hide the content of lower layers, whatever their position in the layer.
-//   - Below a root, directories, regular files and hard links to files of bundles
-//     in the same layer are accepted. Everything else that can exist is a refused
-//     node: it hides the replaced entry, and is an error only if it is part of the result.
-//   - An entry that no unpacker should create is a refusal at the path where it would be created: a name
-//     with "..", an unprintable name, an entry below a file, an entry that reaches a root
-//     through a symlink of its own layer.
+//   - Of several entries for one path the last one wins; only a directory and a directory merge. The parent
+//     directories of an entry are created implicitly.
+//   - Whiteouts hide the content of lower layers, in any position in the layer.
+//   - Below a root, directories, regular files and hard links to files of bundles in the same layer are accepted.
+//     Any other entry that can exist is a refused node: it hides the replaced entry, and is an error only if it is
+//     part of the result.
+//   - An entry that no unpacker should create is a refusal at the path where it would be created: a name with "..",
+//     an unprintable name, an entry below a file, an entry that reaches a root through a symlink of its own layer.
 //
-// Of entries outside the roots only the symlinks are kept, until the end of the layer.
+// Of entries outside of the roots, only the symlinks are stored, until the end of the layer.
 type collector struct {
 	*Index
 	limits  Limits
 	links   links
-	created int               // names that were ever created below roots
-	kept    int64             // bytes of contents that were ever kept
-	reserve func(int64) error // is called with each of them before it is kept
-	changed bool              // an entry concerned a bundle since takeChanged
+	created int               // number of names that were created below roots, also if replaced
+	kept    int64             // total size of the contents that were read, also if replaced
+	reserve func(int64) error // called with the size of each content before it is read
+	changed bool              // an entry since takeChanged concerned a bundle
 }
 
 // takeChanged reports whether the index changed since the last call.
@@ -51,19 +49,19 @@ func newCollector(limits Limits, reserve func(int64) error) *collector {
 }
 
 var (
-	errBadName   = errors.New("its name is not printable UTF-8 of at most 255 bytes")
-	errClimbs    = errors.New("its name climbs with \"..\"")
-	errLongPath  = errors.New("its path is longer than a file system holds")
-	errSymlink   = errors.New("it is a symlink: a bundle is made of regular files")
-	errBadTarget = errors.New("it is a hard link whose target no file system holds")
-	errFarTarget = errors.New("it is a hard link whose target is not a file of a bundle in the same layer")
-	errSparse    = errors.New("it is a sparse file")
-	errSlash     = errors.New("it is a file whose name ends with a slash")
-	errWhiteout  = errors.New("it is a whiteout that hides nothing that can exist")
-	errNoFolder  = errors.New("it is a file, but the layer has an entry below it")
+	errBadName   = errors.New("invalid name: want printable UTF-8 of at most 255 bytes")
+	errClimbs    = errors.New("invalid name: it contains \"..\"")
+	errLongPath  = errors.New("invalid name: the path is too long for a file system")
+	errSymlink   = errors.New("invalid type symlink: want a regular file")
+	errBadTarget = errors.New("invalid hard link: the target is not a valid path")
+	errFarTarget = errors.New("invalid hard link: the target is not a file of a bundle in the same layer")
+	errSparse    = errors.New("invalid type sparse file: want a regular file")
+	errSlash     = errors.New("invalid name: a file whose name ends with a slash")
+	errWhiteout  = errors.New("invalid whiteout: the hidden path cannot exist")
+	errNoFolder  = errors.New("not a directory, but the layer has an entry below it")
 	errThrough   = errors.New("the layer has an entry that reaches this path through a symlink")
-	errOverlay   = errors.New("it has an extended attribute of overlayfs, which unpackers treat differently")
-	errOpaqueTop = errors.New("it is an opaque whiteout of the image's root, which unpackers treat differently")
+	errOverlay   = errors.New("invalid extended attribute of overlayfs: container runtimes treat it differently")
+	errOpaqueTop = errors.New("invalid opaque whiteout of the image's root: container runtimes treat it differently")
 )
 
 // entry adds the next entry of the layer. The error is a LimitError, or that of reading content.
@@ -72,7 +70,7 @@ func (c *collector) entry(h *tar.Header, content io.Reader) error {
 		return nil
 	}
 	parts, climbs := components(h.Name)
-	if len(parts) == 0 || len(h.Name) > maxPath && !concerns(parts) { // no file system holds the name
+	if len(parts) == 0 || len(h.Name) > maxPath && !concerns(parts) { // longer than a file system allows
 		return c.rootEntry(parts, h)
 	}
 	at, ok, err := c.links.resolve(parts)
@@ -133,10 +131,10 @@ func hasOverlayAttribute(h *tar.Header) bool {
 	return false
 }
 
-// refuse records an entry that no unpacker should accept.
+// refuse records an entry that no unpacker should create.
 func (c *collector) refuse(file string, err error) { c.refusals[file] = err.Error() }
 
-// take adds an entry that concerns a root.
+// take adds an entry at or below a root.
 func (c *collector) take(parts []string, h *tar.Header, content io.Reader) error {
 	if at, err := c.badPath(parts); err != nil {
 		c.refuse(at, err)
@@ -172,22 +170,22 @@ func (c *collector) node(parts []string, h *tar.Header, content io.Reader) (*nod
 	case tar.TypeLink:
 		return c.link(parts, h.Linkname), nil
 	}
-	return refusedNode(fmt.Errorf("it is %s", typeName(h.Typeflag))), nil
+	return refusedNode(fmt.Errorf("invalid type %s: want a regular file", typeName(h.Typeflag))), nil
 }
 
 func refusedNode(err error) *node { return &node{kind: refused, reason: err.Error()} }
 
-// typeName names the entry types that are refused.
+// typeName returns the name of a refused entry type.
 func typeName(flag byte) string {
 	switch flag {
 	case tar.TypeChar:
-		return "a character device"
+		return "character device"
 	case tar.TypeBlock:
-		return "a block device"
+		return "block device"
 	case tar.TypeFifo:
-		return "a named pipe"
+		return "named pipe"
 	}
-	return fmt.Sprintf("an archive entry of the unknown type %q", flag)
+	return fmt.Sprintf("%q of an archive entry", flag)
 }
 
 // file reads a regular file if it is a file of a bundle. Memory is allocated after its size was checked.
@@ -216,7 +214,7 @@ func (c *collector) file(parts []string, h *tar.Header, content io.Reader) (*nod
 	return n, err
 }
 
-// isSparse reports whether an entry is a sparse file: its holes cost nothing to declare.
+// isSparse reports whether an entry is a sparse file: an archive can declare holes of any size at no cost.
 func isSparse(h *tar.Header) bool {
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {
@@ -226,8 +224,8 @@ func isSparse(h *tar.Header) bool {
 	return false
 }
 
-// link returns the file that a hard link shares. Unpackers remove the existing file at
-// parts before they look up the target, so a link to itself has none.
+// link returns the file that a hard link shares. Unpackers remove the existing file at parts before they look up the
+// target, so a link to itself has no target.
 func (c *collector) link(parts []string, target string) *node {
 	to, climbs := components(target)
 	if climbs || len(target) > maxPath || len(to) == 0 {
@@ -246,7 +244,7 @@ func (c *collector) link(parts []string, target string) *node {
 	return n
 }
 
-// put sets the node at a path, in place of the one before.
+// put sets the node at a path, and replaces an existing one.
 func (c *collector) put(parts []string, n *node) {
 	if !c.mkdirs(parts[:len(parts)-1]) {
 		return
@@ -263,9 +261,8 @@ func (c *collector) put(parts []string, n *node) {
 	c.created++
 }
 
-// mkdirs creates a directory with its parents, as every unpacker does for an
-// entry in it, and reports whether it exists now. A file among the parents is refused:
-// unpackers fail for entries below it.
+// mkdirs creates a directory with its parents, as unpackers do for an entry in it, and reports whether it exists now. A
+// file among the parents is refused: unpackers fail at entries below it.
 func (c *collector) mkdirs(parts []string) bool {
 	for i := range parts {
 		dir := strings.Join(parts[:i+1], "/")

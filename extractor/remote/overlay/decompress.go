@@ -9,8 +9,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/capi-installer/capi-installer/internal/inflate"
 )
 
 // readFunc implements io.Reader.
@@ -29,26 +30,26 @@ var magic = []struct {
 	{[]byte{0xfd, '7', 'z', 'X', 'Z', 0}, "xz"},
 }
 
-// zstdWindow is the largest window of a zstd stream, and so the memory that
-// reading one takes: as much as the common encoders use at their highest level. zstdAtOnce is
-// the number of streams that the process reads at the same time.
+// zstdWindow is the maximum window of a zstd stream, and so the memory of its decoder: the window of the common
+// encoders at their highest level. zstdAtOnce is the maximum number of zstd streams that the process reads
+// concurrently.
 const zstdWindow, zstdAtOnce = 32 << 20, 2
 
 var zstdSlots = make(chan struct{}, zstdAtOnce)
 
-// decompress returns the archive in a layer. Its first bytes identify the compression,
-// as in every unpacker: media types are wrong now and then.
+// decompress returns the archive in a layer. Its first bytes identify the compression, as in other unpackers, because
+// media types are sometimes wrong.
 func decompress(ctx context.Context, layer io.Reader) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(layer, 64<<10)
 	switch name := compression(r); name {
 	case "":
 		return io.NopCloser(r), nil
 	case "gzip":
-		return gzip.NewReader(r)
+		return inflate.NewReader(r)
 	case "zstd":
 		return unzstd(ctx, r)
 	default:
-		return nil, fmt.Errorf("it is compressed with %s, which images do not use", name)
+		return nil, fmt.Errorf("unsupported compression %s: want gzip or zstd", name)
 	}
 }
 
@@ -77,10 +78,10 @@ func (z *zstdStream) Close() error {
 	return nil
 }
 
-// skippable are the bytes after the first one of a skippable zstd frame.
+// skippable are the second to fourth bytes of a skippable zstd frame.
 var skippable = []byte{0x2a, 0x4d, 0x18}
 
-// compression is the name of the compression of a stream; "" for none.
+// compression returns the name of the compression of a stream; "" if it is not compressed.
 func compression(r *bufio.Reader) string {
 	if start, _ := r.Peek(4); len(start) == 4 && start[0]&0xf0 == 0x50 && bytes.Equal(start[1:], skippable) {
 		return "zstd"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package overlay computes the files that an image shows at the roots of bundles, as if all of its layers were
-// unpacked upon each other, without unpacking them: in memory, and reading no more layers than needed.
+// Package overlay computes the files that an image has at the roots of bundles, as if all of its layers were unpacked
+// on top of each other. It works in memory and reads only the necessary layers.
 //
-// A Scanner reads a layer once and keeps its Index, the few entries that concern bundles. An Overlay
-// merges indexes from the uppermost layer down, with the whiteouts, opaque whiteouts, hard links
-// and replaced entries of the OCI image specification (layer.md), until no lower layer can change the result:
+// A Scanner reads a layer once and returns its Index, the few entries that concern bundles. An Overlay merges indexes
+// from the top layer down, with the whiteouts, opaque whiteouts, hard links and replaced entries of the OCI image
+// specification (layer.md), until no lower layer can change the result:
 //
 //	o := overlay.New(overlay.Limits{})
 //	for _, layer := range slices.Backward(layers) {
@@ -18,5 +18,6 @@
 //	}
 //	files, err := o.Files()
 //
-// Entries that unpackers treat differently, or that no unpacker should create, are errors if they are part of the result.
+// Entries that container runtimes treat differently, or that no unpacker should create, are errors if they are part of
+// the result.
 package overlay

@@ -12,11 +12,11 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// maxName and maxPath are the lengths in bytes of the longest file name and path that Linux allows.
+// maxName and maxPath are the maximum lengths in bytes of a file name and a path in Linux.
 const maxName, maxPath = 255, 4096
 
-// components splits a name of an archive into its components below the image's
-// root, and reports whether it had a ".." among them. Absolute names, "./" and "//" are other spellings of the same path.
+// components splits a name of an archive into its components below the image's root, and reports whether it contained
+// "..". Absolute names, "./" and "//" are other spellings of the same path.
 func components(name string) (parts []string, climbs bool) {
 	climbs = strings.Contains(name, "..") && slices.Contains(strings.Split(name, "/"), "..")
 	clean := strings.Trim(path.Clean("/"+name), "/")
@@ -26,7 +26,7 @@ func components(name string) (parts []string, climbs bool) {
 	return strings.Split(clean, "/"), climbs
 }
 
-// concerns reports whether an entry is at or below a root of bundles, or hides one.
+// concerns reports whether an entry is at or below a root of bundles, or hides a root.
 func concerns(parts []string) bool {
 	if len(parts) == 1 && strings.HasPrefix(parts[0], whiteoutPrefix) {
 		hidden := strings.TrimPrefix(parts[0], whiteoutPrefix)
@@ -37,7 +37,7 @@ func concerns(parts []string) bool {
 
 func isRoot(name string) bool { return slices.Contains(extractor.Roots(), name) }
 
-// badPath returns why a path is invalid, and the part of it that shows the place.
+// badPath returns the reason why a path is invalid, and the path of the invalid component.
 func (c *collector) badPath(parts []string) (at string, err error) {
 	for i, part := range parts[:min(len(parts), c.limits.Depth)] {
 		at = strings.Join(parts[:i+1], "/")
@@ -58,7 +58,7 @@ func (c *collector) badPath(parts []string) (at string, err error) {
 	return "", nil
 }
 
-// badName reports whether a name could deceive a reader, or cannot exist in a file system.
+// badName reports whether a name is unprintable, or cannot exist in a file system.
 func badName(name string) bool {
 	return len(name) > maxName || !utf8.ValidString(name) ||
 		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })

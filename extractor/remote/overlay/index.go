@@ -14,9 +14,9 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// Index is the part of a layer that concerns bundles: its entries at and below the roots,
-// and the whiteouts that hide entries of lower layers. It is a function of the layer's bytes and the Limits,
-// so a layer is read once: that a layer has no such part is cached as well. It does not change after Scan.
+// Index is the part of a layer that concerns bundles: its entries at and below the roots, and the whiteouts that hide
+// entries of lower layers. It depends only on the layer's bytes and the Limits, so each layer is read once; an empty
+// Index is cached as well. It does not change after Scan.
 type Index struct {
 	// nodes are the entries at and below the roots, by their paths.
 	nodes map[string]*node
@@ -24,16 +24,16 @@ type Index struct {
 	whiteouts map[string]bool
 	// opaques are the directories whose content in lower layers is hidden; never the image's root.
 	opaques map[string]bool
-	// refusals are entries that no unpacker should accept, by the path where they would do harm.
+	// refusals are entries that no unpacker should create, by the path where they would be created.
 	refusals map[string]string
-	// broken is why the verified bytes are not a layer; nil if they are one.
+	// broken is the reason why the verified bytes are not a valid layer; nil if they are.
 	broken *brokenError
 }
 
 // brokenError is an error that can be stored.
 type brokenError struct {
 	Text  string      `json:"text"`
-	Limit *LimitError `json:"limit,omitempty"` // that Text reports
+	Limit *LimitError `json:"limit,omitempty"` // returned by Text
 }
 
 func newBroken(err error) *brokenError {
@@ -56,7 +56,7 @@ type kind uint8
 const (
 	directory kind = iota
 	regular
-	refused // it exists, but cannot be part of a bundle
+	refused // exists, but cannot be part of a bundle
 )
 
 // node is a file or a directory of one layer.
@@ -64,10 +64,10 @@ type node struct {
 	kind   kind
 	size   int64  // of a regular file
 	data   []byte // of a regular file: its content if it is a file of a bundle (extractor.Limit), nil otherwise
-	reason string // why it is refused
+	reason string // reason of a refused node
 }
 
-// Err is why the verified bytes are not a valid layer; nil if they are one.
+// Err returns the reason why the verified bytes are not a valid layer; nil if they are.
 func (i *Index) Err() error {
 	if i.broken == nil {
 		return nil
@@ -75,7 +75,7 @@ func (i *Index) Err() error {
 	return i.broken
 }
 
-// Files returns the directories and regular files that the layer alone has at and below the roots.
+// Files returns the directories and regular files of this layer alone at and below the roots.
 func (i *Index) Files() extractor.Files {
 	files := extractor.Files{}
 	for file, n := range i.nodes {
@@ -100,7 +100,7 @@ func newIndex() *Index {
 	return &Index{nodes: map[string]*node{}, whiteouts: map[string]bool{}, opaques: map[string]bool{}, refusals: map[string]string{}}
 }
 
-// Weight is an estimate of the memory that the index takes, in bytes.
+// Weight returns the approximate memory of the index, in bytes.
 func (i *Index) Weight() int64 {
 	total := int64(1 << 10)
 	for file, n := range i.nodes {
@@ -110,7 +110,7 @@ func (i *Index) Weight() int64 {
 }
 
 // indexVersion changes whenever the same layer gives another index.
-const indexVersion = 2
+const indexVersion = 3
 
 // header is the first line of an encoded index, in JSON; the contents of its
 // files follow. Paths are quoted as in Go: they need not be UTF-8.
@@ -128,11 +128,11 @@ type nodeHeader struct {
 	Path   string `json:"path"`
 	Kind   kind   `json:"kind"`
 	Size   int64  `json:"size,omitempty"`
-	Kept   bool   `json:"kept,omitempty"` // the content follows
+	Kept   bool   `json:"kept,omitempty"` // the content follows the header
 	Reason string `json:"reason,omitempty"`
 }
 
-// Encode returns the index, which was made with limits, in the form that Decode reads.
+// Encode returns the index of a scan with these limits, in the form that Decode reads.
 func (i *Index) Encode(limits Limits) ([]byte, error) {
 	h := header{Version: indexVersion, Limits: limits, Whiteouts: quoted(i.whiteouts), Opaques: quoted(i.opaques), Broken: i.broken}
 	for file, reason := range i.refusals {
@@ -161,10 +161,11 @@ func quoted(paths map[string]bool) (list []string) {
 	return list
 }
 
-// ErrVersion reports an index that was encoded by another version of this program, or made with other limits.
-var ErrVersion = errors.New("the index was made by another version or with other limits")
+// ErrVersion reports an index of another version of this program, or with other limits.
+var ErrVersion = errors.New("the index has another version or other limits")
 
-// Decode reads an index that Encode wrote for the same limits; the error is ErrVersion for others. It keeps data.
+// Decode reads an index that Encode wrote for the same limits; otherwise the error is ErrVersion. The index refers to
+// data.
 func Decode(data []byte, limits Limits) (*Index, error) {
 	line, rest, _ := bytes.Cut(data, []byte("\n"))
 	var h header
@@ -189,7 +190,7 @@ func Decode(data []byte, limits Limits) (*Index, error) {
 	return i, i.readNodes(h.Nodes, rest)
 }
 
-// readNodes reads the nodes and their contents, which must be all of data.
+// readNodes reads the nodes and their contents, which must take all of data.
 func (i *Index) readNodes(nodes []nodeHeader, data []byte) error {
 	for _, n := range nodes {
 		file, err := strconv.Unquote(n.Path)

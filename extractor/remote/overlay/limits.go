@@ -7,27 +7,27 @@ import (
 	"fmt"
 )
 
-// Limits bound the cost of one layer and of all layers of an image together. A field that is zero has
-// its default; no limit can be switched off. Sizes are in bytes.
+// Limits bound the cost of one layer and of all layers of an image together. A zero field has its default; no limit can
+// be disabled. Sizes are in bytes.
 type Limits struct {
-	// Unpacked is the size of the largest layer decompressed; default 16 GiB.
+	// Unpacked is the maximum decompressed size of a layer; default 16 GiB.
 	Unpacked int64
-	// Ratio is the largest factor by which decompression may enlarge a layer.
-	// It applies to layers that become larger than 64 MiB; default 200.
+	// Ratio is the maximum ratio of the decompressed to the compressed size of a layer. It applies to layers with a
+	// decompressed size above 64 MiB; default 200.
 	Ratio int64
-	// Entries is the number of archive entries in a layer; default 2,000,000.
+	// Entries is the maximum number of archive entries in a layer; default 2,000,000.
 	Entries int
-	// Links is the memory that the symlinks of a layer may take; default 16 MiB.
+	// Links is the maximum memory for the symlinks of a layer; default 16 MiB.
 	Links int64
-	// LinkSteps is the number of components of the symlink targets that are followed to resolve the
-	// paths of a layer's entries; default 4,000,000.
+	// LinkSteps is the maximum number of components of symlink targets that are followed to resolve the paths of a
+	// layer's entries; default 4,000,000.
 	LinkSteps int
-	// Depth is the number of components of the longest path; default 128.
+	// Depth is the maximum number of components of a path; default 128.
 	Depth int
-	// Files is the number of files and directories below the roots; default 1000.
+	// Files is the maximum number of files and directories below the roots; default 1000.
 	Files int
-	// Total is the size of all files of bundles, in a layer and in an image; default 40 MiB.
-	// extractor.Limit is the limit of one file.
+	// Total is the maximum size of all files of bundles, in a layer and in an image; default 40 MiB. extractor.Limit is
+	// the limit of one file.
 	Total int64
 }
 
@@ -40,7 +40,7 @@ const (
 	ratioFloor = 64 * mib
 )
 
-// WithDefaults returns the limits with the defaults filled in.
+// WithDefaults returns the limits with defaults for zero fields.
 func (l Limits) WithDefaults() Limits {
 	return Limits{
 		Unpacked:  cmp.Or(l.Unpacked, 16*gib),
@@ -58,7 +58,7 @@ func (l Limits) WithDefaults() Limits {
 type LimitError struct {
 	// The exceeded quantity, such as "layers".
 	What string
-	// Limit is the largest allowed value.
+	// Limit is the maximum.
 	Limit int64
 }
 

@@ -15,21 +15,20 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// Overlay is the union of the uppermost layers of an image, at the roots of
-// bundles. Layers are added from the top to the bottom: a visible entry stays, and the
-// whiteouts of a layer hide entries of the layers that are added after it, but not its own.
-// It is not safe for concurrent use.
+// Overlay is the union of the top layers of an image, at the roots of bundles. Layers are added from top to bottom: a
+// visible entry stays, and the whiteouts of a layer hide entries of layers that are added later, but not its own. It is
+// not safe for concurrent use.
 type Overlay struct {
 	limits   Limits
 	visible  map[string]layerNode
 	refusals map[string]layerNode
-	// whiteouts and opaques are those of all layers, as in an
-	// Index; a file also hides the entries of lower layers below its path.
+	// whiteouts and opaques are those of all added layers, as in an Index; a file also hides the entries of lower
+	// layers below its path.
 	whiteouts, opaques map[string]bool
 	size               int64
 }
 
-// layerNode is a node and the layer that it comes from.
+// layerNode is a node and its layer.
 type layerNode struct {
 	*node
 	layer v1.Hash
@@ -43,7 +42,7 @@ func New(limits Limits) *Overlay {
 	}
 }
 
-// Size is the size of the visible files of bundles, in bytes.
+// Size returns the size of the visible files of bundles, in bytes.
 func (v *Overlay) Size() int64 { return v.size }
 
 // IsEmpty reports whether no layer has an entry or a whiteout at a root of bundles.
@@ -51,7 +50,7 @@ func (v *Overlay) IsEmpty() bool {
 	return len(v.visible)+len(v.refusals)+len(v.whiteouts)+len(v.opaques) == 0
 }
 
-// Add adds the index of the next lower layer. It is an error if the layer is invalid or the limits are exceeded.
+// Add adds the index of the next lower layer. It returns an error if the layer is invalid or a limit is exceeded.
 func (v *Overlay) Add(layer v1.Hash, p *Index) error {
 	if err := p.Err(); err != nil {
 		return err
@@ -73,7 +72,7 @@ func (v *Overlay) Add(layer v1.Hash, p *Index) error {
 	}
 	for file, n := range p.nodes {
 		if n.kind != directory {
-			v.whiteouts[file] = true // unpackers remove the directory of a lower layer, even if an upper layer has one again
+			v.whiteouts[file] = true // unpackers remove the directory of a lower layer, also if an upper layer has the directory again
 		}
 	}
 	maps.Copy(v.whiteouts, p.whiteouts)
@@ -93,7 +92,7 @@ func (v *Overlay) hidden(file string) bool {
 	return false
 }
 
-// closed reports whether the layers so far hide a root of all lower layers.
+// closed reports whether the layers so far hide a root in all lower layers.
 func (v *Overlay) closed(root string) bool {
 	return v.whiteouts[root] || v.opaques[root]
 }
@@ -108,14 +107,14 @@ func (v *Overlay) Decided() bool {
 			return false
 		}
 		if _, there := v.visible[root]; there {
-			return true // the first existing root is the only one that is read
+			return true // only the first existing root is read
 		}
 	}
 	return true
 }
 
-// Files returns the visible files of the first existing root. Errors are, or join, errors of type
-// *extractor.Error and are an extractor.ErrInvalid: one for each refused entry.
+// Files returns the visible files of the first existing root. Errors are, or join, errors of type *extractor.Error and
+// are an extractor.ErrInvalid: one for each refused entry.
 func (v *Overlay) Files() (extractor.Files, error) {
 	if files, ok := v.complete(); ok {
 		return files, nil
@@ -129,7 +128,7 @@ func (v *Overlay) Files() (extractor.Files, error) {
 	return files, nil
 }
 
-// complete returns the files of a bundle whose metadata proves that they are all of it.
+// complete returns the files of a bundle whose metadata proves that they are complete.
 func (v *Overlay) complete() (extractor.Files, bool) {
 	if len(v.refusals) > 0 {
 		return nil, false
@@ -137,7 +136,7 @@ func (v *Overlay) complete() (extractor.Files, bool) {
 	return v.files().Complete()
 }
 
-// root is the first existing root; "" if there is none.
+// root returns the first existing root; "" if none exists.
 func (v *Overlay) root() string {
 	for _, root := range extractor.Roots() {
 		if _, there := v.visible[root]; there {
@@ -154,7 +153,7 @@ func below(root string) func(string) bool {
 	return func(file string) bool { return file == root || strings.HasPrefix(file, root+"/") }
 }
 
-// wrong returns the refusals at and below a root, and those in the root of the image.
+// wrong returns the refusals at and below a root, and those at the root of the image.
 func (v *Overlay) wrong(root string) error {
 	var errs []error
 	for _, refusals := range []map[string]layerNode{v.refusals, v.visible} {
@@ -168,7 +167,7 @@ func (v *Overlay) wrong(root string) error {
 	return errors.Join(errs[:min(len(errs), most)]...)
 }
 
-// files are the visible directories and regular files.
+// files returns the visible directories and regular files.
 func (v *Overlay) files() extractor.Files {
 	files := extractor.Files{}
 	for file, n := range v.visible {
@@ -177,7 +176,7 @@ func (v *Overlay) files() extractor.Files {
 	return files
 }
 
-// printable is a path that is safe to print.
+// printable returns a path that is safe to print.
 func printable(file string) string {
 	if slices.ContainsFunc(strings.Split(file, "/"), badName) {
 		return fmt.Sprintf("%+.200q", file)

@@ -13,15 +13,15 @@ import (
 // Scanner reads layers. The zero value has the default limits.
 type Scanner struct {
 	Limits Limits
-	// Reserve is called before memory is allocated for the content of a file, with its size, and with the negative
-	// sum when Scan returns. Its error ends the scan. nil reserves nothing.
+	// Reserve is called with the size of a file's content before memory is allocated for it, and with the negative sum
+	// when Scan returns. Its error ends the scan. nil means no reservation.
 	Reserve func(size int64) error
-	// Enough is called after each entry that concerns bundles, with the index so far, and reports whether
-	// the rest of the layer need not be read. nil reads all.
+	// Enough is called after each entry that concerns bundles, with the index so far, and reports whether the rest of
+	// the layer can be skipped. nil means that the whole layer is read.
 	Enough func(*Index) bool
 }
 
-// lookahead is the size of the rest of a layer that is read although the beginning suffices: it costs less than a new connection.
+// lookahead is the maximum size of the rest of a layer that is read anyway: it costs less than a new connection.
 const lookahead = 64 * kib
 
 // errEnough ends a scan before the end of the layer.
@@ -32,9 +32,9 @@ type reserveError struct{ error }
 
 // Scan reads a layer of size bytes and returns its index; whole is false if Enough ended it.
 //
-// body verifies: it returns io.EOF only after all of it was found to be the right bytes, as that of
-// fetch.Image.Blob does. Scan reads it to its end, unless Enough or Reserve end it, so that an index is never made of other
-// bytes. An error is that of body, of ctx or of Reserve. An invalid layer is not an error: it has an Index with an Err.
+// body returns io.EOF only after all of its bytes were verified, as that of fetch.Image.Blob does. Scan reads it to its
+// end, unless Enough or Reserve end the scan, so an index never has unverified bytes. Errors are those of body, of ctx
+// or of Reserve. An invalid layer is not an error: its Index has an Err.
 func (s Scanner) Scan(ctx context.Context, body io.Reader, size int64) (index *Index, whole bool, err error) {
 	source := &source{body: body}
 	reserve := s.Reserve
@@ -71,7 +71,7 @@ func (s Scanner) Scan(ctx context.Context, body io.Reader, size int64) (index *I
 type source struct {
 	body io.Reader
 	read int64
-	err  error // other than io.EOF
+	err  error // except io.EOF
 }
 
 func (s *source) Read(p []byte) (int, error) {
@@ -127,7 +127,7 @@ func scan(ctx context.Context, raw io.Reader, size int64, limits Limits, visit f
 	return nil
 }
 
-// entries visits the entries of an archive. content is to be read before visit returns, if at all.
+// entries visits the entries of an archive. visit can read content, but only before it returns.
 func entries(stream io.Reader, limits Limits, visit func(h *tar.Header, content io.Reader) error) error {
 	archive := tar.NewReader(stream)
 	for n := 1; ; n++ {

@@ -9,28 +9,28 @@ import (
 	"strings"
 )
 
-// maxLinks is the number of symlinks that one path may lead through: Linux's limit.
+// maxLinks is the maximum number of symlinks in the resolution of one path: Linux's limit.
 const maxLinks = 40
 
-// links are the symlinks of a layer, with the directories that they lie in. Unpackers create an
-// entry in the directory to which its path leads at that moment, so the same is done here: a symlink can be
-// created through another one, and a hard link to a symlink is a symlink.
+// links are the symlinks of a layer, with their directories. Unpackers create an entry in the directory to which its
+// path resolves at that moment, and links does the same: a symlink can be created through another one, and a hard link
+// to a symlink is a symlink.
 type links struct {
 	root   linkNode
 	memory int64 // estimate, in bytes; it never decreases
-	steps  int   // components of the targets that were followed
+	steps  int   // number of followed components of targets
 	limits Limits
 }
 
-// linkNode is a symlink, or a directory that has symlinks below it.
+// linkNode is a symlink, or a directory with symlinks below it.
 type linkNode struct {
 	children map[string]*linkNode
 	isLink   bool
 	target   string
 }
 
-// resolve returns the path at which an unpacker creates the entry: parts with the symlinks of the
-// layer resolved, except the last component. ok is false if the path leads nowhere: through too many symlinks.
+// resolve returns the path at which an unpacker creates the entry: parts with the symlinks of the layer resolved,
+// except the last component. ok is false if the path has too many symlinks.
 func (l *links) resolve(parts []string) (at []string, ok bool, err error) {
 	if len(l.root.children) == 0 || len(parts) == 0 {
 		return parts, true, nil
@@ -44,8 +44,8 @@ func (l *links) resolve(parts []string) (at []string, ok bool, err error) {
 
 // directory resolves all components of a path.
 func (l *links) directory(dir []string) (done []string, ok bool, err error) {
-	nodes := []*linkNode{&l.root} // of done and of the directories above it; nil where there are no symlinks
-	todo := [][]string{dir}       // the path still to visit, the next component in the last slice
+	nodes := []*linkNode{&l.root} // of done and its parents; nil without symlinks
+	todo := [][]string{dir}       // the remaining path, the next component in the last slice
 	for followed := 0; len(todo) > 0; {
 		last := len(todo) - 1
 		if len(todo[last]) == 0 {
@@ -88,7 +88,7 @@ func (n *linkNode) child(name string) *linkNode {
 	return n.children[name]
 }
 
-// find returns the node at a path; nil if there is none.
+// find returns the node at a path, or nil.
 func (l *links) find(parts []string) *linkNode {
 	node := &l.root
 	for _, part := range parts {
@@ -97,8 +97,8 @@ func (l *links) find(parts []string) *linkNode {
 	return node
 }
 
-// record notes that an entry was created at a resolved path: it replaces a symlink there and, unless it is a
-// directory, everything below it; a symlink, or a hard link to one, is added.
+// record records an entry at a resolved path: it replaces a symlink there and, unless it is a directory, everything
+// below it; a symlink, or a hard link to one, is added.
 func (l *links) record(at []string, h *tar.Header) error {
 	target, isLink, err := l.linkTarget(at, h)
 	if err != nil {
@@ -132,7 +132,7 @@ func (l *links) linkTarget(at []string, h *tar.Header) (target string, isLink bo
 	return "", false, nil
 }
 
-// nodeMemory is an estimate of the memory that a node takes besides its texts, in bytes.
+// nodeMemory is the approximate memory of a node without its strings, in bytes.
 const nodeMemory = 128
 
 func (l *links) add(at []string, target string) error {

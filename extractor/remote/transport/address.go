@@ -29,8 +29,8 @@ const (
 	reserved addressKind = "link-local or reserved"
 )
 
-// sharedNetworks are private networks besides those of RFC 1918: that of
-// carrier-grade NAT (RFC 6598), which clouds use internally, and that of benchmarks (RFC 2544).
+// sharedNetworks are private networks in addition to those of RFC 1918: those of carrier-grade NAT (RFC 6598), which
+// clouds use internally, and of benchmarks (RFC 2544).
 var sharedNetworks = []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("198.18.0.0/15")}
 
 // reservedNetworks are never a valid destination.
@@ -38,7 +38,8 @@ var reservedNetworks = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("fec0::/10"),
 }
 
-// embeddings are IPv6 networks whose addresses contain an IPv4 address, and its offset: NAT64 (RFC 6052), 6to4 (RFC 3056).
+// embeddings are IPv6 networks whose addresses contain an IPv4 address, with its offset: NAT64 (RFC 6052), 6to4 (RFC
+// 3056).
 var embeddings = []struct {
 	prefix netip.Prefix
 	at     int
@@ -72,9 +73,8 @@ func within(a netip.Addr, prefixes []netip.Prefix) bool {
 	return false
 }
 
-// checkAddress checks the address of a request. A configured host may be anywhere; a
-// host that a server named must be in the internet, or in the same kind
-// of network as the server.
+// checkAddress checks the address of a request. A configured host can have any address; a host that a server named must
+// be in the internet, or in the same kind of network as the server.
 func checkAddress(a netip.Addr, route Route) error {
 	k := kindOf(a)
 	if !route.Redirected || k == public || k != reserved && route.From.IsValid() && k == kindOf(route.From) {
@@ -83,8 +83,8 @@ func checkAddress(a netip.Addr, route Route) error {
 	return &AddressError{Address: a, Kind: string(k)}
 }
 
-// checkLiteral is checkAddress for a host that is an address itself: a proxy
-// connects to it, and connections of the proxy are not checked here.
+// checkLiteral does the same as checkAddress for a host that is an IP address: a proxy connects to it, and the proxy's
+// connections are not checked here.
 func checkLiteral(host string, route Route) error {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return checkAddress(a, route)

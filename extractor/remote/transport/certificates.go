@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// CAs are the CA certificates for registries, in addition to the
-// system's, and client certificates. nil has none. CAs are immutable.
+// CAs are the CA certificates for registries, in addition to the system's, and client certificates. nil has none. CAs
+// are immutable.
 type CAs struct {
 	allHosts [][]byte // PEM
 	hosts    map[string][][]byte
@@ -26,7 +26,7 @@ type CAs struct {
 
 // CertificateError reports an invalid certificate or key.
 type CertificateError struct {
-	// Origin is a file, or a host's key in a ConfigMap; "" is the bundle for all hosts.
+	// Origin is a file, or a host's key in a ConfigMap; "" means the bundle for all hosts.
 	Origin string
 	Err    error
 }
@@ -40,12 +40,11 @@ func (e *CertificateError) Error() string {
 }
 func (e *CertificateError) Unwrap() error { return e.Err }
 
-// ParseCAs parses PEM bundles: one for all hosts, such as the key "ca-bundle.crt" of the ConfigMap that Proxy
-// "cluster" names (nil is none), and those of single registries by host, as in the ConfigMap that
-// additionalTrustedCA of Image "cluster" names. There a port is written with two dots: "mirror.example.com..5000".
+// ParseCAs parses PEM bundles: one for all hosts, such as the key "ca-bundle.crt" of the ConfigMap of Proxy "cluster"
+// (nil means none), and those of single registries by host, as in the ConfigMap that additionalTrustedCA of Image
+// "cluster" names. Its keys have two dots before the port: "mirror.example.com..5000".
 //
-// Invalid bundles are omitted; the error joins a *CertificateError
-// for each, and the CAs hold the others.
+// Invalid bundles are omitted; the error joins a *CertificateError for each, and the CAs contain the others.
 func ParseCAs(everywhere []byte, hosts map[string]string) (*CAs, error) {
 	c := &CAs{hosts: map[string][][]byte{}, clients: map[string]tls.Certificate{}}
 	var errs []error
@@ -68,7 +67,7 @@ func ParseCAs(everywhere []byte, hosts map[string]string) (*CAs, error) {
 
 func (c *CAs) addHost(host string, bundle []byte) { c.hosts[host] = append(c.hosts[host], bundle) }
 
-// checkBundle checks that a bundle holds valid certificates.
+// checkBundle checks that a bundle contains only valid certificates.
 func checkBundle(bundle []byte) error {
 	count := 0
 	for rest := bundle; ; {
@@ -85,17 +84,17 @@ func checkBundle(bundle []byte) error {
 		count++
 	}
 	if count == 0 {
-		return errors.New("it holds no certificate in PEM")
+		return errors.New("no certificate in PEM found")
 	}
 	return nil
 }
 
-// CertsDirs are the directories in which podman, skopeo and docker look for the certificates of
-// registries: <dir>/<host>[:<port>]/*.crt are CAs, and *.cert with *.key client certificates.
+// CertsDirs returns the directories in which podman, skopeo and docker look for the certificates of registries: in
+// <dir>/<host>[:<port>], *.crt are CAs, and *.cert with *.key client certificates.
 var CertsDirs = []string{"/etc/containers/certs.d", "/etc/docker/certs.d"}
 
-// ReadCertsDirs reads such directories; missing ones are ignored. Invalid files
-// are omitted; the error joins a *CertificateError for each, and the CAs hold the others.
+// ReadCertsDirs reads such directories; missing ones are ignored. Invalid files are omitted; the error joins a
+// *CertificateError for each, and the CAs contain the others.
 func ReadCertsDirs(dirs ...string) (*CAs, error) {
 	c := &CAs{hosts: map[string][][]byte{}, clients: map[string]tls.Certificate{}}
 	var errs []error
@@ -117,7 +116,7 @@ func ReadCertsDirs(dirs ...string) (*CAs, error) {
 // read reads the directory of one host.
 func (c *CAs) read(dir, host string) error {
 	var errs []error
-	bundles, _ := filepath.Glob(filepath.Join(dir, "*.crt")) // the pattern is good
+	bundles, _ := filepath.Glob(filepath.Join(dir, "*.crt")) // the pattern is valid
 	for _, file := range bundles {
 		bundle, err := os.ReadFile(file)
 		if err == nil {
@@ -157,7 +156,7 @@ func (c *CAs) Merge(other *CAs) *CAs {
 	return merged
 }
 
-// config is the TLS configuration for a host.
+// config returns the TLS configuration for a host.
 func (c *CAs) config(host string, insecure bool) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: insecure} //nolint:gosec // only where registries.conf or Image "cluster" allows it
 	if c == nil {

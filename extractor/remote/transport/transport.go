@@ -27,20 +27,19 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// Proxy are the proxies of requests, in the syntax of HTTP_PROXY, HTTPS_PROXY and
-// NO_PROXY: a list of hosts, domains, addresses, and networks such as
-// 10.0.0.0/8, with or without a port. The local host is never reached through a proxy.
+// Proxy holds the proxies of requests, in the syntax of HTTP_PROXY, HTTPS_PROXY and NO_PROXY: a list of hosts, domains,
+// addresses, and networks such as 10.0.0.0/8, with or without a port. Requests to the local host never use a proxy.
 type Proxy struct {
 	HTTPProxy, HTTPSProxy, NoProxy string
 }
 
-// ProxyFromEnvironment returns the proxies of the environment, HTTPS_PROXY before https_proxy.
+// ProxyFromEnvironment returns the proxies of the environment; HTTPS_PROXY takes precedence over https_proxy.
 func ProxyFromEnvironment() Proxy {
 	env := httpproxy.FromEnvironment()
 	return Proxy{env.HTTPProxy, env.HTTPSProxy, env.NoProxy}
 }
 
-// ProxyError reports an invalid proxy URL. It does not show it: it may hold a password.
+// ProxyError reports an invalid proxy URL, which it does not show: it can contain a password.
 type ProxyError struct {
 	// Name is HTTP_PROXY or HTTPS_PROXY.
 	Name string
@@ -62,7 +61,7 @@ func (p Proxy) Check() error {
 	return errors.Join(errs...)
 }
 
-// proxyHost is the host and the port of a proxy; empty without proxy.
+// proxyHost returns the host and the port of a proxy; empty without proxy.
 func proxyHost(proxy string) (string, error) {
 	if proxy == "" {
 		return "", nil
@@ -78,13 +77,12 @@ func proxyHost(proxy string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// Options are the options of a Network. The zero value trusts whom the system
-// trusts and has no proxy.
+// Options are the options of a Transport. The zero value trusts the system's certificates and uses no proxy.
 type Options struct {
 	CAs   *CAs
 	Proxy Proxy
-	// Dial connects to an address, and has control check it before that, as
-	// net.Dialer.ControlContext does; nil is a net.Dialer.
+	// Dial connects to an address after control accepted it, like a net.Dialer with ControlContext; nil means a
+	// net.Dialer.
 	Dial func(ctx context.Context, control Control, network, address string) (net.Conn, error)
 }
 
@@ -100,7 +98,7 @@ type Transport struct {
 
 	mu         sync.Mutex
 	transports map[transportKey]*http.Transport
-	plainHTTP  map[string]bool // hosts without TLS
+	plainHTTP  map[string]bool // known to serve plain HTTP
 }
 
 // transportKey identifies the transport of a host.
@@ -137,11 +135,11 @@ func (n *Transport) Close() {
 type Route struct {
 	// Insecure allows plain HTTP and unverified certificates.
 	Insecure bool
-	// Redirected reports whether a server named the host, by a
-	// redirect or as a token server. It may be in the internet; in a private network or on the local host only if
-	// the server is there too; and never at a link-local address.
+	// Redirected reports whether a server named the host, by a redirect or as a token server. Such a host can be in the
+	// internet; in a private network or on the local host only if the server is there too; and never at a link-local
+	// address.
 	Redirected bool
-	// From is the address of that server; the zero value if it is not known.
+	// From is the address of that server; the zero value if unknown.
 	From netip.Addr
 }
 

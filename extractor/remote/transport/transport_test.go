@@ -42,14 +42,13 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// resolver is a dialer that resolves names from a table, has every address
-// checked as net.Dialer does, and connects to none of them.
+// resolver is a dialer that resolves names from a table, checks every address as net.Dialer does, and never connects.
 type resolver struct {
 	names map[string]string
-	let   []string // the addresses that passed the check
+	let   []string // the accepted addresses
 }
 
-var errNotConnected = errors.New("this dialer connects to nothing")
+var errNotConnected = errors.New("this dialer never connects")
 
 func (r *resolver) dial(ctx context.Context, control Control, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
@@ -77,7 +76,7 @@ func TestTransport_RestrictsRedirects(t *testing.T) {
 		route Route
 		let   bool
 	}{
-		{"https://inside.example.com", Route{}, true}, // named by a person
+		{"https://inside.example.com", Route{}, true}, // named by a user
 		{"https://10.0.0.7:8443", Route{}, true},
 		{"https://metadata.example.com", Route{}, true},
 		{"https://cdn.example.com", publicly, true},
@@ -107,7 +106,7 @@ func TestTransport_RestrictsRedirects(t *testing.T) {
 			_, err := n.RoundTrip(request(t, test.url, test.route))
 			var refused *AddressError
 			if errors.As(err, &refused) == test.let || errors.Is(err, errNotConnected) != test.let || (len(r.let) == 1) != test.let {
-				t.Errorf("got %v, let through: %v, want %t", err, r.let, test.let)
+				t.Errorf("got %v, accepted: %v, want %t", err, r.let, test.let)
 			}
 		})
 	}
@@ -146,7 +145,7 @@ func TestTransport_UsesTheProxy(t *testing.T) {
 			t.Errorf("%s: dialed %v, want %s; %v", url, dialed, want, err)
 		}
 		if n.Proxied(req.URL) != (strings.HasPrefix(want, "proxy.") || strings.HasPrefix(want, "secure.")) {
-			t.Errorf("%s: Proxied says %t", url, n.Proxied(req.URL))
+			t.Errorf("%s: Proxied is %t", url, n.Proxied(req.URL))
 		}
 		n.Close()
 	}
@@ -167,7 +166,7 @@ func TestTransport_RedirectThroughAPrivateProxy(t *testing.T) {
 		}
 	}
 	if len(r.let) != 1 {
-		t.Errorf("let through: %v", r.let)
+		t.Errorf("accepted: %v", r.let)
 	}
 }
 
@@ -201,7 +200,7 @@ func pemOf(certificate []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))
 }
 
-// get returns the body of an answer.
+// get returns the body of a response.
 func get(t *testing.T, n *Transport, url string, route Route) (string, error) {
 	t.Helper()
 	resp, err := n.RoundTrip(request(t, url, route))
@@ -220,16 +219,16 @@ func TestCAs_OfOneHost(t *testing.T) {
 		hosts      map[string]string
 		trusted    bool
 	}{
-		"nobody":            {},
-		"the host":          {hosts: map[string]string{strings.Replace(host, ":", "..", 1): bundle}, trusted: true},
-		"everywhere":        {everywhere: bundle, trusted: true},
-		"another host":      {hosts: map[string]string{"127.0.0.1..1": bundle, "127.0.0.1": bundle}},
-		"after a bad entry": {hosts: map[string]string{"bad.example.com": "no certificate", strings.Replace(host, ":", "..", 1): bundle}, trusted: true},
+		"no host":                {},
+		"the host":               {hosts: map[string]string{strings.Replace(host, ":", "..", 1): bundle}, trusted: true},
+		"everywhere":             {everywhere: bundle, trusted: true},
+		"another host":           {hosts: map[string]string{"127.0.0.1..1": bundle, "127.0.0.1": bundle}},
+		"after an invalid entry": {hosts: map[string]string{"bad.example.com": "no certificate", strings.Replace(host, ":", "..", 1): bundle}, trusted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cas, err := ParseCAs([]byte(test.everywhere), test.hosts)
 			var wrong *CertificateError
-			if bad := strings.Contains(name, "bad"); errors.As(err, &wrong) != bad || bad && wrong.Origin != "bad.example.com" {
+			if bad := strings.Contains(name, "invalid"); errors.As(err, &wrong) != bad || bad && wrong.Origin != "bad.example.com" {
 				t.Errorf("got %v", err)
 			}
 			n := New(Options{CAs: cas})
@@ -265,7 +264,7 @@ func TestTransport_InsecureHost(t *testing.T) {
 		}
 	}
 	if asked != 2 {
-		t.Errorf("asked %d times", asked)
+		t.Errorf("%d requests", asked)
 	}
 }
 
@@ -313,7 +312,7 @@ func TestReadCertsDirs(t *testing.T) {
 	cas, err := ReadCertsDirs(filepath.Join(dir, "missing"), dir)
 	for _, file := range []string{"bad.crt", "alone.cert"} {
 		if err == nil || !strings.Contains(err.Error(), filepath.Join(own, file)) {
-			t.Errorf("got %v, want something about %s", err, file)
+			t.Errorf("got %v, want an error with %s", err, file)
 		}
 	}
 	other, err := ParseCAs(nil, map[string]string{"other.example.com": bundle})
@@ -323,14 +322,14 @@ func TestReadCertsDirs(t *testing.T) {
 	n := New(Options{CAs: other.Merge(cas)})
 	defer n.Close()
 	if body, err := get(t, n, "https://"+host, Route{}); err != nil || body != "HTTP/2.0 1" {
-		t.Errorf("got %q, %v, want that we show a certificate", body, err)
+		t.Errorf("got %q, %v, want a client certificate", body, err)
 	}
 	if (*CAs)(nil).Merge(cas) != cas || cas.Merge(nil) != cas {
-		t.Error("no certificates change certificates")
+		t.Error("a merge without certificates changed the certificates")
 	}
 }
 
-// client makes a certificate of our own with its key.
+// client creates a client certificate with its key.
 func client(t *testing.T) (certificate, key string) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)

@@ -10,8 +10,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 )
 
-// Cluster are the policies of a cluster of OpenShift. The machine config operator writes them
-// to the nodes; Over does the same.
+// Cluster holds the policies of an OpenShift cluster. Over has the same result as the machine config operator, which
+// writes them to the nodes.
 type Cluster struct {
 	// ForAll apply to all images.
 	ForAll []configv1.ClusterImagePolicy
@@ -19,11 +19,11 @@ type Cluster struct {
 	ForNamespace []configv1.ImagePolicy
 }
 
-// acceptAll is the policy of nodes without one.
+// acceptAll is the policy of nodes without a policy file.
 const acceptAll = `{"default": [{"type": "insecureAcceptAnything"}]}`
 
-// Over returns the cluster's policies and, for other scopes, those of a file; nil is no file. It returns the
-// file's policy if the cluster has none.
+// Over returns the cluster's policies and, for other scopes, those of a file; nil means no file. It returns the file's
+// policy if the cluster has none.
 func (c Cluster) Over(file *Policy) (*Policy, error) {
 	scopes, err := c.scopes()
 	if err != nil || len(scopes) == 0 {
@@ -55,7 +55,7 @@ func (c Cluster) Over(file *Policy) (*Policy, error) {
 	return Parse(name, data)
 }
 
-// scopes returns the requirements of each scope. Those of several objects must all be met.
+// scopes returns the requirements of each scope. An image must meet those of all objects.
 func (c Cluster) scopes() (map[string][]requirement, error) {
 	scopes := map[string][]requirement{}
 	for _, object := range c.ForAll {
@@ -132,7 +132,7 @@ type identity struct {
 	SignedPrefix string `json:"signedPrefix,omitempty"`
 }
 
-// newRequirement translates the policy of an object. Its fields without the member that their type requires are errors.
+// newRequirement translates the policy of an object. It returns an error if a member that a type requires is missing.
 func newRequirement(from configv1.ImageSigstoreVerificationPolicy) (requirement, error) {
 	identity, err := newIdentity(from.SignedIdentity)
 	if err != nil {

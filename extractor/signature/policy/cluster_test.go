@@ -25,7 +25,7 @@ func forNamespace(name string, policy configv1.ImageSigstoreVerificationPolicy, 
 	return object
 }
 
-// withKey requires a public key; it is not a key, which only the evaluation would notice.
+// withKey requires a public key; the value is not a valid key, which only the evaluation would detect.
 func withKey(key string) configv1.ImageSigstoreVerificationPolicy {
 	return configv1.ImageSigstoreVerificationPolicy{RootOfTrust: configv1.PolicyRootOfTrust{
 		PolicyType: configv1.PublicKeyRootOfTrust, PublicKey: &configv1.ImagePolicyPublicKeyRootOfTrust{KeyData: []byte(key)},

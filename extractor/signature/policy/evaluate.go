@@ -9,26 +9,25 @@ import (
 
 // Image is an image whose signatures are evaluated.
 type Image struct {
-	// Reference is the payload reference. Scopes and identities are matched against it, wherever the image
-	// was pulled from.
+	// Reference is the payload reference. Scopes and identities are matched against it, independent of the source.
 	Reference string
 	// Manifest is the manifest of the image, verified; not an index.
 	Manifest []byte
 	// Signatures are the signatures of the image; they are untrusted.
 	Signatures []Signature
-	// TempDir is the directory for temporary files; "" is os.TempDir.
+	// TempDir is the directory for temporary files; "" means os.TempDir.
 	TempDir string
 }
 
-// Signature is an untrusted signature: the bytes of a simple signature as a lookaside has them, or those of NewSigstore.
+// Signature is an untrusted signature: the bytes of a simple signature in a lookaside, or those of NewSigstore.
 type Signature []byte
 
-// MediaTypeSigstore is the media type of the layers of a sigstore attachment that are signatures.
+// MediaTypeSigstore is the media type of the signature layers of a sigstore attachment.
 const MediaTypeSigstore = "application/vnd.dev.cosign.simplesigning.v1+json"
 
 // NewSigstore returns the signature in a layer of a sigstore attachment.
 func NewSigstore(payload []byte, annotations map[string]string) (Signature, error) {
-	// The stored form of go.podman.io/image, as its dir transport writes it.
+	// The storage form of go.podman.io/image, as in its dir transport.
 	body, err := json.Marshal(struct {
 		MediaType   string            `json:"mimeType"`
 		Payload     []byte            `json:"payload"`
@@ -39,9 +38,9 @@ func NewSigstore(payload []byte, annotations map[string]string) (Signature, erro
 
 // RejectedError reports that a policy does not accept an image.
 type RejectedError struct {
-	// Scope is the scope of the policy that has the image.
+	// Scope is the scope of the policy that applies to the image.
 	Scope string
-	// Reason is the cause, for example that a signature is missing.
+	// Reason is the cause, such as a missing signature.
 	Reason string
 }
 

@@ -27,8 +27,8 @@ func validate(data []byte) error {
 	return err
 }
 
-// Evaluate returns nil if the policy accepts an image. The error is a *RejectedError if it does not; any other error means
-// that the policy was not evaluated.
+// Evaluate returns nil if the policy accepts an image. The error is a *RejectedError if it does not; with any other
+// error, the policy was not evaluated.
 func (p *Policy) Evaluate(ctx context.Context, in Image) (err error) {
 	named, err := parseReference(in.Reference)
 	if err != nil {
@@ -62,8 +62,8 @@ func (p *Policy) Evaluate(ctx context.Context, in Image) (err error) {
 	return &RejectedError{Scope: p.Scope(in.Reference), Reason: fmt.Sprint(err)}
 }
 
-// write writes the image in the format of the dir transport: of the transports that need no registry, it
-// is the one that can read sigstore signatures.
+// write writes the image in the format of the dir transport: the only transport without a registry that supports
+// sigstore signatures.
 func (i Image) write() (dir string, err error) {
 	files := map[string][]byte{"manifest.json": i.Manifest}
 	for n, s := range i.Signatures {
@@ -72,7 +72,7 @@ func (i Image) write() (dir string, err error) {
 	return scratch.Dir(i.TempDir, "signatures-", files)
 }
 
-// openDir opens the image of a directory under the name that it has in its registry.
+// openDir opens the image of a directory under the name of the image in its registry.
 func openDir(ctx context.Context, dir string, named reference.Named) (types.UnparsedImage, error) {
 	ref, err := directory.NewReference(dir)
 	if err != nil {
@@ -86,7 +86,7 @@ func openDir(ctx context.Context, dir string, named reference.Named) (types.Unpa
 	return image.UnparsedInstanceWithReference(image.UnparsedInstance(source, nil), registryReference{ref, named}), nil
 }
 
-// registryReference is a reference to an image in a registry, of which only the names are used.
+// registryReference is a reference to an image in a registry. Only its names are used.
 type registryReference struct {
 	types.ImageReference
 	named reference.Named
@@ -101,7 +101,7 @@ func (r registryReference) StringWithinTransport() string {
 func (r registryReference) PolicyConfigurationIdentity() string {
 	identity, err := policyconfiguration.DockerReferenceIdentity(r.named)
 	if err != nil {
-		return "" // parseReference excludes it: the reference has a tag or a digest
+		return "" // impossible after parseReference: the reference has a tag or a digest
 	}
 	return identity
 }
@@ -110,7 +110,7 @@ func (r registryReference) PolicyConfigurationNamespaces() []string {
 	return policyconfiguration.DockerReferenceNamespaces(r.named)
 }
 
-// registryTransport is the transport of images in registries, of which only the name is used.
+// registryTransport is the transport of images in registries. Only its name is used.
 type registryTransport struct{ types.ImageTransport }
 
 func (registryTransport) Name() string { return dockerTransport }

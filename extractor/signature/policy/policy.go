@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy evaluates signature policies: containers-policy.json(5), which podman, CRI-O and skopeo
-// read from /etc/containers/policy.json, with the code that these programs use.
+// Package policy evaluates signature policies: containers-policy.json(5), which podman, CRI-O and skopeo read from
+// /etc/containers/policy.json, with the code of these programs.
 //
 //	p, err := policy.Load("/etc/containers/policy.json")
 //	if p.Requirement(reference) == policy.Signed {
 //		err = p.Evaluate(ctx, policy.Image{Reference: reference, Manifest: raw, Signatures: signatures})
 //	}
 //
-// That code needs the build tag containers_image_openpgp in programs without cgo. A program that is built without
-// the tag reads no policy: Parse and Load return ErrUnsupported.
+// That code needs the build tag containers_image_openpgp in programs without cgo. Without the tag, Parse and Load
+// return ErrUnsupported.
 package policy
 
 import (
@@ -53,7 +53,7 @@ type document struct {
 // requirements must all be met by an image.
 type requirements []json.RawMessage
 
-// dockerTransport is the name under which policies have images in registries.
+// dockerTransport is the name of registries in policies.
 const dockerTransport = "docker"
 
 // Load reads a policy from a file. The error is an fs.ErrNotExist if the file does not exist.
@@ -65,8 +65,8 @@ func Load(path string) (*Policy, error) {
 	return Parse(path, data)
 }
 
-// Parse parses a policy.json and reads the keys and certificates that it names, so that the policy
-// no longer depends on them. A file that cannot be read rejects the images of its requirement. The name is for messages.
+// Parse parses a policy.json and reads its key and certificate files, so that the policy no longer depends on them. An
+// unreadable file rejects the images of its requirement. The name is for messages.
 func Parse(name string, data []byte) (*Policy, error) {
 	p, err := parse(name, data)
 	if err != nil {
@@ -99,7 +99,7 @@ func parse(name string, data []byte) (*Policy, error) {
 
 // keyFiles puts the content of key and certificate files into a policy.
 type keyFiles struct {
-	contents []byte // of all files: paths for which the format has no other form stay
+	contents []byte // of all files: paths that the format cannot replace by data stay
 }
 
 // inline replaces the paths in the requirements of a policy by data.
@@ -139,7 +139,7 @@ func (k *keyFiles) replace(object map[string]any, from, to string, paths []any, 
 		name, _ := path.(string)
 		data, err := os.ReadFile(name)
 		if err != nil {
-			return // the evaluation reports it
+			return // the evaluation reports the error
 		}
 		contents = append(contents, base64.StdEncoding.EncodeToString(data))
 		k.contents = append(append(k.contents, name...), data...)
@@ -151,10 +151,10 @@ func (k *keyFiles) replace(object map[string]any, from, to string, paths []any, 
 	object[to] = value(contents)
 }
 
-// Name is the name of the policy, for messages.
+// Name returns the name of the policy, for messages.
 func (p *Policy) Name() string { return p.name }
 
-// Digest identifies the policy with its keys and certificates.
+// Digest returns a digest of the policy with its keys and certificates.
 func (p *Policy) Digest() digest.Digest { return p.digest }
 
 // Requirement is the kind of the requirements for an image.
@@ -162,11 +162,11 @@ type Requirement int
 
 // The kinds of requirements.
 const (
-	// Signed: the image needs a signature.
+	// Signed means that the image needs a signature.
 	Signed Requirement = iota
-	// Accepted: every image is accepted.
+	// Accepted means that every image is accepted.
 	Accepted
-	// Rejected: every image is rejected.
+	// Rejected means that every image is rejected.
 	Rejected
 )
 
@@ -192,7 +192,8 @@ func (p *Policy) Requirement(image string) (Requirement, error) {
 	return kind, nil
 }
 
-// Scope is the scope of the policy that has an image, such as "docker.io/library"; "default" if none has it.
+// Scope returns the scope of the policy that applies to an image, such as "docker.io/library"; "default" if no other
+// does.
 func (p *Policy) Scope(image string) string {
 	scope, _, err := p.find(image)
 	if err != nil {
@@ -232,7 +233,7 @@ func parseReference(image string) (reference.Named, error) {
 		return nil, fmt.Errorf("parsing the reference %q: %w", image, err)
 	}
 	if reference.IsNameOnly(named) {
-		return nil, fmt.Errorf("parsing the reference %q: it has neither a tag nor a digest", image)
+		return nil, fmt.Errorf("parsing the reference %q: tag or digest not found", image)
 	}
 	if digested, ok := named.(reference.Canonical); ok {
 		return reference.WithDigest(reference.TrimNamed(named), digested.Digest())
