@@ -267,7 +267,7 @@ func (l *least) uninstallNow() {
 // complete waits until all objects are installed.
 func (l *least) complete() {
 	l.Helper()
-	l.eventually("everything is installed", func() error {
+	l.eventually("all objects are installed", func() error {
 		l.touch()
 		s := l.clusterAPI().Status
 		if s.CurrentVersion == "" || !s.Settled() || len(s.Versions) != 1 || !meta.IsStatusConditionFalse(s.Conditions, "Degraded") {
@@ -284,11 +284,11 @@ func (l *least) complete() {
 	})
 }
 
-// uninstallAndWait uninstalls all versions and waits until no object is left.
+// uninstallAndWait uninstalls all versions and waits until no object exists.
 func (l *least) uninstallAndWait() {
 	l.Helper()
 	l.uninstallNow()
-	l.eventually("everything is uninstalled", func() error {
+	l.eventually("all objects are uninstalled", func() error {
 		if names := l.names(); len(names) > 0 {
 			return fmt.Errorf("objects remain: %v", names)
 		}
@@ -349,7 +349,7 @@ func (l *least) causeDrift(t trial) {
 		case verb == "patch":
 			patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: "edited"}}}`, edited)
 			l.must(l.Patch(l.Context(), object.DeepCopy(), client.RawPatch(types.MergePatchType, patch)))
-		case verb == "get": // a colliding object that may be adopted
+		case verb == "get": // a colliding object with the annotation for adoption
 			l.must(l.Delete(l.Context(), object.DeepCopy()))
 			offered := object.DeepCopy()
 			offered.SetAnnotations(map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways})
@@ -359,7 +359,7 @@ func (l *least) causeDrift(t trial) {
 		}
 	}
 	if disturbed == 0 {
-		l.Fatalf("no object is there to disturb for %s", t)
+		l.Fatalf("no object found to modify for %s", t)
 	}
 }
 

@@ -70,6 +70,8 @@ type Options struct {
 	// Policies is the signature policy of Fetcher; nil if it has none. A change
 	// causes a reconcile.
 	Policies *registryconfig.Policies
+	// Verdict returns the verdict of the signature policies on an image that Fetcher has read; nil if it checks no signatures.
+	Verdict func(ctx context.Context, image string) v1alpha1.SignatureVerdict
 	// Pin is called with the images of all versions, so that a cache keeps their bundles; nil disables it.
 	Pin func(images ...digest.Digest) error
 	// Variables are values for variables in the manifests.
@@ -82,6 +84,8 @@ type Options struct {
 	ProgressTimeout time.Duration
 	// CreateClusterAPI creates the ClusterAPI object at the first start in the cluster.
 	CreateClusterAPI bool
+	// LifecycleHooks delay Clusters during a rollout; nil disables them.
+	LifecycleHooks *LifecycleHooks
 	// IgnoreOfficialAPI disables the use of OpenShift's own ClusterAPI object (operator.openshift.io).
 	IgnoreOfficialAPI bool
 }
@@ -131,7 +135,11 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	if err := watchPolicies(mgr, options.Policies, inputs); err != nil {
 		return err
 	}
-	if err := addInstaller(mgr, options, reporter, official); err != nil {
+	withdraw, err := addLifecycleHooks(mgr, options.LifecycleHooks, reporter)
+	if err != nil {
+		return fmt.Errorf("adding the lifecycle hooks: %w", err)
+	}
+	if err := addInstaller(mgr, options, reporter, official, withdraw); err != nil {
 		return fmt.Errorf("adding the installer controller: %w", err)
 	}
 	registerMetrics(mgr.GetClient())
@@ -160,12 +168,12 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 	reconciler := &version.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
-		Platforms: options.Platforms, Variables: options.Variables, Pin: options.Pin, Official: official,
+		Platforms: options.Platforms, Variables: options.Variables, Pin: options.Pin, Verdict: options.Verdict, Official: official,
 	}
 	officialWatch := &registryconfig.ConfigWatch{Manager: mgr}
 	configWatch := &registryconfig.ConfigWatch{Manager: mgr, Handler: options.Registries.EventHandler(options.Policies, clusterAPIRequest)}
 	configWatch.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("version").
-		Watches(&v1alpha1.ClusterAPI{}, always).
+		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(version.BeyondProgress)).
 		Watches(&corev1.ConfigMap{}, always).
 		Watches(&admissionv1.ValidatingAdmissionPolicy{}, always).
 		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, always).
@@ -200,19 +208,19 @@ func addOfficialStatus(mgr manager.Manager, official *officialapi.Source) (err e
 	return err
 }
 
-func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporter, official *officialapi.Source) error {
+func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporter, official *officialapi.Source, withdraw func(context.Context) error) error {
 	engine, err := newEngine(mgr)
 	if err != nil {
 		return err
 	}
 	engine.PolicyDelay = options.PolicyDelay
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
-		Watches(&v1alpha1.ClusterAPI{}, always).
+		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers(reporter)))).
 		Watches(&corev1.ConfigMap{}, always).
-		Watches(object.CRDMetadata(), always, builder.WithPredicates(predicate.Or(retainedCRDDeleted, checkedCRD(mgr.GetClient())))).
+		Watches(object.CRDMetadata(), always, builder.WithPredicates(predicate.Or[client.Object](retainedCRD, checkedCRD(mgr.GetClient())))).
 		WatchesRawSource(engine.Cache.Source(always)).
 		WithOptions(controllerOptions()).
-		Complete(&installer.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Engine: engine, Official: official, ProgressTimeout: options.ProgressTimeout})
+		Complete(&installer.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Engine: engine, Official: official, ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw})
 }
 
 // newEngine returns an engine with its own cache, which holds only installed
@@ -236,6 +244,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 		return nil, fmt.Errorf("creating the discovery client: %w", err)
 	}
 	reader := installer.Reader{Reader: whole, Live: mgr.GetAPIReader(), Namespace: v1alpha1.OperandNamespace}
+	versions := installer.Reader{Reader: tracking, Live: mgr.GetAPIReader(), Namespace: v1alpha1.OperandNamespace}
 	live := installer.Reader{Reader: mgr.GetAPIReader(), Live: mgr.GetAPIReader(), Namespace: v1alpha1.OperandNamespace}
 	revisions, err := installer.NewRevisionEngine(installer.EngineOptions{
 		Scheme: mgr.GetScheme(), Discovery: discovered, Mapper: mgr.GetRESTMapper(),
@@ -245,7 +254,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 		return nil, fmt.Errorf("creating the revision engine: %w", err)
 	}
 	return &installer.Engine{
-		Revisions: revisions, Cache: whole, Reader: reader, Metadata: mgr.GetClient(), Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
+		Revisions: revisions, Cache: whole, Reader: reader, Versions: versions, Metadata: mgr.GetClient(), Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
 		Certificates: servingcert.Issuer{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()},
 		Owners:       installer.Owners{OwnerStrategyAnnotation: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation)},
 	}, nil
@@ -259,16 +268,19 @@ var (
 	})
 )
 
-// retainedCRDDeleted selects deletions of CRDs that an uninstall has retained.
-var retainedCRDDeleted = predicate.And[client.Object](
-	predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
-	},
-	predicate.NewPredicateFuncs(func(object client.Object) bool {
-		return object.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways
-	}),
-)
+// byOthers selects the updates of the ClusterAPI object except the last one of a reporter.
+func byOthers(reporter *status.Reporter) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return !reporter.LastWritten(e.ObjectNew) }}
+}
+
+// retainedCRD selects the beginning, the end and the deletion of retained CRDs, which conditions name.
+var retainedCRD = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool { return isRetained(e.ObjectOld) != isRetained(e.ObjectNew) },
+	DeleteFunc: func(e event.DeleteEvent) bool { return isRetained(e.Object) },
+}
+
+func isRetained(crd client.Object) bool { return v1alpha1.AllowsAdoption(crd.GetAnnotations()) }
 
 // checkedCRD selects the unmanaged CRDs of the ClusterAPI object in a cache, which the
 // installer checks, and the CRD of the API that checks them instead.

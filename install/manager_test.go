@@ -168,7 +168,7 @@ var badInputs = []struct {
 		half.edit = func(files map[string][]byte) { delete(files, "capi-manifests/manifests.yaml") }
 		h.release(core(), half)
 	}, "BundleInvalid", []string{"cluster-api-provider-aws", "manifests.yaml"}},
-	{"a content ID of something else", func(h *harness) {
+	{"a content ID of other manifests", func(h *harness) {
 		wrong := aws()
 		wrong.edit = func(files map[string][]byte) {
 			files["capi-manifests/manifests.yaml"] = append(files["capi-manifests/manifests.yaml"], "# changed\n"...)
@@ -186,7 +186,7 @@ var badInputs = []struct {
 		h.images["again"] = h.push(aws(configMap("again", "")))
 		h.writeImages()
 	}, "ComponentMissing", []string{"cluster-api-provider-aws", "is defined by both", "again"}},
-	{"a placeholder that is left", func(h *harness) {
+	{"an unreplaced placeholder", func(h *harness) {
 		h.release(core(), aws(deployment("second", "registry.ci.openshift.org/openshift:other-controllers")))
 	}, "RenderFailed", []string{"Deployment", "second", "registry.ci.openshift.org/openshift:other-controllers"}},
 	{"an empty images.json", func(h *harness) { h.write("{}") }, "ComponentMissing", []string{"core", "infrastructure"}},
@@ -207,7 +207,7 @@ func TestInputs_InvalidInputIsNamedAndChangesNothing(t *testing.T) {
 			h.reports("Degraded", "Version"+test.reason)
 			h.unchangedSince(before)
 			if !meta.IsStatusConditionTrue(h.clusterAPI().Status.Conditions, "Available") {
-				t.Error("everything is installed, but Available is not True")
+				t.Error("all objects are installed, but Available is not True")
 			}
 			good()
 			h.settled("4.22.0-1")
@@ -339,7 +339,7 @@ func TestRetainedCRD_WithoutItsLabel(t *testing.T) {
 		return h.Update(t.Context(), unlabelled)
 	})
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
-	h.start("4.22.0") // uninstalls everything, without a repair before
+	h.start("4.22.0") // uninstalls all objects, without a repair first
 	h.eventually("all other objects are removed", func() error {
 		if left := h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1"); left != nil {
 			return fmt.Errorf("the revision ConfigMap exists; installed: %v", h.names())
@@ -380,7 +380,7 @@ func TestUninstall_OnDeletionOfClusterAPI(t *testing.T) {
 			h.start("4.22.0")
 			h.settled("4.22.0-1")
 			h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(policy)))
-			h.eventually("nothing is installed, and no bookkeeping remains", func() error {
+			h.eventually("no object is installed, and no revision ConfigMap exists", func() error {
 				left, revision := h.names(), h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
 				if len(left) > 0 || revision != nil {
 					return fmt.Errorf("objects remain: %v, revision ConfigMap exists: %t", left, revision != nil)

@@ -65,8 +65,7 @@ func (o *oldInstaller) phases(providers ...provider) []boxcutter.Phase {
 		bundle.Metadata.ContentID = digest.FromBytes(bundle.Manifests)
 		bundles = append(bundles, bundle)
 	}
-	settings := tlsprofile.Of(nil)
-	set, err := operand.Render(bundles, map[string]string{"TLS_MIN_VERSION": settings.MinVersion, "TLS_CIPHER_SUITES": strings.Join(settings.CipherSuites, ",")})
+	set, err := operand.Render(bundles, tlsprofile.Of(nil).Variables())
 	o.must(err)
 	divided, err := revision.Phases("old", 1, set, nil)
 	o.must(err)
@@ -206,7 +205,7 @@ func (h *harness) replacesPredecessor(providers ...provider) {
 	h.expectQuiet(func() { h.reconcileTimes(3) })
 }
 
-// The uninstall at the end of the test must remove everything.
+// The uninstallation at the end of the test must remove all objects.
 func TestPredecessor_ReplacedInPlace(t *testing.T) {
 	h := newHarness(t)
 	h.replacesPredecessor(core(configMap("shared", "1")), aws(crd("machines", "Machine"), configMap("settings", "1")))

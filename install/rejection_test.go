@@ -39,7 +39,7 @@ spec: {clusterIP: None, selector: {app: x}, ports: [{port: 1}]}
 kind: Unheard
 metadata: {name: of, namespace: openshift-cluster-api}
 `, names: []string{"Unheard openshift-cluster-api/of", "no matches for kind"}},
-	{name: "a namespace that is not there", refused: `apiVersion: v1
+	{name: "a missing namespace", refused: `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: lost, namespace: kube-nowhere}
 `, names: []string{"ServiceAccount kube-nowhere/lost"}, reason: "ObjectsForbidden"},

@@ -6,21 +6,11 @@ package install_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/base64"
-	"encoding/pem"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	gcrremote "github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/opencontainers/go-digest"
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,16 +18,13 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor/signature"
+	"github.com/capi-installer/capi-installer/test/signing"
 )
 
 // signingKey returns a key and its public key in PEM.
 func (h *harness) signingKey() (*signature.Key, []byte) {
 	h.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	h.must(err)
-	der, err := x509.MarshalECPrivateKey(private)
-	h.must(err)
-	key, err := signature.ParseKey(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil)
+	key, err := signing.NewKey()
 	h.must(err)
 	public, err := key.PublicKey()
 	h.must(err)
@@ -48,33 +35,16 @@ func (h *harness) signingKey() (*signature.Key, []byte) {
 func (h *harness) sign(key *signature.Key) {
 	h.Helper()
 	for _, reference := range h.images {
-		ref, err := name.NewDigest(reference)
-		h.must(err)
-		image := digest.Digest(ref.DigestStr())
-		attachment, err := key.Attach(nil, reference, image)
-		h.must(err)
-		h.must(gcrremote.Write(ref.Context().Tag(signature.AttachmentTag(image)), attachment))
+		h.must(signing.Sign(key, reference))
 	}
-}
-
-// requireSignatures writes a policy that requires signatures by a key.
-func (h *harness) requireSignatures(public []byte) {
-	h.Helper()
-	h.writePolicy(fmt.Sprintf(`{"default": [{"type": "sigstoreSigned", "keyData": %q}]}`, base64.StdEncoding.EncodeToString(public)))
-}
-
-func (h *harness) writePolicy(text string) {
-	h.Helper()
-	h.must(os.WriteFile(h.policy+".new", []byte(text), 0o600))
-	h.must(os.Rename(h.policy+".new", h.policy))
 }
 
 func TestSignatures_DecideBeforeInstallation(t *testing.T) {
 	h := newHarness(t)
 	h.policy = filepath.Join(t.TempDir(), "policy.json")
 	h.release(core(), aws(crd("machines", "Machine")))
-	key, public := h.signingKey()
-	h.requireSignatures(public)
+	key, _ := h.signingKey()
+	h.must(signing.Require(h.policy, key))
 	h.start("4.22.0")
 	h.reports("VersionDegraded", "ImageUntrusted", "rejected by the signature policy", h.images["cluster-api-provider-aws"], "signature not found", "sign the image")
 	if names := h.names(); len(names) > 0 {
@@ -84,11 +54,11 @@ func TestSignatures_DecideBeforeInstallation(t *testing.T) {
 	h.settled("4.22.0-1")
 
 	before := h.installed()
-	_, other := h.signingKey()
-	h.requireSignatures(other)
+	other, _ := h.signingKey()
+	h.must(signing.Require(h.policy, other))
 	h.reports("VersionDegraded", "ImageUntrusted", "verification failed")
 	h.unchangedSince(before)
-	h.writePolicy("{}")
+	h.must(signing.ReplaceFile(h.policy, "{}"))
 	h.eventually("signatures cannot be checked", func() error {
 		c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "VersionDegraded")
 		if c == nil || c.Reason != "ImageUntrusted" || !strings.Contains(c.Message, "the signature policy could not be evaluated: parsing the signature policy") {
@@ -96,7 +66,7 @@ func TestSignatures_DecideBeforeInstallation(t *testing.T) {
 		}
 		return nil
 	})
-	h.requireSignatures(public)
+	h.must(signing.Require(h.policy, key))
 	h.eventually("the images are trusted again", func() error {
 		if c := meta.FindStatusCondition(h.clusterAPI().Status.Conditions, "VersionDegraded"); c == nil || c.Status != metav1.ConditionFalse {
 			return fmt.Errorf("condition is %v", c)

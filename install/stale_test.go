@@ -53,10 +53,10 @@ func (h *harness) created() (found []string) {
 	return found
 }
 
-// uninstalledCompletely waits until no object and no revision ConfigMap is left.
+// uninstalledCompletely waits until no object and no revision ConfigMap exists.
 func (h *harness) uninstalledCompletely(version string) {
 	h.Helper()
-	h.eventually("everything is uninstalled", func() error {
+	h.eventually("all objects are uninstalled", func() error {
 		if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, version) != nil {
 			return fmt.Errorf("revision ConfigMap %s remains", version)
 		}

@@ -146,7 +146,7 @@ func (h *harness) logged(parts ...string) {
 	})
 }
 
-// Listing the instances needs a conversion webhook that does not exist any more, as
+// Listing the instances needs a conversion webhook that no longer exists, as
 // after the teardown of the provider that served it.
 func TestTeardown_ConversionWebhookIsGone(t *testing.T) {
 	h := newHarness(t)
@@ -163,6 +163,8 @@ func TestTeardown_ConversionWebhookIsGone(t *testing.T) {
 	if crd == nil || crd.GetDeletionTimestamp() != nil {
 		t.Fatal("the CRD with an instance was deleted")
 	}
+	h.reportsEvent("CRDsKept", "4.22.0-2", machines)
+	h.installerMessage("retained because of their instances: " + machines)
 	h.must(h.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"conversion": {"strategy": "None", "webhook": null}}}`))))
 	h.eventually("the instance is readable", func() error { return h.Get(t.Context(), key(machine), machine) })
 }

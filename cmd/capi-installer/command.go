@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
@@ -33,9 +32,11 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/signature"
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 	"github.com/capi-installer/capi-installer/install"
+	"github.com/capi-installer/capi-installer/install/lifecyclehook"
 	"github.com/capi-installer/capi-installer/install/metricsserver"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
+	"github.com/capi-installer/capi-installer/install/tlsprofile"
 )
 
 // gracePeriod is the time that the program waits for running work when it is
@@ -54,7 +55,9 @@ type flags struct {
 	healthAddress, metricsAddress, pprofAddress            string
 	metricsCertDir                                         string
 	metricsInsecure, leaderElect, officialAPI              bool
-	createClusterAPI                                       bool
+	createClusterAPI, lifecycleHooks                       bool
+	lifecycleHooksAddress                                  string
+	lifecycleHooksLimit                                    time.Duration
 	impersonate                                            string
 	registriesConf, registriesD, authFile, signaturePolicy string
 	certsDirs                                              []string
@@ -102,6 +105,9 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.BoolVar(&f.metricsInsecure, "metrics-insecure", false, "serve /metrics over plain HTTP, without authentication and authorization")
 	set.StringVar(&f.pprofAddress, "pprof-bind-address", "0", "address of /debug/pprof, for profiles of memory and processor; 0 for none")
 	set.BoolVar(&f.officialAPI, "official-clusterapi", true, "use the ClusterAPI object of operator.openshift.io and update its status, if the cluster has it")
+	set.BoolVar(&f.lifecycleHooks, "lifecycle-hooks", false, "delay the creation and the upgrade of Clusters with topology while providers are rolled out or unavailable, as a Runtime Extension; see docs/lifecycle-hooks.md")
+	set.StringVar(&f.lifecycleHooksAddress, "lifecycle-hooks-bind-address", ":9443", "address of the server of --lifecycle-hooks")
+	set.DurationVar(&f.lifecycleHooksLimit, "lifecycle-hooks-limit", lifecyclehook.DefaultLimit, "duration for which a version delays Clusters; then they continue, with an event")
 	set.BoolVar(&f.leaderElect, "leader-elect", false, "work only while holding the lease, so that one of several replicas works")
 	set.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 137*time.Second, "duration of a lease that is not renewed")
 	set.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 107*time.Second, "time that the leader tries to renew the lease before it gives up")
@@ -131,14 +137,18 @@ func run(ctx context.Context, f *flags) error {
 	case err != nil:
 		return err
 	}
-	mgr, err := f.manager(config)
+	profile := &tlsprofile.Profile{}
+	mgr, err := f.manager(config, profile)
 	if err != nil {
 		return err
 	}
 	registries, policies, store := f.registries(mgr.GetAPIReader()), f.policies(mgr.GetAPIReader()), &cache.Store{Dir: f.cacheDir}
-	err = install.AddToManager(mgr, install.Options{
+	verified := f.fetcher(registries, policies, store)
+	err = install.AddToManager(mgr, install.Options{ //nolint:contextcheck // the cache calls a function of its own, without a context
 		ImagesJSON: f.imagesJSON, Release: f.release, Platforms: platforms,
-		Fetcher: f.fetcher(registries, policies, store), Registries: registries, Policies: policies, Pin: store.Pin, IgnoreOfficialAPI: !f.officialAPI, CreateClusterAPI: f.createClusterAPI,
+		Fetcher: install.MeasureReads(verified), Verdict: verified.Verifier.Verdict,
+		Registries: registries, Policies: policies, Pin: store.Pin, IgnoreOfficialAPI: !f.officialAPI, CreateClusterAPI: f.createClusterAPI,
+		LifecycleHooks: f.hooks(profile),
 	})
 	if err != nil {
 		return err
@@ -157,12 +167,11 @@ func start(ctx context.Context, mgr manager.Manager) error {
 	return err
 }
 
-func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
+func (f *flags) manager(config *rest.Config, profile *tlsprofile.Profile) (manager.Manager, error) {
 	scheme, err := install.Scheme()
 	if err != nil {
 		return nil, err
 	}
-	profile := &metricsserver.Profile{}
 	served := metricsserver.Options{Address: f.metricsAddress, Insecure: f.metricsInsecure, CertDir: f.metricsCertDir, Profile: profile}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Cache: install.CacheOptions(),
@@ -176,6 +185,14 @@ func (f *flags) manager(config *rest.Config) (manager.Manager, error) {
 	}
 	profile.Use(mgr.GetAPIReader())
 	return mgr, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping))
+}
+
+// hooks returns the settings of the lifecycle hooks; nil if they are disabled.
+func (f *flags) hooks(profile *tlsprofile.Profile) *install.LifecycleHooks {
+	if !f.lifecycleHooks {
+		return nil
+	}
+	return &install.LifecycleHooks{Address: f.lifecycleHooksAddress, Limit: f.lifecycleHooksLimit, Profile: profile}
 }
 
 // registries returns the registry configuration, which is that of the cluster's
@@ -195,11 +212,11 @@ func (f *flags) policies(reader client.Reader) *registryconfig.Policies {
 
 // fetcher returns a Fetcher that reads only images that the signature policies
 // accept, a few concurrently, each only once.
-func (f *flags) fetcher(registries *registryconfig.Registries, policies *registryconfig.Policies, store *cache.Store) extractor.Fetcher {
+func (f *flags) fetcher(registries *registryconfig.Registries, policies *registryconfig.Policies, store *cache.Store) *signature.Verified {
 	registry := &remote.Registry{Client: &fetch.Client{Settings: registries.Settings, WrapTransport: instrument}, Layers: store}
 	verifier := &signature.Verifier{Policy: policies.Policy, Registry: registry, LocationsDir: f.registriesD, TempDir: f.cacheDir, Store: store}
 	cached := &cache.Cached{Store: store, Next: install.MeasurePulls(remote.Limit(registry, concurrentPulls))}
-	return install.MeasureReads(&signature.Verified{Verifier: verifier, Next: cached})
+	return &signature.Verified{Verifier: verifier, Next: cached}
 }
 
 // instrument counts the requests to registries.

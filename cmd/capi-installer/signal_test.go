@@ -25,11 +25,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience limits the waits for the program, on a busy machine too.
+// patience is the timeout of waits for the program, on a busy machine too.
 const patience = 2 * time.Minute
 
-// The program blocks in a read that no context ends: its kubeconfig is a pipe. A second SIGTERM exits at once, with
-// code 1 of the signal handler of controller-runtime, and without an error message.
+// The program blocks in a read that no context ends: its kubeconfig is a pipe. A second SIGTERM ends it immediately,
+// with exit code 1 of the signal handler of controller-runtime, and without an error message.
 func TestMain_SecondSIGTERMEndsAtOnce(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

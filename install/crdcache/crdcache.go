@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crdcache keeps CustomResourceDefinitions compressed in an informer cache.
+// Package crdcache keeps CustomResourceDefinitions compressed, in an informer cache and outside.
 package crdcache
 
 import (
 	"context"
 	"fmt"
 
-	"github.com/klauspost/compress/s2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json"
 	"pkg.package-operator.run/boxcutter/managedcache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,11 +31,11 @@ func Compress(cached any) (any, error) {
 	if !ok || !object.IsCRD(crd) || crd.Object[compressed] != nil {
 		return cached, nil
 	}
-	content, err := crd.MarshalJSON()
+	packed, err := pack(crd.Object)
 	if err != nil {
 		return nil, fmt.Errorf("compressing CRD %s: %w", crd.GetName(), err)
 	}
-	small := &unstructured.Unstructured{Object: map[string]any{compressed: string(s2.EncodeBetter(nil, content))}}
+	small := &unstructured.Unstructured{Object: map[string]any{compressed: packed}}
 	small.SetGroupVersionKind(crd.GroupVersionKind())
 	small.SetName(crd.GetName())
 	small.SetUID(crd.GetUID())
@@ -57,13 +55,9 @@ func decompress(object runtime.Object) error {
 	if !ok {
 		return nil
 	}
-	content, err := s2.Decode(nil, []byte(small))
-	if err != nil {
-		return fmt.Errorf("decompressing CRD %s: %w", crd.GetName(), err)
-	}
 	whole := map[string]any{}
-	if err := json.Unmarshal(content, &whole); err != nil {
-		return fmt.Errorf("decoding CRD %s: %w", crd.GetName(), err)
+	if err := unpack(small, &whole); err != nil {
+		return fmt.Errorf("decompressing CRD %s: %w", crd.GetName(), err)
 	}
 	crd.Object = whole
 	return nil

@@ -112,3 +112,61 @@ func TestRestore_DamagedCRDIsNamed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestPackVersions_RoundTrip(t *testing.T) {
+	crd := verboseCRD(t, 200)
+	crd.Object["spec"] = normal(t, crd.Object["spec"])
+	want := crd.DeepCopy()
+	if err := PackVersions(crd); err != nil {
+		t.Fatal(err)
+	}
+	packed := crd.DeepCopy()
+	if err := PackVersions(crd); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(packed.Object, crd.Object); diff != "" {
+		t.Errorf("the versions were compressed again:\n%s", diff)
+	}
+	whole, _ := want.MarshalJSON()
+	if size := len(crd.Object["spec"].(map[string]any)["versions"].(string)); size > len(whole)/4 {
+		t.Errorf("the compressed versions have %d bytes, the original CRD %d", size, len(whole))
+	}
+	got, err := UnpackVersions(crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.Object, got.Object); diff != "" {
+		t.Errorf("the CRD differs after the round trip (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(packed.Object, crd.Object); diff != "" {
+		t.Errorf("UnpackVersions modified its argument:\n%s", diff)
+	}
+}
+
+func TestPackVersions_LeavesOtherObjects(t *testing.T) {
+	for _, content := range []map[string]any{
+		{"apiVersion": "v1", "kind": "ConfigMap", "spec": map[string]any{"versions": []any{"v1"}}},
+		{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": map[string]any{}},
+		{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"},
+	} {
+		o := &unstructured.Unstructured{Object: content}
+		want := o.DeepCopy()
+		if err := PackVersions(o); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := UnpackVersions(o); err != nil || got != o {
+			t.Errorf("got %v (%v), want the object itself", got, err)
+		}
+		if diff := cmp.Diff(want.Object, o.Object); diff != "" {
+			t.Errorf("the object was modified:\n%s", diff)
+		}
+	}
+}
+
+func TestUnpackVersions_DamagedCRDIsNamed(t *testing.T) {
+	crd := verboseCRD(t, 1)
+	crd.Object["spec"].(map[string]any)["versions"] = "damaged"
+	if _, err := UnpackVersions(crd); err == nil || !strings.Contains(err.Error(), "machines.cluster.x-k8s.io") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -25,7 +25,7 @@ import (
 
 // allowsAdoption reports whether an object has the annotation adopt-existing=always.
 func allowsAdoption(obj client.Object) bool {
-	return obj.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways
+	return v1alpha1.AllowsAdoption(obj.GetAnnotations())
 }
 
 // offered returns the colliding objects that may be adopted: objects with the

@@ -44,6 +44,9 @@ type Reconciler struct {
 	// ProgressTimeout is how long a rollout may make no progress before the operator is
 	// Degraded; 0 means 30 minutes.
 	ProgressTimeout time.Duration
+	// Withdraw, if set, is called before an uninstall deletes objects. It deletes an object of the installer's own whose CRD
+	// would be retained otherwise.
+	Withdraw func(context.Context) error
 
 	log rolloutLog
 }
@@ -59,14 +62,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	s := state{read}
 	if s.Cluster.Spec.InstallerMode == v1alpha1.Paused {
-		return reconcile.Result{}, r.report(ctx, s.Cluster, r.pausedOutcome(ctx, s), "")
+		return r.report(ctx, s.Cluster, r.pausedOutcome(ctx, s), "")
 	}
 	r.log.once(ctx, "Paused", "")
 	if err := r.Engine.liftDeletionGuard(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
 	if s.Uninstalling() {
-		return r.uninstall(ctx, s)
+		return r.withdrawAndUninstall(ctx, s)
 	}
 	outcome, current := r.install(ctx, s)
 	removed := r.teardown(ctx, s)
@@ -74,28 +77,35 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		outcome.Reason, outcome.Message, outcome.Err = removed.Reason, removed.Message, removed.Err
 	}
 	if outcome.Reason == status.AsExpected && s.Cluster.Status.Settled() {
-		r.Engine.dropPlans()
+		r.Engine.settle(s.Cluster.Status.CurrentVersion)
+		if err := r.nameRetained(ctx, &outcome, s.Cluster.Spec.UnmanagedCRDs); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	outcome.Events = append(outcome.Events, removed.Events...)
 	outcome.Phases = mergePhases(outcome.Phases, removed.Phases)
-	if err := r.report(ctx, s.Cluster, outcome, current); err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: outcome.RequeueAfter()}, outcome.Retry()
+	return r.report(ctx, s.Cluster, outcome, current)
 }
 
-// report writes the outcome, and the current version if it is not empty.
-func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome status.Outcome, current string) error {
+// report writes the outcome, and the current version if it is not empty, and returns the
+// result of the reconcile.
+func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome status.Outcome, current string) (reconcile.Result, error) {
 	r.log.failure(ctx, outcome)
+	var reported status.Reported
+	var err error
 	if cluster.Name == "" {
-		return r.Reporter.ReportWithout(ctx, outcome)
+		err = r.Reporter.ReportWithout(ctx, outcome)
+	} else {
+		reported, err = r.Reporter.Report(ctx, cluster, status.Installer, outcome, func(s *v1alpha1.ClusterAPIStatus) {
+			if current != "" && s.Version(current) != nil {
+				s.CurrentVersion = current
+			}
+		})
 	}
-	_, err := r.Reporter.Report(ctx, status.Installer, outcome, func(s *v1alpha1.ClusterAPIStatus) {
-		if current != "" && s.Version(current) != nil {
-			s.CurrentVersion = current
-		}
-	})
-	return err
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: reported.RequeueAfter(outcome)}, outcome.Retry()
 }
 
 // install reconciles the versions, newest first, until one is complete. It

@@ -86,7 +86,7 @@ func (e *Engine) dryRun(ctx context.Context, rev *loadedRevision) (machinery.Rev
 	if err := e.prepare(ctx, rev); err != nil {
 		return nil, err
 	}
-	if err := e.Certificates.Trust(ctx, rev.objects()); err != nil {
+	if err := e.trust(ctx, rev); err != nil {
 		return nil, err
 	}
 	return e.reconcile(ctx, rev, nil, boxcutter.WithPaused{})

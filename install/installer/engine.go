@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/crdcache"
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
@@ -35,6 +36,9 @@ type Engine struct {
 	Cache managedcache.TrackingCache
 	// Reader reads installed objects from the cache.
 	Reader client.Reader
+	// Versions reads the identity and the resource version of installed objects from the cache,
+	// without decoding them.
+	Versions client.Reader
 	// Metadata reads the metadata of CRDs from a cache.
 	Metadata client.Reader
 	// Live reads from the API server, bypassing the cache.
@@ -50,6 +54,8 @@ type Engine struct {
 	PolicyDelay time.Duration
 
 	plans map[string]plan
+	// compared are the phases that need no reconcile until an object changes, by version.
+	compared map[string]comparisons
 	// checks are the results of the unmanaged CRDs that the installer checks.
 	checks map[string]crdCheck
 	// policyMayExist is set while the policy of the deletion guard may exist,
@@ -74,11 +80,18 @@ func (e *Engine) apply(ctx context.Context, rev *loadedRevision) (machinery.Revi
 	if err := e.Certificates.Prepare(ctx, rev.objects()); err != nil {
 		return nil, err
 	}
-	if err := e.Certificates.Trust(ctx, rev.objects()); err != nil {
+	if err := e.trust(ctx, rev); err != nil {
 		return nil, err
 	}
 	result, err := e.applyObjects(ctx, rev)
 	return result, errors.Join(err, e.Certificates.Issue(ctx, rev.objects()))
+}
+
+// trust writes the CA bundle of the cluster into the objects that request it.
+func (e *Engine) trust(ctx context.Context, rev *loadedRevision) error {
+	bundle, err := e.Certificates.Trust(ctx, rev.objects())
+	rev.key += " trusting " + string(bundle)
+	return err
 }
 
 // applyObjects applies the objects of the revision. It skips objects that a newer
@@ -145,6 +158,7 @@ func (e *Engine) prepare(ctx context.Context, rev *loadedRevision) error {
 // forget drops the plan of a removed revision and the watches that only it needed.
 func (e *Engine) forget(ctx context.Context, rev *loadedRevision) error {
 	delete(e.plans, rev.name)
+	delete(e.compared, rev.name)
 	e.forgetChecks(rev)
 	if err := e.Cache.Free(ctx, ownerOf(rev.owner)); err != nil {
 		return fmt.Errorf("stopping the watches of version %s: %w", rev.name, err)
@@ -153,16 +167,20 @@ func (e *Engine) forget(ctx context.Context, rev *loadedRevision) error {
 }
 
 // revision returns phases of a revision as a boxcutter revision.
-func (e *Engine) revision(rev *loadedRevision, of []revision.Phase) boxcutter.Revision {
+func (e *Engine) revision(rev *loadedRevision, of []revision.Phase) (boxcutter.Revision, error) {
 	phases := make([]boxcutter.Phase, len(of))
 	for i, phase := range of {
-		phases[i] = boxcutter.NewPhase(phase.Name, objects(phase))
+		objects, err := objects(phase)
+		if err != nil {
+			return nil, err
+		}
+		phases[i] = boxcutter.NewPhase(phase.Name, objects)
 	}
 	// Options are passed in one call: the original's builder replaces earlier ones.
 	owner := boxcutter.WithOwner(ownerOf(rev.owner), e.Owners)
 	return boxcutter.NewRevision(rev.owner, rev.number, phases).
 		WithReconcileOptions(owner, boxcutter.WithSiblingOwnerClassifier(isVersion)).
-		WithTeardownOptions(owner)
+		WithTeardownOptions(owner), nil
 }
 
 // reversed returns the phases with their objects in reverse order. boxcutter tears a
@@ -197,12 +215,16 @@ func isVersion(owner metav1.OwnerReference) bool {
 }
 
 // objects returns the objects of a phase as they are applied.
-func objects(phase revision.Phase) []client.Object {
+func objects(phase revision.Phase) ([]client.Object, error) {
 	out := make([]client.Object, len(phase.Objects))
 	for i, obj := range phase.Objects {
-		out[i] = asApplied(obj)
+		whole, err := crdcache.UnpackVersions(obj)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = asApplied(whole)
 	}
-	return out
+	return out, nil
 }
 
 // asApplied returns an object without the adopt-existing annotation, which only the

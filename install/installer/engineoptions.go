@@ -64,8 +64,8 @@ func asFieldOwner(validator *validation.PhaseValidator) *validation.PhaseValidat
 }
 
 // concurrency is the number of objects of a phase that are written or deleted at
-// the same time. As an option for the engine it also disables dry runs of
-// unchanged objects. The original boxcutter supports neither and ignores the option.
+// the same time. As an option for the engine it also disables dry runs whose
+// result is not needed. The original boxcutter supports neither and ignores the option.
 type concurrency int
 
 // engineOptions is the option that the installer uses.

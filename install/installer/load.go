@@ -5,6 +5,7 @@ package installer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/crdcache"
+	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
@@ -28,11 +31,14 @@ type loadedRevision struct {
 	number    int64
 	digest    string
 	unmanaged []string
-	phases    []revision.Phase
+	// phases are divided by Engine.plan, with compressed versions of CRDs.
+	phases []revision.Phase
 	// checks is the preflight phase if the installer itself checks unmanaged CRDs; phases
 	// does not contain it then.
 	checks []revision.Phase
 	scope  scope
+	// key identifies the objects of the phases, with the certificate authority that they trust.
+	key string
 	// deadline is the time by which the rollout must make progress; zero means no
 	// deadline.
 	deadline time.Time
@@ -100,15 +106,35 @@ func installedAs(configMaps []corev1.ConfigMap, name string) string {
 	return name
 }
 
-// divide decodes the stored set and divides it into phases.
+// divide decodes the stored set and divides it into phases. The versions of CRDs in phases are
+// compressed.
 func (r *loadedRevision) divide() error {
 	set, err := r.stored.Decode()
+	if err == nil {
+		err = packCRDs(set, r.unmanaged)
+	}
 	if err != nil {
 		return fmt.Errorf("reading version %s: %w", r.name, err)
 	}
 	r.phases, err = revision.Phases(r.name, r.number, set, r.unmanaged)
 	if err != nil {
 		return fmt.Errorf("dividing version %s into phases: %w", r.name, err)
+	}
+	return nil
+}
+
+// packCRDs compresses the versions of the CRDs of a set. Those of unmanaged CRDs are needed
+// for their requirements.
+func packCRDs(set operand.Set, unmanaged []string) error {
+	for _, component := range set.Operands {
+		for _, obj := range component.Objects {
+			if slices.Contains(unmanaged, obj.GetName()) {
+				continue
+			}
+			if err := crdcache.PackVersions(obj); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -133,7 +159,9 @@ func (r *loadedRevision) objects() (objects []*unstructured.Unstructured) {
 }
 
 // plan is a version divided into phases. Decoding a large version takes a second, so
-// the engine keeps plans during a rollout and drops them when it is complete.
+// the engine keeps plans during a rollout and drops them when it is complete. The
+// versions of CRDs, which are most of the memory, are compressed until their phase is
+// reconciled.
 type plan struct {
 	key    string
 	phases []revision.Phase
@@ -150,8 +178,8 @@ func (e *Engine) plan(ctx context.Context, rev *loadedRevision) error {
 
 // planPhases divides the revision into phases, unless the plan is cached.
 func (e *Engine) planPhases(rev *loadedRevision) error {
-	key := rev.digest + " without " + strings.Join(rev.unmanaged, " ")
-	if cached := e.plans[rev.name]; cached.key == key {
+	rev.key = rev.digest + " without " + strings.Join(rev.unmanaged, " ")
+	if cached := e.plans[rev.name]; cached.key == rev.key {
 		rev.phases = cached.phases
 		return nil
 	}
@@ -161,12 +189,15 @@ func (e *Engine) planPhases(rev *loadedRevision) error {
 	if e.plans == nil {
 		e.plans = map[string]plan{}
 	}
-	e.plans[rev.name] = plan{key: key, phases: rev.phases}
+	e.plans[rev.name] = plan{key: rev.key, phases: rev.phases}
 	return nil
 }
 
-// dropPlans drops all cached plans.
-func (e *Engine) dropPlans() { e.plans = nil }
+// settle drops all cached plans, and the comparisons of all versions except the current one.
+func (e *Engine) settle(current string) {
+	e.plans = nil
+	maps.DeleteFunc(e.compared, func(version string, _ comparisons) bool { return version != current })
+}
 
 // union returns the names in either list, sorted and without duplicates.
 func union(a, b []string) []string {

@@ -29,7 +29,7 @@ func (r *Reconciler) pausedOutcome(ctx context.Context, s state) status.Outcome 
 	if desired != nil && versions.DesiredVersion != versions.CurrentVersion && err == nil {
 		if to, err = s.load(*desired); err == nil {
 			if err = r.Engine.plan(ctx, to); err == nil {
-				err = r.Engine.Certificates.Trust(ctx, to.objects())
+				err = r.Engine.trust(ctx, to)
 			}
 		}
 	}

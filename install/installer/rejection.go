@@ -19,7 +19,7 @@ import (
 )
 
 // rejection is the result of a dry run: the API server rejects objects of a phase,
-// so no object of the phase was written.
+// so the content of no object of the phase was changed.
 type rejection struct {
 	phase *validation.PhaseValidationError
 }

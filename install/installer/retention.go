@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/machinery/types"
@@ -20,12 +22,17 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/probe"
+	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // retain returns the teardown options that orphan CRDs with instances and delete the
 // others under the guard. It also returns the orphaned CRDs by phase.
 func (e *Engine) retain(ctx context.Context, rev *loadedRevision, guard *deletionGuard) ([]boxcutter.RevisionTeardownOption, map[string][]string, error) {
+	controlled, err := e.controlledCRDs(ctx, rev)
+	if err != nil {
+		return nil, nil, err
+	}
 	var out []boxcutter.RevisionTeardownOption
 	retained := map[string][]string{}
 	for _, phase := range rev.phases {
@@ -34,9 +41,11 @@ func (e *Engine) retain(ctx context.Context, rev *loadedRevision, guard *deletio
 			if !object.IsCRD(obj) {
 				continue
 			}
-			reason, err := e.retentionReason(ctx, rev, obj)
-			if err != nil {
-				return nil, nil, err
+			reason := "" // boxcutter leaves a CRD that the revision does not control to its owner
+			if controlled.Has(obj.GetName()) {
+				if reason, err = e.retentionReason(ctx, rev, obj); err != nil {
+					return nil, nil, err
+				}
 			}
 			if reason == "" {
 				guard.crds = append(guard.crds, obj)
@@ -51,6 +60,29 @@ func (e *Engine) retain(ctx context.Context, rev *loadedRevision, guard *deletio
 		}
 	}
 	return out, retained, nil
+}
+
+// controlledCRDs returns the names of the CRDs that a revision controls. It lists them from the API
+// server, because a newer version has usually adopted nearly all.
+func (e *Engine) controlledCRDs(ctx context.Context, rev *loadedRevision) (sets.Set[string], error) {
+	crds, err := listCRDs(ctx, e.Live)
+	names := sets.New[string]()
+	for i := range crds {
+		if e.Owners.IsController(ownerOf(rev.owner), &crds[i]) {
+			names.Insert(crds[i].Name)
+		}
+	}
+	return names, err
+}
+
+// listCRDs lists the metadata of all CRDs.
+func listCRDs(ctx context.Context, reader client.Reader) ([]metav1.PartialObjectMetadata, error) {
+	crds := &metav1.PartialObjectMetadataList{}
+	crds.SetGroupVersionKind(object.CRDVersion.GroupVersion().WithKind(object.CRDVersion.Kind + "List"))
+	if err := reader.List(ctx, crds); err != nil {
+		return nil, fmt.Errorf("listing CRDs: %w", err)
+	}
+	return crds.Items, nil
 }
 
 // retentionReason returns why a CRD stays in the cluster when its revision is removed;
@@ -177,19 +209,30 @@ func listKind(crd *unstructured.Unstructured) schema.GroupVersionKind {
 	}
 }
 
+// nameRetained adds the CRDs that removed versions have left behind to the message of a settled version. A CRD whose
+// instances cannot be listed is among them.
+func (r *Reconciler) nameRetained(ctx context.Context, outcome *status.Outcome, unmanaged []string) error {
+	names, err := retainedCRDs(ctx, r.Engine.Metadata)
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(unmanaged, name) })
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	outcome.Message = cmp.Or(outcome.Message, "nothing is left to do") + "; CRDs retained because of their instances: " + firstTen(names)
+	return nil
+}
+
 // retainedCRDs returns the names of the adoptable CRDs in the cluster, sorted. They
 // were retained when their version was removed; the annotation in the cluster records
 // this across restarts of the installer.
-func (r *Reconciler) retainedCRDs(ctx context.Context) ([]string, error) {
-	crds := &metav1.PartialObjectMetadataList{}
-	crds.SetGroupVersionKind(object.CRDVersion.GroupVersion().WithKind(object.CRDVersion.Kind + "List"))
-	if err := r.Live.List(ctx, crds); err != nil {
-		return nil, fmt.Errorf("listing CRDs: %w", err)
+func retainedCRDs(ctx context.Context, reader client.Reader) ([]string, error) {
+	crds, err := listCRDs(ctx, reader)
+	if err != nil {
+		return nil, err
 	}
 	var names []string
-	for i := range crds.Items {
-		if allowsAdoption(&crds.Items[i]) {
-			names = append(names, crds.Items[i].Name)
+	for i := range crds {
+		if allowsAdoption(&crds[i]) {
+			names = append(names, crds[i].Name)
 		}
 	}
 	slices.Sort(names)

@@ -52,29 +52,50 @@ func scopeOf(version v1alpha1.Version, status v1alpha1.ClusterAPIStatus) scope {
 func (e *Engine) reconcileScope(ctx context.Context, rev *loadedRevision, options ...boxcutter.RevisionReconcileOption) (machinery.RevisionResult, error) {
 	checked, err := e.check(ctx, rev)
 	all, failed := phaseResults{checked}, []error{err}
-	if rev.scope == rollout {
-		if !checked.IsComplete() {
-			return all, err
-		}
-		result, err := e.Revisions.Reconcile(ctx, e.revision(rev, rev.phases), options...)
-		if result == nil {
-			return nil, err
-		}
-		return append(all, result), err
+	if rev.scope == rollout && !checked.IsComplete() {
+		return all, err
 	}
-	for _, phase := range rev.phases {
-		result, err := e.Revisions.Reconcile(ctx, e.revision(rev, []revision.Phase{phase}), options...)
+	for _, phases := range e.parts(rev) {
+		result, err := e.reconcilePart(ctx, rev, phases, options)
 		if result != nil {
 			all = append(all, result)
 		}
 		if err != nil {
 			failed = append(failed, err)
 		}
-		if apierrors.IsTooManyRequests(err) {
+		if apierrors.IsTooManyRequests(err) || rev.scope == rollout && (err != nil || !result.IsComplete()) {
 			break
 		}
 	}
 	return all, errors.Join(failed...)
+}
+
+// parts returns the phases that are reconciled together: all phases of a rollout at
+// first, because the engine checks the names of all objects before the first write,
+// and otherwise each phase alone.
+func (e *Engine) parts(rev *loadedRevision) [][]revision.Phase {
+	if rev.scope == rollout && e.comparedOf(rev).phases == nil {
+		return [][]revision.Phase{rev.phases}
+	}
+	return slices.Collect(slices.Chunk(rev.phases, 1))
+}
+
+// reconcilePart reconciles phases, unless it is one phase that has not changed.
+func (e *Engine) reconcilePart(ctx context.Context, rev *loadedRevision, phases []revision.Phase, options []boxcutter.RevisionReconcileOption) (machinery.RevisionResult, error) {
+	if len(phases) == 1 {
+		if result := e.unchanged(ctx, rev, phases[0]); result != nil {
+			return result, nil
+		}
+	}
+	whole, err := e.revision(rev, phases)
+	if err != nil {
+		return nil, err
+	}
+	result, err := e.Revisions.Reconcile(ctx, whole, options...)
+	if result != nil && rev.scope != controlledOnly {
+		e.record(rev, result)
+	}
+	return result, err
 }
 
 // keepControlled removes the objects that the revision does not control from its

@@ -186,7 +186,11 @@ func (e *Engine) teardownOnce(ctx context.Context, rev *loadedRevision) (progres
 	}
 	defer func() { err = errors.Join(err, e.liftDeletionGuard(context.WithoutCancel(ctx))) }()
 	options = append(options, boxcutter.WithAggregatePhaseTeardownErrors(), engineOptions)
-	result, err := e.Revisions.Teardown(ctx, e.revision(rev, reversed(rev.phases)), options...)
+	whole, err := e.revision(rev, reversed(rev.phases))
+	if err != nil {
+		return teardownProgress{}, err
+	}
+	result, err := e.Revisions.Teardown(ctx, whole, options...)
 	if err != nil {
 		return teardownProgress{}, err
 	}

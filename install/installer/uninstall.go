@@ -15,6 +15,16 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
+// withdrawAndUninstall withdraws the installer's own object before it removes the versions.
+func (r *Reconciler) withdrawAndUninstall(ctx context.Context, s state) (reconcile.Result, error) {
+	if r.Withdraw != nil {
+		if err := r.Withdraw(ctx); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	return r.uninstall(ctx, s)
+}
+
 // uninstall removes every version and reports the progress.
 func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, error) {
 	outcome := r.teardown(ctx, s)
@@ -29,16 +39,13 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 	case s.Cluster.Name != "":
 		outcome.Reason, outcome.Message = status.Uninstalling, fmt.Sprintf("waiting for ClusterAPI %q to be deleted", v1alpha1.ClusterAPIName)
 	default:
-		retained, err := r.retainedCRDs(ctx)
+		retained, err := retainedCRDs(ctx, r.Engine.Live)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
 		setUninstalled(&outcome, retained)
 	}
-	if err := r.report(ctx, s.Cluster, outcome, ""); err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: outcome.RequeueAfter()}, outcome.Retry()
+	return r.report(ctx, s.Cluster, outcome, "")
 }
 
 // setUninstalled sets the outcome of a finished uninstall, with the retained CRDs.

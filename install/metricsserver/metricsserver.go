@@ -10,6 +10,8 @@ import (
 	"crypto/tls"
 
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/capi-installer/capi-installer/install/tlsprofile"
 )
 
 // Options configure the server.
@@ -22,7 +24,7 @@ type Options struct {
 	// pair, the server uses a self-signed certificate.
 	CertDir string
 	// Profile reads the TLS security profile of the cluster; it has no effect with Insecure.
-	Profile *Profile
+	Profile *tlsprofile.Profile
 }
 
 // Server returns the options for a manager.
@@ -41,11 +43,5 @@ func (o Options) Server() metricsserver.Options {
 func (o Options) configure(config *tls.Config) {
 	config.GetCertificate = (&certificate{dir: o.CertDir}).get
 	config.NextProtos = []string{"http/1.1"} // no HTTP/2, because stream resets can exhaust a server (CVE-2023-44487)
-	o.Profile.settings().Apply(config)
-	base := config.Clone()
-	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		current := base.Clone()
-		o.Profile.settings().Apply(current)
-		return current, nil
-	}
+	o.Profile.Configure(config)
 }

@@ -25,6 +25,7 @@ import (
 	controllerruntime "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/capi-installer/capi-installer/install/metricsserver"
+	"github.com/capi-installer/capi-installer/install/tlsprofile"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
@@ -138,7 +139,7 @@ func TestServer_AuthorizesClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader, other := account(t, admin, "prometheus", true), account(t, admin, "other", false)
-	address := serve(t, metricsserver.Options{Profile: &metricsserver.Profile{}}, config)
+	address := serve(t, metricsserver.Options{Profile: &tlsprofile.Profile{}}, config)
 	for name, test := range map[string]struct {
 		token string
 		want  int
@@ -176,7 +177,7 @@ func served(t *testing.T, address string, most uint16) (*x509.Certificate, uint1
 // filled, then rotated, and once contains a half-written file.
 func TestServer_ReloadsCertificate(t *testing.T) {
 	dir := t.TempDir()
-	address := serve(t, metricsserver.Options{CertDir: dir, Profile: &metricsserver.Profile{}}, controlplane.Shared(t).Config)
+	address := serve(t, metricsserver.Options{CertDir: dir, Profile: &tlsprofile.Profile{}}, controlplane.Shared(t).Config)
 	name := func() string {
 		t.Helper()
 		certificate, _, err := served(t, address, 0)
@@ -228,7 +229,7 @@ func (r *profileReader) Get(_ context.Context, _ client.ObjectKey, object client
 
 // TestServer_HonoursTLSProfile changes the profile while the server runs.
 func TestServer_HonoursTLSProfile(t *testing.T) {
-	profile := &metricsserver.Profile{}
+	profile := &tlsprofile.Profile{}
 	address := serve(t, metricsserver.Options{Profile: profile}, controlplane.Shared(t).Config)
 	for _, test := range []struct {
 		profile  configv1.TLSProfileType
@@ -252,7 +253,7 @@ func TestServer_HonoursTLSProfile(t *testing.T) {
 // TestServer_KeepsProfileOnError: while the profile cannot be read, the previous
 // one stays in use.
 func TestServer_KeepsProfileOnError(t *testing.T) {
-	profile := &metricsserver.Profile{}
+	profile := &tlsprofile.Profile{}
 	address := serve(t, metricsserver.Options{Profile: profile}, controlplane.Shared(t).Config)
 	profile.Use(&profileReader{profile: &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType}})
 	if _, _, err := served(t, address, tls.VersionTLS12); err == nil {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // FieldOwner is the manager of the status fields that the installer applies to the official ClusterAPI object.
@@ -28,8 +29,13 @@ const FieldOwner = v1alpha1.Prefix + "/official-status"
 // Name describes the object in messages.
 const Name = "ClusterAPI.operator.openshift.io " + v1alpha1.ClusterAPIName
 
+// crdName is the name of the CRD of the official object.
+var crdName = "clusterapis." + operatorv1alpha1.GroupName
+
 // Source reads the official ClusterAPI object. A nil *Source ignores the API.
 type Source struct {
+	// Reader reads from a cache, also the metadata of CRDs: without the CRD, each question
+	// about the object is a request to discovery.
 	Reader client.Reader
 }
 
@@ -40,7 +46,10 @@ func (s *Source) Get(ctx context.Context) (*operatorv1alpha1.ClusterAPI, error) 
 		return nil, nil
 	}
 	official := &operatorv1alpha1.ClusterAPI{}
-	err := s.Reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, official)
+	err := s.Reader.Get(ctx, client.ObjectKey{Name: crdName}, object.CRDMetadata())
+	if err == nil {
+		err = s.Reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, official)
+	}
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil, nil
 	}

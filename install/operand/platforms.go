@@ -4,7 +4,6 @@ package operand
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,9 +20,6 @@ type Platforms []string
 // infrastructure provider.
 const platformNone = "None"
 
-// platformName matches a valid platform.
-var platformName = regexp.MustCompile(`^[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
-
 // ParsePlatforms parses platforms that are separated by commas, such as "AWS,Docker". It
 // returns none for an empty text.
 func ParsePlatforms(text string) (Platforms, error) {
@@ -33,7 +29,7 @@ func ParsePlatforms(text string) (Platforms, error) {
 	var platforms Platforms
 	for name := range strings.SplitSeq(text, ",") {
 		switch {
-		case !platformName.MatchString(name):
+		case !extractor.IsPlatformName(name):
 			return nil, fmt.Errorf("invalid platform %q: want a letter, followed by letters, digits and dashes", name)
 		case slices.Contains(platforms, name):
 			return nil, fmt.Errorf("invalid platforms %q: %s occurs more than once", text, name)

@@ -69,7 +69,7 @@ func TestSelect(t *testing.T) {
 			},
 			want: []string{"cluster-api", "bootstrap", "control-plane", "ipam", "infra-y", "infra-b", "infra-a", "infra-z", "extension", "addon"},
 		},
-		"one image may hold several profiles": {
+		"an image with several profiles": {
 			platform: "AWS",
 			results:  []extractor.Result{core, image("both", bundle(extractor.Infrastructure, "azure", "Azure"), bundle(extractor.Infrastructure, "aws", "AWS"))},
 			want:     []string{"cluster-api", "aws"},
@@ -156,7 +156,7 @@ func TestSelect(t *testing.T) {
 }
 
 // checkError checks that an error joins as many errors as its text has lines, and
-// contains every wanted text.
+// contains every expected text.
 func checkError(t *testing.T, err error, want []string) {
 	t.Helper()
 	if (err != nil) != (len(want) > 0) {

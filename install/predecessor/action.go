@@ -39,7 +39,7 @@ func ActionFor(desired, actual *unstructured.Unstructured) Action {
 	switch {
 	case actual == nil:
 		return Create
-	case Owns(actual), HandedOver(actual), actual.GetAnnotations()[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways:
+	case Owns(actual), HandedOver(actual), v1alpha1.AllowsAdoption(actual.GetAnnotations()):
 		if within(fields(desired), actual.Object) {
 			return Adopt
 		}

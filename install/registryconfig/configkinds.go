@@ -78,7 +78,8 @@ func (w *ConfigWatch) Reconciler(next reconcile.Reconciler) reconcile.Reconciler
 func (w *ConfigWatch) watch(ctx context.Context) (soon bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.started {
+	first := !w.started
+	if first {
 		w.missing, w.started = w.Kinds, true
 		if w.Kinds == nil {
 			w.missing = configKinds()
@@ -90,9 +91,11 @@ func (w *ConfigWatch) watch(ctx context.Context) (soon bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if !served(w.Manager.GetRESTMapper(), kind) {
+		defined := w.defined(ctx, kind)
+		// Each question about a missing kind is a request. Later, a kind appears with its CRD.
+		if !first && !defined || !served(w.Manager.GetRESTMapper(), kind) {
 			missing = append(missing, wanted)
-			soon = soon || w.defined(ctx, kind)
+			soon = soon || defined
 			continue
 		}
 		log.FromContext(ctx).Info("Watching configuration kind", "kind", kind.Kind)

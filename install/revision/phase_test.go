@@ -83,7 +83,7 @@ func TestPhases(t *testing.T) {
 			unmanaged: []string{"awsclusters.x", "clusters.x", "absent.x"},
 			want:      []string{"preflight: CompatibilityRequirement/clusters.x-6 CompatibilityRequirement/awsclusters.x-6", "core-crds: CustomResourceDefinition/machines.x", "core: ConfigMap/clusters.x"},
 		},
-		"a phase without objects is left out": {
+		"a phase without objects is omitted": {
 			operands: []operand.Operand{operandOf("a", extractor.Core), operandOf("b", extractor.IPAM, newObject(crd, "", "x"))}, want: []string{"b-crds: CustomResourceDefinition/x"},
 		},
 		"an empty set has no phases": {},

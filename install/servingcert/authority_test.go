@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"testing"
 	"time"
+
+	"github.com/capi-installer/capi-installer/internal/certificate"
 )
 
 var (
@@ -16,7 +18,7 @@ var (
 )
 
 // trusted reports whether a client that trusts a bundle accepts a certificate for the first name.
-func trusted(t *testing.T, bundle []byte, c Certificate, now time.Time) bool {
+func trusted(t *testing.T, bundle []byte, c certificate.Serving, now time.Time) bool {
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -32,7 +34,7 @@ func trusted(t *testing.T, bundle []byte, c Certificate, now time.Time) bool {
 // in this time, no certificate is rejected, and old CAs disappear.
 func TestAuthority_RotatesWithoutInterruption(t *testing.T) {
 	var authority Authority
-	var certificate Certificate
+	var serving certificate.Serving
 	var injected []byte // bundle of the day before
 	changes, issued := 0, 0
 	for day := range 3650 {
@@ -47,13 +49,13 @@ func TestAuthority_RotatesWithoutInterruption(t *testing.T) {
 		if injected == nil {
 			injected = authority.Bundle()
 		}
-		if !authority.Current(certificate, names, now) {
-			if certificate, err = authority.Issue(names, now); err != nil {
+		if !authority.Current(serving, names, now) {
+			if serving, err = authority.Issue(names, now); err != nil {
 				t.Fatal(err)
 			}
 			issued++
 		}
-		if !trusted(t, injected, certificate, now) {
+		if !trusted(t, injected, serving, now) {
 			t.Fatalf("day %d: the certificate is rejected", day)
 		}
 		if len(authority.cas) > 2 {
@@ -75,17 +77,17 @@ func TestAuthority_CertificateIsOutdated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate, err := authority.Issue(names, start)
+	serving, err := authority.Issue(names, start)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, outdated := range map[string]bool{
-		"unchanged":      !authority.Current(certificate, names, start),
-		"another CA":     other.Current(certificate, names, start),
-		"another name":   authority.Current(certificate, names[:1], start),
-		"no certificate": authority.Current(Certificate{}, names, start),
-		"nearly expired": authority.Current(certificate, names, start.AddDate(0, 10, 0)),
-		"clock set back": authority.Current(certificate, names, start.AddDate(-1, 0, 0)),
+		"unchanged":      !authority.Current(serving, names, start),
+		"another CA":     other.Current(serving, names, start),
+		"another name":   authority.Current(serving, names[:1], start),
+		"no certificate": authority.Current(certificate.Serving{}, names, start),
+		"nearly expired": authority.Current(serving, names, start.AddDate(0, 10, 0)),
+		"clock set back": authority.Current(serving, names, start.AddDate(-1, 0, 0)),
 	} {
 		if outdated {
 			t.Errorf("%s: the opposite is reported", name)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/certificate"
 )
 
 // SecretName is the name of the Secret in the operator namespace with the CA certificates and their keys.
@@ -49,27 +50,28 @@ func (i Issuer) now() time.Time {
 	return time.Now()
 }
 
-// Trust writes the CA bundle of the cluster into the objects that request it. Without an
-// authority in the cluster, the objects stay as they are. It writes nothing to the cluster.
-func (i Issuer) Trust(ctx context.Context, objects []*unstructured.Unstructured) error {
+// Trust writes the CA bundle of the cluster into the objects that request it, and returns
+// it. Without an authority in the cluster, or such an object, it returns nil, and the
+// objects stay as they are. It writes nothing to the cluster.
+func (i Issuer) Trust(ctx context.Context, objects []*unstructured.Unstructured) ([]byte, error) {
 	if !slices.ContainsFunc(objects, requestsCA) {
-		return nil
+		return nil, nil
 	}
 	secret, err := i.read(ctx)
 	if apierrors.IsNotFound(err) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	authority, err := parse(secret)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, o := range objects {
 		inject(o, authority.Bundle())
 	}
-	return nil
+	return authority.Bundle(), nil
 }
 
 // Prepare creates or renews the authority if an object requests a certificate or the CA.
@@ -77,26 +79,41 @@ func (i Issuer) Prepare(ctx context.Context, objects []*unstructured.Unstructure
 	if !slices.ContainsFunc(objects, Requested) {
 		return nil
 	}
+	_, err := i.Renew(ctx)
+	return err
+}
+
+// Renew creates or renews the authority if necessary, and returns it.
+func (i Issuer) Renew(ctx context.Context) (Authority, error) {
 	secret, err := i.read(ctx)
 	if client.IgnoreNotFound(err) != nil {
-		return err
+		return Authority{}, err
 	}
 	var authority Authority
 	if err == nil {
 		if authority, err = parse(secret); err != nil {
-			return err
+			return Authority{}, err
 		}
 	}
 	renewed, changed, err := authority.Renewed(i.now())
 	if err != nil || !changed {
-		return err
+		return renewed, err
 	}
 	keys, err := renewed.Keys()
 	if err != nil {
-		return err
+		return Authority{}, err
 	}
 	secret.Data = map[string][]byte{certificateKey: renewed.Bundle(), privateKey: keys}
-	return i.write(ctx, secret)
+	return renewed, i.write(ctx, secret)
+}
+
+// Authority returns the authority in the cluster.
+func (i Issuer) Authority(ctx context.Context) (Authority, error) {
+	secret, err := i.read(ctx)
+	if err != nil {
+		return Authority{}, err
+	}
+	return parse(secret)
 }
 
 // Issue issues or renews the certificates of the Services that request one and exist in the cluster.
@@ -104,11 +121,7 @@ func (i Issuer) Issue(ctx context.Context, objects []*unstructured.Unstructured)
 	if !slices.ContainsFunc(objects, requestsCertificate) {
 		return nil
 	}
-	secret, err := i.read(ctx)
-	if err != nil {
-		return err
-	}
-	authority, err := parse(secret)
+	authority, err := i.Authority(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,8 +150,8 @@ func (i Issuer) serve(ctx context.Context, authority Authority, requested *unstr
 	if err == nil && secret.Labels[v1alpha1.ServingCertLabel] == "" {
 		return fmt.Errorf("cannot issue the certificate of Service %s/%s: Secret %s exists, but the installer has not created it; delete the Secret", service.Namespace, service.Name, secret.Name)
 	}
-	names := namesOf(requested)
-	existing := Certificate{secret.Data[certificateKey], secret.Data[privateKey]}
+	names := Names(requested.GetNamespace(), requested.GetName())
+	existing := certificate.Serving{Certificate: secret.Data[certificateKey], Key: secret.Data[privateKey]}
 	current := authority.Current(existing, names, i.now())
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}
 	if current && bytes.Equal(secret.Data[caKey], authority.Bundle()) && slices.Contains(secret.OwnerReferences, owner) {

@@ -36,8 +36,8 @@ func inject(o *unstructured.Unstructured, bundle []byte) {
 	}
 }
 
-// namesOf returns the DNS names by which clients in the cluster call a Service.
-func namesOf(service *unstructured.Unstructured) []string {
-	name := service.GetName() + "." + service.GetNamespace() + ".svc"
+// Names returns the DNS names by which clients in the cluster call a Service.
+func Names(namespace, service string) []string {
+	name := service + "." + namespace + ".svc"
 	return []string{name, name + ".cluster.local"}
 }

@@ -208,7 +208,7 @@ func TestOutcome_OnlyRetryableErrorsAreRetried(t *testing.T) {
 	}
 }
 
-// A stale cache may show the previous version as installed and desired while the next
+// A stale cache can show the previous version as installed and desired while the next
 // one is being written.
 func TestOperandVersion_OnlyAfterInstallation(t *testing.T) {
 	reporter := &Reporter{ReleaseVersion: "4.22.1"}

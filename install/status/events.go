@@ -33,6 +33,10 @@ const (
 	ObjectsAdopted EventReason = "ObjectsAdopted"
 	// CRDsKept: CRDs were retained when their version was removed.
 	CRDsKept EventReason = "CRDsKept"
+	// LifecycleHookLimitExceeded: the lifecycle hooks let a Cluster continue although a version is not ready.
+	LifecycleHookLimitExceeded EventReason = "LifecycleHookLimitExceeded"
+	// LifecycleHooksRejected: the API server rejects the ExtensionConfig of the lifecycle hooks.
+	LifecycleHooksRejected EventReason = "LifecycleHooksRejected"
 )
 
 // Event is an event about the ClusterAPI object. Outcome.Events holds the events of
@@ -42,6 +46,9 @@ type Event struct {
 	Message string
 	// Warning is set for events that need attention.
 	Warning bool
+	// Key, if it is not empty, is a part of the name of the event. While an event with the same key
+	// exists, it is not written again, also by another process.
+	Key string
 }
 
 func (e Event) kind() string {

@@ -57,7 +57,7 @@ func TestEvents_EachTransitionOnce(t *testing.T) {
 			"Normal Available: Available is True (AsExpected): Cluster API is installed",
 		}},
 		{"all is still well", Outcome{Reason: AsExpected, Installed: new(true)}, 2 * Inertia, nil},
-		{"nothing works any more", Outcome{Reason: Collision, Message: "x is not ours", Installed: new(false)}, 2 * Inertia, []string{
+		{"all components are unavailable", Outcome{Reason: Collision, Message: "x is not ours", Installed: new(false)}, 2 * Inertia, []string{
 			"Normal InstallerProgressing: InstallerProgressing is False (Collision): stopped; see InstallerDegraded",
 			"Warning InstallerDegraded: InstallerDegraded is True (Collision): x is not ours",
 			"Warning Available: Available is False (NotInstalled): no version of Cluster API is completely installed",

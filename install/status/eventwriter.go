@@ -3,6 +3,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -79,7 +80,7 @@ func object(about *v1alpha1.ClusterAPI, event Event, now time.Time) *corev1.Even
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault,
-			Name:      v1alpha1.ClusterAPIName + "." + strings.ToLower(rand.Text()), // fixed here, so that a retry cannot write it twice
+			Name:      v1alpha1.ClusterAPIName + "." + cmp.Or(event.Key, strings.ToLower(rand.Text())), // fixed here, so that a retry cannot write it twice
 		},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ClusterAPI",

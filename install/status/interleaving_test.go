@@ -44,7 +44,7 @@ func (w *testCluster) startActor(controller status.Controller, outcome status.Ou
 	w.must(err)
 	reporter := &status.Reporter{Client: own, Live: own}
 	go func() {
-		_, err := reporter.Report(context.Background(), controller, outcome, nil)
+		_, err := reporter.Report(context.Background(), nil, controller, outcome, nil)
 		a.done <- err
 	}()
 	return a

@@ -154,7 +154,8 @@ func incompatible(phase v1alpha1.Phase) float64 {
 	return float64(len(phase.WaitingFor))
 }
 
-// observeDurations observes the durations of the phases that have just completed.
+// observeDurations observes the durations of the phases that have just completed; 0 for
+// those that have begun and completed between two writes.
 func observeDurations(before, after *v1alpha1.ClusterAPI) {
 	for _, version := range after.Status.Versions {
 		known := before.Status.Version(version.Name)
@@ -162,10 +163,15 @@ func observeDurations(before, after *v1alpha1.ClusterAPI) {
 			continue
 		}
 		for _, phase := range version.Phases {
-			was := phaseNamed(known.Phases, phase.Name)
-			begun := was.State == v1alpha1.PhaseProgressing || was.State == v1alpha1.PhaseBlocked
-			if begun && phase.State == v1alpha1.PhaseComplete {
+			if phase.State != v1alpha1.PhaseComplete {
+				continue
+			}
+			switch was := phaseNamed(known.Phases, phase.Name); was.State {
+			case v1alpha1.PhaseProgressing, v1alpha1.PhaseBlocked:
 				phaseDuration.WithLabelValues(phase.Name).Observe(phase.Since.Sub(was.Since.Time).Seconds())
+			case v1alpha1.PhasePending:
+				phaseDuration.WithLabelValues(phase.Name).Observe(0)
+			case v1alpha1.PhaseComplete, v1alpha1.PhaseRemoving: // it was observed before, or is not installed
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,9 +26,13 @@ import (
 // which writes one status at a time.
 //
 // It computes each write from live reads, because a cached object could be older
-// than a write of the other controller. It reads the ClusterAPI object after the
-// ClusterOperator. So a ClusterOperator that is computed from an outdated
+// than a write of the other controller. It reads and writes the ClusterAPI object after
+// it has read the ClusterOperator. So a ClusterOperator that is computed from an outdated
 // ClusterAPI object is rejected as a conflict, even between two processes.
+//
+// During a rollout it makes fewer requests: it starts with the objects that it knows, which
+// causes a conflict if they are outdated, and writes a change that only reports progress at
+// most once in progressInterval.
 type Reporter struct {
 	// Client writes.
 	Client client.Client
@@ -38,8 +44,12 @@ type Reporter struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	writing sync.Mutex
-	events  struct {
+	writing  sync.Mutex
+	operator knownOperator
+	cluster  *v1alpha1.ClusterAPI // as it was last written; nil if it was not
+	version  atomic.Value         // its resource version, a string
+	written  time.Time            // time of the last write
+	events   struct {
 		once sync.Once
 		eventWriter
 	}
@@ -63,31 +73,50 @@ func (r *Reporter) Emit(ctx context.Context, about *v1alpha1.ClusterAPI, events 
 // once, each time with the latest status, and must not depend on an earlier call.
 type Change func(*v1alpha1.ClusterAPIStatus)
 
+// Reported is the result of a report.
+type Reported struct {
+	// Cluster is the ClusterAPI object as written.
+	Cluster *v1alpha1.ClusterAPI
+	// Postponed is the time after which the outcome must be reported again, because
+	// it was not written; 0 if it was.
+	Postponed time.Duration
+}
+
 // Report writes an outcome of a controller together with a change of the status,
-// which may be nil, and the events. It returns the ClusterAPI object as written.
-func (r *Reporter) Report(ctx context.Context, controller Controller, outcome Outcome, change Change) (*v1alpha1.ClusterAPI, error) {
+// which may be nil, and the events. read is the ClusterAPI object as the controller has
+// read it from the API server at the start of its reconcile; nil if it has not.
+func (r *Reporter) Report(ctx context.Context, read *v1alpha1.ClusterAPI, controller Controller, outcome Outcome, change Change) (Reported, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	cluster, err := r.update(ctx, outcome.Events, func(cluster *v1alpha1.ClusterAPI) {
+	if outcome.Reason != RollingOut || !r.operator.known {
+		_ = r.operator.read(r.clusterOperator(ctx)) // after an error it is read again
+		read = nil                                  // it must be newer than the ClusterOperator
+	}
+	cluster, postponed, err := r.update(ctx, read, outcome.Events, func(cluster *v1alpha1.ClusterAPI) {
 		if change != nil {
 			change(&cluster.Status)
 		}
 		r.setStatus(cluster, controller, outcome)
 	})
 	if err != nil {
-		return nil, err
+		return Reported{}, err
 	}
-	if err := r.reportClusterOperator(ctx, outcome); err != nil {
-		return nil, fmt.Errorf("writing the status of ClusterOperator %q: %w", v1alpha1.ClusterOperatorName, err)
+	err = r.writeClusterOperator(ctx, cluster, outcome)
+	if !r.operator.known || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		err = r.reportClusterOperator(ctx, outcome)
 	}
-	return cluster, nil
+	if err != nil {
+		return Reported{}, fmt.Errorf("writing the status of ClusterOperator %q: %w", v1alpha1.ClusterOperatorName, err)
+	}
+	return Reported{Cluster: cluster, Postponed: postponed}, nil
 }
 
 // Update writes a change of the status without an outcome.
 func (r *Reporter) Update(ctx context.Context, change Change) (*v1alpha1.ClusterAPI, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	return r.update(ctx, nil, func(cluster *v1alpha1.ClusterAPI) { change(&cluster.Status) })
+	cluster, _, err := r.update(ctx, nil, nil, func(cluster *v1alpha1.ClusterAPI) { change(&cluster.Status) })
+	return cluster, err
 }
 
 // setStatus sets the conditions and phases of an outcome.
@@ -120,20 +149,30 @@ func replaceCondition(conditions *[]metav1.Condition, condition metav1.Condition
 }
 
 // update writes the status if the change modifies it, and then the events: those of
-// the transitions, and those of the caller even if the status cannot be written.
-func (r *Reporter) update(ctx context.Context, events []Event, change func(*v1alpha1.ClusterAPI)) (*v1alpha1.ClusterAPI, error) {
-	cluster, before := &v1alpha1.ClusterAPI{}, &v1alpha1.ClusterAPI{}
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		*cluster = v1alpha1.ClusterAPI{}
-		if err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
+// the transitions, and those of the caller even if the status cannot be written. It starts
+// with the object read, and reads it if that is nil or outdated. It returns the object as
+// it is in the cluster, and the time for which it postpones the write.
+func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events []Event, change func(*v1alpha1.ClusterAPI)) (*v1alpha1.ClusterAPI, time.Duration, error) {
+	var cluster, before *v1alpha1.ClusterAPI
+	var postponed time.Duration
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		if cluster, err = r.latest(ctx, read); err != nil {
 			return err
 		}
-		before = cluster.DeepCopy()
+		read, before = nil, cluster.DeepCopy()
 		change(cluster)
 		if equality.Semantic.DeepEqual(before.Status, cluster.Status) {
 			return nil
 		}
-		return r.Client.Status().Update(ctx, cluster)
+		if postponed = r.postponement(before, cluster); postponed > 0 {
+			cluster = before
+			return nil
+		}
+		if err = r.Client.Status().Update(ctx, cluster); err == nil {
+			r.cluster, r.written = cluster.DeepCopy(), r.now()
+			r.version.Store(cluster.ResourceVersion)
+		}
+		return err
 	})
 	if err == nil {
 		observeDurations(before, cluster)
@@ -141,30 +180,75 @@ func (r *Reporter) update(ctx context.Context, events []Event, change func(*v1al
 	}
 	r.Emit(ctx, cluster, events...)
 	if err != nil {
-		return nil, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
+		return nil, 0, fmt.Errorf("writing the status of ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
 	}
-	return cluster, nil
+	return cluster, postponed, nil
+}
+
+// LastWritten reports whether an object is the ClusterAPI object as this Reporter has last
+// written it.
+func (r *Reporter) LastWritten(cluster client.Object) bool {
+	return r.version.Load() == cluster.GetResourceVersion()
+}
+
+// latest returns a copy of the object read, or of the object written if that is newer: the
+// other controller may have written it since. If read is nil, it reads the object.
+func (r *Reporter) latest(ctx context.Context, read *v1alpha1.ClusterAPI) (*v1alpha1.ClusterAPI, error) {
+	if read != nil && r.cluster != nil && r.cluster.UID == read.UID {
+		if order, err := resourceversion.CompareResourceVersion(read.ResourceVersion, r.cluster.ResourceVersion); err == nil && order < 0 {
+			read = r.cluster
+		}
+	}
+	if read != nil {
+		return read.DeepCopy(), nil
+	}
+	cluster := &v1alpha1.ClusterAPI{}
+	return cluster, r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster)
 }
 
 // reportClusterOperator copies the conditions of the ClusterAPI object to the
 // ClusterOperator. It does nothing if that API does not exist.
 func (r *Reporter) reportClusterOperator(ctx context.Context, outcome Outcome) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		operator, err := r.clusterOperator(ctx)
-		if operator == nil || err != nil {
+		err := r.operator.read(r.clusterOperator(ctx))
+		if r.operator.object == nil || err != nil {
 			return err
 		}
 		cluster := &v1alpha1.ClusterAPI{}
 		if err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		before := operator.DeepCopy()
-		r.setClusterOperator(operator, cluster, outcome)
-		if equality.Semantic.DeepEqual(before.Status, operator.Status) {
-			return nil
-		}
-		return r.Client.Status().Update(ctx, operator)
+		return r.writeClusterOperator(ctx, cluster, outcome)
 	})
+}
+
+// knownOperator is the ClusterOperator as it was last read or written.
+type knownOperator struct {
+	// known is false if the object was not read, or has changed since.
+	known bool
+	// object is nil if the API does not exist.
+	object *configv1.ClusterOperator
+}
+
+// read records the result of a read.
+func (k *knownOperator) read(object *configv1.ClusterOperator, err error) error {
+	k.known, k.object = err == nil, object
+	return err
+}
+
+// writeClusterOperator writes the status of the known ClusterOperator if it differs from
+// that of the ClusterAPI object, which must have been read after it. It does nothing if
+// there is none.
+func (r *Reporter) writeClusterOperator(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome Outcome) error {
+	if !r.operator.known || r.operator.object == nil {
+		return nil
+	}
+	operator := r.operator.object.DeepCopy()
+	r.setClusterOperator(operator, cluster, outcome)
+	if equality.Semantic.DeepEqual(r.operator.object.Status, operator.Status) {
+		return nil
+	}
+	return r.operator.read(operator, r.Client.Status().Update(ctx, operator))
 }
 
 // clusterOperator reads the ClusterOperator, or creates it; nil if the API does not exist.

@@ -109,7 +109,7 @@ func (w *testCluster) reporter() *status.Reporter {
 // report reports an outcome of the installer controller and returns the object from the API server.
 func (w *testCluster) report(reporter *status.Reporter, outcome status.Outcome) *v1alpha1.ClusterAPI {
 	w.Helper()
-	_, err := reporter.Report(w.Context(), status.Installer, outcome, nil)
+	_, err := reporter.Report(w.Context(), nil, status.Installer, outcome, nil)
 	w.must(err)
 	cluster := &v1alpha1.ClusterAPI{}
 	w.must(w.Get(w.Context(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster))

@@ -2,7 +2,10 @@
 
 package status
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Retry returns the error if it is retryable, else nil.
 func (o Outcome) Retry() error {
@@ -30,4 +33,14 @@ func (o Outcome) RequeueAfter() time.Duration {
 	default:
 		return o.Recheck
 	}
+}
+
+// RequeueAfter returns the time until the next reconcile after a report of the outcome; 0 if
+// an event will cause it.
+func (r Reported) RequeueAfter(outcome Outcome) time.Duration {
+	after := outcome.RequeueAfter()
+	if r.Postponed == 0 {
+		return after
+	}
+	return min(r.Postponed, cmp.Or(after, r.Postponed))
 }

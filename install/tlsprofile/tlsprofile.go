@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tlsprofile converts the TLS security profile of a cluster into the settings of Go programs.
+// Package tlsprofile reads the TLS security profile of a cluster and converts it into the settings of Go programs.
 package tlsprofile
 
 import (
 	"crypto/tls"
 	"slices"
+	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 )
@@ -55,6 +56,11 @@ func Of(profile *configv1.TLSSecurityProfile) Settings {
 		spec = configv1.TLSProfiles[profile.Type]
 	}
 	return Settings{MinVersion: string(spec.MinTLSVersion), CipherSuites: cipherSuites(spec.Ciphers)}
+}
+
+// Variables returns the settings as values of variables in manifests.
+func (s Settings) Variables() map[string]string {
+	return map[string]string{"TLS_MIN_VERSION": s.MinVersion, "TLS_CIPHER_SUITES": strings.Join(s.CipherSuites, ",")}
 }
 
 // Apply writes the settings into a configuration. TLS 1.3 suites cannot be chosen in Go.

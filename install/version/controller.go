@@ -54,6 +54,9 @@ type Reconciler struct {
 	// is ignored.
 	Official *officialapi.Source
 
+	// Verdict returns the verdict of the signature policies on an image at the last Fetch; nil if Fetcher checks no signatures.
+	Verdict func(ctx context.Context, image string) v1alpha1.SignatureVerdict
+
 	// Pin is called with the images of all versions after each reconcile, so that a
 	// cache keeps their bundles; nil disables it.
 	Pin func(images ...digest.Digest) error
@@ -72,12 +75,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if outcome.Err != nil {
 		log.FromContext(ctx).Info("Version not updated", "reason", outcome.Reason, "cause", outcome.Err.Error())
 	}
-	reported, err := r.Reporter.Report(ctx, status.Version, outcome, nil)
+	reported, err := r.Reporter.Report(ctx, nil, status.Version, outcome, r.recordVerdicts(ctx, outcome))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.pin(ctx, reported)
-	return reconcile.Result{RequeueAfter: outcome.RequeueAfter()}, outcome.Retry()
+	r.pin(ctx, reported.Cluster)
+	return reconcile.Result{RequeueAfter: reported.RequeueAfter(outcome)}, outcome.Retry()
 }
 
 // pin keeps the bundles of the versions' images in the cache. If that fails, they

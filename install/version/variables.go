@@ -7,21 +7,18 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/tlsprofile"
 )
 
 // configName is the name of OpenShift's configuration objects.
 const configName = "cluster"
-
-// proxyVariables are the environment variables of a proxy.
-var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 
 // variables returns the values of variables in manifests: the cluster's TLS profile
 // and proxy, and r.Variables, which take precedence. Without a Proxy object, the proxy
@@ -31,9 +28,8 @@ func (r *Reconciler) variables(ctx context.Context) (map[string]string, error) {
 	if err := r.config(ctx, server); err != nil {
 		return nil, err
 	}
-	settings := tlsprofile.Of(server.Spec.TLSSecurityProfile)
-	values := map[string]string{"TLS_MIN_VERSION": settings.MinVersion, "TLS_CIPHER_SUITES": strings.Join(settings.CipherSuites, ",")}
-	for _, name := range proxyVariables {
+	values := tlsprofile.Of(server.Spec.TLSSecurityProfile).Variables()
+	for _, name := range operand.ProxyVariables() {
 		values[name] = os.Getenv(name)
 	}
 	proxy := &configv1.Proxy{}

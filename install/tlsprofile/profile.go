@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package metricsserver
+package tlsprofile
 
 import (
 	"context"
+	"crypto/tls"
 	"sync"
 	"time"
 
@@ -12,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capi-installer/capi-installer/install/tlsprofile"
 )
 
 // Profile is the TLS security profile in APIServer "cluster". The zero value is the profile Intermediate.
@@ -21,7 +20,7 @@ type Profile struct {
 	mu     sync.Mutex
 	reader client.Reader
 	read   time.Time
-	last   tlsprofile.Settings
+	last   Settings
 }
 
 const (
@@ -40,11 +39,11 @@ func (p *Profile) Use(reader client.Reader) {
 
 // settings returns the settings of the profile. If it cannot be read, the previous
 // one stays in use.
-func (p *Profile) settings() tlsprofile.Settings {
+func (p *Profile) settings() Settings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.last.MinVersion == "" {
-		p.last = tlsprofile.Of(nil)
+		p.last = Of(nil)
 	}
 	if p.reader == nil || time.Since(p.read) < profileAge {
 		return p.last
@@ -56,9 +55,20 @@ func (p *Profile) settings() tlsprofile.Settings {
 	err := p.reader.Get(ctx, client.ObjectKey{Name: "cluster"}, server)
 	switch {
 	case err == nil, apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		p.last = tlsprofile.Of(server.Spec.TLSSecurityProfile)
+		p.last = Of(server.Spec.TLSSecurityProfile)
 	default:
 		ctrl.Log.Error(err, "Reading the TLS security profile failed; using the previous one")
 	}
 	return p.last
+}
+
+// Configure makes each new connection of a server use the current profile.
+func (p *Profile) Configure(config *tls.Config) {
+	p.settings().Apply(config)
+	base := config.Clone()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		current := base.Clone()
+		p.settings().Apply(current)
+		return current, nil
+	}
 }

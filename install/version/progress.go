@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/status"
+)
+
+// BeyondProgress ignores the updates of the ClusterAPI object that only report the progress
+// of the installer controller: the phases of versions, and conditions that are not those
+// of the version controller. It also ignores verdicts on signatures, which the version controller writes.
+var BeyondProgress = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, known := e.ObjectOld.(*v1alpha1.ClusterAPI)
+	after, alsoKnown := e.ObjectNew.(*v1alpha1.ClusterAPI)
+	if !known || !alsoKnown || before.ResourceVersion == after.ResourceVersion { // a resync
+		return true
+	}
+	return !equality.Semantic.DeepEqual(withoutProgress(before), withoutProgress(after))
+}}
+
+// withoutProgress returns the object without the fields that BeyondProgress ignores. A
+// version that has phases keeps one, because the version controller evicts versions
+// without phases.
+func withoutProgress(cluster *v1alpha1.ClusterAPI) *v1alpha1.ClusterAPI {
+	out := cluster.DeepCopy()
+	out.ResourceVersion, out.ManagedFields, out.Status.SignatureVerdicts = "", nil, nil
+	for i := range out.Status.Versions {
+		version := &out.Status.Versions[i]
+		version.Phases = make([]v1alpha1.Phase, min(1, len(version.Phases)))
+	}
+	out.Status.Conditions = slices.DeleteFunc(out.Status.Conditions, func(condition metav1.Condition) bool {
+		return !strings.HasPrefix(condition.Type, string(status.Version))
+	})
+	return out
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"context"
+	"slices"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/status"
+)
+
+// recordVerdicts returns the change that records the verdicts of the signature policies on the images of the desired and
+// the current version. A verdict that was not reached in this reconcile, because of another error, replaces none.
+func (r *Reconciler) recordVerdicts(ctx context.Context, outcome status.Outcome) status.Change {
+	if r.Verdict == nil {
+		return nil
+	}
+	return func(s *v1alpha1.ClusterAPIStatus) {
+		var verdicts []v1alpha1.SignatureVerdict
+		for _, image := range imagesInUse(s) {
+			verdict := r.Verdict(ctx, string(image))
+			before := slices.IndexFunc(s.SignatureVerdicts, func(v v1alpha1.SignatureVerdict) bool { return v.Image == image })
+			if verdict.Verdict == v1alpha1.VerdictUndecided && before >= 0 && outcome.Reason != status.ImageUntrusted {
+				verdict = s.SignatureVerdicts[before]
+			}
+			verdicts = append(verdicts, verdict)
+		}
+		s.SignatureVerdicts = verdicts
+	}
+}
+
+// imagesInUse returns the images of the desired and the current version, sorted.
+func imagesInUse(s *v1alpha1.ClusterAPIStatus) (images []v1alpha1.ImageReference) {
+	for _, name := range []string{s.DesiredVersion, s.CurrentVersion} {
+		version := s.Version(name)
+		if version == nil {
+			continue
+		}
+		for _, component := range version.Components {
+			if component.Image != "" {
+				images = append(images, component.Image)
+			}
+		}
+	}
+	slices.Sort(images)
+	return slices.Compact(images)
+}
