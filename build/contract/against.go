@@ -54,11 +54,12 @@ type Cause struct {
 	Message string
 }
 
-// Server is an API server. An error means that it was not reached. Define and DryRun are called concurrently.
+// Server is an API server. Its methods return an error if the server is unavailable. Define and DryRun are called
+// concurrently.
 type Server interface {
-	// Define returns the verdict on a CRD: whether it would be, or is, established with its names.
+	// Define returns the verdict on a CRD: whether the API server establishes it with its names.
 	Define(ctx context.Context, crd *unstructured.Unstructured) (Answer, error)
-	// DryRun returns the verdict on a write of an object, which is not stored.
+	// DryRun returns the verdict on a dry run of a write.
 	DryRun(ctx context.Context, object *unstructured.Unstructured) (Answer, error)
 	// StrictNamespace returns the name of a namespace with the pod security of manifests/components/restricted; empty if there is none.
 	StrictNamespace() string
@@ -67,14 +68,14 @@ type Server interface {
 // dryRun is a write of an object with dryRun=All, for a rule.
 type dryRun struct {
 	rule string
-	// object is the object of the request, place its position in the manifests.
+	// object is the object of the request; place is its position in the manifests.
 	object *unstructured.Unstructured
 	place  Value
-	// about describes the object of the request, if it is not the one at place.
+	// about describes the object of the request, if it is not the object at place.
 	about string
-	// guessed reports that a part of object is a guess: a rejection is then no finding.
+	// guessed marks an object with guessed values. Its rejection is not a finding.
 	guessed bool
-	// severity of the findings; empty is that of the rule.
+	// severity of the findings; empty means the severity of the rule.
 	severity Severity
 	answer   Answer
 }
@@ -82,8 +83,8 @@ type dryRun struct {
 // concurrentDryRuns is the maximum number of concurrent dry runs.
 const concurrentDryRuns = 8
 
-// CheckAgainst returns the objects of a bundle that an API server rejects, as findings in the order of the manifests. An error
-// means that the server was not reached.
+// CheckAgainst returns the objects of a bundle that an API server rejects, as findings in the order of the manifests.
+// It returns an error if the server is unavailable.
 func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server) ([]Finding, error) {
 	b := readBundle(bundle)
 	definitions, pods := b.definitionDryRuns(), b.podDryRuns()
@@ -92,7 +93,7 @@ func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server) (
 		dryRuns func() []*dryRun
 		send    func(context.Context, *unstructured.Unstructured) (Answer, error)
 	}{
-		{func() []*dryRun { return definitions }, server.Define}, // other objects can have the kinds that these define
+		{func() []*dryRun { return definitions }, server.Define}, // other objects can have the kinds that the CRDs define
 		{b.objectDryRuns, server.DryRun},
 		{func() []*dryRun { return pods }, server.DryRun},
 		{func() []*dryRun { return b.strictDryRuns(pods, server.StrictNamespace()) }, server.DryRun},
@@ -107,7 +108,8 @@ func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server) (
 	return findingsOf(onceUnknown(sent)), nil
 }
 
-// onceUnknown keeps one dry run of each kind that the API server does not serve: the further versions have the same cause.
+// onceUnknown keeps one dry run of each kind that the API server does not serve: further versions of the kind have the
+// same cause.
 func onceUnknown(sent []*dryRun) []*dryRun {
 	told := map[*Object]bool{}
 	return slices.DeleteFunc(sent, func(q *dryRun) bool {
@@ -129,7 +131,7 @@ func sendAll(ctx context.Context, dryRuns []*dryRun, send func(context.Context, 
 	return errors.Join(errs...)
 }
 
-// findingsOf returns a finding for each rejected dry run.
+// findingsOf returns the findings of dry runs.
 func findingsOf(sent []*dryRun) (findings []Finding) {
 	for _, rule := range serverRules {
 		var found []Finding
@@ -195,7 +197,7 @@ func (b *Bundle) definitionDryRuns() (dryRuns []*dryRun) {
 	return dryRuns
 }
 
-// objectDryRuns are those of all objects but CRDs.
+// objectDryRuns returns the dry runs of all objects except CRDs.
 func (b *Bundle) objectDryRuns() (dryRuns []*dryRun) {
 	for _, o := range b.Objects {
 		switch {
@@ -215,15 +217,15 @@ func newDryRun(rule string, o *Object) *dryRun {
 	return q
 }
 
-// podDryRuns are those of the pods that workloads create, in the namespaces of the workloads. Their service account
-// is left out, because it comes with the bundle.
+// podDryRuns returns the dry runs of the pods that workloads create, in the namespaces of the workloads. They have no
+// service account, because the bundle creates it.
 func (b *Bundle) podDryRuns() (dryRuns []*dryRun) {
 	for _, o := range b.Objects {
 		spec := podSpec(o)
 		if !spec.Exists() || o.Kind.Kind == "Pod" {
 			continue
 		}
-		if q := newDryRun(podAdmitted, o); q.object != nil { // otherwise the object itself has the finding
+		if q := newDryRun(podAdmitted, o); q.object != nil { // otherwise the finding is about the workload itself
 			q.object, q.place, q.about = podOf(o, spec), spec, "its pod is rejected"
 			dryRuns = append(dryRuns, q)
 		}
@@ -231,8 +233,8 @@ func (b *Bundle) podDryRuns() (dryRuns []*dryRun) {
 	return dryRuns
 }
 
-// strictDryRuns are those of accepted pods of the providers' namespace in the strict namespace, on OpenShift as its SCC
-// admission completes them. A rejection is a warning, because the namespace is an option.
+// strictDryRuns returns the dry runs of accepted pods of the providers' namespace in the strict namespace; on OpenShift
+// as its SCC admission completes them. A rejection is a warning, because the namespace is an option.
 func (b *Bundle) strictDryRuns(pods []*dryRun, namespace string) (dryRuns []*dryRun) {
 	for _, q := range pods {
 		if namespace == "" || q.object == nil || q.answer.Verdict != Accepted || q.object.GetNamespace() != v1alpha1.OperandNamespace {
@@ -253,7 +255,7 @@ func (b *Bundle) strictDryRuns(pods []*dryRun, namespace string) (dryRuns []*dry
 func podOf(o *Object, spec Value) *unstructured.Unstructured {
 	content := map[string]any{}
 	if data, err := spec.json(); err != nil || json.Unmarshal(data, &content) != nil {
-		return nil // another rule
+		return nil // reported by another rule
 	}
 	delete(content, "serviceAccountName")
 	delete(content, "serviceAccount")
@@ -266,7 +268,7 @@ func podOf(o *Object, spec Value) *unstructured.Unstructured {
 	return pod
 }
 
-// minimalDryRuns are those of one minimal object for each served version of the accepted CRDs.
+// minimalDryRuns returns the dry runs of one minimal object for each served version of the accepted CRDs.
 func (b *Bundle) minimalDryRuns(definitions []*dryRun) (dryRuns []*dryRun) {
 	for i, d := range b.definitions {
 		if definitions[i].answer.Verdict != Accepted {
@@ -288,11 +290,11 @@ func (b *Bundle) minimalDryRuns(definitions []*dryRun) (dryRuns []*dryRun) {
 	return dryRuns
 }
 
-// minimal returns an object with only the required fields of a version, and reports whether it is in part a guess.
+// minimal returns an object with only the required fields of a version, and reports whether it contains guesses.
 func (d *definition) minimal(version Value) (*unstructured.Unstructured, bool) {
 	var schema map[string]any
 	if data, err := version.At("schema", "openAPIV3Schema").json(); err != nil || json.Unmarshal(data, &schema) != nil {
-		return nil, true // another rule
+		return nil, true // reported by another rule
 	}
 	content, guessed := minimalOf(schema)
 	fields, _ := content.(map[string]any)

@@ -17,27 +17,27 @@ import (
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
-// Bundle is a bundle as rules see it.
+// Bundle is a bundle in the form that rules check.
 type Bundle struct {
 	Origin   extractor.Origin
 	Metadata extractor.Metadata
-	// Objects are those of the documents that can be read, in the order of the file.
+	// Objects are the objects of all valid documents, in the order of the file.
 	Objects []*Object
-	// Required are the variables without default, where they stand.
+	// Required are the variables without default, at their positions.
 	Required []Variable
 
-	// size of the manifests in bytes, and their lines.
+	// size of the manifests in bytes, and the number of their lines.
 	size int
 	text []byte
 
-	// file is the one that the objects are in; empty is ManifestsFile.
+	// file contains the objects; empty means ManifestsFile.
 	file string
 	// release is the release of the components; nil for a bundle.
 	release *release
 
 	unreadable  []Finding
-	empty       []yamldoc.Document // of nothing but blank lines and comments
-	lists       []*Object          // that stand for others
+	empty       []yamldoc.Document // documents with only blank lines and comments
+	lists       []*Object          // lists of objects
 	definitions []*definition
 	grants      grants
 }
@@ -49,11 +49,10 @@ type Variable struct {
 	Line int
 }
 
-// maxUnreadable is how many documents that cannot be read are worth telling. The
-// documents after them are not looked at.
+// maxUnreadable is the maximum number of findings about invalid documents. Later documents are not read.
 const maxUnreadable = 20
 
-// readBundle reads the documents that can be read.
+// readBundle reads the valid documents.
 func readBundle(bundle extractor.Bundle) *Bundle {
 	text, required := withDefaults(bundle.Manifests)
 	b := &Bundle{Origin: bundle.Origin, Metadata: bundle.Metadata, Required: required, size: len(bundle.Manifests), text: bundle.Manifests}
@@ -73,7 +72,7 @@ func readBundle(bundle extractor.Bundle) *Bundle {
 	return b
 }
 
-// ofKind are the objects of the kinds.
+// ofKind returns the objects of the kinds.
 func (b *Bundle) ofKind(kinds ...schema.GroupKind) []*Object {
 	var found []*Object
 	for _, o := range b.Objects {
@@ -115,7 +114,7 @@ func exactError(d yamldoc.Document, err error) error {
 	return err
 }
 
-// add adds an object, or those of a list.
+// add adds an object, or the objects of a list.
 func (b *Bundle) add(node *yaml.Node, before int) error {
 	o := &Object{before: before, file: b.file}
 	o.Value = Value{object: o}.child(node, "")
@@ -146,28 +145,28 @@ func (b *Bundle) add(node *yaml.Node, before int) error {
 	return nil
 }
 
-// isList reports whether an object stands for others, as the installer takes it.
+// isList reports whether the installer splits an object into the objects of its items.
 func isList(v Value) bool {
 	kind, items := v.At("kind").Text(), v.At("items").node
 	hasItems := items != nil && items.Kind == yaml.SequenceNode
 	return yamldoc.IsList(v.At("apiVersion").Text(), kind, hasItems)
 }
 
-// maxValues is how many values a document may have, those that aliases repeat
-// included: far more than 32 MiB of manifests that mean something.
+// maxValues is the maximum number of values of a document, including those that aliases repeat. Valid manifests of 32
+// MiB have far fewer.
 const maxValues = 5_000_000
 
-// checkSize returns an error if aliases make more of a document than anybody can read.
+// checkSize returns an error if aliases expand a document beyond maxValues.
 func checkSize(root *yaml.Node) error {
 	sizes := map[*yaml.Node]int{}
 	if size := sizeOf(root, sizes); size > maxValues {
-		return fmt.Errorf("its aliases repeat each other, to more than %d values", maxValues)
+		return fmt.Errorf("aliases expand to more than %d values", maxValues)
 	}
 	return nil
 }
 
-// sizeOf is how many values there are in a node; more than maxValues if it holds
-// itself. sizes are those of nodes with an anchor, which aliases name.
+// sizeOf returns the number of values in a node; more than maxValues if the node contains itself. sizes caches the
+// sizes of nodes with an anchor, to which aliases refer.
 func sizeOf(node *yaml.Node, sizes map[*yaml.Node]int) int {
 	if node.Kind == yaml.AliasNode {
 		return sizeOf(node.Alias, sizes)
@@ -176,7 +175,7 @@ func sizeOf(node *yaml.Node, sizes map[*yaml.Node]int) int {
 		return size
 	}
 	if node.Anchor != "" {
-		sizes[node] = maxValues + 1 // until it is known; it stays for a node that holds itself
+		sizes[node] = maxValues + 1 // until the size is known; final for a node that contains itself
 	}
 	size := 1
 	for _, child := range node.Content {
@@ -188,7 +187,7 @@ func sizeOf(node *yaml.Node, sizes map[*yaml.Node]int) int {
 	return size
 }
 
-// eachObject makes a check of all objects out of one of one object.
+// eachObject returns a check of all objects.
 func eachObject(check func(*Object) []Finding) func(*Bundle) []Finding {
 	return func(b *Bundle) []Finding { return each(b.Objects, check) }
 }
@@ -206,7 +205,7 @@ func checkUnique(b *Bundle) (findings []Finding) {
 	for _, o := range b.Objects {
 		id := object.Identity{GroupKind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 		if other, twice := first[id]; twice && o.Name != "" {
-			findings = append(findings, o.finding("is there already, on line %d", other.line()))
+			findings = append(findings, o.finding("already defined on line %d", other.line()))
 			continue
 		}
 		first[id] = o

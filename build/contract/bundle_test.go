@@ -26,7 +26,7 @@ func check(manifests string) []Finding {
 	return Check(bundleOf(manifests))
 }
 
-// lines tells findings of a rule apart by where they are: "4 ConfigMap a/b data.level".
+// lines returns the positions of findings: "4 ConfigMap a/b data.level".
 func lines(findings []Finding, rule string) (found []string) {
 	for _, f := range findings {
 		if f.Rule == rule {
@@ -79,7 +79,7 @@ spec:
 func TestCheck_ContinuesAfterInvalidDocument(t *testing.T) {
 	findings := check("a: b: c\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: x}\n---\nkind: [\n---\n7\n")
 	if diff := cmp.Diff([]string{"1", "7", "9"}, lines(findings, "bundle/yaml-parse")); diff != "" {
-		t.Errorf("documents that cannot be read (-want +got):\n%s", diff)
+		t.Errorf("findings of invalid documents (-want +got):\n%s", diff)
 	}
 	if got := lines(findings, "installer/no-secret"); len(got) != 1 {
 		t.Errorf("Secrets: %v", got)
@@ -99,7 +99,7 @@ func TestCheck_RejectsAliasBombs(t *testing.T) {
 	for i := range 20 {
 		fmt.Fprintf(&bomb, "a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 10), ", "))
 	}
-	for name, manifests := range map[string]string{"a bomb": bomb.String(), "a list that holds itself": "a: &a [*a]\n"} {
+	for name, manifests := range map[string]string{"a bomb": bomb.String(), "a list that contains itself": "a: &a [*a]\n"} {
 		if got := lines(check(manifests), "bundle/yaml-parse"); len(got) != 1 {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -131,7 +131,7 @@ spec:
 
 func TestCheck_LimitsInvalidDocuments(t *testing.T) {
 	if got := lines(check(strings.Repeat("---\n[\n", 100_000)), "bundle/yaml-parse"); len(got) != maxUnreadable {
-		t.Errorf("%d documents are told", len(got))
+		t.Errorf("%d invalid documents reported", len(got))
 	}
 }
 
@@ -145,8 +145,8 @@ func TestWithDefaults(t *testing.T) {
 	}
 }
 
-// TestKinds_MatchInstallerRoles reads the roles for what a provider
-// consists of: those in which every verb of the installer is given.
+// TestKinds_MatchInstallerRoles compares with the roles that grant every verb of the installer: those for the kinds of
+// providers.
 func TestKinds_MatchInstallerRoles(t *testing.T) {
 	var allowed []string
 	for kind := range installable {
@@ -163,7 +163,7 @@ func writable(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../manifests/*_providers-rbac.yaml")
 	if err != nil || len(files) != 1 {
-		t.Fatalf("the installer's roles are in %v (%v)", files, err)
+		t.Fatalf("files with the installer's roles: %v (%v)", files, err)
 	}
 	data, err := os.ReadFile(files[0])
 	if err != nil {
@@ -181,7 +181,7 @@ func writable(t *testing.T) []string {
 			t.Fatal(err)
 		}
 		if role.Namespace == "openshift-cluster-api-operator" {
-			continue // what the installer keeps for itself
+			continue // the installer's own objects
 		}
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
@@ -210,7 +210,7 @@ func FuzzCheck(f *testing.F) {
 		f.Add([]byte(example.Bad))
 	}
 	f.Add([]byte("a: &a {b: *a}\n---\n- &c\n- *c\n"))
-	breaks := strings.NewReplacer("\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n") // what YAML takes for the end of a line
+	breaks := strings.NewReplacer("\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n") // line breaks of YAML
 	f.Fuzz(func(t *testing.T, manifests []byte) {
 		last := strings.Count(breaks.Replace(string(manifests)), "\n") + 1
 		for _, finding := range check(string(manifests)) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// knownGroups are those that Cluster API's role has.
+// knownGroups are the groups that Cluster API's own role includes.
 var knownGroups = []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io"}
 
 func lowerPlural(d *definition) string {

@@ -8,7 +8,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
-// The contracts that Cluster API supports, the newest first.
+// contracts are the contracts that Cluster API supports, newest first.
 var contracts = capicontract.Supported()
 
 const contractLabel = capicontract.LabelPrefix
@@ -17,7 +17,7 @@ func contractOf(crd *Object, contract string) Value {
 	return crd.At("metadata", "labels", contractLabel+contract)
 }
 
-// chosen is the label that Cluster API goes by, and its versions, the highest first.
+// chosen returns the contract label that Cluster API uses, and its versions, highest first.
 func chosen(crd *Object) (label Value, versions []string) {
 	for _, contract := range contracts {
 		if label := contractOf(crd, contract); label.Text() != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// role is the part that a CRD plays for Cluster API, and with it the contract of the kind.
+// role is the function of a CRD in Cluster API, which determines the contract of the kind.
 type role string
 
 const (
@@ -23,13 +23,13 @@ const (
 	ipamPool         role = "IPAM pool"
 )
 
-// roles are recognized by the end of the kind and by the fields of the contract, in any group. In a group
-// whose labels have the part group, such as vmware.infrastructure.cluster.x-k8s.io, one of the fields is
-// enough. In another group the CRD needs a contract label or all of the fields of proof too.
+// roles are recognized by the suffix of the kind and by the fields of the contract, in any group. In a group whose
+// labels have the part group, such as vmware.infrastructure.cluster.x-k8s.io, one of the fields is enough. In another
+// group the CRD also needs a contract label or all of the fields of proof.
 var roles = []struct {
 	role        role
 	group, kind string
-	// signature are fields of which a kind has at least one, or else a template, if it has the role.
+	// signature are fields of which a kind with the role has at least one, unless it has a template.
 	signature []string
 	// proof are fields that together show the role without a contract label.
 	proof []string
@@ -45,24 +45,23 @@ var roles = []struct {
 // coreGroup is the group of Cluster API's own kinds, which have no role: Cluster, Machine, MachinePool.
 const coreGroup = "cluster.x-k8s.io"
 
-// definition is a CRD as Cluster API sees it.
+// definition is a CRD with its role in Cluster API.
 type definition struct {
 	*Object
-	// Group and Define are those of the kind that the CRD defines.
+	// Group and DefinedKind are those of the kind that the CRD defines.
 	Group, DefinedKind string
-	// Role is empty if the kind keeps no contract. Template says that the kind is
-	// the template of one with the role.
+	// Role is empty if the kind has no contract. Template marks the template of a kind with the role.
 	Role     role
 	Template bool
-	// Unconfirmed is the role that the name promises and nothing else shows.
+	// Unconfirmed is the role that only the name of the kind suggests.
 	Unconfirmed role
-	// Contract is the one that Cluster API goes by, Version that of the kind which it
-	// uses for it, and Schema the schema of this version. They are empty without a label.
+	// Contract is the contract that Cluster API uses, Version the version of the kind for it, and Schema the schema of
+	// this version. They are empty without a label.
 	Contract, Version string
 	Schema            Value
 }
 
-// define finds out the roles of the CRDs.
+// define returns the CRDs with their roles.
 func define(b *Bundle) []*definition {
 	var all []*definition
 	for _, o := range b.ofKind(crdKind) {
@@ -107,8 +106,8 @@ func (d *definition) classify(all []*definition) {
 	}
 }
 
-// classifyTemplate gives a template the role of its kind. Without the kind the name, and the group
-// or the contract label, have to do.
+// classifyTemplate gives a template the role of its kind. Without the kind, the name and the group or the contract
+// label decide.
 func (d *definition) classifyTemplate(all []*definition) {
 	kind := strings.TrimSuffix(d.DefinedKind, templateSuffix)
 	if of := find(all, d.Group, kind); of != nil {
@@ -129,7 +128,7 @@ func (d *definition) classifyTemplate(all []*definition) {
 	}
 }
 
-// find returns the CRD of a kind; nil if there is none.
+// find returns the CRD of a kind, or nil.
 func find(all []*definition, group, kind string) *definition {
 	for _, d := range all {
 		if d.Group == group && d.DefinedKind == kind {
@@ -162,7 +161,7 @@ func (d *definition) hasAny(fields []string) bool {
 	return false
 }
 
-// chosenContract is the contract that Cluster API goes by, and the version.
+// chosenContract returns the contract that Cluster API uses, and the version.
 func chosenContract(crd *Object) (contract, version string) {
 	label, versions := chosen(crd)
 	if len(versions) == 0 {
@@ -176,7 +175,7 @@ func chosenContract(crd *Object) (contract, version string) {
 	return "", ""
 }
 
-// versionOf is the entry of a CRD's version; it does not exist if there is none.
+// versionOf returns the entry of a CRD's version; it does not exist if the CRD has no such version.
 func versionOf(crd *Object, name string) Value {
 	for _, version := range crd.At("spec", "versions").Items() {
 		if version.At("name").Text() == name && name != "" {
@@ -186,22 +185,22 @@ func versionOf(crd *Object, name string) Value {
 	return Value{object: crd, near: crd.At("spec", "versions").near}
 }
 
-// definitions are those that keep a contract, templates and others.
+// withRole returns the CRDs of kinds with a contract, except templates.
 func (b *Bundle) withRole() []*definition {
 	return filter(b.definitions, func(d *definition) bool { return d.Role != "" })
 }
 
-// playing are the kinds with one of the roles, without their templates.
+// definitionsWithRole returns the CRDs of kinds with one of the roles, without their templates.
 func (b *Bundle) definitionsWithRole(roles ...role) []*definition {
 	return filter(b.definitions, func(d *definition) bool { return !d.Template && slices.Contains(roles, d.Role) })
 }
 
-// templates are the templates of kinds with a role.
+// templates returns the templates of kinds with a role.
 func (b *Bundle) templates() []*definition {
 	return filter(b.definitions, func(d *definition) bool { return d.Template && d.Role != "" })
 }
 
-// defined is the CRD of a kind, nil if the bundle has none.
+// defined returns the CRD of a kind, or nil.
 func (b *Bundle) defined(group, kind string) *definition {
 	return find(b.definitions, group, kind)
 }
@@ -220,8 +219,8 @@ func eachDefinition(of func(*Bundle) []*definition, check func(*definition) []Fi
 	}
 }
 
-// eachWithRole makes a check of all kinds that keep a contract out of one of one kind.
-// IPAM pools keep theirs in no field, and in any scope.
+// eachWithRole returns a check of all kinds with a contract that is expressed by fields. The contract of IPAM pools is
+// not, and allows any scope.
 func eachWithRole(check func(*definition) []Finding) func(*Bundle) []Finding {
 	return eachDefinition(func(b *Bundle) []*definition {
 		return filter(b.withRole(), func(d *definition) bool { return d.Role != ipamPool })
@@ -238,17 +237,17 @@ const (
 	ipamType           = extractor.IPAM
 )
 
-// needs asks for a kind with a role in the bundles of a provider type.
+// needs returns a check that bundles of a provider type have a kind with a role.
 func needs(kind extractor.ProviderType, wanted role) func(*Bundle) []Finding {
 	return func(b *Bundle) []Finding {
 		if b.Metadata.ProviderType != kind || len(b.definitionsWithRole(wanted)) > 0 {
 			return nil
 		}
-		return metadataFinding("providerType", "a provider of type %s has a kind with the role %s, but this one defines none", kind, wanted)
+		return metadataFinding("providerType", "a provider of type %s must define a kind with the role %s", kind, wanted)
 	}
 }
 
-// hasTemplate asks for a template of each kind with a role. Machines that a pool makes have none.
+// hasTemplate returns a check that each kind with a role has a template. Machines that a pool creates need none.
 func hasTemplate(of role) func(*Bundle) []Finding {
 	return func(b *Bundle) (findings []Finding) {
 		for _, d := range b.definitionsWithRole(of) {
@@ -260,7 +259,7 @@ func hasTemplate(of role) func(*Bundle) []Finding {
 	}
 }
 
-// oneHasTemplate asks for a template of at least one of the kinds with a role.
+// oneHasTemplate returns a check that at least one of the kinds with a role has a template.
 func oneHasTemplate(of role) func(*Bundle) []Finding {
 	return func(b *Bundle) []Finding {
 		missing := hasTemplate(of)(b)
@@ -284,7 +283,7 @@ func notTemplates(b *Bundle) []*definition {
 	return filter(b.withRole(), func(d *definition) bool { return !d.Template && d.Role != ipamPool })
 }
 
-// contains reports whether a list has a text.
+// contains reports whether a list contains a string.
 func contains(list Value, text string) bool {
 	for _, item := range list.Items() {
 		if item.Text() == text {
@@ -294,11 +293,11 @@ func contains(list Value, text string) bool {
 	return false
 }
 
-// checkCalculatedName makes the plural as Cluster API does.
+// checkCalculatedName derives the plural as Cluster API does.
 func checkCalculatedName(d *definition) []Finding {
 	plural := flect.Pluralize(strings.ToLower(d.DefinedKind))
 	if written := d.At("spec", "names", "plural"); written.Text() != plural && d.DefinedKind != "" {
-		return []Finding{written.finding("Cluster API looks for %s.%s", plural, d.Group)}
+		return []Finding{written.finding("Cluster API expects the name %s.%s", plural, d.Group)}
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func TestDefine_RolesByLabelKindAndFields(t *testing.T) {
 	}
 }
 
-// A provider in a group of its own keeps the contract, but for the role that it has to aggregate to Cluster API's.
+// A provider in its own group fulfills the contract, except for the role that it must aggregate to Cluster API's.
 func TestCheck_ProviderInGroupOfItsOwn(t *testing.T) {
 	t.Parallel()
 	manifests := fmt.Sprintf(crdOf, "AgentCluster", "agent.example.com", "cluster.x-k8s.io/v1beta1: v1", "spec: {properties: {controlPlaneEndpoint: {properties: {host: {type: string}, port: {type: integer}}}}}") +

@@ -12,11 +12,10 @@ import (
 //go:embed examples
 var examples embed.FS
 
-// Example is a provider that keeps a rule, and one that breaks it: manifests.
-// In Bad a comment that begins with "<-" stands where the rule finds something. A
-// comment such as "# ocpPlatform: AWS" sets a field of the metadata. Of rules about how bundles lie in
-// their images, and of rules about releases, they are all files, each below a line with its path
-// ("-- capi-manifests/metadata.json --").
+// Example has the manifests of a provider without, and of one with, findings of a rule. In Bad, a comment that begins
+// with "<-" marks each line with a finding. A comment such as "# ocpPlatform: AWS" sets a field of the metadata.
+// Examples of rules about image layouts and about releases have several files, each after a line with its path ("--
+// capi-manifests/metadata.json --").
 type Example struct{ Good, Bad string }
 
 // Example returns the examples of the rule.
@@ -29,13 +28,13 @@ func (r Rule) Example() (Example, error) {
 	return Example{good, bad}, err
 }
 
-// WithExamples returns the rule with examples in the files of another package, in the folder examples.
+// WithExamples returns the rule with examples from the folder examples of another package.
 func (r Rule) WithExamples(files fs.ReadFileFS) Rule {
 	r.examples = files
 	return r
 }
 
-// example is the text of a file of the rule's examples.
+// example returns the text of a file of the rule's examples.
 func (r Rule) example(name string) (string, error) {
 	files := r.examples
 	if files == nil {

@@ -18,5 +18,5 @@ func ExampleCheck() {
 		fmt.Printf("%s:%d: %s: %s: %s [%s]\n", f.File, f.Line, f.Severity, f.Object, f.Message, f.Rule)
 	}
 	// Output:
-	// manifests:1: error: Namespace capi-system: a bundle brings no Namespace [installer/no-namespace-object]
+	// manifests:1: error: Namespace capi-system: a bundle must not contain a Namespace [installer/no-namespace-object]
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// fieldOf goes down a schema, as in "status.addresses[].type". A field that may exist
-// outside the schema, because unknown fields are preserved, is hidden.
+// fieldOf returns a field of a schema by a path such as "status.addresses[].type". A field that can exist outside of
+// the schema, because unknown fields are preserved, is hidden.
 func fieldOf(schema Value, path string) (field Value, hidden bool) {
 	for _, name := range strings.Split(path, ".") {
 		name, isList := strings.CutSuffix(name, "[]")
@@ -39,14 +39,13 @@ func typeOf(schema Value) string {
 	return schema.At("type").Text()
 }
 
-// subject are the kinds that a rule about fields is for: those with a role, of a
-// contract if one is given.
+// subject selects the kinds that a rule about fields checks: those with a role, and with a contract if one is set.
 type subject struct {
 	role     role
 	contract string
 }
 
-// of are the kinds whose fields are known.
+// of returns the kinds whose fields are known.
 func (s subject) of(b *Bundle) []*definition {
 	return filter(b.definitionsWithRole(s.role), func(d *definition) bool {
 		return d.Schema.Exists() && (s.contract == "" || s.contract == d.Contract)
@@ -75,7 +74,7 @@ func (s subject) checkTypes(pairs ...string) func(*Bundle) []Finding {
 	})
 }
 
-// optional checks that a field that a controller fills in later is not required.
+// optional returns a check that a field that a controller sets later is not required.
 func (s subject) optional(field string) func(*Bundle) []Finding {
 	parent, name := field[:strings.LastIndex(field, ".")], field[strings.LastIndex(field, ".")+1:]
 	return eachDefinition(s.of, func(d *definition) (findings []Finding) {
@@ -89,7 +88,7 @@ func (s subject) optional(field string) func(*Bundle) []Finding {
 	})
 }
 
-// whenThere makes a rule about other fields hold only where a field is there.
+// whenThere limits a rule about other fields to kinds that have a field.
 func (s subject) whenThere(field string, check func(*definition) []Finding) func(*Bundle) []Finding {
 	return eachDefinition(s.of, func(d *definition) []Finding {
 		if !d.has(field) {
@@ -104,7 +103,7 @@ func (d *definition) has(field string) bool {
 	return found.Exists()
 }
 
-// missing are the fields that the version which Cluster API uses does not have.
+// missing returns a finding for each field that is missing in the version that Cluster API uses.
 func (d *definition) missing(fields ...string) (findings []Finding) {
 	for _, field := range fields {
 		if found, hidden := fieldOf(d.Schema, field); !found.Exists() && !hidden {
@@ -123,12 +122,12 @@ func (d *definition) mistyped(field string, types ...string) []Finding {
 	return []Finding{found.finding("%s is of type %s in version %s, not %s", field, kind, d.Version, strings.Join(types, " or "))}
 }
 
-// deprecated tells of fields of an older contract that are still there.
+// deprecated returns a check that fields of an older contract are absent.
 func (s subject) deprecated(fields ...string) func(*Bundle) []Finding {
 	return eachDefinition(s.of, func(d *definition) (findings []Finding) {
 		for _, field := range fields {
 			if found, _ := fieldOf(d.Schema, field); found.Exists() {
-				findings = append(findings, found.finding("%s is there in version %s", field, d.Version))
+				findings = append(findings, found.finding("deprecated field %s in version %s", field, d.Version))
 			}
 		}
 		return findings

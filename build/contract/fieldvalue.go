@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// fieldLimit describes the values of a field that the validation of the API server accepts: a set of texts, or the
-// whole numbers from least to most.
+// fieldLimit describes the values of a field that the validation of the API server accepts: a set of strings, or the
+// integers from least to most.
 type fieldLimit struct {
 	// path of the field, with [] for each item of a list: "ports[].protocol".
 	path        string
@@ -30,6 +30,8 @@ func between(path string, least, most int) fieldLimit {
 const (
 	maxPort  = 65535
 	maxInt32 = 1<<31 - 1
+	// maxFileMode is 0777.
+	maxFileMode = 511
 )
 
 // The limits of fields, from the validation code of Kubernetes 1.34 (pkg/apis/*/validation).
@@ -42,7 +44,11 @@ var (
 		oneOf("livenessProbe.httpGet.scheme", "HTTP", "HTTPS"),
 		oneOf("readinessProbe.httpGet.scheme", "HTTP", "HTTPS"),
 		oneOf("startupProbe.httpGet.scheme", "HTTP", "HTTPS"),
+		between("securityContext.runAsUser", 0, maxInt32),
+		between("securityContext.runAsGroup", 0, maxInt32),
 		between("ports[].containerPort", 1, maxPort),
+		oneOf("securityContext.procMount", "Default", "Unmasked"),
+		oneOf("volumeMounts[].mountPropagation", "None", "HostToContainer", "Bidirectional"),
 		between("livenessProbe.periodSeconds", 0, maxInt32),
 		between("livenessProbe.successThreshold", 0, 1),
 		between("startupProbe.successThreshold", 0, 1),
@@ -53,6 +59,21 @@ var (
 	podLimits = []fieldLimit{
 		oneOf("dnsPolicy", "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
 		oneOf("securityContext.seccompProfile.type", "RuntimeDefault", "Unconfined", "Localhost"),
+		oneOf("securityContext.fsGroupChangePolicy", "Always", "OnRootMismatch"),
+		oneOf("initContainers[].restartPolicy", "Always", "Never", "OnFailure"),
+		oneOf("preemptionPolicy", "Never", "PreemptLowerPriority"),
+		oneOf("volumes[].hostPath.type", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"),
+		between("volumes[].configMap.defaultMode", 0, maxFileMode),
+		between("volumes[].secret.defaultMode", 0, maxFileMode),
+		between("volumes[].projected.defaultMode", 0, maxFileMode),
+		between("volumes[].projected.sources[].serviceAccountToken.expirationSeconds", 600, 1<<32),
+		between("securityContext.runAsUser", 0, maxInt32),
+		between("securityContext.runAsGroup", 0, maxInt32),
+		between("securityContext.fsGroup", 0, maxInt32),
+		between("topologySpreadConstraints[].maxSkew", 1, maxInt32),
+		between("affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[].weight", 1, 100),
+		between("affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[].weight", 1, 100),
+		between("affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[].weight", 1, 100),
 		oneOf("tolerations[].operator", "Exists", "Equal", "Gt", "Lt"),
 		oneOf("tolerations[].effect", "NoSchedule", "PreferNoSchedule", "NoExecute"),
 		oneOf("topologySpreadConstraints[].whenUnsatisfiable", "DoNotSchedule", "ScheduleAnyway"),
@@ -75,21 +96,37 @@ var (
 			oneOf("spec.template.spec.restartPolicy", "Always"),
 			between("spec.replicas", 0, maxInt32),
 			between("spec.minReadySeconds", 0, maxInt32),
+			between("spec.progressDeadlineSeconds", 1, maxInt32),
 			between("spec.revisionHistoryLimit", 0, maxInt32),
 		},
 		serviceKind: {
 			oneOf("spec.type", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName"),
 			oneOf("spec.sessionAffinity", "None", "ClientIP"),
+			oneOf("spec.ipFamilyPolicy", "SingleStack", "PreferDualStack", "RequireDualStack"),
 			oneOf("spec.ports[].protocol", "TCP", "UDP", "SCTP"),
 			between("spec.ports[].port", 1, maxPort),
 		},
-		mutatingKind:       webhookLimits,
-		validatingKind:     webhookLimits,
-		roleBindingKind:    append(bindingLimits, oneOf("roleRef.kind", "Role", "ClusterRole")),
-		clusterBindingKind: append(bindingLimits, oneOf("roleRef.kind", "ClusterRole")),
+		{Group: "apps", Kind: "StatefulSet"}: {
+			oneOf("spec.podManagementPolicy", "OrderedReady", "Parallel"),
+			oneOf("spec.updateStrategy.type", "RollingUpdate", "OnDelete"),
+			between("spec.replicas", 0, maxInt32),
+		},
+		{Group: "apps", Kind: "DaemonSet"}: {oneOf("spec.updateStrategy.type", "RollingUpdate", "OnDelete")},
+		mutatingKind:                       webhookLimits,
+		validatingKind:                     webhookLimits,
+		roleBindingKind:                    append(bindingLimits, oneOf("roleRef.kind", "Role", "ClusterRole")),
+		clusterBindingKind:                 append(bindingLimits, oneOf("roleRef.kind", "ClusterRole")),
 		validatingPolicyKind: {
 			oneOf("spec.failurePolicy", "Fail", "Ignore"),
 			oneOf("spec.matchConstraints.matchPolicy", "Exact", "Equivalent"),
+			oneOf("spec.validations[].reason", "Forbidden", "Invalid", "RequestEntityTooLarge"),
+		},
+		mutatingPolicyKind: {
+			oneOf("spec.failurePolicy", "Fail", "Ignore"),
+			oneOf("spec.matchConstraints.matchPolicy", "Exact", "Equivalent"),
+			oneOf("spec.matchConstraints.resourceRules[].operations[]", "*", "CREATE", "UPDATE", "CONNECT"),
+			oneOf("spec.reinvocationPolicy", "Never", "IfNeeded"),
+			oneOf("spec.mutations[].patchType", "ApplyConfiguration", "JSONPatch"),
 		},
 		{Group: admissionGroup, Kind: "ValidatingAdmissionPolicyBinding"}: {oneOf("spec.validationActions[]", "Deny", "Warn", "Audit")},
 		{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: {
@@ -102,7 +139,7 @@ var (
 
 // checkFieldValues compares an object and its pods with the limits of their fields.
 func checkFieldValues(o *Object) (findings []Finding) {
-	findings = append(outsideLimits(o.Value, objectLimits[o.Kind]), checkDisruptionBudget(o)...)
+	findings = slices.Concat(outsideLimits(o.Value, objectLimits[o.Kind]), checkDisruptionBudget(o), checkShapes(o))
 	if spec := podSpec(o); spec.Exists() {
 		findings = append(findings, outsideLimits(spec, podLimits)...)
 	}
@@ -123,7 +160,7 @@ func outsideLimits(v Value, limits []fieldLimit) (findings []Finding) {
 	return findings
 }
 
-// problem describes the accepted values; empty if text is one of them, or depends on a variable.
+// problem describes the accepted values; empty if text is one of them, or contains a variable.
 func (l fieldLimit) problem(text string) string {
 	if text == "" || strings.Contains(text, "${") {
 		return ""
@@ -136,7 +173,7 @@ func (l fieldLimit) problem(text string) string {
 	}
 	number, err := strconv.Atoi(text)
 	switch {
-	case err != nil: // another rule
+	case err != nil: // reported by another rule
 		return ""
 	case number < l.least:
 		return "at least " + strconv.Itoa(l.least)

@@ -32,8 +32,8 @@ var (
 	clusterBindingKind = object.ClusterRoleBinding
 )
 
-// installable are the kinds that the installer's roles let it write, and whether
-// they are namespaced. They are those of the roles in this project's manifests.
+// installable are the kinds that the installer's roles in this project's manifests allow it to write; the value reports
+// whether they are namespaced.
 var installable = map[schema.GroupKind]bool{
 	crdKind:            false,
 	clusterRoleKind:    false,
@@ -58,8 +58,8 @@ var installable = map[schema.GroupKind]bool{
 	roleBindingKind: true,
 }
 
-// kindNamed returns the kind that the installer knows by a name. An object without apiVersion is taken for it, so that only
-// the rule about the missing field reports the object.
+// kindNamed returns the kind that the installer knows by a name. An object without apiVersion gets that kind, so that
+// only the rule about the missing field reports the object.
 func kindNamed(name string) schema.GroupKind {
 	for kind := range installable {
 		if kind.Kind == name {
@@ -99,7 +99,7 @@ func containers(o *Object) iter.Seq[Value] {
 	}
 }
 
-// eachContainer makes a check of all containers out of one of one container.
+// eachContainer returns a check of all containers.
 func eachContainer(check func(Value) []Finding) func(*Bundle) []Finding {
 	return eachObject(func(o *Object) (findings []Finding) {
 		for container := range containers(o) {
@@ -109,7 +109,7 @@ func eachContainer(check func(Value) []Finding) func(*Bundle) []Finding {
 	})
 }
 
-// eachPod makes a check of all pods out of one of a pod's spec.
+// eachPod returns a check of all pod specs.
 func eachPod(check func(Value) []Finding) func(*Bundle) []Finding {
 	return eachObject(func(o *Object) []Finding {
 		if spec := podSpec(o); spec.Exists() {
@@ -119,5 +119,5 @@ func eachPod(check func(Value) []Finding) func(*Bundle) []Finding {
 	})
 }
 
-// nameOf names a container in messages.
+// nameOf returns the name of a container for messages.
 func nameOf(container Value) string { return "container " + container.At("name").Text() }

@@ -14,7 +14,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// unreadable are the findings in the files of an example, as "path: field".
+// unreadable returns the findings in the files of an example, as "path: field".
 func unreadable(t *testing.T, rule Rule, example string) (places []string) {
 	t.Helper()
 	files := extractor.Files{}
@@ -27,19 +27,18 @@ func unreadable(t *testing.T, rule Rule, example string) (places []string) {
 	}
 	findings, all := Unreadable(fmt.Errorf("reading it: %w", err))
 	if !all {
-		t.Errorf("there are errors of another kind: %v", err)
+		t.Errorf("errors of another kind: %v", err)
 	}
 	for _, f := range findings {
 		if f.Rule != rule.ID || f.Severity != rule.Severity || f.Fix != rule.Fix || f.Message == "" {
-			t.Errorf("this is not a whole finding of %s: %+v", rule.ID, f)
+			t.Errorf("incomplete finding of %s: %+v", rule.ID, f)
 		}
 		places = append(places, strings.TrimSuffix(f.File+": "+f.Field, ": "))
 	}
 	return places
 }
 
-// TestLayoutRules_Examples leaves out layers that cannot be unpacked, which
-// no example shows; the extractor's tests do.
+// TestLayoutRules_Examples skips invalid layers, which examples cannot contain; the tests of the extractor cover them.
 func TestLayoutRules_Examples(t *testing.T) {
 	for _, rule := range layoutRules {
 		example, err := rule.Example()
@@ -65,11 +64,11 @@ func TestLayoutRules_Examples(t *testing.T) {
 func TestLayoutRules_CoverEveryProblem(t *testing.T) {
 	for problem := range brokenBy {
 		if ruleOf(problem).ID != brokenBy[problem] {
-			t.Errorf("the rule %s of the problem %q does not exist", brokenBy[problem], problem)
+			t.Errorf("rule %s of the problem %q not found", brokenBy[problem], problem)
 		}
 	}
 	if ruleOf("").ID != "layout/readable" {
-		t.Error("what has no problem of its own has no rule")
+		t.Error("the default rule not found")
 	}
 }
 

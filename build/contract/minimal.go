@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// minimalOf makes a value with as little in it as a schema allows: of fields those
-// that are required and have no default. guessed says that the schema asks for something
-// that this does not know how to keep: a rule in CEL, a pattern, one of several alternatives.
+// minimalOf returns a value that is as small as a schema allows: an object has only the required fields without
+// default. guessed reports that the schema has constraints that are not evaluated: a CEL rule, a pattern, one of
+// several alternatives.
 func minimalOf(schema map[string]any) (value any, guessed bool) {
 	m := &minimizer{}
 	value = m.value(schema)
@@ -110,7 +110,7 @@ func (m *minimizer) object(schema map[string]any) any {
 	return object
 }
 
-// fill adds fields until there are enough.
+// fill adds fields up to the minimum number.
 func (m *minimizer) fill(object, schema, properties map[string]any, least int) {
 	additional, _ := schema["additionalProperties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
@@ -132,7 +132,7 @@ func (m *minimizer) array(schema map[string]any) any {
 		array = append(array, m.value(items))
 	}
 	if kind, _ := schema["x-kubernetes-list-type"].(string); least > 1 && kind != "atomic" {
-		m.guessed = true // they may have to differ
+		m.guessed = true // items can have to be unique
 	}
 	return array
 }
@@ -158,7 +158,7 @@ func exclusive(is any) int64 {
 	return 0
 }
 
-// formats are texts of the formats that API servers know.
+// formats are valid values of the formats that API servers know.
 var formats = map[string]string{
 	"date-time": "2030-01-01T00:00:00Z", "date": "2030-01-01", "duration": "1h", "uri": "https://example.com", "url": "https://example.com",
 	"hostname": "example.com", "ipv4": "192.0.2.1", "ipv6": "2001:db8::1", "cidr": "192.0.2.0/24", "mac": "00:00:5e:00:53:01",
@@ -182,7 +182,7 @@ func (m *minimizer) text(schema map[string]any) string {
 	}
 	exact, err := regexp.Compile(pattern)
 	if err != nil {
-		m.guessed = true // another rule
+		m.guessed = true // reported by another rule
 		return ""
 	}
 	for _, text := range []string{formats[format], strings.Repeat("a", max(least, 1)), strings.Repeat("1", max(least, 1)), matching(pattern)} {
@@ -194,7 +194,7 @@ func (m *minimizer) text(schema map[string]any) string {
 	return matching(pattern)
 }
 
-// matching is a text that a pattern matches, as short as can be seen at once.
+// matching returns a short text that matches a pattern.
 func matching(pattern string) string {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -229,7 +229,7 @@ func write(text *strings.Builder, re *syntax.Regexp) {
 	}
 }
 
-// runeOf is one of a class of characters, a letter or a digit if there is one.
+// runeOf returns a character of a class, preferably a letter or a digit.
 func runeOf(class []rune) rune {
 	for _, wanted := range "a0A" {
 		for i := 0; i+1 < len(class); i += 2 {

@@ -21,9 +21,9 @@ import (
 	"github.com/capi-installer/capi-installer/test/mutation"
 )
 
-// TestCheck_FindsMutations applies each mutation of testdata/mutations.json to a bundle or release of a real provider and checks
-// that its rule has a finding that it does not have without the mutation, and that no rule fires that has nothing to do with the
-// mistake. With -v it prints the table. Mutations of rendered providers need the folder PROVIDERS.
+// TestCheck_FindsMutations applies each mutation of testdata/mutations.json to a bundle or release of a real provider
+// and checks that its rule has a new finding, and that no unrelated rule has one. With -v it prints the table.
+// Mutations of rendered providers need the folder PROVIDERS.
 func TestCheck_FindsMutations(t *testing.T) {
 	mutations, err := mutation.Read("testdata/mutations.json")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestCheck_FindsMutations(t *testing.T) {
 			t.Run(provider, func(t *testing.T) {
 				subject, found := subjects[provider]
 				if !found && os.Getenv("PROVIDERS") == "" {
-					t.Skip("PROVIDERS names no folder of rendered providers")
+					t.Skip("needs rendered providers in PROVIDERS")
 				}
 				if !found {
 					t.Fatal("unknown provider")
@@ -79,7 +79,7 @@ type mutationSubject struct {
 	release contract.Release
 }
 
-// subjects returns the providers, without the descriptions in their CRDs.
+// subjects returns the providers, without the descriptions and the deep fields in their CRDs.
 func subjects(t *testing.T) map[string]func(*testing.T) mutationSubject {
 	t.Helper()
 	makers := released(t)
@@ -90,7 +90,7 @@ func subjects(t *testing.T) map[string]func(*testing.T) mutationSubject {
 			t.Helper()
 			bundle := maker(t)
 			var err error
-			if bundle.Manifests, err = mutation.WithoutDescriptions(bundle.Manifests); err != nil {
+			if bundle.Manifests, err = mutation.WithoutDeepFields(bundle.Manifests); err != nil {
 				t.Fatal(err)
 			}
 			return mutationSubject{bundle, templatedRelease(t, bundle)}
@@ -99,7 +99,8 @@ func subjects(t *testing.T) map[string]func(*testing.T) mutationSubject {
 	return all
 }
 
-// templatedRelease is a release of the objects of a bundle, with the cluster template and the ClusterClass in testdata/release.
+// templatedRelease returns a release of the objects of a bundle, with the cluster template and the ClusterClass in
+// testdata/release.
 func templatedRelease(t *testing.T, bundle extractor.Bundle) contract.Release {
 	t.Helper()
 	label := contract.ProviderLabel(bundle.Metadata)
@@ -124,15 +125,12 @@ func checkMutations(t *testing.T, subject mutationSubject, mutations []mutation.
 	releaseBefore := countByRule(findings)
 	var results []mutationResult
 	for _, m := range mutations {
-		before, after := bundleBefore, map[string]int{}
-		if m.File != "" {
-			before = releaseBefore
-			_, findings := contract.CheckRelease(mutatedRelease(t, subject.release, m))
-			after = countByRule(findings)
-		} else {
-			after = countByRule(contract.Check(mutatedBundle(t, subject.bundle, m)))
+		if m.File == "" {
+			results = append(results, resultOf(m, bundleBefore, countByRule(contract.Check(mutatedBundle(t, subject.bundle, m)))))
+			continue
 		}
-		results = append(results, resultOf(m, before, after))
+		_, findings := contract.CheckRelease(mutatedRelease(t, subject.release, m))
+		results = append(results, resultOf(m, releaseBefore, countByRule(findings)))
 	}
 	return results
 }

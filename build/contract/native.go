@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// typeConverter reads objects by the schema of Kubernetes' own kinds, as server-side apply does. Parsing
-// the schema takes a part of a second.
+// typeConverter reads objects by the schema of Kubernetes' own kinds, as server-side apply does. It is created on first
+// use, because parsing the schema takes a fraction of a second.
 var typeConverter = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme.Scheme) })
 
 // duplicateEntry is the error of server-side apply for two items of a list with equal keys.
@@ -28,7 +28,7 @@ func checkListKeys(o *Object) (findings []Finding) {
 	}
 	data, err := o.json()
 	if err != nil || strings.Contains(string(data), "${") && !strings.Contains(string(data), "[") {
-		return nil // another rule
+		return nil // reported by another rule
 	}
 	object := &unstructured.Unstructured{}
 	if object.UnmarshalJSON(data) != nil {
@@ -53,7 +53,7 @@ func checkListKeys(o *Object) (findings []Finding) {
 // keyedStep is a step of a path of server-side apply: .name or [key="value"].
 var keyedStep = regexp.MustCompile(`\.([^.\[]+)|\[([^=\]]+)="?([^",\]]*)"?[^\]]*\]`)
 
-// reachedByKeys goes down a path such as .spec.containers[name="manager"].env as far as there is something.
+// reachedByKeys returns the deepest existing value of a path such as .spec.containers[name="manager"].env.
 func (o *Object) reachedByKeys(path string) Value {
 	at := o.Value
 	for _, step := range keyedStep.FindAllStringSubmatch(path, -1) {
@@ -75,7 +75,7 @@ func (o *Object) reachedByKeys(path string) Value {
 	return at
 }
 
-// checkWorkload finds references inside a pod that the API server rejects, or that keep the pod from becoming ready.
+// checkWorkload finds references inside a pod that the API server rejects, or that prevent the pod from becoming ready.
 func checkWorkload(spec Value) (findings []Finding) {
 	volumes := map[string]bool{}
 	for _, volume := range spec.At("volumes").Items() {
@@ -172,7 +172,7 @@ func checkRoleRule(rule Value) (findings []Finding) {
 	return findings
 }
 
-// electsLeader reports whether an argument turns leader election on.
+// electsLeader reports whether an argument enables leader election.
 func electsLeader(argument string) bool {
 	name, value, hasValue := strings.Cut(argument, "=")
 	return slices.Contains([]string{"--leader-elect", "--enable-leader-election", "--leader-election"}, name) && (!hasValue || value == "true")
@@ -186,7 +186,7 @@ func checkLeaderElection(b *Bundle) []Finding {
 				continue
 			}
 			if verb, lacks := b.grants.lacks("coordination.k8s.io", permission{"leases", []string{"get", "create", "update"}}); lacks {
-				return []Finding{argument.finding("%s elects a leader, but no role lets it %s leases in coordination.k8s.io", nameOf(container), verb)}
+				return []Finding{argument.finding("%s enables leader election, but no role allows it to %s leases in coordination.k8s.io", nameOf(container), verb)}
 			}
 		}
 		return nil

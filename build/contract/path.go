@@ -20,13 +20,13 @@ func explain(problem *field.Error) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// perVersion are the fields that the API server lifts out of the versions if all have the same.
+// perVersion are the fields that the API server moves out of the versions if all versions have the same.
 var perVersion = map[string][]string{
 	"validation": {"schema"}, "subresources": {"subresources"},
 	"additionalPrinterColumns": {"additionalPrinterColumns"}, "selectableFields": {"selectableFields"},
 }
 
-// at returns the place of a CRD that a path of the API server names, as deep as it exists.
+// at returns the value of a CRD at a path of the API server, or the deepest existing one.
 func (d *definition) at(path string) Value {
 	steps := stepsOf(path)
 	if len(steps) > 1 && steps[0] == "spec" && perVersion[steps[1]] != nil {
@@ -36,7 +36,7 @@ func (d *definition) at(path string) Value {
 	return d.reached(steps)
 }
 
-// reached goes down as far as there is something, and to the first step that is missing.
+// reached follows steps down to the deepest existing value, and to the first missing step.
 func (v Value) reached(steps []string) Value {
 	for _, step := range steps {
 		if v = v.step(step); !v.Exists() {
@@ -54,7 +54,7 @@ func (v Value) step(step string) Value {
 	return v.At(step)
 }
 
-// stepsOf divides "spec.versions[0].properties[a.b]".
+// stepsOf splits a path such as "spec.versions[0].properties[a.b]".
 func stepsOf(path string) (steps []string) {
 	for path != "" {
 		if rest, inBrackets := strings.CutPrefix(path, "["); inBrackets {

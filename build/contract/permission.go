@@ -17,8 +17,7 @@ type grant rbacv1.PolicyRule
 // grants are the permissions of a subject.
 type grants []grant
 
-// demand is a required permission for a resource. One of the verbs
-// of "update|patch" is enough.
+// demand is a required permission for a resource. "update|patch" requires one of the verbs.
 type permission struct {
 	resource string
 	verbs    []string
@@ -47,7 +46,7 @@ func (g grants) lacking(b *Bundle, group string, permissions ...permission) (fin
 	at := podSpec(pods[0]).At("serviceAccountName")
 	for _, d := range permissions {
 		if verb, lacks := g.lacks(group, d); lacks {
-			findings = append(findings, at.finding("no role lets the provider %s %s in %s", verb, d.resource, quotedGroup(group)))
+			findings = append(findings, at.finding("no role allows the provider to %s %s in %s", verb, d.resource, quotedGroup(group)))
 		}
 	}
 	return findings
@@ -60,7 +59,7 @@ func quotedGroup(group string) string {
 	return group
 }
 
-// rulesOf are the rules of a role; those of an aggregated one are the rules of the roles that it selects in the bundle.
+// rulesOf returns the rules of a role; for an aggregated one, the rules of the roles that it selects in the bundle.
 func (b *Bundle) rulesOf(role *Object) grants {
 	var all grants
 	for _, rule := range role.At("rules").Items() {
@@ -79,7 +78,7 @@ func (b *Bundle) rulesOf(role *Object) grants {
 	return all
 }
 
-// selects reports whether a selector of nothing but labels takes an object with labels.
+// selects reports whether a selector with only matchLabels matches an object with labels.
 func selects(selector, labels Value) bool {
 	wanted := 0
 	for name, value := range selector.At("matchLabels").Fields() {
@@ -91,7 +90,7 @@ func selects(selector, labels Value) bool {
 	return wanted > 0
 }
 
-// texts are the elements of a list of texts.
+// texts returns the elements of a list of strings.
 func (v Value) texts() (texts []string) {
 	for _, item := range v.Items() {
 		texts = append(texts, item.Text())

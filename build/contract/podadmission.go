@@ -19,7 +19,7 @@ const (
 	nonrootV2    = "nonroot-v2"
 )
 
-// completeBySCC adds the fields to the spec of a pod that its SCC fills in.
+// completeBySCC adds the fields that the SCC sets to the spec of a pod.
 func completeBySCC(spec map[string]any, scc string) {
 	if scc != "" && scc != restrictedV2 && scc != nonrootV2 {
 		return

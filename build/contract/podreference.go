@@ -4,14 +4,14 @@ package contract
 
 import "cmp"
 
-// reference is a Secret or ConfigMap that a pod names.
+// reference is a Secret or ConfigMap to which a pod refers.
 type reference struct {
 	kind     string
 	name     Value
 	optional bool
 }
 
-// references are those of the volumes and the environment of a pod.
+// references returns the Secrets and ConfigMaps of the volumes and the environment of a pod.
 func references(spec Value) (all []reference) {
 	add := func(kind string, name, of Value) {
 		if name.Text() != "" {
@@ -44,7 +44,7 @@ func references(spec Value) (all []reference) {
 	return all
 }
 
-// nameIfThere returns field if the value has it.
+// nameIfThere returns the name if the value has the field.
 func nameIfThere(v Value, field string) string {
 	if v.At(field).Exists() {
 		return field

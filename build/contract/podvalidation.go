@@ -21,8 +21,8 @@ func checkPodNames(spec Value) (findings []Finding) {
 		for _, container := range spec.At(list).Items() {
 			name := container.At("name")
 			findings = append(findings, invalidLabel(name)...)
-			if seen[name.Text()] && list == "containers" && !hasTwin(spec.At(list), name.Text()) { // rule bundle/list-key-unique finds those of one list
-				findings = append(findings, name.finding("an init container has the name %s too", name.Text()))
+			if seen[name.Text()] && list == "containers" && !hasTwin(spec.At(list), name.Text()) { // rule bundle/list-key-unique finds equal names in one list
+				findings = append(findings, name.finding("an init container is also named %s", name.Text()))
 			}
 			seen[name.Text()] = true
 		}
@@ -71,7 +71,7 @@ func otherFields(v Value, except ...string) (names []string) {
 func checkTolerations(spec Value) (findings []Finding) {
 	for _, toleration := range spec.At("tolerations").Items() {
 		if value := toleration.At("value"); toleration.At("operator").Text() == "Exists" && value.Text() != "" {
-			findings = append(findings, value.finding("a toleration with operator Exists has no value"))
+			findings = append(findings, value.finding("value is set, but the operator is Exists"))
 		}
 	}
 	return findings
@@ -153,18 +153,65 @@ func checkEnv(container Value) (findings []Finding) {
 	return findings
 }
 
-// checkRequests finds requests above their limits.
+// checkRequests finds requests above their limits, negative quantities and unknown resources.
 func checkRequests(container Value) (findings []Finding) {
 	limits := container.At("resources", "limits")
+	for _, list := range []string{"limits", "requests"} {
+		for name, quantity := range container.At("resources", list).Fields() {
+			findings = append(findings, checkResource(name, quantity)...)
+		}
+	}
 	for name, request := range container.At("resources", "requests").Fields() {
 		limit := limits.At(name)
 		least, errRequest := resource.ParseQuantity(request.Text())
 		most, errLimit := resource.ParseQuantity(limit.Text())
-		if errRequest == nil && errLimit == nil && least.Cmp(most) > 0 {
+		isKnown := errRequest == nil && errLimit == nil
+		switch {
+		case isKnown && least.Cmp(most) > 0:
 			findings = append(findings, request.finding("%s requests %s of %s, more than its limit of %s", nameOf(container), request.Text(), name, limit.Text()))
+		case isWhole(name) && (isKnown && least.Cmp(most) < 0 || !limit.Exists()):
+			findings = append(findings, request.finding("%s requests %s of %s; the limit must be equal", nameOf(container), request.Text(), name))
 		}
 	}
-	return findings
+	return append(findings, checkHugePages(container)...)
+}
+
+// isWhole reports whether the requests and limits of a resource are equal: huge pages and the resources of devices.
+func isWhole(name string) bool {
+	isNative := !strings.Contains(name, "/") || strings.Contains(name, "kubernetes.io/") || hasVariable(name)
+	return strings.HasPrefix(name, hugePages) || !isNative
+}
+
+const hugePages = "hugepages-"
+
+// checkHugePages finds huge pages without CPU or memory.
+func checkHugePages(container Value) []Finding {
+	resources, huge := container.At("resources"), false
+	for _, list := range []string{"limits", "requests"} {
+		for name := range resources.At(list).Fields() {
+			if name == "cpu" || name == "memory" {
+				return nil
+			}
+			huge = huge || strings.HasPrefix(name, hugePages)
+		}
+	}
+	if huge {
+		return []Finding{resources.finding("%s has huge pages, which require cpu or memory", nameOf(container))}
+	}
+	return nil
+}
+
+func checkResource(name string, quantity Value) []Finding {
+	amount, err := resource.ParseQuantity(quantity.Text())
+	switch {
+	case hasVariable(name):
+		return nil
+	case !strings.Contains(name, "/") && !strings.HasPrefix(name, hugePages) && !slices.Contains([]string{"cpu", "memory", "ephemeral-storage"}, name):
+		return []Finding{quantity.finding("unknown resource %q: want cpu, memory, ephemeral-storage, or a name with a domain", name)}
+	case err == nil && amount.Sign() < 0:
+		return []Finding{quantity.finding("%s of %s is negative", quantity.Text(), name)}
+	}
+	return nil
 }
 
 // checkRollout finds settings of a rolling update that the API server rejects.

@@ -13,10 +13,8 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// TestCheck_RealProviders finds no error in a provider that works. The
-// bundles are made by generate.Bundle with nothing but the options that it needs;
-// those that OpenShift ships, which are in the folder PROVIDERS if that is given,
-// are taken as they are.
+// TestCheck_RealProviders checks that working providers have no errors. generate.Bundle makes the bundles with the
+// minimum of options; the bundles of OpenShift, in the optional folder PROVIDERS, are used unchanged.
 func TestCheck_RealProviders(t *testing.T) {
 	makers := released(t)
 	maps.Copy(makers, rendered(t))
@@ -27,12 +25,12 @@ func TestCheck_RealProviders(t *testing.T) {
 			for _, finding := range contract.Check(bundle(t)) {
 				counts[finding.Rule]++
 				if finding.Severity == contract.Error && violations[name][finding.Rule] == "" {
-					t.Errorf("%s breaks %s: %s", finding.Object, finding.Rule, finding.Message)
+					t.Errorf("%s violates %s: %s", finding.Object, finding.Rule, finding.Message)
 				}
 			}
 			for rule := range violations[name] {
 				if counts[rule] == 0 {
-					t.Errorf("%s keeps %s now; say so in this test", name, rule)
+					t.Errorf("%s no longer violates %s; update violations", name, rule)
 				}
 			}
 			t.Logf("%s: findings by rule: %v", name, counts)
@@ -40,10 +38,10 @@ func TestCheck_RealProviders(t *testing.T) {
 	}
 }
 
-// violations are MUSTs that real providers break, with what it does to them.
+// violations are violations of MUSTs in real providers, with their consequences.
 var violations = map[string]map[string]string{
 	"infrastructure-kubevirt": {
-		"infra-cluster/failure-domains-type": "status.failureDomains is a list under the contract v1beta1: core fails as soon as there is one",
+		"infra-cluster/failure-domains-type": "status.failureDomains is a list under the contract v1beta1: Cluster API fails if the list is not empty",
 	},
 	"openshift-metal3": {
 		"webhook/service-port": "the webhooks of ipam.metal3.io have a Service, but no pod with the port: the bundle has no Deployment of the IP address manager",
@@ -51,10 +49,10 @@ var violations = map[string]map[string]string{
 	},
 }
 
-// maker makes a bundle when it is needed.
+// maker makes a bundle on demand.
 type maker func(testing.TB) extractor.Bundle
 
-// released are the bundles of the providers that there always are.
+// released returns the bundles of the providers in Go modules.
 func released(t testing.TB) map[string]maker {
 	t.Helper()
 	providers, err := fixture.Providers(t.Context(), t.TempDir())
@@ -82,7 +80,7 @@ func bundleFrom(t testing.TB, options generate.Options) extractor.Bundle {
 	return bundle
 }
 
-// rendered are the bundles of the folder PROVIDERS; none if there is no such folder.
+// rendered returns the bundles of the folder PROVIDERS; none without the folder.
 func rendered(t testing.TB) map[string]maker {
 	t.Helper()
 	providers, err := fixture.RenderedProviders()
@@ -106,7 +104,7 @@ func rendered(t testing.TB) map[string]maker {
 	return makers
 }
 
-// shipped is a bundle that OpenShift ships.
+// shipped returns a bundle of OpenShift.
 func shipped(t testing.TB, provider fixture.Rendered) extractor.Bundle {
 	t.Helper()
 	files := extractor.Files{
@@ -128,7 +126,7 @@ func optionsOf(provider fixture.Rendered) generate.Options {
 	}
 }
 
-// TestPlatforms_MatchGenerate keeps the two lists one.
+// TestPlatforms_MatchGenerate compares the two lists.
 func TestPlatforms_MatchGenerate(t *testing.T) {
 	for _, platform := range generate.Platforms() {
 		bundle := extractor.Bundle{Metadata: extractor.Metadata{OCPPlatform: string(platform)}}
@@ -140,8 +138,8 @@ func TestPlatforms_MatchGenerate(t *testing.T) {
 	}
 }
 
-// BenchmarkCheck checks each provider that there always is, and those of the folder
-// PROVIDERS all together: one takes less than a second, all take less than ten.
+// BenchmarkCheck checks each provider in Go modules, which takes less than a second, and those of the folder PROVIDERS
+// together, which takes less than ten seconds.
 func BenchmarkCheck(b *testing.B) {
 	for name, bundle := range released(b) {
 		b.Run(name, func(b *testing.B) { benchmark(b, bundle(b)) })

@@ -9,13 +9,14 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// labelPrefixes begin the value of the provider label, by type.
+// labelPrefixes are the prefixes of the provider label, by type.
 var labelPrefixes = map[extractor.ProviderType]string{
 	extractor.Infrastructure: "infrastructure-", extractor.ControlPlane: "control-plane-", extractor.Bootstrap: "bootstrap-",
 	extractor.IPAM: "ipam-", extractor.RuntimeExtension: "runtime-extension-", extractor.Addon: "addon-",
 }
 
-// ProviderLabel is the value of the label cluster.x-k8s.io/provider that clusterctl would give the objects of a provider.
+// ProviderLabel returns the value of the label cluster.x-k8s.io/provider that clusterctl would give the objects of a
+// provider.
 func ProviderLabel(m extractor.Metadata) string {
 	if m.ProviderType == extractor.Core {
 		return "cluster-api"

@@ -10,7 +10,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// crdOf is a CRD of a kind with one field in its status.
+// crdOf returns a CRD of a kind with one field in its status.
 func crdOf(group, kind, field string) string {
 	return "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: x, labels: {cluster.x-k8s.io/v1beta1: v1}}\nspec:\n  group: " + group +
 		"\n  names: {kind: " + kind + ", plural: x}\n  versions:\n  - name: v1\n    schema: {openAPIV3Schema: {properties: {status: {properties: {" + field + ": {}}}}}}\n"

@@ -15,18 +15,17 @@ import (
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
-// Release is a release of a provider in a repository that clusterctl reads, as its
-// provider contract lays it out: the components, metadata.yaml, and templates if there are any.
+// Release is a release of a provider in a repository that clusterctl reads, with the files of its provider contract:
+// the components, metadata.yaml, and templates.
 type Release struct {
-	// Dir is where the release lies in the repository, "<provider label>/<version>"; empty if that is not known.
+	// Dir is the directory of the release in the repository, "<provider label>/<version>"; empty if unknown.
 	Dir string
 	// Files are the files of the release, by name.
 	Files map[string][]byte
 }
 
-// CheckRelease returns which provider a release is of, as far as its files and where it lies tell, and
-// everything in which it breaks a rule, file by file and from top to bottom. The findings name the
-// file in the release; "." is its directory.
+// CheckRelease returns the metadata of the provider of a release, as far as its files and directory show them, and all
+// findings, file by file and from top to bottom. The findings name the file in the release; "." is its directory.
 func CheckRelease(r Release) (extractor.Metadata, []Finding) {
 	components := readRelease(r)
 	provider := components[0].Metadata
@@ -38,19 +37,18 @@ func CheckRelease(r Release) (extractor.Metadata, []Finding) {
 	return provider, checkComponents(components, RulesOf(FormRelease))
 }
 
-// CheckReleaseForm returns everything in which a release breaks a rule that is about releases alone:
-// the requirements of clusterctl for the files.
+// CheckReleaseForm returns the findings of the rules about releases only: the requirements of clusterctl for the files.
 func CheckReleaseForm(r Release) []Finding {
 	return checkComponents(readRelease(r), slices.DeleteFunc(Rules(), func(rule Rule) bool { return rule.Only != FormRelease }))
 }
 
-// checkComponents asks the rules about each of the components of a release.
+// checkComponents checks each of the components of a release.
 func checkComponents(components []*Bundle, rules []Rule) []Finding {
 	var findings []Finding
 	for _, b := range components {
 		for _, rule := range rules {
 			if b.file == "" && rule.Only == "" {
-				continue // nothing to look at
+				continue // no objects
 			}
 			for _, finding := range rule.findings(b) {
 				findings = append(findings, b.withFile(finding))
@@ -60,7 +58,7 @@ func checkComponents(components []*Bundle, rules []Rule) []Finding {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
-	seen := map[Finding]bool{} // several components have the other files in common
+	seen := map[Finding]bool{} // the components share the other files
 	return slices.DeleteFunc(findings, func(f Finding) bool {
 		again := seen[f]
 		seen[f] = true
@@ -68,7 +66,7 @@ func checkComponents(components []*Bundle, rules []Rule) []Finding {
 	})
 }
 
-// withFile names the file of a release that a finding is in. The name of the components stands for the metadata of a bundle.
+// withFile sets the file of a release in a finding. Findings in the metadata of a bundle are about the components file.
 func (b *Bundle) withFile(f Finding) Finding {
 	switch f.File {
 	case MetadataFile:
@@ -87,7 +85,7 @@ const (
 	clusterClassFile = "clusterclass-"
 )
 
-// componentsNames are the names that the components of each type have by convention: like their labels, and core's.
+// componentsNames are the conventional names of the components of each type: like their labels, and core's.
 var componentsNames = func() map[extractor.ProviderType]string {
 	names := map[extractor.ProviderType]string{extractor.Core: "core" + componentsEnd}
 	for of, prefix := range labelPrefixes {
@@ -96,7 +94,7 @@ var componentsNames = func() map[extractor.ProviderType]string {
 	return names
 }()
 
-// ComponentsName is the name that the components of a type of provider have in a release by convention; empty for no such type.
+// ComponentsName returns the conventional name of the components of a type of provider; empty for an unknown type.
 func ComponentsName(of extractor.ProviderType) string { return componentsNames[of] }
 
 // release holds the common parts of all components of a Release.
@@ -104,7 +102,7 @@ type release struct {
 	Release
 	// label and version are the two parts of Dir.
 	label, version string
-	// metadata is metadata.yaml; nil if there is none, or none that can be read.
+	// metadata is metadata.yaml; nil if it is missing or invalid.
 	metadata *Object
 	// unreadable are the findings about invalid YAML in metadata.yaml.
 	unreadable []Finding
@@ -112,7 +110,7 @@ type release struct {
 	templates []*Bundle
 }
 
-// readRelease reads the components of a release, each for itself; if there are none, something without objects.
+// readRelease reads each of the components of a release; without components it returns one bundle without objects.
 func readRelease(r Release) []*Bundle {
 	read := &release{Release: r}
 	read.label, read.version = path.Split(r.Dir)
@@ -146,8 +144,8 @@ func isTemplate(name string) bool {
 	return (strings.HasPrefix(name, clusterTemplate) || strings.HasPrefix(name, clusterClassFile)) && (ending == ".yaml" || ending == ".yml")
 }
 
-// components are the names of the files with components: those with a name by convention, or
-// else those whose name ends like one, or else all other YAML.
+// components returns the names of the files with components: conventional names, or else names with their suffix, or
+// else all other YAML files.
 func (r Release) components() []string {
 	conventional := slices.Collect(maps.Values(componentsNames))
 	for _, are := range []func(string) bool{
@@ -178,14 +176,14 @@ func (r *release) read(name string) *Bundle {
 	return b
 }
 
-// identify tells the provider from the name of its components, the directory and the labels of its objects.
+// identify derives the provider from the name of its components, the directory and the labels of its objects.
 func (r *release) identify(b *Bundle) extractor.Metadata {
 	m := extractor.Metadata{ProviderVersion: r.version}
 	label := r.label
 	m.ProviderType = TypeOfLabel(label)
 	for of, name := range componentsNames {
 		if name == b.file && of != m.ProviderType {
-			m.ProviderType, label = of, "" // it only lies beside the one that the directory is of
+			m.ProviderType, label = of, "" // components of another provider in the same directory
 		}
 	}
 	for _, o := range b.Objects {
@@ -201,7 +199,7 @@ func (r *release) identify(b *Bundle) extractor.Metadata {
 	return m
 }
 
-// TypeOfLabel is the type of the providers that clusterctl would give a provider label; empty if it would give it to none.
+// TypeOfLabel returns the type of the providers with a provider label; empty if no type has such labels.
 func TypeOfLabel(label string) extractor.ProviderType {
 	if label == ProviderLabel(extractor.Metadata{ProviderType: extractor.Core}) {
 		return extractor.Core
@@ -214,13 +212,13 @@ func TypeOfLabel(label string) extractor.ProviderType {
 	return ""
 }
 
-// readFile reads another file of a release, as it is written. Whether a document of a template with variables
-// is YAML depends on their values.
+// readFile reads another file of a release without replacing variables. Whether a document with variables is valid YAML
+// depends on their values.
 func readFile(name string, text []byte) *Bundle {
 	b := &Bundle{file: name, text: text}
 	for _, document := range yamldoc.Split(text) {
 		if document.IsEmpty() {
-			continue // nothing is said
+			continue // no finding
 		}
 		depends := isTemplate(name) && bytes.Contains(document.Text, []byte("${"))
 		if err := b.read(document); err != nil && !depends && len(b.unreadable) < maxUnreadable {
@@ -230,7 +228,7 @@ func readFile(name string, text []byte) *Bundle {
 	return b
 }
 
-// target is the namespace that the provider is installed in; empty if the user decides at installation.
+// target returns the namespace of the provider; empty if the user chooses it at installation.
 func (b *Bundle) target() string {
 	if b.release == nil && b.Metadata.ClusterProfile == extractor.Kubernetes {
 		return b.ownNamespace()
@@ -244,7 +242,7 @@ func (b *Bundle) target() string {
 	return ""
 }
 
-// ownNamespace is the namespace of the first workload; empty if there is none.
+// ownNamespace returns the namespace of the first workload; empty if no workload has one.
 func (b *Bundle) ownNamespace() string {
 	for _, o := range b.Objects {
 		if _, makesPods := podTemplate(o); makesPods {
@@ -254,7 +252,7 @@ func (b *Bundle) ownNamespace() string {
 	return ""
 }
 
-// releaseFinding is about a file as a whole.
+// releaseFinding is a finding about a file as a whole.
 func releaseFinding(file, message string) []Finding {
 	return []Finding{{File: file, Message: message}}
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// TestCheckRelease_RealProviders finds no error in what clusterctl installs every day:
-// in what clusterctl.New makes of the providers that there always are, and in those of the
-// folder PROVIDERS as they are, with the release series that they have.
+// TestCheckRelease_RealProviders checks that the releases of working providers have no errors: those that
+// clusterctl.New makes of the providers in Go modules, and those of the folder PROVIDERS with their release series.
 func TestCheckRelease_RealProviders(t *testing.T) {
 	for name, release := range releases(t) {
 		t.Run(name, func(t *testing.T) {
@@ -26,12 +25,12 @@ func TestCheckRelease_RealProviders(t *testing.T) {
 			for _, finding := range findings {
 				counts[finding.Rule]++
 				if finding.Severity == contract.Error && violations[name][finding.Rule] == "" {
-					t.Errorf("%s:%d: %s %s breaks %s: %s", finding.File, finding.Line, finding.Object, finding.Field, finding.Rule, finding.Message)
+					t.Errorf("%s:%d: %s %s violates %s: %s", finding.File, finding.Line, finding.Object, finding.Field, finding.Rule, finding.Message)
 				}
 			}
 			for rule := range violations[name] {
 				if counts[rule] == 0 {
-					t.Errorf("%s keeps %s now; say so in this test", name, rule)
+					t.Errorf("%s no longer violates %s; update the violations", name, rule)
 				}
 			}
 			t.Logf("%s: findings by rule: %v", name, counts)
@@ -39,7 +38,7 @@ func TestCheckRelease_RealProviders(t *testing.T) {
 	}
 }
 
-// releases are the releases of real providers.
+// releases returns the releases of real providers.
 func releases(t testing.TB) map[string]contract.Release {
 	t.Helper()
 	all := map[string]contract.Release{}
@@ -67,7 +66,7 @@ func releases(t testing.TB) map[string]contract.Release {
 	return all
 }
 
-// releaseOf is a release of the components as they are.
+// releaseOf returns a release with unmodified components.
 func releaseOf(provider fixture.Rendered) contract.Release {
 	label := contract.ProviderLabel(extractor.Metadata{ProviderName: provider.Name, ProviderType: provider.Type})
 	var major, minor int
@@ -75,6 +74,6 @@ func releaseOf(provider fixture.Rendered) contract.Release {
 	return contract.Release{Dir: label + "/" + provider.Version, Files: map[string][]byte{
 		contract.ComponentsName(provider.Type): provider.Components,
 		"metadata.yaml": fmt.Appendf(nil, "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: %d, minor: %d, contract: %s}\n",
-			major, minor, cmp.Or(provider.Contract, "v1beta1")), // OpenShift's have no series
+			major, minor, cmp.Or(provider.Contract, "v1beta1")), // OpenShift's providers have no series
 	}}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// where tells findings of a rule apart by where they are: "metadata.yaml:4 releaseSeries".
+// where returns the position of a finding: "metadata.yaml:4 releaseSeries".
 func where(findings []Finding, rule string) (found []string) {
 	for _, f := range findings {
 		if f.Rule == rule {
@@ -83,14 +83,14 @@ func TestRulesOf(t *testing.T) {
 	for _, form := range []Form{FormBundle, FormRelease} {
 		for _, rule := range RulesOf(form) {
 			if rule.Only != "" && rule.Only != form {
-				t.Errorf("%s is no rule about a %s", rule.ID, form)
+				t.Errorf("RulesOf returns %s, which is not about a %s", rule.ID, form)
 			}
 		}
 	}
 	for theme, only := range map[string]Form{"metadata/": FormBundle, "server/": FormBundle, "metadata-yaml/": FormRelease} {
 		for _, rule := range Rules() {
 			if strings.HasPrefix(rule.ID, theme) && rule.Only != only {
-				t.Errorf("%s is a rule about %s", rule.ID, rule.About())
+				t.Errorf("RulesOf does not return %s, which is about %s", rule.ID, rule.About())
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func TestRelease_Components(t *testing.T) {
 			release.Files[file] = nil
 		}
 		if got := strings.Join(release.components(), " "); got != want {
-			t.Errorf("of %v the components are %q, not %q", files, got, want)
+			t.Errorf("components of %v: %q, want %q", files, got, want)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestCheckRelease_SharedMetadata(t *testing.T) {
 	}})
 	for rule, want := range map[string][]string{
 		"metadata-yaml/kind-present": {"metadata.yaml:1 kind"},
-		// The version is not known, so the newest series stands for it. A number that is missing is zero.
+		// The version is unknown, so the newest series is checked. A missing number is zero.
 		"metadata-yaml/contract-compatible": {"metadata.yaml:4 releaseSeries[1].contract"},
 		"metadata-yaml/series-for-version":  nil, "metadata-yaml/release-series": nil,
 	} {

@@ -12,20 +12,20 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// Severity says how bad it is to break a rule.
+// Severity is the severity of a violation.
 type Severity string
 
-// The severities, the worst first.
+// The severities, most severe first.
 const (
-	// Error is a MUST that is broken: the bundle cannot be installed, or does not work.
+	// Error is a violation of a MUST: the bundle cannot be installed, or does not work.
 	Error Severity = "error"
-	// Warning is a SHOULD that is broken.
+	// Warning is a violation of a SHOULD.
 	Warning Severity = "warning"
-	// Info is worth knowing.
+	// Info is information.
 	Info Severity = "info"
 )
 
-// Severities returns the severities, the worst first.
+// Severities returns the severities, most severe first.
 func Severities() []Severity { return []Severity{Error, Warning, Info} }
 
 // AtLeast reports whether s is at least as severe as least.
@@ -39,7 +39,7 @@ func (s *Severity) String() string { return string(*s) }
 // Set implements pflag.Value.
 func (s *Severity) Set(text string) error {
 	if !slices.Contains(Severities(), Severity(text)) {
-		return errors.New("the severities are error, warning and info")
+		return errors.New("want error, warning or info")
 	}
 	*s = Severity(text)
 	return nil
@@ -48,13 +48,13 @@ func (s *Severity) Set(text string) error {
 // Type implements pflag.Value.
 func (s *Severity) Type() string { return "severity" }
 
-// Source is where a rule comes from.
+// Source is the origin of a rule.
 type Source struct {
-	// Document is its title.
+	// Document is the title of the document.
 	Document string `json:"document"`
-	// Section is the heading in it.
+	// Section is the heading in the document.
 	Section string `json:"section"`
-	// URL is where it can be read.
+	// URL is the address of the section.
 	URL string `json:"url"`
 }
 
@@ -71,17 +71,17 @@ const (
 	FormExtension Form = "extension server"
 )
 
-// Rule is one thing that a provider must keep.
+// Rule is a requirement for providers.
 type Rule struct {
 	// ID is "theme/name", such as "installer/no-secret". It never changes.
 	ID string
-	// Severity of its findings; a check may change that of one.
+	// Severity of its findings; a check can return another one.
 	Severity Severity
 	// Only is the form of a provider that the rule is about; empty if it is about both.
 	Only Form
 	// OpenShift limits the rule to bundles for OpenShift.
 	OpenShift bool
-	// Source is the document that asks for it.
+	// Source is the document with the requirement.
 	Source Source
 	// Why describes the harm of a violation, in a sentence or two.
 	Why string
@@ -93,38 +93,38 @@ type Rule struct {
 	// all findings of a rule: ID, severity and fix. It is nil unless the rule is checked CheckerFunction.
 	Check func(*Bundle) []Finding
 
-	// examples are the files with the examples; nil for those of this package.
+	// examples are the files with the examples; nil means those of this package.
 	examples fs.ReadFileFS
 }
 
-// By is the checker of a rule.
+// Checker is the part of the program that checks a rule.
 type Checker int
 
 const (
-	// CheckerFunction means that Check does.
+	// CheckerFunction means that the function Check does.
 	CheckerFunction Checker = iota
 	// CheckerExtractor means that the extractor rejects a violation: Unreadable finds the rule for its error.
 	CheckerExtractor
-	// CheckerServer means that only an API server can tell: CheckAgainst asks one.
+	// CheckerServer means that an API server does, by CheckAgainst.
 	CheckerServer
 	// CheckerExtension means that package extension does, by calling a server.
 	CheckerExtension
 )
 
-// The files of a bundle that findings are in. Their paths and names differ between the layouts.
+// The files of a bundle with findings. Their paths and names differ between the layouts.
 const (
 	MetadataFile  = "metadata"
 	ManifestsFile = "manifests"
 )
 
-// Finding is a place where a bundle breaks a rule.
+// Finding is a violation of a rule.
 type Finding struct {
 	// Rule is the ID of the rule.
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
-	// File is MetadataFile or ManifestsFile, or that of a bundle that cannot be read, or of a release.
+	// File is MetadataFile or ManifestsFile, or a file of a release or of an invalid bundle.
 	File string `json:"file"`
-	// Line of the file, from 1; 0 if it is not known.
+	// Line of the file, from 1; 0 if unknown.
 	Line int `json:"line,omitempty"`
 	// Object is the kind, namespace and name, such as "Deployment openshift-cluster-api/manager".
 	Object string `json:"object,omitempty"`
@@ -132,7 +132,7 @@ type Finding struct {
 	Field string `json:"field,omitempty"`
 	// Message describes the violation.
 	Message string `json:"message"`
-	// Fix is that of the rule.
+	// Fix is the fix of the rule.
 	Fix string `json:"fix"`
 }
 
@@ -150,7 +150,7 @@ func RulesOf(form Form) []Rule {
 	return slices.DeleteFunc(Rules(), func(r Rule) bool { return !slices.Contains(r.Forms(), form) })
 }
 
-// Forms are those that the rule is about.
+// Forms returns the forms that the rule is about.
 func (r Rule) Forms() []Form {
 	if r.Only != "" {
 		return []Form{r.Only}
@@ -158,8 +158,8 @@ func (r Rule) Forms() []Form {
 	return []Form{FormBundle, FormRelease}
 }
 
-// Check returns everything in which a bundle breaks a rule, in the order of the
-// files: metadata first, then the manifests from top to bottom.
+// Check returns the findings of all rules in a bundle, in the order of the files: metadata first, then the manifests
+// from top to bottom.
 func Check(bundle extractor.Bundle) []Finding {
 	read := readBundle(bundle)
 	var findings []Finding
@@ -176,7 +176,7 @@ func (r Rule) appliesTo(profile extractor.ClusterProfile) bool {
 	return !r.OpenShift || profile == extractor.OpenShift
 }
 
-// inOrder puts findings into the order of the files.
+// inOrder sorts findings in the order of the files.
 func inOrder(findings []Finding) []Finding {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(-strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
@@ -184,7 +184,7 @@ func inOrder(findings []Finding) []Finding {
 	return findings
 }
 
-// findings are those of one rule, complete.
+// findings returns the complete findings of one rule.
 func (r Rule) findings(bundle *Bundle) []Finding {
 	if r.Check == nil {
 		return nil
@@ -192,7 +192,7 @@ func (r Rule) findings(bundle *Bundle) []Finding {
 	return r.complete(r.Check(bundle))
 }
 
-// complete adds the fields that are the same in all findings of the rule.
+// complete sets the fields that are the same in all findings of the rule.
 func (r Rule) complete(findings []Finding) []Finding {
 	for i := range findings {
 		findings[i].Rule, findings[i].Fix = r.ID, r.Fix

@@ -22,7 +22,7 @@ var bootstrapConfigRules = []Rule{{
 	Severity: Error,
 	Source:   forBootstrapConfig("BootstrapConfig: initialization completed"),
 	Why:      "Under the contract v1beta1 the Machine waits until status.ready is true.",
-	Fix:      "Add the boolean status.ready, or keep the contract v1beta2.",
+	Fix:      "Add the boolean status.ready, or implement the contract v1beta2.",
 	Check:    oldBootstrapConfig.requireTyped("status.ready", aBoolean),
 }, {
 	ID:       "bootstrap-config/initialization",
@@ -43,7 +43,7 @@ var bootstrapConfigRules = []Rule{{
 	Severity: Error,
 	Source:   forBootstrapConfig("BootstrapConfig: terminal failures"),
 	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
-	Fix:      "Make them strings, or remove them.",
+	Fix:      "Make the fields strings, or remove them.",
 	Check:    aBootstrapConfig.checkTypes("status.failureReason", aString, "status.failureMessage", aString),
 }, {
 	ID:       "bootstrap-config/template",
@@ -60,7 +60,7 @@ var bootstrapConfigRules = []Rule{{
 	Fix:      "Add the CRD <kind>Template to the same group.",
 	Check: func(b *Bundle) []Finding {
 		if len(oneHasTemplate(bootstrapConfig)(b)) > 0 {
-			return nil // another rule
+			return nil // reported by another rule
 		}
 		return hasTemplate(bootstrapConfig)(b)
 	},

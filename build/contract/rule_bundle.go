@@ -45,7 +45,7 @@ var bundleRules = []Rule{{
 		if kinds, isRemoved := removed[version.Text()]; !isRemoved || kinds != nil && !slices.Contains(kinds, o.Kind.Kind) {
 			return nil
 		}
-		return []Finding{version.finding("%s is served no more", version.Text())}
+		return []Finding{version.finding("%s is no longer served", version.Text())}
 	}),
 }, {
 	ID:       "bundle/name-valid",
@@ -77,22 +77,22 @@ var bundleRules = []Rule{{
 		if !known || namespaced || o.Namespace == "" {
 			return nil
 		}
-		return []Finding{o.At("metadata", "namespace").finding("a %s is in no namespace", o.Kind.Kind)}
+		return []Finding{o.At("metadata", "namespace").finding("%s is cluster-scoped", o.Kind.Kind)}
 	}),
 }, {
 	ID:       "bundle/object-size",
 	Severity: Error,
 	Source:   kubernetes("Operating etcd clusters for Kubernetes", "tasks/administer-cluster/configure-upgrade-etcd/"),
 	Why:      "etcd rejects requests of more than 1.5 MiB, so the API server cannot store the object.",
-	Fix:      "Make the object smaller: leave descriptions out of a CRD, or serve fewer versions.",
-	Check:    eachObject(largerThan(maxObject, "the object has %d bytes as JSON, more than etcd takes")),
+	Fix:      "Make the object smaller: remove descriptions from a CRD, or serve fewer versions.",
+	Check:    eachObject(largerThan(maxObject, "the object has %d bytes as JSON, more than etcd accepts")),
 }, {
 	ID:       "bundle/last-applied-size",
 	Severity: Info,
 	Source:   kubernetes("Attaching metadata to objects: size", "concepts/overview/working-with-objects/annotations/"),
-	Why:      "\"kubectl apply\" keeps a copy of the object in an annotation, which may have 256 KiB. The installer and clusterctl keep none, and have no such limit.",
-	Fix:      "Use \"kubectl apply --server-side\" where the object is applied by hand.",
-	Check:    eachObject(largerThan(maxAnnotations, "the object has %d bytes as JSON, more than \"kubectl apply\" can remember")),
+	Why:      "\"kubectl apply\" stores a copy of the object in an annotation of at most 256 KiB. The installer and clusterctl do not, and have no such limit.",
+	Fix:      "Use \"kubectl apply --server-side\" to apply the object manually.",
+	Check:    eachObject(largerThan(maxAnnotations, "the object has %d bytes as JSON, more than the annotation of \"kubectl apply\" can hold")),
 }, {
 	ID:       "bundle/no-plaintext-credentials",
 	Severity: Warning,
@@ -102,7 +102,7 @@ var bundleRules = []Rule{{
 	Check: eachObject(func(o *Object) (findings []Finding) {
 		for value := range o.All() {
 			if o.Kind != crdKind && credential.MatchString(value.Text()) { // descriptions have examples
-				findings = append(findings, value.finding("this looks like a credential"))
+				findings = append(findings, value.finding("possible credential"))
 			}
 		}
 		return findings
@@ -111,12 +111,12 @@ var bundleRules = []Rule{{
 	ID:       "bundle/yaml11-scalars",
 	Severity: Warning,
 	Source:   ours("Manifests"),
-	Why:      "Kubernetes reads YAML 1.1, in which a bare y, n, yes, no, on or off is a boolean. Most other parsers read a text.",
-	Fix:      "Put the text in quotes, or write true or false.",
+	Why:      "Kubernetes reads YAML 1.1, in which an unquoted y, n, yes, no, on or off is a boolean. Most other parsers read a string.",
+	Fix:      "Quote the string, or write true or false.",
 	Check: eachObject(func(o *Object) (findings []Finding) {
 		for value := range o.All() {
 			if value.isString() && value.node.Style == 0 && isOldBoolean(value.Text()) {
-				findings = append(findings, value.finding("the bare %s is a boolean for some parsers, a text for others", value.Text()))
+				findings = append(findings, value.finding("unquoted %s is a boolean for some parsers, a string for others", value.Text()))
 			}
 		}
 		return findings
@@ -125,7 +125,7 @@ var bundleRules = []Rule{{
 	ID:       RuleOfYAML,
 	Severity: Error,
 	Source:   ours("Manifests"),
-	Why:      "The manifests are one file of YAML documents, each a Kubernetes object or a list of objects. The installer installs nothing of a file with an invalid document.",
+	Why:      "The manifests are one file of YAML documents, each a Kubernetes object or a list of objects. If a document is invalid, the installer rejects the whole file.",
 	Fix:      "Correct the document at or before the line in the message.",
 	Check:    func(b *Bundle) []Finding { return b.unreadable },
 }, {
@@ -133,7 +133,7 @@ var bundleRules = []Rule{{
 	Severity: Error,
 	Source:   ours("Manifests"),
 	Why:      "A parser silently drops one of two equal keys, so the installer rejects the document.",
-	Fix:      "Keep one of the keys.",
+	Fix:      "Remove one of the keys.",
 	Check: eachObject(func(o *Object) (findings []Finding) {
 		for value := range o.All() {
 			findings = append(findings, duplicateKeys(value)...)
@@ -144,8 +144,8 @@ var bundleRules = []Rule{{
 	ID:       "bundle/no-empty-documents",
 	Severity: Warning,
 	Source:   ours("Manifests"),
-	Why:      "The installer and clusterctl skip a document that has only comments. Other readers fail, because the object has no kind.",
-	Fix:      "Remove the document: one of the --- around it.",
+	Why:      "The installer and clusterctl skip a document with only comments. Other readers fail, because it has no kind.",
+	Fix:      "Remove the document: one of the --- lines around it.",
 	Check:    checkEmpty,
 }, {
 	ID:       "bundle/no-lists",
@@ -155,7 +155,7 @@ var bundleRules = []Rule{{
 	Fix:      "Write each object of the List as its own document.",
 	Check: func(b *Bundle) (findings []Finding) {
 		for _, list := range b.lists {
-			findings = append(findings, list.At("kind").finding("stands for the objects in it"))
+			findings = append(findings, list.At("kind").finding("the document is a list of objects"))
 		}
 		return findings
 	},
@@ -184,7 +184,7 @@ var bundleRules = []Rule{{
 	Check: eachObject(func(o *Object) (findings []Finding) {
 		for _, field := range []string{"uid", "resourceVersion", "generation", "generateName", "finalizers", "ownerReferences"} {
 			if value := o.At("metadata", field); value.Text() != "" && value.Text() != "0" || value.length() > 0 {
-				findings = append(findings, value.finding("%s is not for manifests", field))
+				findings = append(findings, value.finding("%s must not be set in manifests", field))
 			}
 		}
 		return findings
@@ -201,20 +201,20 @@ var bundleRules = []Rule{{
 	Severity: Warning,
 	Only:     FormBundle,
 	Source:   kubernetes("Configure Service Accounts for Pods", "tasks/configure-pod-container/configure-service-account/"),
-	Why:      "Providers share a namespace. Pods under the default service account share its permissions.",
+	Why:      "Providers share a namespace. Pods with the default service account share its permissions.",
 	Fix:      "Add a ServiceAccount and name it in spec.template.spec.serviceAccountName.",
 	Check: eachPod(func(spec Value) []Finding {
 		account := spec.At("serviceAccountName")
 		if text := account.Text(); text != "" && text != "default" {
 			return nil
 		}
-		return []Finding{account.finding("the pods run under the default service account")}
+		return []Finding{account.finding("the pods use the default service account")}
 	}),
 }, {
 	ID:       "bundle/volume-ref-exists",
 	Severity: Warning,
 	Source:   clusterctl("Components YAML"),
-	Why:      "A pod does not start before its Secrets and ConfigMaps exist. A bundle contains no Secrets: if the provider's own manifests have the Secret, the transform drop-namespace-and-secret of \"capi-manifests generate\" dropped it.",
+	Why:      "A pod does not start before its Secrets and ConfigMaps exist. A bundle contains no Secrets: the transform drop-namespace-and-secret of \"capi-manifests generate\" drops those of the provider's own manifests.",
 	Fix:      "Add the ConfigMap to the manifests. For a serving certificate, annotate the Service so that the service CA creates the Secret. Create other Secrets in the cluster, or make the reference optional. Waive the finding if another component of the cluster creates the object.",
 	Check:    checkVolumes,
 }, {
@@ -226,7 +226,7 @@ var bundleRules = []Rule{{
 	Check: eachContainer(func(container Value) []Finding {
 		image := container.At("image")
 		if image.Text() == "" || strings.Contains(image.Text(), "${") {
-			return nil // other rules
+			return nil // reported by other rules
 		}
 		if _, err := name.ParseReference(image.Text()); err != nil {
 			return []Finding{image.finding("invalid image reference %q", image.Text())}
@@ -237,8 +237,8 @@ var bundleRules = []Rule{{
 	ID:       "bundle/pod-security",
 	Severity: Warning,
 	Source:   kubernetes("Restricted", "concepts/security/pod-security-standards/"),
-	Why:      "A controller does not need access to the host. A pod that is not restricted needs broader security context constraints, and an attacker who takes over the pod has them too.",
-	Fix:      "Set runAsNonRoot, seccompProfile RuntimeDefault, allowPrivilegeEscalation: false and capabilities.drop: [ALL], and use nothing of the host.",
+	Why:      "A controller does not need access to the host. An unrestricted pod needs broader security context constraints, which an attacker in the pod gains too.",
+	Fix:      "Set runAsNonRoot, seccompProfile RuntimeDefault, allowPrivilegeEscalation: false and capabilities.drop: [ALL], and do not use namespaces or paths of the host.",
 	Check:    eachPod(checkPodSecurity),
 }, {
 	ID:       "bundle/serviceaccount-exists",
@@ -283,17 +283,17 @@ var bundleRules = []Rule{{
 		if image.Text() == "" || strings.Contains(image.Text(), "${") {
 			return nil
 		}
-		tag, err := name.NewTag(image.Text()) // an image by digest is none
+		tag, err := name.NewTag(image.Text()) // an image by digest has none
 		if err != nil || !slices.Contains(floatingTags, tag.TagStr()) {
 			return nil
 		}
-		return []Finding{image.finding("%s: the image %s can change: its tag is mutable", nameOf(container), image.Text())}
+		return []Finding{image.finding("%s: image %s has a mutable tag", nameOf(container), image.Text())}
 	}),
 }, {
 	ID:       "bundle/list-key-unique",
 	Severity: Error,
 	Source:   kubernetes("Merge strategy", "reference/using-api/server-side-apply/"),
-	Why:      "The installer uses server-side apply, which rejects an object with two items of equal keys in a list, such as two environment variables of one name or two ports of one number.",
+	Why:      "The installer uses server-side apply, which rejects an object with two list items of equal keys, such as two environment variables with the same name or two ports with the same number.",
 	Fix:      "Remove one of the items.",
 	Check:    eachObject(checkListKeys),
 }, {
@@ -301,22 +301,29 @@ var bundleRules = []Rule{{
 	Severity: Error,
 	Source:   kubernetes("Pod v1 core", "reference/kubernetes-api/workload-resources/pod-v1/"),
 	Why:      "The API server rejects a workload whose containers or volumes contradict each other, such as a container without an image, a mount of a missing volume, or a request above its limit. A probe on an unknown port fails, and the pod never becomes ready.",
-	Fix:      "Correct the field as the message says.",
+	Fix:      "Correct the field in the message.",
 	Check:    eachPod(checkWorkload),
 }, {
 	ID:       "bundle/service-valid",
 	Severity: Error,
 	Source:   kubernetes("Multi-port Services", "concepts/services-networking/service/"),
-	Why:      "The API server rejects a Service without ports, and one with several ports that have no names of their own.",
+	Why:      "The API server rejects a Service without ports, and one with several ports and an unnamed one.",
 	Fix:      "Name each port.",
 	Check:    func(b *Bundle) []Finding { return each(b.ofKind(serviceKind), checkService) },
 }, {
 	ID:       "bundle/field-value",
 	Severity: Error,
 	Source:   kubernetes("Server Side Field Validation", "reference/using-api/api-concepts/"),
-	Why:      "The API server rejects an object with a value outside of the set or range of a field, such as a port above 65535 or an unknown pull policy.",
+	Why:      "The API server rejects an object with a value outside the set or range of a field, such as a port above 65535 or an unknown pull policy.",
 	Fix:      "Use one of the values in the message.",
 	Check:    eachObject(checkFieldValues),
+}, {
+	ID:       "bundle/cel-compiles",
+	Severity: Error,
+	Source:   kubernetes("Common Expression Language in Kubernetes", "reference/using-api/cel/"),
+	Why:      "The API server compiles the CEL expressions of webhooks and admission policies, and rejects the object if one has a syntax error, an unknown variable or function, or a result of the wrong type.",
+	Fix:      "Correct the expression as the message says.",
+	Check:    eachObject(checkExpressions),
 }}
 
 const (
@@ -324,7 +331,7 @@ const (
 	maxAnnotations = 256 << 10
 )
 
-// removed are versions that are served no more, with the kinds if not all are gone.
+// removed are versions that Kubernetes no longer serves, with the kinds if some are still served.
 var removed = map[string][]string{
 	"apiextensions.k8s.io/v1beta1":         nil,
 	"admissionregistration.k8s.io/v1beta1": {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"},
@@ -351,7 +358,7 @@ func isOldBoolean(text string) bool {
 	return slices.Contains([]string{"y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF"}, text)
 }
 
-// saysStatus reports whether a status holds more than the empty one that generators write.
+// saysStatus reports whether a status has more than the empty one that generators write.
 func saysStatus(status Value) bool {
 	for value := range status.All() {
 		if value.node != nil && value.node.Kind == yaml.ScalarNode && value.Exists() && value.Text() != "" {
@@ -361,8 +368,8 @@ func saysStatus(status Value) bool {
 	return false
 }
 
-// checkDecodes reads an object of a kind that Kubernetes has by its Go type, as strictly as the API server.
-// Objects with a variable without default are skipped.
+// checkDecodes decodes an object of a kind of Kubernetes into its Go type, as strictly as the API server. Objects with
+// a variable without default are skipped.
 func checkDecodes(o *Object) (findings []Finding) {
 	into := typeFor(o)
 	if into == nil {
@@ -370,7 +377,7 @@ func checkDecodes(o *Object) (findings []Finding) {
 	}
 	data, err := o.json()
 	if err != nil {
-		return nil // another rule
+		return nil // reported by another rule
 	}
 	if strings.Contains(string(data), "${") {
 		return nil
@@ -385,7 +392,7 @@ func checkDecodes(o *Object) (findings []Finding) {
 	return findings
 }
 
-// typeFor is an empty object of a kind that Kubernetes has, nil for any other.
+// typeFor returns an empty object of a kind of Kubernetes; nil for any other.
 func typeFor(o *Object) any {
 	gv, err := schema.ParseGroupVersion(o.At("apiVersion").Text())
 	if err != nil {
@@ -401,7 +408,7 @@ func typeFor(o *Object) any {
 	return typed
 }
 
-// checkNames checks the metadata as the API server does for every object.
+// checkNames validates the metadata as the API server does for every object.
 func checkNames(o *Object) (findings []Finding) {
 	name := o.At("metadata", "name")
 	if name.isString() && !strings.Contains(o.Name, "${") {
@@ -409,20 +416,19 @@ func checkNames(o *Object) (findings []Finding) {
 			findings = append(findings, name.finding("%q: %s", o.Name, problem))
 		}
 	}
-	labels := o.At("metadata", "labels")
-	for key, value := range labels.Fields() {
-		problems := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value.Text())...)
-		if !strings.Contains(key+value.Text(), "${") && len(problems) > 0 {
-			findings = append(findings, value.finding("%s", strings.Join(problems, "; ")))
-		}
-	}
+	findings = append(findings, checkOldServiceName(o)...)
+	findings = append(findings, labels(o.At("metadata", "labels"))...)
+	return append(findings, invalidAnnotations(o.At("metadata", "annotations"))...)
+}
+
+func invalidAnnotations(v Value) (findings []Finding) {
 	annotations := map[string]string{}
-	for key, value := range o.At("metadata", "annotations").Fields() {
+	for key, value := range v.Fields() {
 		annotations[key] = value.Text()
 	}
 	for _, problem := range apivalidation.ValidateAnnotations(annotations, field.NewPath("annotations")) {
 		if !strings.Contains(problem.Error(), "${") {
-			findings = append(findings, o.At("metadata", "annotations").finding("%s", explain(problem)))
+			findings = append(findings, v.finding("%s", explain(problem)))
 		}
 	}
 	return findings
@@ -432,16 +438,34 @@ func checkNames(o *Object) (findings []Finding) {
 func problemsOfName(o *Object) []string {
 	switch {
 	case o.Name == "":
-		return nil // another rule
-	case o.Kind.Group == rbacGroup:
+		return nil // reported by another rule
+	case o.Kind.Group == rbacGroup, slices.Contains(pathNamed, o.Kind):
 		return content.IsPathSegmentName(o.Name)
-	case o.Kind == serviceKind:
-		return validation.IsDNS1035Label(o.Name)
+	case slices.Contains(labelNamed, o.Kind):
+		return validation.IsDNS1123Label(o.Name)
 	}
 	return validation.IsDNS1123Subdomain(o.Name)
 }
 
-// largerThan looks for objects of more bytes as JSON.
+var (
+	// labelNamed are the kinds whose names are DNS labels.
+	labelNamed = []schema.GroupKind{serviceKind, namespaceKind, {Group: "apps", Kind: "StatefulSet"}}
+	// pathNamed are the kinds with names such as v1.example.com and example.com:bundle.
+	pathNamed = []schema.GroupKind{{Group: "apiregistration.k8s.io", Kind: "APIService"}, {Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}}
+)
+
+// checkOldServiceName finds a name that only API servers since Kubernetes 1.36 accept.
+func checkOldServiceName(o *Object) []Finding {
+	name := o.At("metadata", "name")
+	if o.Kind != serviceKind || hasVariable(o.Name) || len(problemsOfName(o)) > 0 || len(validation.IsDNS1035Label(o.Name)) == 0 {
+		return nil
+	}
+	old := name.finding("%q: Kubernetes before 1.36 rejects the name of a Service that begins with a digit", o.Name)
+	old.Severity = Warning
+	return []Finding{old}
+}
+
+// largerThan finds objects with more bytes as JSON.
 func largerThan(limit int, message string) func(*Object) []Finding {
 	return func(o *Object) []Finding {
 		data, err := o.json()
@@ -452,16 +476,16 @@ func largerThan(limit int, message string) func(*Object) []Finding {
 	}
 }
 
-// RuleOfYAML is the ID of the rule that manifests are YAML, and objects.
+// RuleOfYAML is the ID of the rule that manifests are valid YAML objects.
 const RuleOfYAML = "bundle/yaml-parse"
 
-// checkEmpty lets nothing but blank lines stand before the first document and after the last.
+// checkEmpty allows empty documents only with blank lines before the first document and after the last.
 func checkEmpty(b *Bundle) (findings []Finding) {
 	for _, d := range b.empty {
 		if len(bytes.TrimSpace(d.Text)) == 0 || bytes.HasPrefix(d.Text, []byte("...")) {
 			continue
 		}
-		findings = append(findings, Finding{File: ManifestsFile, Line: d.Start, Message: "there is nothing in this document"})
+		findings = append(findings, Finding{File: ManifestsFile, Line: d.Start, Message: "the document is empty"})
 	}
 	return findings
 }
@@ -470,7 +494,7 @@ func duplicateKeys(v Value) (findings []Finding) {
 	seen := map[string]bool{}
 	for key, value := range v.Fields() {
 		if seen[key] {
-			findings = append(findings, value.finding("the key %q is there twice", key))
+			findings = append(findings, value.finding("duplicate key %q", key))
 		}
 		seen[key] = true
 	}
@@ -513,14 +537,15 @@ func checkVolumes(b *Bundle) []Finding {
 	return eachPod(func(spec Value) (findings []Finding) {
 		for _, ref := range references(spec) {
 			if !ref.optional && !b.makes(ref, spec.object.Namespace) {
-				findings = append(findings, ref.name.finding("%s %s is not in the manifests, and no object in them creates it", ref.kind, ref.name.Text()))
+				findings = append(findings, ref.name.finding("%s %s not found in the manifests, and no object creates it", ref.kind, ref.name.Text()))
 			}
 		}
 		return findings
 	})(b)
 }
 
-// injectsCABundle is the annotation that has the CA written into client configurations: by OpenShift's service CA or by the installer.
+// injectsCABundle reports whether an annotation requests the CA in client configurations: from OpenShift's service CA
+// or from the installer.
 func (b *Bundle) injectsCABundle() string {
 	if b.Metadata.ClusterProfile == extractor.Kubernetes {
 		return v1alpha1.InjectCABundleAnnotation
@@ -528,7 +553,7 @@ func (b *Bundle) injectsCABundle() string {
 	return "service.beta.openshift.io/inject-cabundle"
 }
 
-// injectsCertificate is the annotation of a Service with the name of the Secret for its certificate.
+// injectsCertificate reports whether an annotation of a Service names the Secret for its certificate.
 func (b *Bundle) injectsCertificate() string {
 	if b.Metadata.ClusterProfile == extractor.Kubernetes {
 		return v1alpha1.ServingCertAnnotation
@@ -566,12 +591,12 @@ func (b *Bundle) everyNamespaceHas() []string {
 func checkPodSecurity(spec Value) (findings []Finding) {
 	for _, field := range []string{"hostNetwork", "hostPID", "hostIPC"} {
 		if host := spec.At(field); host.Text() == "true" {
-			findings = append(findings, host.finding("the pods share the host's: %s", field))
+			findings = append(findings, host.finding("the pods share namespaces of the host: %s is true", field))
 		}
 	}
 	for _, volume := range spec.At("volumes").Items() {
 		if path := volume.At("hostPath"); path.Exists() {
-			findings = append(findings, path.finding("the pods see the host's %s", path.At("path").Text()))
+			findings = append(findings, path.finding("the pods mount the path %s of the host", path.At("path").Text()))
 		}
 	}
 	for _, list := range []string{"initContainers", "containers"} {
@@ -590,16 +615,16 @@ func checkSecurityContext(spec, container Value) []Finding {
 		open = append(open, "is privileged")
 	}
 	if cmp.Or(own.At("runAsNonRoot").Text(), pods.At("runAsNonRoot").Text()) != "true" {
-		open = append(open, "may run as root")
+		open = append(open, "can run as root")
 	}
 	if !own.At("seccompProfile", "type").Exists() && !pods.At("seccompProfile", "type").Exists() {
 		open = append(open, "has no seccomp profile")
 	}
 	if own.At("allowPrivilegeEscalation").Text() != "false" {
-		open = append(open, "may gain privileges")
+		open = append(open, "allows privilege escalation")
 	}
 	if !contains(own.At("capabilities", "drop"), "ALL") {
-		open = append(open, "keeps capabilities")
+		open = append(open, "does not drop all capabilities")
 	}
 	if len(open) == 0 {
 		return nil
@@ -607,10 +632,11 @@ func checkSecurityContext(spec, container Value) []Finding {
 	return []Finding{own.finding("%s %s", nameOf(container), strings.Join(open, ", "))}
 }
 
-// floatingTags are those of a branch, and the one that is meant where there is none.
+// floatingTags are the usual tags of branches, and the default tag.
 var floatingTags = []string{"latest", "main", "master", "dev"}
 
-// isKnownGroup reports whether a group exists before a provider is installed: Kubernetes', cert-manager's and Cluster API's own.
+// isKnownGroup reports whether a group exists before a provider is installed: a group of Kubernetes, cert-manager or
+// Cluster API itself.
 func isKnownGroup(group string) bool {
 	isClusterAPI := slices.Contains([]string{"cluster.x-k8s.io", "addons.cluster.x-k8s.io", "ipam.cluster.x-k8s.io", "runtime.cluster.x-k8s.io"}, group)
 	isCertManager := group == certManagerGroup || strings.HasSuffix(group, "."+certManagerGroup)

@@ -42,7 +42,7 @@ var clusterctlRules = []Rule{{
 	ID:       "clusterctl/manager-container",
 	Severity: Error,
 	Source:   clusterctl("Controllers & Watching namespace"),
-	Why:      "The pod that runs the provider's controllers MUST have a container named manager; tools find the provider's image and flags by it.",
+	Why:      "The pod with the provider's controllers MUST have a container named manager, in which tools find the image and the flags.",
 	Fix:      "Name the container manager.",
 	Check:    checkManager,
 }, {
@@ -71,7 +71,7 @@ var clusterctlRules = []Rule{{
 				continue
 			}
 			if want := ProviderLabel(b.Metadata); label.Text() != want {
-				return []Finding{label.finding("the label is %s, the name of the provider would make it %s", label.Text(), want)}
+				return []Finding{label.finding("the label is %s, which does not match the name of the provider: want %s", label.Text(), want)}
 			}
 			return nil
 		}
@@ -82,7 +82,7 @@ var clusterctlRules = []Rule{{
 	Severity: Info,
 	Source:   clusterctl("Move"),
 	Why:      "\"clusterctl move\" moves the objects of a Cluster. An identity does not belong to a Cluster and stays behind, unless its CRD has the label.",
-	Fix:      "Label the CRD with clusterctl.cluster.x-k8s.io/move or clusterctl.cluster.x-k8s.io/move-hierarchy, if its objects have to be moved.",
+	Fix:      "Label the CRD with clusterctl.cluster.x-k8s.io/move or clusterctl.cluster.x-k8s.io/move-hierarchy, if its objects must be moved.",
 	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
 		labels := d.At("metadata", "labels")
 		moves := labels.At("clusterctl.cluster.x-k8s.io/move").node != nil || labels.At("clusterctl.cluster.x-k8s.io/move-hierarchy").node != nil
@@ -108,21 +108,21 @@ var clusterctlRules = []Rule{{
 	Severity: Warning,
 	Source:   clusterctl("Controllers & Watching namespace"),
 	Why:      "The node's configuration decides the registry of such an image; image overrides and mirrors do not apply to it.",
-	Fix:      "Name the registry, docker.io too.",
+	Fix:      "Name the registry, also if it is docker.io.",
 	Check: eachContainer(func(container Value) []Finding {
 		image := container.At("image")
 		host, _, found := strings.Cut(image.Text(), "/")
 		if image.Text() == "" || strings.Contains(image.Text(), "${") || found && (strings.ContainsAny(host, ".:") || host == "localhost") {
 			return nil
 		}
-		return []Finding{image.finding("image %s names no registry", image.Text())}
+		return []Finding{image.finding("image %s has no registry", image.Text())}
 	}),
 }, {
 	ID:       "clusterctl/deployment-present",
 	Severity: Error,
 	Source:   clusterctl("Controllers & Watching namespace"),
-	Why:      "The controllers of a provider MUST be deployed by a Deployment: the installer and clusterctl wait for it, and upgrade by it.",
-	Fix:      "Run the controllers by a Deployment.",
+	Why:      "The controllers of a provider MUST be deployed by a Deployment: the installer and clusterctl upgrade it and wait for it.",
+	Fix:      "Run the controllers in a Deployment.",
 	Check: func(b *Bundle) (findings []Finding) {
 		if len(b.ofKind(deploymentKind)) > 0 {
 			return nil
@@ -138,11 +138,11 @@ var clusterctlRules = []Rule{{
 	ID:       "clusterctl/manager-container-each",
 	Severity: Warning,
 	Source:   clusterctl("Controllers & Watching namespace"),
-	Why:      "Tools find the image and the flags of the controllers by the container name manager.",
+	Why:      "Tools find the image and the flags of the controllers in the container manager.",
 	Fix:      "Name the container of the controllers manager.",
 	Check: func(b *Bundle) []Finding {
 		if len(checkManager(b)) > 0 {
-			return nil // another rule
+			return nil // reported by another rule
 		}
 		return each(b.ofKind(deploymentKind), func(o *Object) []Finding {
 			for container := range containers(o) {
@@ -161,7 +161,7 @@ var clusterctlRules = []Rule{{
 	Fix:      "No change is needed if this is intended.",
 	Check: func(b *Bundle) (findings []Finding) {
 		for _, o := range b.ofKind(deploymentKind)[min(1, len(b.ofKind(deploymentKind))):] {
-			findings = append(findings, o.finding("there is another Deployment before"))
+			findings = append(findings, o.finding("the provider has more than one Deployment"))
 		}
 		return findings
 	},
@@ -170,14 +170,14 @@ var clusterctlRules = []Rule{{
 	Severity: Warning,
 	Source:   clusterctl("Controllers & Watching namespace"),
 	Why:      "A controller that watches one namespace does not see Clusters in another.",
-	Fix:      "Leave --namespace out, or let it be openshift-cluster-api in a bundle for OpenShift, which has its own Cluster there.",
+	Fix:      "Remove --namespace, or set it to openshift-cluster-api in a bundle for OpenShift, where OpenShift's own Cluster is.",
 	Check: func(b *Bundle) []Finding {
 		return eachContainer(func(container Value) (findings []Finding) {
 			for _, argument := range container.At("args").Items() {
 				value, pins := strings.CutPrefix(argument.Text(), "--namespace=")
 				isClusters := b.release == nil && b.Metadata.ClusterProfile == extractor.OpenShift && value == v1alpha1.OperandNamespace
 				if pins && value != "" && !isClusters {
-					findings = append(findings, argument.finding("the controller watches the namespace %s only", value))
+					findings = append(findings, argument.finding("the controller watches only the namespace %s", value))
 				}
 			}
 			return findings
@@ -188,7 +188,7 @@ var clusterctlRules = []Rule{{
 	Severity: Error,
 	Only:     FormRelease,
 	Source:   clusterctl("Creating a local provider repository"),
-	Why:      "In a local repository clusterctl looks for a release in <provider label>/<version>, with the label that it makes of the type and the name, and a semantic version. It finds it nowhere else.",
+	Why:      "In a local repository clusterctl finds a release only in <provider label>/<version>, with the label that it derives from type and name, and a semantic version.",
 	Fix:      "Name the directories like infrastructure-aws/v2.10.0.",
 	Check:    checkRepositoryDirectory,
 }, {
@@ -196,8 +196,8 @@ var clusterctlRules = []Rule{{
 	Severity: Error,
 	Only:     FormRelease,
 	Source:   clusterctl("Components YAML"),
-	Why:      "Each version of a repository has the components that clusterctl installs.",
-	Fix:      "Put the components there; \"capi-manifests generate --clusterctl-dir\" writes them.",
+	Why:      "clusterctl installs the components of a version.",
+	Fix:      "Add the components; \"capi-manifests generate --clusterctl-dir\" writes them.",
 	Check: func(b *Bundle) []Finding {
 		if b.file != "" {
 			return nil
@@ -218,9 +218,9 @@ var clusterctlRules = []Rule{{
 			}
 		}
 		if usual := componentsNames[b.Metadata.ProviderType]; usual != "" {
-			return releaseFinding(b.file, "the usual name is "+usual)
+			return releaseFinding(b.file, "unusual name: want "+usual)
 		}
-		return releaseFinding(b.file, "the name tells no type of provider")
+		return releaseFinding(b.file, "the name does not show the type of the provider")
 	},
 }, {
 	ID:       "clusterctl/one-namespace",
@@ -228,11 +228,11 @@ var clusterctlRules = []Rule{{
 	Only:     FormRelease,
 	Source:   clusterctl("Target namespace"),
 	Why:      "clusterctl installs a provider in one namespace and fails if the components have more than one Namespace.",
-	Fix:      "Leave one Namespace; its users create a namespace for another purpose.",
+	Fix:      "Keep one Namespace; let users create namespaces for other purposes.",
 	Check: func(b *Bundle) (findings []Finding) {
 		all := b.ofKind(namespaceKind)
 		for _, o := range all[min(1, len(all)):] {
-			findings = append(findings, o.finding("there is the Namespace %s already", all[0].Name))
+			findings = append(findings, o.finding("the components already have the Namespace %s", all[0].Name))
 		}
 		return findings
 	},
@@ -241,7 +241,7 @@ var clusterctlRules = []Rule{{
 	Severity: Warning,
 	Only:     FormRelease,
 	Source:   clusterctl("Target namespace"),
-	Why:      "The Namespace in the components says where the provider is installed. Without it every user has to set --target-namespace.",
+	Why:      "clusterctl installs the provider in the Namespace of the components. Without it every user must set --target-namespace.",
 	Fix:      "Add a Namespace.",
 	Check: func(b *Bundle) []Finding {
 		if len(b.Objects) == 0 || len(b.ofKind(namespaceKind)) > 0 {
@@ -254,8 +254,8 @@ var clusterctlRules = []Rule{{
 	Severity: Error,
 	Only:     FormRelease,
 	Source:   clusterctl("Target namespace"),
-	Why:      "All objects that are in a namespace MUST be in the one of the provider. clusterctl silently moves the others there.",
-	Fix:      "Put the object into the provider's namespace, or have the controller make it where it belongs.",
+	Why:      "All namespaced objects MUST be in the namespace of the provider. clusterctl silently moves the others there.",
+	Fix:      "Set the provider's namespace, or let the controller create the object in the other namespace.",
 	Check:    checkReleaseNamespace,
 }, {
 	ID:       "clusterctl/scope-table-misses-kind",
@@ -269,7 +269,7 @@ var clusterctlRules = []Rule{{
 			if !b.clusterScoped(o) || slices.Contains(clusterctlScope, o.Kind.Kind) {
 				return nil
 			}
-			return []Finding{o.At("kind").finding("a %s is in no namespace, and clusterctl gives it one", o.Kind.Kind)}
+			return []Finding{o.At("kind").finding("%s is cluster-scoped, but clusterctl sets its namespace", o.Kind.Kind)}
 		})
 	},
 }, {
@@ -294,7 +294,7 @@ var clusterctlRules = []Rule{{
 	Only:     FormRelease,
 	Source:   clusterctl("Workload cluster templates: common variables"),
 	Why:      "\"clusterctl generate cluster\" sets the common variables by its flags, for all providers alike.",
-	Fix:      "Use the variable that the message names.",
+	Fix:      "Use the variable in the message.",
 	Check: eachTemplateFile(clusterTemplate, func(t *Bundle) []Finding {
 		return each(t.Objects, checkCommonVariables)
 	}),
@@ -303,8 +303,8 @@ var clusterctlRules = []Rule{{
 	Severity: Warning,
 	Only:     FormRelease,
 	Source:   clusterctl("Workload cluster templates: target namespace"),
-	Why:      "A template MUST assume that the namespace of the cluster exists, and all its objects MUST be in it. clusterctl moves those that are not.",
-	Fix:      "Leave the Namespace out, and write ${NAMESPACE} for the namespace of each object, or none.",
+	Why:      "A template MUST assume that the namespace of the cluster exists, and all its objects MUST be in it. clusterctl moves the others there.",
+	Fix:      "Remove the Namespace, and write ${NAMESPACE} for the namespace of each object, or none.",
 	Check:    eachTemplateFile(clusterTemplate, checkTemplateNamespaces),
 }, {
 	ID:       "clusterctl/clusterclass-name",
@@ -326,7 +326,7 @@ var clusterctlRules = []Rule{{
 	Severity: Info,
 	Only:     FormRelease,
 	Source:   clusterctl("ClusterClass definitions"),
-	Why:      "A ClusterClass has variables of its own, and is used in any namespace. A change of an object that two classes share changes the clusters of both.",
+	Why:      "A ClusterClass has its own variables, and is used in any namespace. A change of an object that two classes share changes the clusters of both.",
 	Fix:      "Remove namespaces and ${…}, and give each ClusterClass its own templates.",
 	Check:    checkClusterClasses,
 }, {
@@ -335,7 +335,7 @@ var clusterctlRules = []Rule{{
 	Only:     FormBundle,
 	Source:   clusterctl("Variables"),
 	Why:      "A variable without a default needs a value in every cluster. Without it, the installer does not install the release.",
-	Fix:      "Give it a default with ${NAME:=default}, or have the installer given a value for it.",
+	Fix:      "Give it a default with ${NAME:=default}, or set its value for the installer.",
 	Check: func(b *Bundle) (findings []Finding) {
 		for _, v := range b.Required {
 			findings = append(findings, Finding{File: ManifestsFile, Line: v.Line, Message: "variable " + v.Name + " has no default"})
@@ -350,7 +350,7 @@ var clusterctlRules = []Rule{{
 	Fix:      "Write ${NAME}, ${NAME:=default} or another expression that drone/envsubst knows; write $${ for a literal ${.",
 	Check: eachVariableLine(func(line string) string {
 		if _, err := envsubst.Eval(line, func(string) (string, bool) { return "", true }); err != nil {
-			return "the variable expression cannot be read: " + err.Error()
+			return "invalid variable expression:  " + err.Error()
 		}
 		return ""
 	}),
@@ -358,11 +358,11 @@ var clusterctlRules = []Rule{{
 	ID:       "clusterctl/variables-legacy-space",
 	Severity: Warning,
 	Source:   clusterctl("Variables"),
-	Why:      "Only an old version of clusterctl accepts spaces in ${ NAME }. The installer does not replace such an expression.",
+	Why:      "Only old versions of clusterctl accept spaces in ${ NAME }. The installer does not replace such an expression.",
 	Fix:      "Write ${NAME}.",
 	Check: eachVariableLine(func(line string) string {
 		if legacy := legacyVariable.FindString(line); legacy != "" {
-			return "there are spaces in " + legacy
+			return "spaces in " + legacy
 		}
 		return ""
 	}),
@@ -370,19 +370,19 @@ var clusterctlRules = []Rule{{
 	ID:       "clusterctl/variables-prefix",
 	Severity: Info,
 	Source:   clusterctl("Variables"),
-	Why:      "All providers of a cluster take their values from the same place. A name that begins with the provider's is taken by no other.",
-	Fix:      "Begin the name with that of the provider, if the variable is not shared on purpose, as feature gates are.",
+	Why:      "All providers of a cluster share the values of variables. A prefix with the provider's name prevents conflicts.",
+	Fix:      "Begin the name with the provider's, unless the variable is shared on purpose, like a feature gate.",
 	Check:    checkVariablePrefix,
 }, {
 	ID:       "clusterctl/variables-in-crd",
 	Severity: Warning,
 	Source:   clusterctl("Variables"),
-	Why:      "A ${…} in the description of a field is replaced like any other: the text is lost.",
+	Why:      "A ${…} in the description of a field is replaced too, and the text is lost.",
 	Fix:      "Write $${, or rephrase the description.",
 	Check: func(b *Bundle) []Finding {
 		findings := eachVariableLine(func(line string) string {
 			if anyVariable.MatchString(line) {
-				return "a variable stands in a CRD"
+				return "variable in a CRD"
 			}
 			return ""
 		})(b)
@@ -400,7 +400,7 @@ var clusterctlRules = []Rule{{
 	Severity: Error,
 	Only:     FormRelease,
 	Source:   clusterctl("Workload cluster templates"),
-	Why:      "clusterctl finds templates by their names only: cluster-template.yaml, cluster-template-<flavor>.yaml and clusterclass-<name>.yaml. It ignores a template in another file.",
+	Why:      "clusterctl finds templates only by their names: cluster-template.yaml, cluster-template-<flavor>.yaml and clusterclass-<name>.yaml. It ignores a template in another file.",
 	Fix:      "Rename the file.",
 	Check:    checkTemplateFileNames,
 }, {
@@ -422,14 +422,14 @@ func checkOneProvider(b *Bundle) (findings []Finding) {
 		case first == "":
 			first = text
 		case text != first:
-			findings = append(findings, label.finding("the provider is %s here, but %s in objects before", text, first))
+			findings = append(findings, label.finding("the provider label is %s, but %s in earlier objects", text, first))
 		}
 	}
 	return findings
 }
 
-// checkManager looks for a container named manager in any Deployment: others may
-// run beside the controllers.
+// checkManager accepts a container named manager in any Deployment: further Deployments can exist beside that of the
+// controllers.
 func checkManager(b *Bundle) []Finding {
 	deployments := b.ofKind(deploymentKind)
 	for _, o := range deployments {
@@ -445,7 +445,7 @@ func checkManager(b *Bundle) []Finding {
 	return []Finding{podSpec(deployments[0]).At("containers").finding("no container of any Deployment is named manager")}
 }
 
-// checkRepositoryDirectory lets components of other providers lie beside those that the directory is of.
+// checkRepositoryDirectory allows components of other providers in the directory.
 func checkRepositoryDirectory(b *Bundle) (findings []Finding) {
 	r, of := b.release, b.Metadata.ProviderType
 	if r.Dir == "" {
@@ -463,7 +463,7 @@ func checkRepositoryDirectory(b *Bundle) (findings []Finding) {
 	return findings
 }
 
-// checkReleaseNamespace takes the namespace of the first object for the one if there is no Namespace.
+// checkReleaseNamespace compares with the namespace of the first object if the components have no Namespace.
 func checkReleaseNamespace(b *Bundle) (findings []Finding) {
 	target := b.target()
 	for _, o := range b.Objects {
@@ -480,7 +480,7 @@ func checkReleaseNamespace(b *Bundle) (findings []Finding) {
 
 var clusterTemplateName = regexp.MustCompile(`^cluster-template(-[^/]+)?\.yaml$`)
 
-// eachTemplateFile makes a check of a release out of one of the templates whose names begin so.
+// eachTemplateFile returns a check of all templates whose file names have a prefix.
 func eachTemplateFile(prefix string, check func(*Bundle) []Finding) func(*Bundle) []Finding {
 	return func(b *Bundle) (findings []Finding) {
 		for _, t := range b.release.templates {
@@ -492,7 +492,7 @@ func eachTemplateFile(prefix string, check func(*Bundle) []Finding) func(*Bundle
 	}
 }
 
-// commonVariables are those that clusterctl sets by flags, and the fields that they are for.
+// commonVariables are the variables that clusterctl sets by flags, and their fields.
 var commonVariables = []struct{ kind, field, variable string }{
 	{"Cluster", "metadata.name", "CLUSTER_NAME"},
 	{"Cluster", "spec.topology.version", "KUBERNETES_VERSION"},
@@ -505,7 +505,7 @@ var commonVariables = []struct{ kind, field, variable string }{
 	{"MachinePool", "spec.replicas", "WORKER_MACHINE_COUNT"},
 }
 
-// checkCommonVariables looks for fields that are written out.
+// checkCommonVariables finds fields with fixed values.
 func checkCommonVariables(o *Object) (findings []Finding) {
 	for _, common := range commonVariables {
 		isOf := o.Kind.Group == "cluster.x-k8s.io" && o.Kind.Kind == common.kind ||
@@ -515,23 +515,23 @@ func checkCommonVariables(o *Object) (findings []Finding) {
 		}
 		field := o.At(strings.Split(common.field, ".")...)
 		if text := field.Text(); text != "" && !strings.Contains(text, "${") {
-			findings = append(findings, field.finding("it is always %s, not ${%s}", text, common.variable))
+			findings = append(findings, field.finding("fixed value %s: want ${%s}", text, common.variable))
 		}
 	}
 	return findings
 }
 
-// checkTemplateNamespaces takes the namespace of the first object that has one for that of the template.
+// checkTemplateNamespaces compares with the namespace of the first object that has one.
 func checkTemplateNamespaces(t *Bundle) (findings []Finding) {
 	first := ""
 	for _, o := range t.Objects {
 		switch {
 		case o.Kind == namespaceKind:
-			findings = append(findings, o.finding("the namespace is there already"))
+			findings = append(findings, o.finding("a template must not contain a Namespace"))
 		case first == "":
 			first = o.Namespace
 		case o.Namespace != "" && o.Namespace != first:
-			findings = append(findings, o.At("metadata", "namespace").finding("the namespace is %s here, but %s in objects before", o.Namespace, first))
+			findings = append(findings, o.At("metadata", "namespace").finding("the namespace is %s, but %s in earlier objects", o.Namespace, first))
 		}
 	}
 	return findings
@@ -543,11 +543,11 @@ func checkClusterClasses(b *Bundle) []Finding {
 		findings := variableFindings(t)
 		for _, o := range t.Objects {
 			if namespace := o.At("metadata", "namespace"); namespace.Exists() {
-				findings = append(findings, namespace.finding("the object is for one namespace only"))
+				findings = append(findings, namespace.finding("the object has a fixed namespace"))
 			}
 			key := o.Kind.String() + " " + o.Name
 			if other, shared := owner[key]; shared && other != t.file {
-				findings = append(findings, o.finding("the object is in %s too", other))
+				findings = append(findings, o.finding("the object is also in %s", other))
 			}
 			owner[key] = t.file
 		}
@@ -555,19 +555,19 @@ func checkClusterClasses(b *Bundle) []Finding {
 	})(b)
 }
 
-// variableFindings are the lines of a file with variables.
+// variableFindings returns a finding for each line with a variable.
 func variableFindings(t *Bundle) (findings []Finding) {
 	number := 0
 	for line := range strings.Lines(string(t.text)) {
 		number++
 		if match := anyVariable.FindStringSubmatch(line); match != nil {
-			findings = append(findings, Finding{File: t.file, Line: number, Message: "variable " + match[1] + " stands in a ClusterClass"})
+			findings = append(findings, Finding{File: t.file, Line: number, Message: "variable " + match[1] + " in a ClusterClass"})
 		}
 	}
 	return findings
 }
 
-// checkTemplateFileNames looks for Clusters and ClusterClasses in files that clusterctl does not read.
+// checkTemplateFileNames finds Clusters and ClusterClasses in files that clusterctl does not read.
 func checkTemplateFileNames(b *Bundle) (findings []Finding) {
 	for _, name := range slices.Sorted(maps.Keys(b.release.Files)) {
 		switch {

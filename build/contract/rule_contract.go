@@ -14,7 +14,7 @@ var contractRules = []Rule{{
 	ID:       "contract/scope",
 	Severity: Error,
 	Source:   forInfraCluster("All resources: scope"),
-	Why:      "Objects of a Cluster are in its namespace. Cluster API looks for them there, and nowhere else.",
+	Why:      "Cluster API finds the objects of a Cluster only in the namespace of the Cluster.",
 	Fix:      "Set spec.scope to Namespaced.",
 	Check: eachWithRole(func(d *definition) []Finding {
 		if scope := d.At("spec", "scope"); scope.Text() != "Namespaced" {
@@ -38,19 +38,19 @@ var contractRules = []Rule{{
 	ID:       "contract/api-group",
 	Severity: Info,
 	Source:   forInfraCluster("RBAC"),
-	Why:      "Cluster API's own role allows the groups infrastructure, bootstrap and controlplane of cluster.x-k8s.io. Any other has to be added to it by an aggregated role.",
+	Why:      "Cluster API's own role allows the groups infrastructure, bootstrap and controlplane of cluster.x-k8s.io. Any other group needs an aggregated role.",
 	Fix:      "Use one of these groups, or see rbac/aggregation-label.",
 	Check: eachWithRole(func(d *definition) []Finding {
 		if slices.Contains(knownGroups, d.Group) {
 			return nil
 		}
-		return []Finding{d.At("spec", "group").finding("the group is not one that Cluster API's role has")}
+		return []Finding{d.At("spec", "group").finding("Cluster API's role does not include the group")}
 	}),
 }, {
 	ID:       "contract/conditions-shape",
 	Severity: Warning,
 	Source:   forInfraCluster("InfraCluster: conditions"),
-	Why:      "Cluster API reads conditions as a list of objects with type and status, and takes anything else for none.",
+	Why:      "Cluster API reads conditions as a list of objects with type and status, and ignores any other value.",
 	Fix:      "Make status.conditions a list of metav1.Condition.",
 	Check: eachWithRole(func(d *definition) []Finding {
 		var findings []Finding
@@ -63,8 +63,8 @@ var contractRules = []Rule{{
 	ID:       "contract/label-present",
 	Severity: Error,
 	Source:   resourceVersions,
-	Why:      "Without the label Cluster API knows no version of the kind that keeps its contract, and no Cluster can use it.",
-	Fix:      "Label the CRD with cluster.x-k8s.io/v1beta2: <versions>, joined by \"_\"; cluster.x-k8s.io/v1beta1 if it keeps the older contract.",
+	Why:      "Without the label Cluster API does not know the version of the kind with its contract, and no Cluster can use the kind.",
+	Fix:      "Label the CRD with cluster.x-k8s.io/v1beta2: <versions>, joined by \"_\"; cluster.x-k8s.io/v1beta1 if it implements the older contract.",
 	Check:    eachWithRole(checkLabelPresent),
 }, {
 	ID:       "contract/label-format",
@@ -84,15 +84,15 @@ var contractRules = []Rule{{
 	ID:       "contract/label-every-version-served",
 	Severity: Warning,
 	Source:   resourceVersions,
-	Why:      "Each value MUST be a version that is available. Cluster API uses only the highest, so the others do no harm until that one is removed.",
+	Why:      "Each version in the label MUST be available. Cluster API uses only the highest; the others matter when that one is removed.",
 	Fix:      "Remove the versions that are not served from the label.",
 	Check:    eachWithRole(checkOtherVersions),
 }, {
 	ID:       "contract/label-current",
 	Severity: Warning,
 	Source:   contractOverview,
-	Why:      "Cluster API reads the contract v1beta1 for a time only; its removal is announced for April 2027.",
-	Fix:      "Keep the contract v1beta2 and label the CRD with cluster.x-k8s.io/v1beta2: <versions>.",
+	Why:      "Support of the contract v1beta1 is temporary; its removal is announced for April 2027.",
+	Fix:      "Implement the contract v1beta2 and label the CRD with cluster.x-k8s.io/v1beta2: <versions>.",
 	Check: eachWithRole(func(d *definition) []Finding {
 		if d.Contract != "v1beta1" {
 			return nil
@@ -103,21 +103,21 @@ var contractRules = []Rule{{
 	ID:       "contract/label-consistent",
 	Severity: Warning,
 	Source:   contractOverview,
-	Why:      "The kinds of a provider refer to each other. With two contracts in one provider, Cluster API reads different sets of fields for one Cluster.",
+	Why:      "With two contracts in one provider, Cluster API reads the fields of both for one Cluster.",
 	Fix:      "Label all kinds of the provider for the same contract.",
 	Check:    checkSameContract,
 }, {
 	ID:       "contract/label-chosen-is-storage",
 	Severity: Info,
 	Source:   resourceVersions,
-	Why:      "Cluster API reads the version that the label names. If another one is stored, each read is a conversion.",
-	Fix:      "Store the version that the label of the newest contract names.",
+	Why:      "Cluster API reads the version in the label. If another version is stored, each read needs a conversion.",
+	Fix:      "Store the version in the label of the newest contract.",
 	Check: eachWithRole(func(d *definition) []Finding {
 		storage := versionOf(d.Object, d.Version).At("storage")
 		if storage.Text() != "false" {
 			return nil
 		}
-		return []Finding{storage.finding("version %s, which Cluster API uses, is not the one that is stored", d.Version)}
+		return []Finding{storage.finding("version %s, which Cluster API uses, is not the storage version", d.Version)}
 	}),
 }, {
 	ID:       "contract/label-noncontract",
@@ -153,14 +153,14 @@ func checkChosen(crd *definition) []Finding {
 	if len(versions) == 0 || !capicontract.IsVersion(versions[0]) || served(crd.Object, versions[0]) {
 		return nil
 	}
-	return []Finding{label.finding("version %s, which Cluster API uses, is not served; there are %s", versions[0], servedVersions(crd.Object))}
+	return []Finding{label.finding("version %s, which Cluster API uses, is not served; served: %s", versions[0], servedVersions(crd.Object))}
 }
 
 func checkOtherVersions(crd *definition) []Finding {
 	return checkLabelVersions(crd, crd.Version)
 }
 
-// checkLabelVersions looks for the versions of all labels, but for the one that has a rule of its own.
+// checkLabelVersions checks the versions of all labels, except the version that has its own rule.
 func checkLabelVersions(crd *definition, but string) (findings []Finding) {
 	highest, _ := chosen(crd.Object)
 	for _, contract := range contracts {
@@ -175,7 +175,7 @@ func checkLabelVersions(crd *definition, but string) (findings []Finding) {
 	return findings
 }
 
-// checkSameContract takes the contract of the first kind for that of the provider.
+// checkSameContract compares with the contract of the first kind.
 func checkSameContract(b *Bundle) (findings []Finding) {
 	first := ""
 	for _, d := range b.withRole() {
@@ -184,7 +184,7 @@ func checkSameContract(b *Bundle) (findings []Finding) {
 		case first == "":
 			first = d.Contract
 		case d.Contract != first:
-			findings = append(findings, contractOf(d.Object, d.Contract).finding("the contract is %s here, but %s for kinds before", d.Contract, first))
+			findings = append(findings, contractOf(d.Object, d.Contract).finding("the contract is %s, but %s for earlier kinds", d.Contract, first))
 		}
 	}
 	return findings
@@ -195,5 +195,5 @@ func checkLabelPresent(crd *definition) []Finding {
 		return nil
 	}
 	names := contractLabel + strings.Join(contracts, " nor "+contractLabel)
-	return []Finding{crd.At("metadata", "labels").finding("there is neither a label %s", names)}
+	return []Finding{crd.At("metadata", "labels").finding("found neither the label %s", names)}
 }

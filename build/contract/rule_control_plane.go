@@ -16,28 +16,28 @@ var controlPlaneRules = []Rule{{
 	ID:       "control-plane/initialized",
 	Severity: Error,
 	Source:   forControlPlane("ControlPlane: initialization completed"),
-	Why:      "Under the contract v1beta1 nothing else of a Cluster is made until status.initialized is true.",
-	Fix:      "Add the boolean status.initialized, or keep the contract v1beta2.",
+	Why:      "Under the contract v1beta1 no other part of a Cluster is created until status.initialized is true.",
+	Fix:      "Add the boolean status.initialized, or implement the contract v1beta2.",
 	Check:    oldControlPlane.requireTyped("status.initialized", aBoolean),
 }, {
 	ID:       "control-plane/status-ready",
 	Severity: Info,
 	Source:   forControlPlane("ControlPlane: initialization completed"),
-	Why:      "Tools of the contract v1beta1 look at status.ready.",
-	Fix:      "Add the boolean status.ready, or keep the contract v1beta2, which has it no more.",
+	Why:      "Tools for the contract v1beta1 read status.ready.",
+	Fix:      "Add the boolean status.ready, or implement the contract v1beta2, which no longer has it.",
 	Check:    oldControlPlane.require("status.ready"),
 }, {
 	ID:       "control-plane/initialization",
 	Severity: Error,
 	Source:   forControlPlane("ControlPlane: initialization completed"),
-	Why:      "Under the contract v1beta2 nothing else of a Cluster is made until status.initialization.controlPlaneInitialized is true.",
+	Why:      "Under the contract v1beta2 no other part of a Cluster is created until status.initialization.controlPlaneInitialized is true.",
 	Fix:      "Add the boolean status.initialization.controlPlaneInitialized.",
 	Check:    newControlPlane.requireTyped("status.initialization.controlPlaneInitialized", aBoolean),
 }, {
 	ID:       "control-plane/endpoint",
 	Severity: Error,
 	Source:   forControlPlane("ControlPlane: endpoint"),
-	Why:      "Cluster API reads a host that is a string and a port that is an integer. Of anything else it reads no address, and the Cluster never becomes available.",
+	Why:      "Cluster API reads the host as a string and the port as an integer. With other types it has no address, and the Cluster never becomes available.",
 	Fix:      "Use the types of the contract: host string, port integer.",
 	Check: aControlPlane.checkTypes("spec.controlPlaneEndpoint", anObject,
 		"spec.controlPlaneEndpoint.host", aString, "spec.controlPlaneEndpoint.port", anInteger),
@@ -52,7 +52,7 @@ var controlPlaneRules = []Rule{{
 	ID:       "control-plane/spec-version",
 	Severity: Warning,
 	Source:   forControlPlane("ControlPlane: version"),
-	Why:      "A ClusterClass sets the Kubernetes version of a Cluster here, and upgrades by it.",
+	Why:      "A ClusterClass sets and upgrades the Kubernetes version of a Cluster here.",
 	Fix:      "Add the string spec.version.",
 	Check:    aControlPlane.requireTyped("spec.version", aString),
 }, {
@@ -123,14 +123,14 @@ var controlPlaneRules = []Rule{{
 	ID:       "control-plane/machine-template-metadata",
 	Severity: Warning,
 	Source:   forControlPlane("ControlPlane: machines"),
-	Why:      "Labels and annotations of a Cluster's topology reach the machines of its control plane by this field.",
+	Why:      "This field passes the labels and annotations of a Cluster's topology to the machines of its control plane.",
 	Fix:      "Add spec.machineTemplate.metadata with labels and annotations.",
 	Check:    withMachines(aControlPlane, "spec.machineTemplate.metadata"),
 }, {
 	ID:       "control-plane/machine-template-timeouts",
 	Severity: Info,
 	Source:   forControlPlane("ControlPlane: machines"),
-	Why:      "A ClusterClass sets here how long the machines of a control plane may take to go.",
+	Why:      "A ClusterClass sets the deletion timeouts of the machines of a control plane here.",
 	Fix:      "Add nodeDrainTimeoutSeconds, nodeVolumeDetachTimeoutSeconds and nodeDeletionTimeoutSeconds to spec.machineTemplate.spec.deletion.",
 	Check: withMachines(newControlPlane, "spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds",
 		"spec.machineTemplate.spec.deletion.nodeVolumeDetachTimeoutSeconds", "spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds"),
@@ -152,7 +152,7 @@ var controlPlaneRules = []Rule{{
 	ID:       "control-plane/external-managed",
 	Severity: Error,
 	Source:   forControlPlane("ControlPlane: externally managed"),
-	Why:      "Cluster API reads a boolean here, to know that the control plane has no machines and no nodes.",
+	Why:      "Cluster API reads this boolean to detect a control plane without machines and nodes.",
 	Fix:      "Make status.externalManagedControlPlane a boolean.",
 	Check:    aControlPlane.checkTypes("status.externalManagedControlPlane", aBoolean),
 }, {
@@ -160,7 +160,7 @@ var controlPlaneRules = []Rule{{
 	Severity: Error,
 	Source:   forControlPlane("ControlPlane: terminal failures"),
 	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
-	Fix:      "Make them strings, or remove them.",
+	Fix:      "Make the fields strings, or remove them.",
 	Check:    aControlPlane.checkTypes("status.failureReason", aString, "status.failureMessage", aString),
 }, {
 	ID:       "control-plane/conditions",
@@ -173,14 +173,14 @@ var controlPlaneRules = []Rule{{
 	ID:       "control-plane/template",
 	Severity: Warning,
 	Source:   forControlPlane("ControlPlaneTemplate, ControlPlaneTemplateList resource definition"),
-	Why:      "A ClusterClass makes the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
+	Why:      "A ClusterClass creates the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
 	Fix:      "Add the CRD <kind>Template to the same group.",
 	Check:    hasTemplate(controlPlane),
 }, {
 	ID:       "control-plane/kubeconfig-rbac",
 	Severity: Warning,
 	Source:   forControlPlane("Cluster kubeconfig management"),
-	Why:      "A control plane provider makes the Secret with the kubeconfig of the cluster.",
+	Why:      "A control plane provider creates the Secret with the kubeconfig of the cluster.",
 	Fix:      "Grant create and update or patch of secrets.",
 	Check: func(b *Bundle) []Finding {
 		if len(b.definitionsWithRole(controlPlane)) == 0 {
@@ -196,7 +196,7 @@ var (
 	newControlPlane = subject{controlPlane, "v1beta2"}
 )
 
-// withReplicas asks for integers in control planes that have replicas.
+// withReplicas returns a check of integers in control planes with replicas.
 func withReplicas(of subject, counters ...string) func(*Bundle) []Finding {
 	return of.whenThere("spec.replicas", func(d *definition) (findings []Finding) {
 		for _, counter := range counters {
@@ -206,7 +206,7 @@ func withReplicas(of subject, counters ...string) func(*Bundle) []Finding {
 	})
 }
 
-// withMachines asks for fields in control planes that make machines: those whose machineTemplate has fields.
+// withMachines returns a check of fields in control planes that create machines: their machineTemplate has fields.
 func withMachines(of subject, fields ...string) func(*Bundle) []Finding {
 	return of.whenThere("spec.machineTemplate", func(d *definition) []Finding {
 		if template, _ := fieldOf(d.Schema, "spec.machineTemplate"); template.At("properties").node == nil {

@@ -75,7 +75,7 @@ var crdRules = []Rule{{
 	ID:       "crd/no-unserved-storage",
 	Severity: Warning,
 	Source:   kubernetes("Versions in CustomResourceDefinitions", versionsPage),
-	Why:      "Objects stored in an unserved version are readable through conversion only, and invisible to tools that read the storage version.",
+	Why:      "Objects stored in an unserved version are readable through conversion only, and not visible to tools that read the storage version.",
 	Fix:      "Store a version that is served.",
 	Check:    eachDefinition(allDefinitions, checkStorageServed),
 }, {
@@ -86,7 +86,7 @@ var crdRules = []Rule{{
 	Fix:      "Remove the field, and set x-kubernetes-preserve-unknown-fields only where fields are unknown by design.",
 	Check: eachDefinition(allDefinitions, func(d *definition) []Finding {
 		if preserve := d.At("spec", "preserveUnknownFields"); preserve.Text() == "true" {
-			return []Finding{preserve.finding("unknown fields are preserved everywhere")}
+			return []Finding{preserve.finding("the CRD preserves all unknown fields")}
 		}
 		return nil
 	}),
@@ -94,7 +94,7 @@ var crdRules = []Rule{{
 	ID:       "crd/open-schema",
 	Severity: Warning,
 	Source:   resourceVersions,
-	Why:      "A schema that preserves unknown fields at its root, in spec or in status accepts misspelled fields, and does not show whether the kind keeps its contract.",
+	Why:      "A schema that preserves unknown fields at its root, in spec or in status accepts misspelled fields, and does not show whether the kind implements its contract.",
 	Fix:      "Declare the fields of spec and status.",
 	Check: eachWithRole(func(d *definition) []Finding {
 		for _, part := range []Value{d.Schema, d.Schema.At("properties", "spec"), d.Schema.At("properties", "status")} {
@@ -108,8 +108,8 @@ var crdRules = []Rule{{
 	ID:       "crd/conversion-webhook",
 	Severity: Warning,
 	Source:   kubernetes("Webhook conversion", versionsPage),
-	Why:      "Without a webhook the API server converts objects by changing their apiVersion only: fields that only one version has are lost.",
-	Fix:      "Convert by a webhook, or serve a single version.",
+	Why:      "Without a webhook the API server converts objects by changing their apiVersion only: fields of only one version are lost.",
+	Fix:      "Add a conversion webhook, or serve a single version.",
 	Check:    eachDefinition(allDefinitions, checkConversion),
 }, {
 	ID:       "crd/conversion-review-versions",
@@ -138,7 +138,7 @@ func checkCRDName(crd *definition) []Finding {
 	if crd.Name == want {
 		return nil
 	}
-	return []Finding{crd.At("metadata", "name").finding("the name is not %s", want)}
+	return []Finding{crd.At("metadata", "name").finding("invalid name: want %s", want)}
 }
 
 func checkStatusSubresource(d *definition) (findings []Finding) {
@@ -161,8 +161,8 @@ func checkStorageServed(d *definition) (findings []Finding) {
 	return findings
 }
 
-// checkConversion compares the top fields of spec and status of the versions that
-// are served, which is where versions differ that lose something.
+// checkConversion compares the fields at the top of spec and status of the served versions: incompatible versions
+// usually differ there.
 func checkConversion(d *definition) []Finding {
 	strategy := d.At("spec", "conversion", "strategy")
 	if strategy.Text() == "Webhook" {
@@ -182,7 +182,7 @@ func checkConversion(d *definition) []Finding {
 	return nil
 }
 
-// topFields names the fields of spec and status, and their types.
+// topFields returns the names and types of the fields of spec and status.
 func topFields(schema Value) string {
 	fields := []string{"-"}
 	for _, part := range []string{"spec", "status"} {
@@ -199,7 +199,7 @@ func checkReviewVersions(d *definition) []Finding {
 	if d.At("spec", "conversion", "strategy").Text() != "Webhook" || versions.length() == 0 || contains(versions, "v1") {
 		return nil
 	}
-	return []Finding{versions.finding("v1 is not among the versions of the review")}
+	return []Finding{versions.finding("conversionReviewVersions does not include v1")}
 }
 
 // checkDefinitions validates the CRDs with the code of the API server, in parallel.
@@ -207,25 +207,25 @@ func checkDefinitions(b *Bundle) []Finding {
 	return slices.Concat(parallel.Map(b.definitions, checkValid)...)
 }
 
-// checkValid does the same as the API server when a CRD is created: it decodes
-// it, fills in defaults and validates it. Another rule reports CRDs that cannot be decoded.
+// checkValid does the same as the API server when a CRD is created: it decodes, defaults and validates it. Another rule
+// reports CRDs that cannot be decoded.
 //
-// The API server answers a request whose check panics with an error, and goes on; so does this.
+// The API server answers a request whose validation panics with an error, and continues; so does this check.
 func checkValid(d *definition) (findings []Finding) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			findings = append(findings, d.finding("the API server's check fails: %v", cause))
+			findings = append(findings, d.finding("the validation of the API server failed: %v", cause))
 		}
 	}()
 	if d.At("apiVersion").Text() != "apiextensions.k8s.io/v1" {
-		return nil // another rule
+		return nil // reported by another rule
 	}
 	var crd apiextensionsv1.CustomResourceDefinition
 	if data, err := d.json(); err != nil || json.Unmarshal(data, &crd) != nil {
-		return nil // another rule
+		return nil // reported by another rule
 	}
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(&crd)
-	crd.Spec.PreserveUnknownFields = false // another rule; with it, defaults and other fields of the schema are rejected too
+	crd.Spec.PreserveUnknownFields = false // reported by another rule; causes errors about defaults and other fields of the schema too
 	for _, version := range crd.Spec.Versions {
 		if version.Storage {
 			crd.Status.StoredVersions = []string{version.Name}
@@ -233,7 +233,7 @@ func checkValid(d *definition) (findings []Finding) {
 	}
 	var internal apiextensions.CustomResourceDefinition
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil); err != nil {
-		return []Finding{d.finding("the API server cannot read it: %v", err)}
+		return []Finding{d.finding("the API server cannot decode the CRD: %v", err)}
 	}
 	for _, problem := range validation.ValidateCustomResourceDefinition(context.Background(), &internal) {
 		if !hasOtherRule(problem) {
@@ -243,7 +243,7 @@ func checkValid(d *definition) (findings []Finding) {
 	return findings
 }
 
-// hasOtherRule reports whether a problem is found by another rule too, or is for the server only.
+// hasOtherRule reports whether another rule finds a problem too, or only the server does.
 func hasOtherRule(problem *field.Error) bool {
 	for _, prefix := range []string{"metadata.name", "metadata.labels", "metadata.annotations", "status"} {
 		if strings.HasPrefix(problem.Field, prefix) {

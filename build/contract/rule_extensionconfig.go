@@ -18,7 +18,7 @@ var extensionConfigRules = []Rule{{
 	ID:       "extensionconfig/api-version",
 	Severity: Error,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "ExtensionConfigs are served as v1beta2, and as v1alpha1 for a time.",
+	Why:      "ExtensionConfigs are served as v1beta2, and temporarily as v1alpha1.",
 	Fix:      "Set apiVersion to " + runtimeGroup + "/v1beta2.",
 	Check: eachExtensionConfig(func(_ *Bundle, o *Object) []Finding {
 		version := o.At("apiVersion")
@@ -35,7 +35,7 @@ var extensionConfigRules = []Rule{{
 	Fix:      "Remove metadata.namespace.",
 	Check: eachExtensionConfig(func(_ *Bundle, o *Object) []Finding {
 		if namespace := o.At("metadata", "namespace"); namespace.Exists() {
-			return []Finding{namespace.finding("an ExtensionConfig has no namespace")}
+			return []Finding{namespace.finding("ExtensionConfig is cluster-scoped")}
 		}
 		return nil
 	}),
@@ -43,7 +43,7 @@ var extensionConfigRules = []Rule{{
 	ID:       "extensionconfig/name",
 	Severity: Error,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "A handler is named <handler>.<ExtensionConfig>, so the name may have no dot.",
+	Why:      "A handler is named <handler>.<ExtensionConfig>, so the name must not contain a dot.",
 	Fix:      "Use at most 63 lower case letters, digits and dashes.",
 	Check: eachExtensionConfig(func(_ *Bundle, o *Object) (findings []Finding) {
 		for _, problem := range validation.IsDNS1123Label(o.Name) {
@@ -62,7 +62,7 @@ var extensionConfigRules = []Rule{{
 		if config.At("url").Exists() != config.At("service").Exists() {
 			return nil
 		}
-		return []Finding{config.finding("exactly one of url and service is needed")}
+		return []Finding{config.finding("exactly one of url and service is required")}
 	}),
 }, {
 	ID:       "extensionconfig/url-https",
@@ -83,7 +83,7 @@ var extensionConfigRules = []Rule{{
 	Severity: Error,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
 	Why:      "Without the Service every call fails, and the Clusters that wait for an answer block.",
-	Fix:      "Name the Service of the provider, with its namespace, and a port that it has.",
+	Fix:      "Name the Service of the provider, with its namespace and one of its ports.",
 	Check: eachExtensionConfig(func(b *Bundle, o *Object) []Finding {
 		service := o.At("spec", "clientConfig", "service")
 		if !service.Exists() || b.serviceOf(o.At("spec", "clientConfig")) != nil {
@@ -145,7 +145,7 @@ func checkExtensionURL(_ *Bundle, o *Object) []Finding {
 	case parsed.Scheme != "https" || parsed.Host == "":
 		return []Finding{written.finding("invalid URL: want https and a host")}
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
-		return []Finding{written.finding("it has a user, a query or a fragment")}
+		return []Finding{written.finding("invalid URL: it has a user, a query or a fragment")}
 	}
 	return nil
 }

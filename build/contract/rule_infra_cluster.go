@@ -33,7 +33,7 @@ var infraClusterRules = []Rule{{
 	ID:       "infra-cluster/control-plane-endpoint-type",
 	Severity: Error,
 	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
-	Why:      "Cluster API reads a host that is a string and a port that is an integer. Of anything else it reads no address, and the Cluster never becomes available.",
+	Why:      "Cluster API reads the host as a string and the port as an integer. With other types it has no address, and the Cluster never becomes available.",
 	Fix:      "Use the types of the contract: host string, port integer.",
 	Check: anInfraCluster.checkTypes("spec.controlPlaneEndpoint", anObject,
 		"spec.controlPlaneEndpoint.host", aString, "spec.controlPlaneEndpoint.port", anInteger),
@@ -49,15 +49,15 @@ var infraClusterRules = []Rule{{
 	Severity: Error,
 	Source:   forInfraCluster("InfraCluster: initialization completed"),
 	Why:      "Under the contract v1beta1 the Cluster waits until status.ready is true.",
-	Fix:      "Add the boolean status.ready, or keep the contract v1beta2.",
+	Fix:      "Add the boolean status.ready, or implement the contract v1beta2.",
 	Check:    oldInfraCluster.requireTyped("status.ready", aBoolean),
 }, {
 	ID:       "infra-cluster/status-ready-kept",
 	Severity: Info,
 	Only:     FormBundle,
 	Source:   openShiftOnboarding,
-	Why:      "On OpenShift the installation makes the cluster's own InfraCluster, and an operator marks it by status.ready, whatever the contract.",
-	Fix:      "Keep the boolean status.ready beside status.initialization.provisioned.",
+	Why:      "On OpenShift the installation creates the cluster's own InfraCluster, and an operator sets its status.ready under every contract.",
+	Fix:      "Add the boolean status.ready beside status.initialization.provisioned.",
 	Check:    newInfraCluster.require("status.ready"),
 }, {
 	ID:       "infra-cluster/initialization-provisioned",
@@ -70,8 +70,8 @@ var infraClusterRules = []Rule{{
 	ID:       "infra-cluster/failure-domains-type",
 	Severity: Error,
 	Source:   forInfraCluster("InfraCluster: failure domains"),
-	Why:      "Under the contract v1beta1 Cluster API reads the failure domains as a map, by name. It fails at a list, and the Cluster is not reconciled any further.",
-	Fix:      "Make status.failureDomains an object with additionalProperties, or keep the contract v1beta2, in which it is a list.",
+	Why:      "Under the contract v1beta1 Cluster API reads the failure domains as a map by name. With a list, the reconciliation of the Cluster fails.",
+	Fix:      "Make status.failureDomains an object with additionalProperties, or implement the contract v1beta2, in which it is a list.",
 	Check:    oldInfraCluster.checkTypes("status.failureDomains", anObject),
 }, {
 	ID:       "infra-cluster/failure-domains-list",
@@ -85,7 +85,7 @@ var infraClusterRules = []Rule{{
 	ID:       "infra-cluster/failure-domains-key",
 	Severity: Warning,
 	Source:   forInfraCluster("InfraCluster: failure domains"),
-	Why:      "A list of failure domains without a key is replaced as a whole by every writer, and may name one twice.",
+	Why:      "Every writer replaces a list without a key as a whole, and the list can contain a failure domain twice.",
 	Fix:      "Set x-kubernetes-list-type: map and x-kubernetes-list-map-keys: [name].",
 	Check: newInfraCluster.whenThere("status.failureDomains", func(d *definition) []Finding {
 		list, _ := fieldOf(d.Schema, "status.failureDomains")
@@ -106,20 +106,20 @@ var infraClusterRules = []Rule{{
 	Severity: Error,
 	Source:   forInfraCluster("InfraCluster: terminal failures"),
 	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
-	Fix:      "Make them strings, or remove them.",
+	Fix:      "Make the fields strings, or remove them.",
 	Check:    anInfraCluster.checkTypes("status.failureReason", aString, "status.failureMessage", aString),
 }, {
 	ID:       "infra-cluster/failure-fields-deprecated",
 	Severity: Info,
 	Source:   forInfraCluster("InfraCluster: terminal failures"),
-	Why:      "The fields are of the contract v1beta1. Cluster API ignores them when the support of that contract ends.",
+	Why:      "The fields belong to the contract v1beta1. Cluster API will ignore them when the support of that contract ends.",
 	Fix:      "Report failures by conditions.",
 	Check:    newInfraCluster.deprecated("status.failureReason", "status.failureMessage"),
 }, {
 	ID:       "infra-cluster/template",
 	Severity: Warning,
 	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
-	Why:      "A ClusterClass makes the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
+	Why:      "A ClusterClass creates the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
 	Fix:      "Add the CRD <kind>Template to the same group.",
 	Check:    hasTemplate(infraCluster),
 }}
@@ -130,8 +130,8 @@ var (
 	newInfraCluster = subject{infraCluster, "v1beta2"}
 )
 
-// checkInfraCluster lowers the severity for a provider of machines only: the document says SHOULD in one
-// place and MUST in another.
+// checkInfraCluster lowers the severity for a provider that has only machines: the document has SHOULD in one place and
+// MUST in another.
 func checkInfraCluster(b *Bundle) []Finding {
 	findings := needs(infrastructureType, infraCluster)(b)
 	if len(b.definitionsWithRole(infraMachine, infraMachinePool)) > 0 {

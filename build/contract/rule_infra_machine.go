@@ -44,7 +44,7 @@ var infraMachineRules = []Rule{{
 	Severity: Error,
 	Source:   forInfraMachine("InfraMachine: initialization completed"),
 	Why:      "Under the contract v1beta1 the Machine waits until status.ready is true.",
-	Fix:      "Add the boolean status.ready, or keep the contract v1beta2.",
+	Fix:      "Add the boolean status.ready, or implement the contract v1beta2.",
 	Check:    oldInfraMachine.requireTyped("status.ready", aBoolean),
 }, {
 	ID:       "infra-machine/initialization-provisioned",
@@ -64,14 +64,14 @@ var infraMachineRules = []Rule{{
 	ID:       "infra-machine/failure-domain-spec",
 	Severity: Info,
 	Source:   forInfraMachine("InfraMachine: failure domain"),
-	Why:      "spec.failureDomain is of the contract v1beta1. Cluster API ignores it when the support of that contract ends.",
+	Why:      "spec.failureDomain belongs to the contract v1beta1. Cluster API will ignore it when the support of that contract ends.",
 	Fix:      "Report the failure domain in status.failureDomain.",
 	Check:    oldInfraMachine.deprecated("spec.failureDomain"),
 }, {
 	ID:       "infra-machine/addresses",
 	Severity: Error,
 	Source:   forInfraMachine("InfraMachine: addresses"),
-	Why:      "Cluster API copies the addresses to the Machine: a list of type and address. It fails at anything else.",
+	Why:      "Cluster API copies the addresses to the Machine: a list of type and address. It fails at other types.",
 	Fix:      "Make status.addresses a list of objects with the strings type and address.",
 	Check:    anInfraMachine.checkTypes("status.addresses", anArray, "status.addresses[]", anObject, "status.addresses[].type", aString, "status.addresses[].address", aString),
 }, {
@@ -93,13 +93,13 @@ var infraMachineRules = []Rule{{
 	Severity: Error,
 	Source:   forInfraMachine("InfraMachine: terminal failures"),
 	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
-	Fix:      "Make them strings, or remove them.",
+	Fix:      "Make the fields strings, or remove them.",
 	Check:    anInfraMachine.checkTypes("status.failureReason", aString, "status.failureMessage", aString),
 }, {
 	ID:       "infra-machine/failure-fields",
 	Severity: Info,
 	Source:   forInfraMachine("InfraMachine: terminal failures"),
-	Why:      "The fields are of the contract v1beta1. Cluster API ignores them when the support of that contract ends.",
+	Why:      "The fields belong to the contract v1beta1. Cluster API will ignore them when the support of that contract ends.",
 	Fix:      "Report failures by conditions.",
 	Check:    newInfraMachine.deprecated("status.failureReason", "status.failureMessage"),
 }, {
@@ -117,7 +117,7 @@ var infraMachineRules = []Rule{{
 	Fix:      "Add the CRD <kind>Template to the same group.",
 	Check: func(b *Bundle) []Finding {
 		if len(oneHasTemplate(infraMachine)(b)) > 0 {
-			return nil // another rule
+			return nil // reported by another rule
 		}
 		return hasTemplate(infraMachine)(b)
 	},
@@ -139,7 +139,7 @@ func checkAddressTypes(d *definition) []Finding {
 	}
 	for _, name := range addressTypes {
 		if !contains(allowed, name) {
-			return []Finding{allowed.finding("the type %s is not allowed in version %s", name, d.Version)}
+			return []Finding{allowed.finding("the schema of version %[2]s does not allow the type %[1]s", name, d.Version)}
 		}
 	}
 	return nil

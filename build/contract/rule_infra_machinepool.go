@@ -19,7 +19,7 @@ var infraMachinePoolRules = []Rule{{
 	ID:       "infra-machinepool/provider-id-list",
 	Severity: Error,
 	Source:   forInfraMachinePool("InfraMachinePool: providerIDList"),
-	Why:      "Cluster API finds the Nodes of a pool by these IDs. Without them no replica is ever counted.",
+	Why:      "Cluster API finds the Nodes of a pool by these IDs. Without them no replica is counted.",
 	Fix:      "Add spec.providerIDList, a list of strings.",
 	Check: func(b *Bundle) []Finding {
 		return append(anInfraMachinePool.requireTyped("spec.providerIDList", anArray)(b), anInfraMachinePool.checkTypes("spec.providerIDList[]", aString)(b)...)
@@ -35,7 +35,7 @@ var infraMachinePoolRules = []Rule{{
 	ID:       "infra-machinepool/provider-id-list-limits",
 	Severity: Info,
 	Source:   forInfraMachinePool("InfraMachinePool: providerIDList"),
-	Why:      "Cluster API copies the list into the MachinePool, which takes at most 10000 IDs and treats the list as one value.",
+	Why:      "Cluster API copies the list into the MachinePool, which accepts at most 10000 IDs and treats the list as one value.",
 	Fix:      "Set maxItems: 10000 and x-kubernetes-list-type: atomic.",
 	Check: newInfraMachinePool.whenThere("spec.providerIDList", func(d *definition) []Finding {
 		list, _ := fieldOf(d.Schema, "spec.providerIDList")
@@ -62,7 +62,7 @@ var infraMachinePoolRules = []Rule{{
 	ID:       "infra-machinepool/initialization-provisioned",
 	Severity: Warning,
 	Source:   forInfraMachinePool("InfraMachinePool: initialization completed"),
-	Why:      "The contract v1beta2 asks for the field. Cluster API still reads status.ready, but support will end.",
+	Why:      "The contract v1beta2 requires the field. Cluster API still reads status.ready, but this support will end.",
 	Fix:      "Add the boolean status.initialization.provisioned.",
 	Check:    newInfraMachinePool.requireTyped("status.initialization.provisioned", aBoolean),
 }, {
@@ -83,7 +83,7 @@ var infraMachinePoolRules = []Rule{{
 	ID:       "infra-machinepool/machine-kind-resolvable",
 	Severity: Error,
 	Source:   forInfraMachinePool("MachinePoolMachines support"),
-	Why:      "Cluster API lists the machines of a pool in the pool's own group and version. Without a kind of machines there it finds none.",
+	Why:      "Cluster API lists the machines of a pool in the pool's own group and version. Without a kind of machines there, it finds no machines.",
 	Fix:      "Serve the CRD of the machines in the version of the pool.",
 	Check: func(b *Bundle) []Finding {
 		return anInfraMachinePool.whenThere("status.infrastructureMachineKind", func(d *definition) []Finding {
@@ -113,13 +113,13 @@ var infraMachinePoolRules = []Rule{{
 	Severity: Error,
 	Source:   forInfraMachinePool("InfraMachinePool: terminal failures"),
 	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
-	Fix:      "Make them strings, or remove them.",
+	Fix:      "Make the fields strings, or remove them.",
 	Check:    anInfraMachinePool.checkTypes("status.failureReason", aString, "status.failureMessage", aString),
 }, {
 	ID:       "infra-machinepool/template",
 	Severity: Info,
 	Source:   forInfraMachinePool("InfraMachinePoolTemplate, InfraMachinePoolTemplateList resource definition"),
-	Why:      "A ClusterClass makes the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
+	Why:      "A ClusterClass creates the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
 	Fix:      "Add the CRD <kind>Template to the same group.",
 	Check:    hasTemplate(infraMachinePool),
 }}
@@ -129,7 +129,7 @@ var (
 	newInfraMachinePool = subject{infraMachinePool, "v1beta2"}
 )
 
-// checkPoolNames takes the name of the environment from the kind for clusters.
+// checkPoolNames reads the name of the environment from the kinds for clusters.
 func checkPoolNames(b *Bundle) (findings []Finding) {
 	clusters := b.definitionsWithRole(infraCluster)
 	for _, pool := range b.definitionsWithRole(infraMachinePool) {

@@ -20,7 +20,7 @@ var installerRules = []Rule{{
 	ID:       "installer/probe-crd",
 	Severity: Error,
 	Source:   ours("Objects"),
-	Why:      "The API server accepts only one of two kinds of a group with the same plural, singular or short name. The other never becomes established, and the installation never completes.",
+	Why:      "Of two kinds of a group with the same plural, singular or short name, the API server accepts one. The other never becomes established, and the installation never completes.",
 	Fix:      "Give each kind unique names.",
 	Check:    checkNamesUnique,
 }, {
@@ -29,7 +29,7 @@ var installerRules = []Rule{{
 	Only:      FormBundle,
 	OpenShift: true,
 	Source:    openShift("Priority Classes"),
-	Why:       "A pod of the platform without a priority class is the first that a full node evicts.",
+	Why:       "A full node evicts pods without a priority class first.",
 	Fix:       "Set priorityClassName to system-cluster-critical.",
 	Check: eachPod(func(spec Value) []Finding {
 		class := spec.At("priorityClassName")
@@ -44,7 +44,7 @@ var installerRules = []Rule{{
 	Only:      FormBundle,
 	OpenShift: true,
 	Source:    manifestsGen("Deployments"),
-	Why:       "Without it a pod is admitted under the first security context constraints that fit, which an administrator's own may be.",
+	Why:       "Without the annotation, a pod is admitted by the first matching security context constraints, which can be an administrator's own.",
 	Fix:       "Annotate the pod template with openshift.io/required-scc: restricted-v2, or the constraints that it needs.",
 	Check:     podAnnotation("openshift.io/required-scc"),
 }, {
@@ -62,7 +62,7 @@ var installerRules = []Rule{{
 	Only:      FormBundle,
 	OpenShift: true,
 	Source:    manifestsGen("Deployments"),
-	Why:       "Where CPUs are set apart for the platform, pods without it run on those of users' workloads.",
+	Why:       "In a cluster with CPUs reserved for the platform, pods without the annotation run on the CPUs of users' workloads.",
 	Fix:       `Annotate the pod template with target.workload.openshift.io/management: '{"effect": "PreferredDuringScheduling"}'.`,
 	Check:     podAnnotation("target.workload.openshift.io/management"),
 }, {
@@ -80,7 +80,7 @@ var installerRules = []Rule{{
 	Only:      FormBundle,
 	OpenShift: true,
 	Source:    manifestsGen("Deployments"),
-	Why:       "With FallbackToLogsOnError the last lines of the log are in the pod's status, where must-gather and administrators see why it ended.",
+	Why:       "With FallbackToLogsOnError the status of a terminated pod has the last lines of its log, which must-gather collects.",
 	Fix:       "Set terminationMessagePolicy to FallbackToLogsOnError.",
 	Check:     eachContainer(checkTerminationMessage),
 }, {
@@ -88,7 +88,7 @@ var installerRules = []Rule{{
 	Severity: Warning,
 	Only:     FormBundle,
 	Source:   ours("Images"),
-	Why:      "Images are named by digest. With Always a node asks the registry before every start, and does not start without it.",
+	Why:      "An image by digest never changes. With Always, a pod starts only if the registry is available.",
 	Fix:      "Set imagePullPolicy to IfNotPresent.",
 	Check:    eachContainer(checkPullPolicy),
 }, {
@@ -96,7 +96,7 @@ var installerRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   ours("Images"),
-	Why:      "Only the placeholder imageName is replaced, by the image that the bundle comes from. Every other image runs as it is named, so it must be named by its digest: a release consists of exact images.",
+	Why:      "The installer replaces only the placeholder imageName, by the image of the bundle. Every other image must be named by digest, because a release consists of exact images.",
 	Fix:      "Name the image by digest (<repository>@sha256:<digest>), or by imageName if it is the provider's own. \"capi-manifests generate --image old=new\" does it.",
 	Check: func(b *Bundle) []Finding {
 		return eachContainer(func(container Value) []Finding { return checkPinned(container, b.Metadata.ImageName) })(b)
@@ -106,7 +106,7 @@ var installerRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   ours("Objects"),
-	Why:      "Every provider lives in " + v1alpha1.OperandNamespace + ", and the installer may write namespaced objects there and nowhere else. In a bundle for any Kubernetes cluster the finding is a warning: an administrator can create another namespace, and give the installer permissions with \"capi-manifests rbac\".",
+	Why:      "Every provider is installed in " + v1alpha1.OperandNamespace + ", the only namespace in which the installer has permissions for namespaced objects. In a bundle for any Kubernetes cluster the finding is a warning: an administrator can create another namespace, and give the installer permissions with \"capi-manifests rbac\".",
 	Fix:      "Set metadata.namespace; the transform \"namespace\" of \"capi-manifests generate\" does it, with everything that refers to it.",
 	Check: func(b *Bundle) []Finding {
 		if b.Metadata.ClusterProfile == extractor.Kubernetes {
@@ -119,17 +119,17 @@ var installerRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   ours("Objects"),
-	Why:      "The release creates the namespace before any provider. The installer cannot write Namespaces: removing a provider would delete everything in the namespace.",
+	Why:      "The release creates the namespace before any provider. The installer has no permission for Namespaces: the removal of a provider would delete all objects in the namespace.",
 	Fix:      "Remove the Namespace; \"capi-manifests generate\" drops it.",
-	Check:    forbidKind(namespaceKind, "a bundle brings no Namespace"),
+	Check:    forbidKind(namespaceKind, "a bundle must not contain a Namespace"),
 }, {
 	ID:       "installer/no-secret",
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   ours("Objects"),
 	Why:      "Credentials do not belong in a public image, and the installer can neither read nor write Secrets.",
-	Fix:      "Remove the Secret, and have it made in the cluster: by its administrator, by the cloud credential operator, or by the service CA for certificates.",
-	Check:    forbidKind(secretKind, "a bundle brings no Secret"),
+	Fix:      "Remove the Secret, and create it in the cluster: by its administrator, by the cloud credential operator, or by the service CA for certificates.",
+	Check:    forbidKind(secretKind, "a bundle must not contain a Secret"),
 }, {
 	ID:       "installer/no-cert-manager",
 	Severity: Error,
@@ -148,8 +148,8 @@ var installerRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   ours("Objects"),
-	Why:      "The installer has permissions only for the usual kinds of providers. The API server rejects an object of another kind, and the installation never completes.",
-	Fix:      "Remove the object, or let the controller create it. Where a cluster's administrator wants the kind, \"capi-manifests rbac\" writes the role that lets the installer bring it.",
+	Why:      "The installer has permissions only for the usual kinds of providers. The API server rejects its writes of another kind, and the installation never completes.",
+	Fix:      "Remove the object, or let the controller create it. If the administrator of a cluster wants the kind, \"capi-manifests rbac\" generates the role with the permissions.",
 	Check:    eachObject(checkKind),
 }, {
 	ID:       "installer/size-configmap",
@@ -162,20 +162,20 @@ var installerRules = []Rule{{
 		if b.size <= maxConfigMap || len(b.Origin.ConfigMaps) > 0 {
 			return nil
 		}
-		return []Finding{{File: ManifestsFile, Line: 1, Message: fmt.Sprintf("the manifests have %d bytes, more than a ConfigMap holds", b.size)}}
+		return []Finding{{File: ManifestsFile, Line: 1, Message: fmt.Sprintf("the manifests have %d bytes, more than a ConfigMap can hold", b.size)}}
 	},
 }, {
 	ID:       "installer/probe-deployment",
 	Severity: Warning,
 	Source:   ours("Objects"),
 	Why:      "The installer waits for the replicas of a Deployment. With zero replicas the provider counts as installed, but nothing runs.",
-	Fix:      "Set spec.replicas to 1 or more, or leave it out.",
+	Fix:      "Set spec.replicas to 1 or more, or remove it.",
 	Check: eachObject(func(o *Object) []Finding {
 		replicas := o.At("spec", "replicas")
 		if o.Kind != deploymentKind || replicas.Text() != "0" {
 			return nil
 		}
-		return []Finding{replicas.finding("there are no replicas")}
+		return []Finding{replicas.finding("replicas is 0")}
 	}),
 }, {
 	ID:       "installer/adopt-annotation",
@@ -183,13 +183,13 @@ var installerRules = []Rule{{
 	Only:     FormBundle,
 	Source:   ours("Rollout"),
 	Why:      "An existing object that the installer does not manage blocks the rollout, unless its manifest allows adoption. An unknown value does not allow it.",
-	Fix:      "Write " + v1alpha1.AdoptAnnotation + ": " + v1alpha1.AdoptAlways + ", or leave the annotation out.",
+	Fix:      "Write " + v1alpha1.AdoptAnnotation + ": " + v1alpha1.AdoptAlways + ", or remove the annotation.",
 	Check: eachObject(func(o *Object) []Finding {
 		annotation := o.At("metadata", "annotations", v1alpha1.AdoptAnnotation)
 		if !annotation.Exists() || slices.Contains([]string{v1alpha1.AdoptAlways, "never"}, annotation.Text()) {
 			return nil
 		}
-		return []Finding{annotation.finding("the value %q means nothing", annotation.Text())}
+		return []Finding{annotation.finding("unknown value %q", annotation.Text())}
 	}),
 }, {
 	ID:        "installer/protect-infracluster",
@@ -218,7 +218,7 @@ var installerRules = []Rule{{
 	Fix:       "Set namespaceSelector to {matchLabels: {kubernetes.io/metadata.name: " + v1alpha1.OperandNamespace + "}}.",
 	Check: eachWebhook(func(webhook Value) []Finding {
 		if selector := webhook.At("namespaceSelector"); !selector.At("matchLabels").Exists() && !selector.At("matchExpressions").Exists() {
-			return []Finding{selector.finding("the webhook is for every namespace")}
+			return []Finding{selector.finding("the webhook matches all namespaces")}
 		}
 		return nil
 	}),
@@ -235,7 +235,7 @@ func checkNamesUnique(b *Bundle) (findings []Finding) {
 			key := d.Group + "/" + name.Text()
 			other, found := taken[key]
 			if found && other != d && name.Text() != "" {
-				findings = append(findings, name.finding("%s has the name %s already", other.Name, name.Text()))
+				findings = append(findings, name.finding("%s already has the name %s", other.Name, name.Text()))
 			}
 			taken[key] = d
 		}
@@ -276,15 +276,15 @@ func checkTerminationMessage(container Value) []Finding {
 	case "":
 		return []Finding{policy.finding("%s has no terminationMessagePolicy", nameOf(container))}
 	default:
-		return []Finding{policy.finding("%s ends with a message by %s", nameOf(container), text)}
+		return []Finding{policy.finding("%s has terminationMessagePolicy %s", nameOf(container), text)}
 	}
 }
 
-// checkPullPolicy reads a missing policy as IfNotPresent, its meaning for a digest.
+// checkPullPolicy treats a missing policy as IfNotPresent, the default for a digest.
 func checkPullPolicy(container Value) []Finding {
 	policy := container.At("imagePullPolicy")
 	if text := policy.Text(); text != "" && text != "IfNotPresent" {
-		return []Finding{policy.finding("%s pulls its image by %s", nameOf(container), text)}
+		return []Finding{policy.finding("%s has imagePullPolicy %s", nameOf(container), text)}
 	}
 	return nil
 }
@@ -292,7 +292,7 @@ func checkPullPolicy(container Value) []Finding {
 func checkPinned(container Value, placeholder string) []Finding {
 	image := container.At("image")
 	switch text := image.Text(); {
-	case text == "": // another rule
+	case text == "": // reported by another rule
 		return nil
 	case text == placeholder, pinned(text), strings.Contains(text, "${"):
 		return nil
@@ -310,24 +310,24 @@ func checkTargetNamespace(o *Object) []Finding {
 		return nil
 	}
 	if o.Namespace == "" {
-		return []Finding{namespace.finding("the namespace is missing; it is %s", v1alpha1.OperandNamespace)}
+		return []Finding{namespace.finding("the namespace is missing: want %s", v1alpha1.OperandNamespace)}
 	}
 	return []Finding{namespace.finding("the namespace is %s, not %s", o.Namespace, v1alpha1.OperandNamespace)}
 }
 
 func checkCertManager(o *Object) (findings []Finding) {
 	if o.Kind.Group == certManagerGroup {
-		findings = append(findings, o.finding("a cluster without cert-manager does not know the kind %s", o.Kind.Kind))
+		findings = append(findings, o.finding("the kind %s requires cert-manager", o.Kind.Kind))
 	}
 	for _, name := range certManagerAnnotations {
 		if annotation := o.At("metadata", "annotations", name); annotation.Exists() {
-			findings = append(findings, annotation.finding("the CA that the annotation requests is not injected"))
+			findings = append(findings, annotation.finding("the annotation requires cert-manager"))
 		}
 	}
 	return findings
 }
 
-// eachWithSeverity checks each object, with another severity than that of the rule.
+// eachWithSeverity checks each object, with a severity that overrides the rule's.
 func (b *Bundle) eachWithSeverity(severity Severity, check func(*Object) []Finding) []Finding {
 	findings := eachObject(check)(b)
 	for i := range findings {
@@ -342,10 +342,10 @@ func checkKind(o *Object) []Finding {
 	if allowed || hasOwnRule || o.Kind.Kind == "" {
 		return nil
 	}
-	return []Finding{o.At("kind").finding("the installer may not write the kind %s", o.Kind)}
+	return []Finding{o.At("kind").finding("the installer has no permission to write the kind %s", o.Kind)}
 }
 
-// maxConfigMap is how many bytes the data of a ConfigMap may have.
+// maxConfigMap is the maximum size of the data of a ConfigMap in bytes.
 const maxConfigMap = 1 << 20
 
 func checkProtection(b *Bundle) (findings []Finding) {
@@ -353,7 +353,7 @@ func checkProtection(b *Bundle) (findings []Finding) {
 		if d.Role != infraCluster || d.Template || b.protects(d) {
 			continue
 		}
-		findings = append(findings, d.At("spec", "names", "kind").finding("no admission policy keeps anybody from deleting the %s of the cluster itself", d.DefinedKind))
+		findings = append(findings, d.At("spec", "names", "kind").finding("no admission policy denies the deletion of the cluster's own %s", d.DefinedKind))
 	}
 	return findings
 }
@@ -373,16 +373,16 @@ func checkPhaseOrder(b *Bundle) []Finding {
 			return nil
 		}
 		for _, o := range b.Objects {
-			exempt := o.Kind.Group == admissionGroup || o.Kind == crdKind // no webhook is asked about the one, and the other comes before
+			exempt := o.Kind.Group == admissionGroup || o.Kind == crdKind // webhooks are not called for the former; CRDs are applied earlier
 			if !exempt && asks(webhook.At("rules"), resourceOf(o), "CREATE", "UPDATE") {
-				findings = append(findings, webhook.At("name").finding("the webhook is asked about %s, which comes in the same phase", o))
+				findings = append(findings, webhook.At("name").finding("the webhook matches %s, which is applied in the same phase", o))
 			}
 		}
 		return findings
 	})(b)
 }
 
-// narrows reports whether a selector leaves anything out.
+// narrows reports whether a selector excludes objects.
 func narrows(selector Value) bool {
 	return selector.At("matchLabels").Exists() || selector.At("matchExpressions").Exists()
 }
@@ -393,7 +393,7 @@ func resourceOf(o *Object) schema.GroupResource {
 	return plural.GroupResource()
 }
 
-// asks reports whether one of the rules of a webhook or a policy covers one of the operations on a resource.
+// asks reports whether a rule of a webhook or policy matches one of the operations on a resource.
 func asks(rules Value, resource schema.GroupResource, operations ...string) bool {
 	covers := func(list Value, text string) bool { return contains(list, "*") || contains(list, text) }
 	for _, rule := range rules.Items() {
@@ -405,9 +405,12 @@ func asks(rules Value, resource schema.GroupResource, operations ...string) bool
 	return false
 }
 
-var validatingPolicyKind = schema.GroupKind{Group: admissionGroup, Kind: "ValidatingAdmissionPolicy"}
+var (
+	validatingPolicyKind = object.ValidatingAdmissionPolicy
+	mutatingPolicyKind   = object.MutatingAdmissionPolicy
+)
 
-// certManagerAnnotations ask cert-manager to fill in a CA.
+// certManagerAnnotations request a CA from cert-manager.
 var certManagerAnnotations = []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret"}
 
 // forbidKind returns a check that a bundle has no object of a kind.

@@ -26,7 +26,7 @@ var ipamRules = []Rule{{
 	ID:       "ipam/rbac",
 	Severity: Warning,
 	Source:   forIPAM("Behavior"),
-	Why:      "The provider watches IPAddressClaims and answers each with an IPAddress. It must be allowed to.",
+	Why:      "The provider watches IPAddressClaims and answers each with an IPAddress. It needs the permissions.",
 	Fix:      "Grant get, list and watch of ipaddressclaims, patch or update of ipaddressclaims/status, and get, list, watch, create and delete of ipaddresses in ipam.cluster.x-k8s.io.",
 	Check: func(b *Bundle) []Finding {
 		if b.Metadata.ProviderType != ipamType {

@@ -9,7 +9,7 @@ var layoutRules = []Rule{{
 	Only:     FormBundle,
 	Severity: Error,
 	Source:   ours("Files"),
-	Why:      "The installer rejects an image with invalid or malicious layers, and then does not install the release.",
+	Why:      "The installer rejects an image with invalid or malicious layers, and does not install the release.",
 	Fix:      "Rebuild the image with plain files; \"capi-manifests pack\" does it.",
 }, {
 	ID:       "layout/files-present",
@@ -17,7 +17,7 @@ var layoutRules = []Rule{{
 	Only:     FormBundle,
 	Severity: Error,
 	Source:   ours("Files"),
-	Why:      "A bundle consists of metadata and manifests. If one is missing, the installer rejects the release instead of omitting a provider.",
+	Why:      "A bundle consists of metadata and manifests. If one is missing, the installer rejects the release, because it must not omit a provider.",
 	Fix:      "Put metadata.json and manifests.yaml into capi-manifests, each once and not empty; \"capi-manifests generate\" does it.",
 }, {
 	ID:       "layout/file-size-limit",
@@ -25,6 +25,6 @@ var layoutRules = []Rule{{
 	Only:     FormBundle,
 	Severity: Error,
 	Source:   ours("Files"),
-	Why:      "The installer keeps bundles in memory and rejects files above these limits.",
+	Why:      "The installer holds bundles in memory and rejects larger files.",
 	Fix:      "Keep the metadata below 64 KiB and the manifests below 32 MiB.",
 }}

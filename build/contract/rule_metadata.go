@@ -22,7 +22,7 @@ var metadataRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   ours("Images"),
-	Why:      "imageName is the placeholder for the provider's own image. If no container has it, the image of the release is never run.",
+	Why:      "imageName is the placeholder for the provider's own image. If no container uses it, the image of the release never runs.",
 	Fix:      "Use imageName as the image of the container that runs the provider, or correct imageName in the metadata.",
 	Check:    checkImageNameOccurs,
 }, {
@@ -30,7 +30,7 @@ var metadataRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   ours("Images"),
-	Why:      "The placeholder is replaced only where it is the whole of a container's image, of an argument or of an environment variable's value. Elsewhere it would stay as an image that cannot be pulled; the installer rejects that.",
+	Why:      "The installer replaces the placeholder only if it is the whole image of a container, argument, or value of an environment variable. It rejects a placeholder in another position, because that image cannot be pulled.",
 	Fix:      "Make the placeholder the whole value, for example by giving a flag and its value as two arguments.",
 	Check:    checkLeftovers,
 }, {
@@ -39,7 +39,7 @@ var metadataRules = []Rule{{
 	Only:     FormBundle,
 	Severity: Error,
 	Source:   ours("Files"),
-	Why:      "Readers interpret ambiguous metadata differently, such as duplicate keys.",
+	Why:      "Parsers read ambiguous metadata differently, such as duplicate keys.",
 	Fix:      "Write one object with unique keys and strings as values.",
 }, {
 	ID:       "metadata/unknown-field",
@@ -48,7 +48,7 @@ var metadataRules = []Rule{{
 	Severity: Error,
 	Source:   ours("Files"),
 	Why:      "An unknown key is usually misspelled, and its value would be silently lost.",
-	Fix:      "Use the keys that the message names, letter by letter.",
+	Fix:      "Use the exact keys in the message.",
 }, {
 	ID:       "metadata/required-field",
 	Checker:  CheckerExtractor,
@@ -64,7 +64,7 @@ var metadataRules = []Rule{{
 	Severity: Error,
 	Source:   ours("Files"),
 	Why:      "The name becomes a part of object names, and the type determines the install order. The installer rejects other values.",
-	Fix:      "Correct the value as the message says.",
+	Fix:      "Correct the value in the message.",
 }, {
 	ID:       "metadata/content-id-matches",
 	Checker:  CheckerExtractor,
@@ -104,11 +104,12 @@ var metadataRules = []Rule{{
 	Severity: Error,
 	Only:     FormBundle,
 	Source:   ours("Files"),
-	Why:      "The installer compares the platform with that of the cluster, case-sensitively. A provider with an unknown platform is never installed.",
-	Fix:      "Write the platform as the Infrastructure object of a cluster does, such as AWS, BareMetal or VSphere; leave it out if the provider is for every platform.",
+	Why:      "The installer compares the platform with the platform of the cluster, case-sensitively. It never installs a provider with an unknown platform.",
+	Fix:      "Write the platform as the Infrastructure object of a cluster does, such as AWS, BareMetal or VSphere, or with the profile kubernetes any name, such as Docker; leave it out if the provider is for every platform.",
 	Check: func(b *Bundle) []Finding {
 		platform := b.Metadata.OCPPlatform
-		if platform == "" || slices.Contains(platforms, configv1.PlatformType(platform)) {
+		isOther := b.Metadata.ClusterProfile == extractor.Kubernetes && extractor.IsPlatformName(platform)
+		if platform == "" || isOther || slices.Contains(platforms, configv1.PlatformType(platform)) {
 			return nil
 		}
 		return metadataFinding("ocpPlatform", "unknown OpenShift platform %q", platform)
@@ -118,13 +119,13 @@ var metadataRules = []Rule{{
 	Severity: Warning,
 	Only:     FormBundle,
 	Source:   ours("Files"),
-	Why:      "An infrastructure provider without a platform is installed on every cluster, whatever the cloud.",
+	Why:      "An infrastructure provider without a platform is installed on every cluster, on every cloud.",
 	Fix:      "Name the platform that the provider is for.",
 	Check: func(b *Bundle) []Finding {
 		if b.Metadata.ProviderType != extractor.Infrastructure || b.Metadata.OCPPlatform != "" {
 			return nil
 		}
-		return metadataFinding("ocpPlatform", "an infrastructure provider is for a platform")
+		return metadataFinding("ocpPlatform", "an infrastructure provider must name its platform")
 	},
 }, {
 	ID:       "metadata/provider-name-installable",
@@ -135,7 +136,7 @@ var metadataRules = []Rule{{
 	Fix:      "Begin the name with a letter, and use at most 58 characters.",
 	Check: func(b *Bundle) []Finding {
 		if name := b.Metadata.ProviderName; len(name) > 58 || name != "" && (name[0] < 'a' || name[0] > 'z') {
-			return metadataFinding("providerName", "%q does not begin with a letter, or has more than 58 characters", name)
+			return metadataFinding("providerName", "invalid name %q: want a letter first and at most 58 characters", name)
 		}
 		return nil
 	},
@@ -144,7 +145,7 @@ var metadataRules = []Rule{{
 	Severity: Warning,
 	Only:     FormBundle,
 	Source:   clusterctl("Labels"),
-	Why:      "The value of the label cluster.x-k8s.io/provider is the type and the name, and may have 63 characters.",
+	Why:      "The value of the label cluster.x-k8s.io/provider consists of the type and the name, and has at most 63 characters.",
 	Fix:      "Use a shorter name.",
 	Check: func(b *Bundle) []Finding {
 		if label := ProviderLabel(b.Metadata); len(label) > 63 {
@@ -158,7 +159,7 @@ var metadataRules = []Rule{{
 	Only:     FormBundle,
 	Source:   clusterctl("Adding a provider to clusterctl"),
 	Why:      "Only the core provider has the name cluster-api. clusterctl rejects another type with this name, and core with another name.",
-	Fix:      "Name core cluster-api, and others cluster-api-provider-<name>.",
+	Fix:      "Name the core provider cluster-api, and others cluster-api-provider-<name>.",
 	Check: func(b *Bundle) []Finding {
 		isCore := b.Metadata.ProviderType == extractor.Core
 		if isCore == (b.Metadata.ProviderName == "cluster-api") || b.Metadata.ProviderType == "" {
@@ -171,7 +172,7 @@ var metadataRules = []Rule{{
 	Severity: Warning,
 	Only:     FormBundle,
 	Source:   ours("Files"),
-	Why:      "Providers are installed in the order of their types, and a cluster requires core and infrastructure. A bundle with a wrong type is installed at the wrong time.",
+	Why:      "Providers are installed in the order of their types, and a cluster requires core and infrastructure. A bundle with a wrong type is installed too early or too late.",
 	Fix:      "Correct providerType, or add the objects of a provider of the type.",
 	Check:    checkTypeMatches,
 }, {
@@ -182,12 +183,12 @@ var metadataRules = []Rule{{
 	Why:      "Without the placeholder imageName no container gets the image of the release.",
 	Fix:      "Name the placeholder in imageName, and use it as the image of the container that runs the provider.",
 	Check: func(b *Bundle) []Finding {
-		if b.Metadata.ImageName != "" || len(b.Origin.ConfigMaps) > 0 { // where the images are those of the release
+		if b.Metadata.ImageName != "" || len(b.Origin.ConfigMaps) > 0 { // only OpenShift has the images of a release
 			return nil
 		}
 		for _, o := range b.Objects {
 			for range containers(o) {
-				return metadataFinding("imageName", "it is empty, but %s runs containers", o)
+				return metadataFinding("imageName", "imageName is empty, but %s runs containers", o)
 			}
 		}
 		return nil
@@ -270,18 +271,18 @@ var (
 	semverPattern = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 )
 
-// checkTypeMatches leaves the kinds of types with contracts to other rules.
+// checkTypeMatches ignores types with contracts, which have their own rules.
 func checkTypeMatches(b *Bundle) []Finding {
 	switch b.Metadata.ProviderType {
 	case extractor.Core:
 		if len(b.definitions) > 0 && b.defined("cluster.x-k8s.io", "Cluster") == nil {
-			return metadataFinding("providerType", "core defines the kind Cluster, which this bundle does not")
+			return metadataFinding("providerType", "a core provider must define the kind Cluster")
 		}
 	case extractor.RuntimeExtension, extractor.Addon:
 		if kinds := b.withRole(); len(kinds) > 0 {
-			return metadataFinding("providerType", "the bundle has the %s %s, which a provider of type %s has not", kinds[0].Role, kinds[0].DefinedKind, b.Metadata.ProviderType)
+			return metadataFinding("providerType", "the bundle has the %s %s, but its type is %s", kinds[0].Role, kinds[0].DefinedKind, b.Metadata.ProviderType)
 		}
-	default: // rules of their contracts
+	default: // the rules of their contracts
 	}
 	return nil
 }
@@ -289,7 +290,7 @@ func checkTypeMatches(b *Bundle) []Finding {
 func checkImageName(b *Bundle) []Finding {
 	written := b.Metadata.ImageName
 	if written == "" {
-		return nil // another rule
+		return nil // reported by another rule
 	}
 	_, err := name.ParseReference(written)
 	host, _, found := strings.Cut(written, "/")
@@ -297,14 +298,14 @@ func checkImageName(b *Bundle) []Finding {
 	case err != nil:
 		return metadataFinding("imageName", "invalid image reference %q", written)
 	case !found || !strings.ContainsAny(host, ".:") && host != "localhost":
-		return metadataFinding("imageName", "%q names no registry", written)
+		return metadataFinding("imageName", "image reference %q has no registry", written)
 	}
 	return nil
 }
 
 func checkManagerImage(b *Bundle) (findings []Finding) {
 	if b.Metadata.ImageName == "" || len(checkImageNameOccurs(b)) > 0 {
-		return nil // another rule
+		return nil // reported by another rule
 	}
 	for _, o := range b.ofKind(deploymentKind) {
 		for container := range containers(o) {
@@ -317,7 +318,7 @@ func checkManagerImage(b *Bundle) (findings []Finding) {
 	return findings
 }
 
-// platforms are those that the Infrastructure object of a cluster may name.
+// platforms are the possible platforms of an Infrastructure object.
 var platforms = []configv1.PlatformType{
 	configv1.AWSPlatformType, configv1.AzurePlatformType, configv1.BareMetalPlatformType, configv1.GCPPlatformType,
 	configv1.LibvirtPlatformType, configv1.OpenStackPlatformType, configv1.NonePlatformType, configv1.VSpherePlatformType,

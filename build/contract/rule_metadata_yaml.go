@@ -16,13 +16,13 @@ var metadataYAMLRules = []Rule{{
 	Severity: Error,
 	Only:     FormRelease,
 	Source:   clusterctl("Metadata YAML"),
-	Why:      "clusterctl reads from metadata.yaml which contract a version keeps, and installs nothing without it.",
+	Why:      "clusterctl reads the contract of a version from metadata.yaml, and installs nothing without it.",
 	Fix:      "Put metadata.yaml beside the components; \"capi-manifests generate --clusterctl-dir\" writes one.",
 	Check: func(b *Bundle) []Finding {
 		if _, found := b.release.Files[releaseMetadata]; found {
 			return nil
 		}
-		return releaseFinding(releaseMetadata, "the file is missing")
+		return releaseFinding(releaseMetadata, "file not found")
 	},
 }, {
 	ID:       "metadata-yaml/readable",
@@ -34,7 +34,7 @@ var metadataYAMLRules = []Rule{{
 	Check: func(b *Bundle) []Finding {
 		text, found := b.release.Files[releaseMetadata]
 		if found && b.release.metadata == nil && len(b.release.unreadable) == 0 {
-			return releaseFinding(releaseMetadata, fmt.Sprintf("object not found in the %d bytes of the file", len(text)))
+			return releaseFinding(releaseMetadata, fmt.Sprintf("no YAML object in the %d bytes of the file", len(text)))
 		}
 		return b.release.unreadable
 	},
@@ -91,7 +91,7 @@ var metadataYAMLRules = []Rule{{
 	Only:     FormRelease,
 	Source:   clusterctl("Metadata YAML"),
 	Why:      "clusterctl does not install a version without a series, because its contract is unknown.",
-	Fix:      "Add the series of the version to releaseSeries; it is easily forgotten at a new minor version.",
+	Fix:      "Add the series of the version to releaseSeries; it is often forgotten for a new minor version.",
 	Check: eachReleaseMetadata(func(b *Bundle, m *Object) []Finding {
 		series := m.At("releaseSeries")
 		own, known := seriesOf(b.release.version)
@@ -105,21 +105,21 @@ var metadataYAMLRules = []Rule{{
 	Severity: Error,
 	Only:     FormRelease,
 	Source:   clusterctl("Metadata YAML"),
-	Why:      "clusterctl only installs providers of a contract that the core provider is compatible with: " + strings.Join(contracts, ", and for a time ") + ".",
+	Why:      "clusterctl only installs providers of a contract that the core provider is compatible with: " + strings.Join(contracts, ", and temporarily ") + ".",
 	Fix:      "Set the contract of the release. clusterctl does not install older contracts.",
 	Check: eachReleaseMetadata(func(b *Bundle, m *Object) []Finding {
 		own := b.release.series(m)
 		if own == nil || slices.Contains(contracts, own.contract.Text()) || !slices.Contains(everyContract, own.contract.Text()) {
 			return nil
 		}
-		return []Finding{own.contract.finding("release series %s keeps the contract %s", own, own.contract.Text())}
+		return []Finding{own.contract.finding("release series %s has the contract %s", own, own.contract.Text())}
 	}),
 }, {
 	ID:       "metadata-yaml/contract-matches-labels",
 	Severity: Warning,
 	Only:     FormRelease,
 	Source:   clusterctl("Metadata YAML"),
-	Why:      "The contract must be the one that the CRDs are labelled with. clusterctl reads metadata.yaml at installation, and Cluster API reads the labels afterwards.",
+	Why:      "The contract must match the labels of the CRDs. clusterctl reads metadata.yaml at installation, and Cluster API reads the labels afterwards.",
 	Fix:      "Correct the contract of the series, or the labels of the CRDs.",
 	Check:    eachReleaseMetadata(checkLabelledContract),
 }}
@@ -127,20 +127,20 @@ var metadataYAMLRules = []Rule{{
 // ReleaseMetadataVersion is the apiVersion of the metadata.yaml of a release.
 const ReleaseMetadataVersion = capicontract.MetadataVersion
 
-// everyContract is each contract that there is or was.
+// everyContract is every contract that exists or existed.
 var everyContract = capicontract.Known()
 
-// eachReleaseMetadata makes a check of one of a metadata.yaml that can be read.
+// eachReleaseMetadata returns a check of a valid metadata.yaml.
 func eachReleaseMetadata(check func(b *Bundle, m *Object) []Finding) func(*Bundle) []Finding {
 	return func(b *Bundle) []Finding {
 		if b.release.metadata == nil {
-			return nil // another rule
+			return nil // reported by another rule
 		}
 		return check(b, b.release.metadata)
 	}
 }
 
-// readSeries reads the entries whose numbers are numbers.
+// readSeries reads the entries with valid numbers.
 func readSeries(list Value) (all []releaseSeries) {
 	for _, entry := range list.Items() {
 		major, isMajor := numberOf(entry.At("major"))
@@ -152,7 +152,7 @@ func readSeries(list Value) (all []releaseSeries) {
 	return all
 }
 
-// numberOf is a number of a release series, which is zero if it is missing.
+// numberOf returns a number of a release series; zero if it is missing.
 func numberOf(v Value) (number uint, is bool) {
 	if !v.Exists() {
 		return 0, true
@@ -162,7 +162,8 @@ func numberOf(v Value) (number uint, is bool) {
 	return uint(max(signed, 0)), v.node.Tag == "!!int" && err == nil && signed >= 0
 }
 
-// series is the one of the release: that of its version, or the newest if the version is not known; nil if there is none.
+// series returns the series of the release: that of its version, or the newest if the version is unknown; nil if it is
+// missing.
 func (r *release) series(m *Object) *releaseSeries {
 	own, known := seriesOf(r.version)
 	var found *releaseSeries
@@ -187,7 +188,7 @@ func checkReleaseSeries(list Value) (findings []Finding) {
 	first := map[string]releaseSeries{}
 	for _, series := range readSeries(list) {
 		if other, twice := first[series.String()]; twice {
-			findings = append(findings, series.contract.finding("release series %s is there already, on line %d", series, other.contract.line()))
+			findings = append(findings, series.contract.finding("duplicate release series %s: already defined on line %d", series, other.contract.line()))
 			continue
 		}
 		first[series.String()] = series
@@ -204,16 +205,17 @@ func checkNumbers(entry Value) (findings []Finding) {
 	return findings
 }
 
-// checkLabelledContract compares the series with all CRDs that are labelled: each of them is read by its newest contract.
+// checkLabelledContract compares the series with all CRDs that have contract labels: Cluster API reads each by its
+// newest contract.
 func checkLabelledContract(b *Bundle, m *Object) []Finding {
 	own, labelled := b.release.series(m), labelledContracts(b)
 	if own == nil || !slices.Contains(everyContract, own.contract.Text()) || len(labelled) == 0 || slices.Equal(labelled, []string{own.contract.Text()}) {
 		return nil
 	}
-	return []Finding{own.contract.finding("release series %s keeps the contract %s, and the CRDs are labelled for %s", own, own.contract.Text(), strings.Join(labelled, " and "))}
+	return []Finding{own.contract.finding("release series %s has the contract %s, but the CRDs have labels for %s", own, own.contract.Text(), strings.Join(labelled, " and "))}
 }
 
-// labelledContracts are the contracts that the CRDs are read by, the oldest first.
+// labelledContracts returns the contracts that Cluster API uses for the CRDs, oldest first.
 func labelledContracts(b *Bundle) []string {
 	var labelled []string
 	for _, d := range b.definitions {
@@ -225,7 +227,7 @@ func labelledContracts(b *Bundle) []string {
 	return slices.Compact(labelled)
 }
 
-// newestContract is the newest that a CRD is labelled with, or else the newest that there is.
+// newestContract returns the newest contract in the labels of the CRDs, or else the newest supported one.
 func newestContract(b *Bundle) string {
 	if labelled := labelledContracts(b); len(labelled) > 0 {
 		return labelled[len(labelled)-1]
@@ -236,11 +238,11 @@ func newestContract(b *Bundle) string {
 // releaseSeries is an entry of releaseSeries.
 type releaseSeries struct {
 	capicontract.Series
-	// contract does not exist in the series of a version that was asked for.
+	// contract does not exist if the series is that of a version in question.
 	contract Value
 }
 
-// seriesOf is the series of a version, without a contract; false if clusterctl takes it for no semantic version.
+// seriesOf returns the series of a version, without a contract; false if clusterctl rejects the version.
 func seriesOf(text string) (releaseSeries, bool) {
 	series, ok := capicontract.SeriesOf(text)
 	return releaseSeries{Series: series}, ok

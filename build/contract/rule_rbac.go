@@ -21,7 +21,7 @@ var rbacRules = []Rule{{
 	ID:       "rbac/aggregation-label-kcp",
 	Severity: Info,
 	Source:   forControlPlane("RBAC"),
-	Why:      "The kubeadm control plane provider creates machines and their configuration. Its role does not include this group either.",
+	Why:      "The role of the kubeadm control plane provider, which creates machines and their configuration, does not include this group either.",
 	Fix:      "Label the ClusterRole with " + aggregateToKubeadm + ": \"true\" too.",
 	Check: eachOwnGroup(func(b *Bundle, d *definition) []Finding {
 		if d.Role != infraMachine && d.Role != bootstrapConfig {
@@ -57,7 +57,7 @@ var rbacRules = []Rule{{
 	Severity: Error,
 	Source:   forInfraCluster("RBAC"),
 	Why:      "The provider's controller watches its own kinds and writes their status. Without these permissions it fails at start or at the first object.",
-	Fix:      "Grant get, list, watch and update or patch of the resource, and update or patch of its status, to the service account of the controller.",
+	Fix:      "Grant get, list, watch and update or patch of the resource, and update or patch of its status, to the controller's service account.",
 	Check: func(b *Bundle) (findings []Finding) {
 		if len(b.ofKind(deploymentKind)) == 0 {
 			return nil
@@ -68,7 +68,7 @@ var rbacRules = []Rule{{
 				{lowerPlural(d) + "/status", []string{"update|patch"}},
 			} {
 				if verb, lacks := b.grants.lacks(d.Group, wanted); lacks {
-					findings = append(findings, d.At("spec", "names", "plural").finding("no role lets the provider %s %s", verb, wanted.resource))
+					findings = append(findings, d.At("spec", "names", "plural").finding("no role allows the provider to %s %s", verb, wanted.resource))
 				}
 			}
 		}
@@ -78,7 +78,7 @@ var rbacRules = []Rule{{
 	ID:       "rbac/read-clusters",
 	Severity: Warning,
 	Source:   forInfraCluster("RBAC"),
-	Why:      "A provider's controller reads the Cluster of its objects: for paused, and for the address of the API server.",
+	Why:      "A provider's controller reads paused and the address of the API server from the Cluster of its objects.",
 	Fix:      "Grant get, list and watch of clusters in cluster.x-k8s.io.",
 	Check: func(b *Bundle) []Finding {
 		if len(notTemplates(b)) == 0 {
@@ -87,7 +87,7 @@ var rbacRules = []Rule{{
 		findings := b.grants.lacking(b, "cluster.x-k8s.io", permission{"clusters", []string{"get", "list", "watch"}})
 		if b.Metadata.ProviderType == infrastructureType {
 			for i := range findings {
-				findings[i].Severity = Error // every controller of infrastructure reads the Cluster first
+				findings[i].Severity = Error // every infrastructure controller reads the Cluster first
 			}
 		}
 		return findings
@@ -115,7 +115,7 @@ var rbacRules = []Rule{{
 	ID:       "rbac/subject-not-default",
 	Severity: Warning,
 	Source:   kubernetes("Least privilege", goodPractices),
-	Why:      "Every pod of the namespace without a service account has the permissions of the default one, including pods of other providers.",
+	Why:      "All pods of the namespace without a service account have the permissions of the default one, including pods of other providers.",
 	Fix:      "Create a ServiceAccount for the provider, and bind the role to it.",
 	Check: eachSubject(func(subject Value) []Finding {
 		if subject.At("kind").Text() == serviceAccountKind.Kind && subject.At("name").Text() == "default" {
@@ -127,7 +127,7 @@ var rbacRules = []Rule{{
 	ID:       "rbac/no-cluster-admin",
 	Severity: Warning,
 	Source:   kubernetes("Least privilege", goodPractices),
-	Why:      "An attacker who takes over a pod with cluster-admin controls the whole cluster.",
+	Why:      "An attacker in a pod with cluster-admin controls the whole cluster.",
 	Fix:      "Grant the permissions that the provider needs in its own ClusterRole.",
 	Check: func(b *Bundle) (findings []Finding) {
 		for _, binding := range b.ofKind(roleBindingKind, clusterBindingKind) {
@@ -145,7 +145,7 @@ var rbacRules = []Rule{{
 	Fix:      "Name the groups, resources and verbs.",
 	Check: eachRoleRule(func(rule Value) []Finding {
 		if contains(rule.At("apiGroups"), "*") && contains(rule.At("resources"), "*") && contains(rule.At("verbs"), "*") {
-			return []Finding{rule.finding("everything is allowed")}
+			return []Finding{rule.finding("the rule allows everything")}
 		}
 		return nil
 	}),
@@ -158,7 +158,7 @@ var rbacRules = []Rule{{
 	Check: eachRoleRule(func(rule Value) (findings []Finding) {
 		for _, verb := range rule.At("verbs").Items() {
 			if slices.Contains([]string{"escalate", "bind", "impersonate"}, verb.Text()) {
-				findings = append(findings, verb.finding("the verb %s is allowed", verb.Text()))
+				findings = append(findings, verb.finding("the rule allows the verb %s", verb.Text()))
 			}
 		}
 		return findings
@@ -193,7 +193,7 @@ const (
 	goodPractices      = "concepts/security/rbac-good-practices/"
 )
 
-// eachOwnGroup checks the kinds with a contract whose group Cluster API's role does not have.
+// eachOwnGroup checks the kinds with a contract whose group Cluster API's role does not include.
 func eachOwnGroup(check func(*Bundle, *definition) []Finding) func(*Bundle) []Finding {
 	return func(b *Bundle) (findings []Finding) {
 		for _, d := range b.withRole() {
@@ -205,8 +205,8 @@ func eachOwnGroup(check func(*Bundle, *definition) []Finding) func(*Bundle) []Fi
 	}
 }
 
-// permissionFor returns the permissions that Cluster API needs for a kind: it only reads and changes templates
-// of clusters and control planes, and makes everything else.
+// permissionFor returns the permissions that Cluster API needs for a kind: it only reads and modifies templates of
+// clusters and control planes, and creates objects of all other kinds.
 func permissionFor(d *definition) permission {
 	verbs := []string{"get", "list", "patch", "update", "watch"}
 	if !d.Template || d.Role != infraCluster && d.Role != controlPlane {
@@ -215,7 +215,7 @@ func permissionFor(d *definition) permission {
 	return permission{lowerPlural(d), verbs}
 }
 
-// aggregated asks for a cluster role with a label that grants something.
+// aggregated requires a ClusterRole with a label that grants a permission.
 func aggregated(b *Bundle, d *definition, label string, wanted permission) []Finding {
 	var all grants
 	for _, role := range b.ofKind(clusterRoleKind) {
@@ -229,7 +229,8 @@ func aggregated(b *Bundle, d *definition, label string, wanted permission) []Fin
 	return nil
 }
 
-// checkAggregatedBreadth looks at roles that others aggregate, not at those of an aggregated role of the bundle itself.
+// checkAggregatedBreadth checks roles that other providers aggregate, not those of an aggregated role of the bundle
+// itself.
 func checkAggregatedBreadth(b *Bundle) (findings []Finding) {
 	own := map[string]bool{}
 	for _, d := range b.definitions {
@@ -267,10 +268,10 @@ func checkAggregation(b *Bundle) (findings []Finding) {
 			continue
 		}
 		if rules := role.At("rules"); rules.length() > 0 {
-			findings = append(findings, rules.finding("the rules of an aggregated role are overwritten"))
+			findings = append(findings, rules.finding("Kubernetes overwrites the rules of an aggregated role"))
 		}
 		if len(b.rulesOf(role)) == role.At("rules").length() {
-			findings = append(findings, selectors.finding("no ClusterRole of the provider has the labels"))
+			findings = append(findings, selectors.finding("no ClusterRole of the provider matches the selectors"))
 		}
 	}
 	return findings
@@ -329,7 +330,7 @@ func checkRoleRefs(b *Bundle) (findings []Finding) {
 	return findings
 }
 
-// isBuiltIn reports whether every cluster has a cluster role.
+// isBuiltIn reports whether every cluster has a ClusterRole.
 func isBuiltIn(name string) bool {
 	return strings.HasPrefix(name, "system:") || slices.Contains([]string{"cluster-admin", "admin", "edit", "view"}, name)
 }

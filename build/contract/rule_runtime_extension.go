@@ -15,19 +15,19 @@ var runtimeExtensionRules = []Rule{{
 	ID:       "runtime-extension/deployment",
 	Severity: Error,
 	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
-	Why:      "A Runtime Extension is a server. Without a Deployment Cluster API's calls fail, and the Clusters that wait for an answer block.",
+	Why:      "A Runtime Extension is a server. Without a Deployment, Cluster API's calls fail and block the Clusters.",
 	Fix:      "Add the Deployment; correct providerType if this is not a Runtime Extension.",
 	Check: ofExtensions(func(b *Bundle) []Finding {
 		if len(b.ofKind(deploymentKind)) > 0 {
 			return nil
 		}
-		return metadataFinding("providerType", "a Runtime Extension has no Deployment here")
+		return metadataFinding("providerType", "the Runtime Extension has no Deployment")
 	}),
 }, {
 	ID:       "runtime-extension/service",
 	Severity: Warning,
 	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
-	Why:      "Cluster API calls an extension by a Service inside the cluster. Clients outside of the cluster do not need access.",
+	Why:      "Cluster API calls an extension by a Service inside the cluster. Clients outside the cluster need no access.",
 	Fix:      "Add a Service of type ClusterIP that selects the pods.",
 	Check:    ofExtensions(checkExtensionService),
 }, {
@@ -41,13 +41,13 @@ var runtimeExtensionRules = []Rule{{
 	ID:       "runtime-extension/rbac-minimal",
 	Severity: Warning,
 	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
-	Why:      "An extension answers calls of Cluster API. An attacker who takes it over has all of its permissions.",
-	Fix:      "Use a ServiceAccount of its own with the permissions that the extension really needs, or none.",
+	Why:      "An extension answers calls of Cluster API. An attacker in its pod has all of its permissions.",
+	Fix:      "Use a separate ServiceAccount with the permissions that the extension needs, or none.",
 	Check: ofExtensions(func(b *Bundle) []Finding {
 		if !b.grants.allow("", "secrets", "*") && !b.grants.allow("*", "*", "*") {
 			return nil
 		}
-		return b.ofDeployments("the extension may do everything, or everything with Secrets")
+		return b.ofDeployments("the rule allows the extension everything, or everything with Secrets")
 	}),
 }, {
 	ID:       "runtime-extension/replicas",
@@ -59,7 +59,7 @@ var runtimeExtensionRules = []Rule{{
 		for _, o := range b.ofKind(deploymentKind) {
 			replicas := o.At("spec", "replicas")
 			if count, err := strconv.Atoi(replicas.Text()); err != nil || count < 2 {
-				findings = append(findings, replicas.finding("there is one replica"))
+				findings = append(findings, replicas.finding("the Deployment has only one replica"))
 			}
 		}
 		return findings
@@ -68,8 +68,8 @@ var runtimeExtensionRules = []Rule{{
 	ID:       "runtime-extension/extensionconfig-present",
 	Severity: Info,
 	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
-	Why:      "Cluster API calls an extension only after an ExtensionConfig names it. Here is none, so that each cluster's administrator decides.",
-	Fix:      "Document which ExtensionConfig to create.",
+	Why:      "Cluster API calls an extension only after an ExtensionConfig names it. Without one, the administrator of each cluster decides.",
+	Fix:      "Document the ExtensionConfig to create.",
 	Check: ofExtensions(func(b *Bundle) []Finding {
 		if len(b.ofKind(extensionConfigKind)) > 0 {
 			return nil
@@ -78,7 +78,7 @@ var runtimeExtensionRules = []Rule{{
 	}),
 }}
 
-// ofExtensions makes a check for the bundles of Runtime Extensions only.
+// ofExtensions limits a check to bundles of Runtime Extensions.
 func ofExtensions(check func(*Bundle) []Finding) func(*Bundle) []Finding {
 	return func(b *Bundle) []Finding {
 		if b.Metadata.ProviderType != extractor.RuntimeExtension {
@@ -88,7 +88,7 @@ func ofExtensions(check func(*Bundle) []Finding) func(*Bundle) []Finding {
 	}
 }
 
-// ofDeployments is the same finding for all Deployments.
+// ofDeployments returns the same finding for all Deployments.
 func (b *Bundle) ofDeployments(message string) (findings []Finding) {
 	for _, o := range b.ofKind(deploymentKind) {
 		findings = append(findings, o.finding("%s", message))

@@ -10,7 +10,7 @@ var serverRules = []Rule{{
 	Only:     FormBundle,
 	Source:   kubernetes("Create a CustomResourceDefinition", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
 	Why:      "A CRD that the API server does not establish is not served: objects of its kind cannot be created, and the installer waits for it.",
-	Fix:      "Correct the CRD as the message says. Names that are not accepted are those of another CRD of the group.",
+	Fix:      "Correct the problem in the message. If names are not accepted, another CRD of the group has them.",
 }, {
 	ID:       objectAccepted,
 	Checker:  CheckerServer,
@@ -18,7 +18,7 @@ var serverRules = []Rule{{
 	Only:     FormBundle,
 	Source:   kubernetes("Dry-run", "reference/using-api/api-concepts/"),
 	Why:      "The installer checks the objects of a phase by a dry run. If the API server rejects one, it writes none of them.",
-	Fix:      "Correct the object as the message says.",
+	Fix:      "Correct the problem in the message.",
 }, {
 	ID:       policyCompiles,
 	Checker:  CheckerServer,
@@ -26,7 +26,7 @@ var serverRules = []Rule{{
 	Only:     FormBundle,
 	Source:   kubernetes("Validating Admission Policy", "reference/access-authn-authz/validating-admission-policy/"),
 	Why:      "The API server rejects an admission policy with an expression that does not compile.",
-	Fix:      "Correct the CEL expression as the message says.",
+	Fix:      "Correct the CEL expression in the message.",
 }, {
 	ID:       podAdmitted,
 	Checker:  CheckerServer,
@@ -34,7 +34,7 @@ var serverRules = []Rule{{
 	Only:     FormBundle,
 	Source:   kubernetes("Pod Security Admission", "concepts/security/pod-security-admission/"),
 	Why:      "The API server accepts a Deployment without checking its pods. If it rejects the pods, none is ever created, and the installation does not complete.",
-	Fix:      "Correct the pod template as the message says. A rejection in the strict namespace is a warning: only the embedded API server has that namespace, and the installer uses it only with manifests/components/restricted. Fields that SCC restricted-v2 sets are not required there; that is a model of OpenShift's admission and was not verified on an OpenShift cluster.",
+	Fix:      "Correct the problem in the message. A rejection in the strict namespace is a warning: only the embedded API server has that namespace, and the installer uses it only with manifests/components/restricted. Fields that SCC restricted-v2 sets are not required there; that is a model of OpenShift's admission and was not verified on an OpenShift cluster.",
 }, {
 	ID:       minimalAccepted,
 	Checker:  CheckerServer,

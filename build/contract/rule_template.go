@@ -32,7 +32,7 @@ var templateRules = []Rule{{
 	ID:       "template/spec-template-metadata",
 	Severity: Info,
 	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
-	Why:      "Labels and annotations for the objects that are made from a template stand in spec.template.metadata.",
+	Why:      "spec.template.metadata has the labels and annotations of the objects that are created from a template.",
 	Fix:      "Add spec.template.metadata, of the type ObjectMeta of Cluster API.",
 	Check:    eachTemplate(func(d *definition) []Finding { return d.missing("spec.template.metadata") }),
 }, {
@@ -40,10 +40,10 @@ var templateRules = []Rule{{
 	Severity: Info,
 	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
 	Why:      "No controller reconciles a template, so status.ready in one is never set, although it suggests a condition to wait for.",
-	Fix:      "Remove status.ready from the template; capacity and nodeInfo are all that Cluster API reads of its status.",
+	Fix:      "Remove status.ready from the template; Cluster API reads only capacity and nodeInfo of its status.",
 	Check: eachTemplate(func(d *definition) []Finding {
 		if ready, _ := fieldOf(d.Schema, "status.ready"); ready.Exists() {
-			return []Finding{ready.finding("status.ready means nothing in a template")}
+			return []Finding{ready.finding("status.ready has no effect in a template")}
 		}
 		return nil
 	}),
@@ -59,7 +59,7 @@ var templateRules = []Rule{{
 		if !metadata.Exists() || keeps {
 			return nil
 		}
-		return []Finding{metadata.finding("spec.template.metadata keeps nothing in version %s", d.Version)}
+		return []Finding{metadata.finding("spec.template.metadata has no fields in version %s", d.Version)}
 	}),
 }, {
 	ID:       "template/same-contract",
@@ -71,7 +71,7 @@ var templateRules = []Rule{{
 		for _, d := range b.templates() {
 			of := b.defined(d.Group, strings.TrimSuffix(d.DefinedKind, "Template"))
 			if of != nil && d.Schema.Exists() && of.Schema.Exists() && (d.Contract != of.Contract || d.Version != of.Version) {
-				findings = append(findings, contractOf(d.Object, d.Contract).finding("the template keeps %s in version %s, %s keeps %s in version %s",
+				findings = append(findings, contractOf(d.Object, d.Contract).finding("the template has %s in version %s, but %s has %s in version %s",
 					d.Contract, d.Version, of.DefinedKind, of.Contract, of.Version))
 			}
 		}
@@ -81,15 +81,15 @@ var templateRules = []Rule{{
 	ID:       "template/ssa-dry-run-webhook",
 	Severity: Info,
 	Source:   forInfraMachine("InfraMachineTemplate: support for SSA dry run"),
-	Why:      "Cluster API compares templates by dry-run requests, which a webhook that keeps templates from being changed must let pass. Whether it does only a running one can tell.",
+	Why:      "Cluster API compares templates by dry-run requests, which a webhook for immutable templates must allow. The manifests do not show whether it does.",
 	Fix:      "Allow updates that are dry runs with the annotation topology.cluster.x-k8s.io/dry-run.",
 	Check:    checkImmutableByWebhook,
 }, {
 	ID:       "template/ssa-dry-run-cel",
 	Severity: Warning,
 	Source:   forInfraMachine("InfraMachineTemplate: support for SSA dry run"),
-	Why:      "Cluster API compares templates by dry-run requests. A CEL rule of the CRD sees neither that it is one nor the annotation, and refuses it: ClusterClasses cannot be used.",
-	Fix:      "Keep templates from being changed by a webhook that lets dry runs with the annotation topology.cluster.x-k8s.io/dry-run pass.",
+	Why:      "Cluster API compares templates by dry-run requests. A CEL rule of the CRD cannot detect a dry run or its annotation, and rejects it: ClusterClasses cannot be used.",
+	Fix:      "Make templates immutable with a webhook that allows dry runs with the annotation topology.cluster.x-k8s.io/dry-run.",
 	Check:    eachTemplate(checkImmutableByCEL),
 }, {
 	ID:       "template/webhook-side-effects",
@@ -127,7 +127,7 @@ func checkImmutableByWebhook(b *Bundle) (findings []Finding) {
 				}
 				for _, d := range b.templates() {
 					if isComparedByDryRun(d) && contains(rule.At("apiGroups"), d.Group) && contains(rule.At("resources"), d.At("spec", "names", "plural").Text()) {
-						findings = append(findings, rule.At("resources").finding("the webhook decides on updates of %s", d.DefinedKind))
+						findings = append(findings, rule.At("resources").finding("the webhook validates updates of %s", d.DefinedKind))
 					}
 				}
 			}
@@ -144,7 +144,7 @@ func checkImmutableByCEL(d *definition) (findings []Finding) {
 	for value := range template.All() {
 		for _, rule := range value.At("x-kubernetes-validations").Items() {
 			if text := rule.At("rule"); strings.Contains(text.Text(), "oldSelf") {
-				findings = append(findings, text.finding("the CEL rule compares with the old value"))
+				findings = append(findings, text.finding("the CEL rule depends on the old value"))
 			}
 		}
 	}

@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"flag"
-	"io/fs"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,16 +19,16 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// place is where a finding is expected.
+// place is the position of an expected finding.
 type place struct {
 	line   int
 	object string
 }
 
-// mark is a comment of a bad example that says which object has a finding on its line.
+// mark is a comment in a bad example with the object that has a finding on its line.
 var mark = regexp.MustCompile(`# <-(.*)`)
 
-// marked returns the places that are marked in an example, a place for each line.
+// marked returns the marked places in an example, one for each line.
 func marked(manifests string) (places []place) {
 	for i, line := range strings.Split(manifests, "\n") {
 		match := mark.FindStringSubmatch(line)
@@ -50,10 +48,10 @@ func isFile(mark string) bool {
 	return mark == MetadataFile || mark == "." || strings.HasSuffix(mark, ".yaml") || strings.HasSuffix(mark, ".yml")
 }
 
-// said is a comment of an example about its metadata: "# ocpPlatform: AWS", or "none" for nothing.
+// said is a comment in an example about its metadata: "# ocpPlatform: AWS"; "none" is the empty value.
 var said = regexp.MustCompile(`(?m)^# ([a-zA-Z]+): *([^ \n]*)`)
 
-// bundleOf is the bundle that an example stands for.
+// bundleOf returns the bundle of an example.
 func bundleOf(manifests string) extractor.Bundle {
 	metadata := extractor.Metadata{
 		ProviderName: "cluster-api-provider-example", ProviderType: extractor.Infrastructure, ProviderVersion: "v1.0.0",
@@ -75,18 +73,18 @@ func bundleOf(manifests string) extractor.Bundle {
 	return extractor.Bundle{Metadata: metadata, Manifests: []byte(filled(manifests))}
 }
 
-// filled is the text of an example with the long texts in it.
+// filled returns the text of an example with its long texts expanded.
 func filled(example string) string {
 	return long.ReplaceAllStringFunc(example, func(text string) string {
-		size, _ := strconv.Atoi(long.FindStringSubmatch(text)[1]) // a number that is too large makes a short text, which the test notices
+		size, _ := strconv.Atoi(long.FindStringSubmatch(text)[1]) // an invalid number gives a short text, which the test detects
 		return strings.Repeat("x", size)
 	})
 }
 
-// long stands in an example for a text of so many bytes.
+// long is the placeholder in an example for a text of this many bytes.
 var long = regexp.MustCompile(`\(and so on, (\d+) bytes\)`)
 
-// releaseOf is the release that an example stands for, and how many lines are before each file.
+// releaseOf returns the release of an example, and the number of lines before each file.
 func releaseOf(example string) (release Release, before map[string]int) {
 	release, before = Release{Dir: "infrastructure-example/v1.0.0", Files: map[string][]byte{}}, map[string]int{}
 	archive := txtar.Parse([]byte(example))
@@ -102,7 +100,7 @@ func releaseOf(example string) (release Release, before map[string]int) {
 	return release, before
 }
 
-// findingsIn are those of a rule in an example, with the lines of the example.
+// findingsIn returns the findings of a rule in an example, with the lines of the example.
 func findingsIn(rule Rule, example string) []Finding {
 	if rule.Only != FormRelease {
 		return rule.findings(readBundle(bundleOf(example)))
@@ -131,8 +129,8 @@ func found(rule Rule, manifests string) (places []place) {
 	return places
 }
 
-// TestRules_Examples leaves out what keeps a bundle from being read,
-// for which there is the like in layout_test.go, and what an API server has to be asked for: capi-manifests, which does, has it.
+// TestRules_Examples skips the rules that the extractor checks, which layout_test.go covers, and those that an API
+// server checks, which the tests of capi-manifests cover.
 func TestRules_Examples(t *testing.T) {
 	for _, rule := range Rules() {
 		if rule.Checker != CheckerFunction {
@@ -148,7 +146,7 @@ func TestRules_Examples(t *testing.T) {
 			}
 			want := marked(example.Bad)
 			if len(want) == 0 {
-				t.Error("nothing is marked in the bad example")
+				t.Error("the bad example has no marks")
 			}
 			if diff := gocmp.Diff(want, found(rule, example.Bad), gocmp.AllowUnexported(place{})); diff != "" {
 				t.Errorf("findings in the bad example (-want +got):\n%s", diff)
@@ -157,36 +155,11 @@ func TestRules_Examples(t *testing.T) {
 	}
 }
 
-func TestExamples_BelongToRules(t *testing.T) {
-	ids := map[string]bool{}
+// Package rulebook of capi-manifests tests the parts that these rules share with those of build/extension.
+func TestRules_HaveOneChecker(t *testing.T) {
 	for _, rule := range Rules() {
-		ids[rule.ID] = true
-	}
-	err := fs.WalkDir(examples, "examples", func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && !ids[strings.TrimPrefix(path.Dir(name), "examples/")] {
-			t.Errorf("%s is the example of no rule", name)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestRules_Complete(t *testing.T) {
-	id, seen := regexp.MustCompile(`^[a-z][a-z0-9-]+/[a-z0-9-]+$`), map[string]bool{}
-	for _, rule := range Rules() {
-		if !id.MatchString(rule.ID) || seen[rule.ID] {
-			t.Errorf("the ID %q is wrong or is there twice", rule.ID)
-		}
-		seen[rule.ID] = true
-		if !slices.Contains(Severities(), rule.Severity) || rule.Source.Document == "" || rule.Source.Section == "" || rule.Source.URL == "" || (rule.Check != nil) != (rule.Checker == CheckerFunction) || (rule.Checker == CheckerServer) != strings.HasPrefix(rule.ID, "server/") {
-			t.Errorf("%s is not complete: %+v", rule.ID, rule)
-		}
-		for _, text := range []string{rule.Why, rule.Fix} {
-			if !strings.HasSuffix(text, ".") {
-				t.Errorf("%s: %q is no sentence", rule.ID, text)
-			}
+		if (rule.Check != nil) != (rule.Checker == CheckerFunction) || (rule.Checker == CheckerServer) != strings.HasPrefix(rule.ID, "server/") {
+			t.Errorf("%s has no checker, or several: %+v", rule.ID, rule)
 		}
 	}
 }
@@ -198,7 +171,7 @@ func TestRules_SourcesAreInFormatPage(t *testing.T) {
 	}
 	for _, rule := range Rules() {
 		if rule.Source.URL == formatPage && !strings.Contains(string(format), "\n## "+rule.Source.Section+"\n") {
-			t.Errorf("%s comes from the section %q, which FORMAT.md does not have", rule.ID, rule.Source.Section)
+			t.Errorf("section %[2]q of the source of %[1]s not found in FORMAT.md", rule.ID, rule.Source.Section)
 		}
 	}
 }
@@ -216,6 +189,6 @@ func TestMarkdown_UpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := gocmp.Diff(Markdown(), string(written)); diff != "" {
-		t.Errorf("RULES.md is outdated; run go generate (-rules +file):\n%s", diff)
+		t.Errorf("RULES.md is outdated; run go generate (-want +got):\n%s", diff)
 	}
 }

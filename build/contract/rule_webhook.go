@@ -35,7 +35,7 @@ var webhookRules = []Rule{{
 	Severity: Error,
 	Source:   clusterctl("Components YAML"),
 	Why:      "The API server calls a webhook by its Service. Without it, requests for the kinds of the webhook fail, and so does everything that uses them.",
-	Fix:      "Add the Service to the manifests, or name the one that is there, with its namespace.",
+	Fix:      "Add the Service to the manifests, or correct its name and namespace.",
 	Check: eachClient(func(b *Bundle, config, _ Value) []Finding {
 		service := config.At("service")
 		namespace, name := service.At("namespace").Text(), service.At("name").Text()
@@ -52,7 +52,7 @@ var webhookRules = []Rule{{
 	Fix:      "Annotate the object with service.beta.openshift.io/inject-cabundle: \"true\", or for any Kubernetes cluster with " + v1alpha1.InjectCABundleAnnotation + ": \"true\"; in a release for clusterctl with cert-manager.io/inject-ca-from.",
 	Check: eachClient(func(b *Bundle, config, annotations Value) []Finding {
 		injected := annotations.At(b.injectsCABundle()).Text() == "true"
-		for _, name := range certManagerAnnotations { // they have a rule of their own
+		for _, name := range certManagerAnnotations { // other rules check these
 			injected = injected || annotations.At(name).Exists()
 		}
 		if injected || !config.At("service").Exists() || config.At("caBundle").Text() != "" {
@@ -64,7 +64,7 @@ var webhookRules = []Rule{{
 	ID:       "webhook/service-namespace",
 	Severity: Error,
 	Source:   clusterctl("Components YAML"),
-	Why:      "The webhook of a provider runs where the provider does. A Service in another namespace is not the provider's, and any user of that namespace can answer its calls.",
+	Why:      "A Service in another namespace does not belong to the provider, and any user of that namespace can answer its calls.",
 	Fix:      "Set the namespace of the service to the provider's: openshift-cluster-api in a bundle, that of the Namespace in a release.",
 	Check: eachClient(func(b *Bundle, config, _ Value) []Finding {
 		namespace, target := config.At("service", "namespace"), b.target()
@@ -91,13 +91,13 @@ var webhookRules = []Rule{{
 		if service == nil || len(b.podsOf(service)) > 0 {
 			return nil
 		}
-		return []Finding{config.At("service", "name").finding("no pods of the provider have the labels that Service %s selects", service.Name)}
+		return []Finding{config.At("service", "name").finding("Service %s selects no pods of the provider", service.Name)}
 	}),
 }, {
 	ID:       "webhook/rule-resource-in-bundle",
 	Severity: Warning,
 	Source:   kubernetes("Matching requests: rules", webhooksPage),
-	Why:      "A webhook for a resource that does not exist is never called, so its defaults and checks do not apply. A kind in place of its plural is the usual cause.",
+	Why:      "A webhook for a resource that does not exist is never called, so its defaults and checks do not apply. Usually, the rule has the kind instead of the plural.",
 	Fix:      "Name the resource by its plural, as the CRD does.",
 	Check:    checkWebhookResources,
 }, {
@@ -115,7 +115,7 @@ var webhookRules = []Rule{{
 	Fix:      "Set admissionReviewVersions to [v1].",
 	Check: eachWebhook(func(webhook Value) []Finding {
 		if versions := webhook.At("admissionReviewVersions"); !contains(versions, "v1") && !contains(versions, "v1beta1") {
-			return []Finding{versions.finding("neither v1 nor v1beta1 is among the versions of the review")}
+			return []Finding{versions.finding("admissionReviewVersions includes neither v1 nor v1beta1")}
 		}
 		return nil
 	}),
@@ -127,7 +127,7 @@ var webhookRules = []Rule{{
 	Fix:      "Set admissionReviewVersions to [v1].",
 	Check: eachWebhook(func(webhook Value) []Finding {
 		if versions := webhook.At("admissionReviewVersions"); contains(versions, "v1beta1") && !contains(versions, "v1") {
-			return []Finding{versions.finding("v1 is not among the versions of the review")}
+			return []Finding{versions.finding("admissionReviewVersions does not include v1")}
 		}
 		return nil
 	}),
@@ -143,7 +143,7 @@ var webhookRules = []Rule{{
 	Severity: Info,
 	Source:   kubernetes("Failure policy", webhooksPage),
 	Why:      "While a webhook with failurePolicy Ignore is unavailable, requests pass without its validation and defaults. The API server rejects any value but Fail and Ignore.",
-	Fix:      "Set failurePolicy to Fail, unless requests have to pass without the webhook.",
+	Fix:      "Set failurePolicy to Fail, unless requests must pass without the webhook.",
 	Check:    eachWebhook(checkFailurePolicy),
 }, {
 	ID:       "webhook/no-self-lock",
@@ -161,7 +161,7 @@ var webhookRules = []Rule{{
 	Check:    checkCertificateMounted,
 }}
 
-// checkFailurePolicy returns an error for a value that the API server rejects.
+// checkFailurePolicy returns a finding of severity error for a value that the API server rejects.
 func checkFailurePolicy(webhook Value) []Finding {
 	policy := webhook.At("failurePolicy")
 	switch text := policy.Text(); {
@@ -183,7 +183,7 @@ var certificateKind = schema.GroupKind{Group: certManagerGroup, Kind: "Certifica
 func checkCARefs(b *Bundle) (findings []Finding) {
 	for _, o := range b.ofKind(mutatingKind, validatingKind, crdKind) {
 		if annotation := o.At("metadata", "annotations", injectsFrom); annotation.Exists() && !namesOne(annotation) {
-			findings = append(findings, annotation.finding("%q is not a namespace and a name", annotation.Text()))
+			findings = append(findings, annotation.finding("invalid value %q: want <namespace>/<name>", annotation.Text()))
 		}
 	}
 	unknown := eachClient(func(b *Bundle, _, annotations Value) []Finding {
@@ -199,7 +199,8 @@ func checkCARefs(b *Bundle) (findings []Finding) {
 // namesOne reports whether an annotation is a namespace and a name.
 func namesOne(annotation Value) bool { return strings.Count(annotation.Text(), "/") == 1 }
 
-// certificateOf is the Certificate that an annotation names, in whatever namespace, which clusterctl sets; nil if there is none.
+// certificateOf returns the Certificate in an annotation, in any namespace, because clusterctl sets it; nil if it is
+// missing.
 func (b *Bundle) certificateOf(annotations Value) *Object {
 	_, name, _ := strings.Cut(annotations.At(injectsFrom).Text(), "/")
 	for _, o := range b.ofKind(certificateKind) {
@@ -210,7 +211,7 @@ func (b *Bundle) certificateOf(annotations Value) *Object {
 	return nil
 }
 
-// checkCertificates skips CA certificates: the pods derive their serving certificates from them.
+// checkCertificates ignores CA certificates: the pods derive their serving certificates from them.
 func checkCertificates(b *Bundle) []Finding {
 	return eachClient(func(b *Bundle, config, annotations Value) (findings []Finding) {
 		certificate, service := b.certificateOf(annotations), config.At("service")
@@ -219,7 +220,7 @@ func checkCertificates(b *Bundle) []Finding {
 		}
 		host := service.At("name").Text() + "." + service.At("namespace").Text() + ".svc"
 		if names := certificate.At("spec", "dnsNames"); !contains(names, host) {
-			findings = append(findings, names.finding("%s is not among the names", host))
+			findings = append(findings, names.finding("dnsNames does not include %s", host))
 		}
 		return findings
 	})(b)
@@ -249,9 +250,8 @@ func checkCertificateMounted(b *Bundle) (findings []Finding) {
 	})(b)
 }
 
-// eachClient makes a check of all webhooks out of one of a webhook's clientConfig,
-// which is given the annotations of the object too. Of a CRD with a single version
-// nothing is ever converted, so its webhook does not matter.
+// eachClient returns a check of all clientConfigs of webhooks, with the annotations of their objects. It skips CRDs
+// with a single version, which need no conversion.
 func eachClient(check func(b *Bundle, config, annotations Value) []Finding) func(*Bundle) []Finding {
 	return func(b *Bundle) (findings []Finding) {
 		for _, o := range b.ofKind(mutatingKind, validatingKind, crdKind) {
@@ -271,7 +271,7 @@ func eachClient(check func(b *Bundle, config, annotations Value) []Finding) func
 func checkWebhookPort(b *Bundle, config, _ Value) []Finding {
 	service := b.serviceOf(config)
 	if service == nil {
-		return nil // another rule
+		return nil // reported by another rule
 	}
 	number := config.At("service", "port")
 	wanted := cmp.Or(number.Text(), "443")
@@ -286,14 +286,14 @@ func checkWebhookPort(b *Bundle, config, _ Value) []Finding {
 			}
 		}
 		if len(b.podsOf(service)) == 0 {
-			return nil // another rule
+			return nil // reported by another rule
 		}
-		return []Finding{number.finding("no container has the port %s, to which Service %s hands port %s", target, service.Name, wanted)}
+		return []Finding{number.finding("no container has port %s, to which Service %s forwards port %s", target, service.Name, wanted)}
 	}
 	return []Finding{number.finding("Service %s has no port %s", service.Name, wanted)}
 }
 
-// hasPort reports whether a container has a port by name or number. A number need not be declared.
+// hasPort reports whether a container has a port by name or number. A numeric port need not be declared.
 func hasPort(template Value, port string) bool {
 	if _, err := strconv.Atoi(port); err == nil {
 		return true
@@ -308,7 +308,7 @@ func hasPort(template Value, port string) bool {
 	return false
 }
 
-// eachWebhookResource checks the resources of webhooks in groups that the bundle defines kinds in.
+// eachWebhookResource checks the resources of webhooks in the groups of the bundle's CRDs.
 func eachWebhookResource(b *Bundle, check func(rule, resource Value, group string, of *definition) []Finding) []Finding {
 	return eachWebhook(func(webhook Value) (findings []Finding) {
 		for _, rule := range webhook.At("rules").Items() {
@@ -348,7 +348,7 @@ func checkWebhookVersions(b *Bundle) []Finding {
 		if of == nil || contains(versions, "*") || slices.ContainsFunc(versions.texts(), func(name string) bool { return served(of.Object, name) }) {
 			return nil
 		}
-		return []Finding{versions.finding("%s is served in none of these versions; there are %s", resource.Text(), servedVersions(of.Object))}
+		return []Finding{versions.finding("no version in the rule serves %s; served: %s", resource.Text(), servedVersions(of.Object))}
 	})
 }
 
@@ -358,9 +358,9 @@ func checkWebhookNames(b *Bundle) (findings []Finding) {
 		for _, webhook := range o.At("webhooks").Items() {
 			name := webhook.At("name")
 			if text := name.Text(); seen[text] {
-				findings = append(findings, name.finding("a webhook before has the name %s already", text))
+				findings = append(findings, name.finding("duplicate webhook name %s", text))
 			} else if strings.Count(text, ".") < 2 {
-				findings = append(findings, name.finding("%q has less than three parts", text))
+				findings = append(findings, name.finding("invalid name %q: want at least three segments", text))
 			}
 			seen[name.Text()] = true
 		}
@@ -368,7 +368,7 @@ func checkWebhookNames(b *Bundle) (findings []Finding) {
 	return findings
 }
 
-// checkSelfLock looks for webhooks that can block resources that every pod needs.
+// checkSelfLock finds webhooks that can block resources that every pod needs.
 func checkSelfLock(webhook Value) (findings []Finding) {
 	selects := func(field string) bool {
 		selector := webhook.At(field)
@@ -381,7 +381,7 @@ func checkSelfLock(webhook Value) (findings []Finding) {
 		for _, resource := range rule.At("resources").Items() {
 			inCore := contains(rule.At("apiGroups"), "") || contains(rule.At("apiGroups"), "apps") || contains(rule.At("apiGroups"), "*")
 			if inCore && slices.Contains([]string{"*", "*/*", "pods", "secrets", "configmaps", "serviceaccounts", "deployments", "replicasets"}, resource.Text()) {
-				findings = append(findings, resource.finding("the webhook must agree to every request for %s", resource.Text()))
+				findings = append(findings, resource.finding("the webhook can reject every request for %s", resource.Text()))
 			}
 		}
 	}
@@ -390,7 +390,7 @@ func checkSelfLock(webhook Value) (findings []Finding) {
 
 const webhooksPage = "reference/access-authn-authz/extensible-admission-controllers/"
 
-// eachWebhook makes a check of all webhooks of admission out of one of one webhook.
+// eachWebhook returns a check of all admission webhooks.
 func eachWebhook(check func(webhook Value) []Finding) func(*Bundle) []Finding {
 	return func(b *Bundle) (findings []Finding) {
 		for _, o := range b.ofKind(mutatingKind, validatingKind) {
@@ -402,7 +402,7 @@ func eachWebhook(check func(webhook Value) []Finding) func(*Bundle) []Finding {
 	}
 }
 
-// serviceOf is the Service that a webhook names, nil if the bundle has none.
+// serviceOf returns the Service of a webhook; nil if the bundle does not have it.
 func (b *Bundle) serviceOf(config Value) *Object {
 	for _, o := range b.ofKind(serviceKind) {
 		if o.Name == config.At("service", "name").Text() && o.Namespace == config.At("service", "namespace").Text() {
@@ -412,7 +412,7 @@ func (b *Bundle) serviceOf(config Value) *Object {
 	return nil
 }
 
-// podsOf are the pod templates that a Service selects.
+// podsOf returns the pod templates that a Service selects.
 func (b *Bundle) podsOf(service *Object) (templates []Value) {
 	for _, o := range b.Objects {
 		template, makesPods := podTemplate(o)

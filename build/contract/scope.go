@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// clusterctlScope are the kinds that clusterctl knows to be in no namespace, from its cmd/clusterctl/internal/util/objs.go.
+// clusterctlScope are the cluster-scoped kinds of clusterctl, from its cmd/clusterctl/internal/util/objs.go.
 var clusterctlScope = []string{
 	"Namespace", "Node", "PersistentVolume", "PodSecurityPolicy", "CertificateSigningRequest", "ClusterRoleBinding",
 	"ClusterRole", "VolumeAttachment", "StorageClass", "CSIDriver", "CSINode", "ValidatingWebhookConfiguration",
 	"MutatingWebhookConfiguration", "CustomResourceDefinition", "PriorityClass", "RuntimeClass",
 }
 
-// otherClusterScoped are further kinds that are in no namespace, of Kubernetes, Cluster API and cert-manager.
+// otherClusterScoped are further cluster-scoped kinds of Kubernetes, Cluster API and cert-manager.
 var otherClusterScoped = []schema.GroupKind{
 	{Group: admissionGroup, Kind: "ValidatingAdmissionPolicy"}, {Group: admissionGroup, Kind: "ValidatingAdmissionPolicyBinding"},
 	{Group: admissionGroup, Kind: "MutatingAdmissionPolicy"}, {Group: admissionGroup, Kind: "MutatingAdmissionPolicyBinding"},
@@ -25,7 +25,7 @@ var otherClusterScoped = []schema.GroupKind{
 	{Group: "runtime.cluster.x-k8s.io", Kind: "ExtensionConfig"},
 }
 
-// clusterScoped reports whether an object is in no namespace, as far as the kind is known.
+// clusterScoped reports whether an object is known to be cluster-scoped.
 func (b *Bundle) clusterScoped(o *Object) bool {
 	if d := b.defined(o.Kind.Group, o.Kind.Kind); d != nil {
 		return d.At("spec", "scope").Text() == "Cluster"

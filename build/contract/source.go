@@ -10,7 +10,7 @@ func clusterctl(section string) Source {
 	return Source{Document: "clusterctl provider contract", Section: section, URL: book + "clusterctl"}
 }
 
-// contractPage is a page of the book with the contract of a kind.
+// contractPage returns a page of the book with the contract of a kind.
 func contractPage(kind, page, section string) Source {
 	return Source{Document: "Contract rules for " + kind, Section: section, URL: book + page}
 }
@@ -37,14 +37,14 @@ func forBootstrapConfig(section string) Source {
 
 func forIPAM(section string) Source { return contractPage("IPAM", "ipam", section) }
 
-// runtimeSDK is a page of the book about Runtime Extensions.
+// runtimeSDK returns a page of the book about Runtime Extensions.
 func runtimeSDK(page, section string) Source {
 	return Source{Document: "Runtime SDK", Section: section, URL: "https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/" + page}
 }
 
 var contractOverview = Source{Document: "Provider contract", Section: "Overview", URL: book + "overview"}
 
-// resourceVersions is the section about all resources in the first of the contracts; the others say the same.
+// resourceVersions is the section about all resources in the first of the contracts; the others have the same text.
 var resourceVersions = Source{Document: "Contract rules for InfraCluster", Section: "All resources: version", URL: book + "infra-cluster"}
 
 func openShift(section string) Source {
@@ -63,7 +63,7 @@ func manifestsGen(section string) Source {
 // openShiftOnboarding is OpenShift's guide for the kinds of a provider.
 var openShiftOnboarding = Source{Document: "cluster-capi-operator", Section: "Provider onboarding", URL: "https://github.com/openshift/cluster-capi-operator/blob/main/docs/provideronboarding.md"}
 
-// ours is a requirement of this project's installer: a heading of FORMAT.md.
+// ours returns a requirement of this project's installer: a heading of FORMAT.md.
 func ours(section string) Source {
 	return Source{Document: "Bundle format", Section: section, URL: formatPage}
 }

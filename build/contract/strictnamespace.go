@@ -13,7 +13,7 @@ import (
 
 // Rejection is the reason why a pod is rejected.
 type Rejection struct {
-	// Object has the pod: its kind, namespace and name.
+	// Object is the kind, namespace and name of the object that has or creates the pod.
 	Object string `json:"object"`
 	// Field is the path in the object.
 	Field string `json:"field"`
@@ -24,9 +24,10 @@ type Rejection struct {
 // String returns the rejection as one line.
 func (r Rejection) String() string { return fmt.Sprintf("%s %s: %s", r.Object, r.Field, r.Message) }
 
-// StrictNamespace returns the reasons why the strict namespace of manifests/components/restricted rejects pods of manifests:
-// PodSecurity is "restricted" there, and its service accounts may use the SCCs restricted-v2 and nonroot-v2. It returns none,
-// not nil, if all pods are admitted. It is a model of OpenShift's admission and was not verified on an OpenShift cluster.
+// StrictNamespace returns the reasons why the strict namespace of manifests/components/restricted rejects pods of
+// manifests: PodSecurity is "restricted" there, and its service accounts can use the SCCs restricted-v2 and nonroot-v2.
+// If all pods are admitted, the result is empty, not nil. It is a model of OpenShift's admission and was not verified
+// on an OpenShift cluster.
 func StrictNamespace(manifests []byte) []Rejection {
 	rejections := []Rejection{}
 	for _, o := range readBundle(extractor.Bundle{Manifests: manifests}).Objects {
@@ -75,7 +76,7 @@ func completedSpec(spec Value, scc string) (Value, error) {
 	return spec.child(document.Content[0], spec.Path), nil
 }
 
-// checkStrictFields finds the fields that the strict namespace rejects, and rule bundle/pod-security accepts.
+// checkStrictFields finds fields that the strict namespace rejects and rule bundle/pod-security accepts.
 func checkStrictFields(spec Value) (findings []Finding) {
 	pod := spec.At("securityContext", "runAsUser")
 	users := []Value{pod}

@@ -40,7 +40,7 @@ spec:
 			want: []string{field + "metadata.annotations[openshift.io/required-scc]: the pod requires SCC privileged, which the namespace does not allow"},
 		},
 		"Root":    {pod: "runAsUser: 0", want: []string{field + "spec.securityContext.runAsUser: the user is root"}},
-		"MayRoot": {pod: "runAsNonRoot: false", want: []string{field + "spec.containers[0].securityContext: container manager may run as root"}},
+		"MayRoot": {pod: "runAsNonRoot: false", want: []string{field + "spec.containers[0].securityContext: container manager can run as root"}},
 		"HostPort": {
 			container: "ports: [{containerPort: 1, hostPort: 1}, {containerPort: 2}]",
 			want:      []string{field + "spec.containers[0].ports[0].hostPort: container manager listens on a port of the host"},

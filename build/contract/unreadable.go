@@ -9,7 +9,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// brokenBy are the rules of problems; layout/readable is that of all others.
+// brokenBy are the rules of problems; all other problems violate layout/readable.
 var brokenBy = map[extractor.Defect]string{
 	extractor.FilesWrong:         "layout/files-present",
 	extractor.FileTooLong:        "layout/file-size-limit",
@@ -20,10 +20,9 @@ var brokenBy = map[extractor.Defect]string{
 	extractor.ManifestsChanged:   "metadata/content-id-matches",
 }
 
-// Unreadable returns the violations of a bundle that the extractor rejected with err: a
-// finding for each error that is joined in it. File is the path from the image's root, such as
-// "capi-manifests/metadata.json", empty if it is not about one. It is false if any of the
-// errors is of another kind, such as a registry that does not answer.
+// Unreadable returns the violations of a bundle that the extractor rejected with err: a finding for each joined error.
+// File is the path from the image's root, such as "capi-manifests/metadata.json"; empty if the finding is not about a
+// file. It returns false if one of the errors is of another kind, such as an unavailable registry.
 func Unreadable(err error) ([]Finding, bool) {
 	var findings []Finding
 	for _, one := range leaves(err) {
@@ -41,7 +40,7 @@ func Unreadable(err error) ([]Finding, bool) {
 	return findings, len(findings) > 0
 }
 
-// ruleOf is the rule that a defect breaks.
+// ruleOf returns the rule that a defect violates.
 func ruleOf(defect extractor.Defect) Rule {
 	id := cmp.Or(brokenBy[defect], "layout/readable")
 	for _, rule := range Rules() {
@@ -49,10 +48,10 @@ func ruleOf(defect extractor.Defect) Rule {
 			return rule
 		}
 	}
-	return Rule{} // not reached: every defect has a rule, which a test proves
+	return Rule{} // unreachable: every defect has a rule, which a test checks
 }
 
-// leaves are the errors that are joined in err, at whatever depth, and err itself if there are none.
+// leaves returns the errors that are joined in err, at any depth; err itself if no errors are joined.
 func leaves(err error) []error {
 	for at := err; at != nil; at = errors.Unwrap(at) {
 		switch at := at.(type) { //nolint:errorlint // it walks down itself

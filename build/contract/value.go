@@ -14,17 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Object is one object of the manifests: its Value is the whole of it.
+// Object is one object of the manifests. Its Value is the whole object.
 type Object struct {
 	Value
-	// Kind is the group and the kind; Name and Namespace are as in its metadata.
+	// Kind is the group and the kind; Name and Namespace are those of its metadata.
 	Kind            schema.GroupKind
 	Name, Namespace string
 	// asJSON caches the object as it is sent to the API server.
 	asJSON []byte
-	// before is how many lines of the file stand before the document of the object.
+	// before is the number of lines of the file before the document of the object.
 	before int
-	// file is the one that it is in; empty is ManifestsFile.
+	// file contains the object; empty means ManifestsFile.
 	file string
 }
 
@@ -37,21 +37,20 @@ func (o *Object) String() string {
 	return strings.TrimSpace(o.Kind.Kind + " " + name)
 }
 
-// Value is a place in an object. A value that is missing, null or of another type than
-// is asked for reads as empty, so that rules can go down without looking: whether
-// an object is valid is a matter of other rules.
+// Value is a place in an object. A value that is missing, null or of another type than expected reads as empty, so that
+// rules need no checks on the way down: other rules report whether an object is valid.
 type Value struct {
 	object *Object
-	node   *yaml.Node // nil if there is nothing
-	near   *yaml.Node // node, or the nearest node if it is missing
+	node   *yaml.Node // nil if the value is missing
+	near   *yaml.Node // the node, or its nearest existing parent
 	// Path from the object, such as "spec.versions[0].name".
 	Path string
 }
 
-// Exists reports whether there is something, and not null.
+// Exists reports whether the value exists and is not null.
 func (v Value) Exists() bool { return v.node != nil && v.node.Tag != "!!null" }
 
-// Text is the value of a scalar, as it is written.
+// Text returns the value of a scalar, as it is written.
 func (v Value) Text() string {
 	if !v.Exists() || v.node.Kind != yaml.ScalarNode {
 		return ""
@@ -59,12 +58,12 @@ func (v Value) Text() string {
 	return v.node.Value
 }
 
-// isString reports whether the value is a text, and would be one for the API server too.
+// isString reports whether the API server also reads the value as a string.
 func (v Value) isString() bool {
 	return v.node != nil && v.node.Kind == yaml.ScalarNode && v.node.Tag == "!!str"
 }
 
-// length is how many elements a list has.
+// length returns the number of elements of a list.
 func (v Value) length() int {
 	if v.node == nil || v.node.Kind != yaml.SequenceNode {
 		return 0
@@ -72,8 +71,8 @@ func (v Value) length() int {
 	return len(v.node.Content)
 }
 
-// At goes down through the fields of mappings. If one is missing, the Value that
-// is returned does not exist, and findings at it have the line of the parent.
+// At returns a field of nested mappings. If a field is missing, the Value does not exist, and findings at it have the
+// line of the parent.
 func (v Value) At(fields ...string) Value {
 	for _, field := range fields {
 		v = v.field(field)
@@ -94,7 +93,7 @@ func (v Value) field(name string) Value {
 	return v.merged(name, missing)
 }
 
-// merged looks a field up in the mappings that the key "<<" merges.
+// merged returns a field of the mappings that the key "<<" merges.
 func (v Value) merged(name string, missing Value) Value {
 	if name == mergeKey {
 		return missing
@@ -113,7 +112,7 @@ func (v Value) merged(name string, missing Value) Value {
 
 const mergeKey = "<<"
 
-// Fields are the keys and values of a mapping, in the order in which they are written.
+// Fields returns the keys and values of a mapping, in the order of the file.
 func (v Value) Fields() iter.Seq2[string, Value] {
 	return func(yield func(string, Value) bool) {
 		if v.node == nil || v.node.Kind != yaml.MappingNode {
@@ -128,7 +127,7 @@ func (v Value) Fields() iter.Seq2[string, Value] {
 	}
 }
 
-// Items are the elements of a list.
+// Items returns the elements of a list.
 func (v Value) Items() iter.Seq2[int, Value] {
 	return func(yield func(int, Value) bool) {
 		if v.node == nil || v.node.Kind != yaml.SequenceNode {
@@ -142,7 +141,7 @@ func (v Value) Items() iter.Seq2[int, Value] {
 	}
 }
 
-// json is the whole object as JSON.
+// json returns the whole object as JSON.
 func (o *Object) json() ([]byte, error) {
 	if o.asJSON != nil {
 		return o.asJSON, nil
@@ -152,12 +151,12 @@ func (o *Object) json() ([]byte, error) {
 	return data, err
 }
 
-// item is an element of a list.
+// item returns an element of a list.
 func (v Value) item(index int) Value {
 	return v.child(v.node.Content[index], v.Path+"["+strconv.Itoa(index)+"]")
 }
 
-// json is the value as JSON.
+// json returns the value as JSON.
 func (v Value) json() ([]byte, error) {
 	var data any
 	if err := v.node.Decode(&data); err != nil {
@@ -166,7 +165,7 @@ func (v Value) json() ([]byte, error) {
 	return json.Marshal(data)
 }
 
-// All are the value itself and all that is in it.
+// All returns the value itself and all nested values.
 func (v Value) All() iter.Seq[Value] {
 	return func(yield func(Value) bool) { v.visit(yield) }
 }
@@ -188,7 +187,7 @@ func (v Value) visit(yield func(Value) bool) bool {
 	return true
 }
 
-// child is a value in v; an alias stands for its anchor.
+// child returns a nested value; an alias is replaced by its anchor.
 func (v Value) child(node *yaml.Node, path string) Value {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -196,7 +195,7 @@ func (v Value) child(node *yaml.Node, path string) Value {
 	return Value{v.object, node, node, path}
 }
 
-// join adds a field to a path; one such as openshift.io/required-scc in brackets.
+// join adds a field to a path, in brackets if it contains other characters, such as openshift.io/required-scc.
 func join(path, field string) string {
 	switch {
 	case strings.ContainsAny(field, "./"):

@@ -12,12 +12,12 @@ import (
 var (
 	// legacyVariable has spaces within the braces.
 	legacyVariable = regexp.MustCompile(`\$\{(\s+[A-Za-z_][A-Za-z0-9_]*\s*|[A-Za-z_][A-Za-z0-9_]*\s+)\}`)
-	// anyVariable is an expression, of which the name is the only group.
+	// anyVariable is an expression; its only group is the name.
 	anyVariable = regexp.MustCompile(`(?:^|[^$])\$\{([A-Za-z_][A-Za-z0-9_]*)`)
 )
 
-// withDefaults puts the defaults of variables into a text, those of defaults
-// first, and returns the variables that are left over. It adds and removes no line.
+// withDefaults replaces variables in a text by their defaults, including variables within defaults, and returns the
+// variables without default. It neither adds nor removes lines.
 func withDefaults(text []byte) ([]byte, []Variable) {
 	text, uses := variable.ApplyDefaults(text)
 	var required []Variable
@@ -27,7 +27,8 @@ func withDefaults(text []byte) ([]byte, []Variable) {
 	return text, required
 }
 
-// eachVariableLine checks the lines with expressions as they are written; a non-empty text is the message of a finding.
+// eachVariableLine checks the lines with expressions before variables are replaced; check returns the message of a
+// finding, or nothing.
 func eachVariableLine(check func(line string) string) func(*Bundle) []Finding {
 	return func(b *Bundle) (findings []Finding) {
 		number := 0
@@ -44,10 +45,10 @@ func eachVariableLine(check func(line string) string) func(*Bundle) []Finding {
 	}
 }
 
-// shared are variables that providers have in common.
+// shared are variables that several providers use.
 var shared = regexp.MustCompile(`^(EXP_.*|CLUSTER_TOPOLOGY|.*_DIAGNOSTICS_.*|K8S_CP_LABEL|TLS_.*)$`)
 
-// checkVariablePrefix tells of each variable once.
+// checkVariablePrefix reports each variable once.
 func checkVariablePrefix(b *Bundle) []Finding {
 	words := strings.Split(strings.TrimPrefix(b.Metadata.ProviderName, "cluster-api-provider-"), "-")
 	prefix, seen := strings.ToUpper(words[0]), map[string]bool{}
@@ -70,7 +71,7 @@ func checkVariablePrefix(b *Bundle) []Finding {
 	return findings
 }
 
-// objectAt is the object that stands on a line, nil before the first.
+// objectAt returns the object on a line; nil before the first object.
 func (b *Bundle) objectAt(line int) *Object {
 	var at *Object
 	for _, o := range b.Objects {

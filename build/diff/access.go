@@ -119,7 +119,7 @@ func (r *authorization) bind(access map[scopedSubject]grants, binding role) {
 	}
 	r.bound[ref] = true
 	for _, subject := range mapsAt(binding.object.Object, "subjects") {
-		if textAt(subject, "name") == "" {
+		if missingField(subject) != "" {
 			continue // reported by bindingChanges
 		}
 		grantTo(access, scopedSubject{subjectName(subject, binding.object.GetNamespace()), binding.object.GetNamespace()}, r.allowed(ref), binding.origin)
@@ -227,7 +227,7 @@ func (r accessReport) roleChanges(o objectPair) (changes []Change) {
 	before, after := rulesIn(o.a), rulesIn(o.b)
 	gained, lost := after.without(before), before.without(after)
 	for _, permission := range gained.permissions() {
-		changes = append(changes, Change{Rule: "rbac/gained", Level: r.levelOf(permission, o.ref), Message: "allows " + permission.String(), Consequence: sentence(permission.Sensitive), To: permission})
+		changes = append(changes, Change{Rule: "rbac/gained", Level: r.levelOf(permission, o.ref), Message: "allows " + permission.String(), Consequence: asSentence(permission.Sensitive), To: permission})
 	}
 	for _, permission := range lost.permissions() {
 		changes = append(changes, Change{Rule: "rbac/lost", Level: Plain, Message: "no longer allows " + permission.String(), From: permission})
@@ -235,8 +235,8 @@ func (r accessReport) roleChanges(o objectPair) (changes []Change) {
 	return changes
 }
 
-// sentence capitalizes a text and adds a full stop.
-func sentence(why string) string {
+// asSentence capitalizes a text and adds a full stop.
+func asSentence(why string) string {
 	if why == "" {
 		return ""
 	}
@@ -278,9 +278,9 @@ func (r accessReport) bindingChanges(o objectPair) []Change {
 	}
 	var changes []Change
 	for _, subject := range mapsAt(o.b.Object, "subjects") {
-		if textAt(subject, "name") == "" {
+		if missing := missingField(subject); missing != "" {
 			changes = append(changes, Change{
-				Rule: "rbac/malformed-subject", Level: Review, Path: "subjects", Message: "invalid subject: " + cmp.Or(textAt(subject, "kind"), "subject") + " without a name",
+				Rule: "rbac/malformed-subject", Level: Review, Path: "subjects", Message: "invalid subject: " + describeSubject(subject) + " without a " + missing,
 				Consequence: "The API server rejects the binding.", To: subject,
 			})
 		}
@@ -292,4 +292,22 @@ func (r accessReport) bindingChanges(o objectPair) []Change {
 	return append(changes, Change{
 		Rule: "rbac/bound", Level: Widening, Message: "grants its subjects new permissions of " + textAt(ref, "kind") + " " + textAt(ref, "name"),
 	})
+}
+
+// missingField returns the first required field that a subject of a binding lacks.
+func missingField(subject map[string]any) string {
+	required := []string{"name", "kind"}
+	if textAt(subject, "kind") == "ServiceAccount" {
+		required = append(required, "namespace")
+	}
+	for _, field := range required {
+		if textAt(subject, field) == "" {
+			return field
+		}
+	}
+	return ""
+}
+
+func describeSubject(subject map[string]any) string {
+	return strings.TrimSpace(cmp.Or(textAt(subject, "kind"), "subject") + " " + textAt(subject, "name"))
 }

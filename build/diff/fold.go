@@ -61,15 +61,15 @@ func (p *ProviderChange) replacedImages() map[[2]string]bool {
 // repeatable reports whether a change may be folded with equal ones, and returns their
 // common key. Breaking and widening changes are never folded.
 func repeatable(change Change) (key string, may bool) {
-	if change.Fold != "" || change.Level == Breaking || change.Level == Widening || neverFolded(change) {
+	if change.Fold != "" || change.Level == Breaking || change.Level == Widening || listedSeparately(change) {
 		return "", false
 	}
 	return strings.Join([]string{change.Rule, change.Version, generalPath(change.Path), change.Message, compact(change.From), compact(change.To)}, "\x00"), true
 }
 
-// neverFolded reports whether equal changes are listed one by one: whole objects, the
+// listedSeparately reports whether equal changes are listed one by one: whole objects, the
 // storage version, conversion and contract label of a CRD, and required variables.
-func neverFolded(change Change) bool {
+func listedSeparately(change Change) bool {
 	return strings.HasPrefix(change.Rule, "object/") || change.Rule == "crd/storage-version" || change.Rule == "variable/required" ||
 		change.Rule == "crd/conversion" && change.Level == Review || isContractLabel(change.Path)
 }

@@ -174,11 +174,11 @@ func (p Permission) String() string {
 	if p.Role != "" {
 		return "all permissions of " + p.Role
 	}
-	text := inWords(p.Verbs, "all verbs on") + " "
+	text := joinOrWildcard(p.Verbs, "all verbs on") + " "
 	if len(p.URLs) > 0 {
-		return text + inWords(p.URLs, "all paths")
+		return text + joinOrWildcard(p.URLs, "all paths")
 	}
-	text += inWords(p.Resources, "all resources")
+	text += joinOrWildcard(p.Resources, "all resources")
 	switch p.Group {
 	case "":
 		text += " (core)"
@@ -193,8 +193,8 @@ func (p Permission) String() string {
 	return text
 }
 
-// inWords joins texts, or returns the description of the wildcard.
-func inWords(texts []string, wildcard string) string {
+// joinOrWildcard joins texts, or returns the description of the wildcard.
+func joinOrWildcard(texts []string, wildcard string) string {
 	if slices.Contains(texts, everything) {
 		return wildcard
 	}

@@ -27,7 +27,7 @@ func imageChanges(p *pair) []ImageChange {
 	changes := []ImageChange{}
 	known := registriesOf(p.a.Objects)
 	for c, containers := range where {
-		is, level, says := judgeImage(c.from, c.to)
+		is, level, says := classifyImage(c.from, c.to)
 		if is == Added && p.inA && len(known) > 0 && !known[registry(c.to)] {
 			level, says = Review, "container added with an image from another registry"
 		}
@@ -39,9 +39,9 @@ func imageChanges(p *pair) []ImageChange {
 	return changes
 }
 
-// judgeImage classifies a change of a reference. Every release changes digests, so only
+// classifyImage classifies a change of a reference. Every release changes digests, so only
 // another repository needs a review.
-func judgeImage(from, to string) (Outcome, Level, string) {
+func classifyImage(from, to string) (Outcome, Level, string) {
 	switch {
 	case from == "":
 		return Added, Plain, "container added"

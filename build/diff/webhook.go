@@ -70,13 +70,13 @@ func markWebhook(change *Change, after map[string]map[string]any) {
 		if webhook != nil {
 			change.To = webhook // with its rules
 		}
-		change.Consequence = "It matches " + describeRequests(requestsOf(webhook, false)) + ". " + whileUnavailable(policyOf(webhook))
+		change.Consequence = "It matches " + describeRequests(requestsOf(webhook, false)) + ". " + failurePolicyEffect(policyOf(webhook))
 	case whole != nil:
 		change.Level, change.Rule, change.Message = Review, "webhook/removed", "webhook removed"
 		change.Consequence = "The provider no longer validates or defaults these requests."
 	case strings.HasSuffix(change.Path, ".failurePolicy"):
 		change.Level, change.Rule = Review, "webhook/failure-policy"
-		change.Consequence = whileUnavailable(compact(change.To))
+		change.Consequence = failurePolicyEffect(compact(change.To))
 	case webhookScope.MatchString(change.Path):
 		change.Level, change.Rule = Review, "webhook/reach"
 	}
@@ -90,7 +90,8 @@ func policyOf(webhook map[string]any) string {
 	return "Fail"
 }
 
-func whileUnavailable(policy string) string {
+// failurePolicyEffect describes the effect of a failure policy.
+func failurePolicyEffect(policy string) string {
 	if policy == "Ignore" {
 		return "While the provider is unavailable, requests are admitted without validation."
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"reflect"
 	"strings"
 
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -40,11 +39,6 @@ func (a Answer) object() map[string]any {
 func (a Answer) succeeded() bool {
 	r, ok := a.read()
 	return ok && r.Status == hooksv1.ResponseStatusSuccess
-}
-
-// same reports whether two answers have the same content.
-func (a Answer) same(other Answer) bool {
-	return a.Status == other.Status && (a.Err == nil) == (other.Err == nil) && reflect.DeepEqual(a.object(), other.object())
 }
 
 // answerProblems returns the reasons why Cluster API cannot read an answer as a response.

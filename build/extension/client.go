@@ -172,7 +172,7 @@ func (c *httpClient) handshake(ctx context.Context, config *tls.Config) (tls.Con
 	if err != nil {
 		return tls.ConnectionState{}, err
 	}
-	defer connection.Close()
+	defer func() { _ = connection.Close() }()
 	state, _ := connection.(*tls.Conn)
 	return state.ConnectionState(), nil
 }

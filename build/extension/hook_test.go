@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestHooks_BlockingAsInCatalog(t *testing.T) {
@@ -93,5 +95,24 @@ func TestTopology_Errors(t *testing.T) {
 		if _, err := ReadTopology([]byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// The templates of a MachinePool are separate from those of a MachineDeployment with the same templates.
+func TestExampleTopology_MachinePool(t *testing.T) {
+	t.Parallel()
+	topology, uids, kinds := ExampleTopology(), map[string]bool{}, map[string]any{}
+	for _, template := range topology.templates {
+		uids[template.uid] = true
+		if template.holder["kind"] == machinePool {
+			kinds[textOf(template.object, "kind")] = asObject(template.builtin["machinePool"])["topologyName"]
+		}
+	}
+	want := map[string]any{"KubeadmConfigTemplate": "mp-0", "DevMachinePoolTemplate": "mp-0"}
+	if diff := cmp.Diff(want, kinds); diff != "" || len(uids) != len(topology.templates) {
+		t.Errorf("%d UIDs of %d templates; those of the pool (-want +got):\n%s", len(uids), len(topology.templates), diff)
+	}
+	if infrastructure, _ := topology.machineTemplates(); infrastructure["kind"] != "DevMachineTemplate" {
+		t.Errorf("the machine of updates in place is of %v", infrastructure["kind"])
 	}
 }

@@ -184,9 +184,11 @@ func (t *Topology) machineObjects(set bool, version string) map[string]any {
 		}
 		return result
 	}
+	meta["labels"] = map[string]any{coreGroup + "/cluster-name": t.cluster.GetName(), coreGroup + "/control-plane": ""}
 	result["infrastructureMachine"], result["bootstrapConfig"] = fromTemplate(infrastructure, meta), fromTemplate(bootstrap, meta)
 	machine["infrastructureRef"] = reference(asObject(result["infrastructureMachine"]))
-	machine["bootstrap"] = map[string]any{"configRef": reference(asObject(result["bootstrapConfig"]))}
+	machine["bootstrap"] = map[string]any{"configRef": reference(asObject(result["bootstrapConfig"])), "dataSecretName": meta["name"]}
+	machine["providerID"] = fmt.Sprintf("example:///%s/%s", meta["namespace"], meta["name"])
 	result["machine"] = map[string]any{"apiVersion": coreGroup + "/v1beta2", "kind": "Machine", "metadata": meta, "spec": machine}
 	return result
 }
@@ -197,6 +199,7 @@ func (t *Topology) machineTemplates() (infrastructure, bootstrap map[string]any)
 	for _, template := range t.templates {
 		field := textOf(template.holder, "fieldPath")
 		switch {
+		case template.holder["kind"] == machinePool: // its machines are not updated in place
 		case strings.HasSuffix(field, "bootstrap.configRef"):
 			bootstrap = template.object
 		case strings.HasSuffix(field, "spec.infrastructureRef") && template.holder["kind"] != "Cluster":

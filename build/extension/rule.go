@@ -149,7 +149,7 @@ func ContractRules() []contract.Rule {
 // Markdown is RULES.md.
 func Markdown() string {
 	return contract.MarkdownOf("The checks of `capi-manifests extension test`. `capi-manifests explain RULE` shows a rule with the answers of a server\n"+
-		"that keeps it and of one that violates it. An error is a MUST that is broken, a warning a SHOULD. "+
+		"that keeps it and of one that violates it. An error is a violation of a MUST, a warning of a SHOULD. "+
 		"[docs/runtime-extensions.md](../../docs/runtime-extensions.md) describes the conversation with the server.", ContractRules())
 }
 

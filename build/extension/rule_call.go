@@ -5,6 +5,7 @@ package extension
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -83,11 +84,11 @@ var callRules = []Rule{{
 		Severity: contract.Info,
 		Source:   general("Error management"),
 		Why:      "The server answers Failure to a request from the objects of the test. That is right if they violate a rule of the extension or lack a setting; then the other checks say little.",
-		Fix:      "Test with objects and settings that the extension accepts: --topology and --setting.",
+		Fix:      "Test with objects and settings that the extension accepts: --topology and --setting. Create objects that it reads in its API server.",
 	},
 	Handler: func(h *Handler) []Problem {
 		if r, ok := h.first(Real).read(); ok && r.Status == hooksv1.ResponseStatusFailure {
-			return problems("status", "Failure: %s", r.Message)
+			return problems("status", "%s", strings.TrimSuffix("Failure: "+r.Message, ": "))
 		}
 		return nil
 	},
@@ -204,7 +205,7 @@ var callRules = []Rule{{
 		Severity: contract.Warning,
 		Source:   general("Deterministic result"),
 		Why:      "The same request should have the same answer. Otherwise Clusters change without a reason, and their conditions with each message, which triggers further reconciles.",
-		Fix:      "Derive the answer from the request only, without time stamps, counters, random values and the order of maps.",
+		Fix:      "Derive the answer from the request only, without time stamps, counters, random values and the order of maps. The message of a blocking hook may name the progress.",
 	},
 	Handler: func(h *Handler) []Problem {
 		first, again := h.first(Real).object(), h.first(Again).object()
@@ -212,7 +213,11 @@ var callRules = []Rule{{
 			return nil
 		}
 		// patches/deterministic compares the results of patches, which can have another order of operations, and variables.
-		return differences(first, again, "%s is different in the answer to the same request", "retryAfterSeconds", "status", "items", "variables")
+		others := []string{"retryAfterSeconds", "status", "items", "variables"}
+		if h.Hook.Blocking && h.proceeds() {
+			others = append(others, "message")
+		}
+		return differences(first, again, "%s is different in the answer to the same request", others...)
 	},
 }, {
 	Rule: contract.Rule{
@@ -327,6 +332,19 @@ func eachReadable(check func(response) []Problem) func(*Handler) []Problem {
 		}
 		return nil
 	}
+}
+
+// proceeds reports whether the messages of a handler can differ because its work proceeds, as that of an update in place does: then
+// the first message does not come again, and the last answers have few messages. Counters and time stamps have many.
+func (h *Handler) proceeds() bool {
+	first, _ := h.first(Real).read()
+	last := slices.Concat(h.Calls[Concurrent], h.Calls[AfterAborted])
+	messages := map[string]bool{}
+	for _, c := range last {
+		r, _ := c.read()
+		messages[r.Message] = true
+	}
+	return !messages[first.Message] && len(messages) <= len(last)/2
 }
 
 // sameStatus makes a check that a variant succeeds if the real request does.

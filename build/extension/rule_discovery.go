@@ -76,7 +76,7 @@ var discoveryRules = []Rule{{
 	Rule: contract.Rule{
 		ID:       "discovery/handler-name",
 		Severity: contract.Error,
-		Source:   runtimeClient("defaultAndValidateDiscoveryResponse"),
+		Source:   discoveryCheck(),
 		Why:      "The name is a part of the path, and of <handler>.<ExtensionConfig> in ClusterClasses. Cluster API rejects all handlers if one name is invalid.",
 		Fix:      "Use at most 63 lower case letters, digits and dashes.",
 	},
@@ -90,7 +90,7 @@ var discoveryRules = []Rule{{
 	Rule: contract.Rule{
 		ID:       "discovery/unique-names",
 		Severity: contract.Error,
-		Source:   runtimeClient("defaultAndValidateDiscoveryResponse"),
+		Source:   discoveryCheck(),
 		Why:      "Names must be unique in a server, also those of handlers of different hooks. Cluster API rejects all handlers otherwise.",
 		Fix:      "Rename one of the handlers.",
 	},
@@ -99,7 +99,7 @@ var discoveryRules = []Rule{{
 	Rule: contract.Rule{
 		ID:       "discovery/known-hook",
 		Severity: contract.Error,
-		Source:   runtimeClient("defaultAndValidateDiscoveryResponse"),
+		Source:   discoveryCheck(),
 		Why:      "Cluster API rejects all handlers if it does not know the hook of one, by group, version and name.",
 		Fix:      "Use a hook of \"capi-manifests extension hooks\". The group is hooks.runtime.cluster.x-k8s.io, and names begin with a capital letter; the examples of the proposal differ.",
 	},
@@ -127,7 +127,7 @@ var discoveryRules = []Rule{{
 	Rule: contract.Rule{
 		ID:       "discovery/timeout",
 		Severity: contract.Error,
-		Source:   runtimeClient("defaultAndValidateDiscoveryResponse"),
+		Source:   discoveryCheck(),
 		Why:      "Cluster API waits for an extension while it reconciles a Cluster, and rejects all handlers if one wants more than 30 seconds.",
 		Fix:      "Set timeoutSeconds from 1 to 30, or leave it out for 10.",
 	},
@@ -155,7 +155,7 @@ var discoveryRules = []Rule{{
 	Rule: contract.Rule{
 		ID:       "discovery/failure-policy",
 		Severity: contract.Error,
-		Source:   runtimeClient("defaultAndValidateDiscoveryResponse"),
+		Source:   discoveryCheck(),
 		Why:      "Cluster API rejects all handlers if the failure policy of one is neither Ignore nor Fail.",
 		Fix:      "Set failurePolicy to Ignore or Fail, or leave it out for Fail.",
 	},

@@ -98,7 +98,7 @@ var patchRules = []Rule{{
 		ID:       "patches/idempotent",
 		Severity: contract.Warning,
 		Source:   topology("Patch extension guidelines"),
-		Why:      "A template in the desired state needs no further patch. Otherwise an extension that comes twice in a ClusterClass, or templates that already have the values, end up with duplicate list elements.",
+		Why:      "A template in the desired state needs no further patch. Otherwise an extension that is listed twice in a ClusterClass, or templates that already have the values, end up with duplicate list elements.",
 		Fix:      "Check whether the template already has the value before it is added.",
 	},
 	Of: is("GeneratePatches"),

@@ -13,12 +13,15 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/internal/certificate"
 )
 
 // scripted is a server with the answers of an example.
@@ -65,11 +68,11 @@ func (s *scripted) start(t testing.TB) Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate, err := NewCertificate(time.Now().Add(valid), cmp.Or(s.settings.Host, "127.0.0.1"))
+	serving, caBundle, err := certificate.NewServing(time.Now().Add(valid), cmp.Or(s.settings.Host, "127.0.0.1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := tls.X509KeyPair(certificate.Cert, certificate.Key)
+	pair, err := tls.X509KeyPair(serving.Certificate, serving.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +84,7 @@ func (s *scripted) start(t testing.TB) Client {
 	}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	client, err := NewClient(server.URL, certificate.CABundle)
+	client, err := NewClient(server.URL, caBundle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,16 +212,20 @@ func encodePatch(patch map[string]any) {
 	patch["patch"] = base64.StdEncoding.EncodeToString([]byte(textOf(patch, "patch")))
 }
 
-// uidIn returns the UID of the first template of a kind in a request.
+// uidIn returns the UID of a template of a kind in a request: the same in every order of the request.
 func uidIn(request []byte, uid string) string {
 	var content struct {
 		Items []map[string]any `json:"items"`
 	}
 	_ = json.Unmarshal(request, &content) // without items the UID stays
+	var found []string
 	for _, item := range content.Items {
 		if "$"+textOf(asObject(item["object"]), "kind") == uid {
-			return textOf(item, "uid")
+			found = append(found, textOf(item, "uid"))
 		}
 	}
-	return uid
+	if len(found) == 0 {
+		return uid
+	}
+	return slices.Min(found)
 }

@@ -21,7 +21,7 @@ func proposal(section string) contract.Source {
 	return contract.Source{Document: "Runtime SDK proposal", Section: section, URL: "https://github.com/kubernetes-sigs/cluster-api/blob/main/docs/proposals/20220221-runtime-SDK.md"}
 }
 
-// client is the code with which Cluster API calls extensions.
-func runtimeClient(section string) contract.Source {
-	return contract.Source{Document: "Cluster API's runtime client", Section: section, URL: "https://github.com/kubernetes-sigs/cluster-api/blob/v1.14.2/internal/runtime/client/client.go"}
+// discoveryCheck is Cluster API's own check of the responses to Discovery.
+func discoveryCheck() contract.Source {
+	return contract.Source{Document: "Cluster API's runtime client", Section: "defaultAndValidateDiscoveryResponse", URL: "https://github.com/kubernetes-sigs/cluster-api/blob/v1.14.2/internal/runtime/client/client.go"}
 }

@@ -3,10 +3,12 @@
 package extension
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -26,7 +28,7 @@ type Options struct {
 type Transcript struct {
 	// Discovery are the calls of the hook Discovery.
 	Discovery []Call
-	// Handlers are the handlers with a known hook, in the order of the first answer to Discovery.
+	// Handlers are the handlers with a known hook, sorted by hook and name: servers list them in random order.
 	Handlers []*Handler
 	// Unknown is the answer on a path that no handler has.
 	Unknown Answer
@@ -146,6 +148,9 @@ func handlersIn(c Call, topology *Topology) (handlers []*Handler) {
 			handlers = append(handlers, &Handler{ExtensionHandler: h, Hook: hook, Calls: map[Variant][]Call{}, topology: topology})
 		}
 	}
+	slices.SortStableFunc(handlers, func(a, b *Handler) int {
+		return cmp.Or(strings.Compare(a.Hook.Name, b.Hook.Name), strings.Compare(a.Name, b.Name))
+	})
 	return handlers
 }
 

@@ -7,6 +7,7 @@ import (
 	_ "embed" // the example topology
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -104,33 +105,40 @@ func (t *Topology) addTemplates(objects map[string]*unstructured.Unstructured) e
 		t.addTemplate(objects, cluster("spec.controlPlaneRef"), builtin, "spec", "controlPlane"),
 		t.addTemplate(objects, controlPlane, builtin, "spec", "controlPlane", "machineInfrastructure"),
 	}
-	deployments, _, _ := unstructured.NestedSlice(t.cluster.Object, "spec", "topology", "workers", "machineDeployments")
-	for _, deployment := range deployments {
-		errs = append(errs, t.addWorkers(objects, asObject(deployment)))
+	for _, kind := range []string{"MachineDeployment", machinePool} {
+		workers, _, _ := unstructured.NestedSlice(t.cluster.Object, "spec", "topology", "workers", fieldOf(kind)+"s")
+		for _, one := range workers {
+			errs = append(errs, t.addWorkers(objects, kind, asObject(one)))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// addWorkers adds the templates of a MachineDeployment of the topology.
-func (t *Topology) addWorkers(objects map[string]*unstructured.Unstructured, deployment map[string]any) error {
-	name := t.cluster.GetName() + "-" + textOf(deployment, "name")
-	builtin := map[string]any{"machineDeployment": map[string]any{
-		"version": t.version(), "class": deployment["class"], "name": name, "topologyName": deployment["name"], "replicas": deployment["replicas"],
+const machinePool = "MachinePool"
+
+// fieldOf returns the name of a kind as the name of a field.
+func fieldOf(kind string) string { return strings.ToLower(kind[:1]) + kind[1:] }
+
+// addWorkers adds the templates of a MachineDeployment or MachinePool of the topology.
+func (t *Topology) addWorkers(objects map[string]*unstructured.Unstructured, kind string, workers map[string]any) error {
+	name := t.cluster.GetName() + "-" + textOf(workers, "name")
+	builtin := map[string]any{fieldOf(kind): map[string]any{
+		"version": t.version(), "class": workers["class"], "name": name, "topologyName": workers["name"], "replicas": workers["replicas"],
 	}}
-	classes, _, _ := unstructured.NestedSlice(t.class.Object, "spec", "workers", "machineDeployments")
+	classes, _, _ := unstructured.NestedSlice(t.class.Object, "spec", "workers", fieldOf(kind)+"s")
 	for _, class := range classes {
 		class := asObject(class)
-		if class["class"] != deployment["class"] {
+		if class["class"] != workers["class"] {
 			continue
 		}
 		if v1beta1 := asObject(class["template"]); v1beta1 != nil {
 			class = v1beta1
 		}
 		return errors.Join(
-			t.addTemplateOf(objects, templateReference(class, "bootstrap"), t.holder("MachineDeployment", name, "spec.template.spec.bootstrap.configRef"), builtin),
-			t.addTemplateOf(objects, templateReference(class, "infrastructure"), t.holder("MachineDeployment", name, "spec.template.spec.infrastructureRef"), builtin))
+			t.addTemplateOf(objects, templateReference(class, "bootstrap"), t.holder(kind, name, "spec.template.spec.bootstrap.configRef"), builtin),
+			t.addTemplateOf(objects, templateReference(class, "infrastructure"), t.holder(kind, name, "spec.template.spec.infrastructureRef"), builtin))
 	}
-	return fmt.Errorf("MachineDeployment class %v not found in ClusterClass %s", deployment["class"], t.class.GetName())
+	return fmt.Errorf("%s class %v not found in ClusterClass %s", kind, workers["class"], t.class.GetName())
 }
 
 func (t *Topology) addTemplate(objects map[string]*unstructured.Unstructured, holder, builtin map[string]any, path ...string) error {
@@ -146,7 +154,7 @@ func (t *Topology) addTemplateOf(objects map[string]*unstructured.Unstructured, 
 	if o == nil {
 		return fmt.Errorf("%s %s of ClusterClass %s not found", textOf(reference, "kind"), textOf(reference, "name"), t.class.GetName())
 	}
-	id := fmt.Sprintf("%s/%v/%v", o.GetName(), holder["name"], holder["fieldPath"])
+	id := fmt.Sprintf("%s/%v/%v/%v", o.GetName(), holder["kind"], holder["name"], holder["fieldPath"])
 	t.templates = append(t.templates, template{uid: uidOf(id), object: o.Object, holder: holder, builtin: builtin})
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/build/generate"
@@ -45,6 +46,15 @@ func TestBundle_SameAsManifestsGen(t *testing.T) {
 			bundle, _, err := generate.Bundle(forkOptions(fork))
 			if err != nil {
 				t.Fatal(err)
+			}
+			const metadata = "capi-operator-manifests/default/metadata.yaml"
+			bundle.Profile = "default"
+			files, err := bundle.ProfileFiles()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(fork.Shipped[metadata]), string(files[metadata])); diff != "" {
+				t.Errorf("%s (-shipped +generated):\n%s", metadata, diff)
 			}
 			used := map[string]bool{}
 			for _, difference := range differences(t, fork.Shipped["capi-operator-manifests/default/manifests.yaml"], bundle.Manifests) {

@@ -94,9 +94,7 @@ func (o Options) Check() error {
 	if !versionPattern.MatchString(o.ProviderVersion) {
 		errs = append(errs, fmt.Errorf("invalid provider version %q: want a semantic version with a leading v, such as v2.10.0", o.ProviderVersion))
 	}
-	if o.OCPPlatform != "" && !slices.Contains(platforms, configv1.PlatformType(o.OCPPlatform)) {
-		errs = append(errs, fmt.Errorf("invalid OpenShift platform %q: want one of %s (case-sensitive)", o.OCPPlatform, join(platforms)))
-	}
+	errs = append(errs, o.checkPlatform())
 	if o.ImageName != "" {
 		if _, err := name.ParseReference(o.ImageName); err != nil {
 			errs = append(errs, fmt.Errorf("invalid image name %q: %w", o.ImageName, err))
@@ -112,6 +110,22 @@ func (o Options) Check() error {
 	}
 	if err := errors.Join(append(errs, o.Options.Check()...)...); err != nil {
 		return &transform.OptionsError{Err: err}
+	}
+	return nil
+}
+
+// checkPlatform accepts the platforms of OpenShift, and with the Kubernetes profile
+// any other name.
+func (o Options) checkPlatform() error {
+	isNamed := func(platform configv1.PlatformType) bool { return strings.EqualFold(string(platform), o.OCPPlatform) }
+	isOther := o.Profile == extractor.Kubernetes && !slices.ContainsFunc(platforms, isNamed)
+	switch {
+	case o.OCPPlatform == "", slices.Contains(platforms, configv1.PlatformType(o.OCPPlatform)):
+		return nil
+	case !isOther:
+		return fmt.Errorf("invalid OpenShift platform %q: want one of %s (case-sensitive)", o.OCPPlatform, join(platforms))
+	case !extractor.IsPlatformName(o.OCPPlatform):
+		return fmt.Errorf("invalid platform %q: want a letter, followed by letters, digits and dashes", o.OCPPlatform)
 	}
 	return nil
 }

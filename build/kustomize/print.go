@@ -15,8 +15,8 @@ import (
 
 // Print encodes objects as YAML documents with sorted keys and an indentation of
 // two spaces. It folds no line, because a line break could split a ${VARIABLE}.
-// Like kustomize, it quotes a string only if YAML requires it: quotes around a
-// ${VARIABLE} in the source are lost.
+// Like kustomize, it quotes a string only if YAML requires it, or if a ${VARIABLE}
+// in a field of type string has a default that would be read as another type.
 func Print(objects []*unstructured.Unstructured) ([]byte, error) {
 	documents, err := parallel.TryMap(objects, func(o *unstructured.Unstructured) ([]byte, error) {
 		document, err := encodeOne(o)
@@ -33,6 +33,7 @@ func encodeOne(o *unstructured.Unstructured) ([]byte, error) {
 	if err := document.Encode(o.Object); err != nil {
 		return nil, err
 	}
+	quoteTexts(&document, o)
 	var out bytes.Buffer
 	encoder := yaml.NewEncoderWithOptions(&out, &yaml.EncoderOptions{SeqIndent: yaml.CompactSequenceStyle})
 	if err := encoder.Encode(&document); err != nil {

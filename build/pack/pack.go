@@ -63,7 +63,7 @@ func (p Packer) Image(base v1.Image, bundle extractor.Bundle) (v1.Image, error) 
 // filesOf returns the files of a bundle in the layout from which it was read.
 func filesOf(bundle extractor.Bundle) (extractor.Files, error) {
 	if bundle.Profile != "" {
-		return bundle.ProfileFiles(nil)
+		return bundle.ProfileFiles()
 	}
 	return bundle.Files()
 }
@@ -88,6 +88,7 @@ func (p Packer) pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	hints, texts := remote.LocatorAnnotations(digest, files), p.annotations(bundle.Metadata)
 	switch {
 	case base == nil:
+		maps.DeleteFunc(hints, func(_, value string) bool { return value == "" })
 		maps.Copy(texts, hints)
 		return p.scratch(layer, texts)
 	case mediaType == types.DockerLayer:
@@ -114,8 +115,8 @@ func layerType(base v1.Image) (types.MediaType, error) {
 }
 
 // newLayer returns a gzip layer of files: sorted, owned by root, readable by all,
-// without times. If opaque, it hides the same top-level directories of lower
-// layers. It does not use the compressor of the standard library, so that the
+// without times. If opaque, it hides the same top-level directories and bundles
+// in the other layout of lower layers. It does not use the compressor of the standard library, so that the
 // digest does not depend on the version of Go.
 func newLayer(files extractor.Files, mediaType types.MediaType, opaque bool) (v1.Layer, error) {
 	archive, err := tarOf(files, opaque)
@@ -157,6 +158,12 @@ func tarOf(files extractor.Files, opaque bool) ([]byte, error) {
 		if top, _, nested := strings.Cut(file, "/"); nested && opaque {
 			entries[top+"/.wh..wh..opq"] = nil
 		}
+	}
+	for _, root := range extractor.Roots() {
+		if _, own := entries[root+"/"]; own || !opaque {
+			break
+		}
+		entries[".wh."+root] = nil // readers would prefer a bundle there
 	}
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -195,6 +197,19 @@ func TestPack_AppendsLayerAndHidesOlderBundles(t *testing.T) {
 	}
 }
 
+// wantReadBack fails the test unless the image has only the bundle.
+func wantReadBack(t *testing.T, ctx context.Context, image v1.Image, bundle extractor.Bundle, origin extractor.Origin) {
+	t.Helper()
+	got, err := remote.FromImage(ctx, image, origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle.Origin = origin
+	if diff := cmp.Diff([]extractor.Bundle{bundle}, got); diff != "" {
+		t.Errorf("bundles (-want +got):\n%s", diff)
+	}
+}
+
 func TestPack_ReadBackByExtractor(t *testing.T) {
 	bundle := bundleOf(configMap)
 	origin := extractor.Origin{Name: "demo", Image: "registry.example.com/demo@sha256:" + strings.Repeat("ab", 32)}
@@ -206,14 +221,24 @@ func TestPack_ReadBackByExtractor(t *testing.T) {
 	}
 	for name, base := range bases {
 		t.Run(name, func(t *testing.T) {
-			got, err := remote.FromImage(t.Context(), packed(t, base, bundle), origin)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := bundle
-			want.Origin = origin
-			if diff := cmp.Diff([]extractor.Bundle{want}, got); diff != "" {
-				t.Errorf("bundles (-want +got):\n%s", diff)
+			wantReadBack(t, t.Context(), packed(t, base, bundle), bundle, origin)
+		})
+	}
+}
+
+// The layout of profiles has no locator; that of the base image must not be used.
+func TestPack_ProfileLayoutHasNoLocator(t *testing.T) {
+	bundle := bundleOf(configMap)
+	bundle.Profile = "default"
+	older := bundleOf("kind: Older\n")
+	origin := extractor.Origin{Name: "demo", Image: "example.com/demo@" + digest.FromString("").String()}
+	for name, base := range map[string]v1.Image{"scratch": nil, "OCI": packed(t, nil, older), "Docker": packed(t, empty.Image, older)} {
+		t.Run(name, func(t *testing.T) {
+			var log strings.Builder
+			ctx := logr.NewContext(t.Context(), funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{}))
+			wantReadBack(t, ctx, packed(t, base, bundle), bundle, origin)
+			if log.Len() > 0 {
+				t.Errorf("logged %s", log.String())
 			}
 		})
 	}

@@ -47,7 +47,7 @@ func createdSecrets(objects []*unstructured.Unstructured, ca authority) map[stri
 	return created
 }
 
-// droppedBy returns the transform that dropped an object, from whatever namespace; empty if none did.
+// droppedBy returns the transform that dropped an object, in any namespace; empty if no transform did.
 func droppedBy(results []Result, kind, name string) string {
 	for _, result := range results {
 		for _, dropped := range result.Dropped {
@@ -65,6 +65,9 @@ func mountedSecrets(o *unstructured.Unstructured) []string {
 	var secrets []string
 	for _, volume := range object.MapsAt(object.PodTemplate(o), "spec", "volumes") {
 		secrets = appendRequired(secrets, object.MapAt(volume, "secret"), "secretName")
+		for _, source := range object.MapsAt(volume, "projected", "sources") {
+			secrets = appendRequired(secrets, object.MapAt(source, "secret"), "name")
+		}
 	}
 	return secrets
 }

@@ -80,23 +80,70 @@ func dnsNames(certificate *unstructured.Unstructured) []string {
 }
 
 // servicesOf returns the Services that serve a certificate: those with one of its DNS names, and those
-// that objects with its CA call. kustomize moves Services to another namespace, but not DNS names.
+// that objects with its CA call. kustomize moves Services to another namespace, but not DNS names. If it
+// renames the Certificate, its name prefix is not in annotations either; then the pods that mount the
+// Secret decide.
 func servicesOf(certificate *unstructured.Unstructured, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
-	called := map[string]bool{}
+	called := callees(objects, func(o *unstructured.Unstructured) bool { return trusts(o, certificate) })
+	services := servicesWhere(objects, func(o *unstructured.Unstructured) bool {
+		return certifies(certificate, o) || called[o.GetName()]
+	})
+	if len(services) > 0 {
+		return services
+	}
+	called = callees(objects, func(o *unstructured.Unstructured) bool { return trustsUnknown(o, objects) })
+	user := mounts(object.TextAt(certificate.Object, "spec", "secretName"), objects)
+	return servicesWhere(objects, func(o *unstructured.Unstructured) bool {
+		return called[o.GetName()] && selects(o, user)
+	})
+}
+
+// callees returns the names of the Services that the matching objects call.
+func callees(objects []*unstructured.Unstructured, match func(*unstructured.Unstructured) bool) map[string]bool {
+	names := map[string]bool{}
 	for _, o := range objects {
-		if trusts(o, certificate) {
+		if match(o) {
 			for _, config := range object.ClientConfigs(o) {
-				called[object.TextAt(config, "service", "name")] = true
+				names[object.TextAt(config, "service", "name")] = true
 			}
 		}
 	}
-	var services []*unstructured.Unstructured
+	return names
+}
+
+func servicesWhere(objects []*unstructured.Unstructured, match func(*unstructured.Unstructured) bool) (services []*unstructured.Unstructured) {
 	for _, o := range objects {
-		if object.GroupKind(o) == object.Service && (certifies(certificate, o) || called[o.GetName()]) {
+		if object.GroupKind(o) == object.Service && match(o) {
 			services = append(services, o)
 		}
 	}
 	return services
+}
+
+// trustsUnknown reports whether cert-manager injects a CA into an object, but that of none of the certificates.
+func trustsUnknown(o *unstructured.Unstructured, objects []*unstructured.Unstructured) bool {
+	return injectsCA(o) && !slices.ContainsFunc(objects, func(certificate *unstructured.Unstructured) bool {
+		return object.GroupKind(certificate) == certificateKind && trusts(o, certificate)
+	})
+}
+
+func injectsCA(o *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(injectCAAnnotations, func(key string) bool { return o.GetAnnotations()[key] != "" })
+}
+
+// selects reports whether a Service selects the pods of an object, which may be nil.
+func selects(service, user *unstructured.Unstructured) bool {
+	if user == nil {
+		return false
+	}
+	selector := object.MapAt(service.Object, "spec", "selector")
+	labels := object.MapAt(object.PodTemplate(user), "metadata", "labels")
+	for key, value := range selector {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return len(selector) > 0
 }
 
 // trusts reports whether cert-manager or Cluster API injects the CA of a certificate into an object. A
