@@ -14,10 +14,10 @@ import (
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// patience is the time in which an event that a script waits for has to happen.
+// patience is the timeout of a script's wait for an event.
 const patience = 2 * time.Minute
 
-// until waits for an event, and fails the script by the event's name after patience.
+// until waits for an event, and fails the script with the event's name after patience.
 func until(ts *testscript.TestScript, event string, happened func() bool) {
 	for deadline := time.Now().Add(patience); !happened(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {

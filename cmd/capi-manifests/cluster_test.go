@@ -21,14 +21,15 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 const clusterAPICRD = "clusterapis.capi-operator.openshift.io"
 
-// TestClusterScripts runs the scripts in testdata/cluster against a control plane without capi-installer. The
-// scripts write the ClusterAPI object with kubectl. $KUBECONFIG has all rights; $READER and $STRANGER are
-// kubeconfigs of the service accounts reader and stranger, which have none. $MANIFESTS is the folder of the
-// release's manifests. Besides testscript's commands there are exits and expand of TestScripts, and:
+// TestClusterScripts runs the scripts in testdata/cluster against a control plane without capi-installer. The scripts
+// write the ClusterAPI object with kubectl. $KUBECONFIG has all permissions; $READER and $STRANGER are kubeconfigs of
+// the service accounts reader and stranger, which have none. $MANIFESTS is the folder of the release's manifests. In
+// addition to testscript's commands there are exits, expand, publish and images-json of TestScripts, and:
 //
 //	stored-version NAME IMAGE FILE OUT   writes the revision ConfigMap of a version with the objects of FILE
 //	await-text TEXT FILE                 waits until a file contains a text
@@ -52,15 +53,18 @@ func TestClusterScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Deadline: time.Now().Add(scriptsTimeout), Dir: "testdata/cluster", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
+			if err := setup(env); err != nil {
+				return err
+			}
 			for name, value := range variables {
 				env.Setenv(name, value)
 			}
 			env.Setenv("PATH", filepath.Dir(kubectl)+string(os.PathListSeparator)+env.Getenv("PATH"))
-			nobody, err := closedAddress()
-			env.Setenv("NOBODY", nobody)
+			address, err := fixture.FreeAddress()
+			env.Setenv("NOBODY", address)
 			return err
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "expand": expand, "stored-version": writeStoredVersion, "await-text": awaitText},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "expand": expand, "publish": publish, "images-json": writeImagesJSON, "stored-version": writeStoredVersion, "await-text": awaitText},
 	})
 }
 

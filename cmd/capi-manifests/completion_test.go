@@ -11,14 +11,15 @@ import (
 	"testing"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 )
 
-// completions are what a shell is told for a command line.
+// completions returns the completions of a command line.
 func completions(t *testing.T, words ...string) []string {
 	t.Helper()
 	var stdout, stderr strings.Builder
-	if code := command.Run(t.Context(), "", append([]string{"__complete"}, words...), strings.NewReader(""), &stdout, &stderr); code != command.ExitGood {
+	if code := command.Run(t.Context(), "", append([]string{"__complete"}, words...), strings.NewReader(""), &stdout, &stderr); code != cli.ExitGood {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	var found []string
@@ -72,13 +73,13 @@ func TestCompletion_RuleIDs(t *testing.T) {
 func TestCompletion_FourShells(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		var stdout, stderr strings.Builder
-		if code := command.Run(t.Context(), "", []string{"completion", shell}, strings.NewReader(""), &stdout, &stderr); code != command.ExitGood || !strings.Contains(stdout.String(), "capi-manifests") {
+		if code := command.Run(t.Context(), "", []string{"completion", shell}, strings.NewReader(""), &stdout, &stderr); code != cli.ExitGood || !strings.Contains(stdout.String(), "capi-manifests") {
 			t.Errorf("%s: exit code %d, %d bytes", shell, code, stdout.Len())
 		}
 	}
 }
 
-// TestPlugin_RunsUnderKubectl has the real kubectl find the program by its name.
+// TestPlugin_RunsUnderKubectl checks that the real kubectl finds the program by its name.
 func TestPlugin_RunsUnderKubectl(t *testing.T) {
 	programs := controlplane.Binary(t)
 	self, err := os.Executable()

@@ -19,13 +19,13 @@ import (
 	"github.com/capi-installer/capi-installer/test/controlplane"
 )
 
-// withControlplane runs the tests and stops the control plane that they share.
+// withControlplane runs the tests and stops their shared control plane.
 type withControlplane struct{ *testing.M }
 
 // Run implements testscript.TestingM.
 func (m withControlplane) Run() int {
-	// Programs inherit an ignored SIGHUP, as under nohup, and rightly ignore it too.
-	// A handler here restores the default for the programs that scripts start.
+	// Programs inherit an ignored SIGHUP, as with nohup, and ignore it too. A handler here restores the default for the
+	// programs that scripts start.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	dir, err := os.MkdirTemp("", "capi-manifests-test-")
 	if err != nil {
@@ -54,9 +54,9 @@ func putControlplane(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("PATH", built.dir+string(os.PathListSeparator)+ts.Getenv("PATH"))
 }
 
-// cacheControlplane is the command "controlplane-cache" of scripts: it gives the script a user's cache directory of
-// its own with the built control plane, and the settings of the go command, so that --against embedded need not
-// build it again. The program that starts it is not in the cache.
+// cacheControlplane is the command "controlplane-cache" of scripts: it gives the script its own user's cache directory
+// with the built control plane, and the settings of the go command, so that --against embedded need not build it again.
+// The program that starts it is not in the cache.
 func cacheControlplane(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: controlplane-cache")
@@ -82,7 +82,7 @@ func cacheControlplane(ts *testscript.TestScript, neg bool, args []string) {
 
 // programControlplane is the built program controlplane.
 type programControlplane struct {
-	// dir is the directory with the program, and binary the control plane that it starts.
+	// dir is the directory of the program, and binary the control plane that it starts.
 	dir, binary string
 }
 

@@ -16,12 +16,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// TestHelp_ExamplesWork runs the examples in the help of each command, without the programs that
-// they pipe the output to. The files and images of the examples exist.
+// TestHelp_ExamplesWork runs the examples in the help of each command, without the programs after a pipe. The files and
+// images of the examples exist.
 func TestHelp_ExamplesWork(t *testing.T) {
 	expand := exampleEnvironment(t)
 	for _, cmd := range commandsBelow(command.New("")) {
@@ -39,9 +41,9 @@ func TestHelp_ExamplesWork(t *testing.T) {
 				}
 				var stdout, stderr strings.Builder
 				args := strings.Fields(expand(words))
-				good := []int{command.ExitGood}
+				good := []int{cli.ExitGood}
 				if args[0] == "diff" {
-					good = append(good, command.ExitFindings) // the releases differ
+					good = append(good, cli.ExitFindings) // the releases differ
 				}
 				if code := command.Run(t.Context(), "", args, strings.NewReader(""), &stdout, &stderr); !slices.Contains(good, code) || stdout.Len()+stderr.Len() == 0 {
 					t.Errorf("exit code %d: %s", code, &stderr)
@@ -51,7 +53,7 @@ func TestHelp_ExamplesWork(t *testing.T) {
 	}
 }
 
-// commandsBelow are a command and all below it that have examples.
+// commandsBelow returns a command and its subcommands, if they have examples.
 func commandsBelow(cmd *cobra.Command) []*cobra.Command {
 	found := []*cobra.Command{cmd}
 	for _, below := range cmd.Commands() {
@@ -65,7 +67,7 @@ var (
 	otherPrograms = regexp.MustCompile(` +(\||>) .*$`)
 )
 
-// exampleLines are the command lines of capi-manifests in an example.
+// exampleLines returns the command lines of capi-manifests in an example.
 func exampleLines(example string) []string {
 	var lines []string
 	joined := continued.ReplaceAllStringFunc(example, func(end string) string {
@@ -104,8 +106,8 @@ metadata: {name: example, namespace: default}
 spec: {}
 `
 
-// exampleEnvironment makes the working directory and the registry of the examples, and returns a
-// function that replaces the placeholders in the words of an example.
+// exampleEnvironment creates the working directory and the registry of the examples, and returns a function that
+// replaces the placeholders in the words of an example.
 func exampleEnvironment(t *testing.T) (expand func(string) string) {
 	t.Helper()
 	kubeconfig := controlplane.Shared(t).Kubeconfig
@@ -128,14 +130,14 @@ func exampleEnvironment(t *testing.T) (expand func(string) string) {
 			t.Fatal(err)
 		}
 	}
-	write("registries.conf", "[[registry]]\nlocation = \"quay.io\"\nblocked = true\n") // nothing is pulled from it
+	write("registries.conf", "[[registry]]\nlocation = \"quay.io\"\nblocked = true\n") // no image is pulled from it
 	t.Setenv("CONTAINERS_REGISTRIES_CONF", filepath.Join(dir, "registries.conf"))
 	if err := writeSigningKey(dir, "cosign"); err != nil {
 		t.Fatal(err)
 	}
 	write("policy.json", `{"default": [{"type": "insecureAcceptAnything"}]}`)
 	write("metadata.yaml", "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 2, minor: 10, contract: v1beta2}\n")
-	for _, folder := range []string{".kube", "config", "sidecar", "old", "new"} {
+	for _, folder := range []string{".kube", "config", "sidecar", "old", "new", "v2.10.0", "v2.11.0"} {
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -159,22 +161,30 @@ func exampleEnvironment(t *testing.T) (expand func(string) string) {
 	for _, file := range []string{"images.json", "old/images.json", "new/images.json"} {
 		write(file, release)
 	}
+	for _, version := range []string{"v2.10.0", "v2.11.0"} {
+		write(version+"/infrastructure-components.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: capa-system, labels: {cluster.x-k8s.io/provider: infrastructure-aws}}\ndata: {version: "+version+"}\n")
+	}
 	write("images.txt", "core="+reg.Host()+"/me/core:bundled\naws="+reg.Host()+"/me/capa:bundled\n")
 	base := registry.MustImage(t, registry.Layer{Txtar: "-- bin/manager --\nmanager\n"})
 	saveArchive(t, "built.tar", base)
 	extension, authority := startExampleExtension(t)
+	address, err := fixture.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(address, ":")
 	write("ca.crt", string(authority))
 	write("topology.yaml", exampleTopology)
 	saveArchive(t, "capa.tar", registry.MustImage(t, shipped(t)))
 	return func(words string) string {
 		return strings.NewReplacer(
-			"https://localhost:9443", extension, "quay.io/me/capa@sha256:…", reg.Host()+"/me/capa@"+pushed["capa:bundled"], "quay.io/me/", reg.Host()+"/me/", "sha256:…", "sha256:"+strings.Repeat("a", 64),
+			"https://localhost:9443", extension, "--port 9443", "--port "+port, "quay.io/me/capa@sha256:…", reg.Host()+"/me/capa@"+pushed["capa:bundled"], "quay.io/me/", reg.Host()+"/me/", "sha256:…", "sha256:"+strings.Repeat("a", 64),
 			"./config ... --image ", "sidecar "+aws+" --image ", "./config ...", "config/default "+aws, "...", aws, "~", dir,
 		).Replace(words)
 	}
 }
 
-// saveArchive writes an archive as "podman save" does.
+// saveArchive writes an archive in the format of "podman save".
 func saveArchive(t *testing.T, file string, image v1.Image) {
 	t.Helper()
 	tag, err := name.NewTag("quay.io/example/saved:v1")

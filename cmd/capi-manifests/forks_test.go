@@ -17,7 +17,7 @@ import (
 func TestValidate_FindingsNameSourcesOfFork(t *testing.T) {
 	folder := os.Getenv("FORKS")
 	if folder == "" {
-		t.Skip("FORKS names no folder of forks")
+		t.Skip("needs forks of providers in FORKS")
 	}
 	dir := filepath.Join(folder, "cluster-api-provider-nutanix", "openshift")
 	var stdout, stderr strings.Builder
@@ -33,7 +33,7 @@ func TestValidate_FindingsNameSourcesOfFork(t *testing.T) {
 		}
 		all++
 		if finding.Line == 0 {
-			t.Logf("no line: %s %s", finding.Object, finding.Field)
+			t.Logf("finding without line: %s %s", finding.Object, finding.Field)
 			continue
 		}
 		content, err := os.ReadFile(finding.File)

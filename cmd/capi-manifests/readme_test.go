@@ -12,12 +12,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
-// preparation makes the input of the examples in the README: a kustomize directory, a fork with shipped manifests, the
-// image of the provider, and the images.json of a release and of the previous one.
+// preparation creates the input of the examples in the README: a kustomize directory, a fork with manifests, the image
+// of the provider, and the images.json of a release and of the previous one.
 const preparation = `mkdir config
 exec cp -r providers/example config/default
 exec cp -r providers/example openshift
@@ -67,7 +68,8 @@ func TestREADME_ExamplesWork(t *testing.T) {
 	})
 }
 
-// fork is a repository of a provider with the manifests that OpenShift's manifests-gen has made. The flags are those of its Makefile.
+// fork is a repository of a provider with the manifests of OpenShift's manifests-gen. The flags are those of its
+// Makefile.
 type fork struct {
 	name string
 	// flags are replacements in the commands of the README, which are for cluster-api-provider-aws.
@@ -80,12 +82,12 @@ var forks = []fork{
 	{"cluster-api", []string{"cluster-api-provider-aws", "cluster-api", "--install-order 20", "--install-order 10", "type=infrastructure", "type=core", "v2.13.0", "v1.13.4", "aws-cluster-api-controllers", "cluster-capi-controllers", "--platform AWS", "", "awscluster", "cluster"}},
 }
 
-// TestREADME_SwitchingFromManifestsGen runs the commands of the section in the forks in the folder FORKS. The differences
-// from the shipped manifests are those that docs/manifests-gen.md lists.
+// TestREADME_SwitchingFromManifestsGen runs the commands of the section in the forks in the folder FORKS. The
+// differences from their manifests are those in docs/manifests-gen.md.
 func TestREADME_SwitchingFromManifestsGen(t *testing.T) {
 	folder := os.Getenv("FORKS")
 	if folder == "" {
-		t.Skip("FORKS names no folder of forks")
+		t.Skip("needs forks of providers in FORKS")
 	}
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -135,8 +137,8 @@ func TestREADME_SwitchingFromManifestsGen(t *testing.T) {
 func checkDifferences(t *testing.T, docs, name string, args []string) {
 	t.Helper()
 	var stdout, stderr strings.Builder
-	if code := command.Run(t.Context(), "", args, strings.NewReader(""), &stdout, &stderr); code != command.ExitFindings {
-		t.Fatalf("exit code %d, want %d\n%s", code, command.ExitFindings, &stderr)
+	if code := command.Run(t.Context(), "", args, strings.NewReader(""), &stdout, &stderr); code != cli.ExitFindings {
+		t.Fatalf("exit code %d, want %d\n%s", code, cli.ExitFindings, &stderr)
 	}
 	_, after, found := strings.Cut(docs, "\n## "+name+"\n\n```text\n")
 	want, _, ended := strings.Cut(after, "```\n")

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +22,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/pack"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -36,11 +36,10 @@ func TestMain(m *testing.M) {
 	testscript.Main(withControlplane{m}, map[string]func(){"capi-manifests": main, command.PluginName: main, "example-extension": exampleExtension})
 }
 
-// TestScripts runs the stories in testdata/script. Each has a registry of its own
-// ($REGISTRY), one that requires a password ($PRIVATE), one that also has a certificate of the CA in ca.crt
-// ($SECURE), an address without a listener ($CLOSED), the directory of the program ($BIN), and the kustomize
-// directories of small providers (providers/core, aws, azure and example, which violates no rule). Besides the
-// commands of testscript there are:
+// TestScripts runs the scripts in testdata/script. Each has its own registry ($REGISTRY), one that requires a password
+// ($PRIVATE), one that also has a certificate of the CA in ca.crt ($SECURE), an address without a listener ($CLOSED) and its
+// port ($CLOSED_PORT), the directory of the program ($BIN), and the kustomize directories of small providers (providers/core, aws, azure and
+// example, which violates no rule). In addition to the commands of testscript there are:
 //
 //	exits CODE ARG...          runs capi-manifests, which must exit with CODE
 //	publish NAME               generates, packs and pushes providers/NAME; $NAME is the reference
@@ -57,6 +56,7 @@ func TestMain(m *testing.M) {
 //	expand FILE                replaces the variables in a file
 //	controlplane-in-path       puts the program of --against embedded into the PATH
 //	controlplane-cache         gives the script a cache directory with the control plane
+//	serve-extension NAME [ANSWER]  starts a Runtime Extension with an answer to Discovery; $NAME is its URL, NAME.crt its authority
 //	stop-registry              stops the registry
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -67,7 +67,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE") != "",
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "publish": publish, "image": image, "index": index, "slow": slow, "await": await, "await-file": awaitFile, "await-end": awaitEnd, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand,
+			"exits": exits, "publish": publish, "image": image, "index": index, "slow": slow, "await": await, "await-file": awaitFile, "await-end": awaitEnd, "images-json": writeImagesJSON, "setenv": setenv, "login": login, "expand": expand, "serve-extension": serveExtension,
 			"real-providers": writeProviders, "controlplane-in-path": putControlplane, "controlplane-cache": cacheControlplane,
 			"stop-registry": func(ts *testscript.TestScript, _ bool, _ []string) {
 				ts.Check(ts.Value(registryKey{}).(*registry.Registry).Close())
@@ -76,7 +76,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// registryKey is where a script keeps its registry.
+// registryKey is the key of a script's registry.
 type registryKey struct{}
 
 func setup(env *testscript.Env) error {
@@ -85,7 +85,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(func() { _ = reg.Close() })
-	closed, err := closedAddress()
+	closed, err := fixture.FreeAddress()
 	if err != nil {
 		return err
 	}
@@ -111,21 +111,13 @@ func setup(env *testscript.Env) error {
 	env.Values[registryKey{}] = reg
 	env.Setenv("REGISTRY", reg.Host())
 	env.Setenv("CLOSED", closed)
+	env.Setenv("CLOSED_PORT", closed[strings.LastIndex(closed, ":")+1:])
 	program, err := exec.LookPath("capi-manifests")
 	if err != nil {
 		return err
 	}
 	env.Setenv("BIN", filepath.Dir(program))
 	return os.CopyFS(filepath.Join(env.WorkDir, "providers"), os.DirFS(filepath.Join("testdata", "providers")))
-}
-
-// closedAddress returns an address without a listener.
-func closedAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {
@@ -179,7 +171,7 @@ func image(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], reference)
 }
 
-// layerOf is a layer with the files of a directory.
+// layerOf returns a layer with the files of a directory.
 func layerOf(ts *testscript.TestScript, dir string) registry.Layer {
 	var layer registry.Layer
 	root := ts.MkAbs(dir)
@@ -244,7 +236,7 @@ func setenv(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
 }
 
-// TestHelp_EveryCommandHasExamples keeps the help complete.
+// TestHelp_EveryCommandHasExamples checks that the help is complete.
 func TestHelp_EveryCommandHasExamples(t *testing.T) {
 	for _, cmd := range command.New("").Commands() {
 		if cmd.Short == "" || cmd.Example == "" || cmd.Args == nil {
@@ -253,7 +245,7 @@ func TestHelp_EveryCommandHasExamples(t *testing.T) {
 	}
 }
 
-// TestRun_EndsWithItsContext is what happens at Ctrl-C.
+// TestRun_EndsWithItsContext checks the reaction to Ctrl-C.
 func TestRun_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -265,7 +257,7 @@ func TestRun_EndsWithItsContext(t *testing.T) {
 	}
 	var stdout, stderr strings.Builder
 	code := command.Run(ctx, "", []string{"plan", "--images-json", file, "--platform", "AWS", "--release-version", "1.0.0"}, strings.NewReader(""), &stdout, &stderr)
-	if code != command.ExitIO || !strings.Contains(stderr.String(), context.Canceled.Error()) {
+	if code != cli.ExitIO || !strings.Contains(stderr.String(), context.Canceled.Error()) {
 		t.Errorf("exit code %d, stderr: %s", code, &stderr)
 	}
 }
@@ -307,7 +299,7 @@ func TestPack_SelectsThePlatformOfTheBase(t *testing.T) {
 func runGood(t *testing.T, args ...string) (stdout string) {
 	t.Helper()
 	var out, stderr strings.Builder
-	if code := command.Run(t.Context(), "", args, strings.NewReader(""), &out, &stderr); code != command.ExitGood {
+	if code := command.Run(t.Context(), "", args, strings.NewReader(""), &out, &stderr); code != cli.ExitGood {
 		t.Fatalf("capi-manifests %s: exit code %d\n%s", strings.Join(args, " "), code, &stderr)
 	}
 	return out.String()

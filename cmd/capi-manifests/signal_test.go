@@ -19,7 +19,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 )
 
 // blockedRead is a command line whose program blocks while it reads dir/pipe, a named pipe.
@@ -96,13 +96,13 @@ func TestSignals_EndStalledRegistry(t *testing.T) {
 		if err != nil {
 			t.Fatalf("waiting for a request to the registry: %v\n%s", err, &program.stderr)
 		}
-		defer connection.Close() // the registry never answers
+		defer connection.Close() // the registry never responds
 		program.signal(t, syscall.SIGTERM)
 		program.wantStopped(t, "terminated")
 	}
 }
 
-// Under nohup, the program ignores SIGHUP, and reads on.
+// With nohup, the program ignores SIGHUP, and continues to read.
 func TestSignals_IgnoredHangupStaysIgnored(t *testing.T) {
 	dir, pipe := workingDirectory(t, blockedRead{})
 	program := startShell(t, dir, `trap "" HUP && exec "$0" plan --images-json dir/pipe --platform AWS --release-version 1.0.0`)
@@ -112,18 +112,18 @@ func TestSignals_IgnoredHangupStaysIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	input.Close()
-	if code := program.wait(t); code != command.ExitFindings || !strings.Contains(program.stderr.String(), "core") {
-		t.Errorf("exit code %d, want %d for a release without a core provider\n%s", code, command.ExitFindings, &program.stderr)
+	if code := program.wait(t); code != cli.ExitFindings || !strings.Contains(program.stderr.String(), "core") {
+		t.Errorf("exit code %d, want %d for a release without a core provider\n%s", code, cli.ExitFindings, &program.stderr)
 	}
 }
 
-// The program waits for the control plane to end, which it never does; a second signal does not wait.
+// The program waits for the end of the control plane, which never ends; a second signal does not wait.
 func TestSignals_SecondEndsAtOnce(t *testing.T) {
 	files := bundleFiles()
 	files["controlplane"] = "#!/bin/sh\nexec cat \"${0%/*}/dir/pipe\"\n"
 	dir, pipe := workingDirectory(t, blockedRead{files: files})
 	program := startProgram(t, dir, "validate", "bundle", "--against", "embedded", "--controlplane", filepath.Join(dir, "controlplane"))
-	defer program.openPipe(t, pipe).Close() // it ends the control plane after the test
+	defer program.openPipe(t, pipe).Close() // ends the control plane after the test
 	for deadline := time.Now().Add(patience); program.command.Process.Signal(syscall.SIGINT) == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("timed out waiting for the program to end")
@@ -134,7 +134,7 @@ func TestSignals_SecondEndsAtOnce(t *testing.T) {
 	}
 }
 
-// workingDirectory makes a directory with a named pipe.
+// workingDirectory creates a directory with a named pipe.
 func workingDirectory(t *testing.T, read blockedRead) (dir, pipe string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -151,7 +151,7 @@ func workingDirectory(t *testing.T, read blockedRead) (dir, pipe string) {
 	return dir, pipe
 }
 
-// runningProgram is capi-manifests in a process of its own. Its standard input stays open.
+// runningProgram is capi-manifests in a separate process. Its standard input stays open.
 type runningProgram struct {
 	command        *exec.Cmd
 	stdin          io.Writer
@@ -183,7 +183,7 @@ func startShell(t *testing.T, dir, script string, args ...string) *runningProgra
 	return p
 }
 
-// openPipe opens a named pipe for writing, when the program or one that it has started opens it for reading.
+// openPipe opens a named pipe for writing, when the program or one of its child processes opens it for reading.
 func (p *runningProgram) openPipe(t *testing.T, pipe string) *os.File {
 	t.Helper()
 	opened := make(chan *os.File, 1)
@@ -202,7 +202,7 @@ func (p *runningProgram) openPipe(t *testing.T, pipe string) *os.File {
 	return nil
 }
 
-// fillStdin writes more to the standard input than a pipe holds: it returns when the program reads.
+// fillStdin writes more to the standard input than the buffer of a pipe: it returns when the program reads.
 func (p *runningProgram) fillStdin(t *testing.T) {
 	t.Helper()
 	filled := make(chan error, 1)
@@ -242,11 +242,11 @@ func (p *runningProgram) wait(t *testing.T) int {
 	}
 }
 
-// wantStopped requires that a signal has stopped the program.
+// wantStopped checks that a signal has stopped the program.
 func (p *runningProgram) wantStopped(t *testing.T, signal string) {
 	t.Helper()
 	code := p.wait(t)
-	if want := "capi-manifests: stopped: " + signal + " signal received\n"; code != command.ExitIO || !strings.HasSuffix(p.stderr.String(), want) || p.stdout.Len() > 0 {
-		t.Errorf("exit code %d, stdout %q, stderr %q; want exit code %d and %q", code, &p.stdout, &p.stderr, command.ExitIO, want)
+	if want := "capi-manifests: stopped: " + signal + " signal received\n"; code != cli.ExitIO || !strings.HasSuffix(p.stderr.String(), want) || p.stdout.Len() > 0 {
+		t.Errorf("exit code %d, stdout %q, stderr %q; want exit code %d and %q", code, &p.stdout, &p.stderr, cli.ExitIO, want)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"go.podman.io/image/v5/signature/sigstore"
 )
 
-// writeSigningKey writes a key pair as "skopeo generate-sigstore-key" makes it: NAME.key, encrypted with the passphrase in the
-// file "passphrase", NAME.pub, and NAME.json, a policy that requires signatures by this key.
+// writeSigningKey writes a key pair in the format of "skopeo generate-sigstore-key": NAME.key, encrypted with the
+// passphrase in the file "passphrase", NAME.pub, and NAME.json, a policy that requires signatures by this key.
 func writeSigningKey(dir, name string) error {
 	const passphrase = "correct horse"
 	pair, err := sigstore.GenerateKeyPair([]byte(passphrase))

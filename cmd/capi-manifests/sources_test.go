@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
@@ -60,7 +61,7 @@ func TestExtract_ReadsAnArchive(t *testing.T) {
 	}
 	out := filepath.Join(dir, "out")
 	var stdout, stderr strings.Builder
-	if code := command.Run(t.Context(), "", []string{"extract", archive, "--output-dir", out}, strings.NewReader(""), &stdout, &stderr); code != command.ExitGood {
+	if code := command.Run(t.Context(), "", []string{"extract", archive, "--output-dir", out}, strings.NewReader(""), &stdout, &stderr); code != cli.ExitGood {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	for profile, want := range map[string]string{"default": "capi-system", "other": "other-system"} {

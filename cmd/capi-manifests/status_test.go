@@ -22,18 +22,20 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/schematest"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // storedCluster is an API server that serves stored objects, read-only. A watch never sends an event.
 type storedCluster struct {
-	// lists are the objects by the last segment of the path of their resource. A missing resource is not found.
+	// lists are the objects by the last segment of the path of their resource. Other resources are not found.
 	lists map[string][]any
-	// failure, if it is set, is the answer to every request.
+	// failure, if set, is the response to every request.
 	failure int
 	// requests are the methods and paths of all requests.
 	requests []string
@@ -61,7 +63,7 @@ func (c *storedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func writeJSON(w http.ResponseWriter, value any) {
-	_ = json.NewEncoder(w).Encode(value) // the client may be gone
+	_ = json.NewEncoder(w).Encode(value) // the client can be gone
 }
 
 // newStoredCluster returns a cluster with a ClusterAPI object from a file in testdata, and its kubeconfig.
@@ -116,11 +118,15 @@ func TestStatus_ExitCodesOfStates(t *testing.T) {
 			if code != c.code || !strings.Contains(stdout, c.want) || stderr != "" {
 				t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, stderr, stdout)
 			}
-			code, stdout, stderr = run(t, "status", "--kubeconfig", kubeconfig, "--wait", "--timeout", "300ms", "-o", "json")
+			timeout := "1m0s"
+			if c.code == 1 { // it passes, after the first report
+				timeout = "3s"
+			}
+			code, stdout, stderr = run(t, "status", "--kubeconfig", kubeconfig, "--wait", "--timeout", timeout, "-o", "json")
 			if err := schematest.Validate(schema.Status, []byte(stdout)); err != nil || code != c.code {
 				t.Errorf("exit code %d: %v", code, err)
 			}
-			if timedOut := strings.Contains(stderr, "timed out after 300ms: Version"); timedOut != (c.code == 1) {
+			if timedOut := strings.Contains(stderr, "timed out after "+timeout+": Version"); timedOut != (c.code == 1) {
 				t.Errorf("stderr %q", stderr)
 			}
 			for _, request := range cluster.requests {
@@ -134,7 +140,7 @@ func TestStatus_ExitCodesOfStates(t *testing.T) {
 
 // TestStatus_Errors checks that each error is one line with the cause and the next step.
 func TestStatus_Errors(t *testing.T) {
-	closed, err := closedAddress()
+	closed, err := fixture.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,11 +156,11 @@ func TestStatus_Errors(t *testing.T) {
 		code       int
 		want       string
 	}{
-		"no CRD":              {kubeconfigWithoutCRD, command.ExitInvalid, "CRD clusterapis.capi-operator.openshift.io not found; capi-installer is not installed in this cluster"},
-		"missing permissions": {withFailure(http.StatusForbidden), command.ExitInvalid, "reading clusterapis.capi-operator.openshift.io: rejected; status and history need the verbs get, list and watch, as in ClusterRole cluster-reader"},
-		"outdated token":      {withFailure(http.StatusUnauthorized), command.ExitInvalid, "invalid credentials in the kubeconfig (Unauthorized); log in again"},
-		"no API server":       {kubeconfigOf(t, "http://"+closed), command.ExitIO, "connection refused; check that the API server is running"},
-		"no kubeconfig":       {"missing", command.ExitInvalid, "missing: no such file or directory; set --kubeconfig or KUBECONFIG"},
+		"no CRD":              {kubeconfigWithoutCRD, cli.ExitInvalid, "CRD clusterapis.capi-operator.openshift.io not found; capi-installer is not installed in this cluster"},
+		"missing permissions": {withFailure(http.StatusForbidden), cli.ExitInvalid, "reading clusterapis.capi-operator.openshift.io: rejected; status and history need the verbs get, list and watch, as in ClusterRole cluster-reader"},
+		"outdated token":      {withFailure(http.StatusUnauthorized), cli.ExitInvalid, "invalid credentials in the kubeconfig (Unauthorized); log in again"},
+		"no API server":       {kubeconfigOf(t, "http://"+closed), cli.ExitIO, "connection refused; check that the API server is running"},
+		"no kubeconfig":       {"missing", cli.ExitInvalid, "missing: no such file or directory; set --kubeconfig or KUBECONFIG"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, args := range [][]string{{"status"}, {"status", "--wait"}, {"status", "--watch", "-o", "yaml"}, {"history"}} {
@@ -167,10 +173,10 @@ func TestStatus_Errors(t *testing.T) {
 	}
 }
 
-// TestStatus_UsageErrorsAreNotBlocked: the exit code 2 is a blocked rollout.
+// TestStatus_UsageErrorsAreNotBlocked checks that usage errors do not have the exit code 2 of a blocked rollout.
 func TestStatus_UsageErrorsAreNotBlocked(t *testing.T) {
 	for _, args := range [][]string{{"x"}, {"--unknown"}, {"-o", "xml"}, {"--watch", "-o", "html"}, {"--timeout", "1s"}, {"--wait", "--timeout", "-1s"}} {
-		if code, _, stderr := run(t, append([]string{"status"}, args...)...); code != command.ExitInvalid || !strings.Contains(stderr, "see capi-manifests status --help") {
+		if code, _, stderr := run(t, append([]string{"status"}, args...)...); code != cli.ExitInvalid || !strings.Contains(stderr, "see capi-manifests status --help") {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, stderr)
 		}
 	}
@@ -187,12 +193,12 @@ func TestStatus_WatchWritesLinesIntoAPipe(t *testing.T) {
 
 func TestHistory_ComparesStoredVersions(t *testing.T) {
 	cluster, kubeconfig := newStoredCluster(t, "rolling.yaml")
-	if code, stdout, _ := run(t, "history", "--kubeconfig", kubeconfig); code != command.ExitGood || stdout != "The cluster stores no version.\n" {
+	if code, stdout, _ := run(t, "history", "--kubeconfig", kubeconfig); code != cli.ExitGood || stdout != "The cluster stores no version.\n" {
 		t.Errorf("exit code %d, stdout %q", code, stdout)
 	}
 	cluster.lists["configmaps"] = []any{storedVersion(t, "4.22.1-2", "2"), storedVersion(t, "4.22.0-1", "1")}
 	code, stdout, stderr := run(t, "history", "--kubeconfig", kubeconfig)
-	if code != command.ExitGood {
+	if code != cli.ExitGood {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	for _, want := range []string{"4.22.1-2", "Desired", "1 other change", "4.22.0-1 -> 4.22.1-2", "data.verbosity"} {
@@ -207,7 +213,7 @@ func TestHistory_ComparesStoredVersions(t *testing.T) {
 	broken := storedVersion(t, "4.22.1-2", "3")
 	broken.BinaryData = nil
 	cluster.lists["configmaps"] = []any{broken}
-	if code, _, stderr := run(t, "history", "--kubeconfig", kubeconfig); code != command.ExitInvalid || !strings.Contains(stderr, "version 4.22.1-2: ConfigMap 4.22.1-2: key") {
+	if code, _, stderr := run(t, "history", "--kubeconfig", kubeconfig); code != cli.ExitInvalid || !strings.Contains(stderr, "version 4.22.1-2: ConfigMap 4.22.1-2: key") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }
@@ -243,7 +249,7 @@ func TestHelp_ExamplesOfAClusterWork(t *testing.T) {
 		}
 		for _, line := range exampleLines(cmd.Example) {
 			_, words, found := strings.Cut(line, "capi-manifests ")
-			if code, stdout, stderr := run(t, strings.Fields(words)...); !found || code != command.ExitGood || stdout == "" {
+			if code, stdout, stderr := run(t, strings.Fields(words)...); !found || code != cli.ExitGood || stdout == "" {
 				t.Errorf("%s: exit code %d: %s", line, code, stderr)
 			}
 		}
@@ -275,7 +281,7 @@ func TestREADME_ExamplesOfThePluginWork(t *testing.T) {
 		}
 		var stderr strings.Builder
 		code := command.Run(ctx, "", strings.Fields(words), strings.NewReader(""), stdout, &stderr)
-		if stdout.Len() == 0 || code != command.ExitGood && !watches {
+		if stdout.Len() == 0 || code != cli.ExitGood && !watches {
 			t.Errorf("%s: exit code %d: %s", line, code, stderr.String())
 		}
 		cancel()

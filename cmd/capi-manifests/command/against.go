@@ -11,6 +11,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
 	"github.com/capi-installer/capi-installer/extractor"
 )
@@ -37,7 +38,7 @@ func (a *against) rules(v findings.Report) int {
 func (a *against) add(cmd *cobra.Command, result *findings.Report, bundles []extractor.Bundle) error {
 	if a.server == "" {
 		if a.controlplane != "" {
-			return &usageError{errors.New("--controlplane requires --against " + apiserver.Embedded)}
+			return cli.WrongUsage(errors.New("--controlplane requires --against " + apiserver.Embedded))
 		}
 		return nil
 	}

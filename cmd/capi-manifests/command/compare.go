@@ -43,7 +43,7 @@ func compareWith(cmd *cobra.Command, src, dir string, generated extractor.Bundle
 		return err
 	}
 	if report.Verdict.Level != diff.None {
-		return &differencesError{report.Verdict}
+		return &diffreport.DifferencesError{Verdict: report.Verdict}
 	}
 	return nil
 }

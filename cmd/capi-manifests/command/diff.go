@@ -5,13 +5,13 @@ package command
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
@@ -20,7 +20,8 @@ const diffLong = `Compare two releases, images or bundles, and show the changes 
 whether B may replace A.
 
 A and B are two releases, each an images.json, or two images, OCI layouts, archives or
-directories with a bundle. Of releases every provider is compared, or with --platform the
+directories with a bundle. A kustomize directory, or a YAML file such as the components.yaml
+of a clusterctl release, is rendered as "validate" does. Of releases every provider is compared, or with --platform the
 components that a cluster of that platform installs. Objects are compared field by field.
 In addition, diff reports
 
@@ -47,15 +48,11 @@ const diffExample = `  # Compare two releases
   # A gate in CI: fail if CRDs become incompatible or a subject gains permissions
   capi-manifests diff quay.io/me/capa:v2.10.0 capi-manifests --fail-on breaking,widening
 
+  # Compare two releases of a provider for clusterctl
+  capi-manifests diff v2.10.0/infrastructure-components.yaml v2.11.0/infrastructure-components.yaml
+
   # List the permissions that subjects gained
   capi-manifests diff old/images.json new/images.json -o json | jq '.access[] | {subject, gained}'`
-
-// differencesError reports differences that decide the exit code.
-type differencesError struct{ verdict diff.Verdict }
-
-func (e *differencesError) Error() string {
-	return "found differences: " + diffreport.Counts(e.verdict)
-}
 
 // failOn holds the levels of changes for exit code 1: a pflag.Value. An empty list
 // means any change.
@@ -67,7 +64,7 @@ func (f *failOn) String() string {
 	if len(*f) == 0 {
 		return "any"
 	}
-	return joined(*f)
+	return cli.Joined(*f)
 }
 
 // Set implements pflag.Value.
@@ -113,8 +110,8 @@ func newDiff() *cobra.Command {
 		Short:             "Compare two releases, images or bundles",
 		Long:              diffLong,
 		Example:           diffExample,
-		Args:              twoArgs,
-		ValidArgsFunction: completeTwo,
+		Args:              cli.TwoArgs,
+		ValidArgsFunction: cli.CompleteTwo,
 		RunE:              func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0], args[1]) },
 	}
 	options.sources.register(cmd)
@@ -130,26 +127,12 @@ func newDiff() *cobra.Command {
 	return cmd
 }
 
-func twoArgs(cmd *cobra.Command, args []string) error {
-	if len(args) != 2 {
-		return &usageError{fmt.Errorf("accepts 2 arg(s), A and B, received %d", len(args))}
-	}
-	return nil
-}
-
-func completeTwo(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 1 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return completeSources(cmd, args, begun)
-}
-
 func (o *diffOptions) run(cmd *cobra.Command, a, b string) error {
 	before, after, err := o.sources.open(cmd, a, b)
 	if err != nil {
 		return err
 	}
-	found := diffreport.New(before.source, after.source, before.providers, after.providers)
+	found := diffreport.New(before.Source, after.Source, before.Providers, after.Providers)
 	var out bytes.Buffer
 	if err := found.Write(&out, o.format, o.full, o.color.Enabled(cmd.OutOrStdout())); err != nil {
 		return err
@@ -158,7 +141,7 @@ func (o *diffOptions) run(cmd *cobra.Command, a, b string) error {
 		return err
 	}
 	if o.failOn.fails(found.Verdict) {
-		return &differencesError{found.Verdict}
+		return &diffreport.DifferencesError{Verdict: found.Verdict}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/extension"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
@@ -25,7 +26,7 @@ func newExtension(version string) *cobra.Command {
 		Long:  extensionLong,
 		Example: `  capi-manifests extension hooks
   capi-manifests extension test https://localhost:9443 --ca-bundle ca.crt`,
-		Args: knownCommand,
+		Args: cli.KnownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newExtensionTest(version), newExtensionHooks())
@@ -42,7 +43,7 @@ const hooksExample = `  capi-manifests extension hooks
 
 // hooksFormat is the format of "extension hooks": a pflag.Value. The zero value is a table.
 type hooksFormat struct {
-	output
+	cli.Output
 	openAPI bool
 }
 
@@ -52,7 +53,7 @@ func (f *hooksFormat) Set(text string) error {
 	if f.openAPI = text == "openapi"; f.openAPI {
 		return nil
 	}
-	if f.output.Set(text) != nil {
+	if f.Output.Set(text) != nil {
 		return errors.New("must be table, json, yaml or openapi")
 	}
 	return nil
@@ -82,7 +83,7 @@ func newExtensionHooks() *cobra.Command {
 				_, err = cmd.OutOrStdout().Write(document)
 				return err
 			}
-			return format.write(cmd.OutOrStdout(), hooks, func(w *bytes.Buffer) { listHooks(w, hooks) })
+			return format.Write(cmd.OutOrStdout(), hooks, func(w *bytes.Buffer) { listHooks(w, hooks) })
 		},
 	}
 	cmd.Flags().VarP(&format, "output", "o", "output format: "+strings.Join(hooksFormats, ", "))
@@ -102,9 +103,9 @@ func hookNames() (names []string) {
 func knownHook(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 1:
-		return &usageError{fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " "))}
+		return cli.WrongUsage(fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " ")))
 	case len(args) == 1 && !slices.Contains(hookNames(), args[0]):
-		return &usageError{fmt.Errorf("unknown hook %q: want one of %s", args[0], strings.Join(hookNames(), ", "))}
+		return cli.WrongUsage(fmt.Errorf("unknown hook %q: want one of %s", args[0], strings.Join(hookNames(), ", ")))
 	}
 	return nil
 }

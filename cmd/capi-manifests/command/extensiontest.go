@@ -5,7 +5,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -13,10 +12,10 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/extension"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/extensionreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/extensionserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
@@ -34,7 +33,8 @@ of kubeadm and of Cluster API's provider for development.
 
 --exec starts a program on loopback, with a new certificate, and stops it and its children at the end. In ARGS, "{port}" and
 "{cert-dir}" are replaced by the port and by the directory with tls.crt and tls.key; without them --webhook-port and
---webhook-cert-dir are added. The variables WEBHOOK_PORT and WEBHOOK_CERT_DIR have the values too.`
+--webhook-cert-dir are added. The variables WEBHOOK_PORT and WEBHOOK_CERT_DIR have the values too. --port is the port of a program
+that always listens on the same one; then no flags are added.`
 
 const extensionTestExample = `  # Test a running server
   capi-manifests extension test https://localhost:9443 --ca-bundle ca.crt
@@ -42,6 +42,7 @@ const extensionTestExample = `  # Test a running server
   # Start a program and test it
   capi-manifests extension test --exec example-extension
   capi-manifests extension test --exec example-extension -- --webhook-port={port} --webhook-cert-dir={cert-dir}
+  capi-manifests extension test --exec example-extension --port 9443 -- --cert-dir={cert-dir}
 
   # Test with the settings of the ExtensionConfig and with own objects
   capi-manifests extension test --exec example-extension --setting region=eu --topology topology.yaml
@@ -58,6 +59,7 @@ type extensionTest struct {
 	color        term.ColorMode
 	caBundle     string
 	exec         string
+	port         uint16
 	startTimeout time.Duration
 	topology     string
 	settings     map[string]string
@@ -79,6 +81,7 @@ func newExtensionTest(version string) *cobra.Command {
 	flags.Var(&o.color, "color", "color of the findings: auto (on a terminal, unless NO_COLOR is set), always or never")
 	flags.StringVar(&o.caBundle, "ca-bundle", "", "`file` with the authorities of the server's certificate, as in the ExtensionConfig (default those of the system)")
 	flags.StringVar(&o.exec, "exec", "", "`program` of the server to start on loopback")
+	flags.Uint16Var(&o.port, "port", 0, "`port` of a program of --exec that always listens on the same one (default a free one)")
 	flags.DurationVar(&o.startTimeout, "start-timeout", 30*time.Second, "`time` within which the program of --exec must accept connections")
 	flags.StringVar(&o.topology, "topology", "", "`file` with the objects of requests (default objects of Cluster API's provider for development)")
 	flags.StringToStringVar(&o.settings, "setting", nil, "`name=value` of a setting of the ExtensionConfig; can be repeated")
@@ -91,8 +94,11 @@ func newExtensionTest(version string) *cobra.Command {
 
 // args requires a URL, or --exec.
 func (o *extensionTest) args(cmd *cobra.Command, args []string) error {
+	if o.exec == "" && o.port != 0 {
+		return cli.WrongUsage(errors.New("--port: only valid with --exec; a URL has the port"))
+	}
 	if o.exec == "" {
-		return oneArg("URL, an https address of a server; or --exec")(cmd, args)
+		return cli.OneArg("URL, an https address of a server; or --exec")(cmd, args)
 	}
 	var errs []error
 	if beforeDash := cmd.ArgsLenAtDash(); len(args) > 0 && beforeDash != 0 {
@@ -101,13 +107,13 @@ func (o *extensionTest) args(cmd *cobra.Command, args []string) error {
 	if o.caBundle != "" {
 		errs = append(errs, errors.New("--ca-bundle: only valid with a URL; --exec uses a new certificate"))
 	}
-	return wrongUsage(errs...)
+	return cli.WrongUsage(errs...)
 }
 
 func (o *extensionTest) run(cmd *cobra.Command, args []string) (err error) {
 	options := extension.Options{Settings: o.settings}
 	if o.topology != "" {
-		if options.Topology, err = readTopology(o.topology); err != nil {
+		if options.Topology, err = extensionserver.ReadTopology(o.topology); err != nil {
 			return err
 		}
 	}
@@ -128,10 +134,10 @@ func (o *extensionTest) run(cmd *cobra.Command, args []string) (err error) {
 // connect returns a client of the server, its name, and a function that stops the server if it was started.
 func (o *extensionTest) connect(cmd *cobra.Command, args []string) (client extension.Client, name string, stop func() error, err error) {
 	if o.exec == "" {
-		client, err = newExtensionClient(args[0], o.caBundle)
+		client, err = extensionserver.Client(args[0], o.caBundle)
 		return client, args[0], func() error { return nil }, err
 	}
-	server, err := extensionserver.Start(cmd.Context(), o.exec, args, o.startTimeout)
+	server, err := extensionserver.Start(cmd.Context(), extensionserver.Program{Path: o.exec, Args: args, Port: int(o.port), Timeout: o.startTimeout})
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -140,34 +146,6 @@ func (o *extensionTest) connect(cmd *cobra.Command, args []string) (client exten
 		return nil, "", nil, errors.Join(err, server.Stop())
 	}
 	return client, o.exec, server.Stop, nil
-}
-
-// newExtensionClient returns a client of a server; the file with the authorities can be empty.
-func newExtensionClient(url, caFile string) (extension.Client, error) {
-	var authorities []byte
-	if caFile != "" {
-		var err error
-		if authorities, err = os.ReadFile(caFile); err != nil {
-			return nil, err
-		}
-	}
-	client, err := extension.NewClient(url, authorities)
-	if err != nil {
-		return nil, &usageError{err}
-	}
-	return client, nil
-}
-
-func readTopology(file string) (*extension.Topology, error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	topology, err := extension.ReadTopology(content)
-	if err != nil {
-		return nil, &source.InvalidError{Err: fmt.Errorf("reading %s: %w", file, err)}
-	}
-	return topology, nil
 }
 
 // report writes the results, and returns an error if one has severity error.
@@ -180,7 +158,7 @@ func (o *extensionTest) report(cmd *cobra.Command, report extensionreport.Report
 		return err
 	}
 	if report.Counts[contract.Error] > 0 {
-		return &findingsError{report.Source, report.Counts}
+		return &findings.Error{Source: report.Source, Counts: report.Counts}
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d handlers: %s\n", term.Printable(report.Source), len(report.Handlers), findings.Summary(report.Counts, report.Checked()))
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/bundle"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -39,10 +40,10 @@ func newExtract() *cobra.Command {
 		Short:             "Write the bundle of an image to a directory",
 		Long:              extractLong,
 		Example:           extractExample,
-		Args:              oneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
-		ValidArgsFunction: completeSource,
+		Args:              cli.OneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
+		ValidArgsFunction: cli.CompleteSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := required(cmd, "output-dir"); err != nil {
+			if err := cli.Required(cmd, "output-dir"); err != nil {
 				return err
 			}
 			bundles, _, err := source.Bundles(cmd.Context(), cmd.ErrOrStderr(), args[0])

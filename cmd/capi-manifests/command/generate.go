@@ -3,9 +3,6 @@
 package command
 
 import (
-	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -18,8 +15,8 @@ import (
 	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/build/clusterctl"
 	"github.com/capi-installer/capi-installer/build/generate"
-	"github.com/capi-installer/capi-installer/build/transform"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/generatereport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 )
@@ -77,7 +74,7 @@ type generateFlags struct {
 	verbose    bool
 	compare    string
 	transport  transportFlags
-	format     output
+	format     cli.Output
 }
 
 func newGenerate() *cobra.Command {
@@ -98,7 +95,7 @@ func newGenerate() *cobra.Command {
 	f.transport.register(cmd)
 	f.old.register(cmd, &f.provider)
 	f.clusterctl.register(cmd)
-	f.format.register(cmd)
+	f.format.Register(cmd)
 	_ = cmd.MarkFlagDirname("output-dir") // the flags exist
 	_ = cmd.MarkFlagDirname("compare")
 	return cmd
@@ -117,9 +114,9 @@ func (f *providerFlags) register(cmd *cobra.Command) {
 	f.set = pflag.NewFlagSet("provider", pflag.ContinueOnError)
 	set := f.set
 	set.StringVar(&f.ProviderName, "provider-name", "", "name of the provider, such as cluster-api-provider-aws")
-	set.StringVar(&f.providerType, "provider-type", "", "provider type: "+joined(extractor.ProviderTypes()))
+	set.StringVar(&f.providerType, "provider-type", "", "provider type: "+cli.Joined(extractor.ProviderTypes()))
 	set.StringVar(&f.ProviderVersion, "provider-version", "", "version of the provider, such as v2.10.0")
-	set.StringVar(&f.OCPPlatform, "platform", "", "OpenShift `platform` of the provider, such as AWS (default every platform)")
+	set.StringVar(&f.OCPPlatform, "platform", "", "`platform` of the provider, such as AWS; with --profile kubernetes any name, such as Docker (default every platform)")
 	set.StringVar(&f.ImageName, "image-name", "", "placeholder for the provider's own image; required if the provider has pods")
 	set.StringArrayVar(&f.images, "image", nil, "`old=new` image replacement; new is pinned by digest or is --image-name; may be repeated")
 	set.StringVar(&f.Namespace, "namespace", v1alpha1.OperandNamespace, "target namespace of the provider")
@@ -153,12 +150,12 @@ func (f *providerFlags) complete(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(extractor.ClusterProfileNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("transform", transforms)
 	_ = cmd.RegisterFlagCompletionFunc("skip-transform", transforms)
-	completePlatform(cmd)
+	cli.CompletePlatform(cmd)
 }
 
 // options returns the options for a kustomize directory.
-func (f *providerFlags) options(cmd *cobra.Command, dir string) (generate.Options, error) {
-	images, err := pairs("image", f.images)
+func (f *providerFlags) options(dir string) (generate.Options, error) {
+	images, err := cli.Pairs("image", f.images)
 	if err != nil {
 		return generate.Options{}, err
 	}
@@ -167,66 +164,43 @@ func (f *providerFlags) options(cmd *cobra.Command, dir string) (generate.Option
 	return options, nil
 }
 
-func completePlatform(cmd *cobra.Command) {
-	var platforms []string
-	for _, platform := range generate.Platforms() {
-		platforms = append(platforms, string(platform))
-	}
-	_ = cmd.RegisterFlagCompletionFunc("platform", cobra.FixedCompletions(platforms, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
-}
-
-func joined[T ~string](values []T) string {
-	texts := make([]string, len(values))
-	for i, value := range values {
-		texts[i] = string(value)
-	}
-	return strings.Join(texts, ", ")
-}
-
 func (f *generateFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.old.apply(cmd, &f.provider); err != nil {
 		return err
 	}
-	if err := required(cmd, "provider-name", "provider-type", "provider-version", "output-dir"); err != nil {
+	if err := cli.Required(cmd, "provider-name", "provider-type", "provider-version", "output-dir"); err != nil {
 		return err
 	}
-	if err := f.transport.check(cmd, f.provider.ImageName); err != nil {
+	if err := f.transport.check(f.provider.ImageName); err != nil {
 		return err
 	}
-	options, err := f.provider.options(cmd, f.old.dir(args))
+	options, err := f.provider.options(f.old.dir(args))
 	if err != nil {
 		return err
 	}
-	g, err := term.Interruptible(cmd.Context(), func() (generation, error) { return f.make(options) })
+	g, err := term.Interruptible(cmd.Context(), func() (generatereport.Result, error) { return f.make(options) })
 	if err != nil {
 		return err
 	}
 	if f.compare != "" {
-		return compareWith(cmd, f.compare, options.Dir, g.bundle)
+		return compareWith(cmd, f.compare, options.Dir, g.Bundle)
 	}
-	written, err := f.write(cmd, g.bundle, g.release)
+	written, err := f.write(cmd, g.Bundle, g.Release)
 	if err != nil {
 		return err
 	}
-	f.summarize(cmd.ErrOrStderr(), g, written)
-	if f.format == asTable {
+	g.Summarize(cmd.ErrOrStderr(), written, f.verbose)
+	if f.format == cli.Table {
 		return nil
 	}
-	return f.format.write(cmd.OutOrStdout(), generated{g.bundle.Metadata, g.summary, g.release.Dir, g.release.Notes}, nil)
+	return f.format.Write(cmd.OutOrStdout(), g.Output(), nil)
 }
 
-// generation is the result of generate before it is written.
-type generation struct {
-	bundle  extractor.Bundle
-	summary generate.Summary
-	release clusterctl.Release
-}
-
-func (f *generateFlags) make(options generate.Options) (g generation, err error) {
-	if g.bundle, g.summary, err = generate.Bundle(options); err == nil {
-		g.release, err = f.clusterctl.release(options)
+func (f *generateFlags) make(options generate.Options) (g generatereport.Result, err error) {
+	if g.Bundle, g.Summary, err = generate.Bundle(options); err == nil {
+		g.Release, err = f.clusterctl.release(options)
 	}
-	return g, generateError(err)
+	return g, generatereport.InputError(err)
 }
 
 // write writes the bundle in the requested layouts, and returns the files, sorted.
@@ -267,114 +241,4 @@ func (f *generateFlags) write(cmd *cobra.Command, generated extractor.Bundle, re
 	}
 	slices.Sort(written)
 	return written, nil
-}
-
-// generated is the output of generate.
-type generated struct {
-	Metadata extractor.Metadata `json:"metadata"`
-	Summary  generate.Summary   `json:"summary"`
-	// Clusterctl is the path of the clusterctl release in its repository;
-	// ClusterctlNotes are notes about the release.
-	Clusterctl      string   `json:"clusterctl,omitempty"`
-	ClusterctlNotes []string `json:"clusterctlNotes,omitempty"`
-}
-
-// summarize writes the results of the transforms and the written files.
-func (f *generateFlags) summarize(w io.Writer, g generation, written []string) {
-	for _, result := range g.summary.Results {
-		fmt.Fprintf(w, "%-28s  %s\n", result.Transform, outcome(result))
-		if !f.verbose {
-			continue
-		}
-		for _, part := range partsOf(result) {
-			for _, object := range part.objects {
-				fmt.Fprintf(w, "  %s %s\n", part.does, term.Printable(object))
-			}
-		}
-	}
-	for _, note := range slices.Concat(g.summary.Missing, g.release.Notes) {
-		fmt.Fprintf(w, "note: %s\n", term.Printable(note))
-	}
-	fmt.Fprintf(w, "wrote %s: %d objects from %d, content ID %s\n",
-		listed(written), g.summary.Written, g.summary.Read, g.bundle.Metadata.ContentID)
-}
-
-// listed formats a list: "a", "a and b" or "a, b and c".
-func listed(texts []string) string {
-	if len(texts) < 2 {
-		return strings.Join(texts, "")
-	}
-	last := len(texts) - 1
-	return strings.Join(texts[:last], ", ") + " and " + texts[last]
-}
-
-// part is one kind of edit that a transform makes.
-type part struct {
-	does, done string
-	objects    []string
-}
-
-func partsOf(result transform.Result) []part {
-	return []part{{"changes", "changed", result.Changed}, {"drops", "dropped", result.Dropped}, {"adds", "added", result.Added}}
-}
-
-// outcome formats the result of a transform: "2 changed (CustomResourceDefinition,
-// Service), 1 dropped (Namespace)".
-func outcome(result transform.Result) string {
-	var texts []string
-	for _, part := range partsOf(result) {
-		if len(part.objects) > 0 {
-			texts = append(texts, fmt.Sprintf("%d %s (%s)", len(part.objects), part.done, term.Printable(kindsOf(part.objects))))
-		}
-	}
-	switch {
-	case result.Skipped:
-		return "skipped"
-	case len(texts) == 0:
-		return "nothing to do"
-	}
-	return strings.Join(texts, ", ")
-}
-
-// kindsOf formats the kinds of objects such as "Service capi-system/webhook", with
-// their counts: "2 Service, Role".
-func kindsOf(objects []string) string {
-	counts := map[string]int{}
-	for _, object := range objects {
-		kind, _, _ := strings.Cut(object, " ")
-		counts[kind]++
-	}
-	var kinds []string
-	for _, kind := range slices.Sorted(maps.Keys(counts)) {
-		if counts[kind] > 1 {
-			kind = fmt.Sprintf("%d %s", counts[kind], kind)
-		}
-		kinds = append(kinds, kind)
-	}
-	return strings.Join(kinds, ", ")
-}
-
-// pairs parses the key=value values of a flag.
-func pairs(flag string, values []string) (map[string]string, error) {
-	pairs := map[string]string{}
-	for _, value := range values {
-		key, text, found := strings.Cut(value, "=")
-		if !found || key == "" {
-			return nil, &usageError{fmt.Errorf("invalid --%s %q: want key=value", flag, value)}
-		}
-		if other, twice := pairs[key]; twice && other != text {
-			return nil, &usageError{fmt.Errorf("duplicate --%s %s: %q and %q", flag, key, other, text)}
-		}
-		pairs[key] = text
-	}
-	return pairs, nil
-}
-
-// generateError marks errors in the content of a kustomize directory as invalid. It
-// does not change errors of options and files.
-func generateError(err error) error {
-	if err == nil || isA[*transform.OptionsError](err) || isA[*fs.PathError](err) {
-		return err
-	}
-	return &source.InvalidError{Err: err}
 }

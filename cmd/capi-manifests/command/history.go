@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/history"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -27,7 +28,7 @@ const historyExample = `  # List the versions and their differences
 // historyOptions are the flags of history.
 type historyOptions struct {
 	cluster clusterFlags
-	format  output
+	format  cli.Output
 	full    bool
 	color   term.ColorMode
 }
@@ -39,15 +40,15 @@ func newHistory() *cobra.Command {
 		Short:             "List the stored versions of a cluster",
 		Long:              historyLong,
 		Example:           historyExample,
-		Args:              noArgs,
+		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return options.run(cmd) },
 	}
 	options.cluster.register(cmd)
-	options.format.register(cmd)
+	options.format.Register(cmd)
 	cmd.Flags().BoolVar(&options.full, "full", false, "show folded changes too")
 	cmd.Flags().Var(&options.color, "color", "color of the text: auto (on a terminal, unless NO_COLOR is set), always or never")
-	completeFixed(cmd, "color", "auto", "always", "never")
+	cli.CompleteFixed(cmd, "color", "auto", "always", "never")
 	return cmd
 }
 
@@ -65,8 +66,8 @@ func (o *historyOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	versions := history.New(rollout.New(snapshot), stored)
-	if o.format != asTable {
-		return o.format.write(cmd.OutOrStdout(), versions, nil)
+	if o.format != cli.Table {
+		return o.format.Write(cmd.OutOrStdout(), versions, nil)
 	}
 	var out bytes.Buffer
 	if err := versions.Text(&out, o.full, o.color.Enabled(cmd.OutOrStdout())); err != nil {

@@ -7,14 +7,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/imagesjson"
 )
@@ -41,34 +39,34 @@ const imagesExample = `  # Name the providers' images by tag, and write their di
 // imagesOptions are the flags of images.
 type imagesOptions struct {
 	from   string
-	format output
+	format cli.Output
 }
 
 func newImages() *cobra.Command {
-	options := &imagesOptions{format: asJSON}
+	options := &imagesOptions{format: cli.JSON}
 	cmd := &cobra.Command{
 		Use:               "images [NAME=IMAGE...]",
 		Short:             "Write images.json with the images' digests",
 		Long:              imagesLong,
 		Example:           imagesExample,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: completeOverride,
+		ValidArgsFunction: cli.CompleteOverride,
 		RunE:              options.run,
 	}
 	cmd.Flags().StringVar(&options.from, "from", "", "`file` with NAME=IMAGE lines, or images.json; - is stdin")
-	options.format.register(cmd)
+	options.format.Register(cmd)
 	return cmd
 }
 
 func (o *imagesOptions) run(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 && o.from == "" {
-		return &usageError{errors.New("no images: want NAME=IMAGE arguments or --from")}
+		return cli.WrongUsage(errors.New("no images: want NAME=IMAGE arguments or --from"))
 	}
 	list, err := o.list(cmd.Context(), cmd.InOrStdin(), args)
 	if err != nil {
 		return err
 	}
-	images, err := list.images()
+	images, err := list.Images()
 	if err != nil {
 		return err
 	}
@@ -81,94 +79,29 @@ func (o *imagesOptions) run(cmd *cobra.Command, args []string) error {
 // write writes the images; as JSON they are images.json.
 func (o *imagesOptions) write(w io.Writer, images imagesjson.Images) error {
 	text := images.Encode()
-	if o.format == asJSON {
+	if o.format == cli.JSON {
 		_, err := w.Write(text)
 		return err
 	}
-	return o.format.write(w, json.RawMessage(text), func(w *bytes.Buffer) {
+	return o.format.Write(w, json.RawMessage(text), func(w *bytes.Buffer) {
 		term.Columns(w, []string{"NAME", "IMAGE"}, term.Rows(images, func(i imagesjson.Image) []string { return []string{i.Name, i.Reference} }))
 	})
 }
 
-// imageList is a list of images with their places, and the errors of its entries.
-type imageList struct {
-	entries []imageEntry
-	errs    []error
-}
-
-// imageEntry is an image and its place: an argument or a line.
-type imageEntry struct{ name, reference, place string }
-
 // list reads the file and the arguments.
-func (o *imagesOptions) list(ctx context.Context, stdin io.Reader, args []string) (*imageList, error) {
-	list := &imageList{}
+func (o *imagesOptions) list(ctx context.Context, stdin io.Reader, args []string) (*release.ImageList, error) {
+	list := &release.ImageList{}
 	if o.from != "" {
 		data, err := term.Interruptible(ctx, func() ([]byte, error) { return release.ReadFile(o.from, stdin) })
 		if err != nil {
 			return nil, err
 		}
-		if err := list.addFile(o.from, data); err != nil {
+		if err := list.AddFile(o.from, data); err != nil {
 			return nil, err
 		}
 	}
 	for _, arg := range args {
-		list.add(arg, "argument "+arg)
+		list.Add(arg, "argument "+arg)
 	}
 	return list, nil
-}
-
-// addFile adds the images of images.json, or of lines.
-func (l *imageList) addFile(name string, data []byte) error {
-	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		images, err := imagesjson.Parser{AllowTags: true}.Parse(data)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
-		}
-		for _, image := range images {
-			l.entries = append(l.entries, imageEntry{image.Name, image.Reference, name})
-		}
-		return nil
-	}
-	number := 0
-	for line := range strings.Lines(string(data)) {
-		number++
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			l.add(line, fmt.Sprintf("%s:%d", name, number))
-		}
-	}
-	return nil
-}
-
-// add adds a NAME=IMAGE pair.
-func (l *imageList) add(pair, place string) {
-	name, reference, found := strings.Cut(pair, "=")
-	if !found {
-		l.errs = append(l.errs, fmt.Errorf("%s: invalid pair %q: want NAME=IMAGE", place, pair))
-		return
-	}
-	l.entries = append(l.entries, imageEntry{strings.TrimSpace(name), strings.TrimSpace(reference), place})
-}
-
-// images returns the images, or all errors of the list.
-func (l *imageList) images() (images imagesjson.Images, err error) {
-	first := map[string]string{} // place of a name
-	for _, e := range l.entries {
-		if other, duplicate := first[e.name]; duplicate {
-			l.errs = append(l.errs, fmt.Errorf("%s: duplicate name %q: already in %s", e.place, e.name, other))
-			continue
-		}
-		first[e.name] = e.place
-		one, err := imagesjson.Parser{AllowTags: true}.Parse(imagesjson.Images{{Name: e.name, Reference: e.reference}}.Encode())
-		if invalid, ok := errors.AsType[*imagesjson.EntryError](err); ok {
-			err = fmt.Errorf("%q: %q: %w", invalid.Name, invalid.Value, invalid.Err)
-		}
-		if err != nil {
-			l.errs = append(l.errs, fmt.Errorf("%s: %w", e.place, err))
-		}
-		images = append(images, one...)
-	}
-	if err := errors.Join(l.errs...); err != nil {
-		return nil, &source.InvalidError{Err: err}
-	}
-	return images, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/bundle"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
@@ -73,9 +74,9 @@ func (f *manifestsGenFlags) register(cmd *cobra.Command, provider *providerFlags
 // args requires one argument, or the flags that replace it.
 func (f *manifestsGenFlags) args(cmd *cobra.Command, args []string) error {
 	if f.kustomizeDir == "" && f.basePath == "" {
-		return oneArg("DIR, the directory that holds the kustomization.yaml")(cmd, args)
+		return cli.OneArg("DIR, the directory that holds the kustomization.yaml")(cmd, args)
 	}
-	return noArgs(cmd, args)
+	return cli.NoArgs(cmd, args)
 }
 
 // dir returns the kustomize directory.
@@ -88,7 +89,7 @@ func (f *manifestsGenFlags) dir(args []string) string {
 
 // apply reads the attributes, and returns all errors of the flags.
 func (f *manifestsGenFlags) apply(cmd *cobra.Command, provider *providerFlags) error {
-	attributes, err := pairs("attribute", f.attributes)
+	attributes, err := cli.Pairs("attribute", f.attributes)
 	if err != nil {
 		return err
 	}
@@ -117,15 +118,18 @@ func (f *manifestsGenFlags) apply(cmd *cobra.Command, provider *providerFlags) e
 		errs = append(errs, fmt.Errorf("invalid --profile-name %q: want the name of a directory", f.profile))
 	}
 	if len(errs) > 0 {
-		return &usageError{errors.Join(errs...)}
+		return cli.WrongUsage(errors.Join(errs...))
 	}
 	return nil
 }
 
 // files returns the files of the profile's directory by name.
 func (f *manifestsGenFlags) files(generated extractor.Bundle) (map[string][]byte, error) {
-	generated.Profile = f.profile
-	content, err := generated.ProfileFiles(f.further)
+	generated.Profile, generated.Attributes = f.profile, map[string]any{}
+	for name, value := range f.further {
+		generated.Attributes[name] = value
+	}
+	content, err := generated.ProfileFiles()
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/pack"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/publish"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -67,31 +68,7 @@ type packFlags struct {
 	outputLayout, outputArchive string
 	quiet                       bool
 	signer                      signer
-	format                      output
-}
-
-// packedImage is the output of pack.
-type packedImage struct {
-	// Reference is the pushed image by digest; empty if it was not pushed.
-	Reference string `json:"reference,omitempty"`
-	Digest    string `json:"digest"`
-	// Layout is the directory of the OCI layout and Archive the file of the OCI
-	// archive; empty if not written.
-	Layout  string `json:"layout,omitempty"`
-	Archive string `json:"archive,omitempty"`
-	// Signatures are the tags of the signatures that --sign stored.
-	Signatures []string `json:"signatures,omitempty"`
-	// Base is the base image by digest, or its path; empty if there is none.
-	Base string `json:"base,omitempty"`
-	// Platforms are the platforms of the packed images.
-	Platforms []string `json:"platforms,omitempty"`
-	// Omitted are the entries of the base index that the packed index does not
-	// contain.
-	Omitted  []pack.OmittedEntry `json:"leftOut,omitempty"`
-	Metadata extractor.Metadata  `json:"metadata"`
-
-	// image is a v1.Image or a v1.ImageIndex.
-	image mutate.Appendable
+	format                      cli.Output
 }
 
 func newPack() *cobra.Command {
@@ -101,8 +78,8 @@ func newPack() *cobra.Command {
 		Short:             "Pack a bundle into an image",
 		Long:              packLong,
 		Example:           packExample,
-		Args:              oneArg("SOURCE, a directory, an OCI layout, an archive or an image"),
-		ValidArgsFunction: completeSource,
+		Args:              cli.OneArg("SOURCE, a directory, an OCI layout, an archive or an image"),
+		ValidArgsFunction: cli.CompleteSource,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	set := cmd.Flags()
@@ -113,8 +90,8 @@ func newPack() *cobra.Command {
 	set.StringVar(&f.outputArchive, "output-archive", "", "output `file` for an OCI archive (a tar of an OCI layout), for \"podman load\" and \"skopeo copy oci-archive:\"")
 	set.BoolVarP(&f.quiet, "quiet", "q", false, "output of the digest only")
 	f.signer.register(set, "sign")
-	f.format.register(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("base", completeSources) // the flags exist
+	f.format.Register(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("base", cli.CompleteSources) // the flags exist
 	_ = cmd.MarkFlagDirname("output-layout")
 	_ = cmd.MarkFlagFilename("output-archive", "tar")
 	return cmd
@@ -125,11 +102,11 @@ func (f *packFlags) run(cmd *cobra.Command, src string) error {
 	if f.quiet {
 		stderr = io.Discard
 	}
-	target, platform, err := f.parse(cmd)
+	target, platform, err := f.parse()
 	if err != nil {
 		return err
 	}
-	packer, err := packerFromEnvironment(cmd)
+	packer, err := packerFromEnvironment()
 	if err != nil {
 		return err
 	}
@@ -144,12 +121,15 @@ func (f *packFlags) run(cmd *cobra.Command, src string) error {
 	if len(bundles) != 1 {
 		return &source.InvalidError{Err: fmt.Errorf("%s has %d bundles (%s); pack accepts one", src, len(bundles), providers(bundles))}
 	}
-	base, baseName, err := f.baseImage(cmd.Context(), platform)
-	if err != nil {
-		return err
+	var base mutate.Appendable
+	var baseName string
+	if f.base != "" {
+		if base, baseName, err = publish.Base(cmd.Context(), f.base, platform); err != nil {
+			return err
+		}
 	}
-	packed := packedImage{Base: baseName, Layout: f.outputLayout, Archive: f.outputArchive, Metadata: bundles[0].Metadata}
-	if err := packed.pack(packer, base, bundles[0]); err != nil {
+	packed := publish.Packed{Base: baseName, Layout: f.outputLayout, Archive: f.outputArchive, Metadata: bundles[0].Metadata}
+	if err := packed.Pack(packer, base, bundles[0]); err != nil {
 		return err
 	}
 	for _, left := range packed.Omitted {
@@ -163,7 +143,7 @@ func (f *packFlags) run(cmd *cobra.Command, src string) error {
 			return err
 		}
 	}
-	return f.format.write(cmd.OutOrStdout(), packed, func(w *bytes.Buffer) {
+	return f.format.Write(cmd.OutOrStdout(), packed, func(w *bytes.Buffer) {
 		if packed.Reference != "" && !f.quiet {
 			fmt.Fprintln(w, packed.Reference)
 		} else {
@@ -177,14 +157,14 @@ func (f *packFlags) run(cmd *cobra.Command, src string) error {
 const sourceDateEpoch = "SOURCE_DATE_EPOCH"
 
 // packerFromEnvironment returns a packer that sets the creation time of images to SOURCE_DATE_EPOCH.
-func packerFromEnvironment(cmd *cobra.Command) (pack.Packer, error) {
+func packerFromEnvironment() (pack.Packer, error) {
 	text := os.Getenv(sourceDateEpoch)
 	if text == "" {
 		return pack.Packer{}, nil
 	}
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seconds < 0 || seconds > maxEpoch {
-		return pack.Packer{}, &usageError{fmt.Errorf("invalid %s %q: want seconds since 1970, as of \"git log -1 --format=%%ct\"", sourceDateEpoch, text)}
+		return pack.Packer{}, cli.WrongUsage(fmt.Errorf("invalid %s %q: want seconds since 1970, as of \"git log -1 --format=%%ct\"", sourceDateEpoch, text))
 	}
 	created := time.Unix(seconds, 0).UTC()
 	return pack.Packer{Created: &created}, nil
@@ -194,7 +174,7 @@ func packerFromEnvironment(cmd *cobra.Command) (pack.Packer, error) {
 const maxEpoch = 253402300799
 
 // parse reads the flags that name images. target is nil without --push, platform without --base-platform.
-func (f *packFlags) parse(cmd *cobra.Command) (target *name.Tag, platform *v1.Platform, err error) {
+func (f *packFlags) parse() (target *name.Tag, platform *v1.Platform, err error) {
 	var errs []error
 	if f.push == "" && f.outputLayout == "" && f.outputArchive == "" {
 		errs = append(errs, errors.New("at least one of the flags --push, --output-layout and --output-archive is required"))
@@ -218,54 +198,32 @@ func (f *packFlags) parse(cmd *cobra.Command) (target *name.Tag, platform *v1.Pl
 	if f.signer.keyFile != "" && f.push == "" {
 		errs = append(errs, errors.New("--sign requires --push: signatures are stored in the registry of the image"))
 	}
-	if f.quiet && f.format != asTable {
+	if f.quiet && f.format != cli.Table {
 		errs = append(errs, fmt.Errorf("--quiet and -o %s cannot be used together", &f.format))
 	}
 	if len(errs) > 0 {
-		return nil, nil, &usageError{errors.Join(errs...)}
+		return nil, nil, cli.WrongUsage(errors.Join(errs...))
 	}
 	return target, platform, nil
 }
 
-// pack packs the bundle on base, which is nil, a v1.Image or a v1.ImageIndex.
-func (p *packedImage) pack(packer pack.Packer, base mutate.Appendable, bundle extractor.Bundle) (err error) {
-	if index, is := base.(v1.ImageIndex); is {
-		p.image, p.Omitted, err = packer.Index(index, bundle)
-	} else {
-		image, _ := base.(v1.Image)
-		p.image, err = packer.Image(image, bundle)
-	}
-	if err != nil {
-		return err
-	}
-	digest, err := p.image.Digest()
-	if err != nil {
-		return fmt.Errorf("computing the image's digest: %w", err)
-	}
-	p.Digest = digest.String()
-	if p.Platforms, err = publish.Platforms(p.image); err != nil {
-		return fmt.Errorf("reading the image's platforms: %w", err)
-	}
-	return nil
-}
-
 // refName returns the name of the image in a layout: the reference to push to or,
 // without one, the provider and its version.
-func (f *packFlags) refName(packed *packedImage) string {
+func (f *packFlags) refName(packed *publish.Packed) string {
 	return cmp.Or(f.push, packed.Metadata.ProviderName+":"+packed.Metadata.ProviderVersion)
 }
 
 // deliver writes the layout and the archive and pushes the image, as the flags
 // request.
-func (f *packFlags) deliver(ctx context.Context, stderr io.Writer, target *name.Tag, packed *packedImage) error {
+func (f *packFlags) deliver(ctx context.Context, stderr io.Writer, target *name.Tag, packed *publish.Packed) error {
 	if f.outputLayout != "" {
-		if err := pack.WriteLayout(ctx, f.outputLayout, packed.image, f.refName(packed)); err != nil {
+		if err := pack.WriteLayout(ctx, f.outputLayout, packed.Image, f.refName(packed)); err != nil {
 			return err
 		}
 		fmt.Fprintf(stderr, "wrote the OCI layout %s\n", f.outputLayout)
 	}
 	if f.outputArchive != "" {
-		if err := pack.WriteArchive(ctx, f.outputArchive, packed.image, f.refName(packed)); err != nil {
+		if err := pack.WriteArchive(ctx, f.outputArchive, packed.Image, f.refName(packed)); err != nil {
 			return err
 		}
 		fmt.Fprintf(stderr, "wrote the OCI archive %s\n", f.outputArchive)
@@ -273,7 +231,7 @@ func (f *packFlags) deliver(ctx context.Context, stderr io.Writer, target *name.
 	if target == nil {
 		return nil
 	}
-	if err := publish.Push(ctx, *target, packed.image); err != nil {
+	if err := publish.Push(ctx, *target, packed.Image); err != nil {
 		return fmt.Errorf("pushing to %s: %w", target.Name(), err)
 	}
 	packed.Reference = target.Context().Digest(packed.Digest).Name()
@@ -290,8 +248,8 @@ func (f *packFlags) signingKey() (*signature.Key, error) {
 }
 
 // sign signs the pushed image.
-func (f *packFlags) sign(ctx context.Context, stderr io.Writer, key *signature.Key, target name.Tag, packed *packedImage) error {
-	digests, err := publish.Digests(packed.image)
+func (f *packFlags) sign(ctx context.Context, stderr io.Writer, key *signature.Key, target name.Tag, packed *publish.Packed) error {
+	digests, err := publish.Digests(packed.Image)
 	if err != nil {
 		return err
 	}
@@ -307,5 +265,5 @@ func providers(bundles []extractor.Bundle) string {
 	for _, bundle := range bundles {
 		names = append(names, bundle.Metadata.ProviderName)
 	}
-	return joined(names)
+	return cli.Joined(names)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/planreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
@@ -34,7 +35,8 @@ objects are applied, and the images that are not installed with the reason. It a
 pods that would be rejected in the strict namespace of manifests/components/restricted
 (PodSecurity "restricted", SCC nonroot-v2), by a model of OpenShift's admission. The content ID
 is the one in the status of the ClusterAPI object. Settings of the cluster are given by flags:
-image overrides with --image, unmanaged CRDs with --unmanaged-crd, variables with --var.
+image overrides with --image, unmanaged CRDs with --unmanaged-crd, variables with --var. TLS_MIN_VERSION,
+TLS_CIPHER_SUITES and the variables of a proxy have the values of a cluster without own settings.
 
 With --against, each object is compared with a cluster: it would be created, changed,
 or adopted from cluster-capi-operator. Objects of that operator that would stay are
@@ -74,7 +76,7 @@ type planFlags struct {
 	cluster                         string
 	variables, unmanaged, overrides []string
 	signatures                      signatureFlags
-	format                          output
+	format                          cli.Output
 }
 
 func newPlan() *cobra.Command {
@@ -94,12 +96,12 @@ func newPlan() *cobra.Command {
 	return cmd
 }
 
-// onlyFlags is noArgs with a suggestion to use --images-json.
+// onlyFlags is cli.NoArgs with a suggestion to use --images-json.
 func onlyFlags(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
-		return wrongUsage(fmt.Errorf("accepts no arguments, received %s; did you mean --images-json %[1]s?", args[0]))
+		return cli.WrongUsage(fmt.Errorf("accepts no arguments, received %s; did you mean --images-json %[1]s?", args[0]))
 	}
-	return noArgs(cmd, args)
+	return cli.NoArgs(cmd, args)
 }
 
 // registerRelease adds the flags for a release and its cluster.
@@ -113,14 +115,14 @@ func (f *planFlags) registerRelease(cmd *cobra.Command) {
 func (f *planFlags) registerImages(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringVar(&f.imagesJSON, "images-json", "", "`file` with the images of the release; - is stdin")
-	set.StringVar(&f.platform.text, "platform", "", "`platform` of the cluster, such as AWS; several, separated by commas, for a cluster without OpenShift")
+	set.Var(&f.platform, "platform", "`platform` of the cluster, such as AWS; several, separated by commas or in repeated flags, for a cluster without OpenShift")
 	set.BoolVar(&f.allowTags, "allow-tags", false, "accept tags in images.json and resolve them; a cluster rejects tags")
 	set.StringArrayVar(&f.variables, "var", nil, "`name=value` of a variable in the manifests; may be repeated")
 	set.StringSliceVar(&f.unmanaged, "unmanaged-crd", nil, "`name` of an unmanaged CRD, as in spec.unmanagedCRDs; may be repeated")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "cache `directory` for bundles")
 	f.registerOverrides(cmd)
-	f.format.register(cmd)
-	completePlatform(cmd)
+	f.format.Register(cmd)
+	cli.CompletePlatform(cmd)
 	_ = cmd.MarkFlagFilename("images-json", "json") // the flags exist
 	_ = cmd.MarkFlagDirname("cache-dir")
 }
@@ -171,13 +173,13 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 			return err
 		}
 	}
-	return f.format.write(cmd.OutOrStdout(), p, p.Table)
+	return f.format.Write(cmd.OutOrStdout(), p, p.Table)
 }
 
 // actionsIn returns the effects of the phases on the cluster of a kubeconfig.
 func actionsIn(cmd *cobra.Command, kubeconfig string, phases []revision.Phase) ([]planreport.Action, error) {
 	if kubeconfig == apiserver.Embedded {
-		return nil, wrongUsage(fmt.Errorf("invalid --against %q: want a kubeconfig; an empty cluster has no objects to compare with", apiserver.Embedded))
+		return nil, cli.WrongUsage(fmt.Errorf("invalid --against %q: want a kubeconfig; an empty cluster has no objects to compare with", apiserver.Embedded))
 	}
 	cluster, stop, err := apiserver.Open(cmd.Context(), kubeconfig, "", cmd.ErrOrStderr())
 	if err != nil {
@@ -206,7 +208,7 @@ func (f *planFlags) render(cmd *cobra.Command) (name string, number int64, set o
 
 func (f *planFlags) registerOverrides(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.overrides, "image", nil, "`name=image` override or addition to images.json, as in spec.imageOverrides; tags are resolved; may be repeated")
-	_ = cmd.RegisterFlagCompletionFunc("image", completeOverride) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("image", cli.CompleteOverride) // the flag exists
 }
 
 // source returns the release that the flags select.
@@ -224,22 +226,22 @@ func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]strin
 	if err != nil {
 		return operand.Set{}, nil, err
 	}
-	set, err := operand.Render(bundles, variables)
+	set, err := release.Render(bundles, variables)
 	return set, results, err
 }
 
 // check checks the flags, and returns the variables.
 func (f *planFlags) check(cmd *cobra.Command) (map[string]string, error) {
-	variables, err := pairs("var", f.variables)
-	errs := []error{required(cmd, "images-json", "platform", "release-version"), f.platform.parse(), err}
+	variables, err := cli.Pairs("var", f.variables)
+	errs := []error{cli.Required(cmd, "images-json", "platform", "release-version"), f.platform.parse(), err}
 	if f.release != "" {
 		_, _, err := revision.Next(nil, f.release)
 		errs = append(errs, err)
 	}
-	if f.objects && f.format == asTable { // only plan has the flag
+	if f.objects && f.format == cli.Table { // only plan has the flag
 		errs = append(errs, errors.New("--objects requires -o yaml or -o json"))
 	}
-	return variables, wrongUsage(errs...)
+	return variables, cli.WrongUsage(errs...)
 }
 
 // platformsFlag is the flag --platform with the platforms of a cluster.
@@ -247,6 +249,18 @@ type platformsFlag struct {
 	text      string
 	platforms operand.Platforms // of text
 }
+
+// Set implements pflag.Value: repeated flags add platforms.
+func (p *platformsFlag) Set(text string) error {
+	p.text = strings.TrimPrefix(p.text+","+text, ",")
+	return nil
+}
+
+// String implements pflag.Value.
+func (p *platformsFlag) String() string { return p.text }
+
+// Type implements pflag.Value.
+func (p *platformsFlag) Type() string { return "platform" }
 
 // parse parses the flag. A platform of OpenShift in another case is an error, because no
 // provider matches it.
@@ -267,13 +281,13 @@ func (p *platformsFlag) parse() error {
 }
 
 // writeObjects writes the objects of all phases in their order: YAML documents, or a List in JSON.
-func writeObjects(w io.Writer, format output, phases []revision.Phase) error {
+func writeObjects(w io.Writer, format cli.Output, phases []revision.Phase) error {
 	var objects []*unstructured.Unstructured
 	for _, phase := range phases {
 		objects = append(objects, phase.Objects...)
 	}
-	if format == asJSON {
-		return format.write(w, map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
+	if format == cli.JSON {
+		return format.Write(w, map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
 	}
 	var out bytes.Buffer
 	for _, o := range objects {

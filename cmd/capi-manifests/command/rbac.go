@@ -14,6 +14,7 @@ import (
 	names "k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capi-installer/capi-installer/build/rbac"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rbacreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/install/operand"
@@ -67,7 +68,7 @@ func newRBAC() *cobra.Command {
 		Long:              rbacLong,
 		Example:           rbacExample,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: completeSources,
+		ValidArgsFunction: cli.CompleteSources,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.registerImages(cmd)
@@ -93,12 +94,12 @@ func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
 	rules := rbac.MinimalRules(objects, rbac.Options{UnmanagedCRDs: f.unmanaged, ExistingRules: held})
 	roles := rbac.RolesOf(rules, f.name, labels)
 	switch f.format {
-	case asYAML:
+	case cli.YAML:
 		return rbacreport.WriteYAML(cmd.OutOrStdout(), rules, roles)
-	case asJSON:
-		return f.format.write(cmd.OutOrStdout(), map[string]any{"apiVersion": "v1", "kind": "List", "items": roles.Objects()}, nil)
+	case cli.JSON:
+		return f.format.Write(cmd.OutOrStdout(), map[string]any{"apiVersion": "v1", "kind": "List", "items": roles.Objects()}, nil)
 	default:
-		return f.format.write(cmd.OutOrStdout(), nil, func(w *bytes.Buffer) { rbacreport.Table(w, rules) })
+		return f.format.Write(cmd.OutOrStdout(), nil, func(w *bytes.Buffer) { rbacreport.Table(w, rules) })
 	}
 }
 
@@ -109,19 +110,19 @@ func (f *rbacFlags) check(cmd *cobra.Command, sources []string) (labels, variabl
 		errs = append(errs, errors.New("SOURCE is required: an image, an OCI layout, an archive or a directory; or --images-json with --platform"))
 	}
 	if f.imagesJSON != "" {
-		errs = append(errs, required(cmd, "platform"), f.platform.parse())
+		errs = append(errs, cli.Required(cmd, "platform"), f.platform.parse())
 	}
 	for _, wrong := range names.IsDNS1123Subdomain(f.name) {
 		errs = append(errs, fmt.Errorf("invalid --name %q: %s", f.name, wrong))
 	}
-	labels, labelErr := pairs("label", f.labels)
+	labels, labelErr := cli.Pairs("label", f.labels)
 	for name, value := range labels {
 		for _, wrong := range slices.Concat(names.IsQualifiedName(name), names.IsValidLabelValue(value)) {
 			errs = append(errs, fmt.Errorf("invalid --label %s=%s: %s", name, value, wrong))
 		}
 	}
-	variables, varErr := pairs("var", f.variables)
-	return labels, variables, wrongUsage(append(errs, labelErr, varErr)...)
+	variables, varErr := cli.Pairs("var", f.variables)
+	return labels, variables, cli.WrongUsage(append(errs, labelErr, varErr)...)
 }
 
 // rendered returns the rendered objects of all sources.

@@ -10,11 +10,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 )
 
 const rootLong = `capi-manifests builds and reads the images from which capi-installer installs
@@ -66,51 +65,23 @@ const rootExample = `  # From a provider's repository to an image
 // Run runs the command line args of a program version and returns the exit code.
 func Run(ctx context.Context, version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := New(version)
-	root.SetArgs(doubleDashes(root, args))
+	root.SetArgs(cli.DoubleDashes(root, args))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	cmd, err := executeUntil(ctx, root)
+	cmd, err := cli.ExecuteUntil(ctx, root)
 	if err == nil {
-		return ExitGood
+		return cli.ExitGood
 	}
-	code := exitCode(err)
-	if code == ExitIO && ctx.Err() != nil { // the errors of interrupted operations carry no information
+	code := cli.ExitCode(err)
+	if code == cli.ExitIO && ctx.Err() != nil { // the errors of interrupted operations carry no information
 		err = fmt.Errorf("stopped: %w", context.Cause(ctx))
 	}
-	report(stderr, err)
-	if wantsHelp(err) {
-		report(stderr, fmt.Errorf("see %s --help", cmd.CommandPath()))
+	cli.Report(stderr, err)
+	if cli.WantsHelp(err) {
+		cli.Report(stderr, fmt.Errorf("see %s --help", cmd.CommandPath()))
 	}
 	return code
-}
-
-// cleanupGrace is the time that a command has for its cleanup after the end of its
-// context.
-const cleanupGrace = 15 * time.Second
-
-// executeUntil executes a command. If the command still runs some time after the
-// end of ctx, because it is blocked in a call without a context, executeUntil
-// returns the cause, and the command ends with the program.
-func executeUntil(ctx context.Context, root *cobra.Command) (cmd *cobra.Command, err error) {
-	ended := make(chan struct{})
-	var executed *cobra.Command
-	var failed error
-	go func() {
-		defer close(ended)
-		executed, failed = root.ExecuteContextC(ctx)
-	}()
-	select {
-	case <-ended:
-		return executed, failed
-	case <-ctx.Done():
-	}
-	select {
-	case <-ended:
-		return executed, failed
-	case <-time.After(cleanupGrace):
-		return root, context.Cause(ctx)
-	}
 }
 
 // New returns the command with its subcommands.
@@ -125,11 +96,11 @@ func New(version string) *cobra.Command {
 		SilenceErrors: true,
 		Version:       v.String(),
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])},
-		Args:          knownCommand,
+		Args:          cli.KnownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(cli.FlagError)
 	root.AddCommand(newGenerate(), newTransforms(), newPack(), newSign(), newInspect(), newExtract(), newValidate(v.Version), newExplain(), newExtension(v.Version), newImages(), newPlan(), newTree(), newDiff(), newRBAC(), newStatus(), newHistory(), newVersion(v))
 	return root
 }
@@ -143,51 +114,4 @@ func calledAs(program string) string {
 		return "kubectl capi-manifests"
 	}
 	return "capi-manifests"
-}
-
-// knownCommand rejects unknown commands and suggests similar ones.
-func knownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
-	cmd.SuggestionsMinimumDistance = 2
-	if suggestions := cmd.SuggestionsFor(args[0]); len(suggestions) > 0 {
-		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(suggestions, " or "))
-	}
-	return &usageError{err}
-}
-
-// oneArg requires exactly one argument. usage is its name and description: "SOURCE,
-// an image or a directory".
-func oneArg(usage string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 0:
-			name, is, _ := strings.Cut(usage, ", ")
-			return &usageError{fmt.Errorf("%s is required: %s", name, is)}
-		case len(args) > 1:
-			return &usageError{fmt.Errorf("accepts 1 arg(s), received %d: %s; want %s", len(args), strings.Join(args, " "), usage)}
-		}
-		return nil
-	}
-}
-
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return &usageError{fmt.Errorf("accepts no arguments, received %s", strings.Join(args, " "))}
-	}
-	return nil
-}
-
-// required returns an error for every flag of names that is empty.
-func required(cmd *cobra.Command, names ...string) error {
-	var errs []error
-	for _, name := range names {
-		if flag := cmd.Flag(name); flag.Value.String() == "" {
-			_, usage := pflag.UnquoteUsage(flag)
-			errs = append(errs, fmt.Errorf("required flag --%s not set: %s", name, usage))
-		}
-	}
-	return wrongUsage(errs...)
 }

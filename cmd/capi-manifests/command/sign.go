@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/publish"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 )
@@ -41,34 +42,34 @@ type signedImage struct {
 
 func newSign() *cobra.Command {
 	s := &signer{}
-	var format output
+	var format cli.Output
 	cmd := &cobra.Command{
 		Use:               "sign REFERENCE --key FILE",
 		Short:             "Sign an image in a registry",
 		Long:              signLong,
 		Example:           signExample,
-		Args:              oneArg("REFERENCE, an image in a registry"),
-		ValidArgsFunction: completeSource,
+		Args:              cli.OneArg("REFERENCE, an image in a registry"),
+		ValidArgsFunction: cli.CompleteSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := required(cmd, "key"); err != nil {
+			if err := cli.Required(cmd, "key"); err != nil {
 				return err
 			}
 			signed, err := s.run(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			return format.write(cmd.OutOrStdout(), signed, func(w *bytes.Buffer) { fmt.Fprintln(w, signed.Reference) })
+			return format.Write(cmd.OutOrStdout(), signed, func(w *bytes.Buffer) { fmt.Fprintln(w, signed.Reference) })
 		},
 	}
 	s.register(cmd.Flags(), "key")
-	format.register(cmd)
+	format.Register(cmd)
 	return cmd
 }
 
 func (s *signer) run(cmd *cobra.Command, image string) (signedImage, error) {
 	ref, err := name.ParseReference(image)
 	if err != nil {
-		return signedImage{}, &usageError{fmt.Errorf("invalid REFERENCE %q: %w", image, err)}
+		return signedImage{}, cli.WrongUsage(fmt.Errorf("invalid REFERENCE %q: %w", image, err))
 	}
 	key, err := s.key()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/extractor/signature"
 )
 
@@ -33,12 +34,12 @@ func (s *signer) register(set *pflag.FlagSet, key string) {
 func (s *signer) key() (*signature.Key, error) {
 	data, err := os.ReadFile(s.keyFile)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("reading the private key: %w", err)}
+		return nil, cli.WrongUsage(fmt.Errorf("reading the private key: %w", err))
 	}
 	passphrase := []byte(os.Getenv(passphraseVariable))
 	if s.passphraseFile != "" {
 		if passphrase, err = os.ReadFile(s.passphraseFile); err != nil {
-			return nil, &usageError{fmt.Errorf("reading the passphrase: %w", err)}
+			return nil, cli.WrongUsage(fmt.Errorf("reading the passphrase: %w", err))
 		}
 		passphrase = bytes.TrimRight(passphrase, "\r\n")
 	}
@@ -47,7 +48,7 @@ func (s *signer) key() (*signature.Key, error) {
 		err = errors.New("the private key is encrypted: set --passphrase-file or the variable " + passphraseVariable)
 	}
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("reading %s: %w", s.keyFile, err)}
+		return nil, cli.WrongUsage(fmt.Errorf("reading %s: %w", s.keyFile, err))
 	}
 	return key, nil
 }

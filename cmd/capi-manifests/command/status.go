@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -66,11 +67,11 @@ func newStatus() *cobra.Command {
 		Short:             "Show the progress of a cluster's rollout",
 		Long:              statusLong,
 		Example:           statusExample,
-		Args:              func(cmd *cobra.Command, args []string) error { return statusUsage(noArgs(cmd, args)) },
+		Args:              func(cmd *cobra.Command, args []string) error { return cli.StatusUsage(cli.NoArgs(cmd, args)) },
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return statusUsage(options.run(cmd)) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cli.StatusUsage(options.run(cmd)) },
 	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return statusUsage(flagError(cmd, err)) })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.StatusUsage(cli.FlagError(cmd, err)) })
 	options.cluster.register(cmd)
 	flags := cmd.Flags()
 	flags.VarP(term.FormatFlag(&options.format, rollout.Formats()), "output", "o", "format of the report: "+strings.Join(rollout.Formats(), ", "))
@@ -78,41 +79,10 @@ func newStatus() *cobra.Command {
 	flags.BoolVar(&options.wait, "wait", false, "wait until the rollout is at rest or blocked")
 	flags.DurationVar(&options.timeout, "timeout", 0, "`limit` of --wait, such as 30m (default no limit)")
 	flags.Var(&options.color, "color", "color of the text: auto (on a terminal, unless NO_COLOR is set), always or never")
-	completeFixed(cmd, "output", rollout.Formats()...)
-	completeFixed(cmd, "color", "auto", "always", "never")
+	cli.CompleteFixed(cmd, "output", rollout.Formats()...)
+	cli.CompleteFixed(cmd, "color", "auto", "always", "never")
 	return cmd
 }
-
-// completeFixed completes the value of a flag.
-func completeFixed(cmd *cobra.Command, flag string, values ...string) {
-	// The only error is an unknown flag.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// statusUsageError reports an invalid command line of status. Its exit code is
-// ExitInvalid, because status uses the code of usage errors for a blocked rollout.
-type statusUsageError struct{ error }
-
-func (e *statusUsageError) Unwrap() error { return e.error }
-
-func statusUsage(err error) error {
-	if err != nil && wantsHelp(err) {
-		return &statusUsageError{err}
-	}
-	return err
-}
-
-// stateError reports a rollout that is not at rest, for the exit code.
-type stateError struct {
-	state rollout.State
-	// message is empty if the report explains the state.
-	message string
-}
-
-func (e *stateError) Error() string { return e.message }
-
-// exitCodes maps states to exit codes.
-var exitCodes = map[rollout.State]int{rollout.AtRest: ExitGood, rollout.RollingOut: 1, rollout.Blocked: 2}
 
 func (o *statusOptions) run(cmd *cobra.Command) error {
 	if err := o.check(); err != nil {
@@ -136,7 +106,7 @@ func (o *statusOptions) check() error {
 	if o.timeout < 0 || o.timeout > 0 && !o.wait {
 		errs = append(errs, errors.New("--timeout requires --wait and a positive duration"))
 	}
-	return wrongUsage(errs...)
+	return cli.WrongUsage(errs...)
 }
 
 // once writes the current report.
@@ -164,7 +134,7 @@ func stateOf(report rollout.Report, message string) error {
 	if report.State == rollout.AtRest {
 		return nil
 	}
-	return &stateError{report.State, message}
+	return &rollout.StateError{State: report.State, Message: message}
 }
 
 // errTimeout reports that --timeout has passed.
@@ -172,7 +142,7 @@ var errTimeout = errors.New("timed out")
 
 // display returns the display of a watch.
 func (o *statusOptions) display(cmd *cobra.Command) rollout.Display {
-	problem := func(err error) { report(cmd.ErrOrStderr(), err) }
+	problem := func(err error) { cli.Report(cmd.ErrOrStderr(), err) }
 	if !o.watch {
 		return rollout.NoDisplay(problem)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
@@ -32,7 +33,7 @@ type transformEntry struct {
 }
 
 func newTransforms() *cobra.Command {
-	var format output
+	var format cli.Output
 	cmd := &cobra.Command{
 		Use:       "transforms [NAME]",
 		Short:     "List the edits that generate makes",
@@ -42,7 +43,7 @@ func newTransforms() *cobra.Command {
 		ValidArgs: transformNames(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all := transformsNamed(args)
-			return format.write(cmd.OutOrStdout(), all, func(w *bytes.Buffer) {
+			return format.Write(cmd.OutOrStdout(), all, func(w *bytes.Buffer) {
 				if len(args) == 0 {
 					term.Columns(w, []string{"TRANSFORM", "PROFILE", "DOES"}, term.Rows(all, func(t transformEntry) []string { return []string{t.Name, t.Profile, t.Does} }))
 					return
@@ -51,7 +52,7 @@ func newTransforms() *cobra.Command {
 			})
 		},
 	}
-	format.register(cmd)
+	format.Register(cmd)
 	return cmd
 }
 
@@ -87,9 +88,9 @@ func knownTransform(cmd *cobra.Command, args []string) error {
 	case len(args) == 0, len(args) == 1 && slices.Contains(transformNames(), args[0]):
 		return nil
 	case len(args) > 1:
-		return &usageError{fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " "))}
+		return cli.WrongUsage(fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " ")))
 	}
-	return &usageError{fmt.Errorf("unknown transform %q: want one of %s", args[0], strings.Join(transformNames(), ", "))}
+	return cli.WrongUsage(fmt.Errorf("unknown transform %q: want one of %s", args[0], strings.Join(transformNames(), ", ")))
 }
 
 // transformHelp lists the transforms.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
 )
@@ -32,7 +33,7 @@ func (f *transportFlags) register(cmd *cobra.Command) {
 }
 
 // check returns all errors of the flags.
-func (f *transportFlags) check(cmd *cobra.Command, imageName string) error {
+func (f *transportFlags) check(imageName string) error {
 	var errs []error
 	switch f.by {
 	case byImage:
@@ -50,7 +51,7 @@ func (f *transportFlags) check(cmd *cobra.Command, imageName string) error {
 		errs = append(errs, fmt.Errorf("invalid --transport %q: want %s or %s", f.by, byImage, byConfigMap))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return &usageError{err}
+		return cli.WrongUsage(err)
 	}
 	return nil
 }

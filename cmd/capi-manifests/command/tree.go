@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/objecttree"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 )
@@ -39,7 +40,7 @@ func newTree() *cobra.Command {
 		Long:              treeLong,
 		Example:           treeExample,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: completeSource,
+		ValidArgsFunction: cli.CompleteSource,
 		RunE:              f.run,
 	}
 	f.registerRelease(cmd)
@@ -58,7 +59,7 @@ func (f *treeFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return f.format.write(cmd.OutOrStdout(), images, func(w *bytes.Buffer) {
+	return f.format.Write(cmd.OutOrStdout(), images, func(w *bytes.Buffer) {
 		for _, image := range images {
 			image.Draw(w)
 		}
@@ -69,7 +70,7 @@ func (f *treeFlags) run(cmd *cobra.Command, args []string) error {
 func (f *treeFlags) ofRelease(cmd *cobra.Command, _ []string) ([]*objecttree.Node, error) {
 	if f.imagesJSON == "" {
 		missing := errors.New("SOURCE is required: an image, an OCI layout, an archive or a directory; or --images-json with --platform and --release-version")
-		return nil, wrongUsage(missing)
+		return nil, cli.WrongUsage(missing)
 	}
 	name, number, set, _, err := f.render(cmd)
 	if err != nil {
@@ -96,7 +97,7 @@ func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*objecttree.N
 }
 
 func (f *treeFlags) checkSource(cmd *cobra.Command, args []string) (map[string]string, error) {
-	variables, err := pairs("var", f.variables)
+	variables, err := cli.Pairs("var", f.variables)
 	errs := []error{err}
 	if len(args) > 1 {
 		errs = append(errs, fmt.Errorf("accepts at most 1 arg(s), received %d: %s", len(args), strings.Join(args, " ")))
@@ -106,5 +107,5 @@ func (f *treeFlags) checkSource(cmd *cobra.Command, args []string) (map[string]s
 			errs = append(errs, fmt.Errorf("--%s cannot be used with a SOURCE (%s); it is only valid for releases", flag, args[0]))
 		}
 	}
-	return variables, wrongUsage(errs...)
+	return variables, cli.WrongUsage(errs...)
 }

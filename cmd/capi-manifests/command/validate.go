@@ -5,7 +5,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -125,16 +125,6 @@ const validateExample = `  # Check the output of generate
   # Count the findings of each rule
   capi-manifests validate capi-manifests -o json | jq -r '.bundles[].findings[].rule' | sort | uniq -c`
 
-// findingsError reports findings of severity error.
-type findingsError struct {
-	source string
-	counts map[contract.Severity]int
-}
-
-func (e *findingsError) Error() string {
-	return fmt.Sprintf("%s: %s; see \"capi-manifests explain RULE\"", e.source, findings.Summary(e.counts, 0))
-}
-
 // validateOptions are the flags of validate.
 type validateOptions struct {
 	version    string
@@ -157,8 +147,8 @@ func newValidate(version string) *cobra.Command {
 		Short:             "Validate a bundle against the provider rules",
 		Long:              validateLong,
 		Example:           validateExample,
-		Args:              oneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
-		ValidArgsFunction: completeSource,
+		Args:              cli.OneArg("SOURCE, an image, an OCI layout, an archive or a directory"),
+		ValidArgsFunction: cli.CompleteSource,
 		RunE:              func(cmd *cobra.Command, args []string) error { return options.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
@@ -210,11 +200,11 @@ func (o *validateOptions) run(cmd *cobra.Command, src string) error {
 func (o *validateOptions) report(cmd *cobra.Command, result findings.Report) error {
 	result.ToolVersion = o.version
 	result.DropBelow(o.least)
-	noteRejections(cmd.ErrOrStderr(), result.Bundles)
+	findings.NoteRejections(cmd.ErrOrStderr(), result.Bundles)
 	if _, err := cmd.OutOrStdout().Write(result.Write(o.format, o.color.Enabled(cmd.OutOrStdout()))); err != nil {
 		return err
 	}
-	switch err := (&findingsError{result.Source, result.Counts}); {
+	switch err := (&findings.Error{Source: result.Source, Counts: result.Counts}); {
 	case result.Invalid:
 		return &source.InvalidError{Err: err}
 	case result.Counts[contract.Error] > 0:
@@ -224,28 +214,11 @@ func (o *validateOptions) report(cmd *cobra.Command, result findings.Report) err
 	return nil
 }
 
-// noteRejections writes a note about bundles with pods that the strict namespace
-// rejects.
-func noteRejections(w io.Writer, bundles []findings.Bundle) {
-	for _, bundle := range bundles {
-		count := len(bundle.Rejections)
-		if count == 0 {
-			continue
-		}
-		more := ""
-		if count > 1 {
-			more = fmt.Sprintf(" (and %d more; -o json lists them)", count-1)
-		}
-		fmt.Fprintf(w, "note: the strict namespace of manifests/components/restricted rejects pods of %s: %s%s\n",
-			term.Printable(bundle.Metadata.ProviderName), term.Printable(bundle.Rejections[0].String()), more)
-	}
-}
-
 // validate checks a source against the rules and, with --against, against an API
 // server.
 func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Report, error) {
 	if releases := source.ClusterctlReleases(src); len(releases) > 0 {
-		if err := o.onReleases(cmd, src); err != nil {
+		if err := o.onReleases(src); err != nil {
 			return findings.Report{}, err
 		}
 		return findings.CheckReleases(src, releases)
@@ -282,7 +255,7 @@ type filesOf = func(kind, name string) []string
 // directory and is rendered.
 func (o *validateOptions) bundles(cmd *cobra.Command, src, file string) ([]extractor.Bundle, string, error) {
 	if given := o.kustomize.provider.given(); file == "" && len(given) > 0 {
-		return nil, src, &usageError{onlyForKustomize(given, src)}
+		return nil, src, cli.WrongUsage(onlyForKustomize(given, src))
 	}
 	if file == "" {
 		return source.Bundles(cmd.Context(), cmd.ErrOrStderr(), src)
@@ -297,7 +270,7 @@ func onlyForKustomize(flags []string, src string) error {
 }
 
 // onReleases rejects flags that do not apply to clusterctl releases.
-func (o *validateOptions) onReleases(cmd *cobra.Command, src string) error {
+func (o *validateOptions) onReleases(src string) error {
 	var errs []error
 	if given := o.kustomize.provider.given(); len(given) > 0 {
 		errs = append(errs, onlyForKustomize(given, src))
@@ -309,7 +282,7 @@ func (o *validateOptions) onReleases(cmd *cobra.Command, src string) error {
 		errs = append(errs, fmt.Errorf("--against: only valid for bundles; %s contains clusterctl releases", src))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return &usageError{err}
+		return cli.WrongUsage(err)
 	}
 	return nil
 }

@@ -4,14 +4,13 @@ package command
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/capi-installer/capi-installer/build/contract"
-	"github.com/capi-installer/capi-installer/build/extension"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/extensionreport"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/extensionserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
 )
 
@@ -27,27 +26,13 @@ func (e *extensionServer) register(flags *pflag.FlagSet) {
 func (e *extensionServer) add(cmd *cobra.Command, result *findings.Report) error {
 	if e.url == "" || len(result.Bundles) == 0 {
 		if e.caBundle != "" {
-			return &usageError{errors.New("--extension-ca-bundle requires --extension-server")}
+			return cli.WrongUsage(errors.New("--extension-ca-bundle requires --extension-server"))
 		}
 		return nil
 	}
-	client, err := newExtensionClient(e.url, e.caBundle)
+	client, err := extensionserver.Client(e.url, e.caBundle)
 	if err != nil {
 		return err
 	}
-	transcript, err := extension.Discover(cmd.Context(), client)
-	if err != nil {
-		return err
-	}
-	if err := transcript.Unreachable(); err != nil {
-		return fmt.Errorf("calling %s: %w", e.url, err)
-	}
-	results := extension.Check(transcript, e.url)
-	first := &result.Bundles[0]
-	first.Findings = append(first.Findings, extension.Findings(results)...)
-	first.More = slices.DeleteFunc(extension.ContractRules(), func(rule contract.Rule) bool {
-		return !slices.ContainsFunc(results, func(r extension.Result) bool { return r.Rule == rule.ID })
-	})
-	result.Count()
-	return nil
+	return extensionreport.Discover(cmd.Context(), client, e.url, result)
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/kustomize"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/generatereport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -54,7 +56,7 @@ func (o *validateOptions) kustomization(cmd *cobra.Command, src string) (string,
 	bundle := source.BundleIn(src)
 	switch {
 	case o.as == formKustomize && file == "":
-		return "", &usageError{fmt.Errorf("--as kustomize: %s has no kustomization.yaml", src)}
+		return "", cli.WrongUsage(fmt.Errorf("--as kustomize: %s has no kustomization.yaml", src))
 	case o.as == formKustomize, bundle == "":
 		return file, nil
 	case file != "" && o.as == "":
@@ -66,13 +68,13 @@ func (o *validateOptions) kustomization(cmd *cobra.Command, src string) (string,
 
 // render renders the directory as generate does.
 func (f *kustomizeFlags) render(cmd *cobra.Command, src string) (extractor.Bundle, error) {
-	options, err := f.provider.options(cmd, src)
+	options, err := f.provider.options(src)
 	if err != nil {
 		return extractor.Bundle{}, err
 	}
 	bundle, err := term.Interruptible(cmd.Context(), func() (extractor.Bundle, error) {
 		bundle, err := generate.Preview(options)
-		return bundle, generateError(err)
+		return bundle, generatereport.InputError(err)
 	})
 	if err != nil {
 		return extractor.Bundle{}, err

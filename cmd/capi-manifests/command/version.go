@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 )
 
 // buildVersion describes the build of this program.
@@ -21,19 +23,19 @@ type buildVersion struct {
 }
 
 func newVersion(v buildVersion) *cobra.Command {
-	var format output
+	var format cli.Output
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Show version information",
 		Example: "  capi-manifests version\n  capi-manifests version -o json",
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return format.write(cmd.OutOrStdout(), v, func(w *bytes.Buffer) {
+			return format.Write(cmd.OutOrStdout(), v, func(w *bytes.Buffer) {
 				fmt.Fprintln(w, cmd.Root().DisplayName(), v)
 			})
 		},
 	}
-	format.register(cmd)
+	format.Register(cmd)
 	return cmd
 }
 

@@ -30,7 +30,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// server is a cluster that is asked, as --against embedded does.
+// server is the cluster of the tests, connected as by --against embedded.
 func server(t *testing.T) *Cluster {
 	t.Helper()
 	c, err := Connect(controlplane.Shared(t).Config, true)
@@ -43,7 +43,7 @@ func server(t *testing.T) *Cluster {
 	return c
 }
 
-// against are the findings of an API server in manifests.
+// against returns the findings of an API server in manifests.
 func againstServer(t *testing.T, server contract.Server, manifests string) []contract.Finding {
 	t.Helper()
 	findings, err := contract.CheckAgainst(t.Context(), extractor.Bundle{Manifests: []byte(manifests)}, server)
@@ -53,7 +53,7 @@ func againstServer(t *testing.T, server contract.Server, manifests string) []con
 	return findings
 }
 
-// places are "line: object" of the findings of a rule.
+// places returns "line: object" for the findings of a rule.
 func places(findings []contract.Finding, rule string) (found []string) {
 	for _, finding := range findings {
 		at := fmt.Sprintf("%d: %s", finding.Line, finding.Object)
@@ -129,7 +129,7 @@ func TestCluster_AcceptsRealProviders(t *testing.T) {
 	}
 }
 
-// providersToAsk are the options that make bundles of real providers.
+// providersToAsk returns the options of bundles of real providers.
 func providersToAsk(t *testing.T) map[string]generate.Options {
 	t.Helper()
 	all := map[string]generate.Options{}
@@ -151,7 +151,7 @@ func providersToAsk(t *testing.T) map[string]generate.Options {
 	}
 	for _, p := range rendered {
 		if p.Metadata != nil || strings.HasPrefix(p.Folder, "v1beta1-") {
-			continue // as OpenShift ships it, with variables; or an older version of another one
+			continue // as in OpenShift's bundle, with variables; or an older version of another provider
 		}
 		dir, placeholder := t.TempDir(), "registry.example.com/openshift:"+p.Name
 		if err := fixture.WriteKustomization(dir, p.Components); err != nil {
@@ -165,7 +165,7 @@ func providersToAsk(t *testing.T) map[string]generate.Options {
 	return all
 }
 
-// listing is a server that notes what it is asked about.
+// listing is a server that records the checked objects.
 type listing struct {
 	contract.Server
 	mutex sync.Mutex
@@ -179,7 +179,7 @@ func (l *listing) DryRun(ctx context.Context, object *unstructured.Unstructured)
 	return l.Server.DryRun(ctx, object)
 }
 
-// minimalSchema has a field of each sort that a minimal object must have right.
+// minimalSchema has a field of each sort that a minimal object must set correctly.
 const minimalSchema = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: sparses.sorts.example.com}
@@ -248,9 +248,9 @@ func TestCluster_RejectsNamesOfAnotherCRD(t *testing.T) {
 	}
 }
 
-// TestCluster_WritesNothingUnlessDisposable asks about everything, and tries to write past the dry run.
+// TestCluster_WritesNothingUnlessDisposable sends all dry runs, and tries to write without a dry run.
 func TestCluster_WritesNothingUnlessDisposable(t *testing.T) {
-	owned := server(t) // which makes the namespace
+	owned := server(t) // which creates the namespace
 	c, err := Connect(controlplane.Shared(t).Config, false)
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +288,7 @@ metadata: {name: untouched, namespace: nowhere}
 	}
 }
 
-// TestCluster_MissingPermissionIsNotAFinding asks as a user with few rights.
+// TestCluster_MissingPermissionIsNotAFinding uses a user with few permissions.
 func TestCluster_MissingPermissionIsNotAFinding(t *testing.T) {
 	server(t)
 	config := *controlplane.Shared(t).Config

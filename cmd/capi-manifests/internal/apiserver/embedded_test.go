@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The program builds the control plane from the module of its directory, wherever the user is.
+// The program builds the control plane from the module of its directory, for any working directory of the user.
 func TestStartEmbedded_RunsInTheDirectoryOfTheProgram(t *testing.T) {
 	t.Setenv(binaryEnv, "")
 	dir, err := filepath.EvalSymlinks(t.TempDir())

@@ -32,7 +32,7 @@ func Open(ctx context.Context, server, program string, stderr io.Writer) (cluste
 	}
 	version, err := cluster.Discovery.ServerVersion()
 	if err != nil {
-		return nil, nil, fmt.Errorf("connecting to the cluster of %s: %w", server, err)
+		return nil, nil, fmt.Errorf("connecting to the cluster of %s: %w", server, withNextStep(err))
 	}
 	fmt.Fprintf(stderr, "checking against the cluster of %s, Kubernetes %s, with dry runs\n", term.Printable(server), term.Printable(version.GitVersion))
 	return cluster, func() {}, nil

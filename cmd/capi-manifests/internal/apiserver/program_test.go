@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// outside is a test in a directory outside any module, with a user's cache and a PATH of its own. It returns the
-// directory of the PATH, and the cache.
+// outside runs a test in a directory outside any module, with its own user's cache and PATH. It returns the directory
+// of the PATH, and the cache.
 func outside(t *testing.T) (bin, cache string) {
 	t.Helper()
 	home, bin := t.TempDir(), t.TempDir()
@@ -26,7 +26,7 @@ func outside(t *testing.T) (bin, cache string) {
 	return bin, filepath.Join(cache, "capi-installer", "controlplane")
 }
 
-// fakeGo writes a go command that fails, or writes its directory and its environment to the file that it is to build.
+// fakeGo writes a go command that fails, or writes its directory and its environment to its output file.
 func fakeGo(t *testing.T, bin, script string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
@@ -38,11 +38,11 @@ func TestFindControlPlane_WithoutGo(t *testing.T) {
 	outside(t)
 	_, err := FindControlPlane(t.Context(), "", io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "Go in the PATH") || !strings.Contains(err.Error(), binaryEnv) || !strings.Contains(err.Error(), "kubeconfig") {
-		t.Errorf("got %v, want an error that names all ways to get a control plane", err)
+		t.Errorf("got %v, want an error with all ways to get a control plane", err)
 	}
 }
 
-// The go command gets the complete source, and the result is used again.
+// The go command gets the complete source, and the result is cached.
 func TestFindControlPlane_BuildsItOnceInTheCache(t *testing.T) {
 	bin, cache := outside(t)
 	fakeGo(t, bin, `test -f go.mod && test -f cmd/controlplane/main.go && test -f binary/go.sum && test -f binary/programs.go || exit 1
@@ -75,6 +75,6 @@ func TestFindControlPlane_FailedBuildLeavesNoProgram(t *testing.T) {
 		t.Errorf("got %v, want the output of go", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(cache, "*", programName+"*")); len(left) > 0 {
-		t.Errorf("left %v", left)
+		t.Errorf("remaining files: %v", left)
 	}
 }

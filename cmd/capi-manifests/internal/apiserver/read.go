@@ -28,7 +28,7 @@ func (c *Cluster) Read(ctx context.Context, like *unstructured.Unstructured) (*u
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil, nil
 	}
-	return nil, fmt.Errorf("reading %s: %w", object.Describe(like), err)
+	return nil, fmt.Errorf("reading %s: %w", object.Describe(like), withNextStep(err))
 }
 
 // List returns the objects of a kind that match a label selector, in all
@@ -43,7 +43,18 @@ func (c *Cluster) List(ctx context.Context, kind schema.GroupVersionKind, select
 	}
 	list, err := c.objects.Resource(mapping.Resource).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", kind.Kind, err)
+		return nil, fmt.Errorf("listing %s: %w", kind.Kind, withNextStep(err))
 	}
 	return list.Items, nil
+}
+
+// withNextStep adds the action of the user to an error of access.
+func withNextStep(err error) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w; the kubeconfig needs the verbs get and list, as in ClusterRole cluster-reader", err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%w (Unauthorized); log in again, or select another kubeconfig", err)
+	}
+	return err
 }

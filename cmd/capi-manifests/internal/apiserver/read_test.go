@@ -12,8 +12,8 @@ import (
 	"github.com/capi-installer/capi-installer/install/predecessor"
 )
 
-// TestRead_ObjectsOfPredecessor: objects are read with the managed fields that tell their installer, and an absent object
-// or kind is nil.
+// TestRead_ObjectsOfPredecessor checks that objects are read with the managed fields that identify their installer, and
+// that an absent object or kind is nil.
 func TestRead_ObjectsOfPredecessor(t *testing.T) {
 	c := server(t)
 	settings := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"a": "b"}}}

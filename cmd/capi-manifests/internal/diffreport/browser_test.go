@@ -15,10 +15,10 @@ import (
 	"testing"
 )
 
-// browser is a headless Chromium that reaches nothing but files.
+// browser is a headless Chromium without network access.
 type browser struct{ path, dir string }
 
-// newBrowser finds Chromium. Without it nothing can be said of how the page looks.
+// newBrowser finds Chromium, without which the rendering of the page is not tested.
 func newBrowser(t *testing.T) browser {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -26,7 +26,7 @@ func newBrowser(t *testing.T) browser {
 			return browser{path, t.TempDir()}
 		}
 	}
-	t.Skip("SKIPPED: how the page of diff looks is not tested, because there is no chromium, chromium-browser or google-chrome in PATH (on Debian: apt-get install chromium)")
+	t.Skip("SKIPPED: the rendering of the page of diff is not tested, because chromium, chromium-browser and google-chrome are not in PATH (on Debian: apt-get install chromium)")
 	return browser{}
 }
 
@@ -47,8 +47,8 @@ func (b browser) run(t *testing.T, page string, flags ...string) string {
 	return stdout.String()
 }
 
-// screenshot shows a page in a color scheme: 0 is dark, 1 is light. There are no scripts
-// to switch off: the page has none, and its policy lets none run.
+// screenshot renders a page in a color scheme: 0 is dark, 1 is light. The page has no scripts, and its policy forbids
+// them.
 func (b browser) screenshot(t *testing.T, page string, width, scheme int) picture.Image {
 	t.Helper()
 	file := filepath.Join(b.dir, fmt.Sprintf("%d-%d.png", width, scheme))
@@ -69,7 +69,7 @@ func (b browser) screenshot(t *testing.T, page string, width, scheme int) pictur
 	return shown
 }
 
-// pdf prints a page, and returns how many pages of paper it has.
+// pdf prints a page, and returns the number of printed pages.
 func (b browser) pdf(t *testing.T, page string) int {
 	t.Helper()
 	file := filepath.Join(b.dir, "page.pdf")
@@ -84,8 +84,8 @@ func (b browser) pdf(t *testing.T, page string) int {
 	return len(regexp.MustCompile(`/Type\s*/Page\b`).FindAll(data, -1))
 }
 
-// measure opens a page in frames of several widths, as it is and with everything opened, and
-// reports "width scrolled width" for each.
+// measure opens a page in frames of several widths, with closed and with open details, and reports "width scrolled
+// width" for each.
 const measure = `<!DOCTYPE html><title>measure</title>
 <iframe src="page.html" width="1280" height="800"></iframe><iframe src="page.html" width="400" height="800"></iframe>
 <script>
@@ -103,8 +103,7 @@ onload = () => {
 </script>
 `
 
-// TestHTML_RendersInABrowser sees the page of diff in Chromium. SCREENSHOTS is a
-// folder that keeps the pictures.
+// TestHTML_RendersInABrowser renders the page of diff in Chromium. SCREENSHOTS is a folder for the screenshots.
 func TestHTML_RendersInABrowser(t *testing.T) {
 	b := newBrowser(t)
 	html := written(t, reportOfEverything(t), HTML, false, false)
@@ -116,19 +115,19 @@ func TestHTML_RendersInABrowser(t *testing.T) {
 	}
 	write(page, html)
 
-	t.Run("it is shown in the light and in the dark", func(t *testing.T) {
+	t.Run("light and dark color scheme", func(t *testing.T) {
 		light, dark := b.screenshot(t, page, 1280, 1), b.screenshot(t, page, 1280, 0)
 		if n := colorsOf(light); n < 100 {
-			t.Errorf("the picture has %d colors, want more", n)
+			t.Errorf("the screenshot has %d colors, want more", n)
 		}
 		if l, d := brightness(light), brightness(dark); l < 0.8 || d > 0.25 {
-			t.Errorf("the light page has a brightness of %.2f, the dark one of %.2f", l, d)
+			t.Errorf("brightness of the light page %.2f, of the dark one %.2f", l, d)
 		}
 		if narrow := b.screenshot(t, page, 500, 1); colorsOf(narrow) < 100 {
-			t.Error("the narrow picture is blank")
+			t.Error("the narrow screenshot is blank")
 		}
 	})
-	t.Run("it is never wider than its window", func(t *testing.T) {
+	t.Run("not wider than the window", func(t *testing.T) {
 		write(filepath.Join(b.dir, "measure.html"), measure)
 		dom := b.run(t, filepath.Join(b.dir, "measure.html"), "--allow-file-access-from-files", "--window-size=1800,1000", "--dump-dom")
 		found := regexp.MustCompile(`\[(\d+) (\d+) (\d+)\]`).FindAllStringSubmatch(dom, -1)
@@ -147,7 +146,7 @@ func TestHTML_RendersInABrowser(t *testing.T) {
 			t.Error("no details element is open")
 		}
 	})
-	t.Run("it is printed with everything open", func(t *testing.T) {
+	t.Run("printed with open details", func(t *testing.T) {
 		closed := filepath.Join(b.dir, "closed.html")
 		write(closed, strings.ReplaceAll(html, "::details-content", "::nothing"))
 		if open, closed := b.pdf(t, page), b.pdf(t, closed); open <= closed {
@@ -162,7 +161,7 @@ func colorsOf(shown picture.Image) int {
 	return len(colors)
 }
 
-// brightness is the mean of all pixels, from 0 to 1.
+// brightness returns the mean brightness of all pixels, from 0 to 1.
 func brightness(shown picture.Image) float64 {
 	sum, count := 0.0, 0.0
 	eachPixel(shown, func(r, g, b uint32) { sum, count = sum+float64(r+g+b)/3/0xffff, count+1 })

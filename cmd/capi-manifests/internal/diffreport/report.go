@@ -47,6 +47,7 @@ func BundleProvider(b extractor.Bundle) (diff.Provider, error) {
 // Format is the format of a report: a pflag.Value. The zero value is text.
 type Format string
 
+// The formats.
 const (
 	Text     Format = ""
 	JSON     Format = "json"
@@ -54,6 +55,7 @@ const (
 	HTML     Format = "html"
 )
 
+// Formats are the names of the formats.
 var Formats = []string{"text", "json", "markdown", "html"}
 
 // Write writes the report in a format, with folded changes if full. Only text has color.

@@ -25,7 +25,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 )
 
-// reportOfEverything is that of testdata/diff/report.txtar, in which nearly everything changed.
+// reportOfEverything returns the report of testdata/diff/report.txtar, in which nearly everything changed.
 func reportOfEverything(t *testing.T) Report {
 	t.Helper()
 	archive, err := txtar.ParseFile("testdata/diff/report.txtar")
@@ -35,8 +35,8 @@ func reportOfEverything(t *testing.T) Report {
 	return New("old/images.json", "new/images.json", providersIn(t, archive, "a/"), providersIn(t, archive, "b/"))
 }
 
-// providersIn makes a provider of each file in a folder. The first line of the file
-// is a comment with its type, version and image.
+// providersIn returns a provider for each file in a folder. The first line of the file is a comment with its type,
+// version and image.
 func providersIn(t *testing.T, archive *txtar.Archive, folder string) (providers []diff.Provider) {
 	t.Helper()
 	for _, file := range archive.Files {
@@ -136,7 +136,7 @@ func TestText_ColorChangesNothingElse(t *testing.T) {
 	}
 }
 
-// TestHTML_IsWellFormedAndSelfContained reads the page as a browser would.
+// TestHTML_IsWellFormedAndSelfContained parses the page as a browser does.
 func TestHTML_IsWellFormedAndSelfContained(t *testing.T) {
 	page := written(t, reportOfEverything(t), HTML, true, false)
 	if links := pagetest.Check(t, page); links < 5 {
@@ -144,7 +144,7 @@ func TestHTML_IsWellFormedAndSelfContained(t *testing.T) {
 	}
 	for _, landmark := range []string{"<header", "<main", "<footer", `<html lang="en">`, `scope="col"`, `scope="row"`, "<caption", "prefers-color-scheme: dark", "@media print"} {
 		if !strings.Contains(page, landmark) {
-			t.Errorf("the page has no %s", landmark)
+			t.Errorf("%s is missing in the page", landmark)
 		}
 	}
 	if !strings.Contains(page, html.EscapeString("<script>alert(1)</script>")) {

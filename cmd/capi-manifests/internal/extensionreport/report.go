@@ -101,11 +101,11 @@ var Formats = append(append([]string{}, findings.Formats...), string(HTML))
 // Write writes the report in a format; color applies to text only.
 func (r Report) Write(format findings.Format, color bool) ([]byte, error) {
 	var out bytes.Buffer
-	switch format {
-	case findings.JSON:
+	if format == findings.JSON {
 		err := term.EncodeJSON(&out, r)
 		return out.Bytes(), err
-	case HTML:
+	}
+	if format == HTML {
 		err := r.html(&out)
 		return out.Bytes(), err
 	}

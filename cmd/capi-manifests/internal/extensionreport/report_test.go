@@ -18,12 +18,12 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 )
 
-// twoHandlers is an answer to Discovery.
+// twoHandlers is a response to Discovery.
 const twoHandlers = `{"status": "Success", "handlers": [
 	{"name": "create", "requestHook": {"apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "hook": "BeforeClusterCreate"}},
 	{"name": "init", "requestHook": {"apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "hook": "AfterControlPlaneInitialized"}}]}`
 
-// reportOf returns the report about a server whose handlers answer the same to every request.
+// reportOf returns the report about a server whose handlers respond equally to every request.
 func reportOf(t *testing.T, answer string) Report {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -71,13 +71,13 @@ func TestReport_PageHasMatrix(t *testing.T) {
 	}
 	for _, want := range []string{
 		"<h1><span aria-hidden=\"true\">✖</span> Not conformant</h1>",
-		`<th scope="col">BeforeClusterCreate <code>create</code></th><th scope="col">AfterControlPlaneInitialized <code>init</code></th>`,
+		`<th scope="col" class="handler"><span>AfterControlPlaneInitialized <code>init</code></span></th><th scope="col" class="handler"><span>BeforeClusterCreate <code>create</code></span></th>`,
 		`<a href="#call-status">call/status</a></th><td class="none"><span aria-label="not about the hook"></span></td><td class="failed-error"><span aria-label="error">✖</span></td><td class="failed-error">`,
-		`call/retry-positive</th><td class="none"><span aria-label="not about the hook"></span></td><td class="passed"><span aria-label="passed">✔</span></td><td class="none">`,
+		`call/retry-positive</th><td class="none"><span aria-label="not about the hook"></span></td><td class="none"><span aria-label="not about the hook"></span></td><td class="passed"><span aria-label="passed">✔</span></td>`,
 		`invalid status &#34;&lt;script&gt;&#34;: want Success or Failure`,
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %s", want)
+			t.Errorf("%s is missing in the page", want)
 		}
 	}
 }
@@ -90,6 +90,25 @@ func TestReport_CountsCheckedRules(t *testing.T) {
 		t.Errorf("%d of %d rules are checked, want some: no handler has patches", checked, all)
 	}
 	if r.Counts[contract.Error] == 0 {
-		t.Error("retryAfterSeconds in the answer of a hook that does not block is not an error")
+		t.Error("retryAfterSeconds in the response of a non-blocking hook is not an error")
+	}
+}
+
+// Handlers with the same problem are listed separately.
+func TestReport_TextNamesEachHandler(t *testing.T) {
+	t.Parallel()
+	r := reportOf(t, `{"status": ""}`)
+	var all []contract.Finding
+	for i := range 5 {
+		f := extension.Findings(r.Results)[0]
+		f.Object = fmt.Sprint("Hook ", i)
+		all = append(all, f)
+	}
+	r.Results = []extension.Result{{Rule: all[0].Rule, Findings: all}}
+	text := written(t, r, findings.Text)
+	for _, f := range all {
+		if !strings.Contains(text, f.Object) {
+			t.Errorf("%s is missing in the report:\n%s", f.Object, text)
+		}
 	}
 }

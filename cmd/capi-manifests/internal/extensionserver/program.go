@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capi-installer/capi-installer/build/extension"
+	"github.com/capi-installer/capi-installer/internal/certificate"
 )
 
 // The placeholders in the arguments of a program.
@@ -41,22 +41,35 @@ type Server struct {
 
 	process *exec.Cmd
 	dir     string
-	output  *lastOutput
-	ended   chan struct{}
-	err     error
+	// hint is the next step if the program does not listen.
+	hint   string
+	output *lastOutput
+	ended  chan struct{}
+	err    error
 }
 
 // stopTimeout is the time that the program has to end after SIGTERM.
 const stopTimeout = 10 * time.Second
 
+// Program is the program of a server.
+type Program struct {
+	Path string
+	// Args may have the placeholders {port} and {cert-dir}.
+	Args []string
+	// Port is the port of a program that always listens on the same one; zero means a free one.
+	Port int
+	// Timeout limits the time until the program accepts connections.
+	Timeout time.Duration
+}
+
 // Start starts a program with a certificate for loopback, and waits until it
-// accepts connections. The program listens on a free port: Start replaces the
-// placeholders {port} and {cert-dir} in its arguments, or, without placeholders,
-// adds the flags --webhook-port and --webhook-cert-dir that Cluster API's book
-// recommends. The variables WEBHOOK_PORT and WEBHOOK_CERT_DIR have the same values.
-// The caller must call Stop.
-func Start(ctx context.Context, program string, args []string, timeout time.Duration) (*Server, error) {
-	port, err := freePort(ctx)
+// accepts connections. Start replaces the placeholders {port} and {cert-dir} in
+// its arguments. Without placeholders and without a fixed port it adds the flags
+// --webhook-port and --webhook-cert-dir that Cluster API's book recommends. The
+// variables WEBHOOK_PORT and WEBHOOK_CERT_DIR have the same values. The caller
+// must call Stop.
+func Start(ctx context.Context, program Program) (*Server, error) {
+	port, err := freePort(ctx, program.Port)
 	if err != nil {
 		return nil, err
 	}
@@ -64,19 +77,23 @@ func Start(ctx context.Context, program string, args []string, timeout time.Dura
 	if err := s.writeCertificate(); err != nil {
 		return nil, err
 	}
-	s.process = exec.Command(program, arguments(args, port, s.dir)...) //nolint:noctx // Stop ends it with its children
+	args, added := program.arguments(port, s.dir)
+	if added {
+		s.hint = hintOfAdded
+	}
+	s.process = exec.Command(program.Path, args...) //nolint:noctx // Stop ends it with its children
 	s.process.Env = append(os.Environ(), portVariable+"="+strconv.Itoa(port), certDirVariable+"="+s.dir)
 	s.process.Stdout, s.process.Stderr = s.output, s.output
 	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.process.WaitDelay = time.Second // children may keep its output open
 	if err := s.process.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting %s: %w", program, err), os.RemoveAll(s.dir))
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", program.Path, err), os.RemoveAll(s.dir))
 	}
 	go func() {
 		s.err = s.process.Wait()
 		close(s.ended)
 	}()
-	if err := s.ready(ctx, timeout); err != nil {
+	if err := s.ready(ctx, program.Timeout); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
@@ -84,26 +101,26 @@ func Start(ctx context.Context, program string, args []string, timeout time.Dura
 
 const loopback = "127.0.0.1"
 
-// freePort returns a port on loopback without a listener.
-func freePort(ctx context.Context) (int, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(loopback, "0"))
+// freePort returns a port on loopback without a listener: the wanted one, or any one if that is zero.
+func freePort(ctx context.Context, wanted int) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(loopback, strconv.Itoa(wanted)))
 	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
+		return 0, fmt.Errorf("choosing the port of the program: %w", err)
 	}
 	address, _ := listener.Addr().(*net.TCPAddr)
 	return address.Port, listener.Close()
 }
 
 func (s *Server) writeCertificate() error {
-	certificate, err := extension.NewCertificate(time.Now().AddDate(1, 0, 0), loopback, "localhost")
+	serving, caBundle, err := certificate.NewServing(time.Now().AddDate(1, 0, 0), loopback, "localhost")
 	if err != nil {
 		return err
 	}
-	s.CABundle = certificate.CABundle
+	s.CABundle = caBundle
 	if s.dir, err = os.MkdirTemp("", "capi-manifests-extension-"); err != nil {
 		return err
 	}
-	for name, content := range map[string][]byte{"tls.crt": certificate.Cert, "tls.key": certificate.Key, "ca.crt": certificate.CABundle} {
+	for name, content := range map[string][]byte{"tls.crt": serving.Certificate, "tls.key": serving.Key, "ca.crt": caBundle} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), content, 0o600); err != nil {
 			return errors.Join(err, os.RemoveAll(s.dir))
 		}
@@ -111,12 +128,12 @@ func (s *Server) writeCertificate() error {
 	return nil
 }
 
-// arguments returns the arguments of the program with the port and the directory of the certificate.
-func arguments(args []string, port int, dir string) []string {
+// arguments returns the arguments of the program with the port and the directory of the certificate, and whether flags were
+// added.
+func (p Program) arguments(port int, dir string) (result []string, added bool) {
 	replaced := strings.NewReplacer(portPlaceholder, strconv.Itoa(port), certDirPlaceholder, dir)
-	var result []string
-	found := false
-	for _, arg := range args {
+	found := p.Port != 0
+	for _, arg := range p.Args {
 		filled := replaced.Replace(arg)
 		found = found || filled != arg
 		result = append(result, filled)
@@ -124,8 +141,11 @@ func arguments(args []string, port int, dir string) []string {
 	if !found {
 		result = append(result, "--webhook-port="+strconv.Itoa(port), "--webhook-cert-dir="+dir)
 	}
-	return result
+	return result, !found
 }
+
+// hintOfAdded is the next step if the program was started with added flags.
+const hintOfAdded = "; --webhook-port and --webhook-cert-dir were added to its arguments: write other flags with {port} and {cert-dir} after \"--\", or a fixed port as --port"
 
 // ready waits until the server accepts connections.
 func (s *Server) ready(ctx context.Context, timeout time.Duration) error {
@@ -139,9 +159,9 @@ func (s *Server) ready(ctx context.Context, timeout time.Duration) error {
 		}
 		select {
 		case <-s.ended:
-			return fmt.Errorf("%s ended before it listened on %s: %w%s", s.process.Path, s.URL, s.err, s.output)
+			return fmt.Errorf("%s ended before it listened on %s: %w%s%s", s.process.Path, s.URL, s.err, s.hint, s.output)
 		case <-ctx.Done():
-			return fmt.Errorf("%w%s", context.Cause(ctx), s.output)
+			return fmt.Errorf("%w%s%s", context.Cause(ctx), s.hint, s.output)
 		case <-time.After(pollInterval):
 		}
 	}

@@ -32,6 +32,7 @@ type baselineEntry struct {
 	Count  int    `json:"count"`
 }
 
+// ReadBaseline reads the number of accepted findings by the identity of the finding.
 func ReadBaseline(file string) (map[string]int, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

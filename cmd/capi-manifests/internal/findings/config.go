@@ -62,6 +62,7 @@ func ReadConfig(file string) (settings Config, err error) {
 	return settings, nil
 }
 
+// ConfigPath returns the path of the config file; DefaultConfig if file is empty.
 func ConfigPath(file string) string {
 	if file == "" {
 		return DefaultConfig

@@ -33,6 +33,7 @@ type Report struct {
 	Invalid bool `json:"-"`
 }
 
+// Bundle has the findings of one bundle, or of one clusterctl release.
 type Bundle struct {
 	Profile string `json:"profile,omitempty"`
 	// Release is the path of a clusterctl release relative to the source; empty for
@@ -118,6 +119,7 @@ func (v *Report) DropBelow(least contract.Severity) {
 // Format is the format of findings: a pflag.Value. The zero value is text.
 type Format string
 
+// The formats.
 const (
 	Text   Format = ""
 	JSON   Format = "json"
@@ -126,6 +128,7 @@ const (
 	GitHub Format = "github"
 )
 
+// Formats are the names of the formats.
 var Formats = []string{"text", "json", "sarif", "junit", "github"}
 
 // Write writes the findings; color applies to text only.
@@ -139,7 +142,7 @@ func (v Report) Write(format Format, color bool) []byte {
 	case JUnit:
 		out.WriteString(junitOf(v))
 	case GitHub:
-		for _, group := range grouped(v.all()) {
+		for _, group := range v.groups() {
 			group.Message += group.others()
 			out.WriteString(annotation(group.Finding))
 		}

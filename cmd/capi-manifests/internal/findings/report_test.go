@@ -15,7 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// everything is a validation with a finding of almost every rule, half of them accepted.
+// everything returns a validation with a finding of almost every rule, half of them accepted.
 func everything(t *testing.T) Report {
 	t.Helper()
 	var bundles []extractor.Bundle

@@ -104,6 +104,7 @@ func (a *Waivers) Problems() (problems []string) {
 	return problems
 }
 
+// AcceptedNote returns the end of a summary with the number of accepted findings; empty without any.
 func AcceptedNote(count int) string {
 	if count == 0 {
 		return ""

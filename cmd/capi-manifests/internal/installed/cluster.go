@@ -137,7 +137,7 @@ func decode(found, happened []*unstructured.Unstructured, definitions, revisions
 // version.
 func retained(crd *metav1.PartialObjectMetadata) bool {
 	_, owned := crd.Annotations[v1alpha1.OwnersAnnotation]
-	return crd.Annotations[v1alpha1.AdoptAnnotation] == v1alpha1.AdoptAlways && !owned
+	return v1alpha1.AllowsAdoption(crd.Annotations) && !owned
 }
 
 func pointers[T any](items []T) []*T {

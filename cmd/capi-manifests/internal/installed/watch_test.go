@@ -24,9 +24,9 @@ import (
 // which a real API server does not do on demand.
 type faultyServer struct {
 	mu sync.Mutex
-	// generation is that of the ClusterAPI object.
+	// generation is the generation of the ClusterAPI object.
 	generation int
-	// watch answers watches of ClusterAPI objects.
+	// watch responds to watches of ClusterAPI objects.
 	watch http.HandlerFunc
 	lists int
 }
@@ -66,7 +66,7 @@ func (s *faultyServer) setGeneration(generation int) {
 // fail writes a failure as the API server does.
 func fail(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(metav1.Status{ // the client may be gone
+	_ = json.NewEncoder(w).Encode(metav1.Status{ // the client can be gone
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: string(reason),
 	})
 }
@@ -102,13 +102,13 @@ func TestWatch_ListsAgainAfterExpiry(t *testing.T) {
 				return s.ClusterAPI.Generation < 2, nil
 			})
 			if err != nil || len(seen) < 2 || seen[0] != 1 {
-				t.Errorf("saw the generations %v, error %v", seen, err)
+				t.Errorf("generations %v, error %v", seen, err)
 			}
 		})
 	}
 }
 
-// TestWatch_EndsWithoutPermission has a user who may list but not watch.
+// TestWatch_EndsWithoutPermission uses a user with the permission to list but not to watch.
 func TestWatch_EndsWithoutPermission(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package publish writes images and their signatures to registries.
+// Package publish packs bundles into images, and writes images and their signatures to registries.
 package publish
 
 import (

@@ -13,9 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
-
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
@@ -49,11 +46,6 @@ func (s Source) Read(ctx context.Context, stdin io.Reader, stderr io.Writer) ([]
 		return nil, err
 	}
 	return s.pull(ctx, images, stderr)
-}
-
-// notesTo returns a context whose logger writes notes to w.
-func notesTo(ctx context.Context, w io.Writer) context.Context {
-	return logr.NewContext(ctx, funcr.New(func(_, text string) { fmt.Fprintln(w, "note:", text) }, funcr.Options{}))
 }
 
 // images reads images.json, and resolves tags to digests.

@@ -16,8 +16,26 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/tlsprofile"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
+
+// ClusterVariables returns the variables that every installer sets, with the values in a cluster with the default TLS
+// profile and without a proxy.
+func ClusterVariables() map[string]string {
+	values := tlsprofile.Of(nil).Variables()
+	for _, name := range operand.ProxyVariables() {
+		values[name] = ""
+	}
+	return values
+}
+
+// Render renders bundles with ClusterVariables. The given variables take precedence.
+func Render(bundles []extractor.Bundle, variables map[string]string) (operand.Set, error) {
+	values := ClusterVariables()
+	maps.Copy(values, variables)
+	return operand.Render(bundles, values)
+}
 
 // RenderSource renders the bundles of a source as a cluster does, and returns the
 // location of the source: the image by digest, or the path. Each bundle is rendered
@@ -31,7 +49,7 @@ func RenderSource(ctx context.Context, stderr io.Writer, src string, variables m
 	all := operand.Set{Variables: map[string]string{}}
 	var errs []error
 	for _, bundle := range bundles {
-		set, err := operand.Render([]extractor.Bundle{inImage(bundle, src)}, variables)
+		set, err := Render([]extractor.Bundle{inImage(bundle, src)}, variables)
 		errs = append(errs, err)
 		for _, component := range set.Operands {
 			if bundle.Profile != "" && len(bundles) > 1 {

@@ -17,7 +17,7 @@ func reportWith(crds ...string) Report {
 	return Report{State: RollingOut, Summary: "Version 4.22.0-1 is being rolled out.", RetainedCRDs: crds}
 }
 
-// terminalOf returns a screen on a terminal of a size. It is not redrawn by time.
+// terminalOf returns a screen on a terminal with a size, without periodic redrawing.
 func terminalOf(out *bytes.Buffer, width, height int) *screen {
 	return &screen{
 		now: time.Now, writer: cwriter.New(out), stop: make(chan struct{}),

@@ -42,6 +42,9 @@ func (r Report) facts() []string {
 	for _, override := range overrideLines(r.Overrides) {
 		lines = append(lines, "image override: "+override)
 	}
+	for _, verdict := range r.signatureLines() {
+		lines = append(lines, "signatures: "+verdict)
+	}
 	for _, crd := range r.RetainedCRDs {
 		lines = append(lines, "retained CRD: "+crd)
 	}

@@ -72,6 +72,8 @@ type Report struct {
 	UnmanagedCRDs []string `json:"unmanagedCRDs"`
 	// Overrides are spec.imageOverrides.
 	Overrides []v1alpha1.ImageOverride `json:"imageOverrides"`
+	// Signatures are status.signatureVerdicts: none are recorded by an installer that does not know them.
+	Signatures []v1alpha1.SignatureVerdict `json:"signatureVerdicts"`
 }
 
 // Role is the role of a version in the rollout.
@@ -138,6 +140,7 @@ func New(from Snapshot) Report {
 		Versions: versionsOf(cluster.Status), Conditions: orEmpty(cluster.Status.Conditions), NextSteps: stepsOf(from),
 		Drift: driftOf(from.Events), RetainedCRDs: orEmpty(slices.Sorted(slices.Values(from.RetainedCRDs))),
 		UnmanagedCRDs: orEmpty(cluster.Spec.UnmanagedCRDs), Overrides: orEmpty(cluster.Spec.ImageOverrides),
+		Signatures: orEmpty(cluster.Status.SignatureVerdicts),
 	}
 	report.State, report.Summary = stateOf(from)
 	return report

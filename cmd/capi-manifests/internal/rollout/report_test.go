@@ -64,7 +64,7 @@ func written(t *testing.T, report Report, format Format, color bool) string {
 	return out.String()
 }
 
-// everything is the report of testdata/blocked.txtar, in which every part of the report is present.
+// everything is the report of testdata/blocked.txtar, which has every part of a report.
 func everything(t *testing.T) Report {
 	t.Helper()
 	return New(snapshotOf(t, scenario.Archives(t, "testdata/blocked.txtar")[0]))
@@ -95,7 +95,7 @@ func TestReport_MatchesGoldenFiles(t *testing.T) {
 // TestSchema_RejectsOtherData shows that the schema is strict.
 func TestSchema_RejectsOtherData(t *testing.T) {
 	for _, change := range []string{`"state": "AtRest"`, `"state": "Resting"`, `"surprise": 1`} {
-		document := `{"$schema": "x:y", "summary": "s", "versions": [], "conditions": [], "nextSteps": [], "drift": [], "retainedCRDs": [], "unmanagedCRDs": [], "imageOverrides": [], ` + change + `}`
+		document := `{"$schema": "x:y", "summary": "s", "versions": [], "conditions": [], "nextSteps": [], "drift": [], "retainedCRDs": [], "unmanagedCRDs": [], "imageOverrides": [], "signatureVerdicts": [], ` + change + `}`
 		valid := change == `"state": "AtRest"`
 		if err := schematest.Validate(schema.Status, []byte(document)); (err == nil) != valid {
 			t.Errorf("%s: %v", change, err)
@@ -146,7 +146,7 @@ func TestState_OfEachReason(t *testing.T) {
 		if got, summary := stateOf(Snapshot{ClusterAPI: cluster}); got != want {
 			t.Errorf("%s: got %s, want %s: %s", reason, got, want, summary)
 		}
-		cluster.Generation++ // the status is about another spec
+		cluster.Generation++ // the status is about another generation
 		if got, summary := stateOf(Snapshot{ClusterAPI: cluster}); got != RollingOut {
 			t.Errorf("%s, stale: got %s: %s", reason, got, summary)
 		}
@@ -172,11 +172,11 @@ func TestChanges_ListOnlyNewFacts(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if changes := after.Changes(after); changes != nil {
-		t.Errorf("the same report again has the changes %q", changes)
+		t.Errorf("changes of the same report: %q", changes)
 	}
 }
 
-// TestReport_HasNoControlCharacters has messages that would control a terminal.
+// TestReport_HasNoControlCharacters uses messages with control characters for terminals.
 func TestReport_HasNoControlCharacters(t *testing.T) {
 	report := everything(t)
 	hostile := "\x1b[2J\u202e\n|"

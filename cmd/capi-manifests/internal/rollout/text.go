@@ -92,6 +92,7 @@ func (r Report) Text(now time.Time) []Line {
 		w.version(version, i > 0)
 	}
 	w.list("Image overrides", overrideLines(r.Overrides))
+	w.list("Signatures", r.signatureLines())
 	w.list("Unmanaged CRDs", r.UnmanagedCRDs)
 	w.list("Retained CRDs", r.RetainedCRDs)
 	w.list("Reverted drift", w.driftLines(r.Drift))

@@ -20,6 +20,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
+// EscapeGlob returns the pattern that matches only path.
 func EscapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }

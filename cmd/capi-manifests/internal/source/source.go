@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -72,6 +73,7 @@ func requireBundle(bundles []extractor.Bundle, source string, err error) ([]extr
 // Kind is the kind of a SOURCE argument.
 type Kind int
 
+// The kinds of sources.
 const (
 	Image Kind = iota
 	Directory
@@ -92,13 +94,19 @@ func KindOf(source string) (Kind, error) {
 			return Layout, nil
 		}
 		return Directory, nil
-	case filepath.IsAbs(source), strings.HasPrefix(source, "."), !errors.Is(err, fs.ErrNotExist):
+	case filepath.IsAbs(source), strings.HasPrefix(source, "."), hasFileExtension(source), !errors.Is(err, fs.ErrNotExist):
 		return 0, err
 	case !strings.Contains(source, "/"):
 		// Provider images are not on Docker Hub, so this is a mistyped path.
 		return 0, fmt.Errorf("%s not found; images need a registry, as in quay.io/%[1]s", source)
 	}
 	return Image, nil
+}
+
+// hasFileExtension reports whether a name ends like that of a file with manifests or of an archive. No registry is asked
+// for the image with such a name.
+func hasFileExtension(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json", ".tar", ".tgz", ".gz"}, filepath.Ext(name))
 }
 
 // bundlesInDirectory returns the bundles in the directory layouts of an image, the bundle in the directory of a profile, or
@@ -159,6 +167,9 @@ func EntryAt(path string) (mutate.Appendable, error) {
 	image, err := tarball.ImageFromPath(path, nil)
 	if release, _ := IsImagesJSON(path); err != nil && release {
 		return nil, &InvalidError{fmt.Errorf("%s is a JSON file, not an archive; for a release use --images-json %[1]s", path)}
+	}
+	if err != nil && kustomize.IsManifests(path) {
+		return nil, &InvalidError{fmt.Errorf("%s is a YAML file, not an archive; use \"capi-manifests generate %[1]s\" to create a bundle", path)}
 	}
 	if err != nil {
 		return nil, &InvalidError{fmt.Errorf("%s is not an archive with a single image as \"podman save\" or \"docker save\" writes it: %w", path, err)}

@@ -86,7 +86,7 @@ func TestBundles_ErrorsNameTheSource(t *testing.T) {
 				return
 			}
 			if _, invalid := errors.AsType[*ocilayout.InvalidError](err); invalid != test.invalid {
-				t.Errorf("%v is an error about content: %t, want %t", err, invalid, test.invalid)
+				t.Errorf("%v: error about content: %t, want %t", err, invalid, test.invalid)
 			}
 		})
 	}
@@ -102,7 +102,7 @@ func TestKindOf(t *testing.T) {
 			t.Errorf("KindOf(%q) = %v, %v; want %v", source, got, err, want)
 		}
 	}
-	for _, source := range []string{"", "missing", "./missing", "/missing/too"} {
+	for _, source := range []string{"v2.10.0/components.yaml", "out/capa.tar", "", "missing", "./missing", "/missing/too"} {
 		if got, err := KindOf(source); err == nil {
 			t.Errorf("KindOf(%q) = %v, want an error", source, got)
 		}

@@ -64,6 +64,7 @@ func EncodeJSON(out *bytes.Buffer, data any) error {
 	return nil
 }
 
+// Optional returns a flag followed by its value; empty if the value is empty.
 func Optional(flag, value string) string {
 	return strings.TrimSuffix(flag+value, flag)
 }

@@ -29,6 +29,7 @@ type progress struct {
 	done int
 }
 
+// NewProgress returns a display of the progress of total steps.
 func NewProgress(w io.Writer, total int) *progress {
 	p := &progress{w: w, start: time.Now(), total: total}
 	if IsTerminal(w) {

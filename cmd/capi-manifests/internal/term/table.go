@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 )
 
+// Plural returns the count with the word one or more.
 func Plural(count int, one, more string) string {
 	if count == 1 {
 		return "1 " + one

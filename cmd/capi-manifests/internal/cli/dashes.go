@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cli
 
 import (
 	"strings"
@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// doubleDashes adds a dash to long flags that have only one, such as
+// DoubleDashes adds a dash to long flags that have only one, such as
 // "-kustomize-dir": Go's flag package, and so manifests-gen, accepts both.
-func doubleDashes(root *cobra.Command, args []string) []string {
+func DoubleDashes(root *cobra.Command, args []string) []string {
 	cmd, _, err := root.Find(args)
 	if err != nil {
 		return args

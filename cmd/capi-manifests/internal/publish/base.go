@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package publish
 
 import (
 	"context"
@@ -14,12 +14,10 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote"
 )
 
-// baseImage returns the base, a v1.Image or a v1.ImageIndex, and its name by digest; nil without --base.
-func (f *packFlags) baseImage(ctx context.Context, platform *v1.Platform) (mutate.Appendable, string, error) {
-	if f.base == "" {
-		return nil, "", nil
-	}
-	found, name, err := f.findBase(ctx)
+// Base returns a base, a v1.Image or a v1.ImageIndex, and its name by digest. base is an image, an OCI layout or an archive. platform
+// selects an image of an index; nil selects the index.
+func Base(ctx context.Context, base string, platform *v1.Platform) (mutate.Appendable, string, error) {
+	found, name, err := findBase(ctx, base)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the base: %w", err)
 	}
@@ -34,18 +32,18 @@ func (f *packFlags) baseImage(ctx context.Context, platform *v1.Platform) (mutat
 	return image, name, nil
 }
 
-func (f *packFlags) findBase(ctx context.Context) (mutate.Appendable, string, error) {
-	kind, err := source.KindOf(f.base)
+func findBase(ctx context.Context, base string) (mutate.Appendable, string, error) {
+	kind, err := source.KindOf(base)
 	switch {
 	case err != nil:
 		return nil, "", err
 	case kind == source.Directory:
-		return nil, "", fmt.Errorf("%s is not an OCI layout", f.base)
+		return nil, "", fmt.Errorf("%s is not an OCI layout", base)
 	case kind == source.Layout, kind == source.Archive:
-		entry, err := term.Interruptible(ctx, func() (mutate.Appendable, error) { return source.EntryAt(f.base) })
-		return entry, f.base, err
+		entry, err := term.Interruptible(ctx, func() (mutate.Appendable, error) { return source.EntryAt(base) })
+		return entry, base, err
 	}
-	reference, err := source.Resolve(ctx, f.base)
+	reference, err := source.Resolve(ctx, base)
 	if err != nil {
 		return nil, "", err
 	}

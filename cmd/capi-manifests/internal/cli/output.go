@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cli
 
 import (
 	"bytes"
@@ -15,53 +15,55 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// output is the output format of a command: a pflag.Value. The zero value is a
+// Output is the output format of a command: a pflag.Value. The zero value is a
 // table.
-type output string
+type Output string
 
+// The output formats.
 const (
-	asTable output = ""
-	asJSON  output = "json"
-	asYAML  output = "yaml"
+	Table Output = ""
+	JSON  Output = "json"
+	YAML  Output = "yaml"
 )
 
-func (o *output) String() string {
-	if *o == asTable {
+func (o *Output) String() string {
+	if *o == Table {
 		return "table"
 	}
 	return string(*o)
 }
 
 // Set implements pflag.Value.
-func (o *output) Set(text string) error {
+func (o *Output) Set(text string) error {
 	if text == "table" {
 		text = ""
 	}
-	if !slices.Contains([]output{asTable, asJSON, asYAML}, output(text)) {
+	if !slices.Contains([]Output{Table, JSON, YAML}, Output(text)) {
 		return errors.New("must be table, json or yaml")
 	}
-	*o = output(text)
+	*o = Output(text)
 	return nil
 }
 
 // Type implements pflag.Value.
-func (o *output) Type() string { return "format" }
+func (o *Output) Type() string { return "format" }
 
-func (o *output) register(cmd *cobra.Command) {
+// Register adds the flag --output to a command.
+func (o *Output) Register(cmd *cobra.Command) {
 	cmd.Flags().VarP(o, "output", "o", "output format: table, json or yaml")
 	// The only error is an unknown flag.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// write writes data in the format; table writes it as a table.
-func (o *output) write(w io.Writer, data any, table func(*bytes.Buffer)) error {
+// Write writes data in the format; table writes it as a table.
+func (o *Output) Write(w io.Writer, data any, table func(*bytes.Buffer)) error {
 	var out bytes.Buffer
 	switch *o {
-	case asJSON:
+	case JSON:
 		if err := term.EncodeJSON(&out, data); err != nil {
 			return err
 		}
-	case asYAML:
+	case YAML:
 		encoded, err := yaml.Marshal(data)
 		if err != nil {
 			return fmt.Errorf("writing YAML: %w", err)

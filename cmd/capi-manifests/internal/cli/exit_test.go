@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cli
 
 import (
 	"errors"
@@ -25,29 +25,29 @@ func TestExitCode(t *testing.T) {
 		err  error
 		want int
 	}{
-		{"a wrong flag", &usageError{errors.New("unknown flag")}, exitUsage},
-		{"wrong options", &transform.OptionsError{Err: errors.New("no name")}, exitUsage},
-		{"a registry that does not answer", image(unreachable), ExitIO},
-		{"a file that is not there", fs.ErrNotExist, ExitIO},
+		{"a wrong flag", &UsageError{errors.New("unknown flag")}, ExitUsage},
+		{"wrong options", &transform.OptionsError{Err: errors.New("no name")}, ExitUsage},
+		{"an unavailable registry", image(unreachable), ExitIO},
+		{"a missing file", fs.ErrNotExist, ExitIO},
 		{"an invalid image", image(invalid), ExitInvalid},
-		{"an invalid image, and a registry that does not answer", errors.Join(image(unreachable), image(invalid)), ExitInvalid},
+		{"an invalid image, and an unavailable registry", errors.Join(image(unreachable), image(invalid)), ExitInvalid},
 		{"a release with an invalid and with a missing provider", errors.Join(&operand.MissingError{}, image(invalid)), ExitInvalid},
-		{"a release with a missing provider that an image may hold", errors.Join(&operand.MissingError{}, image(unreachable)), ExitIO},
+		{"a release with a missing provider that an unreadable image can contain", errors.Join(&operand.MissingError{}, image(unreachable)), ExitIO},
 		{"a missing provider", &operand.MissingError{}, ExitFindings},
-		{"a provider twice", &operand.DuplicateError{}, ExitFindings},
+		{"a duplicate provider", &operand.DuplicateError{}, ExitFindings},
 		{"manifests that cannot be rendered", &operand.RenderError{Err: errors.New("no value")}, ExitInvalid},
-		{"a wrong entry of images.json", &imagesjson.EntryError{Err: errors.New("no digest")}, ExitInvalid},
+		{"an invalid entry of images.json", &imagesjson.EntryError{Err: errors.New("no digest")}, ExitInvalid},
 		{"a bundle that cannot be packed", &pack.Error{Err: invalid}, ExitInvalid},
-		{"a rollout at rest is no error", &stateError{state: rollout.AtRest}, ExitGood},
-		{"a rollout in progress", &stateError{state: rollout.RollingOut}, 1},
-		{"a blocked rollout", &stateError{state: rollout.Blocked}, 2},
-		{"an invalid command line of status", &statusUsageError{&usageError{errors.New("unknown flag")}}, ExitInvalid},
-		{"an API server that does not answer", &installed.AccessError{Err: errors.New("connection refused")}, ExitIO},
+		{"a rollout at rest", &rollout.StateError{State: rollout.AtRest}, ExitGood},
+		{"a rollout in progress", &rollout.StateError{State: rollout.RollingOut}, 1},
+		{"a blocked rollout", &rollout.StateError{State: rollout.Blocked}, 2},
+		{"an invalid command line of status", &statusUsageError{&UsageError{errors.New("unknown flag")}}, ExitInvalid},
+		{"an unavailable API server", &installed.AccessError{Err: errors.New("connection refused")}, ExitIO},
 		{"missing permissions", &installed.AccessError{Err: errors.New("forbidden"), Permanent: true}, ExitInvalid},
-		{"a disk that is full", &bundle.WriteError{Err: errors.New("no space left")}, ExitIO},
+		{"a full disk", &bundle.WriteError{Err: errors.New("no space left")}, ExitIO},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := exitCode(c.err); got != c.want {
+			if got := ExitCode(c.err); got != c.want {
 				t.Errorf("got %d, want %d", got, c.want)
 			}
 		})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cli
 
 import (
 	"cmp"
@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagError suggests similar flags for an unknown one.
-func flagError(cmd *cobra.Command, err error) error {
+// FlagError suggests similar flags for an unknown one.
+func FlagError(cmd *cobra.Command, err error) error {
 	if unknown, is := errors.AsType[*pflag.NotExistError](err); is {
 		name := unknown.GetSpecifiedName()
 		if shorthands := unknown.GetSpecifiedShortnames(); shorthands != "" { // -name is a flag name to other tools
@@ -25,7 +25,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(like, " or "))
 		}
 	}
-	return &usageError{err}
+	return &UsageError{err}
 }
 
 // flagsLike returns the flags whose name contains name, is contained in it, or differs in at most two letters, best first.
@@ -37,7 +37,7 @@ func flagsLike(cmd *cobra.Command, name string) []string {
 	}
 	var matches []match
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		distance := editDistance(name, flag.Name)
+		distance := EditDistance(name, flag.Name)
 		part := len(name) > 2 && (strings.Contains(flag.Name, name) || strings.Contains(name, flag.Name))
 		if distance <= 2 || part {
 			matches = append(matches, match{"--" + flag.Name, distance})
@@ -51,8 +51,8 @@ func flagsLike(cmd *cobra.Command, name string) []string {
 	return like
 }
 
-// editDistance returns the number of letters to insert, delete or replace to turn a into b.
-func editDistance(a, b string) int {
+// EditDistance returns the number of letters to insert, delete or replace to turn a into b.
+func EditDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

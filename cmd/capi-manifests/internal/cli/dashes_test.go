@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cli_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 )
 
 func TestDoubleDashes(t *testing.T) {
@@ -18,7 +21,7 @@ func TestDoubleDashes(t *testing.T) {
 		"unknown -name b":                             "unknown -name b",
 		"generate --attribute type=core -attribute x": "generate --attribute type=core --attribute x",
 	} {
-		if got := doubleDashes(New(""), strings.Fields(line)); !slices.Equal(got, strings.Fields(want)) {
+		if got := cli.DoubleDashes(command.New(""), strings.Fields(line)); !slices.Equal(got, strings.Fields(want)) {
 			t.Errorf("%s: got %q, want %s", line, got, want)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cli
 
 import (
 	"os"
@@ -10,21 +10,22 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/imagesjson"
 )
 
-// completeSource completes a SOURCE: files and directories, and the images in
+// CompleteSource completes a SOURCE: files and directories, and the images in
 // images.json in the working directory.
-func completeSource(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func CompleteSource(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return sources(begun)
 }
 
-// completeSources is completeSource for a command with several SOURCE arguments.
-func completeSources(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// CompleteSources is CompleteSource for a command with several SOURCE arguments.
+func CompleteSources(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return sources(begun)
 }
 
@@ -65,8 +66,8 @@ func imagesNamed(begun string) []cobra.Completion {
 	return found
 }
 
-// completeOverride completes the name in NAME=IMAGE from images.json in the working directory.
-func completeOverride(_ *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// CompleteOverride completes the name in NAME=IMAGE from images.json in the working directory.
+func CompleteOverride(_ *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var names []cobra.Completion
 	for _, image := range imagesJSON() {
 		names = append(names, cobra.CompletionWithDesc(image.Name+"=", image.Reference))
@@ -84,4 +85,27 @@ func files(begun string) []cobra.Completion {
 		}
 	}
 	return found
+}
+
+// CompleteFixed completes the value of a flag from the given ones.
+func CompleteFixed(cmd *cobra.Command, flag string, values ...string) {
+	// The only error is an unknown flag.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// CompletePlatform completes the flag --platform.
+func CompletePlatform(cmd *cobra.Command) {
+	var platforms []string
+	for _, platform := range generate.Platforms() {
+		platforms = append(platforms, string(platform))
+	}
+	_ = cmd.RegisterFlagCompletionFunc("platform", cobra.FixedCompletions(platforms, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+}
+
+// CompleteTwo is CompleteSource for a command with two SOURCE arguments.
+func CompleteTwo(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return CompleteSources(cmd, args, begun)
 }

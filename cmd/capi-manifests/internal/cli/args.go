@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// KnownCommand rejects unknown commands and suggests similar ones.
+func KnownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
+	if suggestions := cmd.SuggestionsFor(args[0]); len(suggestions) > 0 {
+		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(suggestions, " or "))
+	}
+	return &UsageError{err}
+}
+
+// OneArg requires exactly one argument. usage is its name and description: "SOURCE,
+// an image or a directory".
+func OneArg(usage string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			name, is, _ := strings.Cut(usage, ", ")
+			return &UsageError{fmt.Errorf("%s is required: %s", name, is)}
+		case len(args) > 1:
+			return &UsageError{fmt.Errorf("accepts 1 arg(s), received %d: %s; want %s", len(args), strings.Join(args, " "), usage)}
+		}
+		return nil
+	}
+}
+
+// NoArgs rejects arguments.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &UsageError{fmt.Errorf("accepts no arguments, received %s", strings.Join(args, " "))}
+	}
+	return nil
+}
+
+// TwoArgs requires the arguments A and B.
+func TwoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return &UsageError{fmt.Errorf("accepts 2 arg(s), A and B, received %d", len(args))}
+	}
+	return nil
+}
+
+// Required returns an error for every flag of names that is empty.
+func Required(cmd *cobra.Command, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		if flag := cmd.Flag(name); flag.Value.String() == "" {
+			_, usage := pflag.UnquoteUsage(flag)
+			errs = append(errs, fmt.Errorf("required flag --%s not set: %s", name, usage))
+		}
+	}
+	return WrongUsage(errs...)
+}
+
+// Pairs parses the key=value values of a flag.
+func Pairs(flag string, values []string) (map[string]string, error) {
+	pairs := map[string]string{}
+	for _, value := range values {
+		key, text, found := strings.Cut(value, "=")
+		if !found || key == "" {
+			return nil, &UsageError{fmt.Errorf("invalid --%s %q: want key=value", flag, value)}
+		}
+		if other, twice := pairs[key]; twice && other != text {
+			return nil, &UsageError{fmt.Errorf("duplicate --%s %s: %q and %q", flag, key, other, text)}
+		}
+		pairs[key] = text
+	}
+	return pairs, nil
+}
+
+// Joined formats a list of names: "a, b".
+func Joined[T ~string](values []T) string {
+	texts := make([]string, len(values))
+	for i, value := range values {
+		texts[i] = string(value)
+	}
+	return strings.Join(texts, ", ")
+}
