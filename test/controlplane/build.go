@@ -19,34 +19,31 @@ import (
 	"time"
 )
 
-// BinaryEnv is the environment variable that names a ready binary. Build then
-// returns it as it is.
+// BinaryEnv is the environment variable with the path of an existing binary, which Build then returns.
 const BinaryEnv = "CONTROLPLANE_BINARY"
 
 const (
 	module = "github.com/capi-installer/capi-installer/test/controlplane"
-	// unusedFor is how long an unused binary is kept.
+	// unusedFor is the time after which an unused binary is removed.
 	unusedFor = 30 * 24 * time.Hour
 )
 
-// latest is the name in the cache folder of the binary that was used last.
+// latest is the name of the most recently used binary in the cache directory.
 const latest = "latest"
 
-// Build returns the path of the control plane binary and compiles it first if
-// the user's cache folder does not hold it yet. The working folder must be
-// inside a module that requires this one, or inside this one. Without the go
-// command it returns the binary that was used last: latest/controlplane in the
-// cache folder.
+// Build returns the path of the control plane binary, and compiles it first if the user's cache directory does not have
+// it. The working directory must be inside a module that requires this one, or inside this one. Without the go command
+// it returns the most recently used binary: latest/controlplane in the cache directory.
 //
-// A cold build takes about 15 minutes of two cores; progress then gets a line at
-// once and further ones regularly. A nil progress means silence. Of several
-// concurrent processes one builds; the others print that they wait for it.
+// A cold build takes about 15 minutes of two cores; it writes a line to progress immediately, and further ones
+// regularly. A nil progress discards them. Of several concurrent processes one builds; the others report that they
+// wait.
 //
-// In a test with -short it fails: such tests need no control plane.
+// In a test with -short it fails, because such tests need no control plane.
 func Build(ctx context.Context, progress io.Writer) (string, error) {
 	if ready := os.Getenv(BinaryEnv); ready != "" {
 		if _, err := os.Stat(ready); err != nil {
-			return "", fmt.Errorf("finding the binary that %s names: %w", BinaryEnv, err)
+			return "", fmt.Errorf("finding the binary in %s: %w", BinaryEnv, err)
 		}
 		return filepath.Abs(ready)
 	}
@@ -72,7 +69,7 @@ func Build(ctx context.Context, progress io.Writer) (string, error) {
 	return b.build(ctx)
 }
 
-// latestIn returns the binary of a cache folder that was used last.
+// latestIn returns the most recently used binary of a cache directory.
 func latestIn(cache string) (string, error) {
 	binary := filepath.Join(cache, latest, "controlplane")
 	if _, err := os.Stat(binary); err != nil {
@@ -97,8 +94,8 @@ func (b builder) build(ctx context.Context) (string, error) {
 	return binary, err
 }
 
-// link makes the binary of a key the latest one. Errors are ignored: only a machine without
-// Go needs it. A folder of that name, which is the user's, stays.
+// link makes the binary of a key the latest one. Errors are ignored: only a machine without Go needs it. An existing
+// folder of that name belongs to the user and stays.
 func (b builder) link(key string) {
 	link := filepath.Join(b.cache, latest)
 	if current, err := os.Readlink(link); err == nil && current == key {
@@ -142,18 +139,18 @@ func (b builder) find(ctx context.Context) (string, error) {
 	return binary, b.compile(ctx, flags, binary)
 }
 
-// used reports whether the binary is there, and records the use.
+// used reports whether the binary exists, and records the use.
 func used(folder, binary string) bool {
 	if _, err := os.Stat(binary); err != nil {
 		return false
 	}
 	now := time.Now()
-	_ = os.Chtimes(folder, now, now) // only pruning reads it
+	_ = os.Chtimes(folder, now, now) // only prune reads it
 	return true
 }
 
-// prune removes the binaries that have been unused for a long time. Errors are
-// ignored: the next build prunes again.
+// prune removes binaries that have been unused for a long time. Errors are ignored, because the next build prunes
+// again.
 func (b builder) prune(keep string) {
 	entries, _ := os.ReadDir(b.cache)
 	for _, entry := range entries {
@@ -164,7 +161,7 @@ func (b builder) prune(keep string) {
 	}
 }
 
-// compile builds under a temporary name, so that no one ever runs half a binary.
+// compile builds under a temporary name, so that no process runs an incomplete binary.
 func (b builder) compile(ctx context.Context, linkerFlags, binary string) error {
 	m := startMeter(b.progress)
 	defer m.stop()
@@ -181,14 +178,14 @@ func (b builder) compile(ctx context.Context, linkerFlags, binary string) error 
 		return fmt.Errorf("building the control plane: %w", err)
 	}
 	if err := os.Rename(temporary, binary); err != nil {
-		return fmt.Errorf("putting the control plane binary into its place: %w", err)
+		return fmt.Errorf("renaming the control plane binary: %w", err)
 	}
 	m.say("built in %s", m.elapsed())
 	return nil
 }
 
-// linkerFlags gives the programs the version that go.mod asks for: a build from
-// modules knows of none, and the API server would call itself v0.0.0.
+// linkerFlags sets the version of the programs to that in go.mod. Builds from modules have no version, and the API
+// server would report v0.0.0.
 func (b builder) linkerFlags(ctx context.Context) (string, error) {
 	out, err := b.run(ctx, nil, "mod", "edit", "-json")
 	if err != nil {
@@ -220,12 +217,11 @@ func (b builder) linkerFlags(ctx context.Context) (string, error) {
 	return strings.Join(flags, " "), nil
 }
 
-// key is a hash of all that the binary is made of: a binary of that key never
-// needs to be built again.
+// key returns a hash of all inputs of the binary: a binary with an equal key is up to date.
 func (b builder) key(ctx context.Context, linkerFlags string) (string, error) {
 	toolchain, err := b.run(ctx, nil, "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT")
 	if err != nil {
-		return "", fmt.Errorf("asking for the Go version: %w", err)
+		return "", fmt.Errorf("getting the Go version: %w", err)
 	}
 	files, err := b.sources()
 	if err != nil {
@@ -243,7 +239,7 @@ func (b builder) key(ctx context.Context, linkerFlags string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)[:10]), nil
 }
 
-// sources are the names of the files that the binary is built from.
+// sources returns the names of the source files of the binary.
 func (b builder) sources() ([]string, error) {
 	entries, err := os.ReadDir(b.source)
 	if err != nil {
@@ -261,9 +257,8 @@ func (b builder) sources() ([]string, error) {
 	return names, nil
 }
 
-// run runs the go command in the source folder with the environment that all
-// builds of the control plane share, so that a package is compiled once. line
-// sees each line of its stderr; nil means none. It returns stdout.
+// run runs the go command in the source folder with the environment that all builds of the control plane share, so that
+// a package is compiled once. line receives each line of stderr; nil discards them. run returns stdout.
 func (b builder) run(ctx context.Context, line func(string), arguments ...string) ([]byte, error) {
 	cmd := goCommand(ctx, arguments...)
 	cmd.Dir = b.source
@@ -277,22 +272,21 @@ func (b builder) run(ctx context.Context, line func(string), arguments ...string
 	return stdout.Bytes(), nil
 }
 
-// sourceFolder is the folder of the binary's module, wherever the caller's module
-// has this one from.
+// sourceFolder returns the folder of the binary's module, independent of the way in which the caller's module requires
+// this one.
 func sourceFolder(ctx context.Context) (string, error) {
 	stderr := &lines{}
 	cmd := goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module)
 	cmd.Stderr = stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("finding the source of the control plane: %w; run it inside a module that requires %s, or name a ready binary in %s",
+		return "", fmt.Errorf("finding the source of the control plane: %w; run it inside a module that requires %s, or set %s to the path of an existing binary",
 			commandError(ctx, err, stderr.last()), module, BinaryEnv)
 	}
 	return filepath.Join(strings.TrimSpace(string(out)), "binary"), nil
 }
 
-// goCommand is interrupted, not killed, when ctx ends: go then removes its
-// temporary files.
+// goCommand is interrupted, not killed, when ctx ends, so that go removes its temporary files.
 func goCommand(ctx context.Context, arguments ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", arguments...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -300,8 +294,7 @@ func goCommand(ctx context.Context, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-// commandError joins a failed command's end with its output, or with the
-// reason for which it was ended.
+// commandError joins the error of a command with its output, or with the cause of its cancellation.
 func commandError(ctx context.Context, err error, said string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

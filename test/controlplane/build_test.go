@@ -22,7 +22,7 @@ func TestBuild_CompilesOnce(t *testing.T) {
 	path := mustBuild(t, b)
 	for _, part := range []string{"into " + path, "built in"} {
 		if !strings.Contains(progress.String(), part) {
-			t.Errorf("the progress lacks %q:\n%s", part, progress.String())
+			t.Errorf("%q is missing in the progress:\n%s", part, progress.String())
 		}
 	}
 	out, err := exec.Command(path).Output()
@@ -34,7 +34,7 @@ func TestBuild_CompilesOnce(t *testing.T) {
 		t.Errorf("built %s, then %s", path, again)
 	}
 	if progress.String() != "" {
-		t.Errorf("the second build said %q, want nothing", progress.String())
+		t.Errorf("the second build printed %q, want nothing", progress.String())
 	}
 }
 
@@ -43,7 +43,7 @@ func TestBuild_RebuildsChangedSource(t *testing.T) {
 	before := mustBuild(t, b)
 	writeFile(t, filepath.Join(b.source, "more.go"), "package main\n")
 	if after := mustBuild(t, b); after == before {
-		t.Errorf("both are %s", after)
+		t.Errorf("both binaries are %s", after)
 	}
 	writeFile(t, filepath.Join(b.source, "more_test.go"), "package main\n")
 	with := mustBuild(t, b)
@@ -51,7 +51,7 @@ func TestBuild_RebuildsChangedSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if without := mustBuild(t, b); with != without {
-		t.Errorf("a test file made %s of %s", with, without)
+		t.Errorf("a test file changed the binary from %[2]s to %[1]s", with, without)
 	}
 }
 
@@ -75,13 +75,13 @@ func TestBuild_WaitsForAnotherProcess(t *testing.T) {
 	deadline := time.Now().Add(10 * time.Second)
 	for !strings.Contains(progress.String(), "waiting for another process") {
 		if time.Now().After(deadline) {
-			t.Fatalf("it does not say that it waits: %q", progress.String())
+			t.Fatalf("the progress does not report the wait: %q", progress.String())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	select {
 	case err := <-built:
-		t.Fatalf("it did not wait: %v", err)
+		t.Fatalf("the build did not wait: %v", err)
 	default:
 	}
 	unlock()
@@ -98,11 +98,11 @@ func TestBuild_CompileErrorLeavesNoBinary(t *testing.T) {
 	writeFile(t, filepath.Join(b.source, "broken.go"), "package main\n\nvar x int = \"y\"\n")
 	_, err := b.build(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "broken.go:3") {
-		t.Errorf("got %v, want the line of broken.go", err)
+		t.Errorf("got %v, want an error with the line of broken.go", err)
 	}
 	left, err := filepath.Glob(filepath.Join(b.cache, "*", "controlplane*"))
 	if err != nil || len(left) != 0 {
-		t.Errorf("left %v, %v", left, err)
+		t.Errorf("remaining files: %v, %v", left, err)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestBuild_RemovesUnusedBinaries(t *testing.T) {
 	}
 	mustBuild(t, b)
 	if _, err := os.Stat(old); err == nil {
-		t.Error("the old one is still there")
+		t.Error("the unused binary still exists")
 	}
 	if _, err := os.Stat(recent); err != nil {
 		t.Error(err)
@@ -131,7 +131,7 @@ func TestBuild_UsesBinaryFromEnvironment(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
 	t.Setenv(BinaryEnv, ready)
 	if got, err := Build(t.Context(), nil); err == nil {
-		t.Errorf("got %s for one that is not there, want an error", got)
+		t.Errorf("got %s for a missing binary, want an error", got)
 	}
 	writeFile(t, ready, "")
 	if got, err := Build(t.Context(), nil); err != nil || got != ready {
@@ -167,7 +167,7 @@ func TestBuild_KeepsTheUsersLatestBinary(t *testing.T) {
 		t.Errorf("got %q, %v; want the binary of the user", content, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(b.cache, latest+".*")); len(left) > 0 {
-		t.Errorf("left %v", left)
+		t.Errorf("remaining files: %v", left)
 	}
 }
 
@@ -181,8 +181,7 @@ func TestSourceFolder(t *testing.T) {
 	}
 }
 
-// tinyBuilder builds a program that prints the version it was linked with, of
-// modules that are all in one folder.
+// tinyBuilder builds a program that prints its linked version, from modules in one folder.
 func tinyBuilder(t *testing.T) builder {
 	t.Helper()
 	source := t.TempDir()

@@ -22,29 +22,26 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Options say how Start starts a cluster. The zero value is right for a test.
+// Options are the options of Start. The zero value is right for a test.
 type Options struct {
-	// Dir is the cluster's folder, which Stop then leaves. A folder of an earlier
-	// cluster gives one with the same content and new keys. Empty means a new
-	// temporary folder, which goes with the cluster.
+	// Dir is the cluster's directory, which Stop then retains. With the directory of an earlier cluster, the new one
+	// has the same content and new keys. Empty means a new temporary directory, which Stop removes.
 	Dir string
-	// Logs is the folder for the programs' logs, NAME.log each. Empty means Dir/logs.
+	// Logs is the directory for the programs' logs, NAME.log each. Empty means Dir/logs.
 	Logs string
 	// Progress receives the progress of a build of the control plane; nil discards it.
 	Progress io.Writer
-	// Timeout limits how long the programs may take to become ready; zero means
-	// two minutes. It does not include the build.
+	// Timeout is the maximum time until the programs are ready; zero means two minutes. It does not include the build.
 	Timeout time.Duration
 }
 
 // Cluster is a running control plane with one node.
 type Cluster struct {
-	// Config has all rights (system:masters) and no client-side rate limit.
-	// Copy it before changing it.
+	// Config has all permissions (system:masters) and no client-side rate limit. Copy it before you change it.
 	Config *rest.Config
-	// Kubeconfig is the path of a kubeconfig with the same rights.
+	// Kubeconfig is the path of a kubeconfig with the same permissions.
 	Kubeconfig string
-	// Dir is the cluster's folder.
+	// Dir is the cluster's directory.
 	Dir string
 
 	binary     string
@@ -58,15 +55,14 @@ type Cluster struct {
 	stopped    error
 }
 
-// attempts to find ports that no other process takes meanwhile.
+// attempts to find ports before another process takes them.
 const attempts = 3
 
-// Start builds the control plane if need be (see Build), starts it and returns
-// when its node is Ready and its controllers work. The caller must Stop it; it
-// also ends with the calling process. A failure of one of the programs is a
-// *ProgramError.
+// Start builds the control plane if necessary (see Build), starts it and returns when its node is Ready and its
+// controllers run. The caller must call Stop; the control plane also ends with the calling process. A failure of one of
+// the programs is a *ProgramError.
 //
-// In a test with -short it fails: such tests need no control plane.
+// In a test with -short it fails, because such tests need no control plane.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if short() {
 		return nil, errShort
@@ -104,7 +100,7 @@ func start(ctx context.Context, binary string, p ports, options Options) (*Clust
 	return c, nil
 }
 
-// newCluster makes the cluster's folder. Another cluster may not be using it.
+// newCluster creates the cluster's directory, which no other cluster must use.
 func newCluster(binary string, options Options) (*Cluster, error) {
 	dir, err := clusterFolder(options.Dir)
 	if err != nil {
@@ -151,8 +147,7 @@ func (c *Cluster) prepare(ctx context.Context, p ports) error {
 	return nil
 }
 
-// run starts the programs: the API server itself waits for etcd, the others
-// give up if they must wait for the API server.
+// run starts the programs: the API server waits for etcd itself; the others would exit without the API server.
 func (c *Cluster) run(ctx context.Context, p ports) error {
 	if err := c.prepare(ctx, p); err != nil {
 		return err
@@ -189,8 +184,7 @@ func (c *Cluster) run(ctx context.Context, p ports) error {
 	})
 }
 
-// await polls ready until it succeeds, a program ends or ctx does; program is the
-// one to blame for the latter.
+// await polls ready until it succeeds, a program ends or ctx ends; program is the cause of the latter.
 func (c *Cluster) await(ctx context.Context, program string, ready func(context.Context) error) error {
 	ctx, cancel := c.supervisor.whileAllRun(ctx)
 	defer cancel()
@@ -208,7 +202,7 @@ func (c *Cluster) await(ctx context.Context, program string, ready func(context.
 		}
 		cause := context.Cause(ctx)
 		if !errors.Is(cause, context.DeadlineExceeded) {
-			return cause // a *ProgramError, or the caller's
+			return cause // a *ProgramError, or the caller's error
 		}
 		return &ProgramError{
 			Program: program, Log: c.supervisor.log(program),
@@ -217,8 +211,7 @@ func (c *Cluster) await(ctx context.Context, program string, ready func(context.
 	}
 }
 
-// withTail adds the end of the log to a ProgramError, and keeps the log if its
-// folder is about to be removed.
+// withTail adds the end of the log to a ProgramError, and keeps the log if its directory will be removed.
 func withTail(err error, keep bool) error {
 	program, ok := errors.AsType[*ProgramError](err)
 	if !ok || program.Log == "" {
@@ -237,7 +230,7 @@ func withTail(err error, keep bool) error {
 	return &with
 }
 
-// remove are the folders that go with the cluster.
+// remove are the directories that are removed with the cluster.
 func (c *Cluster) remove() (folders []string) {
 	if c.egress != nil {
 		folders = append(folders, c.egress.folder)
@@ -248,8 +241,8 @@ func (c *Cluster) remove() (folders []string) {
 	return folders
 }
 
-// Stop ends all programs at once and removes the folder unless Options.Dir named
-// it. Later calls return the result of the first.
+// Stop ends all programs immediately and removes the directory unless Options.Dir is set. Later calls return the result
+// of the first.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
 		defer c.unlock()
@@ -264,8 +257,7 @@ func (c *Cluster) Stop() error {
 	return c.stopped
 }
 
-// Wait returns nil when ctx ends, or a *ProgramError as soon as one of the
-// programs has ended, which they all do at Stop.
+// Wait returns nil when ctx ends, or a *ProgramError when one of the programs has ended, which they all do at Stop.
 func (c *Cluster) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -275,21 +267,21 @@ func (c *Cluster) Wait(ctx context.Context) error {
 	}
 }
 
-// PID returns the process id of a program, such as "etcd", to stop or kill it in a
-// test of faults; zero if there is no such program.
+// PID returns the process ID of a program, such as "etcd", so that tests can stop or kill it; zero if the program does
+// not exist.
 func (c *Cluster) PID(program string) int {
 	c.supervisor.mu.Lock()
 	defer c.supervisor.mu.Unlock()
 	return c.supervisor.pids[program]
 }
 
-// Kubectl runs kubectl with all rights and returns its standard output. An error holds
-// the end of its standard error.
+// Kubectl runs kubectl with all permissions and returns its standard output. An error contains the end of its standard
+// error.
 func (c *Cluster) Kubectl(ctx context.Context, arguments ...string) ([]byte, error) {
 	return c.output(ctx, "kubectl", arguments...)
 }
 
-// output runs a program of the binary to its end.
+// output runs a program of the binary until its end.
 func (c *Cluster) output(ctx context.Context, program string, arguments ...string) ([]byte, error) {
 	var stdout bytes.Buffer
 	stderr := &lines{}

@@ -66,7 +66,7 @@ spec:
 `)
 	kubectl(t, c, "wait", "--for=condition=Established", "--timeout=60s", "crd/widgets.example.test")
 	if got := kubectl(t, c, "get", "widgets", "--all-namespaces", "--output=name"); got != "" {
-		t.Errorf("got the widgets %q, want none", got)
+		t.Errorf("widgets: %q, want none", got)
 	}
 }
 
@@ -105,10 +105,10 @@ func TestServiceAccount_HasOnlyGrantedPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := viewer.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("listing without rights: got %v, want Forbidden", err)
+		t.Errorf("listing without permission: got %v, want Forbidden", err)
 	}
 	kubectl(t, c, "create", "rolebinding", "view", "--clusterrole=view", "--serviceaccount="+namespace+":viewer", "--namespace="+namespace)
-	eventually(t, "listing with rights", func() error {
+	eventually(t, "listing with permission", func() error {
 		_, err := viewer.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
 		return err
 	})
@@ -153,7 +153,7 @@ func TestNamespace_IsDeletedWhenTheTestEnds(t *testing.T) {
 
 func TestLease_GivesEachClusterToOneTestAtATime(t *testing.T) {
 	var first, second *Cluster
-	t.Run("two at once", func(t *testing.T) {
+	t.Run("two concurrent leases", func(t *testing.T) {
 		first, second = Lease(t), Lease(t)
 		if first == second {
 			t.Error("both leases are of the same cluster")
@@ -184,11 +184,11 @@ func TestStop_EndsProgramsAndRemovesTheFolder(t *testing.T) {
 	t.Logf("stopped in %s", time.Since(began))
 	for name, pid := range pids {
 		if alive(pid) {
-			t.Errorf("%s still runs as %d", name, pid)
+			t.Errorf("%s still runs with process ID %d", name, pid)
 		}
 	}
 	if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the folder: got %v, want none", err)
+		t.Errorf("directory: got %v, want none", err)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestStart_ContinuesFromAnExistingFolder(t *testing.T) {
 	first := startIn(t, dir)
 	kubectl(t, first, "create", "configmap", "kept")
 	if second, err := Start(t.Context(), Options{Dir: dir}); !errors.Is(err, errLocked) {
-		t.Errorf("starting a second one there: got %v, %v; want errLocked", second, err)
+		t.Errorf("starting a second cluster in the directory: got %v, %v; want errLocked", second, err)
 	}
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestStart_ContinuesFromAnExistingFolder(t *testing.T) {
 func TestStart_NamesTheProgramThatEnded(t *testing.T) {
 	skipShort(t)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "etcd"), []byte("a file where etcd wants a folder"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "etcd"), []byte("a file in place of etcd's directory"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Start(t.Context(), Options{Dir: dir})
@@ -277,7 +277,7 @@ func TestWait_NamesTheKilledProgram(t *testing.T) {
 			return nil
 		}
 		connection.Close()
-		return errors.New("it still answers")
+		return errors.New("the API server still responds")
 	})
 }
 
@@ -299,20 +299,20 @@ func TestCluster_EndsWithItsProcess(t *testing.T) {
 	}
 	var child starter
 	err = json.NewDecoder(bufio.NewReader(stdout)).Decode(&child)
-	// A program that is stopped must go, too.
+	// A stopped program must end, too.
 	stopped := syscall.Kill(child.PIDs["etcd"], syscall.SIGSTOP)
 	killed := command.Process.Kill()
-	_ = command.Wait() // says that it was killed
+	_ = command.Wait() // reports that it was killed
 	if err := errors.Join(err, stopped, killed); err != nil {
 		t.Fatal(err)
 	}
 	if len(child.PIDs) != 5 {
-		t.Errorf("the child started %v, want 5 programs", child.PIDs)
+		t.Errorf("the child process started %v, want 5 programs", child.PIDs)
 	}
 	for name, pid := range child.PIDs {
 		eventually(t, name+" ends", func() error {
 			if alive(pid) {
-				return fmt.Errorf("it still runs as %d", pid)
+				return fmt.Errorf("the program still runs with process ID %d", pid)
 			}
 			return nil
 		})
@@ -325,7 +325,7 @@ func TestCluster_EndsWithItsProcess(t *testing.T) {
 	})
 }
 
-// starter is what the process that is killed says of its cluster.
+// starter is the report of the killed process about its cluster.
 type starter struct {
 	Dir  string
 	PIDs map[string]int
@@ -362,7 +362,7 @@ func pidsOf(c *Cluster) map[string]int {
 	return pids
 }
 
-// alive reports whether a process is there; a zero is none of ours, and its group's.
+// alive reports whether a process exists. Zero is the ID of an unknown process, which counts as alive.
 func alive(pid int) bool { return pid == 0 || syscall.Kill(pid, 0) == nil }
 
 func kubectl(t *testing.T, c *Cluster, arguments ...string) string {
@@ -384,7 +384,7 @@ func apply(t *testing.T, c *Cluster, manifests string) {
 	t.Cleanup(func() { _, _ = c.Kubectl(context.Background(), "delete", "--filename="+file) })
 }
 
-// eventually fails the test if what is said does not come true within 15 s.
+// eventually waits up to 15 s for a condition, and fails the test otherwise.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
 	deadline := time.Now().Add(15 * time.Second)

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controlplane starts a real Kubernetes control plane for a test or a
-// demonstration: etcd, kube-apiserver, kube-controller-manager, kube-scheduler
-// and kwok, which plays one node and its pods. CRDs become Established,
-// Deployments become Available, owners' children are collected, RBAC holds;
-// only no container ever runs. It needs nothing but the Go toolchain.
+// Package controlplane starts a real Kubernetes control plane for a test or a demonstration: etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler and kwok, which simulates one node and its pods. CRDs become Established,
+// Deployments become Available, the garbage collector runs, and RBAC is enforced; only no container runs. It needs only
+// the Go toolchain.
 //
 //	func TestMain(m *testing.M) { controlplane.Main(m) }
 //
@@ -15,28 +14,24 @@
 //		...
 //	}
 //
-// Lease gives a test a cluster that no other test uses meanwhile, so that such tests
-// run in parallel; Fresh gives it a new one. With -short, tests that ask for a cluster
-// are skipped. Start is for programs. Every cluster ends with the process that
+// Lease gives a test a cluster for its exclusive use, so that such tests can run in parallel; Fresh gives it a new one.
+// With -short, tests that need a cluster are skipped. Start is for programs. Every cluster ends with the process that
 // started it, also if that is killed.
 //
 // # Two modules
 //
-// All programs are one binary, whose source is the folder binary. That folder is
-// a module of its own, because k8s.io/kubernetes can only be required together
-// with a replace for each of its thirty-odd staging modules, and Go applies the
-// replaces of the main module only: a module that required it would have to
-// repeat them all. This package needs no more than client-go, so any module may
-// require it (and replace it by its path).
+// All programs are one binary, whose source is the folder binary. That folder is a separate module: k8s.io/kubernetes
+// can only be required together with a replace for each of its thirty-odd staging modules, and Go applies only the
+// replaces of the main module, so every module that requires it would have to repeat them. This package needs only
+// client-go, so any module can require it (and replace it by its path).
 //
-// Build compiles the binary, which takes about 15 minutes of two cores the first
-// time, and keeps it in the user's cache folder; every later call finds it there,
-// and one without the go command finds the binary that was used last.
-// The environment variable CONTROLPLANE_BINARY names a ready one to use instead.
+// Build compiles the binary, which takes about 15 minutes of two cores the first time, and stores it in the user's
+// cache directory, where later calls find it. Without the go command, Build returns the most recently used binary. The
+// environment variable CONTROLPLANE_BINARY selects an existing binary instead.
 //
 // # Addresses
 //
-// Everything listens on 127.0.0.1 only. The API server wants a client certificate
-// or a token, etcd a client certificate of an authority that signs for nothing
-// else. All keys are generated at each start and live in the cluster's folder.
+// All programs listen on 127.0.0.1 only. The API server requires a client certificate or a token, etcd a client
+// certificate of a separate certificate authority. All keys are generated at each start and stored in the cluster's
+// directory.
 package controlplane

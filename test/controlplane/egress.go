@@ -19,9 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// egress connects the API server with Services. The nodes run nothing, so a Service has no
-// endpoint that answers; the API server rejects endpoints on loopback. Therefore it connects
-// to Services by way of a proxy, which is a part of this process.
+// egress connects the API server with Services. The nodes run no containers, so a Service has no working endpoints, and
+// the API server rejects endpoints on loopback. Therefore it connects to Services through a proxy in this process.
 type egress struct {
 	folder string // of the socket; its path must be short
 	server *http.Server
@@ -91,7 +90,7 @@ func (c *Cluster) addressOf(ctx context.Context, ip string) (string, error) {
 	return "", fmt.Errorf("no route to a Service with IP address %s", ip)
 }
 
-// tunnel answers a CONNECT request.
+// tunnel handles a CONNECT request.
 func (c *Cluster) tunnel(w http.ResponseWriter, r *http.Request) {
 	ip, _, _ := net.SplitHostPort(r.RequestURI) // the Host header of the API server is a constant
 	address, err := c.addressOf(r.Context(), ip)
@@ -104,12 +103,12 @@ func (c *Cluster) tunnel(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	client, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}

@@ -9,12 +9,11 @@ import (
 	"strings"
 )
 
-// ProgramError reports that a program of the control plane ended or did not become
-// ready.
+// ProgramError reports that a program of the control plane ended or did not become ready.
 type ProgramError struct {
-	// Program is its name, such as "kube-apiserver", or "supervise", which runs the others.
+	// Program is its name, such as "kube-apiserver"; "supervise" runs the others.
 	Program string
-	// Log is the path of its log; empty if it has none.
+	// Log is the path of its log; empty without log.
 	Log string
 	// Tail is the end of its log.
 	Tail string
@@ -28,14 +27,14 @@ func (e *ProgramError) Error() string {
 		text += "; its log is " + e.Log
 	}
 	if e.Tail != "" {
-		text += "; it said last:\n" + e.Tail
+		text += "; the end of the log:\n" + e.Tail
 	}
 	return text
 }
 
 func (e *ProgramError) Unwrap() error { return e.Err }
 
-// tail returns the last lines of a log, "" if it has none.
+// tail returns the last lines of a log; "" without log.
 func tail(path string, count int) string {
 	content, err := os.ReadFile(path)
 	if err != nil {

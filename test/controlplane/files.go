@@ -12,8 +12,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// files is the cluster's folder: keys and certificates, a kubeconfig for each
-// user, etcd's data and the logs.
+// files is the cluster's directory: keys and certificates, a kubeconfig for each user, etcd's data and the logs.
 type files struct{ dir, logs string }
 
 func (f files) pki(name string) string { return filepath.Join(f.dir, "pki", name) }
@@ -24,8 +23,8 @@ func (f files) stages() string { return filepath.Join(f.dir, "stages.yaml") }
 func (f files) egress() string { return filepath.Join(f.dir, "egress.yaml") }
 func (f files) data() string   { return filepath.Join(f.dir, "etcd") }
 
-// users are those with a client certificate, and their groups. The controller
-// manager uses one identity for all its controllers, so it needs every right.
+// users are the users with a client certificate, and their groups. The controller manager uses one identity for all its
+// controllers, so it needs all permissions.
 var users = map[string][]string{
 	"admin":                          {"system:masters"},
 	"system:kube-controller-manager": {"system:masters"},
@@ -33,7 +32,7 @@ var users = map[string][]string{
 	"kwok":                           {"system:masters"},
 }
 
-// write makes the folder's files, with new keys, for an API server at url.
+// write creates the files of the directory, with new keys, for an API server at url.
 func (f files) write(url string, stages []byte) error {
 	for _, folder := range []string{f.pki(""), f.logs} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -70,7 +69,7 @@ func (f files) write(url string, stages []byte) error {
 	return f.writeUsers(ca, url)
 }
 
-// writeStore writes the certificates of etcd, whose authority signs for nothing else.
+// writeStore writes the certificates of etcd, which has a separate certificate authority.
 func (f files) writeStore() error {
 	ca, err := newAuthority("etcd")
 	if err != nil {
@@ -115,7 +114,7 @@ func (f files) writeUsers(ca *authority, url string) error {
 	return nil
 }
 
-// writeKubeconfig writes a kubeconfig that holds all it needs.
+// writeKubeconfig writes a self-contained kubeconfig.
 func writeKubeconfig(path, url string, ca []byte, user, namespace string, login *clientcmdapi.AuthInfo) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["controlplane"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: ca}

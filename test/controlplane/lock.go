@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// errLocked reports that another process, or another part of this one, has the lock.
-var errLocked = errors.New("it is locked")
+// errLocked reports that another process, or another part of this one, holds the lock.
+var errLocked = errors.New("already locked")
 
-// tryLock takes the lock of a file, which the system gives back when the process
-// ends, however it ends. The error is errLocked if another process has it.
+// tryLock locks a file. The system releases the lock when the process ends in any way. The error is errLocked if
+// another process holds the lock.
 func tryLock(path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -34,8 +34,7 @@ func tryLock(path string) (unlock func(), err error) {
 	return nil, fmt.Errorf("locking %s: %w", path, err)
 }
 
-// lock takes the lock of a file as tryLock does, and waits for it. It calls
-// waiting once if another process has it.
+// lock locks a file as tryLock does, and waits for the lock. It calls waiting once if another process holds it.
 func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	for first := true; ; first = false {
 		unlock, err := tryLock(path)

@@ -27,7 +27,7 @@ func (c *Cluster) serving(ctx context.Context) error {
 	return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
-// createNode creates the node that kwok plays, with room for the pods of any test.
+// createNode creates the node that kwok simulates, with capacity for the pods of any test.
 func (c *Cluster) createNode(ctx context.Context) error {
 	room := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"),
@@ -59,15 +59,15 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 	return errors.New("the node is not Ready")
 }
 
-// namespaceReady returns an error unless a namespace has the service account without which
-// no pod can be created in it.
+// namespaceReady returns an error until a namespace has the default service account, without which pods cannot be
+// created in it.
 func (c *Cluster) namespaceReady(ctx context.Context, namespace string) error {
 	_, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 	return err
 }
 
-// Namespace creates a namespace of a new name for a test and deletes it when the
-// test ends. Pods can be created in it at once.
+// Namespace creates a namespace with a new name and deletes it when the test ends. Pods can be created in it
+// immediately.
 func (c *Cluster) Namespace(tb testing.TB) string {
 	tb.Helper()
 	created, err := c.client.CoreV1().Namespaces().Create(tb.Context(),
@@ -90,12 +90,11 @@ func (c *Cluster) Namespace(tb testing.TB) string {
 	return created.Name
 }
 
-// tokenLife is how long the token of ServiceAccount is good for.
+// tokenLife is the lifetime of the token of ServiceAccount.
 const tokenLife = 24 * time.Hour
 
-// ServiceAccount returns the path of a kubeconfig that holds a token of a service
-// account, good for 24 hours. The namespace must exist; the service account is
-// created if it does not.
+// ServiceAccount returns the path of a kubeconfig with a token of a service account, valid for 24 hours. The namespace
+// must exist; the service account is created if it does not exist.
 func (c *Cluster) ServiceAccount(ctx context.Context, namespace, name string) (string, error) {
 	accounts := c.client.CoreV1().ServiceAccounts(namespace)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -107,7 +106,7 @@ func (c *Cluster) ServiceAccount(ctx context.Context, namespace, name string) (s
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking for a token of the service account %s/%s: %w", namespace, name, err)
+		return "", fmt.Errorf("requesting a token of the service account %s/%s: %w", namespace, name, err)
 	}
 	folder := filepath.Join(c.Dir, "serviceaccounts", namespace)
 	if err := os.MkdirAll(folder, 0o700); err != nil {

@@ -16,11 +16,10 @@ import (
 	"time"
 )
 
-// validity of all certificates: nothing renews them, and a cluster is for hours.
+// validity of all certificates: they are not renewed, and a cluster exists for hours.
 const validity = 365 * 24 * time.Hour
 
-// authority signs certificates. Keys are ECDSA P-256, which take a millisecond
-// to make where RSA takes up to a second.
+// authority is a certificate authority. Keys are ECDSA P-256, because RSA keys take up to a second to generate.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -52,8 +51,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{certificate: certificate, key: key, pem: pemBlock("CERTIFICATE", der)}, nil
 }
 
-// server issues a certificate for a server on 127.0.0.1, which etcd also wants to
-// use as a client's.
+// server issues a certificate for a server on 127.0.0.1, which etcd also uses as a client certificate.
 func (a *authority) server(name string) (pair, error) {
 	template, err := certificateTemplate(pkix.Name{CommonName: name})
 	if err != nil {
@@ -65,7 +63,7 @@ func (a *authority) server(name string) (pair, error) {
 	return a.issue(template)
 }
 
-// client issues a certificate for a user and the groups it is in.
+// client issues a certificate for a user and its groups.
 func (a *authority) client(user string, groups ...string) (pair, error) {
 	template, err := certificateTemplate(pkix.Name{CommonName: user, Organization: groups})
 	if err != nil {
@@ -91,7 +89,7 @@ func (a *authority) issue(template *x509.Certificate) (pair, error) {
 	return pair{certificate: pemBlock("CERTIFICATE", der), key: pemBlock("PRIVATE KEY", private)}, nil
 }
 
-// signingPair makes the keys of service account tokens: a public and a private one.
+// signingPair creates the keys of service account tokens: a public and a private one.
 func signingPair() (public, private []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -126,7 +124,7 @@ func pemBlock(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// writeSecret writes a file that only its owner may read.
+// writeSecret writes a file that only its owner can read.
 func writeSecret(path string, content []byte) error {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return fmt.Errorf("writing a key or certificate: %w", err)

@@ -11,11 +11,10 @@ import (
 	"syscall"
 )
 
-// ports are the TCP ports of 127.0.0.1 that a cluster listens on.
+// ports are the TCP ports of 127.0.0.1 of a cluster.
 type ports struct{ api, etcd, peer int }
 
-// freePorts finds ports without a listener. Another process may take one before
-// the cluster does; taken reports that.
+// freePorts finds ports without a listener. Another process can take one before the cluster does; taken reports that.
 func freePorts() (ports, error) {
 	var found ports
 	for _, port := range []*int{&found.api, &found.etcd, &found.peer} {
@@ -23,7 +22,7 @@ func freePorts() (ports, error) {
 		if err != nil {
 			return ports{}, fmt.Errorf("finding a free port: %w", err)
 		}
-		defer listener.Close() // after the last is found, or two would be the same
+		defer listener.Close() // only after all are found: otherwise two could be equal
 		*port = listener.Addr().(*net.TCPAddr).Port
 	}
 	return found, nil
@@ -42,8 +41,8 @@ func (p ports) taken() bool {
 
 func (p ports) url() string { return fmt.Sprintf("https://127.0.0.1:%d", p.api) }
 
-// etcdFlags: the store need not survive a power failure, and a member that is
-// alone need not wait for others before it votes for itself.
+// etcdFlags: the data need not survive a power failure, and a single member need not wait for others before its
+// election.
 func etcdFlags(f files, p ports) []string {
 	client := fmt.Sprintf("https://127.0.0.1:%d", p.etcd)
 	peer := fmt.Sprintf("https://127.0.0.1:%d", p.peer)
@@ -59,8 +58,8 @@ func etcdFlags(f files, p ports) []string {
 	}
 }
 
-// apiServerFlags: admission is as in any cluster but for TaintNodesByCondition,
-// whose taint on a new node only the node lifecycle controller would remove.
+// apiServerFlags: admission is as in any cluster except TaintNodesByCondition, whose taint on a new node only the node
+// lifecycle controller would remove.
 func apiServerFlags(f files, p ports) []string {
 	return []string{
 		fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", p.etcd), "--etcd-cafile=" + f.pki("etcd-ca.crt"),
@@ -75,7 +74,7 @@ func apiServerFlags(f files, p ports) []string {
 	}
 }
 
-// controllers are those that software installation depends on.
+// controllers are the controllers that the installation of software needs.
 var controllers = []string{
 	"clusterrole-aggregation-controller", "daemonset-controller", "deployment-controller", "disruption-controller",
 	"endpointslice-controller", "garbage-collector-controller", "job-controller", "namespace-controller",

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// meter prints the progress of a build: in place and every second on a terminal, as a
-// line every ten seconds elsewhere.
+// meter prints the progress of a build: on a terminal in place every second, otherwise as a line every ten seconds.
 type meter struct {
 	out     io.Writer
 	inPlace bool
@@ -71,7 +70,7 @@ func (m *meter) stop() {
 
 func (m *meter) elapsed() time.Duration { return time.Since(m.started).Round(time.Second) }
 
-// show writes the state; the caller holds the lock.
+// show writes the state; the caller must hold the lock.
 func (m *meter) show() {
 	line := fmt.Sprintf("  %s, %s", m.state, m.elapsed())
 	if m.inPlace {
@@ -91,7 +90,7 @@ func (m *meter) say(format string, arguments ...any) {
 	fmt.Fprintf(m.out, format+"\n", arguments...)
 }
 
-// phase begins something new and shows it at once.
+// phase starts a phase and shows it immediately.
 func (m *meter) phase(state string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +98,7 @@ func (m *meter) phase(state string) {
 	m.show()
 }
 
-// downloading counts the modules that go says it downloads.
+// downloading counts the modules that go reports as downloading.
 func (m *meter) downloading(line string) {
 	if !strings.HasPrefix(line, "go: downloading ") {
 		return
@@ -122,7 +121,7 @@ func (m *meter) expect(stale []string) {
 	m.phase(m.compiled())
 }
 
-// compiling counts the packages that go build -v names as it starts on them.
+// compiling counts the packages that go build -v prints.
 func (m *meter) compiling(line string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +138,7 @@ func (m *meter) compiled() string {
 	return fmt.Sprintf("compiling: %d of %d packages", m.total-len(m.stale), m.total)
 }
 
-// lines hands each line written to it to a function and remembers the last ones.
+// lines passes each written line to a function and stores the last ones.
 type lines struct {
 	each    func(string)
 	partial []byte

@@ -18,20 +18,19 @@ import (
 var clusters struct {
 	sync.Mutex
 	shared sharedCluster
-	idle   []*Cluster // leased before and free now
+	idle   []*Cluster // leased before and now free
 	leased map[*Cluster]bool
 }
 
-// sharedCluster is the result of the one attempt to start it.
+// sharedCluster is the result of the only attempt to start the shared cluster.
 type sharedCluster struct {
 	tried   bool
 	cluster *Cluster
 	err     error
 }
 
-// Shared returns the cluster that all tests of the process share. The first call
-// starts it; Main stops it. If it could not be started, every call fails its test.
-// With -short the test is skipped.
+// Shared returns the cluster that all tests of the process share. The first call starts it; Main stops it. If the start
+// fails, every call fails its test. With -short the test is skipped.
 func Shared(tb testing.TB) *Cluster {
 	tb.Helper()
 	skipShort(tb)
@@ -47,9 +46,8 @@ func Shared(tb testing.TB) *Cluster {
 	return clusters.shared.cluster
 }
 
-// Lease returns a cluster that no other test uses until this one ends. The next
-// test may get the same cluster with everything that this one has left in it, except
-// after a failure. There are at most as many clusters as tests run in parallel.
+// Lease returns a cluster that no other test uses until this one ends. The next test can get the same cluster with all
+// objects that this one has left in it, except after a failure. There are at most as many clusters as parallel tests.
 // With -short the test is skipped.
 func Lease(tb testing.TB) *Cluster {
 	tb.Helper()
@@ -71,7 +69,7 @@ func Lease(tb testing.TB) *Cluster {
 	return cluster
 }
 
-// idleCluster takes a cluster that is not leased; nil if there is none.
+// idleCluster returns a cluster that is not leased; nil if none exists.
 func idleCluster() *Cluster {
 	clusters.Lock()
 	defer clusters.Unlock()
@@ -111,7 +109,7 @@ func Fresh(tb testing.TB) *Cluster {
 	return cluster
 }
 
-// startForTests is without the context of a test: the cluster outlives the test that starts it.
+// startForTests does not use the context of a test: the cluster outlives the test that starts it.
 func startForTests() (*Cluster, error) {
 	return Start(context.Background(), Options{Progress: os.Stderr})
 }
@@ -132,10 +130,10 @@ func skipShort(tb testing.TB) {
 	}
 }
 
-// errShort makes a test fail that would start or build a control plane in spite of -short.
+// errShort fails a test that would start or build a control plane in spite of -short.
 var errShort = errors.New("tests with -short use no control plane: get it from controlplane.Shared, Lease, Fresh or Binary, which skip the test")
 
-// Binary is Build for a test. With -short the test is skipped.
+// Binary is Build for tests. With -short the test is skipped.
 func Binary(tb testing.TB) string {
 	tb.Helper()
 	skipShort(tb)

@@ -16,29 +16,27 @@ import (
 	"syscall"
 )
 
-// supervisor is the process of the binary that all programs are children of. It
-// reads from a pipe which programs to start and ends, with all of them, when the pipe does:
-// when this process closes it, exits or is killed.
+// supervisor is the parent process of all programs. It reads from a pipe which programs to start, and ends, with all of
+// them, at the end of the pipe: when this process closes it, exits or is killed.
 type supervisor struct {
 	process *exec.Cmd
 	stdin   io.WriteCloser
-	logs    string // the folder of the programs' logs
+	logs    string // the directory of the programs' logs
 	stderr  *lines
-	gone    chan struct{} // closed once the supervisor has ended
+	gone    chan struct{} // closed when the supervisor has ended
 
-	died  chan struct{} // closed when something has ended
-	ended *ProgramError // the first to end, once died is closed
+	died  chan struct{} // closed when the first program has ended
+	ended *ProgramError // the first program to end, when died is closed
 
 	mu   sync.Mutex // guards pids
 	pids map[string]int
 }
 
-// collection is the setting of the programs' garbage collector. The heaps are small and the
-// machines of tests are short of CPU, not of memory: collecting less often takes a quarter of
-// the API server's time away. The limit is for clusters with many CRDs.
+// collection configures the programs' garbage collector. The heaps are small, and test machines lack CPU, not memory:
+// collecting less often saves a quarter of the API server's CPU time. The limit is for clusters with many CRDs.
 var collection = []string{"GOGC=300", "GOMEMLIMIT=2GiB"}
 
-// startSupervisor starts the supervisor. It removes the folders of remove as it ends.
+// startSupervisor starts the supervisor, which removes the directories of remove at its end.
 func startSupervisor(binary, logs string, remove ...string) (*supervisor, error) {
 	s := &supervisor{
 		process: exec.Command(binary, append([]string{"supervise"}, remove...)...),
@@ -47,7 +45,7 @@ func startSupervisor(binary, logs string, remove ...string) (*supervisor, error)
 	}
 	s.process.Stderr = s.stderr
 	s.process.Env = append(os.Environ(), collection...)
-	// A group of its own: an interrupt from the terminal is for the caller alone.
+	// A separate process group, so that an interrupt from the terminal only reaches the caller.
 	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var err error
 	if s.stdin, err = s.process.StdinPipe(); err != nil {
@@ -76,19 +74,19 @@ func (s *supervisor) follow(events io.Reader) {
 			break
 		}
 		if event.Ended != "" {
-			s.end(&ProgramError{Program: event.Program, Log: s.log(event.Program), Err: fmt.Errorf("it ended: %s", event.Ended)})
+			s.end(&ProgramError{Program: event.Program, Log: s.log(event.Program), Err: fmt.Errorf("the program ended: %s", event.Ended)})
 		} else {
 			s.mu.Lock()
 			s.pids[event.Program] = event.PID
 			s.mu.Unlock()
 		}
 	}
-	_ = s.process.Wait() // its state and standard error say how it ended
-	s.end(&ProgramError{Program: "supervise", Tail: s.stderr.last(), Err: fmt.Errorf("it ended: %s", s.process.ProcessState)})
+	_ = s.process.Wait() // the reason is in its state and standard error
+	s.end(&ProgramError{Program: "supervise", Tail: s.stderr.last(), Err: fmt.Errorf("the supervisor ended: %s", s.process.ProcessState)})
 	close(s.gone)
 }
 
-// end records the program that ended first, which is why the others end.
+// end records the program that ended first, which is the cause for the end of the others.
 func (s *supervisor) end(err *ProgramError) {
 	if s.ended == nil {
 		s.ended = err
@@ -96,8 +94,7 @@ func (s *supervisor) end(err *ProgramError) {
 	}
 }
 
-// whileAllRun returns a context that also ends when a program does, which is then
-// its cause.
+// whileAllRun returns a context that also ends when a program ends, which is then its cause.
 func (s *supervisor) whileAllRun(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -112,7 +109,7 @@ func (s *supervisor) whileAllRun(ctx context.Context) (context.Context, context.
 
 func (s *supervisor) log(program string) string { return filepath.Join(s.logs, program+".log") }
 
-// start asks for a program. Whether it lives shows later.
+// start requests a program. Its failure is reported later.
 func (s *supervisor) start(program string, arguments ...string) error {
 	request := struct {
 		Program string   `json:"program"`
@@ -120,12 +117,12 @@ func (s *supervisor) start(program string, arguments ...string) error {
 		Log     string   `json:"log"`
 	}{program, arguments, s.log(program)}
 	if err := json.NewEncoder(s.stdin).Encode(request); err != nil {
-		return fmt.Errorf("asking for %s: %w", program, err)
+		return fmt.Errorf("requesting %s: %w", program, err)
 	}
 	return nil
 }
 
-// stop kills all programs and waits until they are gone.
+// stop kills all programs and waits for their end.
 func (s *supervisor) stop() error {
 	s.stdin.Close()
 	<-s.gone

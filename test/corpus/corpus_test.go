@@ -66,7 +66,7 @@ type row struct {
 
 // TestCorpus generates, validates, packs, plans and compares every folder in PROVIDERS and FORKS; without E2E=full it takes a sample. With -v it
 // prints a table. An error-level finding that is not in knownErrors fails the test, and so does an entry of knownErrors that
-// is not found any more. TestCluster_AcceptsRealProviders in cmd/capi-manifests/internal/apiserver is the same for an API server.
+// is no longer found. TestCluster_AcceptsRealProviders in cmd/capi-manifests/internal/apiserver is the same for an API server.
 func TestCorpus(t *testing.T) {
 	entries := corpus(t)
 	if len(entries) == 0 {
@@ -207,7 +207,7 @@ func (e entry) validate(t *testing.T, b extractor.Bundle, r *row) {
 		}
 	}
 	for rule, reason := range known {
-		t.Errorf("rule %s has no finding any more; remove it from knownErrors (%s)", rule, reason)
+		t.Errorf("rule %s no longer has a finding; remove it from knownErrors (%s)", rule, reason)
 	}
 }
 

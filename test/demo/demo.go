@@ -22,8 +22,8 @@ import (
 
 // demo is one run of the demonstration.
 type demo struct {
-	dir      string // for everything that is written
-	programs string // where the programs are
+	dir      string // for all output files
+	programs string // folder of the programs
 	screen   *screen
 	keep     bool // keep the installed objects for inspection
 
@@ -33,13 +33,13 @@ type demo struct {
 	operator *operator
 	// example is an image for the user to inspect.
 	example string
-	// apiRequests and registryRequests are those of all operators so far.
+	// apiRequests and registryRequests count the requests of all operators so far.
 	apiRequests, registryRequests map[string]int
 }
 
-// newDemo makes a demonstration that runs the programs of one folder and writes into another.
+// newDemo returns a demonstration that runs the programs of one folder and writes to another.
 func newDemo(programs, dir string, screen *screen) *demo {
-	log.SetLogger(logr.Discard()) // the screen is for the demonstration's output
+	log.SetLogger(logr.Discard()) // the screen is for the output of the demonstration
 	return &demo{dir: dir, programs: programs, screen: screen, apiRequests: map[string]int{}, registryRequests: map[string]int{}}
 }
 
@@ -112,7 +112,7 @@ func (d *demo) stop() {
 	}
 }
 
-// binary is the path of a program of this project.
+// binary returns the path of a program of this project.
 func (d *demo) binary(name string) string { return filepath.Join(d.programs, name) }
 
 // tool runs capi-manifests and returns its standard output.
@@ -127,7 +127,7 @@ func (d *demo) tool(ctx context.Context, arguments ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// kubectl shows the output of kubectl.
+// kubectl shows the output of a kubectl command.
 func (d *demo) kubectl(ctx context.Context, arguments ...string) error {
 	out, err := d.cluster.Kubectl(ctx, arguments...)
 	if err != nil {
@@ -180,7 +180,7 @@ func (d *demo) count(ctx context.Context) error {
 
 // linger keeps the control plane running until the user interrupts the demonstration.
 func (d *demo) linger(ctx context.Context) {
-	d.screen.block("Everything stays up until you press Ctrl-C. To look around:", fmt.Sprintf(`export KUBECONFIG=%s
+	d.screen.block("The cluster runs until you press Ctrl-C. To inspect it:", fmt.Sprintf(`export KUBECONFIG=%s
 alias kubectl='%s kubectl'
 kubectl get clusterapi,clusteroperator
 kubectl -n openshift-cluster-api get deployments

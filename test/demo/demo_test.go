@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestDemo runs it with the programs as they are now.
+// TestDemo runs the demonstration with the current programs.
 func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane: run without -short")
@@ -32,11 +32,11 @@ func TestDemo(t *testing.T) {
 		"release 4.22.0 is installed", "release 4.22.1 is installed", "nothing was written",
 		"added " + addedObject, "removed " + removedObject, "changed " + changedObject, "untouched 84 objects",
 		"objects installed 86",
-		"reverted after", "InstallerDegraded is True because of ObjectsRefused", "field is immutable", "all 86 objects are as they were",
-		"retained CRD " + instanceCRD + " (it has instances, such as " + instance + ")", "of 86 objects one is left: CustomResourceDefinition /" + instanceCRD,
+		"reverted after", "InstallerDegraded is True because of ObjectsRefused", "field is immutable", "all 86 objects are unchanged",
+		"retained CRD " + instanceCRD + " (it has instances, such as " + instance + ")", "of 86 objects one remains: CustomResourceDefinition /" + instanceCRD,
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(shown.String()), " "), want) {
-			t.Errorf("it does not show %q:\n%s", want, &shown)
+			t.Errorf("the output does not contain %q:\n%s", want, &shown)
 		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 // patience is the time limit for the installation of a release.
 const patience = 5 * time.Minute
 
-// prepareCluster prepares the cluster as a release expects it. The demonstration runs the
-// program itself, because the nodes of this cluster run nothing.
+// prepareCluster prepares the cluster for a release. The demonstration runs the program itself, because the nodes of
+// this cluster run no containers.
 func (d *demo) prepareCluster(ctx context.Context) error {
 	d.screen.step("Preparing the cluster: OpenShift's CRDs, the platform AWS, and the installer's own manifests")
 	scheme, err := install.Scheme()
@@ -129,13 +129,13 @@ func (d *demo) atRest(ctx context.Context) error {
 	}
 	for _, method := range []string{"POST", "PATCH", "DELETE"} {
 		if written := after[method] - before[method]; written != 0 {
-			return fmt.Errorf("at rest, %d looks made %d %s requests; they should make none", looks, written, method)
+			return fmt.Errorf("at rest, %d reconciles made %d %s requests, want none", looks, written, method)
 		}
 	}
-	if written := after["PUT"] - before["PUT"]; written > 1 { // one renews the lease
-		return fmt.Errorf("at rest, %d looks made %d PUT requests; they should make none but to renew the lease", looks, written)
+	if written := after["PUT"] - before["PUT"]; written > 1 { // one request renews the lease
+		return fmt.Errorf("at rest, %d reconciles made %d PUT requests, want only renewals of the lease", looks, written)
 	}
-	d.screen.line("at rest: both controllers looked %d times more, and nothing was written", looks)
+	d.screen.line("at rest: both controllers reconciled %d times more, and nothing was written", looks)
 	return nil
 }
 

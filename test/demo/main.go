@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows the whole path on this machine: it makes images of real
-// providers, pushes them to a registry, installs them with the real
-// capi-installer in a real Kubernetes control plane, and rolls out a second
-// release over the first. Then another actor edits and deletes installed objects, and the demonstration
-// rolls out a release that cannot be installed, and uninstalls everything.
+// Command demo demonstrates the installation on this machine: it builds images of real providers, pushes them to a
+// registry, installs them with the real capi-installer in a real Kubernetes control plane, and rolls out a second
+// release over the first. Then another actor edits and deletes installed objects, and the demonstration rolls out a
+// release that cannot be installed, and uninstalls all objects.
 //
-// It needs the programs of `make build` and controlplane in its own folder;
-// `make demo` builds all of them. Everything listens on loopback and is removed
-// at the end. With --keep, nothing is uninstalled or removed.
+// It needs the programs of `make build` and controlplane in its own folder; `make demo` builds all of them. All servers
+// listen on loopback, and all data is removed at the end. With --keep, nothing is uninstalled or removed.
 package main
 
 import (
@@ -23,17 +21,17 @@ import (
 )
 
 func main() {
-	keep := flag.Bool("keep", false, "leave everything running until interrupted")
+	keep := flag.Bool("keep", false, "keep the cluster running until interrupted")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second interrupt ends it at once
+	context.AfterFunc(ctx, stop) // a second interrupt ends the program immediately
 	if err := run(ctx, *keep); err != nil {
 		fmt.Fprintln(os.Stderr, "\nThe demonstration failed:", err)
 		os.Exit(1)
 	}
 }
 
-// run makes a folder for everything that the demonstration writes, and removes it.
+// run creates a folder for all output of the demonstration, and removes it.
 func run(ctx context.Context, keep bool) error {
 	dir, err := os.MkdirTemp("", "capi-installer-demo-")
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // operator is a running capi-installer: the real binary, as in a cluster, with
@@ -29,7 +30,7 @@ type operator struct {
 
 // startOperator starts capi-installer and shows its log as it is written.
 func (d *demo) startOperator(ctx context.Context, kubeconfig string, release release) (*operator, error) {
-	address, err := freeAddress()
+	address, err := fixture.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (o *operator) stop() error {
 	}
 }
 
-// entry holds the fields of a line of the log that the demonstration shows.
+// entry holds the fields of a log line that the demonstration shows.
 type entry struct {
 	Message  string `json:"msg"`
 	Version  string `json:"version"`
@@ -115,7 +116,7 @@ func (e entry) text() string {
 	case "Retiring version":
 		return "retiring version " + e.Version
 	case "Removing version":
-		return fmt.Sprintf("removing the objects that only %s has; left: %s", e.Version, brief(e.WaitsFor))
+		return fmt.Sprintf("removing the objects of only %s; remaining: %s", e.Version, brief(e.WaitsFor))
 	case "Retained CRD":
 		return "retained CRD " + e.CRD
 	case "Object written":
@@ -130,7 +131,7 @@ func (e entry) text() string {
 	}
 }
 
-// brief returns a text cut to the length of a line.
+// brief returns a text truncated to the length of a line.
 func brief(text string) string {
 	const most = 150
 	if len(text) <= most {
@@ -139,8 +140,7 @@ func brief(text string) string {
 	return text[:most] + "…"
 }
 
-// requests counts the requests that capi-installer has made to the API server,
-// by method, from its own metrics.
+// requests returns the number of requests that capi-installer has sent to the API server, by method, from its metrics.
 func (o *operator) requests(ctx context.Context) (map[string]int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.metrics, nil)
 	if err != nil {
@@ -167,14 +167,4 @@ func (o *operator) requests(ctx context.Context) (map[string]int, error) {
 		counts[method] += int(number)
 	}
 	return counts, lines.Err()
-}
-
-// freeAddress returns an unused address on loopback.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }

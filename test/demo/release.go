@@ -23,8 +23,8 @@ type release struct {
 	images     map[string]string
 }
 
-// The changes of the second release: its AWS provider has one object more and
-// one less, and the Deployment runs the new image.
+// The changes of the second release: its AWS provider has one object more and one less, and the Deployment runs the new
+// image.
 const (
 	changedProvider = "cluster-api-provider-aws"
 	addedObject     = "NetworkPolicy openshift-cluster-api/capa-webhook"
@@ -93,8 +93,8 @@ func (d *demo) badRelease(ctx context.Context, good release, providers []fixture
 	return d.write("4.22.2", images)
 }
 
-// firstRelease builds and pushes the images of the first release: the real
-// providers, one for another platform, and an image without a bundle.
+// firstRelease builds and pushes the images of the first release: the real providers, one for another platform, and an
+// image without a bundle.
 func (d *demo) firstRelease(ctx context.Context) (release, []fixture.Provider, error) {
 	d.screen.step("Making release 4.22.0: images of real providers")
 	providers, err := fixture.Providers(ctx, filepath.Join(d.dir, "providers"))
@@ -200,7 +200,7 @@ func (d *demo) pushOther() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d.screen.line("%-42s %s  (holds no provider)", "machine-config-operator", short(reference))
+	d.screen.line("%-42s %s  (no provider)", "machine-config-operator", short(reference))
 	return reference, nil
 }
 

@@ -65,8 +65,8 @@ func compare(before, after snapshot) difference {
 	return d
 }
 
-// content returns an object without the fields that each new version changes: its owner,
-// and the metadata of the API server.
+// content returns an object without the fields that each new version changes: its owner, and the metadata of the API
+// server.
 func content(obj *unstructured.Unstructured) map[string]any {
 	bare := obj.DeepCopy().Object
 	for _, field := range []string{"resourceVersion", "managedFields", "generation"} {

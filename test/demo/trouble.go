@@ -57,7 +57,7 @@ func (d *demo) drift(ctx context.Context, installed snapshot) (snapshot, error) 
 // holdBack rolls out a release that the API server rejects, shows the cause and that the
 // previous release is still running, and then rolls back.
 func (d *demo) holdBack(ctx context.Context, good release, providers []fixture.Provider, installed snapshot) error {
-	d.screen.step("Making release 4.22.2: an image whose Deployment no API server takes over the one before")
+	d.screen.step("Making release 4.22.2: an image with a Deployment that the API server rejects as an update")
 	bad, err := d.badRelease(ctx, good, providers)
 	if err != nil {
 		return err
@@ -72,18 +72,18 @@ func (d *demo) holdBack(ctx context.Context, good release, providers []fixture.P
 		return meta.IsStatusConditionTrue(cluster.Status.Conditions, "InstallerDegraded"), err
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for release 4.22.2 to be held back: %w", err)
+		return fmt.Errorf("waiting for release 4.22.2 to be blocked: %w", err)
 	}
 	why := meta.FindStatusCondition(cluster.Status.Conditions, "InstallerDegraded")
-	d.screen.block("Release 4.22.2 is held back. InstallerDegraded is True because of "+why.Reason+":", why.Message)
+	d.screen.block("Release 4.22.2 is blocked. InstallerDegraded is True because of "+why.Reason+":", why.Message)
 	now, err := take(ctx, d.client)
 	if err != nil {
 		return err
 	}
 	if found := compare(installed, now); found.untouched != len(now) || !meta.IsStatusConditionTrue(cluster.Status.Conditions, "Available") {
-		return fmt.Errorf("release 4.22.2 should leave everything as it was, and Available True: %+v", found)
+		return fmt.Errorf("release 4.22.2 should change no object, and Available should be True: %+v", found)
 	}
-	d.screen.line("version %s runs on, Available is True, and all %d objects are as they were", cluster.Status.CurrentVersion, len(now))
+	d.screen.line("version %s is still installed, Available is True, and all %d objects are unchanged", cluster.Status.CurrentVersion, len(now))
 	if err := d.count(ctx); err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ const (
 	instanceCRD = "awsmanagedclusters.infrastructure.cluster.x-k8s.io"
 )
 
-// uninstall creates an object of a kind of a provider, deletes the ClusterAPI object,
-// and waits until only the CRD of that object is left.
+// uninstall creates an instance of a kind of a provider, deletes the ClusterAPI object, and waits until only the CRD of
+// that instance exists.
 func (d *demo) uninstall(ctx context.Context, installed snapshot) error {
 	d.screen.step("Uninstalling: a user has %s, and the ClusterAPI object is deleted", instance)
 	precious := &unstructured.Unstructured{Object: map[string]any{
@@ -120,12 +120,12 @@ func (d *demo) uninstall(ctx context.Context, installed snapshot) error {
 		return len(found) == 1 && strings.HasSuffix(found[0], instanceCRD), err
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for everything to be uninstalled: %w; left are %v", err, left)
+		return fmt.Errorf("waiting for the uninstallation: %w; remaining: %v", err, left)
 	}
 	if err := d.client.Get(ctx, client.ObjectKeyFromObject(precious), precious); err != nil {
 		return fmt.Errorf("the user's object is gone: %w", err)
 	}
-	d.screen.line("of %d objects one is left: %s", len(installed), left[0])
+	d.screen.line("of %d objects one remains: %s", len(installed), left[0])
 	return d.kubectl(ctx, "get", "awsmanagedclusters", "-n", v1alpha1.OperandNamespace)
 }
 

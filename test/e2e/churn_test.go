@@ -24,30 +24,30 @@ func TestImages_Changed100Times(t *testing.T) {
 	for i := range 100 {
 		h.writeImages(releases[(i+1)%2])
 		if i%10 == 0 {
-			h.eventually("a version is made of the changed images", func() error {
+			h.eventually("a version has the changed images", func() error {
 				if now := h.version(); now.ContentID == first.ContentID {
-					return fmt.Errorf("version %s has the content of the first one", now.Name)
+					return fmt.Errorf("version %s has the content of the first version", now.Name)
 				}
 				return nil
 			})
 		}
 	}
-	h.within(2*patience, "the release that was written last is installed and nothing else", func() error {
+	h.within(2*patience, "only the last written release is installed", func() error {
 		if now := h.version(); now.ContentID != first.ContentID {
-			return fmt.Errorf("version %s has another content", now.Name)
+			return fmt.Errorf("version %s has other content", now.Name)
 		}
 		return h.unsettled(h.version().Name)
 	})
 	last := h.version()
 	if last.Revision < first.Revision+2 {
-		t.Errorf("the last version is %s: want one after the changed images, and one after their return", last.Name)
+		t.Errorf("last version %s: want one for the changed images, and one for the original ones", last.Name)
 	}
 	if diff := cmp.Diff(installed, h.names()); diff != "" {
 		t.Errorf("installed (-before +after):\n%s", diff)
 	}
 	h.owned(last.Name)
 	if names := h.revisions(); !slices.Equal(names, []string{last.Name}) {
-		t.Errorf("the revision ConfigMaps are %v", names)
+		t.Errorf("revision ConfigMaps: %v", names)
 	}
 	h.quiet()
 	p.terminate()

@@ -18,7 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// flagged is the manifest of a ConfigMap with the flags that OpenShift's providers have.
+// flagged is the manifest of a ConfigMap with the flags of OpenShift's providers.
 const flagged = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: flags, namespace: openshift-cluster-api}
@@ -28,7 +28,7 @@ data:
   kept: "$$ $(POD) $${ESCAPED} ${ spaced } self.x == '${' && $"
 `
 
-// setting reads one of the flags.
+// setting returns one of the flags.
 func (h *harness) setting(key string) string {
 	h.Helper()
 	flags := &corev1.ConfigMap{}
@@ -36,7 +36,7 @@ func (h *harness) setting(key string) string {
 	return flags.Data[key]
 }
 
-// configured creates one of OpenShift's configuration objects, for the time of the test.
+// configured creates one of OpenShift's configuration objects for the duration of the test.
 func (h *harness) configured(object client.Object) {
 	h.Helper()
 	object.SetName("cluster")
@@ -49,20 +49,20 @@ func TestVariables_TLSProfileAndProxyReachProviders(t *testing.T) {
 	h.release(core("v1.0.0", flagged), aws("v1.0.0"))
 	p := h.start("4.22.0").settle("4.22.0-1", h)
 	if got := h.setting("tls"); !strings.Contains(got, "VersionTLS12") || !strings.Contains(got, ",TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,") {
-		t.Errorf("without a profile, TLS is %q", got)
+		t.Errorf("TLS without a profile: %q", got)
 	}
 	if got := h.setting("level"); got != "--v=2" {
-		t.Errorf("a variable without value gives %q", got)
+		t.Errorf("got %q for a variable without value", got)
 	}
 	if got := h.setting("kept"); got != "$$ $(POD) $${ESCAPED} ${ spaced } self.x == '${' && $" {
-		t.Errorf("text that is not a variable was changed to %q", got)
+		t.Errorf("text without variables was changed to %q", got)
 	}
 	server := &configv1.APIServer{}
 	server.Spec.TLSSecurityProfile = &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType, Modern: &configv1.ModernTLSProfile{}}
 	h.configured(server)
 	h.settled("4.22.0-2")
 	if got := h.setting("tls"); got != "--tls-min-version=VersionTLS13 --tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256" {
-		t.Errorf("with profile Modern, TLS is %q", got)
+		t.Errorf("TLS with profile Modern: %q", got)
 	}
 
 	proxy := &configv1.Proxy{}
@@ -70,11 +70,11 @@ func TestVariables_TLSProfileAndProxyReachProviders(t *testing.T) {
 	proxy.Status = configv1.ProxyStatus{HTTPSProxy: "http://proxy.example.com:3128", NoProxy: ".svc"}
 	h.must(h.Status().Update(t.Context(), proxy))
 	h.quiet()
-	h.settled("4.22.0-2") // no request goes through the proxy
+	h.settled("4.22.0-2") // no request uses the proxy
 	h.release(core("v1.0.0", flagged+"  proxy: \"${HTTPS_PROXY} ${HTTP_PROXY} ${NO_PROXY}\"\n"), aws("v1.0.0"))
 	h.settled("4.22.0-3")
 	if got := h.setting("proxy"); got != "http://proxy.example.com:3128  .svc" {
-		t.Errorf("the proxy is %q", got)
+		t.Errorf("proxy: %q", got)
 	}
 	proxy.Status.NoProxy = ".svc,.cluster.local"
 	h.must(h.Status().Update(t.Context(), proxy))
@@ -110,7 +110,7 @@ func TestImageOverrides_AreReportedAndReverted(t *testing.T) {
 	h.reports("Upgradeable", "ImageOverrides", "cluster-api-provider-aws", "mine", "spec.imageOverrides")
 	for _, component := range h.version().Components {
 		if want := component.Name != "cluster-api"; component.Overridden != want {
-			t.Errorf("component %+v is overridden: want %t", component, want)
+			t.Errorf("component %+v: want overridden %t", component, want)
 		}
 	}
 	if names := h.names(); !slices.Contains(names, "Deployment cluster-api-provider-ipam-controller-manager") {
@@ -126,19 +126,19 @@ func TestImageOverrides_AreReportedAndReverted(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("none of %d does", len(events.Items))
+		return fmt.Errorf("none of %d events does", len(events.Items))
 	})
 	h.eventually("a metric names the overrides", func() error {
 		metrics, err := get(p.metrics + "/metrics")
 		if err == nil && !strings.Contains(metrics, `capi_installer_image_override_info{image="`+fork+`",name="cluster-api-provider-aws"} 1`) {
-			err = errors.New("none does")
+			err = errors.New("no metric does")
 		}
 		return err
 	})
 	h.must(h.override())
 	h.settled("4.22.0-3")
 	if now := h.version(); now.ContentID != released.ContentID || now.Components[1].Overridden {
-		t.Errorf("without overrides the version is %+v, and the release's was %+v", now, released)
+		t.Errorf("version without overrides: %+v, version of the release: %+v", now, released)
 	}
 	h.reports("Upgradeable", "AsExpected")
 	if names := h.names(); slices.Contains(names, "Deployment cluster-api-provider-ipam-controller-manager") {
@@ -177,14 +177,14 @@ func TestOpenShiftAPIs_AreUsedOnceTheyExist(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("its conditions are %v", operator.Status.Conditions)
+		return fmt.Errorf("conditions: %v", operator.Status.Conditions)
 	})
 	server := &configv1.APIServer{}
 	server.Spec.TLSSecurityProfile = &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType, Modern: &configv1.ModernTLSProfile{}}
 	h.configured(server)
 	h.settled("4.22.0-3")
 	if got := h.setting("tls"); !strings.Contains(got, "VersionTLS13") {
-		t.Errorf("TLS is %q", got)
+		t.Errorf("TLS: %q", got)
 	}
 	p.terminate()
 }

@@ -31,8 +31,8 @@ import (
 // atRest is the time without writes after which a workload has ended.
 const atRest = 500 * time.Millisecond
 
-// cycle runs all workloads one after the other, again and again, in one cluster: first
-// undisturbed, which gives the states that disturbed runs must end in.
+// cycle runs all workloads in order, repeatedly, in one cluster: first undisturbed, which gives the expected final
+// states of disturbed runs.
 type cycle struct {
 	*harness
 	results  *results
@@ -53,7 +53,7 @@ type cycle struct {
 	rules   rules
 }
 
-// rules are the conditions that may not be seen during a run.
+// rules are the conditions that must not occur during a run.
 type rules struct{ available, degraded bool }
 
 // newCycle runs all workloads undisturbed.
@@ -72,7 +72,7 @@ func newCycle(t *testing.T, results *results, workloads []workload) *cycle {
 	return c
 }
 
-// writesOf counts writes, dry runs among them.
+// writesOf counts writes, including dry runs.
 func writesOf(requests map[faults.Request]int) int {
 	sum := 0
 	for request, count := range requests {
@@ -85,7 +85,7 @@ func writesOf(requests map[faults.Request]int) int {
 
 func (c *cycle) mostWrites() int { return slices.Max(slices.Collect(maps.Values(c.writes))) }
 
-// begin makes the cluster as it is before the first installation.
+// begin restores the cluster to its state before the first installation.
 func (c *cycle) begin() {
 	c.Helper()
 	operator := &configv1.ClusterOperator{}
@@ -109,8 +109,8 @@ func (c *cycle) end() {
 	}
 }
 
-// disturbed runs all workloads, each under a chosen fault, and compares how they end. A
-// workload begins at the end of the one before it: the first one that does not end is the last.
+// disturbed runs all workloads, each under a chosen fault, and compares their final states. A workload begins at the
+// end of the previous one: after a workload that does not end, no other runs.
 func (c *cycle) disturbed(choose func(workload) (disturbance, int)) {
 	c.Helper()
 	c.stop()
@@ -127,8 +127,7 @@ func (c *cycle) disturbed(choose func(workload) (disturbance, int)) {
 	}
 }
 
-// reset removes everything after a workload that has not ended, also retained and
-// unmanaged CRDs.
+// reset removes all objects after a workload that has not ended, including retained and unmanaged CRDs.
 func (c *cycle) reset() {
 	c.Helper()
 	c.stop()
@@ -150,7 +149,7 @@ func (c *cycle) stop() {
 	}
 }
 
-// perform runs a workload under a fault. It reports whether the workload came to its end.
+// perform runs a workload under a fault, and reports whether the workload ended.
 func (c *cycle) perform(w workload, d disturbance, n int) (ended bool) {
 	c.Helper()
 	run := &report.Run{Workload: w.name, Fault: d.name, Began: time.Now()}
@@ -179,7 +178,7 @@ func (c *cycle) perform(w workload, d disturbance, n int) (ended bool) {
 		err = c.silent(w)
 	}
 	if err != nil {
-		c.finish(fmt.Sprintf("it does not end: %v\n%s", err, c.conditions()))
+		c.finish(fmt.Sprintf("the workload does not end: %v\n%s", err, c.conditions()))
 		return false
 	}
 	if _, known := c.want[w.name]; !known {
@@ -189,8 +188,8 @@ func (c *cycle) perform(w workload, d disturbance, n int) (ended bool) {
 	return true
 }
 
-// differences compares the cluster with the end of an undisturbed run, and the two status
-// objects with each other. Status may follow the last write of an object a little later.
+// differences compares the cluster with the end of an undisturbed run, and the two status objects with each other. The
+// status can follow the last write of an object a little later.
 func (c *cycle) differences(w workload, d disturbance, before map[string]types.UID) (problems []string) {
 	c.Helper()
 	c.edited = c.edited || d.user
@@ -207,7 +206,7 @@ func (c *cycle) differences(w workload, d disturbance, before map[string]types.U
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 		problems = c.disagreement()
 		if diff := cmp.Diff(want, compared(c.state(before))); diff != "" {
-			problems = append(problems, "the end (-undisturbed +now):\n"+diff)
+			problems = append(problems, "final state (-undisturbed +now):\n"+diff)
 		}
 		if len(problems) == 0 || time.Now().After(deadline) {
 			return problems
@@ -215,14 +214,14 @@ func (c *cycle) differences(w workload, d disturbance, before map[string]types.U
 	}
 }
 
-// record begins the timeline of a run.
+// record starts the timeline of a run.
 func (c *cycle) record(run *report.Run, rules rules) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.run, c.rules = run, rules
 }
 
-// finish ends a run with the problems that were found.
+// finish ends a run with its problems.
 func (c *cycle) finish(problems ...string) {
 	c.Helper()
 	c.mutex.Lock()
@@ -236,7 +235,7 @@ func (c *cycle) finish(problems ...string) {
 	}
 }
 
-// workload returns the name of the workload that runs; empty between workloads.
+// workload returns the name of the running workload; empty between workloads.
 func (c *cycle) workload() string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -255,7 +254,7 @@ func (c *cycle) problem(text string) {
 	}
 }
 
-// event adds to the timeline.
+// event adds an event to the timeline.
 func (c *cycle) event(kind, text string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -303,7 +302,7 @@ func (c *cycle) watchConditions() {
 	}()
 }
 
-// conditionsChanged notes the conditions that differ from the last ones, and broken rules.
+// conditionsChanged records changed conditions and violated rules.
 func (c *cycle) conditionsChanged(cluster *v1alpha1.ClusterAPI, last map[string]string) {
 	for _, condition := range cluster.Status.Conditions {
 		now := fmt.Sprintf("%s=%s %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message)
@@ -316,7 +315,7 @@ func (c *cycle) conditionsChanged(cluster *v1alpha1.ClusterAPI, last map[string]
 	}
 }
 
-// check adds a problem to the run if a condition breaks a rule.
+// check adds a problem to the run if a condition violates a rule.
 func (c *cycle) check(kind string, isTrue bool, text string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -334,10 +333,10 @@ func (c *cycle) process() *process {
 	return c.running
 }
 
-// crash kills the program. await starts it again.
+// crash kills the program. await restarts it.
 func (c *cycle) crash() {
 	c.event("process", "killed")
-	_ = c.process().command.Process.Kill() // it may have ended
+	_ = c.process().command.Process.Kill() // it can have ended
 }
 
 // ensureRunning starts the program unless it runs.
@@ -353,11 +352,11 @@ func (c *cycle) ensureRunning() {
 	c.running = p
 }
 
-// silence is the time at rest in which a settled installer must not write.
+// silence is the time during which a settled installer must not write.
 const silence = 10 * time.Second
 
-// silent returns an error if the installer does not come to rest after a workload. A lost
-// event has its effect some seconds later, which delays the rest, but does not prevent it.
+// silent returns an error if the installer keeps writing after a workload. A lost event has its effect some seconds
+// later, which delays the end of writes, but does not prevent it.
 func (c *cycle) silent(w workload) error {
 	c.Helper()
 	writes := 0
@@ -374,7 +373,7 @@ func (c *cycle) silent(w workload) error {
 	return fmt.Errorf("%d writes in %s at rest", writes, silence)
 }
 
-// await waits until a workload has reached its end and writing has come to an end.
+// await waits until a workload has reached its end and writes have stopped.
 func (c *cycle) await(w workload) error {
 	c.Helper()
 	deadline := time.Now().Add(3 * patience)
@@ -396,14 +395,14 @@ func (c *cycle) await(w workload) error {
 	}
 }
 
-// recordLists records what the program watches, once it does.
+// recordLists records the lists of the objects that the program watches, when it watches them.
 func (c *cycle) recordLists() {
 	c.Helper()
 	c.ensureRunning()
 	c.eventually("the lists are recorded", func() error { return c.proxy.RecordLists(context.Background()) })
 }
 
-// uids are the UIDs of the installed objects.
+// uids returns the UIDs of the installed objects.
 func (c *cycle) uids() map[string]types.UID {
 	c.Helper()
 	found := map[string]types.UID{}
@@ -419,19 +418,19 @@ func (c *cycle) clusterOperator() (*configv1.ClusterOperator, error) {
 	return operator, c.Get(context.Background(), client.ObjectKey{Name: v1alpha1.ClusterOperatorName}, operator)
 }
 
-// answerRequirements plays the checker of CompatibilityRequirements: every CRD is compatible.
+// answerRequirements simulates the checker of CompatibilityRequirements: every CRD is compatible.
 func (c *cycle) answerRequirements() {
 	c.Helper()
 	list := requirementList()
 	if err := c.List(context.Background(), list); err != nil {
-		return // while the API server does not answer, the next round does
+		return // the next round tries again if the API server is unavailable
 	}
 	for i := range list.Items {
 		requirement := &list.Items[i]
 		conditions := []map[string]any{}
 		for kind, status := range map[string]string{"Admitted": "True", "Compatible": "True", "Progressing": "False"} {
 			conditions = append(conditions, map[string]any{
-				"type": kind, "status": status, "reason": "Tested", "message": "it is",
+				"type": kind, "status": status, "reason": "Tested", "message": "the CRD is compatible",
 				"lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": requirement.GetGeneration(),
 			})
 		}
@@ -445,7 +444,7 @@ func (c *cycle) answerRequirements() {
 	}
 }
 
-// reason is the reason of a condition of ClusterAPI, with its message.
+// reason returns the reason of a condition of ClusterAPI, with its message.
 func (c *cycle) reason(kind string) (reason, message string, err error) {
 	cluster, err := c.clusterAPI()
 	if err != nil {

@@ -22,26 +22,26 @@ import (
 	"github.com/capi-installer/capi-installer/test/faults/report"
 )
 
-// disturbance is a fault that a workload has to survive.
+// disturbance is a fault during a workload.
 type disturbance struct {
 	name string
 	// everyWrite is true if there is one run for each write of the workload.
 	everyWrite bool
-	// user is true for changes that a user makes in the middle of the workload: the end
-	// has the same content, but objects may be created again, by other requests.
+	// user is true for changes by a user during the workload: the final content is the same, but objects can be
+	// recreated, with other requests.
 	user bool
-	// terminal is true for faults of which the report is terminal: Degraded may be True.
+	// terminal is true for faults that are reported as terminal: Degraded can be True.
 	terminal bool
-	// interrupts is true for faults that make objects unavailable: Available may be False.
+	// interrupts is true for faults that make objects unavailable: Available can be False.
 	interrupts bool
-	// needsObjects is true for faults that do not go with an uninstall.
+	// needsObjects is true for faults that are impossible during an uninstallation.
 	needsObjects bool
 	// arm prepares the fault before the workload begins, for its nth write if
 	// everyWrite or user. The returned function returns the number of injected faults.
 	arm func(c *cycle, n int) (happened func() int)
-	// after disturbs the end of the workload; nil if that is all.
+	// after disturbs the end of the workload; can be nil.
 	after func(c *cycle)
-	// cleanup ends the disturbance after the workload; nil if Heal is all.
+	// cleanup ends the disturbance after the workload, in addition to Heal; can be nil.
 	cleanup func(c *cycle)
 }
 
@@ -97,7 +97,7 @@ func disturbances() []disturbance {
 	return slices.Concat(all, apiFaults(), eventFaults(), userFaults(), processFaults(), machineFaults())
 }
 
-// machineFaults are those of the machines that the control plane and the installer run on.
+// machineFaults are faults of the machines of the control plane and the installer.
 func machineFaults() []disturbance {
 	return []disturbance{
 		{name: "etcd out of space", arm: func(c *cycle, _ int) func() int {
@@ -119,7 +119,7 @@ func machineFaults() []disturbance {
 	}
 }
 
-// eventFaults happen to single events of watches.
+// eventFaults affect single events of watches.
 func eventFaults() (all []disturbance) {
 	for name, fault := range map[string]faults.EventFault{
 		"events lost":      {Effect: faults.DropEvent, Every: 5, Times: 20},
@@ -134,7 +134,7 @@ func eventFaults() (all []disturbance) {
 	return all
 }
 
-// userFaults are changes that a user makes at the nth write of the installer.
+// userFaults are changes by a user at the nth write of the installer.
 func userFaults() []disturbance {
 	atWrite := func(change func(c *cycle)) func(*cycle, int) func() int {
 		return func(c *cycle, n int) func() int {
@@ -154,7 +154,7 @@ func userFaults() []disturbance {
 	}
 }
 
-// processFaults are those of several processes, and of the lease that they compete for.
+// processFaults are faults of several processes, and of their lease.
 func processFaults() []disturbance {
 	return []disturbance{
 		{name: "two processes without a lease", arm: func(c *cycle, _ int) func() int {
@@ -206,22 +206,22 @@ func apiFaults() (all []disturbance) {
 	}
 	return append(all, disturbance{name: "kinds not found", arm: func(c *cycle, _ int) func() int {
 		happened := c.proxy.Fail(faults.Fault{Verbs: []string{faults.Get}, Path: "/apis/*/*", EachOnce: true, Status: http.StatusNotFound})
-		c.crash() // a running process knows the kinds
+		c.crash() // a running process has cached the kinds
 		return happened
 	}})
 }
 
-// chosenDisturbances are those whose name matches the regular expression FAULTS; without
-// it, all.
+// chosenDisturbances are those whose name matches the regular expression FAULTS; all without it.
 func chosenDisturbances() []disturbance {
 	chosen := regexp.MustCompile(os.Getenv("FAULTS"))
 	return slices.DeleteFunc(disturbances(), func(d disturbance) bool { return !chosen.MatchString(d.name) })
 }
 
-// shards is the number of clusters over which the faults of a complete run are distributed.
-const shards = 6
+// shards is the number of clusters over which the faults of a complete run are distributed:
+// a cluster waits most of the time, and needs about one GiB of memory.
+const shards = 10
 
-// crashStep is the distance of the writes at which the program crashes in a complete run.
+// crashStep is the distance between the writes at which the program crashes in a complete run.
 func crashStep() int {
 	step, err := strconv.Atoi(os.Getenv("FAULTS_STEP"))
 	if err != nil {
@@ -230,10 +230,9 @@ func crashStep() int {
 	return max(1, step)
 }
 
-// TestFaults runs every workload under every fault: it must end like an undisturbed run.
-// Without E2E=full it is one fault per workload: of all workloads, chosen by FAULTS_SEED,
-// or always the same ones of the sampled workloads. With E2E=full, FAULTS_SEED chooses the
-// writes at which faults begin that have one run for each workload.
+// TestFaults runs every workload under every fault: its final state must equal that of an undisturbed run. Without
+// E2E=full it runs one fault per workload: of all workloads, chosen by FAULTS_SEED, or always the same ones of the
+// sampled workloads. With E2E=full, FAULTS_SEED chooses the starting writes of the faults with one run per workload.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	results := &results{}

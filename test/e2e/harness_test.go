@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	configv1 "github.com/openshift/api/config/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// full reports whether scenarios are to be repeated at every step.
+// full reports whether scenarios are repeated at every step.
 var full = os.Getenv("E2E") == "full"
 
 const (
@@ -51,11 +52,10 @@ const (
 	patience  = 2 * time.Minute
 )
 
-// harness is a cluster with the installer's manifests, a proxy before its API
-// server, a registry and a release.
+// harness is a cluster with the installer's manifests, a proxy in front of its API server, a registry and a release.
 type harness struct {
 	*testing.T
-	client.Client // an administrator's, past the proxy
+	client.Client // an administrator's, without the proxy
 
 	cluster    *controlplane.Cluster
 	proxy      *faults.Proxy
@@ -67,7 +67,7 @@ type harness struct {
 	arguments  []string // of every process
 }
 
-// newHarness prepares a cluster as OpenShift on AWS. The test runs in parallel with others.
+// newHarness prepares a cluster with OpenShift on AWS. The test runs in parallel with others.
 func newHarness(t *testing.T) *harness {
 	t.Helper()
 	t.Parallel()
@@ -77,8 +77,8 @@ func newHarness(t *testing.T) *harness {
 	return h
 }
 
-// newVanillaHarness prepares a new cluster that has no OpenShift APIs, which is stopped when
-// the test ends. The test runs in parallel with others.
+// newVanillaHarness prepares a new cluster without OpenShift APIs for the duration of the test. The test runs in
+// parallel with others.
 func newVanillaHarness(t *testing.T) *harness {
 	t.Helper()
 	t.Parallel()
@@ -88,7 +88,7 @@ func newVanillaHarness(t *testing.T) *harness {
 	return h
 }
 
-// connect makes a harness of a cluster as it is.
+// connect returns a harness for an existing cluster.
 func connect(t *testing.T, cluster *controlplane.Cluster) *harness {
 	t.Helper()
 	dir := t.TempDir()
@@ -101,8 +101,8 @@ func connect(t *testing.T, cluster *controlplane.Cluster) *harness {
 	return h
 }
 
-// prepare applies what a release applies to run the installer, but for its Deployment,
-// and puts a proxy between the installer and the API server.
+// prepare applies the objects of a release that the installer needs, except its Deployment, and puts a proxy between
+// the installer and the API server.
 func (h *harness) prepare() {
 	h.Helper()
 	_, err := fixture.Preparation{WithoutOpenShift: h.vanilla}.Apply(h.Context(), h.cluster.Config)
@@ -123,15 +123,15 @@ func (h *harness) start(release string, arguments ...string) *process {
 	return h.startWatched(release, nil, arguments...)
 }
 
-// startWatched is start; watch is called for every line of the log before the next one is read.
+// startWatched is start; watch is called for each line of the log before the next one is read.
 func (h *harness) startWatched(release string, watch func(*process, line), arguments ...string) *process {
 	h.Helper()
 	own := []string{"--kubeconfig=" + h.kubeconfig, "--images-json=" + h.images, "--cache-dir=" + h.cache, "--release-version=" + release, "--signature-policy="}
 	return launch(h.T, watch, slices.Concat(own, h.arguments, arguments)...)
 }
 
-// uninstall deletes the ClusterAPI object and has an installer remove what was
-// installed, so that the next test that leases the cluster finds it as this one did.
+// uninstall deletes the ClusterAPI object and waits until an installer has removed all objects, so that the next test
+// that leases the cluster finds it in its original state.
 func (h *harness) uninstall() {
 	h.proxy.Heal()
 	h.must(h.proxy.Up())
@@ -144,19 +144,24 @@ func (h *harness) uninstall() {
 	p := h.start("0.0.0")
 	h.eventually("the program is ready", func() error { return answers(p.health + "/readyz") })
 	h.within(10*patience, "everything is uninstalled", func() error {
+		if !p.runs() {
+			h.Fatalf("capi-installer ended during the uninstallation: %v", p.err)
+		}
 		left := &corev1.ConfigMapList{}
 		if err := h.List(context.Background(), left, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}); err != nil {
 			return err
 		}
-		if len(left.Items) > 0 { // listing all kinds takes the API server much longer
-			return fmt.Errorf("left: %d revision ConfigMaps", len(left.Items))
+		if len(left.Items) > 0 { // the API server takes much longer to list all kinds
+			return fmt.Errorf("remaining: %d revision ConfigMaps", len(left.Items))
 		}
 		if names := h.names(); len(names) > 0 {
-			return fmt.Errorf("left: %v", names)
+			return fmt.Errorf("remaining: %v", names)
 		}
 		return nil
 	})
 	p.terminate()
+	// A program that ended while the API server was down still holds its lease, and the next one would wait for over two minutes.
+	h.must(h.DeleteAllOf(context.Background(), &coordinationv1.Lease{}, client.InNamespace(v1alpha1.OperatorNamespace)))
 	operator := &configv1.ClusterOperator{}
 	operator.Name = v1alpha1.ClusterOperatorName
 	if err := h.Delete(context.Background(), operator); !meta.IsNoMatchError(err) {
@@ -164,7 +169,7 @@ func (h *harness) uninstall() {
 	}
 }
 
-// release pushes images of providers and names them in images.json.
+// release pushes images of providers and writes them to images.json.
 func (h *harness) release(providers ...fixture.Synthetic) {
 	h.Helper()
 	var bundles []extractor.Bundle
@@ -174,7 +179,7 @@ func (h *harness) release(providers ...fixture.Synthetic) {
 	h.releaseBundles(bundles...)
 }
 
-// releaseBundles pushes images of bundles and names them in images.json.
+// releaseBundles pushes images of bundles and writes them to images.json.
 func (h *harness) releaseBundles(bundles ...extractor.Bundle) {
 	h.Helper()
 	images := map[string]string{}
@@ -190,7 +195,7 @@ func (h *harness) releaseBundles(bundles ...extractor.Bundle) {
 	h.must(os.Rename(h.images+".new", h.images))
 }
 
-// core and aws are the providers that a cluster on AWS needs, of a version.
+// core and aws are the required providers of a cluster on AWS, in a version.
 func core(version string, extra ...string) fixture.Synthetic {
 	return fixture.Synthetic{Name: "cluster-api", Type: extractor.Core, Version: version, Extra: strings.Join(extra, "---\n")}
 }
@@ -199,7 +204,7 @@ func aws(version string, extra ...string) fixture.Synthetic {
 	return fixture.Synthetic{Name: "cluster-api-provider-aws", Platform: "AWS", Version: version, Extra: strings.Join(extra, "---\n")}
 }
 
-// configMap is the manifest of a ConfigMap.
+// configMap returns the manifest of a ConfigMap.
 func configMap(name string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\n", name, namespace)
 }
@@ -211,13 +216,13 @@ func (h *harness) must(err error) {
 	}
 }
 
-// eventually waits until check returns nil, and fails the test with its last error.
+// eventually waits until check returns nil; otherwise it fails the test with the last error.
 func (h *harness) eventually(what string, check func() error) {
 	h.Helper()
 	h.within(patience, what, check)
 }
 
-// within is eventually with a time of its own.
+// within is eventually with another timeout.
 func (h *harness) within(limit time.Duration, what string, check func() error) {
 	h.Helper()
 	deadline := time.Now().Add(limit)
@@ -258,8 +263,8 @@ func (h *harness) settled(version string) {
 	h.within(2*patience, "version "+version+" is installed and nothing else", func() error { return h.unsettled(version) })
 }
 
-// unsettled returns an error until only this version exists, current and
-// desired, and the conditions say that nothing is left to do.
+// unsettled returns an error until only this version exists, is current and desired, and the conditions report that the
+// rollout is complete.
 func (h *harness) unsettled(version string) error {
 	cluster, err := h.clusterAPI()
 	if err != nil {
@@ -277,7 +282,7 @@ func (h *harness) unsettled(version string) error {
 	return nil
 }
 
-// installed returns everything that is marked as installed, by kind and name.
+// installed returns all objects with the label of installed objects, by kind and name.
 func (h *harness) installed() map[string]*unstructured.Unstructured {
 	h.Helper()
 	objects, err := fixture.Installed(context.Background(), h)
@@ -289,14 +294,13 @@ func (h *harness) installed() map[string]*unstructured.Unstructured {
 	return found
 }
 
-// names are the installed objects, sorted.
+// names returns the names of the installed objects, sorted.
 func (h *harness) names() []string {
 	h.Helper()
 	return slices.Sorted(maps.Keys(h.installed()))
 }
 
-// content is what providers say of the installed objects, without what the API
-// server and the installer keep in them.
+// content returns the providers' part of the installed objects, without the fields of the API server and the installer.
 func (h *harness) content() map[string]any {
 	h.Helper()
 	out := map[string]any{}
@@ -311,7 +315,7 @@ func (h *harness) content() map[string]any {
 	return out
 }
 
-// owned fails the test unless every installed object names one version alone as its owner.
+// owned fails the test unless one version is the only owner of every installed object.
 func (h *harness) owned(version string) {
 	h.Helper()
 	for name, object := range h.installed() {
@@ -321,7 +325,7 @@ func (h *harness) owned(version string) {
 			continue
 		}
 		if len(owners) != 1 || owners[0].Name != version {
-			h.Errorf("%s is owned by %v, not by %s alone", name, owners, version)
+			h.Errorf("%s is owned by %v, want only %s", name, owners, version)
 		}
 	}
 }

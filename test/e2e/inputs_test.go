@@ -38,7 +38,7 @@ func (h *harness) push(provider fixture.Synthetic) string {
 	return h.registry.MustPush(h.T, "test/"+provider.Name, image)
 }
 
-// imagesOf are the images of providers, by their keys in images.json.
+// imagesOf returns the images of providers, by their keys in images.json.
 func (h *harness) imagesOf(providers ...fixture.Synthetic) map[string]string {
 	h.Helper()
 	images := map[string]string{}
@@ -62,7 +62,7 @@ func (h *harness) write(content string) {
 	h.must(os.Rename(h.images+".new", h.images))
 }
 
-// reports waits until a condition has a reason and a message with every part.
+// reports waits until a condition has a reason, and a message with every part.
 func (h *harness) reports(kind, reason string, parts ...string) {
 	h.Helper()
 	h.eventually(fmt.Sprintf("%s has the reason %s", kind, reason), func() error {
@@ -72,18 +72,18 @@ func (h *harness) reports(kind, reason string, parts ...string) {
 		}
 		c := meta.FindStatusCondition(cluster.Status.Conditions, kind)
 		if c == nil || c.Reason != reason {
-			return fmt.Errorf("it is %v", c)
+			return fmt.Errorf("the reason is %v", c)
 		}
 		for _, part := range parts {
 			if !strings.Contains(c.Message, part) {
-				return fmt.Errorf("the message does not have %q: %s", part, c.Message)
+				return fmt.Errorf("the message does not contain %q: %s", part, c.Message)
 			}
 		}
 		return nil
 	})
 }
 
-// fingerprints are the installed objects without their status, to detect writes.
+// fingerprints returns the installed objects without their status, to detect writes.
 func (h *harness) fingerprints() map[string]string {
 	h.Helper()
 	found := map[string]string{}
@@ -95,15 +95,15 @@ func (h *harness) fingerprints() map[string]string {
 	return found
 }
 
-// untouched fails the test unless every installed object is what it was.
+// untouched fails the test unless the installed objects are unchanged.
 func (h *harness) untouched(before map[string]string) {
 	h.Helper()
 	if diff := cmp.Diff(before, h.fingerprints()); diff != "" {
-		h.Errorf("what is installed has changed (-before +after):\n%s", diff)
+		h.Errorf("installed objects (-before +after):\n%s", diff)
 	}
 }
 
-// revisions are the names of the revision ConfigMaps.
+// revisions returns the names of the revision ConfigMaps.
 func (h *harness) revisions() (names []string) {
 	h.Helper()
 	list := &corev1.ConfigMapList{}
@@ -114,14 +114,14 @@ func (h *harness) revisions() (names []string) {
 	return names
 }
 
-// on has a subtest's failures be its own until the function that it returns is called.
+// on reports failures in a subtest until the returned function is called.
 func (h *harness) on(t *testing.T) func() {
 	outer := h.T
 	h.T = t
 	return func() { h.T = outer }
 }
 
-// ipam is a provider that no cluster needs.
+// ipam is a provider that clusters do not require.
 func ipam(version string) fixture.Synthetic {
 	return fixture.Synthetic{Name: "cluster-api-provider-ipam", Type: extractor.IPAM, Version: version}
 }
@@ -134,14 +134,14 @@ func (h *harness) emptyImage() string {
 	return h.registry.MustPush(h.T, "test/empty", image)
 }
 
-// withDigest is a reference with another digest.
+// withDigest returns a reference with another digest.
 func withDigest(reference, digit string) string {
 	name, _, _ := strings.Cut(reference, "@")
 	return name + "@sha256:" + strings.Repeat(digit, 64)
 }
 
-// badInputs are inputs of which no version may be made. Each names the condition's
-// reason and what its message must have.
+// badInputs are inputs from which no version must be created. Each has the reason of the condition and parts of its
+// message.
 var badInputs = []struct {
 	name   string
 	spoil  func(h *harness, good map[string]string)
@@ -167,7 +167,7 @@ var badInputs = []struct {
 		good["cluster-api-provider-aws"] = h.emptyImage()
 		h.writeImages(good)
 	}, "ComponentMissing", []string{"type infrastructure"}},
-	{"an image that need not be there has lost its bundle", func(h *harness, good map[string]string) {
+	{"an optional image has lost its bundle", func(h *harness, good map[string]string) {
 		good["cluster-api-provider-ipam"] = h.emptyImage()
 		h.writeImages(good)
 	}, "ComponentMissing", []string{"cluster-api-provider-ipam", "now contains no provider"}},
@@ -175,19 +175,19 @@ var badInputs = []struct {
 		good["cluster-api-provider-ipam"] = withDigest(good["cluster-api-provider-ipam"], "1")
 		h.writeImages(good)
 	}, "ImageUnreadable", []string{"cluster-api-provider-ipam", strings.Repeat("1", 64), "127.0.0.1"}},
-	{"an image that is new cannot be pulled", func(h *harness, good map[string]string) {
+	{"a new image cannot be pulled", func(h *harness, good map[string]string) {
 		good["brand-new"] = withDigest(good["cluster-api"], "2")
 		h.writeImages(good)
 	}, "ImageUnreadable", []string{"brand-new"}},
-	{"a provider comes twice", func(h *harness, good map[string]string) {
+	{"a provider is defined twice", func(h *harness, good map[string]string) {
 		good["again"] = h.push(aws("v3.0.0"))
 		h.writeImages(good)
 	}, "ComponentMissing", []string{"cluster-api-provider-aws", "is defined by both", "again"}},
-	{"the platform is not known any more", func(h *harness, _ map[string]string) { h.platform("") }, "PlatformUnknown", []string{"Infrastructure cluster"}},
+	{"the platform is unknown", func(h *harness, _ map[string]string) { h.platform("") }, "PlatformUnknown", []string{"Infrastructure cluster"}},
 	{"the platform is External", func(h *harness, _ map[string]string) { h.platform(configv1.ExternalPlatformType) }, "ComponentMissing", []string{`"External"`, "for AWS"}},
-	{"an override by tag cannot be written, and one of an image that is not there is named", func(h *harness, good map[string]string) {
+	{"an override by tag is rejected, and an override with a missing image is reported", func(h *harness, good map[string]string) {
 		if err := h.override(v1alpha1.ImageOverride{Name: "cluster-api", Image: "quay.io/me/capi:latest"}); err == nil {
-			h.Error("the API server takes an override by tag")
+			h.Error("the API server accepts an override by tag")
 		}
 		h.must(h.override(v1alpha1.ImageOverride{Name: "cluster-api", Image: v1alpha1.ImageReference(withDigest(good["cluster-api"], "3"))}))
 	}, "ImageUnreadable", []string{"cluster-api", "spec.imageOverrides", strings.Repeat("3", 64)}},
@@ -195,7 +195,7 @@ var badInputs = []struct {
 		other := h.push(fixture.Synthetic{Name: "cluster-api-provider-other", Type: extractor.Addon})
 		h.must(h.override(v1alpha1.ImageOverride{Name: "cluster-api-provider-ipam", Image: v1alpha1.ImageReference(other)}))
 	}, "ComponentMissing", []string{"cluster-api-provider-ipam", "now contains cluster-api-provider-other of type addon", "spec.imageOverrides"}},
-	{"an override at a registry that is not there", func(h *harness, good map[string]string) {
+	{"an override at an unavailable registry", func(h *harness, good map[string]string) {
 		away := "127.0.0.1:1/test/capi@sha256:" + strings.Repeat("4", 64)
 		h.must(h.override(v1alpha1.ImageOverride{Name: "cluster-api", Image: v1alpha1.ImageReference(away)}))
 	}, "ImageUnreadable", []string{"cluster-api", "127.0.0.1:1", "spec.imageOverrides"}},
@@ -216,29 +216,29 @@ func TestInputs_InvalidInputChangesNothing(t *testing.T) {
 			h.reports(kind, test.reason, test.names...)
 			h.untouched(before)
 			if names := h.revisions(); !slices.Equal(names, []string{"4.22.0-1"}) {
-				t.Errorf("the revision ConfigMaps are %v", names)
+				t.Errorf("revision ConfigMaps: %v", names)
 			}
 			cluster, err := h.clusterAPI()
 			h.must(err)
 			if !meta.IsStatusConditionTrue(cluster.Status.Conditions, "Available") {
-				t.Error("Available is not True although everything is installed")
+				t.Error("Available is not True although all objects are installed")
 			}
 			h.platform(configv1.AWSPlatformType)
 			h.must(h.override())
-			h.writeImages(good) // before its release is right, or what was bad counts for a moment
+			h.writeImages(good) // before its release is corrected, or the invalid input counts for a moment
 			if err := os.Remove(filepath.Join(filepath.Dir(h.images), "release-version")); !errors.Is(err, fs.ErrNotExist) {
 				h.must(err)
 			}
 			h.settled("4.22.0-1")
 			h.untouched(before)
 		}) {
-			break // the cluster is not as the next one needs it
+			break // the cluster is not in the initial state of the next one
 		}
 	}
 	p.terminate()
 }
 
-// writeRelease writes the release that images.json belongs to.
+// writeRelease writes the release version of images.json.
 func (h *harness) writeRelease(release string) {
 	h.Helper()
 	h.must(os.WriteFile(filepath.Join(filepath.Dir(h.images), "release-version"), []byte(release+"\n"), 0o600))
@@ -260,7 +260,7 @@ func (h *harness) platform(platform configv1.PlatformType) {
 	})
 }
 
-// override puts overrides in the place of those that there are.
+// override replaces the overrides.
 func (h *harness) override(overrides ...v1alpha1.ImageOverride) error {
 	cluster, err := h.clusterAPI()
 	if err != nil {
@@ -286,7 +286,7 @@ func TestInputs_UnreadableImageOfAnotherPlatform(t *testing.T) {
 	images["cluster-api-provider-aws"] = h.push(aws("v2.0.0"))
 	h.writeImages(images)
 	h.start("4.22.1").settle("4.22.1-2", h).terminate()
-	images["cluster-api-provider-azure"] = withDigest(images["cluster-api-provider-azure"], "5") // another image: nothing is known of it
+	images["cluster-api-provider-azure"] = withDigest(images["cluster-api-provider-azure"], "5") // another image, which is not cached
 	images["cluster-api-provider-aws"] = h.push(aws("v3.0.0"))
 	h.writeImages(images)
 	before := h.fingerprints()
@@ -314,13 +314,13 @@ func TestRestart_DuringReleaseChange(t *testing.T) {
 	killed := h.start("4.22.1")
 	h.eventually("the version is stored, and not in the status", func() error {
 		if !killed.logged("Stored version") {
-			return errors.New("it is not stored")
+			return errors.New("the version is not stored")
 		}
 		return nil
 	})
 	killed.kill()
 	h.proxy.Heal()
-	h.write("{}") // the mount is behind
+	h.write("{}") // the mounted file is outdated
 	p := h.start("4.22.1")
 	h.reports("VersionDegraded", "ComponentMissing", "core", "infrastructure")
 	cluster, err := h.clusterAPI()
@@ -371,15 +371,15 @@ func TestImagesJSON_MountedConfigMapChanges(t *testing.T) {
 	p.terminate()
 }
 
-// swap changes a mounted ConfigMap as the kubelet does: a new directory, and a
-// symbolic link that is renamed into the place of the one before.
+// swap changes a mounted ConfigMap as the kubelet does: it creates a new directory and a symlink that is renamed over
+// the previous one.
 func swap(h *harness, mount, generation, release, images string) {
 	h.Helper()
 	dir := filepath.Join(mount, ".."+generation)
 	h.must(os.MkdirAll(dir, 0o755))
 	h.must(os.WriteFile(filepath.Join(dir, "images.json"), []byte(images), 0o600))
 	h.must(os.WriteFile(filepath.Join(dir, "release-version"), []byte(release), 0o600))
-	before, _ := os.Readlink(filepath.Join(mount, "..data")) // there is none at first
+	before, _ := os.Readlink(filepath.Join(mount, "..data")) // the first call finds none
 	h.must(os.Symlink(".."+generation, filepath.Join(mount, "..data_tmp")))
 	h.must(os.Rename(filepath.Join(mount, "..data_tmp"), filepath.Join(mount, "..data")))
 	if before != "" {
@@ -408,7 +408,7 @@ func TestConvergence_HundredReconcilesWriteNothing(t *testing.T) {
 	p.terminate()
 }
 
-// runs is how often the version controller has run.
+// runs returns the number of reconciles of the version controller.
 func (h *harness) runs(p *process) int {
 	h.Helper()
 	body, err := get(p.metrics + "/metrics")
@@ -416,18 +416,18 @@ func (h *harness) runs(p *process) int {
 	return counted(h, body, `controller_runtime_reconcile_total{controller="version",`)
 }
 
-// ran waits until the version controller has run more often than before.
+// ran waits until the version controller has reconciled more often than before.
 func (h *harness) ran(p *process, before int) {
 	h.Helper()
-	h.eventually("the version controller has run", func() error {
+	h.eventually("the version controller has reconciled", func() error {
 		if h.runs(p) == before {
-			return errors.New("it has not")
+			return errors.New("it has not reconciled")
 		}
 		return nil
 	})
 }
 
-// counted adds up the samples of a metric whose lines begin so.
+// counted returns the sum of the samples of a metric whose lines have a prefix.
 func counted(h *harness, metrics, prefix string) (sum int) {
 	h.Helper()
 	for text := range strings.Lines(metrics) {

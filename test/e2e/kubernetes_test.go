@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -11,18 +12,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/go-digest"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/command"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// kubernetes is a cluster without OpenShift's APIs, in which kubectl installs
-// deploy/kubernetes as docs/install.md says. Its nodes run nothing: the test runs the
-// program as the applied Deployment describes it.
+// kubernetes is a cluster without OpenShift's APIs, in which kubectl installs deploy/kubernetes as described in
+// docs/install.md. Its nodes run no containers, so the test runs the program as described by the applied Deployment.
 type kubernetes struct {
 	*harness
 	folder string // of the administrator's kustomization
@@ -68,8 +70,8 @@ func (k *kubernetes) kubectl(arguments ...string) string {
 }
 
 // run starts the program with the arguments, the environment and the ConfigMap of the
-// Deployment in the cluster.
-func (k *kubernetes) run() *process {
+// Deployment in the cluster, and more arguments.
+func (k *kubernetes) run(more ...string) *process {
 	k.Helper()
 	deployment := &appsv1.Deployment{}
 	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: "capi-installer"}, deployment))
@@ -91,7 +93,7 @@ func (k *kubernetes) run() *process {
 	}
 	kubeconfig, err := k.cluster.ServiceAccount(k.Context(), v1alpha1.OperatorNamespace, deployment.Spec.Template.Spec.ServiceAccountName)
 	k.must(err)
-	return launchWith(k.T, environment, nil, append(arguments, "--kubeconfig="+kubeconfig)...)
+	return launchWith(k.T, environment, nil, append(append(arguments, "--kubeconfig="+kubeconfig), more...)...)
 }
 
 func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
@@ -123,22 +125,47 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 		k.kubectl(command...)
 	}
 	if names := k.names(); len(names) > 0 {
-		t.Errorf("left: %v", names)
+		t.Errorf("remaining: %v", names)
 	}
 	p.terminate()
 	p = k.run()
 	k.eventually("the program is ready", func() error { return answers(p.health + "/readyz") })
 	k.eventually("the program has its lease", func() error {
 		if !p.logged("Starting workers") {
-			return fmt.Errorf("no controller has started")
+			return fmt.Errorf("no controller started")
 		}
 		return nil
 	})
 	if _, err := k.clusterAPI(); client.IgnoreNotFound(err) != nil || err == nil {
-		t.Errorf("ClusterAPI is created again after the uninstall: %v", err)
+		t.Errorf("ClusterAPI is recreated after the uninstallation: %v", err)
 	}
 	p.terminate()
 	k.kubectl(append(uninstall[len(uninstall)-1], "--timeout=3m")...)
+}
+
+// TestKubernetes_KeepsANamespace installs a provider in its own namespace, with the permissions that capi-manifests rbac generates.
+func TestKubernetes_KeepsANamespace(t *testing.T) {
+	k := newKubernetes(t)
+	docker := fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: "v1.0.0"}.Bundle()
+	docker.Manifests = bytes.ReplaceAll(docker.Manifests, []byte(namespace), []byte("capd-system"))
+	docker.Metadata.ContentID = digest.FromBytes(docker.Manifests)
+	k.releaseBundles(core("v1.0.0").Bundle(), docker)
+	k.kubectl("apply", "-k", k.folder)
+	k.kubectl("create", "namespace", "capd-system")
+	p := k.run()
+	k.reports("InstallerDegraded", "ObjectsForbidden", "capd-system", "forbidden")
+
+	roles := filepath.Join(k.folder, "roles.yaml")
+	var stdout, stderr strings.Builder
+	if code := command.Run(t.Context(), "", []string{"rbac", "--images-json", k.images, "--platform", "None", "-o", "yaml", "--name", "capi-installer-docker"}, nil, &stdout, &stderr); code != 0 {
+		t.Fatalf("capi-manifests rbac: %s", stderr.String())
+	}
+	k.must(os.WriteFile(roles, []byte(stdout.String()), 0o600))
+	k.kubectl("apply", "-f", roles)
+	k.settled("1.0.0-1")
+	deployment := &appsv1.Deployment{}
+	k.must(k.Get(t.Context(), client.ObjectKey{Namespace: "capd-system", Name: "cluster-api-provider-docker-controller-manager"}, deployment))
+	p.terminate()
 }
 
 // commands returns the arguments of the kubectl commands in the first block of

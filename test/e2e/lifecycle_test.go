@@ -27,11 +27,11 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// used are the real providers that a cluster on AWS needs.
+// used are the required providers of a cluster on AWS.
 var used = []string{"cluster-api", "cluster-api-provider-aws"}
 
-// realRelease pushes images of the real core and AWS providers and names them in
-// images.json. further are objects that the AWS provider brings besides.
+// realRelease pushes images of the real core and AWS providers and writes them to images.json. further are additional
+// objects of the AWS provider.
 func (h *harness) realRelease(providers []fixture.Provider, further string) {
 	h.Helper()
 	images := map[string]string{}
@@ -51,8 +51,7 @@ func (h *harness) realRelease(providers []fixture.Provider, further string) {
 	h.must(os.Rename(h.images+".new", h.images))
 }
 
-// overlay is the kustomize directory of a provider, that of the AWS provider with
-// further objects.
+// overlay returns the kustomize directory of a provider; that of the AWS provider has additional objects.
 func (h *harness) overlay(provider fixture.Provider, further string) string {
 	h.Helper()
 	if further == "" || provider.Name != "cluster-api-provider-aws" {
@@ -107,9 +106,9 @@ func TestRealProviders_InstallUpgradeRevertUninstall(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{}
 	cluster.Name = v1alpha1.ClusterAPIName
 	h.must(h.Delete(t.Context(), cluster))
-	h.within(2*patience, "everything is uninstalled", func() error {
+	h.within(2*patience, "all objects are uninstalled", func() error {
 		if names := h.names(); len(names) > 0 {
-			return fmt.Errorf("left: %d", len(names))
+			return fmt.Errorf("remaining: %d", len(names))
 		}
 		return nil
 	})
@@ -118,7 +117,7 @@ func TestRealProviders_InstallUpgradeRevertUninstall(t *testing.T) {
 	crds.SetGroupVersionKind(object.CRDVersion)
 	h.must(h.List(t.Context(), crds, client.MatchingLabels{"cluster.x-k8s.io/provider": "infrastructure-aws"}))
 	if len(crds.Items) != 1 || crds.Items[0].GetName() != "awsmanagedclusters.infrastructure.cluster.x-k8s.io" {
-		t.Errorf("%d CRDs of the AWS provider are left, want the one that has an object", len(crds.Items))
+		t.Errorf("%d CRDs of the AWS provider remain, want only the one with an instance", len(crds.Items))
 	}
 	h.eventually("the log names the retained CRD", func() error {
 		if !p.logged("Retained CRD") {
@@ -133,7 +132,8 @@ func TestRealProviders_InstallUpgradeRevertUninstall(t *testing.T) {
 	p.terminate()
 }
 
-// notRight returns the objects of an earlier state that are missing or differ, except addresses and fields of other owners.
+// notRight returns an error with the objects of an earlier state that are missing or differ, except addresses and
+// fields of other owners.
 func notRight(before, now map[string]any) error {
 	var wrong []string
 	for name, object := range before {
@@ -144,7 +144,7 @@ func notRight(before, now map[string]any) error {
 		}
 	}
 	if wrong != nil {
-		return fmt.Errorf("these are not as before: %s", strings.Join(wrong, ", "))
+		return fmt.Errorf("missing or changed objects: %s", strings.Join(wrong, ", "))
 	}
 	return nil
 }

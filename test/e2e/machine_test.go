@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// blockCache puts a file in the place of the cache directory: no write and no read of the
-// cache succeeds, as on a disk that is full or broken.
+// blockCache creates a file in the place of the cache directory: all reads and writes of the cache fail, as on a full
+// or broken disk.
 func (c *cycle) blockCache() {
 	c.Helper()
 	c.must(os.Rename(c.cache, c.cache+".unblocked"))
@@ -25,8 +25,8 @@ func (c *cycle) unblockCache() {
 	c.must(os.Rename(c.cache+".unblocked", c.cache))
 }
 
-// moveTimes moves the times in both status objects, which are all that the installer
-// compares with its clock: the opposite move of its clock has the same effect.
+// moveTimes moves the times in both status objects, the only times that the installer compares with its clock: the
+// opposite move of its clock would have the same effect.
 func (c *cycle) moveTimes(by time.Duration) {
 	c.event("clock", (-by).String())
 	move := func(at *metav1.Time) { *at = metav1.NewTime(at.Add(by)) }

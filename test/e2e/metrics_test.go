@@ -17,7 +17,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// ownMetrics are the names of the metrics in what /metrics serves that are the program's own.
+// ownMetrics are the names of the program's own metrics in the output of /metrics.
 func ownMetrics(served string) []string {
 	var names []string
 	for _, match := range regexp.MustCompile(`(?m)^# TYPE (capi_installer_\w+) `).FindAllStringSubmatch(served, -1) {
@@ -26,8 +26,8 @@ func ownMetrics(served string) []string {
 	return names
 }
 
-// TestMetrics_MatchDocumentation has the program do whatever has a metric, and
-// compares what it serves with docs/metrics.md, both ways.
+// TestMetrics_MatchDocumentation makes the program do everything that has a metric, and compares its metrics with
+// docs/metrics.md in both directions.
 func TestMetrics_MatchDocumentation(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0", configMap("settings")))
@@ -40,7 +40,7 @@ func TestMetrics_MatchDocumentation(t *testing.T) {
 	cluster, err := h.clusterAPI()
 	h.must(err)
 	image := string(cluster.Status.Versions[0].Components[1].Image)
-	before := cluster.DeepCopy() // a patch, because the installer may write the status meanwhile
+	before := cluster.DeepCopy() // a patch, because the installer can write the status concurrently
 	cluster.Spec.ImageOverrides = []v1alpha1.ImageOverride{{Name: "cluster-api-provider-aws", Image: v1alpha1.ImageReference(image)}}
 	cluster.Spec.UnmanagedCRDs = []string{"none.cluster.x-k8s.io"}
 	h.must(h.Patch(t.Context(), cluster, client.MergeFrom(before)))
@@ -56,10 +56,10 @@ func TestMetrics_MatchDocumentation(t *testing.T) {
 	}
 	served := ""
 	for _, line := range want {
-		h.eventually("there is "+line, func() error {
+		h.eventually("/metrics contains "+line, func() error {
 			served, err = get(p.metrics + "/metrics")
 			if err == nil && !strings.Contains(served, "\n"+line+"\n") {
-				err = errors.New("it is not served")
+				err = errors.New("the line is missing")
 			}
 			return err
 		})
@@ -82,7 +82,7 @@ func TestMetrics_MatchDocumentation(t *testing.T) {
 			t.Errorf("docs/metrics.md does not have %s", name)
 		}
 	}
-	needsUnmanaged := "capi_installer_preflight_incompatible_crds" // and a provider that brings such a CRD
+	needsUnmanaged := "capi_installer_preflight_incompatible_crds" // and a provider with such a CRD
 	for _, name := range documented {
 		if !slices.Contains(ownMetrics(served), name) && name != needsUnmanaged {
 			t.Errorf("the program does not serve %s", name)

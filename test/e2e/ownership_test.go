@@ -22,7 +22,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// taken are objects that do not name the installer as their owner any more.
+// taken are objects of which the installer is no longer the owner.
 type taken struct {
 	sync.Mutex
 	objects  []*unstructured.Unstructured
@@ -30,7 +30,7 @@ type taken struct {
 	returned bool
 }
 
-// removeMarks removes the marks of the installer from the objects that stay installed.
+// removeMarks removes the labels and owners of the installer from objects that stay installed.
 func (c *cycle) removeMarks() { c.take("removes the marks", nil) }
 
 // takeObjects makes the namespace the controller of these objects.
@@ -41,8 +41,8 @@ func (c *cycle) takeObjects() {
 	}
 }
 
-// take removes the marks from objects and sets their owners. Objects that are not in the
-// end of the workload are left out: without marks they would stay.
+// take removes the labels and sets the owners of objects. It skips objects that are not in the final state of the
+// workload: without labels they would remain.
 func (c *cycle) take(text string, owners []metav1.OwnerReference) {
 	c.event("user", text)
 	end := c.want[c.workload()].Objects
@@ -62,7 +62,7 @@ func (c *cycle) take(text string, owners []metav1.OwnerReference) {
 	})
 }
 
-// unmark removes the marks of the installer.
+// unmark removes the labels and owners of the installer.
 func unmark(object client.Object) {
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	delete(labels, predecessor.ManagedByLabel)
@@ -72,12 +72,12 @@ func unmark(object client.Object) {
 	object.SetAnnotations(annotations)
 }
 
-// collisionTime is the time after which the user returns the objects, also if the
-// installer does not report them: the workload may have ended before.
+// collisionTime is the time after which the user returns the objects even if the installer does not report them,
+// because the workload can have ended before.
 const collisionTime = 5 * time.Second
 
-// returnObjects returns taken objects, once the installer reports a collision, as the
-// documentation says. It returns an error until the installer owns them again.
+// returnObjects returns taken objects when the installer reports a collision, as described in the documentation. It
+// returns an error until the installer owns them again.
 func (c *cycle) returnObjects() error {
 	c.taken.Lock()
 	defer c.taken.Unlock()
@@ -99,7 +99,7 @@ func (c *cycle) returnObjects() error {
 	return errors.Join(missing...)
 }
 
-// returnObject lets the installer adopt an object, and returns an error until it has.
+// returnObject makes the installer adopt an object, and returns an error until it is adopted.
 func (c *cycle) returnObject(object *unstructured.Unstructured) error {
 	if err := c.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {
 		return fmt.Errorf("reading a taken object: %w", err)
@@ -116,7 +116,7 @@ func (c *cycle) returnObject(object *unstructured.Unstructured) error {
 	return errors.Join(err, fmt.Errorf("%s %s is not adopted yet", object.GetKind(), object.GetName()))
 }
 
-// forgetTaken ends the wait for taken objects.
+// forgetTaken clears the list of taken objects.
 func (c *cycle) forgetTaken() {
 	c.taken.Lock()
 	defer c.taken.Unlock()
@@ -144,8 +144,7 @@ func (c *cycle) createInstances() {
 	}
 }
 
-// checkInstances deletes the created instances, which is a problem for each that is lost,
-// and their CRDs that were retained for them.
+// checkInstances deletes the created instances, and their retained CRDs. Each lost instance is a problem.
 func (c *cycle) checkInstances() {
 	c.Helper()
 	c.created.Lock()

@@ -7,17 +7,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 var built struct {
@@ -34,7 +34,7 @@ func binary(t *testing.T) string {
 			return
 		}
 		built.path = filepath.Join(built.dir, "capi-installer")
-		output, err := exec.Command("go", "build", "-tags", buildTags(), "-o", built.path, "../../cmd/capi-installer").CombinedOutput()
+		output, err := exec.Command("go", "build", "-tags", fixture.BuildTags(), "-o", built.path, "../../cmd/capi-installer").CombinedOutput()
 		if err != nil {
 			built.err = fmt.Errorf("%w: %s", err, output)
 		}
@@ -45,25 +45,13 @@ func binary(t *testing.T) string {
 	return built.path
 }
 
-// buildTags returns the build tags of the test, comma-separated. The program must have the
-// same: boxcutter_compat selects another behaviour of boxcutter.
-func buildTags() string {
-	info, _ := debug.ReadBuildInfo()
-	for _, setting := range info.Settings {
-		if setting.Key == "-tags" {
-			return setting.Value
-		}
-	}
-	return ""
-}
-
-// removeBinary removes the folder of the binary, if there is one.
+// removeBinary removes the folder of the binary, if it exists.
 func removeBinary() error { return os.RemoveAll(built.dir) }
 
 // remembered is the number of lines at the end of a log that a failed test shows.
 const remembered = 400
 
-// line is what tests want to know of a line of the log.
+// line are the fields of a log line that tests use.
 type line struct {
 	Message string `json:"msg"`
 	Version string `json:"version"`
@@ -80,24 +68,24 @@ type process struct {
 
 	mutex sync.Mutex
 	lines []line
-	tail  []string // the end of the log as it is
+	tail  []string // the current end of the log
 }
 
-// launch starts capi-installer. watch, which may be nil, is called for every line of the
-// log before the next one is read. A process that still runs when the test ends is killed.
+// launch starts capi-installer. watch, which can be nil, is called for each line of the log before the next one is
+// read. The process is killed at the end of the test.
 func launch(t *testing.T, watch func(*process, line), arguments ...string) *process {
 	t.Helper()
 	return launchWith(t, nil, watch, arguments...)
 }
 
-// launchWith is launch with more variables in the environment.
+// launchWith is launch with additional environment variables.
 func launchWith(t *testing.T, environment []string, watch func(*process, line), arguments ...string) *process {
 	t.Helper()
 	health, metrics := freeAddress(t), freeAddress(t)
 	p := &process{t: t, health: "http://" + health, metrics: "http://" + metrics, exited: make(chan struct{})}
 	p.command = exec.Command(binary(t), append([]string{"--health-probe-bind-address=" + health, "--metrics-bind-address=" + metrics, "--metrics-insecure"}, arguments...)...)
 	p.command.Env = append([]string{"HOME=" + os.Getenv("HOME"), "TMPDIR=" + t.TempDir()}, environment...)
-	p.command.SysProcAttr = endWithParent()
+	p.command.SysProcAttr = fixture.EndWithParent()
 	log, err := p.command.StderrPipe()
 	if err == nil {
 		err = p.command.Start()
@@ -125,7 +113,7 @@ func (p *process) read(log io.Reader, watch func(*process, line)) {
 	scanner.Buffer(nil, 4<<20)
 	for scanner.Scan() {
 		read := line{}
-		_ = json.Unmarshal(scanner.Bytes(), &read) // what is no JSON is for the tail
+		_ = json.Unmarshal(scanner.Bytes(), &read) // lines that are not JSON are only for the tail
 		p.mutex.Lock()
 		p.lines = append(p.lines, read)
 		p.tail = append(p.tail, scanner.Text())
@@ -138,21 +126,21 @@ func (p *process) read(log io.Reader, watch func(*process, line)) {
 	_, _ = io.Copy(io.Discard, log) // a longer line must not block the program
 }
 
-// log is the end of the log.
+// log returns the end of the log.
 func (p *process) log() string {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return strings.Join(p.tail, "\n")
 }
 
-// logged reports whether there is a line with this message in the log.
+// logged reports whether the log has a line with this message.
 func (p *process) logged(message string) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return slices.ContainsFunc(p.lines, func(l line) bool { return l.Message == message })
 }
 
-// runs reports whether the process has not ended.
+// runs reports whether the process is running.
 func (p *process) runs() bool {
 	select {
 	case <-p.exited:
@@ -162,20 +150,20 @@ func (p *process) runs() bool {
 	}
 }
 
-// kill ends the process as kill -9 does, and waits for that.
+// kill ends the process as kill -9 does, and waits for its end.
 func (p *process) kill() {
-	_ = p.command.Process.Kill() // it may have ended
+	_ = p.command.Process.Kill() // it can have ended
 	<-p.exited
 }
 
-// grace is the time after SIGTERM in which the process must end. The kubelet kills it after 30 s.
+// grace is the time after SIGTERM within which the process must end. The kubelet kills it after 30 s.
 const grace = 20 * time.Second
 
 // terminate ends the process as a cluster does. It fails the test unless the process ends in time.
 func (p *process) terminate() {
 	p.t.Helper()
 	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
-		p.t.Errorf("capi-installer runs no more: %v\n%s", err, p.log())
+		p.t.Errorf("capi-installer is not running: %v\n%s", err, p.log())
 		return
 	}
 	select {
@@ -184,7 +172,7 @@ func (p *process) terminate() {
 			p.t.Errorf("after SIGTERM capi-installer ended with %v", p.err)
 		}
 	case <-time.After(grace):
-		p.t.Errorf("capi-installer runs %s after SIGTERM; its goroutines end its log", grace)
+		p.t.Errorf("capi-installer is still running %s after SIGTERM; see its goroutines at the end of the log", grace)
 		_ = p.command.Process.Signal(syscall.SIGQUIT) // Go programs print their goroutines and exit
 		<-p.exited
 	}
@@ -193,10 +181,9 @@ func (p *process) terminate() {
 // freeAddress returns an unused address on loopback.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := fixture.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }

@@ -29,7 +29,7 @@ import (
 func TestLeaderElection_SIGTERMReleasesTheLease(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0", configMap("settings")))
-	// Without a release, the second replica would wait for the lease longer than the test waits.
+	// Without a release of the lease, the second replica would wait for it longer than the test.
 	lease := []string{"--leader-elect", "--leader-elect-lease-duration=300s", "--leader-elect-renew-deadline=200s", "--leader-elect-retry-period=1s"}
 	first := h.start("4.22.0", lease...)
 	h.settled("4.22.0-1")
@@ -37,12 +37,12 @@ func TestLeaderElection_SIGTERMReleasesTheLease(t *testing.T) {
 	second := h.start("4.22.0", lease...)
 	h.eventually("the second replica is ready", func() error { return answers(second.health + "/readyz") })
 	if now := h.leader(); now != leader || leader == "" {
-		t.Errorf("the lease was %q's and is %q's now", leader, now)
+		t.Errorf("holder of the lease: first %q, now %q", leader, now)
 	}
 	first.terminate()
 	h.eventually("the second replica has the lease", func() error {
 		if now := h.leader(); now == leader || now == "" {
-			return fmt.Errorf("it is %q's", now)
+			return fmt.Errorf("the holder is %q", now)
 		}
 		return nil
 	})
@@ -54,7 +54,7 @@ func TestLeaderElection_SIGTERMReleasesTheLease(t *testing.T) {
 	})
 	second.terminate()
 	if now := h.leader(); now != "" {
-		t.Errorf("after SIGTERM the lease is still %s's", now)
+		t.Errorf("after SIGTERM the holder of the lease is still %s", now)
 	}
 }
 
@@ -81,13 +81,13 @@ func TestProgram_ServesHealthAndMetrics(t *testing.T) {
 	h.must(err)
 	for _, name := range []string{"capi_installer_registry_requests_total{", "rest_client_requests_total{", "controller_runtime_reconcile_total{"} {
 		if !strings.Contains(metrics, "\n"+name) {
-			t.Errorf("/metrics has no %s", name)
+			t.Errorf("%s is missing in /metrics", name)
 		}
 	}
 	p.terminate()
 }
 
-// answers returns an error unless a URL answers 200.
+// answers returns an error unless a URL responds with status 200.
 func answers(url string) error {
 	_, err := get(url)
 	return err
@@ -101,7 +101,7 @@ func get(url string) (string, error) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s", url, response.Status)
+		err = fmt.Errorf("%s responds with %s", url, response.Status)
 	}
 	return string(body), err
 }
@@ -121,17 +121,16 @@ func TestPermissions_MissingOneIsReportedUntilGranted(t *testing.T) {
 				return nil
 			}
 		}
-		return errors.New("none does")
+		return errors.New("no condition does")
 	})
-	t.Logf("without the right:\n%s", h.conditions())
+	t.Logf("without the permission:\n%s", h.conditions())
 	h.must(h.Update(t.Context(), granted))
 	h.settled("4.22.0-1")
 	p.terminate()
 }
 
-// revoke takes the right to write a core resource in the providers' namespace from
-// the installer, and returns the role that gives it back. What can still be read
-// tells of no event when the right is back.
+// revoke removes the installer's permission to write a core resource in the providers' namespace, and returns the role
+// that restores it. The resource stays readable, and no event reports the restored permission.
 func (h *harness) revoke(resource string) *rbacv1.Role {
 	h.Helper()
 	role := &rbacv1.Role{}
@@ -171,7 +170,7 @@ func TestProgram_InvalidFlags(t *testing.T) {
 	}{
 		{"an unknown flag", []string{"--no-such-flag"}, []string{"unknown flag: --no-such-flag"}},
 		{"an argument", []string{"install"}, []string{`unknown command "install"`}},
-		{"a duration that is none", []string{"--leader-elect-lease-duration=long"}, []string{`"long"`, "--leader-elect-lease-duration"}},
+		{"an invalid duration", []string{"--leader-elect-lease-duration=long"}, []string{`"long"`, "--leader-elect-lease-duration"}},
 		{"no release version", nil, []string{"--release-version", "RELEASE_VERSION"}},
 		{"no kubeconfig", []string{"--release-version=4.22.0", "--kubeconfig=" + missing}, []string{"reading the kubeconfig", missing}},
 	} {
@@ -185,7 +184,7 @@ func TestProgram_InvalidFlags(t *testing.T) {
 			}
 			for _, part := range append(test.want, "capi-installer: ") {
 				if !strings.Contains(output.String(), part) {
-					t.Errorf("the message does not have %q: %s", part, &output)
+					t.Errorf("the message does not contain %q: %s", part, &output)
 				}
 			}
 			if lines := strings.Count(output.String(), "\n"); lines != 1 {

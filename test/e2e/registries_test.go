@@ -37,7 +37,7 @@ func (h *harness) unreadable(why string) {
 	})
 }
 
-// during creates an object for as long as a test runs.
+// during creates an object for the duration of a test.
 func (h *harness) during(object client.Object) {
 	h.Helper()
 	h.must(h.Create(h.Context(), object))
@@ -75,19 +75,19 @@ func TestMirrorSet_ReplacesAnUnreachableRegistry(t *testing.T) {
 	h.during(set)
 	h.settled("4.22.0-1")
 	if len(mirror.Paths()) == 0 {
-		t.Error("the mirror was not asked")
+		t.Error("no requests to the mirror")
 	}
 	cluster, err := h.clusterAPI()
 	h.must(err)
 	for _, component := range cluster.Status.Versions[0].Components {
 		if component.Image != "" && !strings.HasPrefix(string(component.Image), h.registry.Host()+"/") {
-			t.Errorf("component %s is named %s, after its mirror", component.Name, component.Image)
+			t.Errorf("component %s has the reference %s of its mirror", component.Name, component.Image)
 		}
 	}
 	p.terminate()
 }
 
-// pullSecretOf is a pull secret for one registry.
+// pullSecretOf returns a pull secret for one registry.
 func pullSecretOf(host, user, password string) map[string][]byte {
 	auth := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 	text, err := json.Marshal(map[string]any{"auths": map[string]any{host: map[string]string{"auth": auth}}})
@@ -116,7 +116,7 @@ func TestPullSecret_Rotation(t *testing.T) {
 	h.ran(p, before)
 	for _, text := range []string{h.conditions(), p.log()} {
 		if strings.Contains(text, "s3cr3t") || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte("robot:"))[:7]) {
-			t.Error("a password is shown")
+			t.Error("the output contains a password")
 		}
 	}
 	p.terminate()

@@ -16,8 +16,8 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// installAsPredecessor applies the objects of providers as cluster-capi-operator has
-// them: with its marks and as the owner of their fields.
+// installAsPredecessor applies the objects of providers in the form of cluster-capi-operator: with its labels and as
+// the owner of their fields.
 func (c *cycle) installAsPredecessor(providers ...fixture.Synthetic) {
 	c.Helper()
 	images := c.imagesOf(providers...)

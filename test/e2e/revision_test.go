@@ -24,7 +24,7 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// version reads the entry of the desired version.
+// version returns the entry of the desired version.
 func (h *harness) version() v1alpha1.Version {
 	h.Helper()
 	cluster, err := h.clusterAPI()
@@ -48,7 +48,7 @@ func TestRevision_DowngradeMakesANewVersion(t *testing.T) {
 	h.settled("4.22.0-3")
 	last := h.version()
 	if last.ContentID != first.ContentID || last.ManifestsDigest != first.ManifestsDigest || last.Revision != 3 || last.InstalledAs != "" {
-		t.Errorf("the first version was %+v, and the third one is %+v", first, last)
+		t.Errorf("first version %+v, third version %+v", first, last)
 	}
 	h.owned("4.22.0-3")
 	p.terminate()
@@ -66,7 +66,7 @@ func TestRevision_SameContentIsNotRolledOut(t *testing.T) {
 			return err
 		}
 		if !slices.Contains(operator.Status.Versions, configv1.OperandVersion{Name: "operator", Version: "4.22.1"}) {
-			return fmt.Errorf("it reports %v", operator.Status.Versions)
+			return fmt.Errorf("versions: %v", operator.Status.Versions)
 		}
 		return nil
 	})
@@ -89,18 +89,18 @@ func TestRevision_UnmanagedCRDsMakeANewVersion(t *testing.T) {
 	unmanage("somebodies.example.cluster.x-k8s.io", "others.example.cluster.x-k8s.io")
 	h.settled("4.22.0-2")
 	if got := h.version().UnmanagedCRDs; !slices.Equal(got, []string{"somebodies.example.cluster.x-k8s.io", "others.example.cluster.x-k8s.io"}) {
-		t.Errorf("version 2 has the unmanaged CRDs %v", got)
+		t.Errorf("unmanaged CRDs of version 2: %v", got)
 	}
-	unmanage("others.example.cluster.x-k8s.io", "somebodies.example.cluster.x-k8s.io") // only in another order
+	unmanage("others.example.cluster.x-k8s.io", "somebodies.example.cluster.x-k8s.io") // only the order differs
 	unmanage()
 	h.settled("4.22.0-3")
 	if version := h.version(); len(version.UnmanagedCRDs) != 0 || version.InstalledAs != "" {
-		t.Errorf("version 3 is %+v", version)
+		t.Errorf("version 3: %+v", version)
 	}
 	p.terminate()
 }
 
-// unguard switches the admission policy over revision ConfigMaps off; the next test's harness applies it again.
+// unguard disables the admission policy for revision ConfigMaps; the harness of the next test applies it again.
 func (h *harness) unguard(name string) {
 	h.Helper()
 	binding := &unstructured.Unstructured{}
@@ -116,7 +116,7 @@ func (h *harness) revisionConfigMap(name string) (*corev1.ConfigMap, error) {
 	return configMap, h.Get(context.Background(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: name}, configMap)
 }
 
-// noise is text that does not become shorter by compression.
+// noise returns incompressible text.
 func noise(seed, length int) string {
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
 	letters := make([]byte, length)
@@ -135,7 +135,7 @@ func large(count, length int) fixture.Synthetic {
 	return core("v1.0.0", extra...)
 }
 
-// broken are the things that can happen to the ConfigMaps of a version, which lies in several.
+// broken are modifications of the ConfigMaps of a version, which has several.
 var broken = []struct {
 	name string
 	harm func(h *harness) error
@@ -151,16 +151,16 @@ var broken = []struct {
 	{"labels and annotations are removed", func(h *harness) error {
 		return h.editConfigMap("4.22.0-1", `{"metadata": {"labels": null, "annotations": null}}`)
 	}},
-	{"a further one is not marked any more", func(h *harness) error {
+	{"a further one loses its labels", func(h *harness) error {
 		return h.editConfigMap("4.22.0-1.1", `{"metadata": {"labels": null, "annotations": null}}`)
 	}},
 	{"the finalizer and the owner are removed", func(h *harness) error {
 		return h.editConfigMap("4.22.0-1", `{"metadata": {"finalizers": null, "ownerReferences": null}}`)
 	}},
-	{"a further one is removed for certain", func(h *harness) error {
+	{"a further one is deleted without its finalizer", func(h *harness) error {
 		return errors.Join(h.editConfigMap("4.22.0-1.1", `{"metadata": {"finalizers": null}}`), h.deleteConfigMap("4.22.0-1.1"))
 	}},
-	{"another one is put in the place of the first", func(h *harness) error {
+	{"the first one is replaced by another", func(h *harness) error {
 		first, err := h.revisionConfigMap("4.22.0-1")
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ var broken = []struct {
 		forged := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: first.Name, Labels: first.Labels, Annotations: first.Annotations}}
 		forged.BinaryData = map[string][]byte{"manifests.json.zst": []byte("forged")}
 		err = errors.Join(h.editConfigMap("4.22.0-1", `{"metadata": {"finalizers": null}}`), h.deleteConfigMap("4.22.0-1"))
-		if err := h.Create(h.Context(), forged); err != nil && !apierrors.IsAlreadyExists(err) { // the installer may be quicker
+		if err := h.Create(h.Context(), forged); err != nil && !apierrors.IsAlreadyExists(err) { // the installer can be faster
 			return err
 		}
 		return err
@@ -185,7 +185,7 @@ func (h *harness) editConfigMap(name, patch string) error {
 	return client.IgnoreNotFound(h.Patch(h.Context(), configMap, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// whole returns an error unless the ConfigMaps of the version are as they were created.
+// whole returns an error unless the ConfigMaps of the version are complete and unmodified.
 func (h *harness) whole(version string, parts int) error {
 	for i := range parts {
 		name := version
@@ -201,7 +201,7 @@ func (h *harness) whole(version string, parts int) error {
 		case !configMap.DeletionTimestamp.IsZero(), len(configMap.BinaryData["manifests.json.zst"]) < 1000,
 			configMap.Labels[label] != version, configMap.Annotations[v1alpha1.ManifestsDigestAnnotation] == "",
 			len(configMap.OwnerReferences) != 1, !slices.Contains(configMap.Finalizers, v1alpha1.TeardownFinalizer):
-			return fmt.Errorf("ConfigMap %s is not whole: %+v", name, configMap.ObjectMeta)
+			return fmt.Errorf("ConfigMap %s is modified: %+v", name, configMap.ObjectMeta)
 		}
 	}
 	return nil
@@ -214,11 +214,11 @@ func TestRevisionConfigMaps_AreRepaired(t *testing.T) {
 	h.must(h.whole("4.22.0-1", 2))
 	before := h.fingerprints()
 	h.unguard("openshift-capi-installer-revisions")
-	h.eventually("the policy over revision ConfigMaps is off", func() error {
+	h.eventually("the policy for revision ConfigMaps is disabled", func() error {
 		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.OperatorNamespace, Name: "4.22.0-1"}}
 		return h.Delete(t.Context(), configMap, client.DryRunAll)
 	})
-	h.registry.Close() // nothing is needed but what the ConfigMaps hold
+	h.registry.Close() // only the content of the ConfigMaps is needed
 	for _, test := range broken {
 		if !t.Run(test.name, func(t *testing.T) {
 			defer h.on(t)()
@@ -227,7 +227,7 @@ func TestRevisionConfigMaps_AreRepaired(t *testing.T) {
 			h.settled("4.22.0-1")
 			h.untouched(before)
 		}) {
-			break // the cluster is not as the next one needs it
+			break // the cluster is not in the initial state of the next one
 		}
 	}
 	h.quiet()
@@ -248,7 +248,7 @@ func TestRevisionConfigMaps_AreRepairedDuringRollout(t *testing.T) {
 	h.eventually("both ConfigMaps are complete", func() error { return errors.Join(h.whole("4.22.0-1", 1), h.whole("4.22.0-2", 1)) })
 	for name, object := range before {
 		if now := h.installed()[name]; now == nil || now.GetUID() != object.GetUID() {
-			t.Errorf("%s is not what it was", name)
+			t.Errorf("%s has changed", name)
 		}
 	}
 	h.release(core("v1.0.0"), aws("v1.0.0"))
@@ -275,23 +275,23 @@ spec:
 `, name, namespace)
 }
 
-// releaseUntil releases versions, one after the other, of which none is ever installed.
+// releaseUntil releases versions, one after the other, none of which becomes installed.
 func releaseUntil(h *harness, last int) {
 	h.Helper()
 	for i := 1; i <= last; i++ {
 		h.release(core(fmt.Sprintf("v1.%d.0", i), stuck("stuck")), aws("v1.0.0"))
 		name := fmt.Sprintf("4.22.0-%d", i)
-		h.eventually("there is version "+name, func() error {
+		h.eventually("the newest version is "+name, func() error {
 			cluster, err := h.clusterAPI()
 			if err == nil && cluster.Status.Version(name) == nil {
-				err = fmt.Errorf("the newest is %s", cluster.Status.DesiredVersion)
+				err = fmt.Errorf("the newest version is %s", cluster.Status.DesiredVersion)
 			}
 			return err
 		})
 	}
 }
 
-// labelNode lets the stuck Deployment be scheduled.
+// labelNode makes the stuck Deployment schedulable.
 func labelNode(h *harness) {
 	h.Helper()
 	node := &corev1.NodeList{}
@@ -311,7 +311,7 @@ func TestRevisionLimit_EvictsAdoptedVersions(t *testing.T) {
 	cluster, err := h.clusterAPI()
 	h.must(err)
 	if versions := cluster.Status.Versions; len(versions) > 16 || versions[len(versions)-1].Name != "4.22.0-18" {
-		t.Errorf("there are %d versions, the newest is %s", len(versions), versions[len(versions)-1].Name)
+		t.Errorf("%d versions, the newest is %s", len(versions), versions[len(versions)-1].Name)
 	}
 	labelNode(h)
 	h.settled("4.22.0-18")
@@ -328,9 +328,9 @@ func TestRevisionLimit_SixteenVersionsWithOwnObjects(t *testing.T) {
 	for i := 1; i <= 16; i++ {
 		h.release(core(fmt.Sprintf("v1.%d.0", i), own(i)+stuck("stuck")), aws("v1.0.0"))
 		name := fmt.Sprintf("ConfigMap only-%d", i)
-		h.eventually(name+" is there", func() error {
+		h.eventually(name+" exists", func() error {
 			if !slices.Contains(h.names(), name) {
-				return fmt.Errorf("there are %v", h.names())
+				return fmt.Errorf("existing: %v", h.names())
 			}
 			return nil
 		})
@@ -356,7 +356,7 @@ func TestRevision_LargeRelease(t *testing.T) {
 	h.release(provider, aws("v1.0.0"))
 	started := time.Now()
 	p := h.start("4.22.0")
-	h.within(10*patience, "all is installed", func() error { return h.unsettled("4.22.0-1") })
+	h.within(10*patience, "all objects are installed", func() error { return h.unsettled("4.22.0-1") })
 	h.must(h.whole("4.22.0-1", 4))
 	t.Logf("%d objects in %d bytes are installed after %s", len(h.installed()), len(provider.Manifests()), time.Since(started))
 	if got := len(slices.DeleteFunc(h.names(), func(name string) bool { return !strings.HasPrefix(name, "ConfigMap large-") })); got != count {

@@ -37,7 +37,7 @@ func TestRollout_FailedWrites(t *testing.T) {
 	h.settled("4.22.0-1")
 	for i, times := range happened {
 		if times() == 0 {
-			t.Errorf("fault %d has not happened", i)
+			t.Errorf("fault %d was not injected", i)
 		}
 	}
 	h.installedOnce(append(providerObjects("cluster-api", "apicluster"), providerObjects("cluster-api-provider-aws", "awscluster")...))
@@ -46,7 +46,7 @@ func TestRollout_FailedWrites(t *testing.T) {
 	p.terminate()
 }
 
-// providerObjects are the objects of a made-up provider.
+// providerObjects returns the names of the objects of a synthetic provider.
 func providerObjects(name, kind string) []string {
 	return []string{
 		"ClusterRole " + name + "-manager", "ClusterRoleBinding " + name + "-manager", "ConfigMap " + name + "-config",
@@ -55,8 +55,7 @@ func providerObjects(name, kind string) []string {
 	}
 }
 
-// installedOnce fails the test unless these objects are installed, each of them
-// was written once, and one version was made.
+// installedOnce fails the test unless these objects are installed, each was written once, and one version was created.
 func (h *harness) installedOnce(want []string) {
 	h.Helper()
 	slices.Sort(want)
@@ -65,21 +64,21 @@ func (h *harness) installedOnce(want []string) {
 	}
 	for name, object := range h.installed() {
 		if object.GetGeneration() > 1 {
-			h.Errorf("%s was changed after it was made: generation %d", name, object.GetGeneration())
+			h.Errorf("%s was changed after its creation: generation %d", name, object.GetGeneration())
 		}
 	}
 	versions := &corev1.ConfigMapList{}
 	h.must(h.List(h.Context(), versions, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
 	if len(versions.Items) != 1 {
-		h.Errorf("there are %d revision ConfigMaps, want one", len(versions.Items))
+		h.Errorf("%d revision ConfigMaps, want one", len(versions.Items))
 	}
 }
 
-// quiet fails the test unless writing comes to an end.
+// quiet fails the test unless writes stop.
 func (h *harness) quiet() {
 	h.Helper()
 	before := h.proxy.Writes()
-	h.eventually("nothing is written for 2 s", func() error {
+	h.eventually("there are no writes for 2 s", func() error {
 		time.Sleep(2 * time.Second)
 		now := h.proxy.Writes()
 		if now == before {
@@ -100,7 +99,7 @@ func TestRollout_FailedReadsAndCutWatches(t *testing.T) {
 	p := h.start("4.22.0")
 	h.settled("4.22.0-1")
 	if unread() == 0 || reset() == 0 || busy() == 0 || cut() == 0 {
-		t.Errorf("faults have not happened: %d unread, %d reset, %d busy, %d cut", unread(), reset(), busy(), cut())
+		t.Errorf("some faults were not injected: %d unread, %d reset, %d busy, %d cut", unread(), reset(), busy(), cut())
 	}
 	settings := &corev1.ConfigMap{}
 	settings.Namespace, settings.Name = namespace, "cluster-api-config"
@@ -133,12 +132,11 @@ func TestProgram_SIGTERMWhileAPIServerIsDown(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	p := h.startUntilDown("4.22.0", "--leader-elect")
-	time.Sleep(15 * time.Second) // by then, watches are retried after many seconds only
+	time.Sleep(15 * time.Second) // after that, watches are retried with long pauses only
 	p.terminate()
 }
 
-// startUntilDown starts a program, and returns when a phase is complete and the
-// API server is down.
+// startUntilDown starts a program, and returns when a phase is complete and the API server is down.
 func (h *harness) startUntilDown(release string, arguments ...string) *process {
 	h.Helper()
 	down := make(chan error, 1)
@@ -187,7 +185,7 @@ func (h *harness) startWaiting(release string) *process {
 	return p
 }
 
-// boundaries are the steps of an upgrade in the log.
+// boundaries are the log lines between the steps of an upgrade.
 var boundaries = []line{
 	{Message: "Stored version"},
 	{Message: "New desired version"},
@@ -208,7 +206,7 @@ func TestUpgrade_KilledAtPhaseBoundary(t *testing.T) {
 			return l.Message == boundary.Message && l.Phase == boundary.Phase && (l.Version != version) == ofTheOldVersion
 		})
 		if !u.upgrade() {
-			t.Errorf("it was not killed at %s %s", boundary.Message, boundary.Phase)
+			t.Errorf("the program was not killed at %s %s", boundary.Message, boundary.Phase)
 		}
 	}
 	u.running.terminate()
@@ -235,17 +233,17 @@ func TestUpgrade_KilledAtWrite(t *testing.T) {
 	u.running.terminate()
 }
 
-// upgrades upgrades one cluster again and again, between two releases.
+// upgrades upgrades one cluster repeatedly between two releases.
 type upgrades struct {
 	*harness
 	releases [2]func()
-	want     [2]map[string]any // what is installed after an undisturbed upgrade
+	want     [2]map[string]any // the installed objects after an undisturbed upgrade
 	running  *process
 
 	mutex    sync.Mutex
 	revision int // the number of the newest version
 	killer   func(l line, version string) bool
-	// armed is set while an upgrade may be killed, killed when it was.
+	// armed is set while a kill is allowed; killed is set after one.
 	armed, killed bool
 }
 
@@ -264,22 +262,22 @@ func (h *harness) upgrades() *upgrades {
 	h.settled(u.version())
 	u.want[0] = h.content()
 	if len(u.want[0]) != 20 || cmp.Diff(u.want[0], u.want[1]) == "" {
-		h.Fatalf("both releases are the same, or not whole: %v", h.names())
+		h.Fatalf("both releases are equal or incomplete: %v", h.names())
 	}
 	return u
 }
 
 func (u *upgrades) version() string { return fmt.Sprintf("4.22.0-%d", u.revision) }
 
-// killAt has the program killed at the first line of its log that is chosen.
+// killAt makes the program be killed at the first chosen line of its log.
 func (u *upgrades) killAt(chosen func(l line, version string) bool) {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
 	u.killer = chosen
 }
 
-// kill kills the running program during an upgrade. A converged program must not be
-// killed: with the original boxcutter it still makes dry runs, which count as writes.
+// kill kills the running program during an upgrade. A converged program must not be killed: with the original boxcutter
+// it still makes dry runs, which count as writes.
 func (u *upgrades) kill() {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
@@ -293,7 +291,7 @@ func (u *upgrades) killProcess(p *process) {
 	}
 }
 
-// disarm ends the time during which an upgrade may be killed, and reports whether it was.
+// disarm ends the time during which a kill is allowed, and reports whether the program was killed.
 func (u *upgrades) disarm() bool {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
@@ -312,9 +310,8 @@ func (u *upgrades) start() {
 	})
 }
 
-// upgrade changes to the other release, starts the program again if it is killed
-// on the way, and checks that all ends as after an undisturbed upgrade. It reports
-// whether the program was killed.
+// upgrade changes to the other release, restarts the program if it is killed, and checks that the result is that of an
+// undisturbed upgrade. It reports whether the program was killed.
 func (u *upgrades) upgrade() (killed bool) {
 	u.Helper()
 	u.mutex.Lock()

@@ -23,16 +23,16 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// state is what the end of a workload is compared by: the installed objects with the
-// owners of their fields, the two status objects, the revision ConfigMaps and the objects
-// that were created again during the workload. UIDs and times are left out.
+// state is the compared state at the end of a workload: the installed objects with the owners of their fields, the two
+// status objects, the revision ConfigMaps and the objects that were recreated during the workload. UIDs and times are
+// omitted.
 type state struct {
 	Objects                      map[string]any
 	ClusterAPI, ClusterOperator  any
 	Revisions, Recreated, Retain []string
 }
 
-// state reads the state. before are the UIDs at the beginning of the workload.
+// state returns the current state. before are the UIDs at the beginning of the workload.
 func (c *cycle) state(before map[string]types.UID) state {
 	c.Helper()
 	s := state{Objects: map[string]any{}, Revisions: c.revisions()}
@@ -57,8 +57,8 @@ func (c *cycle) state(before map[string]types.UID) state {
 	return s
 }
 
-// withoutFieldOwners returns the state without the owners of fields. They differ after an
-// object was created again, until a version writes it.
+// withoutFieldOwners returns the state without the owners of fields. They differ after an object was recreated, until a
+// version writes it.
 func (s state) withoutFieldOwners() state {
 	objects := map[string]any{}
 	for name, object := range s.Objects {
@@ -72,7 +72,7 @@ func (s state) withoutFieldOwners() state {
 	return s
 }
 
-// retainedCRD is the CRD that has an instance; nil if it is not there.
+// retainedCRD returns the CRD with an instance; nil if it does not exist.
 func (c *cycle) retainedCRD() *unstructured.Unstructured {
 	c.Helper()
 	crd := &unstructured.Unstructured{}
@@ -105,7 +105,7 @@ func (c *cycle) disagreement() (problems []string) {
 	return problems
 }
 
-// normalized is the content of an object that does not depend on when and how often it was written.
+// normalized returns the content of an object that does not depend on the time and number of writes.
 func normalized(object *unstructured.Unstructured) any {
 	copied := object.DeepCopy()
 	metadata, _ := copied.Object["metadata"].(map[string]any)
@@ -123,7 +123,7 @@ func normalized(object *unstructured.Unstructured) any {
 	return timeless(copied.Object)
 }
 
-// owners are the managed fields without times, those of the control plane left out.
+// owners returns the managed fields without times, and without those of the control plane.
 func owners(managedFields any) []any {
 	entries, _ := managedFields.([]any)
 	kept := []any{}
@@ -142,8 +142,8 @@ func owners(managedFields any) []any {
 	return kept
 }
 
-// originalBoxcutter reports whether boxcutter has the limits of the original: a second write
-// after each create, and a dry run of every object, one by one, at every reconcile.
+// originalBoxcutter reports whether boxcutter has the limits of the original: a second write after each create, and a
+// dry run of every object, one by one, at every reconcile.
 func originalBoxcutter() bool {
 	_, additional := any(&boxcuttertypes.PhaseReconcileOptions{}).(interface{ SetConcurrency(limit int) })
 	return !additional
@@ -151,7 +151,7 @@ func originalBoxcutter() bool {
 
 var uid = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// timeless is a value as JSON has it, without UIDs and times of transitions.
+// timeless returns a JSON value without UIDs and transition times.
 func timeless(value any) any {
 	content, err := json.Marshal(value)
 	if err != nil {
@@ -182,8 +182,7 @@ func withoutTimes(value any) any {
 	return value
 }
 
-// sortKey is the type of a condition or the manager of fields: lists of these have the
-// order in which they were written first.
+// sortKey returns the type of a condition or the manager of fields: these lists are in the order of their first writes.
 func sortKey(element any) string {
 	node, _ := element.(map[string]any)
 	for _, key := range []string{"manager", "type"} {

@@ -21,8 +21,8 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// versionOperator is a client with the identity of the cluster version operator,
-// which alone may write transport ConfigMaps. When the test ends, it removes them.
+// versionOperator is a client with the identity of the cluster version operator, the only writer of transport
+// ConfigMaps. When the test ends, it removes them.
 func (h *harness) versionOperator() client.Client {
 	h.Helper()
 	config := rest.CopyConfig(h.cluster.Config)
@@ -35,8 +35,7 @@ func (h *harness) versionOperator() client.Client {
 	return operator
 }
 
-// transported are the ConfigMaps of a provider whose image is in the release, cut
-// into so many slices.
+// transported returns the ConfigMaps of a provider whose image is in the release, divided into slices.
 func (h *harness) transported(provider fixture.Synthetic, release string, slices int) []*corev1.ConfigMap {
 	h.Helper()
 	image := h.push(provider)
@@ -57,7 +56,7 @@ func (h *harness) transported(provider fixture.Synthetic, release string, slices
 	return configMaps
 }
 
-// write puts ConfigMaps in the place of those that are there.
+// write replaces the existing ConfigMaps.
 func put(h *harness, operator client.Client, configMaps ...*corev1.ConfigMap) {
 	h.Helper()
 	for _, configMap := range configMaps {
@@ -77,15 +76,15 @@ func TestTransport_MoveToImagesWritesNothing(t *testing.T) {
 	put(h, operator, awsMaps[0], awsMaps[2])
 	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-aws-00", "missing slices 1 of 3")
 	put(h, operator, awsMaps[1])
-	h.settled("4.22.0-1") // one provider out of an image, one out of ConfigMaps
+	h.settled("4.22.0-1") // one provider from an image, one from ConfigMaps
 	version := h.version()
 	if version.Components[0].Image == "" || !slices.Equal(version.Components[1].ConfigMaps, []string{"cluster-api-provider-aws-00", "cluster-api-provider-aws-01", "cluster-api-provider-aws-02"}) {
-		t.Errorf("the components are %+v", version.Components)
+		t.Errorf("components: %+v", version.Components)
 	}
 	h.installedOnce(append(providerObjects("cluster-api", "apicluster"), providerObjects("cluster-api-provider-aws", "awscluster")...))
 	p.terminate()
 
-	h.writeImages(map[string]string{}) // the other one out of ConfigMaps too, and both of the next release
+	h.writeImages(map[string]string{}) // the other one from ConfigMaps too, and both of the next release
 	for _, configMap := range append(coreMaps, awsMaps...) {
 		configMap.Annotations[configmap.ReleaseVersion] = "4.22.1"
 	}
@@ -94,25 +93,25 @@ func TestTransport_MoveToImagesWritesNothing(t *testing.T) {
 	p = h.start("4.22.1").settle("4.22.1-2", h)
 	h.untouched(before)
 	if version := h.version(); version.InstalledAs != "4.22.0-1" || len(version.Components[0].ConfigMaps) != 1 {
-		t.Errorf("version 2 is %+v", version)
+		t.Errorf("version 2: %+v", version)
 	}
 	p.terminate()
 
-	h.writeImages(h.imagesOf(core("v1.0.0"), aws("v1.0.0"))) // into images, while the ConfigMaps of the release before are still there
+	h.writeImages(h.imagesOf(core("v1.0.0"), aws("v1.0.0"))) // to images, while the ConfigMaps of the previous release still exist
 	p = h.start("4.22.2").settle("4.22.2-3", h)
 	h.untouched(before)
 	version = h.version()
 	if version.InstalledAs != "4.22.0-1" || version.Components[0].Image == "" || version.Components[1].Image == "" {
-		t.Errorf("version 3 is %+v", version)
+		t.Errorf("version 3: %+v", version)
 	}
 	h.release(core("v2.0.0"), aws("v1.0.0", configMap("added")))
-	h.settled("4.22.2-4") // and from there on as ever
+	h.settled("4.22.2-4") // later releases use images only
 	h.owned("4.22.2-4")
 	h.quiet()
 	p.terminate()
 }
 
-// badTransport is what can be wrong with transport ConfigMaps.
+// badTransport are invalid transport ConfigMaps.
 var badTransport = []struct {
 	name   string
 	spoil  func(h *harness, operator client.Client, good []*corev1.ConfigMap)
@@ -122,7 +121,7 @@ var badTransport = []struct {
 	{"a slice is missing", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
 		h.must(operator.Delete(h.Context(), good[1].DeepCopy()))
 	}, "TransportIncomplete", []string{"cluster-api-provider-aws-00", "missing slices 1 of 2"}},
-	{"a slice comes twice", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
+	{"a slice is duplicated", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
 		again := good[1].DeepCopy()
 		again.Name = "again"
 		put(h, operator, again)
@@ -139,12 +138,12 @@ var badTransport = []struct {
 			put(h, operator, foreign)
 		}
 	}, "TransportIncomplete", []string{"type infrastructure", "cluster-api-provider-aws-00 of release 4.21.9"}},
-	{"a slice was tampered with", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
+	{"a slice was modified", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
 		tampered := good[1].DeepCopy()
 		tampered.Data[configmap.Manifests] += "# more\n"
 		put(h, operator, tampered)
 	}, "BundleInvalid", []string{"cluster-api-provider-aws-00", "content-id"}},
-	{"all are gone", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
+	{"all are deleted", func(h *harness, operator client.Client, good []*corev1.ConfigMap) {
 		for _, configMap := range good {
 			h.must(operator.Delete(h.Context(), configMap.DeepCopy()))
 		}
@@ -154,16 +153,16 @@ var badTransport = []struct {
 	{"the binding only warns", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
 		h.editGuard("ValidatingAdmissionPolicyBinding", `{"spec": {"validationActions": ["Warn"]}}`)
 	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicyBinding", "spec.validationActions"}},
-	{"the binding leaves ConfigMaps out", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
+	{"the binding excludes ConfigMaps", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
 		h.editGuard("ValidatingAdmissionPolicyBinding", `{"spec": {"matchResources": {"objectSelector": {"matchLabels": {"guarded": "yes"}}}}}`)
 	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicyBinding", "spec.matchResources"}},
 	{"the policy admits another user", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
 		h.editGuard("ValidatingAdmissionPolicy", `{"spec": {"matchConditions": [{"name": "not-me", "expression": "request.userInfo.username != 'me'"}]}}`)
 	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicy ", "spec.matchConditions"}},
-	{"the policy leaves ConfigMaps out", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
+	{"the policy excludes ConfigMaps", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
 		h.editGuard("ValidatingAdmissionPolicy", `{"spec": {"matchConstraints": {"excludeResourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}]}}}`)
 	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicy ", "spec.matchConstraints"}},
-	{"the policy lets through what it cannot judge", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
+	{"the policy ignores errors", func(h *harness, _ client.Client, _ []*corev1.ConfigMap) {
 		h.editGuard("ValidatingAdmissionPolicy", `{"spec": {"failurePolicy": "Ignore"}}`)
 	}, "TransportUnguarded", []string{"ValidatingAdmissionPolicy ", "spec.failurePolicy"}},
 }
@@ -186,7 +185,7 @@ func (h *harness) editGuard(kind, patch string) {
 	h.must(h.Patch(h.Context(), guard(kind), client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// guarded returns a function that puts the guards back as they are now.
+// guarded returns a function that restores the current guards.
 func (h *harness) guarded() (restore func()) {
 	h.Helper()
 	var saved []*unstructured.Unstructured
@@ -231,7 +230,7 @@ func TestTransport_IncompleteOrUnguardedIsIgnored(t *testing.T) {
 			h.settled("4.22.0-1")
 			h.untouched(before)
 		}) {
-			break // the cluster is not as the next one needs it
+			break // the cluster is not in the initial state of the next one
 		}
 	}
 	p.terminate()
@@ -267,7 +266,7 @@ func TestTransport_ForgedConfigMapIsRejected(t *testing.T) {
 	h.eventually("the write is rejected", func() error {
 		err := h.Create(t.Context(), forged.DeepCopy(), client.DryRunAll)
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the cluster version operator writes") {
-			return errors.Join(errors.New("it is not"), err)
+			return errors.Join(errors.New("the write is accepted"), err)
 		}
 		return nil
 	})

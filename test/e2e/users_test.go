@@ -17,9 +17,8 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// deleteObjects deletes the installed objects, as a user does, but not a CRD of which the
-// deletion would delete an instance. Errors are ignored: the objects may not exist yet, or
-// not any more.
+// deleteObjects deletes the installed objects, as a user does, except CRDs with an instance. Errors are ignored: the
+// objects may not exist.
 func (c *cycle) deleteObjects() {
 	c.event("user", "deletes objects")
 	c.eachObject(func(object client.Object) {
@@ -54,8 +53,7 @@ func (c *cycle) eachObject(call func(client.Object)) {
 	}
 }
 
-// editStatus removes a condition from the status of the ClusterAPI object, and changes the
-// text of another one.
+// editStatus removes a condition from the status of the ClusterAPI object, and changes the message of another one.
 func (c *cycle) editStatus() {
 	c.event("user", "edits the status")
 	cluster, err := c.clusterAPI()
@@ -66,7 +64,7 @@ func (c *cycle) editStatus() {
 	if condition := meta.FindStatusCondition(cluster.Status.Conditions, "InstallerProgressing"); condition != nil {
 		condition.Message = "edited"
 	}
-	_ = c.Status().Update(context.Background(), cluster) // a conflict is no edit
+	_ = c.Status().Update(context.Background(), cluster) // after a conflict, the status is not edited
 }
 
 // editRevisions changes the content and a label of the revision ConfigMaps.
@@ -104,7 +102,7 @@ func (c *cycle) rewriteImages() {
 	}
 }
 
-// elect makes the process, and those that follow, compete for the lease.
+// elect makes the process and its successors compete for the lease.
 func (c *cycle) elect() {
 	c.Helper()
 	c.election = []string{"--leader-elect", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"}
@@ -112,8 +110,8 @@ func (c *cycle) elect() {
 	<-c.process().exited
 }
 
-// startSecond starts a second process. If the processes compete for the lease, it takes
-// over when the first one ends.
+// startSecond starts a second process. If the processes compete for the lease, it becomes the leader when the first one
+// ends.
 func (c *cycle) startSecond() {
 	c.Helper()
 	c.ensureRunning()
@@ -127,7 +125,7 @@ func (c *cycle) endSecond() {
 	}
 }
 
-// endElection ends the second process, and lets the first one run without a lease.
+// endElection ends the second process, and runs the first one without a lease.
 func (c *cycle) endElection() {
 	c.Helper()
 	c.endSecond()

@@ -58,14 +58,14 @@ func TestKubernetes_Walkthrough(t *testing.T) {
 // build builds a program of a module.
 func (w walkthrough) build(target, module, source string) {
 	w.Helper()
-	command := exec.Command("go", "build", "-tags", buildTags(), "-o", target, source)
+	command := exec.Command("go", "build", "-tags", fixture.BuildTags(), "-o", target, source)
 	command.Dir = module
 	if output, err := command.CombinedOutput(); err != nil {
 		w.Fatalf("building %s: %v\n%s", source, err, output)
 	}
 }
 
-// clone puts the kustomize directories where git clone puts them.
+// clone copies the kustomize directories to the paths of git clone.
 func (w walkthrough) clone() {
 	w.Helper()
 	written := w.TempDir()
@@ -171,7 +171,7 @@ func (w walkthrough) serveCoreWebhooks() {
 	_, port, err := net.SplitHostPort(address)
 	w.must(err)
 	command := exec.CommandContext(context.Background(), program, "--cert-dir="+dir, "--port="+port, "--kubeconfig="+w.cluster.Kubeconfig)
-	command.SysProcAttr = endWithParent()
+	command.SysProcAttr = fixture.EndWithParent()
 	var log strings.Builder
 	command.Stdout, command.Stderr = &log, &log
 	w.must(command.Start())

@@ -16,22 +16,22 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/configmap"
 )
 
-// workload is a change of what is desired, with a defined end. Each begins where the one
-// before it in workloads ends.
+// workload is a change of the desired state, with a defined end. Each begins in the final state of the previous one in
+// workloads.
 type workload struct {
 	name string
 	act  func(c *cycle)
 	// done returns an error until the end is reached.
 	done func(c *cycle) error
-	// stays is true if Available has to stay True.
+	// stays is true if Available must stay True.
 	stays bool
-	// degrades is true if Degraded may be True on the way.
+	// degrades is true if Degraded can be True during the workload.
 	degrades bool
 	// unattended is true if the installer does not revert the changes of users.
 	unattended bool
 	// uninstalls is true if no object is installed at the end.
 	uninstalls bool
-	// sampled workloads run in every run of the tests; each begins where the sampled one before it ends.
+	// sampled workloads run in every test run; each begins in the final state of the previous sampled one.
 	sampled bool
 }
 
@@ -78,7 +78,7 @@ const (
 	instanceCRD = "betas.infrastructure.cluster.x-k8s.io"
 )
 
-// crd is the manifest of a CRD of the AWS provider.
+// crd returns the manifest of a CRD of the AWS provider.
 func crd(kind string) string {
 	plural := strings.ToLower(kind) + "s"
 	return fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
@@ -99,14 +99,14 @@ func (c *cycle) releaseA() {
 	c.release(core("v1.0.0", configMap("only-a")), aws("v1.0.0", crd("Alpha")))
 }
 
-// releaseB adds, changes and drops objects and CRDs of releaseA.
+// releaseB adds, changes and removes objects and CRDs of releaseA.
 func (c *cycle) releaseB() {
 	provider := aws("v2.0.0", crd("Beta"))
 	provider.Fields = []string{"region"}
 	c.release(core("v2.0.0", configMap("only-b")), provider)
 }
 
-// next counts the versions that a change makes, and makes it.
+// next counts the versions that a change creates, and makes the change.
 func (c *cycle) next(versions int, change func()) {
 	c.revision += versions
 	change()
@@ -116,11 +116,11 @@ func (c *cycle) desired() string { return fmt.Sprintf("4.22.0-%d", c.revision) }
 
 func (c *cycle) installedAlone() error { return c.unsettled(c.desired()) }
 
-// supersede releases a version that does not come up, and another one while it is on its way.
+// supersede releases a version that does not become available, and another one during its rollout.
 func (c *cycle) supersede() {
 	c.Helper()
 	c.next(1, func() { c.release(core("v3.0.0", stuck("stuck")), aws("v2.0.0")) })
-	c.within(2*patience, "the version that does not come up is on its way", func() error {
+	c.within(2*patience, "the unavailable version is being rolled out", func() error {
 		c.ensureRunning()
 		cluster, err := c.clusterAPI()
 		if err == nil && cluster.Status.DesiredVersion != c.desired() {
@@ -151,7 +151,7 @@ func (c *cycle) mode(mode v1alpha1.InstallerMode) {
 	c.must(c.Patch(c.Context(), cluster, client.MergeFrom(before)))
 }
 
-// toConfigMaps moves the AWS provider from its image into transport ConfigMaps.
+// toConfigMaps moves the AWS provider from its image to transport ConfigMaps.
 func (c *cycle) toConfigMaps() {
 	c.Helper()
 	c.release(core("v1.0.0", configMap("only-a")))
@@ -174,7 +174,7 @@ func (c *cycle) waitsPaused() error {
 	return err
 }
 
-// instance is an object of a CRD of releaseB.
+// instance returns an object of a CRD of releaseB.
 func instance() *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
@@ -203,13 +203,13 @@ func (c *cycle) deleteClusterAPI() {
 	c.must(c.Delete(c.Context(), cluster))
 }
 
-// uninstalled returns an error while anything is installed.
+// uninstalled returns an error while any object is installed.
 func (c *cycle) uninstalled() error {
 	if _, err := c.clusterAPI(); !apierrors.IsNotFound(err) {
-		return errors.Join(errors.New("ClusterAPI is there"), err)
+		return errors.Join(errors.New("ClusterAPI exists"), err)
 	}
 	if names, revisions := c.names(), c.revisions(); len(names)+len(revisions) > 0 {
-		return fmt.Errorf("left: %v, revision ConfigMaps %v", names, revisions)
+		return fmt.Errorf("remaining: %v, revision ConfigMaps %v", names, revisions)
 	}
 	operator, err := c.clusterOperator()
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/extension"
+	"github.com/capi-installer/capi-installer/internal/certificate"
 )
 
 // settings are those that the lifecycle handlers of the test extension require.
@@ -34,12 +35,12 @@ var settings = map[string]string{"extensionConfigName": "example"}
 // start starts a server with handlers and returns a client of it.
 func start(t *testing.T, handlers ...server.ExtensionHandler) extension.Client {
 	t.Helper()
-	certificate, err := extension.NewCertificate(time.Now().AddDate(1, 0, 0), "127.0.0.1")
+	serving, caBundle, err := certificate.NewServing(time.Now().AddDate(1, 0, 0), "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for name, content := range map[string][]byte{"tls.crt": certificate.Cert, "tls.key": certificate.Key} {
+	for name, content := range map[string][]byte{"tls.crt": serving.Certificate, "tls.key": serving.Key} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,7 @@ func start(t *testing.T, handlers ...server.ExtensionHandler) extension.Client {
 		}
 	}
 	run(t, s)
-	client, err := extension.NewClient(fmt.Sprintf("https://127.0.0.1:%d", port), certificate.CABundle)
+	client, err := extension.NewClient(fmt.Sprintf("https://127.0.0.1:%d", port), caBundle)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,3 +57,27 @@ func TestSmallServer_CountersAreFound(t *testing.T) {
 		}
 	}
 }
+
+// The update of a machine proceeds between the calls.
+func TestSmallServer_ProgressIsNoFinding(t *testing.T) {
+	var calls atomic.Int64
+	update := server.ExtensionHandler{
+		Hook: hooksv1.UpdateMachine, Name: "update",
+		HandlerFunc: func(_ context.Context, request *hooksv1.UpdateMachineRequest, response *hooksv1.UpdateMachineResponse) {
+			response.SetStatus(hooksv1.ResponseStatusSuccess)
+			if request.Desired.Machine.Spec.ProviderID == "" {
+				response.SetStatus(hooksv1.ResponseStatusFailure)
+				response.SetMessage("spec.providerID is required")
+				return
+			}
+			response.SetMessage("the update is complete")
+			if step := calls.Add(1); step < 5 {
+				response.SetMessage(fmt.Sprintf("step %d of the update", step))
+				response.SetRetryAfterSeconds(30)
+			}
+		},
+	}
+	if found := findings(t, start(t, update), contract.Info); len(found) > 0 {
+		t.Errorf("findings %q, want none", found)
+	}
+}

@@ -55,8 +55,7 @@ func (p *Proxy) FailEvents(fault EventFault) (happened func() int) {
 	}
 }
 
-// scriptedEvents is an event fault with the number of events that it has counted, and of
-// those that it has happened to.
+// scriptedEvents is an event fault with the numbers of counted events and of injections.
 type scriptedEvents struct {
 	EventFault
 	counted, happened int
@@ -85,18 +84,18 @@ func isBookmark(event []byte) bool {
 	return named && !bytes.Contains(event, []byte("k8s.io/initial-events-end"))
 }
 
-// eventBody is the body of a watch, of which single events meet faults.
+// eventBody is the body of a watch, into whose events faults are injected.
 type eventBody struct {
 	io.ReadCloser
 	proxy    *Proxy
-	watch    string // its identity
+	watch    string // identity of the watch
 	events   *bufio.Reader
 	protobuf bool
 	pending  []byte
 	err      error
 }
 
-// newEventBody returns the body of the answer to a watch.
+// newEventBody returns the body of the response to a watch.
 func newEventBody(proxy *Proxy, answer *http.Response) *eventBody {
 	return &eventBody{
 		ReadCloser: answer.Body, proxy: proxy, watch: watchIdentity(answer.Request), events: bufio.NewReader(answer.Body),
@@ -139,7 +138,7 @@ func (b *eventBody) next() {
 	}
 }
 
-// watchIdentity is the same for the requests by which a client starts and continues a watch.
+// watchIdentity is equal for the requests with which a client starts and resumes a watch.
 func watchIdentity(r *http.Request) string { return list(r) + " " + r.Header.Get("Accept") }
 
 // expire makes the next attempt to resume a watch fail.

@@ -20,7 +20,7 @@ const (
 	initial  = `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
 )
 
-// framed returns an event with its length, as protobuf is sent.
+// framed returns an event with its length, as in protobuf.
 func framed(event string) string {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(len(event)))) + event
 }
@@ -33,13 +33,13 @@ func TestEventFault_Effects(t *testing.T) {
 		want       string
 		happened   int
 	}{
-		"a lost event":                    {EventFault{Effect: DropEvent, Times: 1}, "application/json", added + modified, modified, 1},
-		"each second event twice":         {EventFault{Effect: RepeatEvent, Every: 2}, "application/json", added + modified, added + modified + modified, 1},
-		"bookmarks are not counted":       {EventFault{Effect: DropEvent, Every: 2}, "application/json", added + bookmark + modified, added + bookmark, 1},
-		"lost bookmarks":                  {EventFault{Effect: DropBookmarks}, "application/json", added + bookmark + initial, added + initial, 1},
-		"lost bookmarks in protobuf":      {EventFault{Effect: DropBookmarks}, "application/vnd.kubernetes.protobuf", protobufAdded + protobufBookmark, protobufAdded, 1},
-		"an event twice in protobuf":      {EventFault{Effect: RepeatEvent}, "application/vnd.kubernetes.protobuf", protobufAdded, protobufAdded + protobufAdded, 1},
-		"the end of the answer, no event": {EventFault{Effect: DropEvent}, "application/json", "", "", 0},
+		"a lost event":                      {EventFault{Effect: DropEvent, Times: 1}, "application/json", added + modified, modified, 1},
+		"each second event twice":           {EventFault{Effect: RepeatEvent, Every: 2}, "application/json", added + modified, added + modified + modified, 1},
+		"bookmarks are not counted":         {EventFault{Effect: DropEvent, Every: 2}, "application/json", added + bookmark + modified, added + bookmark, 1},
+		"lost bookmarks":                    {EventFault{Effect: DropBookmarks}, "application/json", added + bookmark + initial, added + initial, 1},
+		"lost bookmarks in protobuf":        {EventFault{Effect: DropBookmarks}, "application/vnd.kubernetes.protobuf", protobufAdded + protobufBookmark, protobufAdded, 1},
+		"an event twice in protobuf":        {EventFault{Effect: RepeatEvent}, "application/vnd.kubernetes.protobuf", protobufAdded, protobufAdded + protobufAdded, 1},
+		"the end of the response, no event": {EventFault{Effect: DropEvent}, "application/json", "", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &Proxy{expired: map[string]bool{}}
@@ -50,7 +50,7 @@ func TestEventFault_Effects(t *testing.T) {
 			})
 			got, err := io.ReadAll(body)
 			if string(got) != test.want || err != nil || happened() != test.happened {
-				t.Errorf("read %q, %v, happened %d times; want %q, %d", got, err, happened(), test.want, test.happened)
+				t.Errorf("read %q, %v, %d injections; want %q, %d", got, err, happened(), test.want, test.happened)
 			}
 			if lost := test.fault.Effect == DropEvent && test.happened > 0; len(p.expired) > 0 != lost {
 				t.Errorf("expired watches: %v", p.expired)
@@ -59,8 +59,8 @@ func TestEventFault_Effects(t *testing.T) {
 	}
 }
 
-// A watch of other objects, in another format, or from the beginning must not receive the
-// answer instead of the client that has lost an event.
+// A watch of other objects, in another format, or from the beginning must not receive the response for the client that
+// has lost an event.
 func TestEventFault_LostEventExpiresItsWatchOnce(t *testing.T) {
 	_, p, client := start(t)
 	p.expire("/a? json")
@@ -87,7 +87,7 @@ func TestEventFault_LostEventExpiresItsWatchOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if response.Body.Close(); response.StatusCode != step.want {
-			t.Errorf("%s as %s is answered %d, want %d", step.url, step.format, response.StatusCode, step.want)
+			t.Errorf("%s as %s: status %d, want %d", step.url, step.format, response.StatusCode, step.want)
 		}
 	}
 }
@@ -109,9 +109,9 @@ func TestFault_Late(t *testing.T) {
 	p.Fail(Fault{Status: http.StatusGatewayTimeout, Late: true, Times: 1})
 	status, body, err := send(client, http.MethodPost, p.Config().Host+"/a")
 	if status != http.StatusGatewayTimeout || !strings.Contains(body, "Timeout") || err != nil {
-		t.Errorf("answered %d %s, %v", status, body, err)
+		t.Errorf("got %d %s, %v", status, body, err)
 	}
 	if s.writes.Load() != 1 {
-		t.Errorf("%d writes have arrived, want 1", s.writes.Load())
+		t.Errorf("%d writes arrived, want 1", s.writes.Load())
 	}
 }

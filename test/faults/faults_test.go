@@ -26,8 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server counts the writes that reach it, and answers a watch with an event
-// every 10 ms until the client goes.
+// server counts the writes that reach it, and answers a watch with an event every 10 ms until the client disconnects.
 type server struct {
 	*httptest.Server
 	writes atomic.Int32
@@ -35,7 +34,7 @@ type server struct {
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer secret" {
-		http.Error(w, "who is it?", http.StatusUnauthorized)
+		http.Error(w, "unknown client", http.StatusUnauthorized)
 		return
 	}
 	if r.Method != http.MethodGet {
@@ -53,8 +52,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "done")
 }
 
-// start starts a server, a proxy before it, and a client of the proxy. The
-// client gives up on nothing and repeats nothing.
+// start starts a server, a proxy in front of it, and a client of the proxy without timeouts and retries.
 func start(t *testing.T) (*server, *Proxy, *http.Client) {
 	t.Helper()
 	s := &server{}
@@ -79,8 +77,7 @@ func start(t *testing.T) (*server, *Proxy, *http.Client) {
 	return s, p, client
 }
 
-// unkept gives a client's configuration a transport that keeps no connection, and so
-// repeats no request either.
+// unkept gives a client's configuration a transport that reuses no connection, and so retries no request.
 func unkept(t *testing.T, config *rest.Config) *rest.Config {
 	t.Helper()
 	secured, err := rest.TLSConfigFor(config)
@@ -90,7 +87,7 @@ func unkept(t *testing.T, config *rest.Config) *rest.Config {
 	return &rest.Config{Host: config.Host, BearerToken: config.BearerToken, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: secured}}
 }
 
-// send sends a request and returns the status and what could be read of the body.
+// send sends a request and returns the status and the received part of the body.
 func send(client *http.Client, method, url string) (int, string, error) {
 	request, err := http.NewRequest(method, url, nil)
 	if err != nil {
@@ -118,7 +115,7 @@ func TestProxy_ForwardsAndCountsRequests(t *testing.T) {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}
 	if p.Writes() != 4 || s.writes.Load() != 6 {
-		t.Errorf("%d writes counted, want 4; %d have arrived, want 6", p.Writes(), s.writes.Load())
+		t.Errorf("%d writes counted, want 4; %d arrived, want 6", p.Writes(), s.writes.Load())
 	}
 }
 
@@ -133,7 +130,7 @@ func TestProxy_Kubeconfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	if config.Host != p.Config().Host || config.BearerToken != "secret" {
-		t.Errorf("it leads to %s", config.Host)
+		t.Errorf("address of the kubeconfig: %s", config.Host)
 	}
 }
 
@@ -142,14 +139,14 @@ func TestFault_Status(t *testing.T) {
 	p.Fail(Fault{Status: http.StatusServiceUnavailable})
 	p.Fail(Fault{Status: http.StatusConflict})
 	if status, _, err := send(client, http.MethodPut, p.Config().Host+"/a"); status != http.StatusServiceUnavailable || err != nil {
-		t.Errorf("answered %d, %v; want the first fault", status, err)
+		t.Errorf("got %d, %v; want the first fault", status, err)
 	}
 	p.Heal()
 	if status, body, err := send(client, http.MethodPut, p.Config().Host+"/a"); status != http.StatusOK || body != "done" || err != nil {
 		t.Errorf("after Heal: %d %q, %v", status, body, err)
 	}
 	if s.writes.Load() != 1 {
-		t.Errorf("%d writes have arrived, want 1", s.writes.Load())
+		t.Errorf("%d writes arrived, want 1", s.writes.Load())
 	}
 }
 
@@ -195,7 +192,7 @@ func TestFault_ResetAndLose(t *testing.T) {
 				t.Errorf("%v, want a reset", err)
 			}
 			if s.writes.Load() != test.writes {
-				t.Errorf("%d writes have arrived, want %d", s.writes.Load(), test.writes)
+				t.Errorf("%d writes arrived, want %d", s.writes.Load(), test.writes)
 			}
 		})
 	}
@@ -257,7 +254,7 @@ func TestFault_VerbsPathsAndTimes(t *testing.T) {
 		name     string
 		fault    Fault
 		requests string
-		want     string // one letter a request: x for those that meet the fault
+		want     string // one letter per request: x if the fault affects it
 	}{
 		{"every request", Fault{}, "GET /a, POST /b", "xx"},
 		{"by verb", Fault{Verbs: Writes}, "GET /a, PATCH /a, PUT /a, GET /a?watch=1", ".xx."},
@@ -280,16 +277,16 @@ func TestFault_VerbsPathsAndTimes(t *testing.T) {
 				got += met(t, client, method, p.Config().Host+path)
 			}
 			if got != test.want {
-				t.Errorf("met %s, want %s", got, test.want)
+				t.Errorf("affected requests: %s, want %s", got, test.want)
 			}
 			if want := strings.Count(test.want, "x"); happened() != want {
-				t.Errorf("it says that it happened %d times, want %d", happened(), want)
+				t.Errorf("%d injections, want %d", happened(), want)
 			}
 		})
 	}
 }
 
-// met is x if a request meets the fault and a dot if not.
+// met returns x if the fault affects a request, otherwise a dot.
 func met(t *testing.T, client *http.Client, method, url string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
@@ -309,6 +306,6 @@ func met(t *testing.T, client *http.Client, method, url string) string {
 
 func TestStart_InvalidAddress(t *testing.T) {
 	if _, err := Start(&rest.Config{Host: "not a url"}); err == nil || !strings.Contains(err.Error(), `"not a url"`) {
-		t.Errorf("%v, want an error that names it", err)
+		t.Errorf("got %v, want an error with the address", err)
 	}
 }

@@ -21,7 +21,7 @@ func TestFault_AfterIsCalledWhenTheServerIsDone(t *testing.T) {
 		t.Errorf("%d, %v", status, err)
 	}
 	if arrived != 1 {
-		t.Errorf("%d writes had arrived when After was called, want 1", arrived)
+		t.Errorf("%d writes arrived before After was called, want 1", arrived)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestProxy_FreezeHoldsBackEvents(t *testing.T) {
 	}
 }
 
-// streamingList is the request for one.
+// streamingList is the request for a streaming list.
 const streamingList = "/count?watch=true&sendInitialEvents=true"
 
 // recordCount records /count when it is 0, and makes it 1.
@@ -83,7 +83,7 @@ func recordCount(t *testing.T, p *Proxy, client *http.Client) {
 		t.Fatal(err)
 	}
 	if response.Body.Close(); response.StatusCode != http.StatusOK {
-		t.Errorf("a streaming list is answered with %d", response.StatusCode)
+		t.Errorf("streaming list: status %d", response.StatusCode)
 	}
 	if err := p.RecordLists(t.Context()); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestProxy_StaleLists(t *testing.T) {
 	list("?resourceVersion=0", "0")
 	list("", "1") // a consistent read
 	if status, _, err := send(client, http.MethodGet, p.Config().Host+streamingList); status != http.StatusUnprocessableEntity || err != nil {
-		t.Errorf("a streaming list is answered with %d, %v, want it to be rejected", status, err)
+		t.Errorf("streaming list: status %d, %v, want a rejection", status, err)
 	}
 	p.Heal()
 	list("?resourceVersion=0", "1")

@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/internal/object"
@@ -26,6 +28,8 @@ type Mutation struct {
 	// File is the file of a release for clusterctl that has the object; "." stands for an object whose fields are the names and texts of
 	// the files of the release. Empty means the manifests of a bundle, or their metadata if Object is empty too.
 	File string `json:"file,omitempty"`
+	// With is a file next to the mutations, with valid objects that are added to the manifests before the patch.
+	With string `json:"with,omitempty"`
 	// Object is the kind and the name, such as "Deployment manager".
 	Object string `json:"object,omitempty"`
 	// Patch is a JSON patch of the object. The patch [{"op": "remove", "path": ""}] removes the object.
@@ -34,6 +38,8 @@ type Mutation struct {
 	Rule string `json:"rule,omitempty"`
 	// Also are further rules that the same mistake breaks. Each other rule that fires is a false finding.
 	Also []string `json:"also,omitempty"`
+
+	added []byte // the content of With
 }
 
 // Read reads a JSON file with a list of mutations.
@@ -47,6 +53,14 @@ func Read(path string) ([]Mutation, error) {
 	var all []Mutation
 	if err := decoder.Decode(&all); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	for i, m := range all {
+		if m.With == "" {
+			continue
+		}
+		if all[i].added, err = os.ReadFile(filepath.Join(filepath.Dir(path), m.With)); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
 }
@@ -64,6 +78,9 @@ const separator = "\n---\n"
 // Apply returns the manifests with the mutated object, and the mutated object alone: nil if the patch removes it.
 func (m Mutation) Apply(manifests []byte) (mutated, object []byte, err error) {
 	documents := bytes.Split(manifests, []byte(separator))
+	if m.added != nil {
+		documents = append(documents, bytes.Split(m.added, []byte(separator))...)
+	}
 	for i, document := range documents {
 		if !m.isObject(document) {
 			continue
@@ -116,6 +133,11 @@ func (m Mutation) ApplyJSON(object []byte) ([]byte, error) {
 // WithoutDescriptions removes the descriptions from the schemas of CRDs: they are most of the text of a provider, and no validation reads
 // them.
 func WithoutDescriptions(manifests []byte) ([]byte, error) {
+	return edited(manifests, func(o *unstructured.Unstructured) { dropDescriptions(o.Object["spec"]) })
+}
+
+// edited edits each CRD of manifests.
+func edited(manifests []byte, edit func(*unstructured.Unstructured)) ([]byte, error) {
 	objects, err := yamldoc.Objects(manifests)
 	if err != nil {
 		return nil, err
@@ -123,7 +145,7 @@ func WithoutDescriptions(manifests []byte) ([]byte, error) {
 	var documents [][]byte
 	for _, o := range objects {
 		if object.IsCRD(o) {
-			dropDescriptions(o.Object["spec"])
+			edit(o)
 		}
 		document, err := yaml.Marshal(o.Object)
 		if err != nil {
@@ -132,6 +154,42 @@ func WithoutDescriptions(manifests []byte) ([]byte, error) {
 		documents = append(documents, document)
 	}
 	return bytes.Join(documents, []byte("---\n")), nil
+}
+
+// WithoutDeepFields is WithoutDescriptions, and removes the fields below the fourth level from the schemas of CRDs, such as
+// spec.template.spec.kubeadmConfigSpec.users: they are most of a schema, and take most of the time of a validation.
+func WithoutDeepFields(manifests []byte) ([]byte, error) {
+	return edited(manifests, func(o *unstructured.Unstructured) {
+		dropDescriptions(o.Object["spec"])
+		versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+		for _, version := range versions {
+			version, _ := version.(map[string]any)
+			schema, _, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema")
+			dropDeepFields(schema, 4)
+		}
+		_ = unstructured.SetNestedSlice(o.Object, versions, "spec", "versions") // it was there
+	})
+}
+
+// dropDeepFields removes the fields more than some levels below a schema.
+func dropDeepFields(schema any, levels int) {
+	node, isNode := schema.(map[string]any)
+	if !isNode {
+		return
+	}
+	dropDeepFields(node["items"], levels)
+	dropDeepFields(node["additionalProperties"], levels)
+	properties, _ := node["properties"].(map[string]any)
+	if levels == 0 && properties != nil {
+		for key := range node {
+			delete(node, key)
+		}
+		node["type"], node["x-kubernetes-preserve-unknown-fields"] = "object", true
+		return
+	}
+	for _, child := range properties {
+		dropDeepFields(child, levels-1)
+	}
 }
 
 // dropDescriptions removes descriptions, which are texts; a field of the name is an object.

@@ -20,19 +20,19 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Layer describes a layer of an image. Its entries are those of Txtar, then Entries.
+// Layer describes a layer of an image. Its entries are those of Txtar, followed by Entries.
 type Layer struct {
 	// Txtar is an archive of text files by their paths in the image.
 	Txtar string
-	// Entries are archive entries in their order; they may be invalid.
+	// Entries are archive entries in order; they can be invalid.
 	Entries []Entry
 	// Archive, if set, is the tar archive, for content that Entries cannot express.
 	Archive []byte
 	// Compression is Gzip, Zstd or None.
 	Compression Compression
-	// Blob, if set, is the content of the blob in place of the compressed archive.
+	// Blob, if set, is the content of the blob instead of the compressed archive.
 	Blob []byte
-	// MediaType is the media type of the layer; "" is that of the compression and the format.
+	// MediaType is the media type of the layer; "" means that of the compression and the format.
 	MediaType types.MediaType
 }
 
@@ -46,50 +46,50 @@ const (
 	None
 )
 
-// Entry is an entry of a tar archive. The functions below make them.
+// Entry is an entry of a tar archive, which the functions below return.
 type Entry struct {
 	tar.Header
 	// Body is the content; Header.Size need not be set.
 	Body string
 }
 
-// File is a regular file.
+// File returns a regular file.
 func File(name, body string) Entry {
 	return Entry{Header: tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, Body: body}
 }
 
-// Dir is a directory.
+// Dir returns a directory.
 func Dir(name string) Entry {
 	return Entry{Header: tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimSuffix(name, "/") + "/", Mode: 0o755}}
 }
 
-// Symlink is a symlink at name to target.
+// Symlink returns a symlink at name to target.
 func Symlink(name, target string) Entry {
 	return Entry{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}}
 }
 
-// Hardlink is a hard link at name to target, a path from the image's root.
+// Hardlink returns a hard link at name to target, a path from the image's root.
 func Hardlink(name, target string) Entry {
 	return Entry{Header: tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: target, Mode: 0o644}}
 }
 
-// Whiteout hides name in the layers below.
+// Whiteout returns a whiteout, which hides name in lower layers.
 func Whiteout(name string) Entry {
 	dir, base := path.Split(strings.TrimSuffix(name, "/"))
 	return File(dir+".wh."+base, "")
 }
 
-// Opaque hides the content of dir in the layers below; "" is the image's root.
+// Opaque returns an opaque whiteout, which hides the content of dir in lower layers; "" means the image's root.
 func Opaque(dir string) Entry {
 	return File(path.Join(dir, ".wh..wh..opq"), "")
 }
 
-// Image is an OCI image of layers, from the bottom to the top.
+// Image returns an OCI image of layers, from bottom to top.
 func Image(layers ...Layer) (v1.Image, error) {
 	return Format{}.Image(layers...)
 }
 
-// MustImage is Image for a test.
+// MustImage is Image for tests.
 func MustImage(t testing.TB, layers ...Layer) v1.Image {
 	t.Helper()
 	image, err := Image(layers...)
@@ -103,13 +103,13 @@ func MustImage(t testing.TB, layers ...Layer) v1.Image {
 type Format struct {
 	// Docker writes Docker's media types instead of OCI's.
 	Docker bool
-	// Platform is the image's, such as "linux/arm64"; "" is linux/amd64.
+	// Platform is the image's platform, such as "linux/arm64"; "" means linux/amd64.
 	Platform string
 	// Labels are the labels of the image's config.
 	Labels map[string]string
 }
 
-// Image is an image of layers, from the bottom to the top.
+// Image returns an image of layers, from bottom to top.
 func (f Format) Image(layers ...Layer) (v1.Image, error) {
 	platform, err := f.platform()
 	if err != nil {
@@ -152,7 +152,7 @@ type Child struct {
 	Image    v1.Image
 }
 
-// Index is an index of images: OCI's, or Docker's manifest list.
+// Index returns an index of images: OCI's, or Docker's manifest list.
 func (f Format) Index(children ...Child) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	if f.Docker {
@@ -172,7 +172,7 @@ func (f Format) Index(children ...Child) (v1.ImageIndex, error) {
 	return index, nil
 }
 
-// Tar is the tar archive of a layer.
+// Tar returns the tar archive of a layer.
 func (l Layer) Tar() ([]byte, error) {
 	if l.Archive != nil {
 		return l.Archive, nil
@@ -205,7 +205,7 @@ func txtarEntries(text string) []Entry {
 	return entries
 }
 
-// layer makes the layer that l describes.
+// layer returns the v1.Layer for l.
 func (f Format) layer(l Layer) (*blob, error) {
 	archive, err := l.Tar()
 	if err != nil {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registry is a container registry for tests and the demo: the real
-// protocol on a free port of the loopback interface, with everything in memory,
-// counters of its requests, and faults on demand.
+// Package registry is a container registry for tests and the demo: the real protocol on a free port of the loopback
+// interface, stored in memory, with request counters and fault injection.
 //
 //	reg, err := registry.Start(registry.Options{})
 //	defer reg.Close()
@@ -39,16 +38,15 @@ import (
 
 // Options are the options of a Registry. The zero value is an open registry on 127.0.0.1.
 type Options struct {
-	// Address is the address to listen on; "" is 127.0.0.1:0. Another loopback address makes another host.
+	// Address is the address to listen on; "" means 127.0.0.1:0. Other loopback addresses are other hosts.
 	Address string
-	// Username and Password are required (HTTP basic authentication) if
-	// Username is not empty. Push uses them.
+	// Username and Password are required (HTTP basic authentication) if Username is not empty. Push uses them.
 	Username, Password string
 	// CA, if set, signs the certificate of the registry; nil serves plain HTTP.
 	CA *CA
-	// Handler is the registry itself; nil is go-containerregistry's, with everything in memory.
+	// Handler is the registry itself; nil means go-containerregistry's, stored in memory.
 	Handler http.Handler
-	// Log gets one line for each request; nil discards them.
+	// Log receives one line per request; nil discards them.
 	Log io.Writer
 }
 
@@ -74,7 +72,7 @@ type Registry struct {
 	faults   []*Fault
 }
 
-// Start starts a registry. It serves until Close.
+// Start starts a registry, which serves until Close.
 func Start(options Options) (*Registry, error) {
 	if options.Address == "" {
 		options.Address = "127.0.0.1:0"
@@ -113,7 +111,7 @@ func Start(options Options) (*Registry, error) {
 	return r, nil
 }
 
-// New starts a registry for a test, which closes it.
+// New starts a registry for the duration of a test.
 func New(t testing.TB, options Options) *Registry {
 	t.Helper()
 	r, err := Start(options)
@@ -135,7 +133,7 @@ func (r *Registry) Close() error {
 	return err
 }
 
-// Host is the registry's host and port, as in references.
+// Host returns the registry's host and port, as in references.
 func (r *Registry) Host() string { return r.listener.Addr().String() }
 
 // Requests returns the number of requests by key since the last Reset, including those of pushes.
@@ -152,15 +150,15 @@ func (r *Registry) Paths() map[string]int {
 	return maps.Clone(r.paths)
 }
 
-// Reset sets all counts to zero.
+// Reset sets all counters to zero.
 func (r *Registry) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.requests, r.paths = map[Key]int{}, map[string]int{}
 }
 
-// Push pushes an image or an index to a repository and returns the reference
-// to it by digest. Faults do not apply to the requests of a push.
+// Push pushes an image or an index to a repository and returns its reference by digest. Faults do not affect the
+// requests of a push.
 func (r *Registry) Push(repository string, image remote.Taggable) (string, error) {
 	digest, err := digestOf(image)
 	if err != nil {
@@ -177,7 +175,7 @@ func (r *Registry) Push(repository string, image remote.Taggable) (string, error
 	return reference, nil
 }
 
-// PushTag also tags the image or index, for example "v1".
+// PushTag also tags the image or index, for example as "v1".
 func (r *Registry) PushTag(repository, tag string, image remote.Taggable) (string, error) {
 	ref, err := name.NewTag(r.Host()+"/"+repository+":"+tag, name.Insecure) // it speaks TLS first
 	if err != nil {
@@ -193,7 +191,7 @@ func (r *Registry) push(ref name.Reference, image remote.Taggable) error {
 	transport := &http.Transport{}
 	if r.options.CA != nil {
 		pool := x509.NewCertPool()
-		pool.AddCert(r.options.CA.certificate)
+		pool.AddCert(r.options.CA.authority.Certificate)
 		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 	}
 	defer transport.CloseIdleConnections()
@@ -210,7 +208,7 @@ func (r *Registry) push(ref name.Reference, image remote.Taggable) error {
 	return remote.Put(ref, image, options...)
 }
 
-// MustPush is Push for a test.
+// MustPush is Push for tests.
 func (r *Registry) MustPush(t testing.TB, repository string, image remote.Taggable) string {
 	t.Helper()
 	reference, err := r.Push(repository, image)
@@ -281,7 +279,7 @@ func (r *Registry) authorized(req *http.Request) bool {
 	return subtle.ConstantTimeCompare([]byte(username+"\x00"+password), []byte(r.options.Username+"\x00"+r.options.Password)) == 1
 }
 
-// kindOf is the kind of a path of the protocol.
+// kindOf returns the kind of a path of the protocol.
 func kindOf(p string) string {
 	switch {
 	case p == "/v2/" || p == "/v2":
@@ -297,29 +295,27 @@ func kindOf(p string) string {
 	return "other"
 }
 
-// Fault changes or replaces the responses to requests. Several effects
-// can be combined; Status replaces the response.
+// Fault changes or replaces the responses to requests. Effects can be combined; Status replaces the response.
 type Fault struct {
-	// Path is a pattern as of path.Match for the whole path, such as
-	// "/v2/*/blobs/*", or a substring of it if it has no "*"; "" is every path.
+	// Path is a pattern as for path.Match for the whole path, such as "/v2/*/blobs/*", or a substring of it if it has
+	// no "*"; "" matches every path.
 	Path string
-	// Method is the method; "" is every method.
+	// Method is the method; "" matches every method.
 	Method string
-	// Times is the number of requests that the fault applies to; 0 means all.
+	// Times is the number of affected requests; 0 means all.
 	Times int
 
-	// Status replaces the response of the registry. The body is Body if
-	// set, else an error of the protocol.
+	// Status replaces the response of the registry. The body is Body if set, or else an error of the protocol.
 	Status int
 	// Header is added to the response, such as Retry-After or Location.
 	Header http.Header
 	// Body replaces the body of a successful response; its other headers remain.
 	Body []byte
-	// CutAfter, if above 0, ends the connection after as many bytes of the body.
+	// CutAfter, if above 0, closes the connection after this number of bytes of the body.
 	CutAfter int
 	// Delay is the time to wait before the first byte of the response.
 	Delay time.Duration
-	// Pause is the time to wait after each Chunk of the body; of 1 KiB if Chunk is 0.
+	// Pause is the time to wait after each Chunk of the body, which is 1 KiB if Chunk is 0.
 	Pause time.Duration
 	Chunk int
 	// NoRange makes the registry ignore Range headers.
@@ -330,8 +326,7 @@ type Fault struct {
 	met int
 }
 
-// Fail adds a fault. The first matching fault with Times left applies to
-// a request.
+// Fail adds a fault. The first matching fault with Times left affects a request.
 func (r *Registry) Fail(fault Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -345,7 +340,7 @@ func (r *Registry) Heal() {
 	r.faults = nil
 }
 
-// meets reports whether the fault applies to a request, and counts it.
+// meets reports whether the fault affects a request, and counts it.
 func (f *Fault) meets(req *http.Request) bool {
 	if f.Times > 0 && f.met >= f.Times || f.Method != "" && f.Method != req.Method || !matches(f.Path, req.URL.Path) {
 		return false
@@ -423,7 +418,7 @@ func (f *Fault) send(ctx context.Context, w http.ResponseWriter, answer *recorde
 	}
 	f.trickle(ctx, w, body)
 	if cut {
-		panic(http.ErrAbortHandler) // the server's way to cut a connection
+		panic(http.ErrAbortHandler) // the server's way to close a connection
 	}
 }
 
@@ -441,7 +436,7 @@ func (f *Fault) trickle(ctx context.Context, w http.ResponseWriter, body []byte)
 		if _, err := w.Write(body[:n]); err != nil {
 			return
 		}
-		_ = control.Flush() // a client that is gone is noticed by the next write
+		_ = control.Flush() // the next write detects that the client is gone
 		body = body[n:]
 		if !sleep(ctx, f.Pause) {
 			return

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pull pulls an image with a client that is not ours, and validates all of it.
+// pull pulls an image with an independent client, and validates it completely.
 func pull(t *testing.T, reference string, options ...remote.Option) error {
 	t.Helper()
 	rt := &http.Transport{}
@@ -107,7 +107,7 @@ func TestRegistry_CountsRequests(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if n := reg.Paths()["/v2/a/manifests/v1"]; n != 2 {
-		t.Errorf("the manifest was asked for %d times, want 2", n)
+		t.Errorf("%d requests for the manifest, want 2", n)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestFault(t *testing.T) {
 		"wrong bytes":         {registry.Fault{Path: "/manifests/", Body: []byte("{}")}, func(err error) bool { return err != nil && code(err) == 0 }},
 		"a cut body":          {registry.Fault{Path: "/manifests/", CutAfter: 5}, func(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }},
 		"a slow body":         {registry.Fault{Pause: time.Millisecond, Chunk: 100}, func(err error) bool { return err == nil }},
-		"an answer of its own": {registry.Fault{Path: "/manifests/", Status: 200, Body: []byte("<html>")},
+		"a custom handler": {registry.Fault{Path: "/manifests/", Status: 200, Body: []byte("<html>")},
 			func(err error) bool { return err != nil && code(err) == 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestFault(t *testing.T) {
 			}
 			reg.Heal()
 			if err := pull(t, reference); err != nil {
-				t.Errorf("healed: %v", err)
+				t.Errorf("after Heal: %v", err)
 			}
 		})
 	}

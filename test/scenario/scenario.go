@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenario runs tests that are archives (txtar) in testdata: the files that go in, and after
-// them those that have to come out.
+// Package scenario runs tests that are archives (txtar) in testdata: the input files, followed by the expected output
+// files.
 package scenario
 
 import (
@@ -21,9 +21,9 @@ type File = txtar.File
 // Archive is a comment and files.
 type Archive = txtar.Archive
 
-// Run runs a test for each archive that a pattern such as "testdata/render/*.txtar" matches. goesIn says by
-// its name which files go in; run returns the output files. It is an error if they differ from the other files of
-// the archive; with UPDATE=1 they are rewritten.
+// Run runs a test for each archive that matches a pattern such as "testdata/render/*.txtar". goesIn selects the input
+// files by name; run returns the output files. Run reports differences from the other files of the archive; with
+// UPDATE=1 it rewrites them.
 func Run(t *testing.T, pattern string, goesIn func(name string) bool, run func(t *testing.T, archive *Archive) []File) {
 	t.Helper()
 	for _, path := range matches(t, pattern) {
@@ -49,7 +49,7 @@ func Run(t *testing.T, pattern string, goesIn func(name string) bool, run func(t
 	}
 }
 
-// Archives are those that a pattern matches.
+// Archives returns the archives that match a pattern.
 func Archives(tb testing.TB, pattern string) (archives []*Archive) {
 	tb.Helper()
 	for _, path := range matches(tb, pattern) {
@@ -58,7 +58,7 @@ func Archives(tb testing.TB, pattern string) (archives []*Archive) {
 	return archives
 }
 
-// Only is a goesIn: the files of these names; one that ends in a slash stands for all below it.
+// Only selects the files with these names; a name that ends in a slash selects all files below it.
 func Only(names ...string) func(string) bool {
 	return func(name string) bool {
 		for _, one := range names {
@@ -70,7 +70,7 @@ func Only(names ...string) func(string) bool {
 	}
 }
 
-// AllBut is a goesIn: the files of all other names.
+// AllBut selects the files with other names.
 func AllBut(names ...string) func(string) bool {
 	return func(name string) bool { return !Only(names...)(name) }
 }
@@ -93,7 +93,8 @@ func read(tb testing.TB, path string) *Archive {
 	return archive
 }
 
-// ReadOptions decodes the file options.json of an archive into options, which keep their values without the file or a key.
+// ReadOptions decodes the file options.json of an archive into options. Without the file or a key, the options do not
+// change.
 func ReadOptions(tb testing.TB, archive *Archive, options any) {
 	tb.Helper()
 	for _, file := range archive.Files {

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Extractor reads the bundles of images as the program in the cluster does, for the benchmarks of package bench. It is a
+// program of its own, so that its memory is that of the extractor.
+//
+//	extractor CACHE REFERENCE...
 package main
 
 import (
@@ -17,10 +21,9 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 )
 
-// extractCommand is the argument that makes this program run the extractor.
-const extractCommand = "extract"
+func main() { os.Exit(extract(os.Args[1], os.Args[2:])) }
 
-// report is the output of that process.
+// report is the output.
 type report struct {
 	Bundles int   `json:"bundles"`
 	Read    int64 `json:"read"`
@@ -29,7 +32,7 @@ type report struct {
 // atOnce is the number of images read concurrently.
 const atOnce = 20
 
-// extract reads the bundles of images as the program in the cluster does, and returns the exit code.
+// extract reads the bundles with a cache in dir, and returns the exit code.
 func extract(dir string, references []string) int {
 	var read atomic.Int64
 	puller := &fetch.Client{WrapTransport: func(next http.RoundTripper) http.RoundTripper { return &counter{next, &read} }}

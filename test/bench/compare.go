@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "fmt"
+
+// tolerance is the part by which a measure may be worse than in the baseline.
+const tolerance = 0.15
+
+// growth is the ratio of the load of a row with Growth to that of its peer.
+const growth = 4
+
+// measure is one comparable figure of a row; less is better.
+type measure struct {
+	name  string
+	value float64
+	// noise is a difference that is never reported: for figures near zero.
+	noise float64
+	text  string
+}
+
+// measures returns the comparable figures of a row. Times are ratios to peers of the same run, so that the speed
+// of the machine cancels out; requests, bytes and memory are absolute.
+func (r row) measures() []measure {
+	all := []measure{
+		{"requests", float64(r.Ours.Requests), 2, fmt.Sprint(r.Ours.Requests)},
+		{"bytes", float64(r.Ours.Bytes), 16 << 10, size(r.Ours.Bytes)},
+		{"memory", float64(r.Ours.Memory), 4 << 20, size(r.Ours.Memory)},
+	}
+	for _, peer := range r.Peers {
+		if peer.Seconds > 0 && r.Ours.Seconds > 0 {
+			all = append(all, ratioMeasure("time", peer.Program, r.Ours.Seconds/peer.Seconds))
+		}
+		if peer.CPU > 0 && r.Ours.CPU > 0 {
+			all = append(all, ratioMeasure("CPU", peer.Program, r.Ours.CPU/peer.CPU))
+		}
+	}
+	return all
+}
+
+func ratioMeasure(what, peer string, ratio float64) measure {
+	return measure{what + " relative to " + peer, ratio, 0.02, fmt.Sprintf("%.2f", ratio)}
+}
+
+// worse lists the measures that are worse than those of the same row in the baseline, by more than tolerance.
+// Rows of another workload are not compared.
+func (r results) worse(baseline results) (found []string) {
+	for _, row := range r.Rows {
+		before, ok := baseline.find(row)
+		if !ok {
+			continue
+		}
+		found = append(found, row.worse(before)...)
+	}
+	return found
+}
+
+func (r row) worse(before row) (found []string) {
+	known := map[string]measure{}
+	for _, m := range before.measures() {
+		known[m.name] = m
+	}
+	for _, m := range r.measures() {
+		old, ok := known[m.name]
+		if ok && m.value > old.value*(1+tolerance)+m.noise {
+			found = append(found, fmt.Sprintf("%s: %s: %s, in the baseline %s", r.name(), m.name, m.text, old.text))
+		}
+	}
+	return found
+}
+
+// superlinear lists the measures that grow faster than the load.
+func (r results) superlinear() (found []string) {
+	for _, row := range r.Rows {
+		if !row.Growth {
+			continue
+		}
+		quarter := row.Peers[0]
+		for _, m := range []measure{
+			{name: "time", value: row.Ours.Seconds / quarter.Seconds},
+			{name: "CPU", value: row.Ours.CPU / quarter.CPU},
+			{name: "requests", value: float64(row.Ours.Requests) / float64(quarter.Requests)},
+			{name: "memory", value: float64(row.Ours.Memory) / float64(quarter.Memory)},
+		} {
+			if m.value > growth*(1+tolerance) {
+				found = append(found, fmt.Sprintf("%s: %s: %.1f times that of a quarter of the load", row.name(), m.name, m.value))
+			}
+		}
+	}
+	return found
+}

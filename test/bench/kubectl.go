@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+)
+
+// kubectl applies versions with kubectl, through the proxy of a bed.
+type kubectl struct {
+	*bed
+	binary string
+	// ordered applies phase by phase, and waits for each one, as the installer does. Otherwise all objects are applied at once.
+	ordered bool
+}
+
+func newKubectl(ctx context.Context, b *bed, ordered bool) (*kubectl, error) {
+	binary, err := controlplane.Build(ctx, os.Stderr)
+	return &kubectl{bed: b, binary: binary, ordered: ordered}, err
+}
+
+func (k *kubectl) name() string {
+	if k.ordered {
+		return "kubectl, ordered"
+	}
+	return "kubectl, unordered"
+}
+
+// apply applies the phases of a version and returns the costs until the first write and until all Deployments are rolled out.
+func (k *kubectl) apply(ctx context.Context, phases []revision.Phase) (first, all cost, err error) {
+	commands, err := k.commands(phases)
+	if err != nil {
+		return first, all, err
+	}
+	wrote, before, start := k.firstWrite(), k.requests(), time.Now()
+	first.Program, all.Program = k.name(), k.name()
+	for _, arguments := range commands {
+		used, err := k.run(ctx, arguments)
+		if err != nil {
+			return first, all, err
+		}
+		all.CPU += used.CPU
+	}
+	all.Seconds, all.Requests = time.Since(start).Seconds(), k.requests()-before
+	select {
+	case at := <-wrote:
+		first.Seconds = at.Sub(start).Seconds()
+	default:
+		return first, all, errors.New("kubectl has written nothing")
+	}
+	return first, all, nil
+}
+
+// run runs kubectl as the installer's service account.
+func (k *kubectl) run(ctx context.Context, arguments []string) (cost, error) {
+	command := exec.CommandContext(ctx, k.binary, append([]string{"--kubeconfig", k.kubeconfig}, arguments...)...)
+	command.Args[0] = "kubectl"
+	command.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(k.dir, "kubectl-cache"))
+	_, used, err := finish(command)
+	return used, err
+}
+
+// commands writes the objects to files and returns the arguments of each call of kubectl. An upgrade conflicts with the controller that
+// aggregates ClusterRoles.
+func (k *kubectl) commands(phases []revision.Phase) (commands [][]string, err error) {
+	if !k.ordered {
+		phases = []revision.Phase{together(phases)}
+	}
+	for n, phase := range phases {
+		file := filepath.Join(k.dir, "phase-"+strconv.Itoa(n)+".yaml")
+		if err := writeObjects(file, phase); err != nil {
+			return nil, err
+		}
+		commands = append(commands, []string{"apply", "--server-side", "--force-conflicts", "--filename=" + file})
+		if found := names(phase, "CustomResourceDefinition"); k.ordered && len(found) > 0 {
+			commands = append(commands, append([]string{"wait", "--for=condition=Established", "--timeout=10m", "crds"}, found...))
+		}
+		if found := names(phase, "Deployment"); len(found) > 0 {
+			commands = append(commands, append([]string{"rollout", "status", "--timeout=10m", "--namespace=" + v1alpha1.OperandNamespace, "deployments"}, found...))
+		}
+	}
+	return commands, nil
+}
+
+// together returns one phase with the objects of all phases in apply order.
+func together(phases []revision.Phase) (all revision.Phase) {
+	for _, phase := range phases {
+		all.Objects = append(all.Objects, phase.Objects...)
+	}
+	slices.SortStableFunc(all.Objects, object.CompareRank[*unstructured.Unstructured])
+	return all
+}
+
+// writeObjects writes the objects of a phase to a file.
+func writeObjects(file string, phase revision.Phase) error {
+	var out strings.Builder
+	for _, o := range phase.Objects {
+		text, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return err
+		}
+		out.WriteString("---\n" + string(text))
+	}
+	return os.WriteFile(file, []byte(out.String()), 0o600)
+}
+
+// names returns the names of the objects of a kind.
+func names(phase revision.Phase, kind string) (found []string) {
+	for _, o := range phase.Objects {
+		if o.GetKind() == kind {
+			found = append(found, o.GetName())
+		}
+	}
+	return found
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/opencontainers/go-digest"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/parallel"
+	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/fixture/bundles"
+)
+
+// loadSize is the size of a cluster and its release.
+type loadSize struct {
+	// images are those of images.json; providers of them have a bundle.
+	images, providers int
+	// crds and objects are those in the cluster that the installer does not manage.
+	crds, objects int
+}
+
+// crdsOfProvider is the number of CRDs of each provider of the load.
+const crdsOfProvider = 2
+
+// fullLoad has 500 CRDs with those of the providers.
+var fullLoad = loadSize{images: 200, providers: 60, crds: 500 - 60*crdsOfProvider, objects: 5000}
+
+// part returns a part of the load.
+func (s loadSize) part(divisor int) loadSize {
+	return loadSize{s.images / divisor, s.providers / divisor, s.crds / divisor, s.objects / divisor}
+}
+
+func (s loadSize) String() string {
+	return fmt.Sprintf("%d images, %d providers, %d CRDs, %d other objects", s.images, s.providers, s.crds+s.providers*crdsOfProvider, s.objects)
+}
+
+// load measures a large release in a large cluster, and a quarter of it, so that its rows show the growth.
+func load(ctx context.Context, r *run) error {
+	binary := filepath.Join(r.dir, "capi-installer-load")
+	if err := goBuild(ctx, binary, "github.com/capi-installer/capi-installer/cmd/capi-installer"); err != nil {
+		return err
+	}
+	dir, err := r.folder("load-providers")
+	if err != nil {
+		return err
+	}
+	four, err := bundles.Four(ctx, dir)
+	if err != nil {
+		return err
+	}
+	b := &rolloutBench{run: r, binary: binary}
+	full := fullLoad.part(r.loadScale)
+	measured := map[string]map[string]*row{}
+	for name, size := range map[string]loadSize{"quarter": full.part(growth), "full": full} {
+		b.rows, b.versions = map[string]*row{}, nil
+		if err := b.withBed(ctx, "load-"+name, func(bed *bed) error { return b.load(ctx, bed, size, four[1]) }); err != nil {
+			return fmt.Errorf("%s load: %w", name, err)
+		}
+		measured[name] = b.rows
+	}
+	for _, id := range []string{"first-write", "install", "restart", "memory-peak", "memory-rest"} {
+		quarter := measured["quarter"][id].Ours
+		quarter.Program = "a quarter of the load"
+		row := row{ID: "load-" + id, Workload: full.String(), Ours: measured["full"][id].Ours, Peers: []cost{quarter}, Growth: true}
+		if err := b.add(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load measures one size.
+func (b *rolloutBench) load(ctx context.Context, bed *bed, size loadSize, kubeadm extractor.Bundle) error {
+	progress("preparing %s", size)
+	if err := bed.crowd(ctx, size); err != nil {
+		return err
+	}
+	images, err := bed.push(copies(kubeadm, size.providers))
+	if err != nil {
+		return err
+	}
+	for n := range size.images - size.providers {
+		image, err := random.Image(4<<10, 3)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("other-%d", n)
+		if images[name], err = bed.registry.Push("bench/"+name, image); err != nil {
+			return err
+		}
+	}
+	if err := bed.writeImages(images); err != nil {
+		return err
+	}
+	installed, err := b.release(ctx, bed, "install", "4.22.0")
+	if err != nil {
+		return err
+	}
+	used, err := b.restart(ctx, bed)
+	b.ours("memory-peak", cost{Program: used.Program, Memory: max(installed.Memory, used.Memory)})
+	return err
+}
+
+// copies returns bundles with the objects of a real provider, each with other names and API groups: one core provider, and
+// infrastructure providers of which one is that of AWS.
+func copies(bundle extractor.Bundle, count int) (all []extractor.Bundle) {
+	for n := range count {
+		id := fmt.Sprintf("p%02d", n)
+		renamed := bundle
+		renamed.Metadata.ProviderName = "cluster-api-provider-" + id
+		renamed.Metadata.ProviderType = extractor.Infrastructure
+		switch n {
+		case 0:
+			renamed.Metadata.ProviderType = extractor.Core
+		case 1:
+			renamed.Metadata.OCPPlatform = "AWS"
+		}
+		renamed.Manifests = bytes.ReplaceAll(renamed.Manifests, []byte("bootstrap.cluster.x-k8s.io"), []byte(id+".cluster.x-k8s.io"))
+		renamed.Manifests = bytes.ReplaceAll(renamed.Manifests, []byte("capi-kubeadm-bootstrap"), []byte("capi-"+id))
+		renamed.Manifests = bytes.ReplaceAll(renamed.Manifests, []byte("bootstrap-kubeadm"), []byte("infrastructure-"+id))
+		renamed.Metadata.ContentID = digest.FromBytes(renamed.Manifests)
+		all = append(all, renamed)
+	}
+	return all
+}
+
+// crowd creates the CRDs and objects that the installer does not manage: a quarter each of ConfigMaps, Secrets, ServiceAccounts
+// and ClusterRoles.
+func (b *bed) crowd(ctx context.Context, size loadSize) error {
+	if err := b.foreignCRDs(ctx, size.crds); err != nil {
+		return err
+	}
+	numbers := make([]int, size.objects)
+	for n := range numbers {
+		numbers[n] = n
+	}
+	const atOnce = 16
+	return errors.Join(parallel.MapLimit(numbers, atOnce, func(n int) error {
+		return b.admin.Create(ctx, foreign(n))
+	})...)
+}
+
+// foreign returns the n-th object that the installer does not manage.
+func foreign(n int) client.Object {
+	meta := metav1.ObjectMeta{Name: fmt.Sprintf("foreign-%d", n), Namespace: metav1.NamespaceDefault}
+	text := strings.Repeat("text ", 100)
+	switch n % 4 {
+	case 0:
+		return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"text": text}}
+	case 1:
+		return &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"text": text}}
+	case 2:
+		return &corev1.ServiceAccount{ObjectMeta: meta}
+	}
+	meta.Namespace = ""
+	return &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}}}
+}
+
+// foreignCRDs installs copies of one of OpenShift's CRDs, each in a group of its own.
+func (b *bed) foreignCRDs(ctx context.Context, count int) error {
+	all, err := fixture.OpenShiftCRDs(ctx)
+	if err != nil {
+		return err
+	}
+	var renamed []*unstructured.Unstructured
+	for n := range count {
+		crd := all[0].DeepCopy()
+		group := fmt.Sprintf("foreign-%d.example.com", n)
+		plural, _, _ := strings.Cut(crd.GetName(), ".")
+		crd.SetName(plural + "." + group)
+		crd.SetAnnotations(nil)
+		if err := unstructured.SetNestedField(crd.Object, group, "spec", "group"); err != nil {
+			return err
+		}
+		renamed = append(renamed, crd)
+	}
+	return fixture.InstallCRDs(ctx, b.cluster.Config, renamed)
+}

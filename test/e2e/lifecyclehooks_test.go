@@ -1,0 +1,637 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/pack"
+	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/lifecyclehook"
+	"github.com/capi-installer/capi-installer/install/servingcert"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// hooked is a cluster with the component lifecycle-hooks, the real core provider, and a made-up infrastructure provider.
+type hooked struct {
+	*kubernetes
+	address string // of the server of the hooks
+}
+
+// hooksServer is the host of the Service of the hooks.
+const hooksServer = lifecyclehook.Name + "." + v1alpha1.OperatorNamespace + ".svc"
+
+// TestKubernetes_LifecycleHooks runs the installer with Cluster API's core provider: its program, not only its manifests.
+func TestKubernetes_LifecycleHooks(t *testing.T) {
+	h := &hooked{newKubernetes(t), freeAddress(t)}
+	h.enable()
+	h.releaseBundles(h.coreBundle(), h.docker("v1.0.0", "").Bundle())
+	h.kubectl("apply", "-k", h.folder)
+	p := h.runHooks()
+	h.settled("1.0.0-1")
+	core := h.startCore()
+	h.discovered()
+	if answer := h.ask("BeforeClusterCreate", "before-cluster-create"); answer != "Success 0 " {
+		t.Errorf("at rest: %s", answer)
+	}
+
+	h.override(h.docker("v1.1.0", "first"))
+	h.progressing("1.0.0-2", "cluster-api-provider-docker")
+	const waiting = "waiting: version 1.0.0-2 of the Cluster API providers is being installed: phase cluster-api-provider-docker is Progressing"
+	for _, hook := range []string{"BeforeClusterCreate before-cluster-create", "BeforeClusterUpgrade before-cluster-upgrade", "BeforeControlPlaneUpgrade before-control-plane-upgrade", "BeforeWorkersUpgrade before-workers-upgrade"} {
+		name, handler, _ := strings.Cut(hook, " ")
+		if answer := h.ask(name, handler); answer != "Success 15 "+waiting {
+			t.Errorf("%s during a rollout: %s", name, answer)
+		}
+	}
+	h.createCluster()
+	h.eventually("the Cluster waits", func() error { return h.waits(waiting) })
+	if created := h.count("infrastructure.cluster.x-k8s.io", "HookedCluster"); created > 0 {
+		t.Errorf("%d HookedClusters were created during the rollout", created)
+	}
+	h.label("first")
+	h.settled("1.0.0-2")
+	h.eventually("the objects of the Cluster are created", func() error {
+		if h.count("infrastructure.cluster.x-k8s.io", "HookedCluster") != 1 || h.count("controlplane.cluster.x-k8s.io", "HookedControlPlane") != 1 {
+			return errors.New("they are not")
+		}
+		return nil
+	})
+	h.rotate()
+	h.discovered()
+
+	p.terminate()
+	p = h.runHooks("--lifecycle-hooks-limit=1s")
+	h.override(h.docker("v1.2.0", "second"))
+	h.progressing("1.0.0-3", "cluster-api-provider-docker")
+	h.eventually("the limit is exceeded", func() error {
+		if answer := h.ask("BeforeClusterUpgrade", "before-cluster-upgrade"); answer != "Success 0 " {
+			return errors.New(answer)
+		}
+		return nil
+	})
+	h.eventually("the event is written", func() error { return h.limitEvents("1.0.0-3") })
+	h.ask("BeforeClusterCreate", "before-cluster-create")
+	h.must(h.limitEvents("1.0.0-3"))
+	h.label("second")
+	h.settled("1.0.0-3")
+
+	p.terminate()
+	p = h.runHooks("--lifecycle-hooks=false")
+	h.eventually("the ExtensionConfig is withdrawn", h.withdrawn)
+	p.terminate()
+	p = h.runHooks()
+	h.discovered()
+	h.deleteCluster()
+	core.stop()
+	h.uninstallInOrder()
+	p.terminate()
+}
+
+// enable adds the component to the kustomization, as docs/lifecycle-hooks.md says.
+func (h *hooked) enable() {
+	h.Helper()
+	page, err := os.ReadFile("../../docs/lifecycle-hooks.md")
+	h.must(err)
+	_, text, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	here, err := os.Getwd()
+	h.must(err)
+	root, err := filepath.Rel(h.folder, filepath.Join(here, "../.."))
+	h.must(err)
+	added := strings.Replace(text, "capi-installer/", root+"/", 1)
+	if added == text || !strings.HasPrefix(text, "components:\n") {
+		h.Fatalf("docs/lifecycle-hooks.md does not name the component:\n%s", text)
+	}
+	file := filepath.Join(h.folder, "kustomization.yaml")
+	kustomization, err := os.ReadFile(file)
+	h.must(err)
+	h.must(os.WriteFile(file, append(kustomization, added...), 0o600))
+}
+
+// runHooks runs the program as the Deployment with the component does, on free ports of loopback.
+func (h *hooked) runHooks(more ...string) *process {
+	h.Helper()
+	return h.run(append([]string{"--lifecycle-hooks-bind-address=" + h.address}, more...)...)
+}
+
+// coreBundle returns the bundle of the real core provider.
+func (h *hooked) coreBundle() extractor.Bundle {
+	h.Helper()
+	providers, err := fixture.Providers(h.Context(), h.TempDir())
+	h.must(err)
+	for _, p := range providers {
+		if p.Type != extractor.Core {
+			continue
+		}
+		bundle, _, err := generate.Bundle(generate.Options{
+			Dir: p.Kustomization, ProviderName: p.Name, ProviderType: p.Type, ProviderVersion: p.Version, OCPPlatform: p.Platform,
+			Options: transform.Options{ImageName: p.ImageName, Profile: extractor.Kubernetes},
+		})
+		h.must(err)
+		return bundle
+	}
+	h.Fatal("the core provider was not found")
+	return extractor.Bundle{}
+}
+
+// docker returns the infrastructure provider of a version. With a label, it has a Deployment whose pods wait for a node with
+// the label, so that its rollout lasts until the test sets the label.
+func (h *hooked) docker(version, label string) fixture.Synthetic {
+	provider := fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: version}
+	if label != "" {
+		provider.Extra = strings.NewReplacer("NAMESPACE", namespace, "LABEL", label, "IMAGE", "registry.ci.openshift.org/openshift:cluster-api-provider-docker").Replace(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: waiting, namespace: NAMESPACE}
+spec:
+  selector: {matchLabels: {app: waiting}}
+  template:
+    metadata: {labels: {app: waiting}}
+    spec:
+      nodeSelector: {awaited-LABEL: "yes"}
+      containers: [{name: waiting, image: "IMAGE"}]
+`)
+	}
+	return provider
+}
+
+// label sets the label that the pods of the infrastructure provider wait for.
+func (h *hooked) label(name string) {
+	h.Helper()
+	h.kubectl("label", "nodes", "--all", "awaited-"+name+"=yes")
+}
+
+// override releases a version of the infrastructure provider.
+func (h *hooked) override(provider fixture.Synthetic) {
+	h.Helper()
+	image, err := pack.Pack(nil, provider.Bundle())
+	h.must(err)
+	reference := h.registry.MustPush(h.T, "test/"+provider.Name, image)
+	h.kubectl("patch", "clusterapi", "cluster", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"imageOverrides":[{"name":%q,"image":%q}]}}`, provider.Name, reference))
+}
+
+// progressing waits until a phase of a version that is being installed is Progressing.
+func (h *hooked) progressing(version, phase string) {
+	h.Helper()
+	h.eventually(version+" is being installed", func() error {
+		cluster, err := h.clusterAPI()
+		if err != nil {
+			return err
+		}
+		desired := cluster.Status.Version(version)
+		if desired == nil || cluster.Status.CurrentVersion == version {
+			return errors.New("it is not")
+		}
+		for _, p := range desired.Phases {
+			if p.State != v1alpha1.PhaseComplete {
+				if p.Name == phase && p.State == v1alpha1.PhaseProgressing {
+					return nil
+				}
+				return fmt.Errorf("phase %s is %s", p.Name, p.State)
+			}
+		}
+		return errors.New("no phase is Progressing")
+	})
+}
+
+// extensionConfig reads the ExtensionConfig of the installer.
+func (h *hooked) extensionConfig() (*unstructured.Unstructured, error) {
+	config := &unstructured.Unstructured{}
+	config.SetGroupVersionKind(schema.GroupVersionKind{Group: "runtime.cluster.x-k8s.io", Version: "v1beta2", Kind: "ExtensionConfig"})
+	return config, h.Get(h.Context(), client.ObjectKey{Name: lifecyclehook.Name}, config)
+}
+
+// discovered waits until Cluster API has discovered the handlers at the registered server.
+func (h *hooked) discovered() {
+	h.Helper()
+	h.eventually("Cluster API has discovered the hooks", func() error {
+		config, err := h.extensionConfig()
+		if err != nil {
+			return err
+		}
+		handlers, _, _ := unstructured.NestedSlice(config.Object, "status", "handlers")
+		if state, message := conditionOf(config, "Discovered"); state != "True" || len(handlers) != 4 {
+			return fmt.Errorf("Discovered is %q (%s), %d handlers", state, message, len(handlers))
+		}
+		return nil
+	})
+}
+
+// withdrawn returns an error while the ExtensionConfig exists.
+func (h *hooked) withdrawn() error {
+	if _, err := h.extensionConfig(); !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("it exists: %w", err)
+	}
+	return nil
+}
+
+// conditionOf returns the status and the message of a condition.
+func conditionOf(object *unstructured.Unstructured, kind string) (status, message string) {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, condition := range conditions {
+		if c, ok := condition.(map[string]any); ok && c["type"] == kind {
+			return fmt.Sprint(c["status"]), fmt.Sprint(c["message"])
+		}
+	}
+	return "", ""
+}
+
+// ask sends a request as Cluster API does: to the registered Service, with the registered CA. It returns the answer as
+// status, retryAfterSeconds and message.
+func (h *hooked) ask(hook, handler string) string {
+	h.Helper()
+	answer, _, err := h.call(hook, handler)
+	if err != nil {
+		return err.Error()
+	}
+	return answer
+}
+
+// call is ask; it also returns the certificate of the server.
+func (h *hooked) call(hook, handler string) (string, *x509.Certificate, error) {
+	config, err := h.extensionConfig()
+	if err != nil {
+		return "", nil, err
+	}
+	encoded, _, _ := unstructured.NestedString(config.Object, "spec", "clientConfig", "caBundle")
+	bundle, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return "", nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	web := &http.Client{Timeout: patience, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: hooksServer}, DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, h.address)
+		},
+	}}
+	const group = "hooks.runtime.cluster.x-k8s.io/v1alpha1"
+	body := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"cluster":{"metadata":{"name":"a"}}}`, group, hook+"Request")
+	answer, err := web.Post(fmt.Sprintf("https://%s/%s/%s/%s", hooksServer, group, strings.ToLower(hook), handler), "", strings.NewReader(body))
+	if err != nil {
+		return "", nil, err
+	}
+	defer answer.Body.Close()
+	var response struct {
+		Status, Message   string
+		RetryAfterSeconds int
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&response); err != nil {
+		return "", nil, fmt.Errorf("%s: %w", answer.Status, err)
+	}
+	return fmt.Sprintf("%s %d %s", response.Status, response.RetryAfterSeconds, response.Message), answer.TLS.PeerCertificates[0], nil
+}
+
+// createCluster creates the ClusterClass and the Cluster.
+func (h *hooked) createCluster() {
+	h.Helper()
+	h.eventually("the Cluster is created", func() error { // its CRDs are not served at once
+		_, err := h.cluster.Kubectl(h.Context(), "apply", "-f", "testdata/topology.yaml")
+		return err
+	})
+}
+
+// waits returns an error unless the Cluster waits for this reason.
+func (h *hooked) waits(reason string) error {
+	cluster := &unstructured.Unstructured{}
+	cluster.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "Cluster"})
+	if err := h.Get(h.Context(), client.ObjectKey{Namespace: "default", Name: "hooked"}, cluster); err != nil {
+		return err
+	}
+	if state, message := conditionOf(cluster, "TopologyReconciled"); state != "False" || !strings.Contains(message, reason) {
+		return fmt.Errorf("TopologyReconciled is %q: %s", state, message)
+	}
+	return nil
+}
+
+// count returns the number of objects of a kind in namespace default.
+func (h *hooked) count(group, kind string) int {
+	h.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1beta2", Kind: kind + "List"})
+	h.must(h.List(h.Context(), list, client.InNamespace("default")))
+	return len(list.Items)
+}
+
+// deleteCluster deletes the Cluster and waits until Cluster API has deleted its objects.
+func (h *hooked) deleteCluster() {
+	h.Helper()
+	h.kubectl("delete", "clusters.cluster.x-k8s.io", "hooked", "--namespace=default", "--timeout=2m")
+	h.kubectl("delete", "clusterclass", "hooked", "--namespace=default", "--timeout=2m")
+}
+
+// limitEvents returns an error unless there is exactly one event about the limit, which names the version.
+func (h *hooked) limitEvents(version string) error {
+	events := &corev1.EventList{}
+	if err := h.List(h.Context(), events, client.InNamespace("default")); err != nil {
+		return err
+	}
+	var found []string
+	for _, event := range events.Items {
+		if event.Reason == "LifecycleHookLimitExceeded" {
+			found = append(found, event.Type+" "+event.Message)
+		}
+	}
+	if len(found) != 1 || !strings.HasPrefix(found[0], "Warning Clusters are created and upgraded although version "+version+" ") {
+		return fmt.Errorf("events: %q", found)
+	}
+	return nil
+}
+
+// rotate adds an old CA, which the installer renews, and then one whose successor signs already. A client with the registered
+// CA accepts the server all the time. The first CA stays, because the webhooks of the core provider keep their certificate.
+func (h *hooked) rotate() {
+	h.Helper()
+	now, first := time.Now(), h.readCA()
+	old, _, err := servingcert.Authority{}.Renewed(now.AddDate(0, -17, 0))
+	h.must(err)
+	h.replaceCA(h.both(old, first))
+	h.eventually("the ExtensionConfig trusts a new CA", func() error { return h.trusts(3, first) })
+	h.eventually("the old CA signs", func() error { return h.signedBy(old) })
+	successor, changed, err := old.Renewed(now.Add(-26 * time.Hour))
+	h.must(err)
+	if !changed {
+		h.Fatal("the CA was not renewed")
+	}
+	h.replaceCA(h.both(successor, first))
+	h.eventually("the ExtensionConfig trusts the successor", func() error { return h.trusts(3, h.both(successor, first)) })
+	h.eventually("the successor signs", func() error { return h.signedBy(successor) })
+}
+
+// readCA returns the authority of the installer.
+func (h *hooked) readCA() servingcert.Authority {
+	h.Helper()
+	authority, err := (servingcert.Issuer{Reader: h}).Authority(h.Context())
+	h.must(err)
+	return authority
+}
+
+// both returns an authority with the CAs of two authorities.
+func (h *hooked) both(a, b servingcert.Authority) servingcert.Authority {
+	h.Helper()
+	var keys []byte
+	for _, authority := range []servingcert.Authority{a, b} {
+		key, err := authority.Keys()
+		h.must(err)
+		keys = append(keys, key...)
+	}
+	joined, err := servingcert.Parse(append(a.Bundle(), b.Bundle()...), keys)
+	h.must(err)
+	return joined
+}
+
+// replaceCA writes an authority into the Secret of the installer, and causes a reconcile by a change of the CRD.
+func (h *hooked) replaceCA(authority servingcert.Authority) {
+	h.Helper()
+	keys, err := authority.Keys()
+	h.must(err)
+	secret := &corev1.Secret{}
+	h.must(h.Get(h.Context(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: servingcert.SecretName}, secret))
+	secret.Data = map[string][]byte{corev1.TLSCertKey: authority.Bundle(), corev1.TLSPrivateKeyKey: keys}
+	h.must(h.Update(h.Context(), secret))
+	h.kubectl("annotate", "crd", lifecyclehook.CRD, "test/reconcile="+strconv.FormatInt(time.Now().UnixNano(), 10), "--overwrite")
+}
+
+// certificatesIn returns the certificates of a PEM bundle.
+func certificatesIn(bundle []byte) (found []*x509.Certificate) {
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// trusts returns an error unless the ExtensionConfig has this number of CAs, those of the authority among them.
+func (h *hooked) trusts(number int, authority servingcert.Authority) error {
+	config, err := h.extensionConfig()
+	if err != nil {
+		return err
+	}
+	encoded, _, _ := unstructured.NestedString(config.Object, "spec", "clientConfig", "caBundle")
+	bundle, err := base64.StdEncoding.DecodeString(encoded)
+	if found := certificatesIn(bundle); err != nil || len(found) != number || !bytes.HasSuffix(bundle, authority.Bundle()) {
+		return fmt.Errorf("it trusts %d CAs: %w", len(found), err)
+	}
+	return nil
+}
+
+// signedBy returns an error unless a client with the registered CA accepts the server, whose certificate the newest CA of the
+// authority has signed.
+func (h *hooked) signedBy(authority servingcert.Authority) error {
+	_, leaf, err := h.call("BeforeClusterCreate", "before-cluster-create")
+	if err != nil {
+		return err
+	}
+	return leaf.CheckSignatureFrom(certificatesIn(authority.Bundle())[0])
+}
+
+// uninstallInOrder uninstalls, and fails the test unless the ExtensionConfig was deleted before every object of a provider,
+// and its CRD was not retained.
+func (h *hooked) uninstallInOrder() {
+	h.Helper()
+	watching, err := client.NewWithWatch(h.cluster.Config, client.Options{Scheme: h.Scheme()})
+	h.must(err)
+	config, err := h.extensionConfig()
+	h.must(err)
+	configs := deletions(h, watching, config)
+	deployments := deletions(h, watching, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment"}})
+	uninstall := h.commands("To uninstall")
+	for _, command := range uninstall[:len(uninstall)-1] {
+		h.kubectl(command...)
+	}
+	if withdrawn, removed := h.first(configs), h.first(deployments); withdrawn >= removed {
+		h.Errorf("the ExtensionConfig was deleted at revision %d of the API server, the first Deployment at %d", withdrawn, removed)
+	}
+	if names := h.names(); len(names) > 0 {
+		h.Errorf("left: %v", names)
+	}
+	crd := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
+	if err := h.Get(h.Context(), client.ObjectKey{Name: lifecyclehook.CRD}, crd); !apierrors.IsNotFound(err) {
+		h.Errorf("CRD %s: %v, want that it is deleted", lifecyclehook.CRD, err)
+	}
+}
+
+// deletions watches the objects of a kind, and returns the revisions at which they are deleted.
+func deletions(h *hooked, watching client.WithWatch, of *unstructured.Unstructured) <-chan int64 {
+	h.Helper()
+	list := &unstructured.UnstructuredList{}
+	kind := of.GroupVersionKind()
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	events, err := watching.Watch(h.Context(), list)
+	h.must(err)
+	h.Cleanup(events.Stop)
+	revisions := make(chan int64, 100)
+	go func() {
+		for event := range events.ResultChan() {
+			object, ok := event.Object.(*unstructured.Unstructured)
+			if !ok || event.Type != watch.Deleted {
+				continue
+			}
+			revision, _ := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
+			revisions <- revision
+		}
+	}()
+	return revisions
+}
+
+// first returns the first revision.
+func (h *hooked) first(revisions <-chan int64) int64 {
+	h.Helper()
+	select {
+	case revision := <-revisions:
+		return revision
+	case <-time.After(patience):
+		h.Fatal("timed out waiting for a deletion")
+		return 0
+	}
+}
+
+// coreProgram is the running program of the core provider.
+type coreProgram struct{ stop func() }
+
+// startCore starts the program of the core provider with the certificate that its pods mount, and the feature gates for
+// topologies and Runtime Extensions. It calls Services by way of a proxy on loopback, and looks up no name.
+func (h *hooked) startCore() *coreProgram {
+	h.Helper()
+	dir, program := h.TempDir(), h.buildCore()
+	secret := &corev1.Secret{}
+	h.must(h.Get(h.Context(), client.ObjectKey{Namespace: namespace, Name: "capi-webhook-service-cert"}, secret))
+	for name, content := range secret.Data {
+		h.must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	webhooks := freeAddress(h.T)
+	_, port, err := net.SplitHostPort(webhooks)
+	h.must(err)
+	proxy := httptest.NewServer(http.HandlerFunc(h.tunnel))
+	h.Cleanup(proxy.Close)
+	command := exec.CommandContext(context.Background(), program, "--webhook-port="+port, "--webhook-cert-dir="+dir, "--health-addr="+freeAddress(h.T),
+		"--diagnostics-address="+freeAddress(h.T), "--feature-gates=RuntimeSDK=true,ClusterTopology=true", "--kubeconfig="+h.cluster.Kubeconfig)
+	command.Env = append(os.Environ(), "HTTPS_PROXY="+proxy.URL, "NO_PROXY=")
+	command.SysProcAttr = fixture.EndWithParent()
+	var log bytes.Buffer
+	command.Stdout, command.Stderr = &log, &log
+	h.must(command.Start())
+	ended := false
+	stop := func() {
+		if !ended {
+			_ = command.Process.Kill()
+			_ = command.Wait()
+			ended = true
+		}
+	}
+	h.Cleanup(func() {
+		stop()
+		if h.Failed() {
+			text := log.String()
+			h.Logf("the end of the log of the core provider:\n%s", text[max(0, len(text)-20000):])
+		}
+	})
+	h.cluster.Route(types.NamespacedName{Namespace: namespace, Name: "capi-webhook-service"}, webhooks)
+	return &coreProgram{stop}
+}
+
+// buildCore builds the program of the core provider. Its webhooks listen on all addresses, and it has no flag for the
+// address, so the program is built from a copy of the module that sets loopback.
+func (h *hooked) buildCore() string {
+	h.Helper()
+	dir := h.TempDir()
+	module, program, modfile := filepath.Join(dir, "cluster-api"), filepath.Join(dir, "core"), filepath.Join(dir, "go.mod")
+	h.must(os.CopyFS(module, os.DirFS(strings.TrimSpace(h.goClusterctl("list", "-m", "-f", "{{.Dir}}", coreModule)))))
+	main := filepath.Join(module, "core", "main.go")
+	source, err := os.ReadFile(main)
+	h.must(err)
+	const options = "webhook.Options{"
+	if bytes.Count(source, []byte(options)) != 1 {
+		h.Fatalf("%s does not have %q once", main, options)
+	}
+	h.must(os.WriteFile(main, bytes.Replace(source, []byte(options), []byte(options+`Host: "127.0.0.1",`), 1), 0o600))
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(clusterctlModule, name))
+		h.must(err)
+		h.must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	h.goClusterctl("mod", "edit", "-replace="+coreModule+"="+module, modfile)
+	h.goClusterctl("build", "-mod=mod", "-modfile="+modfile, "-o", program, coreModule+"/core")
+	return program
+}
+
+const (
+	// coreModule is the module of the core provider's program.
+	coreModule = "sigs.k8s.io/cluster-api"
+	// clusterctlModule is the folder of the module that requires it.
+	clusterctlModule = "../clusterctl"
+)
+
+// goClusterctl runs a go command in the module that requires Cluster API, and returns its output.
+func (h *hooked) goClusterctl(args ...string) string {
+	h.Helper()
+	command := exec.Command("go", args...)
+	command.Dir = clusterctlModule
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		h.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return stdout.String()
+}
+
+// tunnel connects the core provider with the server of the hooks, and with nothing else.
+func (h *hooked) tunnel(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodConnect || r.Host != hooksServer+":443" {
+		http.Error(w, "no route to "+r.Host, http.StatusBadGateway)
+		return
+	}
+	server, err := new(net.Dialer).DialContext(r.Context(), "tcp", h.address)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer server.Close()
+	connection, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer connection.Close()
+	if _, err := io.WriteString(connection, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(server, buffered)
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(connection, server)
+}
