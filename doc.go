@@ -26,6 +26,8 @@
 //   - internal/lru: a memory cache with a limit on the total weight.
 //   - internal/ocilayout: OCI image layouts, as directories and archives.
 //   - internal/scratch: temporary directories, also while a disk is full.
+//   - internal/certificate: certificate authorities and the serving certificates that they sign.
+//   - internal/inflate: gzip streams, decompressed faster than by the standard library.
 //   - extractor: bundles, and the names of the files in which images ship them.
 //   - extractor/remote/mirror: the sources of an image, from mirror rules.
 //   - extractor/remote/keychain: credentials for registries.
@@ -44,12 +46,13 @@
 //   - install/status: outcomes of the controllers, and their conditions, retries, events and metrics.
 //   - install/predecessor: objects of cluster-capi-operator, and their handover to the installer.
 //   - install/officialapi: OpenShift's own ClusterAPI object: its unmanaged CRDs and its status.
-//   - install/tlsprofile: the cluster's TLS security profile as settings of Go programs.
+//   - install/tlsprofile: the cluster's TLS security profile, read again after changes, as settings of Go programs.
 //   - install/servingcert: the certificate authority of the installer: serving certificates of webhooks, and its CA in the objects that refer to them.
+//   - install/lifecyclehook: the Runtime Extension that delays Clusters with topology during a rollout: decision, server, and its ExtensionConfig.
 //   - install/snapshot: the ClusterAPI object and the revision ConfigMaps, read consistently.
 //   - install/version: the version controller: decides which version to install.
+//   - install/crdcache: compressed CRDs, in an informer cache and outside.
 //   - install/installer: the installer controller: rolls out versions, adopts objects, reverts drift, and tears down versions, except CRDs that it retains.
-//   - install/crdcache: an informer cache with compressed CRDs.
 //   - install/registryconfig: the registry configuration (mirrors, credentials, certificates, proxy) of files and of the cluster, read again after changes.
 //   - install/metricsserver: metrics over HTTPS: TLS certificate, TLS profile, and authorization of clients.
 //   - install: the manager with both controllers.
@@ -69,24 +72,34 @@
 //   - cmd/capi-manifests/internal/schematest: checks data against these schemas, in tests.
 //   - cmd/capi-manifests/internal/pagetest: checks HTML pages, in tests.
 //   - cmd/capi-manifests/internal/term: color, tables, progress and printable text.
+//   - cmd/capi-manifests/internal/objecttree: components as a tree of image, component, phase, kind and object.
+//   - cmd/capi-manifests/internal/rbacreport: minimal permissions as YAML and as a table.
+//   - cmd/capi-manifests/internal/rulebook: explanations of the rules.
 //   - cmd/capi-manifests/internal/source: bundles from a SOURCE argument.
 //   - cmd/capi-manifests/internal/verdict: verdicts of signature policies on images.
+//   - cmd/capi-manifests/internal/generatereport: the results of generate: edits and written files.
+//   - cmd/capi-manifests/internal/publish: packs images, and writes them and their signatures to registries.
+//   - cmd/capi-manifests/internal/release: the images of releases, their bundles, and the components that a cluster renders from them.
+//   - cmd/capi-manifests/internal/inspection: the contents of bundles as data and as tables.
 //   - cmd/capi-manifests/internal/findings: findings as text, JSON, SARIF, JUnit and annotations; baselines and waivers.
 //   - cmd/capi-manifests/internal/extensionserver: the program of a Runtime Extension, started on loopback.
 //   - cmd/capi-manifests/internal/extensionreport: results of the rules for Runtime Extensions as JSON and HTML.
 //   - cmd/capi-manifests/internal/diffreport: comparisons as text, JSON, Markdown and HTML.
 //   - cmd/capi-manifests/internal/rollout: the state of a rollout as text, lines, JSON, YAML and HTML.
 //   - cmd/capi-manifests/internal/installed: reads and watches the installed versions of a cluster.
+//   - cmd/capi-manifests/internal/history: the stored versions of a cluster and their differences.
 //   - cmd/capi-manifests/internal/apiserver: checks against an API server.
+//   - cmd/capi-manifests/internal/planreport: the components, phases and objects that a cluster would install.
+//   - cmd/capi-manifests/internal/cli: arguments, completion, output formats, and errors with their exit codes, as all commands share them.
 //   - cmd/capi-manifests/command: the commands of capi-manifests, one file each.
 //   - cmd/capi-manifests: the program for provider authors and release engineers.
 //
 // boxcutter and test/controlplane are modules of their own. In test, registry is an
 // OCI registry, faults a proxy that makes requests to the API server fail,
 // fixture has providers and OpenShift's CRDs, mutation puts mistakes into their
-// manifests, corpus runs every step of the build tool on real providers, scenario
+// manifests, signing signs their images, corpus runs every step of the build tool on real providers, scenario
 // runs tests from txtar archives, e2e tests the real program, bench measures
-// extraction, extension runs the rules for Runtime Extensions against servers of
+// extraction, rollouts and load, extension runs the rules for Runtime Extensions against servers of
 // Cluster API's packages, clusterctl reads releases with clusterctl's own code, and demo is
 // the program of make demo.
 //

@@ -3,6 +3,7 @@
 package capiinstaller
 
 import (
+	"bytes"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -10,11 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const module = "github.com/capi-installer/capi-installer"
@@ -34,6 +38,8 @@ var importOrder = []string{
 	"internal/lru",
 	"internal/ocilayout",
 	"internal/scratch",
+	"internal/certificate",
+	"internal/inflate",
 	"extractor",
 	"extractor/remote/mirror",
 	"extractor/remote/keychain",
@@ -54,10 +60,11 @@ var importOrder = []string{
 	"install/officialapi",
 	"install/tlsprofile",
 	"install/servingcert",
+	"install/lifecyclehook",
 	"install/snapshot",
 	"install/version",
-	"install/installer",
 	"install/crdcache",
+	"install/installer",
 	"install/registryconfig",
 	"install/metricsserver",
 	"install",
@@ -79,10 +86,13 @@ var importOrder = []string{
 	"cmd/capi-manifests/internal/term",
 	"cmd/capi-manifests/internal/objecttree",
 	"cmd/capi-manifests/internal/rbacreport",
+	"cmd/capi-manifests/internal/rulebook",
 	"cmd/capi-manifests/internal/source",
 	"cmd/capi-manifests/internal/verdict",
+	"cmd/capi-manifests/internal/generatereport",
 	"cmd/capi-manifests/internal/publish",
 	"cmd/capi-manifests/internal/release",
+	"cmd/capi-manifests/internal/inspection",
 	"cmd/capi-manifests/internal/findings",
 	"cmd/capi-manifests/internal/extensionserver",
 	"cmd/capi-manifests/internal/extensionreport",
@@ -92,6 +102,7 @@ var importOrder = []string{
 	"cmd/capi-manifests/internal/history",
 	"cmd/capi-manifests/internal/apiserver",
 	"cmd/capi-manifests/internal/planreport",
+	"cmd/capi-manifests/internal/cli",
 	"cmd/capi-manifests/command",
 	"cmd/capi-manifests",
 }
@@ -140,6 +151,55 @@ func TestProgram_LinksOnlyUsedMethods(t *testing.T) {
 		if name == "html/template" || name == "google.golang.org/grpc" {
 			t.Errorf("capi-installer links %s", name)
 		}
+	}
+}
+
+// maxLines is the maximum number of lines of a package without its tests; larger packages
+// hold several concepts. build/contract has no limit, because it has one entry per rule.
+const maxLines = 4000
+
+func TestPackages_HaveOneConcept(t *testing.T) {
+	for folder, lines := range packageLines(t, os.DirFS(".")) {
+		if lines > maxLines && folder != "build/contract" {
+			t.Errorf("%s has %d lines: split it by concept; the limit is %d", folder, lines, maxLines)
+		}
+	}
+}
+
+// packageLines returns the number of lines of each package, without tests.
+func packageLines(t *testing.T, tree fs.FS) map[string]int {
+	t.Helper()
+	lines := map[string]int{}
+	for _, folder := range importOrder {
+		files, err := fs.Glob(tree, folder+"/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s has no Go files (%v); remove it from importOrder", folder, err)
+		}
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			source, err := fs.ReadFile(tree, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines[folder] += bytes.Count(source, []byte("\n"))
+		}
+	}
+	return lines
+}
+
+func TestDoc_ListsPackagesInImportOrder(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, entry := range regexp.MustCompile(`(?m)^//   - ([^:]+): `).FindAllSubmatch(doc, -1) {
+		listed = append(listed, string(entry[1]))
+	}
+	if diff := cmp.Diff(importOrder, listed); diff != "" {
+		t.Errorf("-importOrder +doc.go:\n%s", diff)
 	}
 }
 

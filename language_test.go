@@ -51,7 +51,14 @@ var forbiddenMarks = []mark{
 	{"somebody", regexp.MustCompile(`(?i)\bsomebody\b`), false, "name the actor"},
 	{"everybody", regexp.MustCompile(`(?i)\beverybody\b`), false, "name the actor"},
 	{"whoever", regexp.MustCompile(`(?i)\bwhoever\b`), false, "name the actor"},
+	{"anybody", regexp.MustCompile(`(?i)\banybody\b`), false, "name the actor"},
 	{"anew", regexp.MustCompile(`(?i)\banew\b`), false, "again, or recreate"},
+	{"any more", regexp.MustCompile(`(?i)\bany more\b`), false, "no longer"},
+	{"whatever", regexp.MustCompile(`(?i)\bwhatever\b`), false, "any, or independent of"},
+	{"tells of", regexp.MustCompile(`(?i)\btells? of\b`), false, "reports"},
+	{"lies in", regexp.MustCompile(`(?i)\blies? in\b`), false, "is in"},
+	{"is not there", regexp.MustCompile(`(?i)\b(is|are|was|were) not there\b`), false, "not found, or does not exist"},
+	{"is there twice", regexp.MustCompile(`(?i)\b(is|are) there (already|twice)\b|\bcomes? twice\b`), false, "already exists, or duplicate"},
 	{"says whether", regexp.MustCompile(`(?i)\bsays? whether\b`), false, "reports whether"},
 	{"is no", regexp.MustCompile(`(?i)\bis no\b`), true, "invalid X: want Y; or: X not found"},
 }
@@ -99,6 +106,7 @@ func TestLanguage_FindsPlantedViolations(t *testing.T) {
 		"b/b.go":           {Data: []byte("// SPDX-License-Identifier: nobody\n\n//go:build whoever\n\n" + strings.Repeat("// A comment.\n", 99) + "// What is one in a hundred.\npackage b\n")},
 		"docs/a.md":        {Data: []byte("# A\n\nSomebody starts\nanew.\n\n```sh\nwhoever\n```\n\nX is no Y.\n")},
 		"docs/b.txt":       {Data: []byte("nobody\n")},
+		"docs/c.md":        {Data: []byte("Anybody lies in it, whatever it tells of.\n\nIt is not there any more, or is there twice.\n")},
 	}
 	want := []string{
 		`a/a.go:3: "nobody": name the actor`,
@@ -114,6 +122,13 @@ func TestLanguage_FindsPlantedViolations(t *testing.T) {
 		`docs/a.md:3: "somebody": name the actor`,
 		`docs/a.md:3: "anew": again, or recreate`,
 		`docs/a.md:10: "is no": invalid X: want Y; or: X not found`,
+		`docs/c.md:1: "anybody": name the actor`,
+		`docs/c.md:1: "whatever": any, or independent of`,
+		`docs/c.md:1: "tells of": reports`,
+		`docs/c.md:1: "lies in": is in`,
+		`docs/c.md:3: "any more": no longer`,
+		`docs/c.md:3: "is not there": not found, or does not exist`,
+		`docs/c.md:3: "is there twice": already exists, or duplicate`,
 		`manifests/a.yaml:1: "somebody": name the actor`,
 		`manifests/a.yaml:1: "whoever": name the actor`,
 	}

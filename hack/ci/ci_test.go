@@ -33,7 +33,7 @@ var definitions = []definition{
 	{"krew.yaml", "krew.json"},
 }
 
-// text returns the file; of a template, the result for a release.
+// text returns the file; for a template, the result for a release.
 func (d definition) text(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile(d.file)
@@ -148,7 +148,7 @@ func commandLines(text string) (lines [][]string) {
 	return lines
 }
 
-// unknown returns the first command or flag that the program does not have; empty if it has all.
+// unknown returns the first unknown command or flag of the program; empty if all are known.
 func unknown(words []string) string {
 	root := command.New("")
 	cmd, _, err := root.Find(words[:1])
@@ -286,8 +286,8 @@ func runScript(t *testing.T, dir, text string, environment []string) {
 	}
 }
 
-// TestKrew_InstallsTheNameThatKubectlLooksUp compares the names: krew links a plugin as "kubectl-<name>" with "_" for "-", and kubectl
-// looks up "capi-manifests" so.
+// TestKrew_InstallsTheNameThatKubectlLooksUp compares the names: krew links a plugin as "kubectl-<name>" with "_"
+// instead of "-", and kubectl looks "capi-manifests" up in that form.
 func TestKrew_InstallsTheNameThatKubectlLooksUp(t *testing.T) {
 	krew := definitions[3].data(t).(map[string]any)
 	name := krew["metadata"].(map[string]any)["name"].(string)
