@@ -22,6 +22,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -194,6 +195,9 @@ func (s *stage) grant(userName string, group string, resources ...string) (revok
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: userName}},
 	}
 	s.must(s.user.Create(s.Context(), binding))
+	controlplane.Shared(s).AwaitAllowed(s, authorizationv1.SubjectAccessReviewSpec{User: userName, ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Namespace: s.namespace, Group: group, Resource: resources[0], Verb: "watch",
+	}})
 	return func() { s.Helper(); s.must(s.user.Delete(s.Context(), binding)) }
 }
 

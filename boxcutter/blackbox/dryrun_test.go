@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -279,6 +281,9 @@ func TestDryRun_ForbiddenUntilGranted(t *testing.T) {
 	b.create(b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: rich}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [create, patch]}]}`))
 	b.create(b.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: rich},
 		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: rich}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: poor}]}`))
+	controlplane.Shared(t).AwaitAllowed(t, authorizationv1.SubjectAccessReviewSpec{User: "poor", ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Namespace: b.namespace, Resource: "configmaps", Verb: "patch",
+	}})
 	b.install(revision)
 }
 

@@ -17,13 +17,16 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	controllerruntime "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/metricsserver"
 	"github.com/capi-installer/capi-installer/install/tlsprofile"
 	"github.com/capi-installer/capi-installer/test/controlplane"
@@ -121,6 +124,10 @@ func account(t *testing.T, admin client.Client, name string, reads bool) string 
 			t.Fatal(err)
 		}
 	}
+	controlplane.Shared(t).AwaitAllowed(t, authorizationv1.SubjectAccessReviewSpec{
+		User:                  "system:serviceaccount:default:" + name,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+	})
 	return config.BearerToken
 }
 
@@ -137,6 +144,11 @@ func TestServer_AuthorizesClients(t *testing.T) {
 	config, err := fixture.InstallerConfig(t.Context(), cluster)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, resource := range []schema.GroupResource{{Group: "authentication.k8s.io", Resource: "tokenreviews"}, {Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}} {
+		cluster.AwaitAllowed(t, authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + v1alpha1.OperatorNamespace + ":" + v1alpha1.ServiceAccountName, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: resource.Group, Resource: resource.Resource, Verb: "create",
+		}})
 	}
 	reader, other := account(t, admin, "prometheus", true), account(t, admin, "other", false)
 	address := serve(t, metricsserver.Options{Profile: &tlsprofile.Profile{}}, config)
