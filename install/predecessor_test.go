@@ -220,6 +220,26 @@ func TestPredecessor_ReplacedInPlace(t *testing.T) {
 	})
 }
 
+// The predecessor has installed its revision 2 halfway, and the rollout that adopts its objects waits.
+func TestPredecessor_PartialRevisionInCondition(t *testing.T) {
+	h := newHarness(t)
+	h.serveOfficial()
+	providers := []provider{core(crd("clusters", "Cluster")), aws(configMap("settings", "1"))}
+	h.release(providers...)
+	old := newOldInstaller(h)
+	phases := old.phases(providers...)
+	old.install(1, phases)
+	old.install(2, phases[:1])
+	old.report(1, 2)
+
+	h.release(providers[0], aws(configMap("settings", "1"), stuck("waiting")))
+	h.start("4.22.0")
+	h.reports("InstallerProgressing", "RollingOut", "waiting for Deployment "+namespace+"/waiting; adopted 4 object(s) of cluster-capi-operator, "+
+		"which has installed revision 2 partially: 3 of revision 1")
+	h.release(providers...)
+	h.settled("4.22.0-4")
+}
+
 // The first attempt to hand over each Deployment conflicts. The Deployments are not reported
 // as a collision.
 func TestPredecessor_ReplacedAfterConflicts(t *testing.T) {

@@ -48,7 +48,7 @@ func outcomeOf(rev *loadedRevision, result machinery.RevisionResult, err error) 
 		outcome.Reason = status.ProgressDeadlineExceeded
 		outcome.Message = "progress deadline exceeded: " + rolloutMessage(rev, result) + "; check the objects listed in the phases of status.versions"
 	case !result.IsComplete():
-		outcome.Reason, outcome.Message = status.RollingOut, rolloutMessage(rev, result)
+		outcome.Reason, outcome.Message = status.RollingOut, rolloutMessage(rev, result)+adoptionMessage(rev.fromPredecessor)
 	default:
 		outcome.Message = compatibleMessage(result)
 	}

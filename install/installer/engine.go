@@ -54,6 +54,8 @@ type Engine struct {
 	PolicyDelay time.Duration
 
 	plans map[string]plan
+	// adoptions are the objects of cluster-capi-operator that each version has adopted.
+	adoptions map[string]map[string]int64
 	// compared are the phases that need no reconcile until an object changes, by version.
 	compared map[string]comparisons
 	// checks are the results of the unmanaged CRDs that the installer checks.
@@ -158,6 +160,7 @@ func (e *Engine) prepare(ctx context.Context, rev *loadedRevision) error {
 // forget drops the plan of a removed revision and the watches that only it needed.
 func (e *Engine) forget(ctx context.Context, rev *loadedRevision) error {
 	delete(e.plans, rev.name)
+	delete(e.adoptions, rev.name)
 	delete(e.compared, rev.name)
 	e.forgetChecks(rev)
 	if err := e.Cache.Free(ctx, ownerOf(rev.owner)); err != nil {

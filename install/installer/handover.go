@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,9 +49,48 @@ func (e *Engine) takeOver(ctx context.Context, rev *loadedRevision, result machi
 			}
 			adoptable.Insert(describe(actual))
 			rev.adopted = append(rev.adopted, describe(actual))
+			e.recordAdoption(rev.name, actual)
 		}
 	}
+	rev.fromPredecessor = e.adoptions[rev.name]
 	return errors.Join(failed...)
+}
+
+// recordAdoption records the revision number that an adopted object has in cluster-capi-operator; 0 if it was handed over
+// before.
+func (e *Engine) recordAdoption(version string, adopted *unstructured.Unstructured) {
+	if e.adoptions == nil {
+		e.adoptions = map[string]map[string]int64{}
+	}
+	if e.adoptions[version] == nil {
+		e.adoptions[version] = map[string]int64{}
+	}
+	if number, _ := predecessor.Revision(adopted); number > 0 || e.adoptions[version][describe(adopted)] == 0 {
+		e.adoptions[version][describe(adopted)] = number
+	}
+}
+
+// adoptionMessage counts the objects that a version has adopted during its rollout, and names the revision that
+// cluster-capi-operator has installed only partially; empty if there are none.
+func adoptionMessage(adopted map[string]int64) string {
+	if len(adopted) == 0 {
+		return ""
+	}
+	message := fmt.Sprintf("; adopted %d object(s) of %s", len(adopted), predecessor.Name)
+	counts := map[int64]int{}
+	for _, number := range adopted {
+		counts[number]++
+	}
+	delete(counts, 0)
+	numbers := slices.Sorted(maps.Keys(counts))
+	if len(numbers) < 2 {
+		return message
+	}
+	older := make([]string, 0, len(numbers))
+	for _, number := range numbers[:len(numbers)-1] {
+		older = append(older, fmt.Sprintf("%d of revision %d", counts[number], number))
+	}
+	return message + fmt.Sprintf(", which has installed revision %d partially: %s", numbers[len(numbers)-1], strings.Join(older, ", "))
 }
 
 // ofPredecessor reports whether an object belongs to cluster-capi-operator, or was handed over.

@@ -52,6 +52,8 @@ type loadedRevision struct {
 	notAdopted []string
 	// adopted are the objects of cluster-capi-operator that this reconcile has adopted.
 	adopted []string
+	// fromPredecessor has all that this process has adopted during the rollout, with their revision numbers in cluster-capi-operator.
+	fromPredecessor map[string]int64
 
 	stored revision.Stored
 }
@@ -193,9 +195,9 @@ func (e *Engine) planPhases(rev *loadedRevision) error {
 	return nil
 }
 
-// settle drops all cached plans, and the comparisons of all versions except the current one.
+// settle drops all cached plans and adoptions, and the comparisons of all versions except the current one.
 func (e *Engine) settle(current string) {
-	e.plans = nil
+	e.plans, e.adoptions = nil, nil
 	maps.DeleteFunc(e.compared, func(version string, _ comparisons) bool { return version != current })
 }
 
