@@ -184,6 +184,9 @@ func (c *cycle) perform(w workload, d disturbance, n int) (ended bool) {
 	if _, known := c.want[w.name]; !known {
 		c.want[w.name] = c.state(before)
 	}
+	if _, run.Memory = c.process().resident(); run.Memory > memoryLimit {
+		c.problem(fmt.Sprintf("resident memory of %.0f MiB, want at most %d", run.Memory, memoryLimit))
+	}
 	c.finish(c.differences(w, d, before)...)
 	return true
 }

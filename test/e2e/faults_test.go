@@ -221,7 +221,8 @@ func chosenDisturbances() []disturbance {
 // a cluster waits most of the time, and needs about one GiB of memory.
 const shards = 10
 
-// crashStep is the distance between the writes at which the program crashes in a complete run.
+// crashStep is the distance between the writes at which the program crashes in a complete run. FAULTS_SEED chooses the
+// first of them: as many consecutive seeds as the distance cover every write.
 func crashStep() int {
 	step, err := strconv.Atoi(os.Getenv("FAULTS_STEP"))
 	if err != nil {
@@ -253,7 +254,7 @@ func complete(t *testing.T, results *results, shard int) {
 	for i, d := range chosenDisturbances() {
 		switch {
 		case d.everyWrite:
-			for n := 1 + shard*crashStep(); n <= c.mostWrites(); n += shards * crashStep() {
+			for n := 1 + shard*crashStep() + int(seed%uint64(crashStep())); n <= c.mostWrites(); n += shards * crashStep() {
 				c.disturbed(func(workload) (disturbance, int) { return d, n })
 			}
 		case i%shards == shard:

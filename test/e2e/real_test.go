@@ -56,13 +56,16 @@ func (p *process) resident() (now, highest float64) {
 	return of["VmRSS:"] / 1024, of["VmHWM:"] / 1024
 }
 
-// fits fails the test if the resident memory of a process is, or ever was, more than 120 MiB.
+// memoryLimit is the maximum resident memory of the program in MiB.
+const memoryLimit = 120
+
+// fits fails the test if the resident memory of a process is, or ever was, more than memoryLimit.
 func (h *harness) fits(p *process, when string) {
 	h.Helper()
 	now, highest := p.resident()
 	h.Logf("%s: resident memory %.0f MiB, maximum %.0f MiB", when, now, highest)
-	if highest > 120 {
-		h.Errorf("%s: resident memory of %.0f MiB, want at most 120", when, highest)
+	if highest > memoryLimit {
+		h.Errorf("%s: resident memory of %.0f MiB, want at most %d", when, highest, memoryLimit)
 	}
 }
 

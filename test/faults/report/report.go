@@ -26,6 +26,8 @@ type Run struct {
 	// Problems are the differences from the run without faults, and the violated invariants. A
 	// run without problems has passed.
 	Problems []string
+	// Memory is the maximum resident memory of the program in MiB; 0 if it is unknown.
+	Memory float64
 	// Began is the start of the run; Events are in order of time.
 	Began  time.Time
 	Events []Event
@@ -45,7 +47,7 @@ func (r Run) Passed() bool { return len(r.Problems) == 0 }
 // After returns the time of an event since the start of the run.
 func (r Run) After(e Event) string { return fmt.Sprintf("%.3f s", e.Time.Sub(r.Began).Seconds()) }
 
-// Table writes the number of passed runs and of all runs, by workload and fault.
+// Table writes the number of passed runs and of all runs, by workload and fault, and the maximum memory of all runs.
 func Table(w io.Writer, runs []Run) {
 	workloads, faults := names(runs)
 	fmt.Fprintf(w, "| workload | %s |\n|---|%s\n", strings.Join(faults, " | "), strings.Repeat("---|", len(faults)))
@@ -57,6 +59,17 @@ func Table(w io.Writer, runs []Run) {
 		fmt.Fprintf(w, "| %s | %s |\n", workload, strings.Join(cells, " | "))
 	}
 	fmt.Fprintf(w, "\n%s runs passed\n", count(runs, func(Run) bool { return true }))
+	if highest := memory(runs); highest > 0 {
+		fmt.Fprintf(w, "maximum resident memory: %.0f MiB\n", highest)
+	}
+}
+
+// memory returns the maximum memory of all runs.
+func memory(runs []Run) (highest float64) {
+	for _, run := range runs {
+		highest = max(highest, run.Memory)
+	}
+	return highest
 }
 
 // count returns "<passed> of <all>" for the chosen runs, or "-" if there are

@@ -13,7 +13,7 @@ import (
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 var runs = []Run{
-	{Workload: "install", Fault: "crash", Point: "write 1", Happened: 1, Began: began, Events: []Event{{began.Add(1500 * time.Millisecond), "write", "create configmaps/<x>"}}},
+	{Workload: "install", Fault: "crash", Point: "write 1", Happened: 1, Memory: 61.4, Began: began, Events: []Event{{began.Add(1500 * time.Millisecond), "write", "create configmaps/<x>"}}},
 	{Workload: "install", Fault: "crash", Point: "write 2", Problems: []string{"Degraded was True"}},
 	{Workload: "upgrade", Fault: "frozen watches"},
 }
@@ -27,6 +27,7 @@ func TestTable(t *testing.T) {
 | upgrade | - | 1 of 1 |
 
 2 of 3 runs passed
+maximum resident memory: 61 MiB
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
