@@ -172,12 +172,7 @@ func TestKubernetes_KeepsANamespace(t *testing.T) {
 // docs/install.md after a phrase.
 func (k *kubernetes) commands(phrase string) (commands [][]string) {
 	k.Helper()
-	page, err := os.ReadFile("../../docs/install.md")
-	k.must(err)
-	_, text, _ := strings.Cut(string(page), phrase)
-	_, text, _ = strings.Cut(text, "```sh\n")
-	text, _, _ = strings.Cut(text, "\n```")
-	for _, line := range strings.Split(text, "\n") {
+	for _, line := range documented(k.T, "docs/install.md", phrase) {
 		words := strings.Fields(line)
 		if len(words) < 2 || words[0] != "kubectl" {
 			k.Fatalf("docs/install.md, after %q: not a kubectl command: %q", phrase, line)

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -186,4 +187,23 @@ func freeAddress(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return address
+}
+
+// memoryLimit is the maximum resident memory of the program in MiB.
+const memoryLimit = 120
+
+// resident returns the current and the maximum resident memory of a process in MiB.
+func (p *process) resident() (now, highest float64) {
+	p.t.Helper()
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	of := map[string]float64{}
+	for line := range strings.Lines(string(content)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[2] == "kB" {
+			of[fields[0]], _ = strconv.ParseFloat(fields[1], 64)
+		}
+	}
+	return of["VmRSS:"] / 1024, of["VmHWM:"] / 1024
 }

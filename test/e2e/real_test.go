@@ -5,9 +5,6 @@
 package e2e
 
 import (
-	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,25 +36,6 @@ func (h *harness) allowAllPods() {
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`))
 	h.must(h.Patch(h.Context(), operands, patch))
 }
-
-// resident returns the current and the maximum resident memory of a process in MiB.
-func (p *process) resident() (now, highest float64) {
-	p.t.Helper()
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	of := map[string]float64{}
-	for line := range strings.Lines(string(content)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[2] == "kB" {
-			of[fields[0]], _ = strconv.ParseFloat(fields[1], 64)
-		}
-	}
-	return of["VmRSS:"] / 1024, of["VmHWM:"] / 1024
-}
-
-// memoryLimit is the maximum resident memory of the program in MiB.
-const memoryLimit = 120
 
 // fits fails the test if the resident memory of a process is, or ever was, more than memoryLimit.
 func (h *harness) fits(p *process, when string) {

@@ -4,8 +4,17 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -13,14 +22,15 @@ import (
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/predecessor"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // installAsPredecessor applies the objects of providers in the form of cluster-capi-operator: with its labels and as
 // the owner of their fields.
-func (c *cycle) installAsPredecessor(providers ...fixture.Synthetic) {
-	c.Helper()
-	images := c.imagesOf(providers...)
+func (h *harness) installAsPredecessor(providers ...fixture.Synthetic) {
+	h.Helper()
+	images := h.imagesOf(providers...)
 	var bundles []extractor.Bundle
 	for _, provider := range providers {
 		bundle := provider.Bundle()
@@ -28,16 +38,88 @@ func (c *cycle) installAsPredecessor(providers ...fixture.Synthetic) {
 		bundles = append(bundles, bundle)
 	}
 	set, err := operand.Render(bundles, nil)
-	c.must(err)
+	h.must(err)
 	phases, err := revision.Phases("old", 1, set, nil)
-	c.must(err)
+	h.must(err)
 	for _, phase := range phases {
 		for _, object := range phase.Objects {
 			labels := map[string]string{predecessor.ManagedByLabel: predecessor.ManagedBy, predecessor.ComponentLabel: phase.Name}
 			maps.Copy(labels, object.GetLabels())
 			object.SetLabels(labels)
 			object.SetAnnotations(map[string]string{v1alpha1.RevisionAnnotation: "7"})
-			c.must(c.Apply(context.Background(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(predecessor.FieldOwner)))
+			h.must(h.Apply(context.Background(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(predecessor.FieldOwner)))
 		}
 	}
+}
+
+// documented returns the lines of the first block of commands after a phrase in a document.
+func documented(t *testing.T, file, phrase string) []string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), phrase)
+	_, text, found := strings.Cut(text, "```sh\n")
+	if !found {
+		t.Fatalf("%s has no commands after %q", file, phrase)
+	}
+	text, _, _ = strings.Cut(text, "\n```")
+	return strings.Split(text, "\n")
+}
+
+// shell runs commands with kubectl as an administrator, and returns their output.
+func (h *harness) shell(commands ...string) string {
+	h.Helper()
+	dir := h.TempDir()
+	h.must(os.Symlink(controlplane.Binary(h.T), filepath.Join(dir, "kubectl")))
+	command := exec.CommandContext(h.Context(), "sh", "-e", "-c", strings.Join(commands, "\n"))
+	command.Env = append(os.Environ(), "KUBECONFIG="+h.cluster.Kubeconfig, "KUBECACHEDIR="+filepath.Join(dir, "cache"), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	output, err := command.CombinedOutput()
+	if err != nil {
+		h.Fatalf("%s: %v: %s", strings.Join(commands, "; "), err, output)
+	}
+	return string(output)
+}
+
+// TestReplacement_DocumentedCommands runs the commands of README.md and docs/openshift.md about replacing
+// cluster-capi-operator: they list its events and the objects that the release does not contain, and the way back
+// deletes no object.
+func TestReplacement_DocumentedCommands(t *testing.T) {
+	h := newHarness(t)
+	h.installAsPredecessor(core("v1.0.0"), aws("v1.0.0", configMap("only-theirs")))
+	h.release(core("v1.0.0"), aws("v1.0.0"))
+	p := h.start("4.22.0")
+	h.settled("4.22.0-1")
+	const heading = "\n## Replacing cluster-capi-operator\n"
+	inREADME := documented(t, "README.md", heading)
+	if events := h.shell(inREADME[0]); !strings.Contains(events, "ConfigMap "+namespace+"/cluster-api-config") {
+		t.Errorf("the events do not name the adopted objects:\n%s", events)
+	}
+	for file, lists := range map[string][]string{"README.md": inREADME[1:], "docs/openshift.md": documented(t, "docs/openshift.md", heading)} {
+		if listed := h.shell(lists...); !strings.Contains(listed, "configmap/only-theirs") || strings.Contains(listed, "cluster-api-config") {
+			t.Errorf("%s: the commands must list only ConfigMap only-theirs:\n%s", file, listed)
+		}
+	}
+
+	p.terminate()
+	_, err := fixture.Preparation{WithDeployment: true}.Apply(h.Context(), h.cluster.Config)
+	h.must(err)
+	before := h.uids()
+	h.shell(documented(t, "docs/openshift.md", "\n### The way back\n")...)
+	h.eventually("the bookkeeping is removed", func() error {
+		left := &corev1.ConfigMapList{}
+		err := h.List(h.Context(), left, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel})
+		if _, found := h.clusterAPI(); err == nil && (!apierrors.IsNotFound(found) || len(left.Items) > 0) {
+			err = fmt.Errorf("ClusterAPI: %w; %d revision ConfigMaps", found, len(left.Items))
+		}
+		return err
+	})
+	if diff := cmp.Diff(before, h.uids()); diff != "" {
+		t.Errorf("objects were deleted or recreated on the way back (-before +after):\n%s", diff)
+	}
+	for _, object := range h.installed() {
+		h.must(client.IgnoreNotFound(h.Delete(h.Context(), object)))
+	}
+	h.shell("kubectl delete deployment capi-installer -n openshift-cluster-api-operator")
 }
