@@ -52,11 +52,11 @@
 //   - install/snapshot: the ClusterAPI object and the revision ConfigMaps, read consistently.
 //   - install/version: the version controller: decides which version to install.
 //   - install/crdcache: compressed CRDs, in an informer cache and outside.
-//   - install/installer: the installer controller: rolls out versions, adopts objects, reverts drift, and tears down versions, except CRDs that it retains.
+//   - install/installer: the installer controller: rolls out versions, skips unchanged phases, adopts objects, reverts drift, and tears down versions, except CRDs that it retains; the deletion guard rejects instances of a CRD that is about to be deleted.
 //   - install/registryconfig: the registry configuration (mirrors, credentials, certificates, proxy) of files and of the cluster, read again after changes.
 //   - install/metricsserver: metrics over HTTPS: TLS certificate, TLS profile, and authorization of clients.
 //   - install: the manager with both controllers.
-//   - build/contract: the validation rules for bundles and releases.
+//   - build/contract: the validation rules for bundles and releases, in a file rule_<theme>.go each.
 //   - build/extension: the rules for servers of Cluster API's Runtime Extensions, and the conversation with a server.
 //   - build/rbac: the minimal permissions of the installer for a set of bundles.
 //   - build/bundle: the objects, the contents and the files of a bundle.

@@ -3,7 +3,6 @@
 package version
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -56,103 +55,6 @@ func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set 
 	log.FromContext(ctx).Info("New desired version", "version", name, "installedAs", version.InstalledAs,
 		"contentID", set.ContentID, "components", len(set.Operands))
 	return rollingOut(name)
-}
-
-// maxVersions is the limit of entries in status.versions.
-const maxVersions = 16
-
-// evict removes older versions if the limit is reached. Once the desired version is
-// installed, it removes all of them. Until then, it evicts the oldest version whose
-// objects were all adopted by newer versions, so that no object is deleted.
-func (r *Reconciler) evict(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
-	var outcome status.Outcome
-	if cluster.Status.Settled() {
-		outcome = r.retire(ctx, cluster, existing)
-	} else {
-		outcome = r.evictOne(ctx, cluster, existing)
-	}
-	if outcome.Err == nil {
-		outcome = status.Outcome{Reason: status.RetiringRevisions, Message: "removing an older version, because the limit of versions is reached"}
-	}
-	return outcome
-}
-
-// evictOne evicts the oldest version that controls no objects.
-func (r *Reconciler) evictOne(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
-	version := evictable(cluster.Status)
-	if version == "" {
-		return status.Outcome{Reason: status.TooManyRevisions, Err: fmt.Errorf(
-			"the limit of %d versions is reached and each has objects that no newer version has adopted; version %s must be installed before a new version can be created",
-			maxVersions, cluster.Status.DesiredVersion)}
-	}
-	var err error
-	if found := named(existing, version); found == nil {
-		err = r.dropEntries(ctx, cluster, existing)
-	} else if found.DeletionTimestamp.IsZero() {
-		log.FromContext(ctx).Info("Evicting version without objects", "version", version, "desired", cluster.Status.DesiredVersion)
-		err = client.IgnoreNotFound(r.Client.Delete(ctx, found))
-	}
-	if err != nil {
-		return status.Outcome{Reason: status.WriteFailed, Err: fmt.Errorf("evicting version %s: %w", version, err)}
-	}
-	return status.Outcome{}
-}
-
-// evictable returns the oldest version that controls no objects and is neither the
-// current nor the desired version; empty if there is none.
-func evictable(s v1alpha1.ClusterAPIStatus) string {
-	for _, version := range s.Versions { // oldest first
-		if version.Name != s.CurrentVersion && version.Name != s.DesiredVersion && len(version.Phases) == 0 {
-			return version.Name
-		}
-	}
-	return ""
-}
-
-// nextVersion returns the name and the number of the new version: those of a
-// ConfigMap that has the same objects and no entry in the status yet, or else the
-// next ones. numbered are further versions whose numbers are taken, from the status
-// of OpenShift's own ClusterAPI object.
-func nextVersion(release string, versions, numbered []v1alpha1.Version, stored revision.Stored, existing []corev1.ConfigMap) (string, int64, error) {
-	history := slices.Concat(versions, numbered)
-	for _, configMap := range existing {
-		number := numberOf(configMap)
-		if number == 0 || slices.ContainsFunc(versions, func(v v1alpha1.Version) bool { return v.Name == configMap.Name }) {
-			continue
-		}
-		history = append(history, v1alpha1.Version{Name: configMap.Name, Revision: number})
-	}
-	name, number, err := revision.Next(history, release)
-	if err != nil {
-		return "", 0, err
-	}
-	if last := newest(history); last != nil && last.ManifestsDigest == "" && last.Name == fmt.Sprintf("%s-%d", release, last.Revision) {
-		if left := named(existing, last.Name); left != nil && left.DeletionTimestamp.IsZero() && left.Annotations[v1alpha1.ManifestsDigestAnnotation] == stored.Digest.String() {
-			return last.Name, last.Revision, nil
-		}
-	}
-	return name, number, nil
-}
-
-// numberOf returns the revision number of the version whose first ConfigMap this is; 0
-// if it is not one.
-func numberOf(configMap corev1.ConfigMap) int64 {
-	if configMap.Labels[v1alpha1.RevisionLabel] != configMap.Name {
-		return 0
-	}
-	number, err := revision.Number(configMap.Name)
-	if err != nil {
-		return 0
-	}
-	return number
-}
-
-func newest(versions []v1alpha1.Version) *v1alpha1.Version {
-	if len(versions) == 0 {
-		return nil
-	}
-	last := slices.MaxFunc(versions, func(a, b v1alpha1.Version) int { return cmp.Compare(a.Revision, b.Revision) })
-	return &last
 }
 
 // retire deletes the revision ConfigMaps of older versions once the desired version is

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/status"
+)
+
+// maxVersions is the limit of entries in status.versions.
+const maxVersions = 16
+
+// evict removes older versions if the limit is reached. Once the desired version is
+// installed, it removes all of them. Until then, it evicts the oldest version whose
+// objects were all adopted by newer versions, so that no object is deleted.
+func (r *Reconciler) evict(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
+	var outcome status.Outcome
+	if cluster.Status.Settled() {
+		outcome = r.retire(ctx, cluster, existing)
+	} else {
+		outcome = r.evictOne(ctx, cluster, existing)
+	}
+	if outcome.Err == nil {
+		outcome = status.Outcome{Reason: status.RetiringRevisions, Message: "removing an older version, because the limit of versions is reached"}
+	}
+	return outcome
+}
+
+// evictOne evicts the oldest version that controls no objects.
+func (r *Reconciler) evictOne(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
+	version := evictable(cluster.Status)
+	if version == "" {
+		return status.Outcome{Reason: status.TooManyRevisions, Err: fmt.Errorf(
+			"the limit of %d versions is reached and each has objects that no newer version has adopted; version %s must be installed before a new version can be created",
+			maxVersions, cluster.Status.DesiredVersion)}
+	}
+	var err error
+	if found := named(existing, version); found == nil {
+		err = r.dropEntries(ctx, cluster, existing)
+	} else if found.DeletionTimestamp.IsZero() {
+		log.FromContext(ctx).Info("Evicting version without objects", "version", version, "desired", cluster.Status.DesiredVersion)
+		err = client.IgnoreNotFound(r.Client.Delete(ctx, found))
+	}
+	if err != nil {
+		return status.Outcome{Reason: status.WriteFailed, Err: fmt.Errorf("evicting version %s: %w", version, err)}
+	}
+	return status.Outcome{}
+}
+
+// evictable returns the oldest version that controls no objects and is neither the
+// current nor the desired version; empty if there is none.
+func evictable(s v1alpha1.ClusterAPIStatus) string {
+	for _, version := range s.Versions { // oldest first
+		if version.Name != s.CurrentVersion && version.Name != s.DesiredVersion && len(version.Phases) == 0 {
+			return version.Name
+		}
+	}
+	return ""
+}
