@@ -7,21 +7,17 @@ import (
 	"strings"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
 )
-
-// verdictWords are the verdicts of signature policies for people.
-var verdictWords = map[v1alpha1.Verdict]string{
-	v1alpha1.VerdictAccepted: "accepted", v1alpha1.VerdictRejected: "rejected", v1alpha1.VerdictUndecided: "undecided", v1alpha1.VerdictNotEnforced: "not enforced",
-}
 
 // signatureLines returns the verdicts with their components, one line for each verdict and scope, worst first.
 func (r Report) signatureLines() (lines []string) {
-	for _, verdict := range []v1alpha1.Verdict{v1alpha1.VerdictRejected, v1alpha1.VerdictUndecided, v1alpha1.VerdictAccepted, v1alpha1.VerdictNotEnforced} {
+	for _, decision := range []v1alpha1.Verdict{v1alpha1.VerdictRejected, v1alpha1.VerdictUndecided, v1alpha1.VerdictAccepted, v1alpha1.VerdictNotEnforced} {
 		var by []string
 		components := map[string][]string{}
 		for _, signature := range r.Signatures {
-			if signature.Verdict == verdict {
-				text := verdictText(signature)
+			if signature.Verdict == decision {
+				text := verdict.Installed(signature).String()
 				by = append(by, text)
 				components[text] = append(components[text], r.componentsOf(signature.Image)...)
 			}
@@ -33,15 +29,6 @@ func (r Report) signatureLines() (lines []string) {
 		}
 	}
 	return lines
-}
-
-// verdictText formats a verdict, such as "accepted by scope quay.io of /etc/containers/policy.json".
-func verdictText(signature v1alpha1.SignatureVerdict) string {
-	text := verdictWords[signature.Verdict]
-	if signature.Policy != "" {
-		text += " by scope " + signature.Scope + " of " + signature.Policy
-	}
-	return text
 }
 
 // componentsOf returns the names of the components with an image, with their versions.

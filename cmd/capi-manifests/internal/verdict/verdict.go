@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/signature"
@@ -24,7 +25,7 @@ const (
 	Accepted    = "accepted"
 	Rejected    = "rejected"
 	Undecided   = "undecided"
-	NotRequired = "not required"
+	NotEnforced = "not enforced"
 )
 
 // Verdict is the verdict of a policy on an image.
@@ -36,8 +37,20 @@ type Verdict struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// Installed returns the verdict on an installed image.
+func Installed(v v1alpha1.SignatureVerdict) Verdict {
+	decision := map[v1alpha1.Verdict]string{
+		v1alpha1.VerdictAccepted: Accepted, v1alpha1.VerdictRejected: Rejected, v1alpha1.VerdictUndecided: Undecided, v1alpha1.VerdictNotEnforced: NotEnforced,
+	}[v.Verdict]
+	return Verdict{Policy: v.Policy, Scope: v.Scope, Decision: decision}
+}
+
+// String returns a verdict such as "accepted by scope quay.io of /etc/containers/policy.json".
 func (v Verdict) String() string {
-	text := v.Decision + " by scope " + v.Scope + " of " + v.Policy
+	text := v.Decision
+	if v.Policy != "" {
+		text += " by scope " + v.Scope + " of " + v.Policy
+	}
 	if v.Reason != "" {
 		text += ": " + v.Reason
 	}
@@ -85,7 +98,7 @@ func (p *Policy) Of(ctx context.Context, reference string) (*Verdict, error) {
 		if p.isDefault {
 			return nil, nil
 		}
-		found.Decision = NotRequired
+		found.Decision = NotEnforced
 		return found, nil
 	}
 	err := p.verifier.Verify(ctx, reference)
