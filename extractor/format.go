@@ -300,11 +300,33 @@ func (b Bundle) Files() (Files, error) {
 
 // IsProfile reports whether a directory is that of one profile: it has metadata.yaml and the manifests itself.
 func IsProfile(fsys fs.FS) bool {
-	exists := func(name string) bool {
-		_, err := fs.Stat(fsys, name)
-		return err == nil
+	return exists(fsys, metadataYAML) && (exists(fsys, manifestsYAML) || exists(fsys, manifestsBare))
+}
+
+// BundleIn returns the name of the file or directory that shows that a directory has a bundle: one of the Roots, or
+// metadata of a bundle, directly or in the directory of a profile. It is empty if there is none. Files with only the
+// name of manifests are not enough, because kustomize directories have such files too.
+func BundleIn(fsys fs.FS) string {
+	for _, name := range append(Roots(), metadataJSON) {
+		if exists(fsys, name) {
+			return name
+		}
 	}
-	return exists(metadataYAML) && (exists(manifestsYAML) || exists(manifestsBare))
+	if IsProfile(fsys) {
+		return metadataYAML
+	}
+	profiles, _ := fs.Glob(fsys, "*/"+metadataYAML) // the pattern is valid
+	for _, name := range profiles {
+		if profile, err := fs.Sub(fsys, path.Dir(name)); err == nil && IsProfile(profile) {
+			return name
+		}
+	}
+	return ""
+}
+
+func exists(fsys fs.FS, name string) bool {
+	_, err := fs.Stat(fsys, name)
+	return err == nil
 }
 
 // ReadProfile reads the files of one bundle from the directory of a profile.

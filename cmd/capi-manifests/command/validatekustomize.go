@@ -57,6 +57,8 @@ func (o *validateOptions) kustomization(cmd *cobra.Command, src string) (string,
 	switch {
 	case o.as == formKustomize && file == "":
 		return "", cli.WrongUsage(fmt.Errorf("--as kustomize: %s has no kustomization.yaml", src))
+	case o.as == formBundle && file != "" && bundle == "":
+		return "", cli.WrongUsage(fmt.Errorf("--as bundle: %s has a %s and no bundle", src, filepath.Base(file)))
 	case o.as == formKustomize, bundle == "":
 		return file, nil
 	case file != "" && o.as == "":

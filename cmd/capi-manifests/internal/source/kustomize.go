@@ -23,15 +23,8 @@ func KustomizationIn(source string) string {
 }
 
 // BundleIn returns the name of the file or directory that makes a directory a
-// bundle; empty if there is none.
-func BundleIn(source string) string {
-	for _, name := range append(extractor.Roots(), "metadata.json", "metadata.yaml") {
-		if _, err := os.Stat(filepath.Join(source, name)); err == nil {
-			return name
-		}
-	}
-	return ""
-}
+// bundle, or the directory of several; empty if there is none.
+func BundleIn(source string) string { return extractor.BundleIn(os.DirFS(source)) }
 
 // FilesOf returns a function that lists the files which may define a field of an
 // object that is rendered from src: the strategic merge patches of a kustomize
