@@ -339,10 +339,10 @@ func (c *cycle) process() *process {
 	return c.running
 }
 
-// crash kills the program. await restarts it.
+// crash kills the program, and waits for its end, so that await restarts it.
 func (c *cycle) crash() {
 	c.event("process", "killed")
-	_ = c.process().command.Process.Kill() // it can have ended
+	c.process().kill()
 }
 
 // ensureRunning starts the program unless it runs.
