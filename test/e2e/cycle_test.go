@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -67,7 +66,7 @@ func newCycle(t *testing.T, results *results, workloads []workload) *cycle {
 	c.begin()
 	for _, w := range c.all {
 		before := c.proxy.Requests()
-		c.perform(w, disturbance{name: "none"}, 0)
+		c.perform(w, undisturbed, 0)
 		c.writes[w.name] = max(1, writesOf(c.proxy.Requests())-writesOf(before))
 	}
 	return c
@@ -83,8 +82,6 @@ func writesOf(requests map[faults.Request]int) int {
 	}
 	return sum
 }
-
-func (c *cycle) mostWrites() int { return slices.Max(slices.Collect(maps.Values(c.writes))) }
 
 // begin restores the cluster to its state before the first installation.
 func (c *cycle) begin() {
@@ -110,25 +107,32 @@ func (c *cycle) end() {
 	}
 }
 
-// disturbed runs all workloads, each under a chosen fault, and compares their final states. A workload begins at the
-// end of the previous one: after a workload that does not end, no other runs.
-func (c *cycle) disturbed(choose func(workload) (disturbance, int)) {
+// disturbed runs the first workloads in order, each under a fault, and compares their final states. A workload begins
+// at the end of the previous one: after a workload that does not end, no other runs.
+func (c *cycle) disturbed(points []point) {
 	c.Helper()
 	c.stop()
 	c.begin()
-	for _, w := range c.all {
-		d, n := choose(w)
-		if d.everyWrite && n > c.writes[w.name] || d.user && w.unattended || d.needsObjects && w.uninstalls {
-			d = disturbance{name: "none"}
+	for i, p := range points {
+		if !c.all[i].accepts(p, c.writes[c.all[i].name]) {
+			p = point{undisturbed, 0}
 		}
-		if !c.perform(w, d, n) {
+		if !c.perform(c.all[i], p.disturbance, p.write) {
 			c.reset()
 			return
 		}
 	}
+	if len(points) < len(c.all) {
+		c.reset()
+	}
 }
 
-// reset removes all objects after a workload that has not ended, including retained and unmanaged CRDs.
+// accepts reports whether a fault can be injected in a workload with a number of writes.
+func (w workload) accepts(p point, writes int) bool {
+	return p.name != "" && !(p.everyWrite && p.write > writes || p.user && w.unattended || p.needsObjects && w.uninstalls)
+}
+
+// reset removes all objects before the end of the last workload, including retained and unmanaged CRDs.
 func (c *cycle) reset() {
 	c.Helper()
 	c.stop()

@@ -45,6 +45,15 @@ type disturbance struct {
 	cleanup func(c *cycle)
 }
 
+// undisturbed is a run without a fault.
+var undisturbed = disturbance{name: "none"}
+
+// point is a fault and the number of a write at which it is injected. The zero value is no fault.
+type point struct {
+	disturbance
+	write int
+}
+
 // disturbances are all faults of the suite.
 func disturbances() []disturbance {
 	all := []disturbance{
@@ -247,22 +256,58 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// complete runs the faults of a shard.
+// complete runs the faults of a shard. A pass runs the workloads in order, each under the next of its faults, and ends
+// after the last workload that has one left. Half of the shards begin with the last pass, because crashes need the CPU,
+// and most other faults wait.
 func complete(t *testing.T, results *results, shard int) {
 	seed, _ := strconv.ParseUint(os.Getenv("FAULTS_SEED"), 10, 64)
 	c, random := newCycle(t, results, workloads), rand.New(rand.NewPCG(seed, 1))
-	for i, d := range chosenDisturbances() {
-		switch {
-		case d.everyWrite:
-			for n := 1 + shard*crashStep() + int(seed%uint64(crashStep())); n <= c.mostWrites(); n += shards * crashStep() {
-				c.disturbed(func(workload) (disturbance, int) { return d, n })
-			}
-		case i%shards == shard:
-			c.disturbed(func(w workload) (disturbance, int) { return d, 1 + random.IntN(c.writes[w.name]) })
+	planned, passes := make([][]point, len(c.all)), 0
+	for i, w := range c.all {
+		all := points(c.writes[w.name], 1+int(seed%uint64(crashStep())), random)
+		for n := shard; n < len(all); n += shards {
+			planned[i] = append(planned[i], all[n])
 		}
+		passes = max(passes, len(planned[i]))
+	}
+	for pass := range passes {
+		if shard%2 == 1 {
+			pass = passes - 1 - pass
+		}
+		c.disturbed(nth(planned, pass))
 		results.write(t)
 	}
 	c.end()
+}
+
+// points returns all faults of a workload with a number of writes: one of each kind at a random write, and then crashes
+// at every write, or at each nth one, from the first.
+func points(writes, first int, random *rand.Rand) (all []point) {
+	var crashes []disturbance
+	for _, d := range chosenDisturbances() {
+		if d.everyWrite {
+			crashes = append(crashes, d)
+		} else {
+			all = append(all, point{d, 1 + random.IntN(writes)})
+		}
+	}
+	for n := first; n <= writes; n += crashStep() {
+		for _, d := range crashes {
+			all = append(all, point{d, n})
+		}
+	}
+	return all
+}
+
+// nth returns the nth point of each workload, up to the last workload that has one.
+func nth(planned [][]point, n int) (points []point) {
+	for i, own := range planned {
+		if n < len(own) {
+			points = append(points, make([]point, i-len(points))...)
+			points = append(points, own[n])
+		}
+	}
+	return points
 }
 
 // sample runs each workload under one fault.
@@ -274,9 +319,11 @@ func sample(t *testing.T, results *results) {
 	}
 	random, all := rand.New(rand.NewPCG(seed, 0)), chosenDisturbances()
 	c := newCycle(t, results, chosen)
-	c.disturbed(func(w workload) (disturbance, int) {
-		return all[random.IntN(len(all))], 1 + random.IntN(c.writes[w.name])
-	})
+	var points []point
+	for _, w := range chosen {
+		points = append(points, point{all[random.IntN(len(all))], 1 + random.IntN(c.writes[w.name])})
+	}
+	c.disturbed(points)
 	c.end()
 }
 
