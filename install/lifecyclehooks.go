@@ -46,11 +46,12 @@ func addLifecycleHooks(mgr manager.Manager, hooks *LifecycleHooks, reporter *sta
 			return nil
 		}))
 	}
+	retries := &backoff{}
 	err := ctrl.NewControllerManagedBy(mgr).Named("lifecycle-hooks").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(registrationChanged)).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(extensionConfigCRD)).
-		WithOptions(controllerOptions()).
-		Complete(registration)
+		WithOptions(controllerOptions(retries)).
+		Complete(retries.observe(registration))
 	if err != nil {
 		return nil, err
 	}
