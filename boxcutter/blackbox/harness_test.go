@@ -267,12 +267,20 @@ func (b *env) reconcile(revision boxcutter.Revision, opts ...boxcutter.RevisionR
 	b.Helper()
 	opts = append(opts, boxcutter.WithoutDryRunOfUnchanged())
 	result, err := b.engine.Reconcile(b.Context(), revision, opts...)
-	for apierrors.IsConflict(err) { // another controller has written an object concurrently
-		b.catchUp(revision)
+	for deadline := time.Now().Add(waitTimeout); isTransient(err) && time.Now().Before(deadline); {
+		if apierrors.IsConflict(err) {
+			b.catchUp(revision)
+		}
 		result, err = b.engine.Reconcile(b.Context(), revision, opts...)
 	}
 	b.must(err)
 	return result
+}
+
+// isTransient reports whether an error ends soon: another controller has written an object concurrently, or the API
+// server does not serve a new kind yet.
+func isTransient(err error) bool {
+	return apierrors.IsConflict(err) || meta.IsNoMatchError(err) || apierrors.IsNotFound(err)
 }
 
 // teardown tears down once, without error.

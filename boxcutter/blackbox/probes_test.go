@@ -51,7 +51,11 @@ func (b *env) define(kind string) {
 	definition := b.definition(kind)
 	b.create(definition)
 	b.removeAtEnd(definition)
-	b.eventually("the kind is known", func() bool { return b.established(definition) })
+	b.eventually("the kind is served", func() bool {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: b.namespace + ".example.com", Version: "v1", Kind: kind + "List"})
+		return b.established(definition) && b.user.List(b.Context(), list) == nil
+	})
 }
 
 func (b *env) established(definition *unstructured.Unstructured) bool {
