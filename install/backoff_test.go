@@ -17,7 +17,9 @@ import (
 func delays(results ...string) (found []time.Duration) {
 	b := &backoff{}
 	for _, text := range results {
-		failing := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, errors.New(text) })
+		failing := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			return reconcile.Result{}, errors.New(text)
+		})
 		if text == "" {
 			b.Forget(clusterAPIRequest)
 			continue

@@ -129,7 +129,11 @@ func (c *cycle) disturbed(points []point) {
 
 // accepts reports whether a fault can be injected in a workload with a number of writes.
 func (w workload) accepts(p point, writes int) bool {
-	return p.name != "" && !(p.everyWrite && p.write > writes || p.user && w.unattended || p.needsObjects && w.uninstalls)
+	switch {
+	case p.everyWrite && p.write > writes, p.user && w.unattended, p.needsObjects && w.uninstalls:
+		return false
+	}
+	return p.name != ""
 }
 
 // reset removes all objects before the end of the last workload, including retained and unmanaged CRDs.
