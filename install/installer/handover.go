@@ -65,9 +65,9 @@ func (e *Engine) recordAdoption(version string, adopted *unstructured.Unstructur
 	if e.adoptions[version] == nil {
 		e.adoptions[version] = map[string]int64{}
 	}
-	if number, _ := predecessor.Revision(adopted); number > 0 || e.adoptions[version][describe(adopted)] == 0 {
-		e.adoptions[version][describe(adopted)] = number
-	}
+	name := describe(adopted)
+	number, _ := predecessor.Revision(adopted)
+	e.adoptions[version][name] = max(e.adoptions[version][name], number)
 }
 
 // adoptionMessage counts the objects that a version has adopted during its rollout, and names the revision that

@@ -52,7 +52,8 @@ type loadedRevision struct {
 	notAdopted []string
 	// adopted are the objects of cluster-capi-operator that this reconcile has adopted.
 	adopted []string
-	// fromPredecessor has all that this process has adopted during the rollout, with their revision numbers in cluster-capi-operator.
+	// fromPredecessor maps the objects that this process has adopted during the rollout to
+	// their revision numbers in cluster-capi-operator.
 	fromPredecessor map[string]int64
 
 	stored revision.Stored
