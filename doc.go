@@ -14,6 +14,7 @@
 // Packages, in the order in which they may import each other:
 //
 //   - internal/object: kinds, names, scopes, pod specs, images and the apply order of objects.
+//   - internal/crdpack: compresses the versions of CRDs in memory.
 //   - internal/yamldoc: YAML streams to documents and objects.
 //   - internal/variable: the grammar of ${VAR} in manifests.
 //   - internal/parallel: a function applied to many items at once.
@@ -51,7 +52,7 @@
 //   - install/lifecyclehook: the Runtime Extension that delays Clusters with topology during a rollout: decision, server, and its ExtensionConfig.
 //   - install/snapshot: the ClusterAPI object and the revision ConfigMaps, read consistently.
 //   - install/version: the version controller: decides which version to install.
-//   - install/crdcache: compressed CRDs, in an informer cache and outside.
+//   - install/crdcache: compressed CRDs in an informer cache.
 //   - install/installer: the installer controller: rolls out versions, skips unchanged phases, adopts objects, reverts drift, and tears down versions, except CRDs that it retains; the deletion guard rejects instances of a CRD that is about to be deleted.
 //   - install/registryconfig: the registry configuration (mirrors, credentials, certificates, proxy) of files and of the cluster, read again after changes.
 //   - install/metricsserver: metrics over HTTPS: TLS certificate, TLS profile, and authorization of clients.

@@ -26,6 +26,7 @@ const module = "github.com/capi-installer/capi-installer"
 // importOrder is the order of doc.go: a package imports only packages above it.
 var importOrder = []string{
 	"internal/object",
+	"internal/crdpack",
 	"internal/yamldoc",
 	"internal/variable",
 	"internal/parallel",

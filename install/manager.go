@@ -232,7 +232,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 // objects: cluster-scoped objects, and those in the providers' namespace.
 func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	tracking, err := managedcache.NewTrackingCache(mgr.GetLogger().WithName("cache"), mgr.GetConfig(), cache.Options{
-		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		Scheme: mgr.GetScheme(), Mapper: &knownMappings{RESTMapper: mgr.GetRESTMapper()}, HTTPClient: mgr.GetHTTPClient(),
 		DefaultNamespaces:    map[string]cache.Config{v1alpha1.OperandNamespace: {}},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{installer.ManagedByLabel: v1alpha1.Prefix}),
 		DefaultTransform:     crdcache.Compress,

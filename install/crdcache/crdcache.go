@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crdcache keeps CustomResourceDefinitions compressed, in an informer cache and outside.
+// Package crdcache keeps CustomResourceDefinitions compressed in an informer cache.
 package crdcache
 
 import (
@@ -13,6 +13,7 @@ import (
 	"pkg.package-operator.run/boxcutter/managedcache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -31,7 +32,7 @@ func Compress(cached any) (any, error) {
 	if !ok || !object.IsCRD(crd) || crd.Object[compressed] != nil {
 		return cached, nil
 	}
-	packed, err := pack(crd.Object)
+	packed, err := crdpack.Compress(crd.Object)
 	if err != nil {
 		return nil, fmt.Errorf("compressing CRD %s: %w", crd.GetName(), err)
 	}
@@ -56,7 +57,7 @@ func decompress(object runtime.Object) error {
 		return nil
 	}
 	whole := map[string]any{}
-	if err := unpack(small, &whole); err != nil {
+	if err := crdpack.Decompress(small, &whole); err != nil {
 		return fmt.Errorf("decompressing CRD %s: %w", crd.GetName(), err)
 	}
 	crd.Object = whole

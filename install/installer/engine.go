@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/crdcache"
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
+	"github.com/capi-installer/capi-installer/internal/crdpack"
 )
 
 // Engine applies and tears down the objects of revisions with boxcutter.
@@ -221,7 +221,7 @@ func isVersion(owner metav1.OwnerReference) bool {
 func objects(phase revision.Phase) ([]client.Object, error) {
 	out := make([]client.Object, len(phase.Objects))
 	for i, obj := range phase.Objects {
-		whole, err := crdcache.UnpackVersions(obj)
+		whole, err := crdpack.Unpack(obj)
 		if err != nil {
 			return nil, err
 		}

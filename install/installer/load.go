@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/crdcache"
-	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
 )
 
@@ -31,7 +29,7 @@ type loadedRevision struct {
 	number    int64
 	digest    string
 	unmanaged []string
-	// phases are divided by Engine.plan, with compressed versions of CRDs.
+	// phases are divided by Engine.plan, with packed CRDs.
 	phases []revision.Phase
 	// checks is the preflight phase if the installer itself checks unmanaged CRDs; phases
 	// does not contain it then.
@@ -109,35 +107,15 @@ func installedAs(configMaps []corev1.ConfigMap, name string) string {
 	return name
 }
 
-// divide decodes the stored set and divides it into phases. The versions of CRDs in phases are
-// compressed.
+// divide decodes the stored set and divides it into phases, with packed CRDs.
 func (r *loadedRevision) divide() error {
-	set, err := r.stored.Decode()
-	if err == nil {
-		err = packCRDs(set, r.unmanaged)
-	}
+	set, err := r.stored.DecodePacked()
 	if err != nil {
 		return fmt.Errorf("reading version %s: %w", r.name, err)
 	}
 	r.phases, err = revision.Phases(r.name, r.number, set, r.unmanaged)
 	if err != nil {
 		return fmt.Errorf("dividing version %s into phases: %w", r.name, err)
-	}
-	return nil
-}
-
-// packCRDs compresses the versions of the CRDs of a set. Those of unmanaged CRDs are needed
-// for their requirements.
-func packCRDs(set operand.Set, unmanaged []string) error {
-	for _, component := range set.Operands {
-		for _, obj := range component.Objects {
-			if slices.Contains(unmanaged, obj.GetName()) {
-				continue
-			}
-			if err := crdcache.PackVersions(obj); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }
@@ -162,9 +140,8 @@ func (r *loadedRevision) objects() (objects []*unstructured.Unstructured) {
 }
 
 // plan is a version divided into phases. Decoding a large version takes a second, so
-// the engine keeps plans during a rollout and drops them when it is complete. The
-// versions of CRDs, which are most of the memory, are compressed until their phase is
-// reconciled.
+// the engine keeps plans during a rollout and drops them when it is complete. CRDs are
+// packed until their phase is reconciled.
 type plan struct {
 	key    string
 	phases []revision.Phase

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/crdpack"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
@@ -26,6 +27,16 @@ import (
 //
 // The error joins all findings, each a *RenderError.
 func Render(bundles []extractor.Bundle, variables map[string]string) (Set, error) {
+	return render(bundles, variables, func(*unstructured.Unstructured) error { return nil })
+}
+
+// RenderPacked is Render with packed CRDs (internal/crdpack), which take little memory.
+func RenderPacked(bundles []extractor.Bundle, variables map[string]string) (Set, error) {
+	return render(bundles, variables, crdpack.Pack)
+}
+
+// render renders bundles. pack is called for each object once its content is complete.
+func render(bundles []extractor.Bundle, variables map[string]string, pack func(*unstructured.Unstructured) error) (Set, error) {
 	set := Set{
 		ContentID: ContentID(bundles, variables),
 		Variables: usedVariables(bundles, variables),
@@ -34,7 +45,7 @@ func Render(bundles []extractor.Bundle, variables map[string]string) (Set, error
 	var findings []error
 	var all []rendered
 	for i, bundle := range bundles {
-		objects, errs := read(bundle, variables)
+		objects, errs := read(bundle, variables, pack)
 		findings = append(findings, errs...)
 		all = append(all, objects...)
 		set.Operands[i] = operandOf(bundle, objects)
@@ -75,7 +86,7 @@ func (r rendered) finding(err error) error {
 }
 
 // read returns the objects of a bundle, with the payload image.
-func read(bundle extractor.Bundle, variables map[string]string) (objects []rendered, findings []error) {
+func read(bundle extractor.Bundle, variables map[string]string, pack func(*unstructured.Unstructured) error) (objects []rendered, findings []error) {
 	for _, document := range yamldoc.SplitNonEmpty(bundle.Manifests) {
 		finding := func(line int, err error) {
 			findings = append(findings, &RenderError{Source: source(bundle), Line: line, Document: document.Number, Err: err})
@@ -92,7 +103,11 @@ func read(bundle extractor.Bundle, variables map[string]string) (objects []rende
 			finding(document.Line, err)
 		}
 		for _, fields := range parsed {
-			objects = append(objects, rendered{&unstructured.Unstructured{Object: fields}, &bundle, document})
+			obj := &unstructured.Unstructured{Object: fields}
+			if err := pack(obj); err != nil {
+				finding(document.Line, err)
+			}
+			objects = append(objects, rendered{obj, &bundle, document})
 		}
 	}
 	if len(objects) == 0 && len(findings) == 0 {

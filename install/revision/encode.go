@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/internal/crdpack"
 )
 
 // maxDecoded is the maximum length of the JSON form of a set, in bytes.
@@ -49,16 +51,28 @@ type storedComponent struct {
 	Source     string                 `json:"source,omitempty"`
 	Image      string                 `json:"image,omitempty"`
 	ConfigMaps []string               `json:"configMaps,omitempty"`
-	Objects    []map[string]any       `json:"objects"`
+	Objects    []storedObject         `json:"objects"`
 }
 
-// Encode returns the stored form of a set. It fails if the set is too large for
-// Decode.
+// storedObject is an object whose JSON is whole, and which is packed when it is decoded. So only one whole CRD at a
+// time is in memory.
+type storedObject struct{ unstructured.Unstructured }
+
+// MarshalJSON returns the whole object.
+func (o storedObject) MarshalJSON() ([]byte, error) { return crdpack.Encode(&o.Unstructured) }
+
+// UnmarshalJSON reads an object and packs it.
+func (o *storedObject) UnmarshalJSON(data []byte) error {
+	if err := utiljson.Unmarshal(data, &o.Object); err != nil {
+		return err
+	}
+	return crdpack.Pack(&o.Unstructured)
+}
+
+// Encode returns the stored form of a set, whose CRDs may be packed. It fails if the set is too large for Decode.
 func Encode(set operand.Set) (Stored, error) {
 	var plain bytes.Buffer
-	encoder := json.NewEncoder(&plain)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(storedForm(set)); err != nil {
+	if err := writeForm(&plain, storedForm(set)); err != nil {
 		return Stored{}, &Error{Err: fmt.Errorf("encoding the objects: %w", err)}
 	}
 	if plain.Len() > maxDecoded {
@@ -72,6 +86,32 @@ func Encode(set operand.Set) (Stored, error) {
 	return Stored{Digest: digest.FromBytes(data), Data: data}, nil
 }
 
+// writeForm writes the JSON of a form, component by component, because an encoder holds all that it encodes at once in
+// memory.
+func writeForm(to *bytes.Buffer, form storedSet) error {
+	components := form.Components
+	form.Components = []storedComponent{}
+	encoder := json.NewEncoder(to)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(form); err != nil {
+		return err
+	}
+	end := to.Len() - len("]}\n") // the components are the last field
+	rest := bytes.Clone(to.Bytes()[end:])
+	to.Truncate(end)
+	for i, component := range components {
+		if i > 0 {
+			to.WriteByte(',')
+		}
+		if err := encoder.Encode(component); err != nil {
+			return err
+		}
+		to.Truncate(to.Len() - len("\n"))
+	}
+	to.Write(rest)
+	return nil
+}
+
 func storedForm(set operand.Set) storedSet {
 	form := storedSet{
 		Format:     format,
@@ -80,9 +120,9 @@ func storedForm(set operand.Set) storedSet {
 		Components: make([]storedComponent, len(set.Operands)),
 	}
 	for i, component := range set.Operands {
-		objects := make([]map[string]any, len(component.Objects))
+		objects := make([]storedObject, len(component.Objects))
 		for j, obj := range component.Objects {
-			objects[j] = obj.Object
+			objects[j] = storedObject{*obj}
 		}
 		form.Components[i] = storedComponent{
 			Name:       component.Name,
@@ -100,25 +140,37 @@ func storedForm(set operand.Set) storedSet {
 
 // SameObjects reports whether two sets install the same objects: providers of the
 // same names and types, in the same order, with equal objects. Their sources may
-// differ.
+// differ, and CRDs may be packed.
 func SameObjects(a, b operand.Set) bool {
-	encodedA, errA := installed(a)
-	encodedB, errB := installed(b)
-	return errA == nil && errB == nil && bytes.Equal(encodedA, encodedB)
+	return slices.EqualFunc(a.Operands, b.Operands, func(a, b operand.Operand) bool {
+		return a.Name == b.Name && a.Type == b.Type && slices.EqualFunc(a.Objects, b.Objects, sameObject)
+	})
 }
 
-// installed returns the providers and objects of a set as JSON.
-func installed(set operand.Set) ([]byte, error) {
-	form := storedForm(set)
-	for i := range form.Components {
-		component := &form.Components[i]
-		*component = storedComponent{Name: component.Name, Type: component.Type, Objects: component.Objects}
-	}
-	return json.Marshal(form.Components)
+func sameObject(a, b *unstructured.Unstructured) bool {
+	encodedA, errA := crdpack.Encode(a)
+	encodedB, errB := crdpack.Encode(b)
+	return errA == nil && errB == nil && bytes.Equal(encodedA, encodedB)
 }
 
 // Decode returns the set. It verifies Data first.
 func (s Stored) Decode() (operand.Set, error) {
+	set, err := s.DecodePacked()
+	if err != nil {
+		return operand.Set{}, err
+	}
+	for _, component := range set.Operands {
+		for i, obj := range component.Objects {
+			if component.Objects[i], err = crdpack.Unpack(obj); err != nil {
+				return operand.Set{}, &Error{Err: err}
+			}
+		}
+	}
+	return set, nil
+}
+
+// DecodePacked is Decode with packed CRDs (internal/crdpack), which take little memory.
+func (s Stored) DecodePacked() (operand.Set, error) {
 	if err := s.verify(); err != nil {
 		return operand.Set{}, &Error{Err: err}
 	}
@@ -169,8 +221,8 @@ func (f storedSet) set() (operand.Set, error) {
 	var errs []error
 	for i, component := range f.Components {
 		objects := make([]*unstructured.Unstructured, len(component.Objects))
-		for j, object := range component.Objects {
-			objects[j] = &unstructured.Unstructured{Object: object}
+		for j := range component.Objects {
+			objects[j] = &component.Objects[j].Unstructured
 			if objects[j].GetKind() == "" || objects[j].GetName() == "" {
 				errs = append(errs, fmt.Errorf("stored object %d of component %s has no kind or no name", j, component.Name))
 			}

@@ -206,6 +206,31 @@ func TestDecode_Errors(t *testing.T) {
 	}
 }
 
+func TestDecodePacked_SameFormAsWhole(t *testing.T) {
+	set := example()
+	crd := newObject("apiextensions.k8s.io/v1/CustomResourceDefinition", "", "things.example.com")
+	crd.Object["spec"] = map[string]any{"group": "example.com", "versions": []any{map[string]any{"name": "v1", "schema": "<a>"}}}
+	set.Operands[0].Objects = append(set.Operands[0].Objects, crd)
+	stored := mustEncode(t, set)
+	packed, err := stored.DecodePacked()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, found := packed.Operands[0].Objects[2].Object["spec"].(map[string]any)["versions"]; found {
+		t.Error("the CRD is not packed")
+	}
+	if again := mustEncode(t, packed); !bytes.Equal(again.Data, stored.Data) {
+		t.Error("the packed set has another stored form")
+	}
+	if !SameObjects(set, packed) {
+		t.Error("the packed set has other objects")
+	}
+	whole, err := stored.Decode()
+	if diff := cmp.Diff(set, whole, cmpopts.EquateEmpty()); diff != "" || err != nil {
+		t.Errorf("(-stored +read): %v\n%s", err, diff)
+	}
+}
+
 func TestEncode_TooLarge(t *testing.T) {
 	set := example()
 	set.Operands[0].Objects[0].Object["data"] = strings.Repeat("a", maxDecoded)

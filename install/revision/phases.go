@@ -35,7 +35,7 @@ const Preflight = "preflight"
 // apply order; objects of the same rank keep the order of the manifests. Unmanaged
 // CRDs are in no phase. Phases without objects are omitted.
 //
-// The objects are copies; the caller may change them.
+// The objects are copies; the caller may change them. CRDs that are packed stay packed, except in the preflight phase.
 func Phases(name string, number int64, set operand.Set, unmanaged []string) ([]Phase, error) {
 	var requirements []*unstructured.Unstructured
 	var errs []error

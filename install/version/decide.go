@@ -27,7 +27,7 @@ func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, i
 	if matches && isReadable(*desired, existing) {
 		return r.maintain(ctx, cluster, inputs, existing)
 	}
-	set, err := operand.Render(inputs.bundles, inputs.variables)
+	set, err := operand.RenderPacked(inputs.bundles, inputs.variables)
 	if err != nil {
 		return status.Outcome{Reason: status.RenderFailed, Err: err}
 	}
@@ -64,7 +64,7 @@ func installedAs(cluster *v1alpha1.ClusterAPI, set operand.Set, existing []corev
 	if err != nil || stored.Digest.String() != string(desired.ManifestsDigest) {
 		return ""
 	}
-	before, err := stored.Decode()
+	before, err := stored.DecodePacked()
 	if err != nil || !revision.SameObjects(before, set) {
 		return ""
 	}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package crdpack compresses the versions of CustomResourceDefinitions in memory. Their
+// schemas are nearly all of the data of a provider, and decoded they take about ten times as
+// much memory as encoded.
+package crdpack
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/klauspost/compress/s2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// packedVersions is the field of a packed CRD that replaces spec.versions.
+const packedVersions = "spec.versions, compressed"
+
+// Pack compresses spec.versions of a CRD in place. Other objects stay as they are.
+func Pack(obj *unstructured.Unstructured) error {
+	spec := object.MapAt(obj.Object, "spec")
+	versions, isList := spec["versions"].([]any)
+	if !object.IsCRD(obj) || !isList {
+		return nil
+	}
+	packed, err := Compress(versions)
+	if err != nil {
+		return fmt.Errorf("compressing the versions of CRD %s: %w", obj.GetName(), err)
+	}
+	delete(spec, "versions")
+	obj.Object[packedVersions] = packed
+	return nil
+}
+
+// Unpack returns the whole object: a copy of a packed CRD, and any other object itself.
+func Unpack(obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if !isPacked(obj) {
+		return obj, nil
+	}
+	fields, err := whole(obj.DeepCopy(), func(content []byte) (versions any, err error) {
+		err = json.Unmarshal(content, &versions)
+		return versions, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: fields}, nil
+}
+
+// Encode returns the compact JSON of the whole object. Unlike json.Marshal, it does not escape HTML.
+func Encode(obj *unstructured.Unstructured) ([]byte, error) {
+	if !isPacked(obj) {
+		return encode(obj.Object)
+	}
+	fields, err := whole(obj, func(content []byte) (any, error) { return stdjson.RawMessage(content), nil })
+	if err != nil {
+		return nil, err
+	}
+	return encode(fields)
+}
+
+func isPacked(obj *unstructured.Unstructured) bool {
+	_, packed := obj.Object[packedVersions].(string)
+	return packed
+}
+
+// whole returns the fields of a packed CRD with its versions, which decode makes from their
+// JSON. It shares the other fields with the CRD.
+func whole(crd *unstructured.Unstructured, decode func([]byte) (any, error)) (map[string]any, error) {
+	fields := maps.Clone(crd.Object)
+	spec := maps.Clone(object.MapAt(fields, "spec"))
+	content, err := s2.Decode(nil, []byte(fields[packedVersions].(string)))
+	if err == nil && spec == nil {
+		err = errors.New("spec not found")
+	}
+	if err == nil {
+		spec["versions"], err = decode(content)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decompressing the versions of CRD %s: %w", crd.GetName(), err)
+	}
+	delete(fields, packedVersions)
+	fields["spec"] = spec
+	return fields, nil
+}
+
+// Compress encodes and compresses a value of an object.
+func Compress(value any) (string, error) {
+	content, err := encode(value)
+	if err != nil {
+		return "", err
+	}
+	return string(s2.EncodeBetter(nil, content)), nil
+}
+
+// Decompress decodes a value that Compress has encoded.
+func Decompress[T any](packed string, into *T) error {
+	content, err := s2.Decode(nil, []byte(packed))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(content, into)
+}
+
+func encode(value any) ([]byte, error) {
+	var content bytes.Buffer
+	encoder := stdjson.NewEncoder(&content)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(content.Bytes(), []byte("\n")), nil
+}

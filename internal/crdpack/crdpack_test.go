@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crdpack
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
+)
+
+// verboseCRD returns a CRD with a number of described fields.
+func verboseCRD(fields int) *unstructured.Unstructured {
+	properties := map[string]any{}
+	for i := range fields {
+		properties[fmt.Sprintf("field%d", i)] = map[string]any{"type": "integer", "minimum": int64(i), "description": fmt.Sprintf("what field %d is <for>, in a sentence", i)}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "machines.cluster.x-k8s.io"},
+		"spec": map[string]any{
+			"group":    "cluster.x-k8s.io",
+			"versions": []any{map[string]any{"name": "v1beta1", "schema": map[string]any{"openAPIV3Schema": map[string]any{"properties": properties}}}},
+		},
+	}}
+}
+
+func packed(t *testing.T, obj *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	out := obj.DeepCopy()
+	if err := Pack(out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestPack_RoundTrip(t *testing.T) {
+	crd := verboseCRD(200)
+	small := packed(t, crd)
+	if again := packed(t, small); !cmp.Equal(small, again) {
+		t.Errorf("a packed CRD was packed again:\n%s", cmp.Diff(small, again))
+	}
+	content, _ := json.Marshal(crd)
+	if size := len(small.Object[packedVersions].(string)); size > len(content)/4 {
+		t.Errorf("the packed versions have %d bytes, the whole CRD %d", size, len(content))
+	}
+	before := small.DeepCopy()
+	got, err := Unpack(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(crd, got); diff != "" {
+		t.Errorf("the CRD differs after the round trip (-want +got):\n%s", diff)
+	}
+	got.Object["metadata"].(map[string]any)["name"] = "changed"
+	if diff := cmp.Diff(before, small); diff != "" {
+		t.Errorf("the packed CRD shares fields with the whole one:\n%s", diff)
+	}
+}
+
+func TestPack_LeavesOtherObjects(t *testing.T) {
+	for name, content := range map[string]map[string]any{
+		"another kind":              {"apiVersion": "v1", "kind": "ConfigMap", "spec": map[string]any{"versions": []any{"v1"}}},
+		"a CRD without versions":    {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": map[string]any{}},
+		"a CRD without a spec":      {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"},
+		"versions that are no list": {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": map[string]any{"versions": "v1"}},
+	} {
+		o := &unstructured.Unstructured{Object: content}
+		if got := packed(t, o); !cmp.Equal(o, got) {
+			t.Errorf("%s: the object was modified:\n%s", name, cmp.Diff(o, got))
+		}
+		if got, err := Unpack(o); err != nil || got != o {
+			t.Errorf("%s: got %v (%v), want the object itself", name, got, err)
+		}
+	}
+}
+
+// anyValue generates values that an object can contain.
+func anyValue(depth int) *rapid.Generator[any] {
+	leaves := []*rapid.Generator[any]{rapid.String().AsAny(), rapid.Int64().AsAny(), rapid.Bool().AsAny(), rapid.Float64Range(0.001, 0.999).AsAny(), rapid.Just[any](nil)}
+	if depth > 0 {
+		leaves = append(leaves,
+			rapid.Map(rapid.SliceOfN(anyValue(depth-1), 0, 3), func(v []any) any { return v }),
+			rapid.Map(rapid.MapOfN(rapid.String(), anyValue(depth-1), 0, 3), func(v map[string]any) any { return v }))
+	}
+	return rapid.OneOf(leaves...)
+}
+
+func TestEncode_SameJSONPackedAndWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		crd := verboseCRD(1)
+		crd.Object["status"] = anyValue(2).Draw(t, "status")
+		crd.Object["spec"].(map[string]any)["versions"] = rapid.SliceOfN(anyValue(3), 0, 3).Draw(t, "versions")
+		var want bytes.Buffer
+		encoder := json.NewEncoder(&want)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(crd.Object); err != nil {
+			t.Fatal(err)
+		}
+		small := crd.DeepCopy()
+		if err := Pack(small); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []*unstructured.Unstructured{crd, small} {
+			got, err := Encode(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(strings.TrimSuffix(want.String(), "\n"), string(got)); diff != "" {
+				t.Fatalf("(-want +got):\n%s", diff)
+			}
+		}
+	})
+}
+
+func TestUnpack_DamagedCRDIsNamed(t *testing.T) {
+	damaged, headless := packed(t, verboseCRD(1)), packed(t, verboseCRD(1))
+	damaged.Object[packedVersions] = "damaged"
+	delete(headless.Object, "spec")
+	for _, crd := range []*unstructured.Unstructured{damaged, headless} {
+		_, errUnpack := Unpack(crd)
+		_, errEncode := Encode(crd)
+		for _, err := range []error{errUnpack, errEncode} {
+			if err == nil || !strings.Contains(err.Error(), "machines.cluster.x-k8s.io") {
+				t.Errorf("got %v", err)
+			}
+		}
+	}
+}
