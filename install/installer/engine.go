@@ -169,13 +169,27 @@ func (e *Engine) forget(ctx context.Context, rev *loadedRevision) error {
 	return nil
 }
 
-// revision returns phases of a revision as a boxcutter revision.
+// revision returns phases of a revision as a boxcutter revision whose objects can be applied.
 func (e *Engine) revision(rev *loadedRevision, of []revision.Phase) (boxcutter.Revision, error) {
-	phases := make([]boxcutter.Phase, len(of))
+	whole := make([]revision.Phase, len(of))
 	for i, phase := range of {
-		objects, err := objects(phase)
+		objects, err := applied(phase.Objects)
 		if err != nil {
 			return nil, err
+		}
+		whole[i] = revision.Phase{Name: phase.Name, Objects: objects}
+	}
+	return e.packedRevision(rev, whole), nil
+}
+
+// packedRevision returns phases of a revision as a boxcutter revision. If they have packed CRDs, it can be checked and
+// torn down, but not applied.
+func (e *Engine) packedRevision(rev *loadedRevision, of []revision.Phase) boxcutter.Revision {
+	phases := make([]boxcutter.Phase, len(of))
+	for i, phase := range of {
+		objects := make([]client.Object, len(phase.Objects))
+		for j, obj := range phase.Objects {
+			objects[j] = obj
 		}
 		phases[i] = boxcutter.NewPhase(phase.Name, objects)
 	}
@@ -183,7 +197,7 @@ func (e *Engine) revision(rev *loadedRevision, of []revision.Phase) (boxcutter.R
 	owner := boxcutter.WithOwner(ownerOf(rev.owner), e.Owners)
 	return boxcutter.NewRevision(rev.owner, rev.number, phases).
 		WithReconcileOptions(owner, boxcutter.WithSiblingOwnerClassifier(isVersion)).
-		WithTeardownOptions(owner), nil
+		WithTeardownOptions(owner)
 }
 
 // reversed returns the phases with their objects in reverse order. boxcutter tears a
@@ -217,10 +231,10 @@ func isVersion(owner metav1.OwnerReference) bool {
 	return owner.Kind == "ConfigMap" && owner.UID == ownerOf(owner.Name).UID
 }
 
-// objects returns the objects of a phase as they are applied.
-func objects(phase revision.Phase) ([]client.Object, error) {
-	out := make([]client.Object, len(phase.Objects))
-	for i, obj := range phase.Objects {
+// applied returns objects as they are applied.
+func applied(packed []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	out := make([]*unstructured.Unstructured, len(packed))
+	for i, obj := range packed {
 		whole, err := crdpack.Unpack(obj)
 		if err != nil {
 			return nil, err

@@ -55,7 +55,7 @@ func (e *Engine) reconcileScope(ctx context.Context, rev *loadedRevision, option
 	if rev.scope == rollout && !checked.IsComplete() {
 		return all, err
 	}
-	for _, phases := range e.parts(rev) {
+	for _, phases := range e.parts(ctx, rev) {
 		result, err := e.reconcilePart(ctx, rev, phases, options)
 		if result != nil {
 			all = append(all, result)
@@ -70,11 +70,11 @@ func (e *Engine) reconcileScope(ctx context.Context, rev *loadedRevision, option
 	return all, errors.Join(failed...)
 }
 
-// parts returns the phases that are reconciled together: all phases of a rollout at
-// first, because the engine checks the names of all objects before the first write,
-// and otherwise each phase alone.
-func (e *Engine) parts(rev *loadedRevision) [][]revision.Phase {
-	if rev.scope == rollout && e.comparedOf(rev).phases == nil {
+// parts returns the phases that are reconciled together: each phase alone, so that only its CRDs are unpacked. An invalid
+// revision is one part, which the engine rejects before it writes an object.
+func (e *Engine) parts(ctx context.Context, rev *loadedRevision) [][]revision.Phase {
+	first := rev.scope == rollout && e.comparedOf(rev).phases == nil
+	if first && validation.NewRevisionValidator().Validate(ctx, e.packedRevision(rev, rev.phases)) != nil {
 		return [][]revision.Phase{rev.phases}
 	}
 	return slices.Collect(slices.Chunk(rev.phases, 1))
@@ -95,7 +95,7 @@ func (e *Engine) reconcilePart(ctx context.Context, rev *loadedRevision, phases 
 	if result != nil && rev.scope != controlledOnly {
 		e.record(rev, result)
 	}
-	return result, err
+	return compact(result), err
 }
 
 // keepControlled removes the objects that the revision does not control from its

@@ -74,6 +74,15 @@ func isSettled(phase machinery.PhaseResult) bool {
 		})
 }
 
+// compact returns the result of one phase without the contents of its objects, which take much memory, if nothing was
+// written nor is left to write; any other result as it is.
+func compact(result machinery.RevisionResult) machinery.RevisionResult {
+	if result == nil || result.GetValidationError() != nil || len(result.GetPhases()) != 1 || !isSettled(result.GetPhases()[0]) {
+		return result
+	}
+	return comparedRevision{newComparedPhase(result.GetPhases()[0])}
+}
+
 // unchanged returns the last result of a phase if no object has changed since; nil
 // otherwise.
 func (e *Engine) unchanged(ctx context.Context, rev *loadedRevision, phase revision.Phase) machinery.RevisionResult {

@@ -186,11 +186,7 @@ func (e *Engine) teardownOnce(ctx context.Context, rev *loadedRevision) (progres
 	}
 	defer func() { err = errors.Join(err, e.liftDeletionGuard(context.WithoutCancel(ctx))) }()
 	options = append(options, boxcutter.WithAggregatePhaseTeardownErrors(), engineOptions)
-	whole, err := e.revision(rev, reversed(rev.phases))
-	if err != nil {
-		return teardownProgress{}, err
-	}
-	result, err := e.Revisions.Teardown(ctx, whole, options...)
+	result, err := e.Revisions.Teardown(ctx, e.packedRevision(rev, reversed(rev.phases)), options...)
 	if err != nil {
 		return teardownProgress{}, err
 	}
