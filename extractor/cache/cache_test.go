@@ -467,7 +467,8 @@ func TestStore_RemovesTemporaryFilesOfKilledProcesses(t *testing.T) {
 	if err := os.Chtimes(left, long, long); err != nil {
 		t.Fatal(err)
 	}
-	fetch(t, t.Context(), cached, numbered(2))
+	restarted := &cache.Cached{Next: &shelf{}, Store: &cache.Store{Dir: dir}}
+	fetch(t, t.Context(), restarted, numbered(2))
 	if _, err := os.Stat(left); err == nil {
 		t.Error("it is still there")
 	}

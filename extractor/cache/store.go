@@ -37,7 +37,7 @@ const DefaultMaxBytes = 512 << 20
 // The first line of a file is the digest of the rest; the second line is its kind and key.
 // A file that was truncated, modified or moved is therefore detected as corrupt and
 // removed. Files are written under a temporary name and renamed, so that a killed process
-// never leaves a partial entry. Temporary files are removed after an hour.
+// never leaves a partial entry. Temporary files that are older than an hour are removed at the first write of a process.
 //
 // Several processes may share a directory. A nil Store, or a Store without Dir,
 // stores nothing. A Store must not be copied after first use.
@@ -47,13 +47,16 @@ type Store struct {
 	Dir string
 	// MaxBytes is the limit for the size of all entries, rounded up to blocks of
 	// 4 KiB; 0 means DefaultMaxBytes. The least recently used entries are removed
-	// first. Pinned images count, but are never removed.
+	// first. Pinned images count, but are never removed. Each further process with the
+	// same directory can exceed the limit by a sixteenth.
 	MaxBytes int64
 
 	// step is called before each write operation in tests. If it returns an error, the operation
 	// fails with this error.
 	step func(operation string) error
 	mu   sync.Mutex // one writer at a time in this process
+	// room is the number of bytes that can be written before the next look at all entries.
+	room int64
 }
 
 const (
@@ -232,12 +235,18 @@ func (s *Store) save(kind string, key digest.Digest, body []byte) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	file := s.file(kind, key)
-	if err := s.write(file, seal(kind, key, body)); err != nil {
+	file, data := s.file(kind, key), seal(kind, key, body)
+	if err := s.write(file, data); err != nil {
 		return err
+	}
+	if s.room -= blocks(int64(len(data))); s.room >= 0 {
+		return nil
 	}
 	return s.prune(file)
 }
+
+// blocks rounds a size up to whole blocks.
+func blocks(size int64) int64 { return (size + block - 1) / block * block }
 
 // write writes a temporary file and renames it.
 func (s *Store) write(file string, data []byte) error {
@@ -310,7 +319,7 @@ type storedFile struct {
 }
 
 // prune removes the least recently used entries until the store is within its limit, and temporary files
-// of killed processes. It never removes pinned entries or the entry that was just written.
+// of killed processes. It determines the room for further entries. It never removes pinned entries or the entry that was just written.
 func (s *Store) prune(written string) error {
 	pins, err := s.pins()
 	if err != nil {
@@ -333,9 +342,10 @@ func (s *Store) prune(written string) error {
 		total += e.size
 	}
 	slices.SortFunc(entries, func(a, b storedFile) int { return a.used.Compare(b.used) })
+	limit := cmp.Or(s.MaxBytes, DefaultMaxBytes)
 	for _, e := range entries {
-		if total <= cmp.Or(s.MaxBytes, DefaultMaxBytes) {
-			return nil
+		if total <= limit {
+			break
 		}
 		if stay[e.file] {
 			continue
@@ -345,6 +355,7 @@ func (s *Store) prune(written string) error {
 		}
 		total -= e.size
 	}
+	s.room = min(limit-total, limit/16)
 	return nil
 }
 
@@ -366,7 +377,7 @@ func (s *Store) list(dir string) (entries []storedFile, err error) {
 			}
 			continue
 		}
-		entries = append(entries, storedFile{file, info.ModTime(), (info.Size() + block - 1) / block * block})
+		entries = append(entries, storedFile{file, info.ModTime(), blocks(info.Size())})
 	}
 	return entries, err
 }

@@ -17,11 +17,11 @@ func Requested(o *unstructured.Unstructured) bool {
 }
 
 func requestsCA(o *unstructured.Unstructured) bool {
-	return o.GetAnnotations()[v1alpha1.InjectCABundleAnnotation] == "true"
+	return object.TextAt(o.Object, "metadata", "annotations", v1alpha1.InjectCABundleAnnotation) == "true"
 }
 
 func requestsCertificate(o *unstructured.Unstructured) bool {
-	return object.GroupKind(o) == object.Service && o.GetAnnotations()[v1alpha1.ServingCertAnnotation] != ""
+	return object.TextAt(o.Object, "metadata", "annotations", v1alpha1.ServingCertAnnotation) != "" && object.GroupKind(o) == object.Service
 }
 
 // inject writes the CA bundle into the client configurations of an object that requests it.

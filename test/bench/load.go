@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/random"
@@ -69,17 +70,44 @@ func load(ctx context.Context, r *run) error {
 		if err := b.withBed(ctx, "load-"+name, func(bed *bed) error { return b.load(ctx, bed, size, four[1]) }); err != nil {
 			return fmt.Errorf("%s load: %w", name, err)
 		}
+		if err := b.withBed(ctx, "load-kubectl-"+name, func(bed *bed) error { return b.loadKubectl(ctx, bed, size) }); err != nil {
+			return fmt.Errorf("%s load, kubectl: %w", name, err)
+		}
 		measured[name] = b.rows
 	}
 	for _, id := range []string{"first-write", "install", "restart", "memory-peak", "memory-rest"} {
-		quarter := measured["quarter"][id].Ours
-		quarter.Program = "a quarter of the load"
-		row := row{ID: "load-" + id, Workload: full.String(), Ours: measured["full"][id].Ours, Peers: []cost{quarter}, Growth: true}
+		row := row{ID: "load-" + id, Workload: full.String(), Ours: measured["full"][id].Ours, Growth: true}
+		row.Peers = slices.Concat([]cost{quarter(measured["quarter"][id].Ours)}, measured["full"][id].Peers)
+		for _, peer := range measured["quarter"][id].Peers {
+			row.Peers = append(row.Peers, quarter(peer))
+		}
 		if err := b.add(row); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// quarter returns the cost of a program with a quarter of the load.
+func quarter(used cost) cost {
+	used.Program += quarterSuffix
+	return used
+}
+
+// loadKubectl measures how kubectl installs the same objects: the API server itself may be slower in a large cluster.
+func (b *rolloutBench) loadKubectl(ctx context.Context, bed *bed, size loadSize) error {
+	progress("preparing %s", size)
+	if err := bed.crowd(ctx, size); err != nil {
+		return err
+	}
+	k, err := newKubectl(ctx, bed, true)
+	if err != nil {
+		return err
+	}
+	progress("install with %s", k.name())
+	_, used, err := k.apply(ctx, b.versions[0])
+	b.peer("install", used)
+	return err
 }
 
 // load measures one size.

@@ -42,7 +42,8 @@ type row struct {
 	Workload string `json:"workload"`
 	Ours     cost   `json:"ours"`
 	Peers    []cost `json:"peers,omitempty"`
-	// Growth is true if the peer is our program with a quarter of the load.
+	// Growth is true if the first peer is our program with a quarter of the load. Other peers come after it in pairs: a program, and
+	// the same with a quarter of the load.
 	Growth bool `json:"growth,omitempty"`
 }
 

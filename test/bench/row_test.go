@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,16 +89,26 @@ func TestResults_WorseThanBaseline(t *testing.T) {
 }
 
 func TestResults_GrowthAboveTheLoad(t *testing.T) {
-	quarter := cost{Program: "a quarter of the load", Seconds: 10, CPU: 1, Requests: 100, Memory: 50 << 20}
+	quarter := cost{Program: "capi-installer, 1/4 load", Seconds: 10, CPU: 1, Requests: 100, Memory: 50 << 20}
 	linear := row{ID: "load-install", Ours: cost{Seconds: 40, CPU: 4, Requests: 400, Memory: 200 << 20}, Peers: []cost{quarter}, Growth: true}
 	squared := linear
 	squared.Ours.Requests = 1600
-	if found := (results{Rows: []row{linear}}).superlinear(); found != nil {
-		t.Errorf("linear growth is reported: %v", found)
-	}
-	want := []string{"load-install at 0 ms: requests: 16.0 times that of a quarter of the load"}
-	if diff := cmp.Diff(want, results{Rows: []row{squared}}.superlinear()); diff != "" {
-		t.Errorf("superlinear (-want +got):\n%s", diff)
+	slow := linear
+	slow.Ours.Seconds = 60
+	asSlow := slow
+	asSlow.Peers = append(slices.Clone(slow.Peers), cost{Program: "kubectl", Seconds: 110}, cost{Program: "kubectl, 1/4 load", Seconds: 20})
+	for name, test := range map[string]struct {
+		row  row
+		want []string
+	}{
+		"linear":                   {linear, nil},
+		"more requests":            {squared, []string{"load-install at 0 ms: requests: 16.0 times that of a quarter of the load"}},
+		"slower":                   {slow, []string{"load-install at 0 ms: time: 6.0 times that of a quarter of the load"}},
+		"slower, and kubectl also": {asSlow, nil},
+	} {
+		if diff := cmp.Diff(test.want, results{Rows: []row{test.row}}.superlinear()); diff != "" {
+			t.Errorf("%s: superlinear (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
