@@ -63,10 +63,11 @@ func (o storedObject) MarshalJSON() ([]byte, error) { return crdpack.Encode(&o.U
 
 // UnmarshalJSON reads an object and packs it.
 func (o *storedObject) UnmarshalJSON(data []byte) error {
-	if err := utiljson.Unmarshal(data, &o.Object); err != nil {
-		return err
+	packed, err := crdpack.Decode(data)
+	if err == nil {
+		o.Object = packed.Object
 	}
-	return crdpack.Pack(&o.Unstructured)
+	return err
 }
 
 // Encode returns the stored form of a set, whose CRDs may be packed. It fails if the set is too large for Decode.

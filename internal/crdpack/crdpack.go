@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/klauspost/compress/s2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,6 +36,41 @@ func Pack(obj *unstructured.Unstructured) error {
 	}
 	delete(spec, "versions")
 	obj.Object[packedVersions] = packed
+	return nil
+}
+
+// Decode reads an object from JSON and packs it. It does not decode the versions of a CRD.
+func Decode(data []byte) (*unstructured.Unstructured, error) {
+	var fields, spec map[string]stdjson.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, err
+	}
+	head := &unstructured.Unstructured{Object: map[string]any{}}
+	err := decodeFields(fields, head.Object, "apiVersion", "kind")
+	if err != nil || !object.IsCRD(head) || json.Unmarshal(fields["spec"], &spec) != nil || !bytes.HasPrefix(spec["versions"], []byte("[")) {
+		whole := &unstructured.Unstructured{}
+		return whole, json.Unmarshal(data, &whole.Object)
+	}
+	packed := string(s2.EncodeBetter(nil, spec["versions"]))
+	delete(spec, "versions")
+	delete(fields, "spec")
+	decoded := map[string]any{}
+	err = errors.Join(decodeFields(fields, head.Object, slices.Collect(maps.Keys(fields))...), decodeFields(spec, decoded, slices.Collect(maps.Keys(spec))...))
+	head.Object["spec"], head.Object[packedVersions] = decoded, packed
+	return head, err
+}
+
+// decodeFields decodes the fields with the names.
+func decodeFields(from map[string]stdjson.RawMessage, to map[string]any, names ...string) error {
+	for _, name := range names {
+		var value any
+		if raw, found := from[name]; found {
+			if err := json.Unmarshal(raw, &value); err != nil {
+				return fmt.Errorf("decoding field %s: %w", name, err)
+			}
+			to[name] = value
+		}
+	}
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"pgregory.net/rapid"
 )
 
@@ -116,6 +117,51 @@ func TestEncode_SameJSONPackedAndWhole(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestDecode_SameAsDecodingAndPacking(t *testing.T) {
+	for name, text := range map[string]string{
+		"a CRD":                     string(must(Encode(verboseCRD(20)))),
+		"with spaces":               `{ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": { "a": 1, "versions": [ {"name": "v1"} ] } }`,
+		"another kind":              `{"apiVersion":"v1","kind":"ConfigMap","spec":{"versions":[1]}}`,
+		"another group":             `{"apiVersion":"v1","kind":"CustomResourceDefinition","spec":{"versions":[1]}}`,
+		"without versions":          `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","spec":{"a":2,"b":[1.5]}}`,
+		"versions that are no list": `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","spec":{"versions":{}}}`,
+		"a spec that is no map":     `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","spec":[]}`,
+		"a kind that is no string":  `{"apiVersion":[],"kind":7,"spec":{"versions":[1]}}`,
+		"null":                      `null`,
+	} {
+		want := &unstructured.Unstructured{}
+		if err := utiljson.Unmarshal([]byte(text), &want.Object); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Decode([]byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, err = Unpack(got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if packed := must(Decode(must(Encode(verboseCRD(20))))); !isPacked(packed) {
+		t.Error("the CRD is not packed")
+	}
+	for _, text := range []string{``, `[]`, `{`, `{"spec":}`} {
+		if _, err := Decode([]byte(text)); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }
 
 func TestUnpack_DamagedCRDIsNamed(t *testing.T) {
