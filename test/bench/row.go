@@ -33,6 +33,14 @@ type cost struct {
 	Memory int64 `json:"memory,omitempty"`
 }
 
+// least returns the lower figures of two runs of a program.
+func (c cost) least(other cost) cost {
+	return cost{
+		Program: c.Program, Seconds: min(c.Seconds, other.Seconds), CPU: min(c.CPU, other.CPU),
+		Requests: min(c.Requests, other.Requests), Bytes: min(c.Bytes, other.Bytes), Memory: min(c.Memory, other.Memory),
+	}
+}
+
 // row is a row of the table: the same task for our program and its peers.
 type row struct {
 	ID string `json:"id"`
