@@ -23,8 +23,15 @@ import (
 // packedVersions is the field of a packed CRD that replaces spec.versions.
 const packedVersions = "spec.versions, compressed"
 
-// Pack compresses spec.versions of a CRD in place. Other objects stay as they are.
+// maxVersions is the maximum length of decompressed JSON, in bytes.
+const maxVersions = 64 << 20
+
+// Pack compresses spec.versions of a CRD in place. Other objects stay as they are. It rejects an object that seems to be
+// packed already, because the content would be the author's.
 func Pack(obj *unstructured.Unstructured) error {
+	if isPacked(obj) {
+		return fmt.Errorf("field %q of %s %s is reserved; remove it", packedVersions, obj.GetKind(), obj.GetName())
+	}
 	spec := object.MapAt(obj.Object, "spec")
 	versions, isList := spec["versions"].([]any)
 	if !object.IsCRD(obj) || !isList {
@@ -44,6 +51,9 @@ func Decode(data []byte) (*unstructured.Unstructured, error) {
 	var fields, spec map[string]stdjson.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {
 		return nil, err
+	}
+	if _, found := fields[packedVersions]; found {
+		return nil, fmt.Errorf("field %q is reserved", packedVersions)
 	}
 	head := &unstructured.Unstructured{Object: map[string]any{}}
 	err := decodeFields(fields, head.Object, "apiVersion", "kind")
@@ -111,7 +121,7 @@ func isPacked(obj *unstructured.Unstructured) bool {
 func whole(crd *unstructured.Unstructured, decode func([]byte) (any, error)) (map[string]any, error) {
 	fields := maps.Clone(crd.Object)
 	spec := maps.Clone(object.MapAt(fields, "spec"))
-	content, err := s2.Decode(nil, []byte(fields[packedVersions].(string)))
+	content, err := decompress(fields[packedVersions].(string))
 	if err == nil && spec == nil {
 		err = errors.New("spec not found")
 	}
@@ -137,11 +147,22 @@ func Compress(value any) (string, error) {
 
 // Decompress decodes a value that Compress has encoded.
 func Decompress[T any](packed string, into *T) error {
-	content, err := s2.Decode(nil, []byte(packed))
+	content, err := decompress(packed)
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(content, into)
+}
+
+func decompress(packed string) ([]byte, error) {
+	length, err := s2.DecodedLen([]byte(packed))
+	if err != nil {
+		return nil, err
+	}
+	if length > maxVersions {
+		return nil, fmt.Errorf("%d bytes, more than the limit of %d", length, maxVersions)
+	}
+	return s2.Decode(nil, []byte(packed))
 }
 
 func encode(value any) ([]byte, error) {
