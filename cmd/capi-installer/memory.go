@@ -25,18 +25,18 @@ func boundMemory() {
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(softLimit)
-		raiseAfterNextCollection()
+		followLiveObjects()
 	}
 }
 
-// raiseAfterNextCollection adjusts the memory limit after each garbage collection from now on: if the live objects nearly
-// fill a fixed limit, the runtime collects without pause.
-func raiseAfterNextCollection() {
+// followLiveObjects sets the memory limit after each garbage collection from now on: if the live objects nearly fill a
+// fixed limit, the runtime collects without pause.
+func followLiveObjects() {
 	runtime.AddCleanup(new(*int), func(struct{}) {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(live)
 		debug.SetMemoryLimit(memoryLimit(live[0].Value.Uint64()))
-		raiseAfterNextCollection()
+		followLiveObjects()
 	}, struct{}{})
 }
 

@@ -18,9 +18,7 @@ func TestMemoryLimit_GrowsOnlyWithManyLiveObjects(t *testing.T) {
 }
 
 func TestBoundMemory_FollowsLiveObjects(t *testing.T) {
-	before := debug.SetMemoryLimit(-1)
-	t.Cleanup(func() { debug.SetMemoryLimit(before) })
-	raiseAfterNextCollection()
+	followLiveObjects()
 	limitAfterCollection := func(reached func(limit int64) bool) {
 		t.Helper()
 		for start := time.Now(); !reached(debug.SetMemoryLimit(-1)); {

@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	apitypes "k8s.io/apimachinery/pkg/types"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"pkg.package-operator.run/boxcutter/validation"
@@ -94,9 +92,9 @@ func (e *Engine) unchanged(ctx context.Context, rev *loadedRevision, phase revis
 	}
 	for _, object := range compared.objects {
 		actual := &unstructured.Unstructured{} // shares its fields with the cache
-		actual.SetGroupVersionKind(object.kind)
-		err := e.Versions.Get(ctx, object.key, actual, client.UnsafeDisableDeepCopy)
-		if err != nil || actual.GetUID() != object.uid || actual.GetResourceVersion() != object.version {
+		actual.SetGroupVersionKind(object.object.GroupVersionKind())
+		err := e.Versions.Get(ctx, client.ObjectKeyFromObject(object.object), actual, client.UnsafeDisableDeepCopy)
+		if err != nil || actual.GetUID() != object.object.GetUID() || actual.GetResourceVersion() != object.object.GetResourceVersion() {
 			return nil
 		}
 	}
@@ -163,26 +161,16 @@ type comparedObject struct {
 	object   *unstructured.Unstructured
 	probes   types.ProbeResultContainer
 	complete bool
-
-	// The identity and the resource version of object, which are compared often.
-	kind    schema.GroupVersionKind
-	key     client.ObjectKey
-	uid     apitypes.UID
-	version string
 }
 
 func newComparedObject(result machinery.ObjectResult) comparedObject {
 	actual, identity := result.Object(), &unstructured.Unstructured{}
-	out := comparedObject{
-		action: result.Action(), object: identity, probes: result.ProbeResults(), complete: result.IsComplete(),
-		kind: actual.GetObjectKind().GroupVersionKind(), key: client.ObjectKeyFromObject(actual), uid: actual.GetUID(), version: actual.GetResourceVersion(),
-	}
-	identity.SetGroupVersionKind(out.kind)
-	identity.SetNamespace(out.key.Namespace)
-	identity.SetName(out.key.Name)
-	identity.SetUID(out.uid)
-	identity.SetResourceVersion(out.version)
-	return out
+	identity.SetGroupVersionKind(actual.GetObjectKind().GroupVersionKind())
+	identity.SetNamespace(actual.GetNamespace())
+	identity.SetName(actual.GetName())
+	identity.SetUID(actual.GetUID())
+	identity.SetResourceVersion(actual.GetResourceVersion())
+	return comparedObject{action: result.Action(), object: identity, probes: result.ProbeResults(), complete: result.IsComplete()}
 }
 
 // Action reports that the object is as desired, or belongs to a newer revision.

@@ -54,8 +54,7 @@ type storedComponent struct {
 	Objects    []storedObject         `json:"objects"`
 }
 
-// storedObject is an object whose JSON is whole, and which is packed when it is decoded. So only one whole CRD at a
-// time is in memory.
+// storedObject is an object whose JSON is whole, and which is packed when it is decoded, so that CRDs take little memory.
 type storedObject struct{ unstructured.Unstructured }
 
 // MarshalJSON returns the whole object.

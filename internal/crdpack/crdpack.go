@@ -11,9 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/klauspost/compress/s2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 
@@ -55,33 +55,31 @@ func Decode(data []byte) (*unstructured.Unstructured, error) {
 	if _, found := fields[packedVersions]; found {
 		return nil, fmt.Errorf("field %q is reserved", packedVersions)
 	}
-	head := &unstructured.Unstructured{Object: map[string]any{}}
-	err := decodeFields(fields, head.Object, "apiVersion", "kind")
-	if err != nil || !object.IsCRD(head) || json.Unmarshal(fields["spec"], &spec) != nil || !bytes.HasPrefix(spec["versions"], []byte("[")) {
-		whole := &unstructured.Unstructured{}
-		return whole, json.Unmarshal(data, &whole.Object)
+	obj := &unstructured.Unstructured{}
+	if json.Unmarshal(fields["spec"], &spec) != nil || !bytes.HasPrefix(spec["versions"], []byte("[")) || !isCRD(data) {
+		return obj, json.Unmarshal(data, &obj.Object)
 	}
 	packed := string(s2.EncodeBetter(nil, spec["versions"]))
 	delete(spec, "versions")
-	delete(fields, "spec")
-	decoded := map[string]any{}
-	err = errors.Join(decodeFields(fields, head.Object, slices.Collect(maps.Keys(fields))...), decodeFields(spec, decoded, slices.Collect(maps.Keys(spec))...))
-	head.Object["spec"], head.Object[packedVersions] = decoded, packed
-	return head, err
+	var err error
+	if fields["spec"], err = encode(spec); err != nil {
+		return nil, err
+	}
+	rest, err := encode(fields)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(rest, &obj.Object); err != nil {
+		return nil, err
+	}
+	obj.Object[packedVersions] = packed
+	return obj, nil
 }
 
-// decodeFields decodes the fields with the names.
-func decodeFields(from map[string]stdjson.RawMessage, to map[string]any, names ...string) error {
-	for _, name := range names {
-		var value any
-		if raw, found := from[name]; found {
-			if err := json.Unmarshal(raw, &value); err != nil {
-				return fmt.Errorf("decoding field %s: %w", name, err)
-			}
-			to[name] = value
-		}
-	}
-	return nil
+// isCRD reports whether the JSON of an object is that of a CRD.
+func isCRD(data []byte) bool {
+	var kind metav1.TypeMeta
+	return json.Unmarshal(data, &kind) == nil && kind.GroupVersionKind().GroupKind() == object.CustomResourceDefinition
 }
 
 // Unpack returns the whole object: a copy of a packed CRD, and any other object itself.
@@ -146,7 +144,7 @@ func Compress(value any) (string, error) {
 }
 
 // Decompress decodes a value that Compress has encoded.
-func Decompress[T any](packed string, into *T) error {
+func Decompress(packed string, into any) error {
 	content, err := decompress(packed)
 	if err != nil {
 		return err
