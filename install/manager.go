@@ -223,7 +223,7 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers(reporter)))).
 		Watches(&corev1.ConfigMap{}, always).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(predicate.Or[client.Object](retainedCRD, checkedCRD(mgr.GetClient())))).
-		WatchesRawSource(engine.Cache.Source(always)).
+		WatchesRawSource(engine.Cache.Source(observedBy(engine))).
 		WithOptions(controllerOptions(retries)).
 		Complete(retries.observe(reconciler))
 }
@@ -248,9 +248,9 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the discovery client: %w", err)
 	}
-	reader := installer.Reader{Reader: whole, Live: mgr.GetAPIReader(), Namespace: v1alpha1.OperandNamespace}
-	versions := installer.Reader{Reader: tracking, Live: mgr.GetAPIReader(), Namespace: v1alpha1.OperandNamespace}
-	live := installer.Reader{Reader: mgr.GetAPIReader(), Live: mgr.GetAPIReader(), Namespace: v1alpha1.OperandNamespace}
+	reader := installer.Reader{Reader: whole, Live: mgr.GetAPIReader()}
+	versions := installer.Reader{Reader: tracking, Live: mgr.GetAPIReader()}
+	live := installer.Reader{Reader: mgr.GetAPIReader(), Live: mgr.GetAPIReader()}
 	revisions, err := installer.NewRevisionEngine(installer.EngineOptions{
 		Scheme: mgr.GetScheme(), Discovery: discovered, Mapper: mgr.GetRESTMapper(),
 		Writer: mgr.GetClient(), Reader: reader, Live: live,
@@ -272,6 +272,14 @@ var (
 		return []reconcile.Request{clusterAPIRequest}
 	})
 )
+
+// observedBy causes a reconcile after each event, which the engine counts before.
+func observedBy(engine *installer.Engine) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		engine.Observe(o)
+		return []reconcile.Request{clusterAPIRequest}
+	})
+}
 
 // byOthers selects the updates of the ClusterAPI object except the last one of a reporter.
 func byOthers(reporter *status.Reporter) predicate.Predicate {

@@ -24,6 +24,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/internal/crdpack"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // Engine applies and tears down the objects of revisions with boxcutter.
@@ -58,6 +59,10 @@ type Engine struct {
 	adoptions map[string]map[string]int64
 	// compared are the phases that need no reconcile until an object changes, by version.
 	compared map[string]comparisons
+	// certified are the last checks of the Services with a certificate.
+	certified map[object.Identity]certified
+	// changes are those of the objects in Cache.
+	changes changes
 	// checks are the results of the unmanaged CRDs that the installer checks.
 	checks map[string]crdCheck
 	// policyMayExist is set while the policy of the deletion guard may exist,
@@ -86,13 +91,14 @@ func (e *Engine) apply(ctx context.Context, rev *loadedRevision) (machinery.Revi
 		return nil, err
 	}
 	result, err := e.applyObjects(ctx, rev)
-	return result, errors.Join(err, e.Certificates.Issue(ctx, rev.objects()))
+	return result, errors.Join(err, e.issue(ctx, rev))
 }
 
 // trust writes the CA bundle of the cluster into the objects that request it.
 func (e *Engine) trust(ctx context.Context, rev *loadedRevision) error {
 	bundle, err := e.Certificates.Trust(ctx, rev.objects())
-	rev.key += " trusting " + string(bundle)
+	rev.authority = string(bundle)
+	rev.key += " trusting " + rev.authority
 	return err
 }
 

@@ -35,7 +35,9 @@ type loadedRevision struct {
 	// does not contain it then.
 	checks []revision.Phase
 	scope  scope
-	// key identifies the objects of the phases, with the certificate authority that they trust.
+	// authority is the CA bundle that the objects trust; empty if they request none.
+	authority string
+	// key identifies the objects of the phases, with the authority.
 	key string
 	// deadline is the time by which the rollout must make progress; zero means no
 	// deadline.

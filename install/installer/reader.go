@@ -8,10 +8,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// Reader reads installed objects from a cache that holds cluster-scoped objects and the
-// objects of one namespace. It reads objects in other namespaces from the API server.
+// Reader reads installed objects from a cache that holds cluster-scoped objects and those
+// in the providers' namespace. It reads objects in other namespaces from the API server.
 // There it treats a Forbidden error as NotFound: without read access to a namespace,
 // the installer has created nothing in it.
 type Reader struct {
@@ -19,13 +21,16 @@ type Reader struct {
 	client.Reader
 	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
-	// Namespace is the namespace that the cache holds.
-	Namespace string
+}
+
+// isCached reports whether the cache of installed objects holds those of a namespace; empty for cluster-scoped objects.
+func isCached(namespace string) bool {
+	return namespace == "" || namespace == v1alpha1.OperandNamespace
 }
 
 // Get reads an object.
 func (r Reader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if key.Namespace == "" || key.Namespace == r.Namespace {
+	if isCached(key.Namespace) {
 		return r.Reader.Get(ctx, key, object, options...)
 	}
 	err := r.Live.Get(ctx, key, object, options...)

@@ -91,9 +91,10 @@ func (e *Engine) reconcilePart(ctx context.Context, rev *loadedRevision, phases 
 	if err != nil {
 		return nil, err
 	}
+	asOf := e.changes.now()
 	result, err := e.Revisions.Reconcile(ctx, whole, options...)
 	if result != nil && rev.scope != controlledOnly {
-		e.record(rev, result)
+		e.record(rev, result, asOf)
 	}
 	return compact(result), err
 }

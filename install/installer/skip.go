@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/machinery/types"
@@ -23,7 +24,8 @@ import (
 // complete phase without a write has the same result as before while both are the same:
 // the objects of the phase, by the key of the revision, and each object in the cache, by
 // its UID and its resource version. An object that was changed or deleted has another one, or
-// none, and its phase is reconciled.
+// none, and its phase is reconciled. Only objects with an event since the last comparison
+// are read, and those that the cache does not hold.
 //
 // Nothing is known after a start: the first reconcile compares all phases.
 
@@ -44,8 +46,9 @@ func (e *Engine) comparedOf(rev *loadedRevision) comparisons {
 }
 
 // record keeps the results of the phases that need no reconcile until an object changes.
-// It keeps nothing of a revision that the engine has rejected.
-func (e *Engine) record(rev *loadedRevision, result machinery.RevisionResult) {
+// asOf is the number of events before their reconcile. It keeps nothing of a revision that
+// the engine has rejected.
+func (e *Engine) record(rev *loadedRevision, result machinery.RevisionResult, asOf uint64) {
 	if result.GetValidationError() != nil || len(result.GetPhases()) == 0 {
 		return
 	}
@@ -56,7 +59,7 @@ func (e *Engine) record(rev *loadedRevision, result machinery.RevisionResult) {
 	for _, phase := range result.GetPhases() {
 		delete(known.phases, phase.GetName())
 		if isSettled(phase) {
-			known.phases[phase.GetName()] = newComparedPhase(phase)
+			known.phases[phase.GetName()] = newComparedPhase(phase, asOf)
 		}
 	}
 	if e.compared == nil {
@@ -80,37 +83,47 @@ func compact(result machinery.RevisionResult) machinery.RevisionResult {
 	if result == nil || result.GetValidationError() != nil || len(result.GetPhases()) != 1 || !isSettled(result.GetPhases()[0]) {
 		return result
 	}
-	return comparedRevision{newComparedPhase(result.GetPhases()[0])}
+	return comparedRevision{newComparedPhase(result.GetPhases()[0], 0)}
 }
 
 // unchanged returns the last result of a phase if no object has changed since; nil
 // otherwise.
 func (e *Engine) unchanged(ctx context.Context, rev *loadedRevision, phase revision.Phase) machinery.RevisionResult {
-	compared, found := e.comparedOf(rev).phases[phase.Name]
+	known := e.comparedOf(rev).phases
+	compared, found := known[phase.Name]
 	if !found || rev.scope == controlledOnly {
 		return nil
 	}
+	now := e.changes.now()
 	for _, object := range compared.objects {
-		actual := &unstructured.Unstructured{} // shares its fields with the cache
-		actual.SetGroupVersionKind(object.object.GroupVersionKind())
-		err := e.Versions.Get(ctx, client.ObjectKeyFromObject(object.object), actual, client.UnsafeDisableDeepCopy)
-		if err != nil || actual.GetUID() != object.object.GetUID() || actual.GetResourceVersion() != object.object.GetResourceVersion() {
+		if e.changes.since(compared.asOf, object.object) && !e.isCurrent(ctx, object.object) {
 			return nil
 		}
 	}
+	compared.asOf = now
+	known[phase.Name] = compared
 	return comparedRevision{compared}
+}
+
+// isCurrent reports whether the cache holds an object with this resource version.
+func (e *Engine) isCurrent(ctx context.Context, object *metav1.PartialObjectMetadata) bool {
+	actual := &unstructured.Unstructured{} // shares its fields with the cache
+	actual.SetGroupVersionKind(object.GroupVersionKind())
+	err := e.Versions.Get(ctx, client.ObjectKeyFromObject(object), actual, client.UnsafeDisableDeepCopy)
+	return err == nil && actual.GetUID() == object.UID && actual.GetResourceVersion() == object.ResourceVersion
 }
 
 // comparedPhase is the result of a complete phase in which nothing was written.
 type comparedPhase struct {
 	name     string
+	asOf     uint64 // number of events before the last comparison
 	objects  []comparedObject
 	progress bool // whether all objects belong to newer revisions
 	mixed    bool // whether some do
 }
 
-func newComparedPhase(phase machinery.PhaseResult) comparedPhase {
-	out := comparedPhase{name: phase.GetName(), progress: phase.HasProgressed(), mixed: phase.InTransition()}
+func newComparedPhase(phase machinery.PhaseResult, asOf uint64) comparedPhase {
+	out := comparedPhase{name: phase.GetName(), asOf: asOf, progress: phase.HasProgressed(), mixed: phase.InTransition()}
 	for _, object := range phase.GetObjects() {
 		out.objects = append(out.objects, newComparedObject(object))
 	}
@@ -158,18 +171,16 @@ func (r comparedRevision) GetPhases() []machinery.PhaseResult {
 // identity and the resource version of the object, because it is kept.
 type comparedObject struct {
 	action   machinery.Action
-	object   *unstructured.Unstructured
+	object   *metav1.PartialObjectMetadata
 	probes   types.ProbeResultContainer
 	complete bool
 }
 
 func newComparedObject(result machinery.ObjectResult) comparedObject {
-	actual, identity := result.Object(), &unstructured.Unstructured{}
+	actual, identity := result.Object(), &metav1.PartialObjectMetadata{}
 	identity.SetGroupVersionKind(actual.GetObjectKind().GroupVersionKind())
-	identity.SetNamespace(actual.GetNamespace())
-	identity.SetName(actual.GetName())
-	identity.SetUID(actual.GetUID())
-	identity.SetResourceVersion(actual.GetResourceVersion())
+	identity.Namespace, identity.Name = actual.GetNamespace(), actual.GetName()
+	identity.UID, identity.ResourceVersion = actual.GetUID(), actual.GetResourceVersion()
 	return comparedObject{action: result.Action(), object: identity, probes: result.ProbeResults(), complete: result.IsComplete()}
 }
 

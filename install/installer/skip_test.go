@@ -4,12 +4,15 @@ package installer
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,15 +37,18 @@ func (s store) Get(_ context.Context, key client.ObjectKey, into client.Object, 
 	return nil
 }
 
+func secret(name string) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Secret"})
+	return object
+}
+
 // settledPhase returns the result of a complete phase with objects of a name, as they are in the store.
 func settledPhase(phase string, action machinery.Action, stored store, names ...string) comparedRevision {
 	out := comparedPhase{name: phase}
 	for _, name := range names {
-		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Secret"})
-		object.SetName(name)
-		object.SetUID(types.UID(stored[name][0]))
-		object.SetResourceVersion(stored[name][1])
+		object := secret(name)
+		object.UID, object.ResourceVersion = types.UID(stored[name][0]), stored[name][1]
 		out.objects = append(out.objects, comparedObject{action: action, object: object, complete: true})
 	}
 	return comparedRevision{out}
@@ -50,32 +56,111 @@ func settledPhase(phase string, action machinery.Action, stored store, names ...
 
 // A phase is reconciled again after any change of its objects, in the revision or in the cluster.
 func TestEngine_UnchangedPhase(t *testing.T) {
+	change := func(e *Engine, name string, to ...string) {
+		stored := e.Versions.(store)
+		if delete(stored, name); to != nil {
+			stored[name] = [2]string(to)
+		}
+		e.Observe(secret(name))
+	}
 	for name, test := range map[string]struct {
-		change func(stored store, rev *loadedRevision)
+		change func(e *Engine, rev *loadedRevision)
 		want   bool
 	}{
-		"nothing changes":                    {func(store, *loadedRevision) {}, true},
-		"an object of another phase changes": {func(s store, _ *loadedRevision) { s["other"] = [2]string{"3", "30"} }, true},
-		"an object is modified":              {func(s store, _ *loadedRevision) { s["b"] = [2]string{"2", "21"} }, false},
-		"an object is deleted":               {func(s store, _ *loadedRevision) { delete(s, "b") }, false},
-		"an object is created again":         {func(s store, _ *loadedRevision) { s["b"] = [2]string{"9", "20"} }, false},
-		"the revision has other objects":     {func(_ store, r *loadedRevision) { r.key = "other" }, false},
-		"only controlled objects are kept":   {func(_ store, r *loadedRevision) { r.scope = controlledOnly }, false},
+		"nothing changes":                    {func(*Engine, *loadedRevision) {}, true},
+		"an event repeats what is known":     {func(e *Engine, _ *loadedRevision) { e.Observe(secret("b")) }, true},
+		"an object of another phase changes": {func(e *Engine, _ *loadedRevision) { change(e, "other", "3", "30") }, true},
+		"an object is modified":              {func(e *Engine, _ *loadedRevision) { change(e, "b", "2", "21") }, false},
+		"an object is deleted":               {func(e *Engine, _ *loadedRevision) { change(e, "b") }, false},
+		"an object is created again":         {func(e *Engine, _ *loadedRevision) { change(e, "b", "9", "20") }, false},
+		"the revision has other objects":     {func(_ *Engine, r *loadedRevision) { r.key = "other" }, false},
+		"only controlled objects are kept":   {func(_ *Engine, r *loadedRevision) { r.scope = controlledOnly }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored := store{"a": {"1", "10"}, "b": {"2", "20"}}
 			engine, rev := &Engine{Versions: stored}, &loadedRevision{name: "4.22.0-1", key: "key", scope: maintenance}
-			engine.record(rev, settledPhase("core", machinery.ActionIdle, stored, "a", "b"))
-			test.change(stored, rev)
-			result := engine.unchanged(t.Context(), rev, revision.Phase{Name: "core"})
-			if got := result != nil; got != test.want {
-				t.Fatalf("unchanged: %t, want %t", got, test.want)
-			}
-			if test.want && (!result.IsComplete() || len(result.GetPhases()[0].GetObjects()) != 2) {
-				t.Errorf("the result is not that of two ready objects: %v", result)
+			engine.record(rev, settledPhase("core", machinery.ActionIdle, stored, "a", "b"), 0)
+			test.change(engine, rev)
+			for range 2 { // the second comparison relies on the first
+				result := engine.unchanged(t.Context(), rev, revision.Phase{Name: "core"})
+				if got := result != nil; got != test.want {
+					t.Fatalf("unchanged: %t, want %t", got, test.want)
+				}
+				if test.want && (!result.IsComplete() || len(result.GetPhases()[0].GetObjects()) != 2) {
+					t.Errorf("the result is not that of two ready objects: %v", result)
+				}
 			}
 		})
 	}
+}
+
+// Objects in other namespaces have no events, so each comparison reads them.
+func TestEngine_UnchangedReadsObjectsOutsideTheCache(t *testing.T) {
+	stored := store{"a": {"1", "10"}}
+	engine, rev := &Engine{Versions: stored}, &loadedRevision{name: "4.22.0-1"}
+	phase := settledPhase("core", machinery.ActionIdle, stored, "a")
+	phase.objects[0].object.Namespace = "kube-system"
+	engine.record(rev, phase, 0)
+	if engine.unchanged(t.Context(), rev, revision.Phase{Name: "core"}) == nil {
+		t.Error("the phase changed without a change of its object")
+	}
+	stored["a"] = [2]string{"1", "11"}
+	if engine.unchanged(t.Context(), rev, revision.Phase{Name: "core"}) != nil {
+		t.Error("the change went unnoticed")
+	}
+}
+
+// In any order of changes, events that arrive later, and reconciles: a phase counts as unchanged only if its objects are
+// those of its last reconcile, or the event of the change has not arrived.
+func TestEngine_NoChangeGoesUnnoticed(t *testing.T) {
+	phases := map[string][]string{"core": {"a", "b"}, "aws": {"c"}}
+	names := []string{"a", "b", "c"}
+	rapid.Check(t, func(t *rapid.T) {
+		stored := store{"a": {"1", "0"}, "b": {"2", "0"}, "c": {"3", "0"}}
+		engine, rev := &Engine{Versions: stored}, &loadedRevision{name: "4.22.0-1"}
+		seen := store{} // by the last reconcile of each phase
+		var pending []string
+		number := 0
+		change := func(t *rapid.T) {
+			name := rapid.SampledFrom(names).Draw(t, "name")
+			number++
+			stored[name] = [2]string{stored[name][0], strconv.Itoa(number)}
+			pending = append(pending, name)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"change": change,
+			"deliver": func(t *rapid.T) {
+				if len(pending) == 0 {
+					t.Skip()
+				}
+				engine.Observe(secret(pending[0]))
+				pending = pending[1:]
+			},
+			"reconcile": func(t *rapid.T) {
+				name := rapid.SampledFrom([]string{"core", "aws"}).Draw(t, "phase")
+				if engine.unchanged(context.Background(), rev, revision.Phase{Name: name}) == nil {
+					asOf := engine.changes.now()
+					if rapid.Bool().Draw(t, "change before the read") {
+						change(t)
+					}
+					for _, object := range phases[name] {
+						seen[object] = stored[object]
+					}
+					result := settledPhase(name, machinery.ActionIdle, stored, phases[name]...)
+					if rapid.Bool().Draw(t, "change after the read") {
+						change(t)
+					}
+					engine.record(rev, result, asOf)
+					return
+				}
+				for _, object := range phases[name] {
+					if seen[object] != stored[object] && !slices.Contains(pending, object) {
+						t.Fatalf("%s has changed from %v to %v", object, seen[object], stored[object])
+					}
+				}
+			},
+		})
+	})
 }
 
 // Results that a later reconcile may change without a change of an object are not kept.
@@ -96,7 +181,7 @@ func TestEngine_RecordsOnlySettledPhases(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine, rev := &Engine{Versions: stored}, &loadedRevision{name: "4.22.0-1", key: "key"}
-			engine.record(rev, test.result)
+			engine.record(rev, test.result, 0)
 			got := engine.unchanged(t.Context(), rev, revision.Phase{Name: test.result.GetName()}) != nil
 			if got != test.want {
 				t.Errorf("kept: %t, want %t", got, test.want)
@@ -110,7 +195,7 @@ func TestEngine_SettleKeepsTheCurrentVersion(t *testing.T) {
 	stored := store{"a": {"1", "10"}}
 	engine := &Engine{Versions: stored}
 	for _, name := range []string{"4.22.0-1", "4.22.0-2"} {
-		engine.record(&loadedRevision{name: name}, settledPhase("core", machinery.ActionIdle, stored, "a"))
+		engine.record(&loadedRevision{name: name}, settledPhase("core", machinery.ActionIdle, stored, "a"), 0)
 	}
 	engine.settle("4.22.0-2")
 	if len(engine.compared) != 1 || engine.compared["4.22.0-2"].phases == nil {

@@ -116,20 +116,17 @@ func (i Issuer) Authority(ctx context.Context) (Authority, error) {
 	return parse(secret)
 }
 
-// Issue issues or renews the certificates of the Services that request one and exist in the cluster.
-func (i Issuer) Issue(ctx context.Context, objects []*unstructured.Unstructured) error {
-	if !slices.ContainsFunc(objects, requestsCertificate) {
+// Issue issues or renews the certificates of those Services that exist in the cluster. Each must request one.
+func (i Issuer) Issue(ctx context.Context, services []*unstructured.Unstructured) error {
+	if len(services) == 0 {
 		return nil
 	}
 	authority, err := i.Authority(ctx)
 	if err != nil {
 		return err
 	}
-	for _, o := range objects {
-		if !requestsCertificate(o) {
-			continue
-		}
-		if err := i.serve(ctx, authority, o); err != nil {
+	for _, service := range services {
+		if err := i.serve(ctx, authority, service); err != nil {
 			return err
 		}
 	}

@@ -13,14 +13,15 @@ import (
 
 // Requested reports whether an object requests a certificate or the CA.
 func Requested(o *unstructured.Unstructured) bool {
-	return requestsCA(o) || requestsCertificate(o)
+	return requestsCA(o) || RequestsCertificate(o)
 }
 
 func requestsCA(o *unstructured.Unstructured) bool {
 	return object.TextAt(o.Object, "metadata", "annotations", v1alpha1.InjectCABundleAnnotation) == "true"
 }
 
-func requestsCertificate(o *unstructured.Unstructured) bool {
+// RequestsCertificate reports whether an object is a Service that requests a certificate.
+func RequestsCertificate(o *unstructured.Unstructured) bool {
 	return object.TextAt(o.Object, "metadata", "annotations", v1alpha1.ServingCertAnnotation) != "" && object.GroupKind(o) == object.Service
 }
 
