@@ -405,7 +405,7 @@ func (c *cycle) await(w workload) error {
 		if time.Now().After(deadline) {
 			return errors.Join(err, fmt.Errorf("waited %s; writes ended %s ago", 3*patience, time.Since(since).Round(time.Millisecond)))
 		}
-		time.Sleep(50 * time.Millisecond)
+		pause(func() bool { return c.proxy.Writes() != writes || !c.process().runs() })
 	}
 }
 

@@ -227,6 +227,7 @@ func (h *harness) within(limit time.Duration, what string, check func() error) {
 	h.Helper()
 	deadline := time.Now().Add(limit)
 	for {
+		writes := h.writes()
 		err := check()
 		if err == nil {
 			return
@@ -234,7 +235,26 @@ func (h *harness) within(limit time.Duration, what string, check func() error) {
 		if time.Now().After(deadline) {
 			h.Fatalf("timed out after %s waiting until %s: %v\n%s", limit, what, err, h.conditions())
 		}
+		pause(func() bool { return h.writes() != writes })
+	}
+}
+
+// writes returns the number of writes of the installer; 0 before it can write.
+func (h *harness) writes() int {
+	if h.proxy == nil {
+		return 0
+	}
+	return h.proxy.Writes()
+}
+
+// pause waits between two checks of the cluster until something has changed, but not longer than a quarter of a second:
+// Kubernetes' own controllers change objects too. Checks use much of the API server's CPU time.
+func pause(changed func() bool) {
+	for range 5 {
 		time.Sleep(50 * time.Millisecond)
+		if changed() {
+			return
+		}
 	}
 }
 
