@@ -139,8 +139,7 @@ type ClusterAPIStatus struct {
 
 	// signatureVerdicts are the verdicts of the signature policies on the images of the desired and the current version,
 	// at the last check.
-	// +listType=map
-	// +listMapKey=image
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
 	// +optional
 	SignatureVerdicts []SignatureVerdict `json:"signatureVerdicts,omitempty"`
@@ -202,8 +201,7 @@ type Version struct {
 	Components []Component `json:"components"`
 
 	// phases report the progress of the rollout or teardown, in order.
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=160
 	// +optional
 	Phases []Phase `json:"phases,omitempty"`
@@ -258,8 +256,7 @@ type Phase struct {
 	Ready int32 `json:"ready"`
 
 	// waitingFor lists objects that are not ready, at most five.
-	// +listType=map
-	// +listMapKey=object
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	// +optional
 	WaitingFor []Waiting `json:"waitingFor,omitempty"`

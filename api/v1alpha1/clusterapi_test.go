@@ -213,7 +213,6 @@ func TestStatus_Validation(t *testing.T) {
 		}, "Unsupported value"},
 		{"a version's phases progress", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(2, 1)} }, ""},
 		{"a phase has more ready objects than objects", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(1, 2)} }, "ready must not exceed objects"},
-		{"a duplicate phase", func(s *status) { s.Versions[0].Phases = []v1alpha1.Phase{phase(1, 1), phase(1, 1)} }, "Duplicate value"},
 		{"a phase waits for more than five objects", func(s *status) {
 			waits := phase(6, 0)
 			for i := range 6 {

@@ -11,8 +11,13 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// progressInterval is the minimum time between two writes that only report progress.
-const progressInterval = time.Second
+// The minimum time between two writes that only report progress: progressInterval, or progressShare times as long as
+// the last write took, because the API server needs longer for the status of a large release; at most progressLimit.
+const (
+	progressInterval = time.Second
+	progressShare    = 20
+	progressLimit    = 10 * time.Second
+)
 
 // postponement returns the time until a change of the status may be written; 0 if it may be
 // written now.
@@ -20,7 +25,8 @@ func (r *Reporter) postponement(before, after *v1alpha1.ClusterAPI) time.Duratio
 	if !equality.Semantic.DeepEqual(withoutProgress(before), withoutProgress(after)) {
 		return 0
 	}
-	return max(0, min(progressInterval, progressInterval-r.now().Sub(r.written)))
+	interval := min(max(progressInterval, progressShare*r.took), progressLimit)
+	return max(0, min(interval, interval-r.now().Sub(r.written)))
 }
 
 // withoutProgress returns the status without the fields that change during a rollout that

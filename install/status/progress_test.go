@@ -11,7 +11,8 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-// A change that only reports progress is written at most once in a second, all others at once.
+// A change that only reports progress is written at most once in a second, or seldom if writes take long; all others are
+// written at once.
 func TestReporter_PostponesOnlyProgress(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	phases := func(states ...v1alpha1.PhaseState) (out []v1alpha1.Phase) {
@@ -26,24 +27,29 @@ func TestReporter_PostponesOnlyProgress(t *testing.T) {
 			Conditions: []metav1.Condition{{Type: "InstallerProgressing", Status: "True", Reason: "RollingOut", Message: "installing the first phase"}},
 		}}
 	}
+	message := func(s *v1alpha1.ClusterAPIStatus) { s.Conditions[0].Message = "installing the second phase" }
+	const ms = time.Millisecond
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.ClusterAPIStatus)
 		since  time.Duration // the last write
+		took   time.Duration // the last write
 		want   time.Duration
 	}{
-		"the message":               {func(s *v1alpha1.ClusterAPIStatus) { s.Conditions[0].Message = "installing the second phase" }, 300 * time.Millisecond, 700 * time.Millisecond},
-		"the message after an hour": {func(s *v1alpha1.ClusterAPIStatus) { s.Conditions[0].Message = "installing the second phase" }, time.Hour, 0},
-		"the message, and the clock was set back": {func(s *v1alpha1.ClusterAPIStatus) {
-			s.Conditions[0].Message = "installing the second phase"
-		}, -time.Hour, time.Second},
-		"a complete phase": {func(s *v1alpha1.ClusterAPIStatus) { s.Versions[0].Phases = phases(v1alpha1.PhaseComplete) }, 0, time.Second},
-		"a blocked phase":  {func(s *v1alpha1.ClusterAPIStatus) { s.Versions[0].Phases = phases(v1alpha1.PhaseBlocked) }, 0, 0},
-		"no phases":        {func(s *v1alpha1.ClusterAPIStatus) { s.Versions[0].Phases = nil }, 0, 0},
-		"the reason":       {func(s *v1alpha1.ClusterAPIStatus) { s.Conditions[0].Reason = "Collision" }, 0, 0},
-		"current version":  {func(s *v1alpha1.ClusterAPIStatus) { s.CurrentVersion = "4.22.0-1" }, 0, 0},
+		"the message":                             {message, 300 * ms, 0, 700 * ms},
+		"the message after an hour":               {message, time.Hour, 0, 0},
+		"the message, and the clock was set back": {message, -time.Hour, 0, time.Second},
+		"a fast write":                            {message, 300 * ms, 50 * ms, 700 * ms},
+		"a slow write":                            {message, 300 * ms, 100 * ms, 1700 * ms},
+		"a very slow write":                       {message, 300 * ms, time.Minute, 9700 * ms},
+		"the reason after a slow write":           {func(s *v1alpha1.ClusterAPIStatus) { s.Conditions[0].Reason = "Collision" }, 0, time.Minute, 0},
+		"a complete phase":                        {func(s *v1alpha1.ClusterAPIStatus) { s.Versions[0].Phases = phases(v1alpha1.PhaseComplete) }, 0, 0, time.Second},
+		"a blocked phase":                         {func(s *v1alpha1.ClusterAPIStatus) { s.Versions[0].Phases = phases(v1alpha1.PhaseBlocked) }, 0, 0, 0},
+		"no phases":                               {func(s *v1alpha1.ClusterAPIStatus) { s.Versions[0].Phases = nil }, 0, 0, 0},
+		"the reason":                              {func(s *v1alpha1.ClusterAPIStatus) { s.Conditions[0].Reason = "Collision" }, 0, 0, 0},
+		"current version":                         {func(s *v1alpha1.ClusterAPIStatus) { s.CurrentVersion = "4.22.0-1" }, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reporter := &Reporter{Now: func() time.Time { return now }, written: now.Add(-test.since)}
+			reporter := &Reporter{Now: func() time.Time { return now }, written: now.Add(-test.since), took: test.took}
 			after := before()
 			test.change(&after.Status)
 			if got := reporter.postponement(before(), after); got != test.want {

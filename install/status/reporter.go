@@ -31,8 +31,8 @@ import (
 // ClusterAPI object is rejected as a conflict, even between two processes.
 //
 // During a rollout it makes fewer requests: it starts with the objects that it knows, which
-// causes a conflict if they are outdated, and writes a change that only reports progress at
-// most once in progressInterval.
+// causes a conflict if they are outdated, and writes a change that only reports progress after
+// an interval.
 type Reporter struct {
 	// Client writes.
 	Client client.Client
@@ -49,6 +49,7 @@ type Reporter struct {
 	cluster  *v1alpha1.ClusterAPI // as it was last written; nil if it was not
 	version  atomic.Value         // its resource version, a string
 	written  time.Time            // time of the last write
+	took     time.Duration        // duration of the last write, with that of the ClusterOperator
 	events   struct {
 		once sync.Once
 		eventWriter
@@ -168,7 +169,8 @@ func (r *Reporter) update(ctx context.Context, read *v1alpha1.ClusterAPI, events
 			cluster = before
 			return nil
 		}
-		if err = r.Client.Status().Update(ctx, cluster); err == nil {
+		r.took = 0
+		if err = r.write(ctx, cluster); err == nil {
 			r.cluster, r.written = cluster.DeepCopy(), r.now()
 			r.version.Store(cluster.ResourceVersion)
 		}
@@ -248,7 +250,15 @@ func (r *Reporter) writeClusterOperator(ctx context.Context, cluster *v1alpha1.C
 	if equality.Semantic.DeepEqual(r.operator.object.Status, operator.Status) {
 		return nil
 	}
-	return r.operator.read(operator, r.Client.Status().Update(ctx, operator))
+	return r.operator.read(operator, r.write(ctx, operator))
+}
+
+// write writes the status of an object.
+func (r *Reporter) write(ctx context.Context, object client.Object) error {
+	began := r.now()
+	err := r.Client.Status().Update(ctx, object)
+	r.took += r.now().Sub(began)
+	return err
 }
 
 // clusterOperator reads the ClusterOperator, or creates it; nil if the API does not exist.

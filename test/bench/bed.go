@@ -13,7 +13,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -31,6 +33,8 @@ type bed struct {
 	dir        string
 	cluster    *controlplane.Cluster
 	admin      client.Client // bypasses the proxy
+	watched    cache.Cache   // of the ClusterAPI object: polling it would keep the API server busy
+	unwatch    func() error  // ends the watch
 	proxy      *faults.Proxy
 	registry   *registry.Registry
 	kubeconfig string // of the installer's service account, through the proxy
@@ -89,12 +93,34 @@ func (b *bed) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(b.kubeconfig, kubeconfig, 0o600)
+	if err := os.WriteFile(b.kubeconfig, kubeconfig, 0o600); err != nil {
+		return err
+	}
+	return b.watch(ctx, scheme)
+}
+
+// watch watches the ClusterAPI object.
+func (b *bed) watch(ctx context.Context, scheme *runtime.Scheme) (err error) {
+	if b.watched, err = cache.New(b.cluster.Config, cache.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- b.watched.Start(ctx) }()
+	b.unwatch = func() error {
+		cancel()
+		return <-ended
+	}
+	_, err = b.watched.GetInformer(ctx, &v1alpha1.ClusterAPI{})
+	return err
 }
 
 func (b *bed) close() (err error) {
+	if b.unwatch != nil {
+		err = b.unwatch()
+	}
 	if b.proxy != nil {
-		err = b.proxy.Close()
+		err = errors.Join(err, b.proxy.Close())
 	}
 	if b.registry != nil {
 		err = errors.Join(err, b.registry.Close())

@@ -111,7 +111,7 @@ func (b *bed) tail() string {
 func (i *installer) installed(ctx context.Context, release string) (used cost, version string, err error) {
 	err = i.wait(ctx, "release "+release+" is installed", func() error {
 		cluster := &v1alpha1.ClusterAPI{}
-		if err := i.admin.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
+		if err := i.watched.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
 			return err
 		}
 		version = cluster.Status.CurrentVersion
