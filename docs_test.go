@@ -15,15 +15,7 @@ import (
 // documents returns the Markdown files for readers.
 func documents(t *testing.T) []string {
 	t.Helper()
-	names := []string{"boxcutter/README.md", "build/contract/FORMAT.md", "build/contract/RULES.md"}
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md", "docs/runbooks/*.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		names = append(names, found...)
-	}
-	return names
+	return sourceFiles(t, ".md")
 }
 
 func read(t *testing.T, name string) string {
@@ -72,6 +64,24 @@ func TestDocuments_NamedTestsExist(t *testing.T) {
 	}
 	if found < 20 {
 		t.Errorf("only %d tests found in documents, want 20 or more", found)
+	}
+}
+
+// A Go file is named with its folders, or with the last of them, and not as a part of a URL.
+func TestDocuments_NamedFilesExist(t *testing.T) {
+	mention := regexp.MustCompile(`(?:^|[\s\x60(])([\w./-]+\.go)\b`)
+	existing := sourceFiles(t, ".go")
+	found := 0
+	for _, name := range documents(t) {
+		for _, match := range mention.FindAllStringSubmatch(read(t, name), -1) {
+			found++
+			if !slices.ContainsFunc(existing, func(file string) bool { return strings.HasSuffix("/"+file, "/"+match[1]) }) {
+				t.Errorf("%s: file %s not found", name, match[1])
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("only %d files found in documents, want 30 or more", found)
 	}
 }
 
