@@ -139,6 +139,9 @@ func (b *bed) requests() (sum int) {
 	return sum
 }
 
+// serverCPU returns the CPU seconds of the API server so far.
+func (b *bed) serverCPU() float64 { return running(b.cluster.PID("kube-apiserver")) }
+
 // ownPaths are parts of the paths of objects that the installer writes for itself.
 var ownPaths = []string{"/namespaces/" + v1alpha1.OperatorNamespace + "/", "/clusterapis", "/clusteroperators", "/events"}
 

@@ -37,6 +37,9 @@ func (r row) measures() []measure {
 		if peer.CPU > 0 && r.Ours.CPU > 0 {
 			all = append(all, ratioMeasure("CPU", peer.Program, r.Ours.CPU/peer.CPU))
 		}
+		if peer.ServerCPU > 0 && r.Ours.ServerCPU > 0 {
+			all = append(all, ratioMeasure("CPU of the API server", peer.Program, r.Ours.ServerCPU/peer.ServerCPU))
+		}
 	}
 	return all
 }
@@ -72,8 +75,8 @@ func (r row) worse(before row) (found []string) {
 	return found
 }
 
-// superlinear lists the measures that grow faster than the load. Times may grow as those of another program: the API server
-// itself is slower in a large cluster.
+// superlinear lists the measures that grow faster than the load. Times, and the CPU time of the API server, may grow as those
+// with another program: the API server itself is slower in a large cluster.
 func (r results) superlinear() (found []string) {
 	for _, row := range r.Rows {
 		if !row.Growth {
@@ -84,8 +87,9 @@ func (r results) superlinear() (found []string) {
 			name           string
 			value, allowed float64
 		}{
-			{"time", row.Ours.Seconds / quarter.Seconds, max(growth, row.peerGrowth())},
+			{"time", row.Ours.Seconds / quarter.Seconds, max(growth, row.peerGrowth(func(c cost) float64 { return c.Seconds }))},
 			{"CPU", row.Ours.CPU / quarter.CPU, growth},
+			{"CPU of the API server", row.Ours.ServerCPU / quarter.ServerCPU, max(growth, row.peerGrowth(func(c cost) float64 { return c.ServerCPU }))},
 			{"requests", float64(row.Ours.Requests) / float64(quarter.Requests), growth},
 			{"memory", float64(row.Ours.Memory) / float64(quarter.Memory), growth},
 		} {
@@ -97,12 +101,12 @@ func (r results) superlinear() (found []string) {
 	return found
 }
 
-// peerGrowth is the growth of the time of another program; 0 if it was not measured.
-func (r row) peerGrowth() float64 {
+// peerGrowth is the growth of a figure of another program; 0 if it was not measured.
+func (r row) peerGrowth(figure func(cost) float64) float64 {
 	for _, peer := range r.Peers {
 		for _, other := range r.Peers {
 			if other.Program == peer.Program+quarterSuffix {
-				return peer.Seconds / other.Seconds
+				return figure(peer) / figure(other)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ type installer struct {
 	command *exec.Cmd
 	metrics string
 	started time.Time
-	before  int // requests before it started
+	before  cost // of the API server before it started
 	first   <-chan time.Time
 	exited  chan error
 }
@@ -45,7 +45,7 @@ func (b *bed) start(binary, release string) (*installer, error) {
 		return nil, err
 	}
 	defer log.Close()
-	i := &installer{bed: b, metrics: "http://" + address + "/metrics", before: b.requests(), first: b.firstWrite(), exited: make(chan error, 1)}
+	i := &installer{bed: b, metrics: "http://" + address + "/metrics", before: cost{Requests: b.requests(), ServerCPU: b.serverCPU()}, first: b.firstWrite(), exited: make(chan error, 1)}
 	i.command = exec.Command(binary, "--kubeconfig="+b.kubeconfig, "--images-json="+filepath.Join(b.dir, "images.json"), "--cache-dir="+filepath.Join(b.dir, "cache"),
 		"--release-version="+release, "--signature-policy=", "--health-probe-bind-address=0", "--metrics-bind-address="+address, "--metrics-insecure")
 	i.command.Env = []string{"HOME=" + b.dir, "TMPDIR=" + b.dir}
@@ -77,7 +77,7 @@ func (i *installer) cost() cost {
 	pid := i.command.Process.Pid
 	return cost{
 		Program: "capi-installer", Seconds: time.Since(i.started).Seconds(), CPU: running(pid),
-		Requests: i.requests() - i.before, Memory: memory(pid, "VmHWM:"),
+		ServerCPU: i.serverCPU() - i.before.ServerCPU, Requests: i.requests() - i.before.Requests, Memory: memory(pid, "VmHWM:"),
 	}
 }
 

@@ -48,7 +48,7 @@ func (k *kubectl) apply(ctx context.Context, phases []revision.Phase) (first, al
 	if err != nil {
 		return first, all, err
 	}
-	wrote, before, start := k.firstWrite(), k.requests(), time.Now()
+	wrote, requests, serverCPU, start := k.firstWrite(), k.requests(), k.serverCPU(), time.Now()
 	first.Program, all.Program = k.name(), k.name()
 	for _, arguments := range commands {
 		used, err := k.run(ctx, arguments)
@@ -57,7 +57,7 @@ func (k *kubectl) apply(ctx context.Context, phases []revision.Phase) (first, al
 		}
 		all.CPU += used.CPU
 	}
-	all.Seconds, all.Requests = time.Since(start).Seconds(), k.requests()-before
+	all.Seconds, all.Requests, all.ServerCPU = time.Since(start).Seconds(), k.requests()-requests, k.serverCPU()-serverCPU
 	select {
 	case at := <-wrote:
 		first.Seconds = at.Sub(start).Seconds()

@@ -25,6 +25,8 @@ type cost struct {
 	// Seconds is the wall time, and CPU the user and system time in seconds.
 	Seconds float64 `json:"seconds,omitempty"`
 	CPU     float64 `json:"cpuSeconds,omitempty"`
+	// ServerCPU is the user and system time of the API server in the same time, in seconds.
+	ServerCPU float64 `json:"serverCPUSeconds,omitempty"`
 	// Requests is the number of requests to the API server, or to the registry in rows of the extractor.
 	Requests int `json:"requests"`
 	// Bytes is the number of bytes of bodies that were read.
@@ -36,7 +38,7 @@ type cost struct {
 // least returns the lower figures of two runs of a program.
 func (c cost) least(other cost) cost {
 	return cost{
-		Program: c.Program, Seconds: min(c.Seconds, other.Seconds), CPU: min(c.CPU, other.CPU),
+		Program: c.Program, Seconds: min(c.Seconds, other.Seconds), CPU: min(c.CPU, other.CPU), ServerCPU: min(c.ServerCPU, other.ServerCPU),
 		Requests: min(c.Requests, other.Requests), Bytes: min(c.Bytes, other.Bytes), Memory: min(c.Memory, other.Memory),
 	}
 }

@@ -91,14 +91,18 @@ func TestResults_WorseThanBaseline(t *testing.T) {
 }
 
 func TestResults_GrowthAboveTheLoad(t *testing.T) {
-	quarter := cost{Program: "capi-installer, 1/4 load", Seconds: 10, CPU: 1, Requests: 100, Memory: 50 << 20}
-	linear := row{ID: "load-install", Ours: cost{Seconds: 40, CPU: 4, Requests: 400, Memory: 200 << 20}, Peers: []cost{quarter}, Growth: true}
+	quarter := cost{Program: "capi-installer, 1/4 load", Seconds: 10, CPU: 1, ServerCPU: 2, Requests: 100, Memory: 50 << 20}
+	linear := row{ID: "load-install", Ours: cost{Seconds: 40, CPU: 4, ServerCPU: 8, Requests: 400, Memory: 200 << 20}, Peers: []cost{quarter}, Growth: true}
 	squared := linear
 	squared.Ours.Requests = 1600
 	slow := linear
 	slow.Ours.Seconds = 60
-	asSlow := slow
-	asSlow.Peers = append(slices.Clone(slow.Peers), cost{Program: "kubectl", Seconds: 110}, cost{Program: "kubectl, 1/4 load", Seconds: 20})
+	busyServer := linear
+	busyServer.Ours.ServerCPU = 12
+	withKubectl := func(r row) row {
+		r.Peers = append(slices.Clone(r.Peers), cost{Program: "kubectl", Seconds: 110, ServerCPU: 30}, cost{Program: "kubectl, 1/4 load", Seconds: 20, ServerCPU: 5})
+		return r
+	}
 	for name, test := range map[string]struct {
 		row  row
 		want []string
@@ -106,7 +110,9 @@ func TestResults_GrowthAboveTheLoad(t *testing.T) {
 		"linear":                   {linear, nil},
 		"more requests":            {squared, []string{"load-install at 0 ms: requests: 16.0 times that of a quarter of the load"}},
 		"slower":                   {slow, []string{"load-install at 0 ms: time: 6.0 times that of a quarter of the load"}},
-		"slower, and kubectl also": {asSlow, nil},
+		"a busier API server":      {busyServer, []string{"load-install at 0 ms: CPU of the API server: 6.0 times that of a quarter of the load"}},
+		"slower, and kubectl also": {withKubectl(slow), nil},
+		"a busier API server, and with kubectl also": {withKubectl(busyServer), nil},
 	} {
 		if diff := cmp.Diff(test.want, results{Rows: []row{test.row}}.superlinear()); diff != "" {
 			t.Errorf("%s: superlinear (-want +got):\n%s", name, diff)
@@ -133,9 +139,9 @@ func TestResults_PrintAndWrite(t *testing.T) {
 	if err := r.print(&out, results{Rows: []row{example(10, 700)}}); err != nil {
 		t.Fatal(err)
 	}
-	want := `ROW      RTT   PROGRAM         TIME     CPU  REQUESTS  READ  MEMORY     TIME RATIO   CPU RATIO  WORKLOAD
-install  0 ms  capi-installer  20.00 s  -    700       0 B   100.0 MiB                          16 providers
-               kubectl         40.00 s  -    0         0 B   -          0.50 (0.25)  -
+	want := `ROW      RTT   PROGRAM         TIME     CPU  SERVER CPU  REQUESTS  READ  MEMORY     TIME RATIO   CPU RATIO  WORKLOAD
+install  0 ms  capi-installer  20.00 s  -    -           700       0 B   100.0 MiB                          16 providers
+               kubectl         40.00 s  -    -           0         0 B   -          0.50 (0.25)  -
 `
 	if diff := cmp.Diff(want, regexp.MustCompile(` +\n`).ReplaceAllString(out.String(), "\n")); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)

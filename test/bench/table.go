@@ -13,7 +13,7 @@ import (
 // the peer, in parentheses that of the baseline.
 func (r results) print(out io.Writer, baseline results) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ROW\tRTT\tPROGRAM\tTIME\tCPU\tREQUESTS\tREAD\tMEMORY\tTIME RATIO\tCPU RATIO\tWORKLOAD")
+	fmt.Fprintln(w, "ROW\tRTT\tPROGRAM\tTIME\tCPU\tSERVER CPU\tREQUESTS\tREAD\tMEMORY\tTIME RATIO\tCPU RATIO\tWORKLOAD")
 	for _, row := range r.Rows {
 		before, _ := baseline.find(row)
 		fmt.Fprintf(w, "%s\t%d ms\t%s\t\t\t%s\n", row.ID, row.RoundTrip, row.Ours.cells(), row.Workload)
@@ -35,7 +35,7 @@ func (c cost) cells() string {
 	if c.Memory > 0 {
 		memory = size(c.Memory)
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", c.Program, seconds(c.Seconds), seconds(c.CPU), c.Requests, size(c.Bytes), memory)
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", c.Program, seconds(c.Seconds), seconds(c.CPU), seconds(c.ServerCPU), c.Requests, size(c.Bytes), memory)
 }
 
 func seconds(s float64) string {
