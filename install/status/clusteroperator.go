@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// reportClusterOperator copies the conditions of the ClusterAPI object to the
+// ClusterOperator. It does nothing if that API does not exist.
+func (r *Reporter) reportClusterOperator(ctx context.Context, outcome Outcome) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := r.operator.read(r.clusterOperator(ctx))
+		if r.operator.object == nil || err != nil {
+			return err
+		}
+		cluster := &v1alpha1.ClusterAPI{}
+		if err := r.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return r.writeClusterOperator(ctx, cluster, outcome)
+	})
+}
+
+// knownOperator is the ClusterOperator as it was last read or written.
+type knownOperator struct {
+	// known is false if the object was not read, or has changed since.
+	known bool
+	// object is nil if the API does not exist.
+	object *configv1.ClusterOperator
+}
+
+// read records the result of a read.
+func (k *knownOperator) read(object *configv1.ClusterOperator, err error) error {
+	k.known, k.object = err == nil, object
+	return err
+}
+
+// writeClusterOperator writes the status of the known ClusterOperator if it differs from
+// that of the ClusterAPI object, which must have been read after it. It does nothing if
+// there is none.
+func (r *Reporter) writeClusterOperator(ctx context.Context, cluster *v1alpha1.ClusterAPI, outcome Outcome) error {
+	if !r.operator.known || r.operator.object == nil {
+		return nil
+	}
+	operator := r.operator.object.DeepCopy()
+	r.setClusterOperator(operator, cluster, outcome)
+	if equality.Semantic.DeepEqual(r.operator.object.Status, operator.Status) {
+		return nil
+	}
+	return r.operator.read(operator, r.write(ctx, operator))
+}
+
+// clusterOperator reads the ClusterOperator, or creates it; nil if the API does not exist.
+func (r *Reporter) clusterOperator(ctx context.Context) (*configv1.ClusterOperator, error) {
+	operator := &configv1.ClusterOperator{}
+	operator.Name = v1alpha1.ClusterOperatorName
+	key := client.ObjectKeyFromObject(operator)
+	err := r.Live.Get(ctx, key, operator)
+	if apierrors.IsNotFound(err) {
+		err = r.Client.Create(ctx, operator)
+	}
+	if apierrors.IsAlreadyExists(err) { // another process was faster
+		err = r.Live.Get(ctx, key, operator)
+	}
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return operator, err
+}
+
+// setClusterOperator sets the status of the ClusterOperator from the ClusterAPI object.
+func (r *Reporter) setClusterOperator(operator *configv1.ClusterOperator, cluster *v1alpha1.ClusterAPI, outcome Outcome) {
+	operator.Status.Conditions = clusterOperatorConditions(cluster.Status.Conditions)
+	if outcome.Related != nil {
+		operator.Status.RelatedObjects = outcome.Related
+	}
+	if outcome.ReleaseInstalled {
+		operator.Status.Versions = operandVersions(r.ReleaseVersion, cluster)
+	}
+}
+
+// operandVersions returns the release, which the cluster's upgrade waits for, and
+// the providers that are installed with it.
+func operandVersions(release string, cluster *v1alpha1.ClusterAPI) []configv1.OperandVersion {
+	versions := []configv1.OperandVersion{{Name: "operator", Version: release}}
+	if current := cluster.Status.Version(cluster.Status.CurrentVersion); current != nil {
+		for _, component := range current.Components {
+			if component.Version != "" {
+				versions = append(versions, configv1.OperandVersion{Name: component.Name, Version: component.Version})
+			}
+		}
+	}
+	return versions
+}
+
+func clusterOperatorConditions(conditions []metav1.Condition) []configv1.ClusterOperatorStatusCondition {
+	out := make([]configv1.ClusterOperatorStatusCondition, len(conditions))
+	for i, condition := range conditions {
+		out[i] = configv1.ClusterOperatorStatusCondition{
+			Type:               configv1.ClusterStatusConditionType(condition.Type),
+			Status:             configv1.ConditionStatus(condition.Status),
+			LastTransitionTime: condition.LastTransitionTime,
+			Reason:             condition.Reason,
+			Message:            condition.Message,
+		}
+	}
+	return out
+}
