@@ -142,6 +142,23 @@ func (b *bed) requests() (sum int) {
 // serverCPU returns the CPU seconds of the API server so far.
 func (b *bed) serverCPU() float64 { return running(b.cluster.PID("kube-apiserver")) }
 
+// awaitIdle waits until the API server has done what earlier requests caused, so that it does not count for the next program.
+func (b *bed) awaitIdle(ctx context.Context) error {
+	const busy = 0.2 // CPU seconds in a second
+	used, since := b.serverCPU(), time.Now()
+	return poll(ctx, "the API server is idle", func() error {
+		if time.Since(since) < time.Second {
+			return errors.New("it was observed for less than a second")
+		}
+		before := used
+		used, since = b.serverCPU(), time.Now()
+		if used > before+busy {
+			return fmt.Errorf("it used %.2f CPU seconds in a second", used-before)
+		}
+		return nil
+	})
+}
+
 // ownPaths are parts of the paths of objects that the installer writes for itself.
 var ownPaths = []string{"/namespaces/" + v1alpha1.OperatorNamespace + "/", "/clusterapis", "/clusteroperators", "/events"}
 

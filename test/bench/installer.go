@@ -35,7 +35,10 @@ type installer struct {
 }
 
 // start starts the capi-installer of a release.
-func (b *bed) start(binary, release string) (*installer, error) {
+func (b *bed) start(ctx context.Context, binary, release string) (*installer, error) {
+	if err := b.awaitIdle(ctx); err != nil {
+		return nil, err
+	}
 	address, err := fixture.FreeAddress()
 	if err != nil {
 		return nil, err

@@ -48,6 +48,9 @@ func (k *kubectl) apply(ctx context.Context, phases []revision.Phase) (first, al
 	if err != nil {
 		return first, all, err
 	}
+	if err := k.awaitIdle(ctx); err != nil {
+		return first, all, err
+	}
 	wrote, requests, serverCPU, start := k.firstWrite(), k.requests(), k.serverCPU(), time.Now()
 	first.Program, all.Program = k.name(), k.name()
 	for _, arguments := range commands {

@@ -154,7 +154,7 @@ func changed(all []extractor.Bundle) []extractor.Bundle {
 // release measures the rollout of a release.
 func (b *rolloutBench) release(ctx context.Context, bed *bed, id, release string) (used cost, err error) {
 	progress("%s at %s", id, b.roundTrip)
-	i, err := bed.start(b.binary, release)
+	i, err := bed.start(ctx, b.binary, release)
 	if err != nil {
 		return used, err
 	}
@@ -199,7 +199,7 @@ func (b *bed) phases(ctx context.Context, version string) ([]revision.Phase, err
 // restart measures a start with nothing to do, the repair of a deleted object, and the memory at rest.
 func (b *rolloutBench) restart(ctx context.Context, bed *bed) (used cost, err error) {
 	progress("restart at %s", b.roundTrip)
-	i, err := bed.start(b.binary, fmt.Sprintf("4.22.%d", len(b.versions)-1))
+	i, err := bed.start(ctx, b.binary, fmt.Sprintf("4.22.%d", len(b.versions)-1))
 	if err != nil {
 		return used, err
 	}
