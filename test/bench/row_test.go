@@ -99,20 +99,23 @@ func TestResults_GrowthAboveTheLoad(t *testing.T) {
 	slow.Ours.Seconds = 60
 	busyServer := linear
 	busyServer.Ours.ServerCPU = 12
-	withKubectl := func(r row) row {
-		r.Peers = append(slices.Clone(r.Peers), cost{Program: "kubectl", Seconds: 110, ServerCPU: 30}, cost{Program: "kubectl, 1/4 load", Seconds: 20, ServerCPU: 5})
+	withKubectl := func(r row, seconds, serverCPU float64) row {
+		r.Peers = append(slices.Clone(r.Peers), cost{Program: "kubectl", Seconds: seconds, ServerCPU: serverCPU},
+			cost{Program: "kubectl, 1/4 load", Seconds: 20, ServerCPU: 5})
 		return r
 	}
 	for name, test := range map[string]struct {
 		row  row
 		want []string
 	}{
-		"linear":                   {linear, nil},
-		"more requests":            {squared, []string{"load-install at 0 ms: requests: 16.0 times that of a quarter of the load"}},
-		"slower":                   {slow, []string{"load-install at 0 ms: time: 6.0 times that of a quarter of the load"}},
-		"a busier API server":      {busyServer, []string{"load-install at 0 ms: CPU of the API server: 6.0 times that of a quarter of the load"}},
-		"slower, and kubectl also": {withKubectl(slow), nil},
-		"a busier API server, and with kubectl also": {withKubectl(busyServer), nil},
+		"linear":                             {linear, nil},
+		"more requests":                      {squared, []string{"load-install at 0 ms: requests: 16.0 times that of a quarter of the load"}},
+		"slower":                             {slow, []string{"load-install at 0 ms: time: 6.0 times that of a quarter of the load"}},
+		"slower, and kubectl also":           {withKubectl(slow, 110, 20), nil},
+		"a busier API server, unknown cause": {busyServer, nil},
+		"a busier API server": {withKubectl(busyServer, 80, 20),
+			[]string{"load-install at 0 ms: CPU of the API server: 6.0 times that of a quarter of the load"}},
+		"a busier API server, and with kubectl also": {withKubectl(busyServer, 80, 30), nil},
 	} {
 		if diff := cmp.Diff(test.want, results{Rows: []row{test.row}}.superlinear()); diff != "" {
 			t.Errorf("%s: superlinear (-want +got):\n%s", name, diff)

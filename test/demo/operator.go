@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -116,7 +117,7 @@ func (e entry) text() string {
 	case "Retiring version":
 		return "retiring version " + e.Version
 	case "Removing version":
-		return fmt.Sprintf("removing the objects of only %s; remaining: %s", e.Version, brief(e.WaitsFor))
+		return fmt.Sprintf("removing the objects of only %s; remaining: %s", e.Version, cmp.Or(brief(e.WaitsFor), "none"))
 	case "Retained CRD":
 		return "retained CRD " + e.CRD
 	case "Object written":
