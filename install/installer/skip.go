@@ -59,7 +59,9 @@ func (e *Engine) record(rev *loadedRevision, result machinery.RevisionResult, as
 	for _, phase := range result.GetPhases() {
 		delete(known.phases, phase.GetName())
 		if isSettled(phase) {
-			known.phases[phase.GetName()] = newComparedPhase(phase, asOf)
+			compared := newComparedPhase(phase)
+			compared.asOf = asOf
+			known.phases[phase.GetName()] = compared
 		}
 	}
 	if e.compared == nil {
@@ -83,7 +85,7 @@ func compact(result machinery.RevisionResult) machinery.RevisionResult {
 	if result == nil || result.GetValidationError() != nil || len(result.GetPhases()) != 1 || !isSettled(result.GetPhases()[0]) {
 		return result
 	}
-	return comparedRevision{newComparedPhase(result.GetPhases()[0], 0)}
+	return comparedRevision{newComparedPhase(result.GetPhases()[0])}
 }
 
 // unchanged returns the last result of a phase if no object has changed since; nil
@@ -116,14 +118,14 @@ func (e *Engine) isCurrent(ctx context.Context, object *metav1.PartialObjectMeta
 // comparedPhase is the result of a complete phase in which nothing was written.
 type comparedPhase struct {
 	name     string
-	asOf     uint64 // number of events before the last comparison
+	asOf     uint64 // number of events before the last comparison, if the phase is kept
 	objects  []comparedObject
 	progress bool // whether all objects belong to newer revisions
 	mixed    bool // whether some do
 }
 
-func newComparedPhase(phase machinery.PhaseResult, asOf uint64) comparedPhase {
-	out := comparedPhase{name: phase.GetName(), asOf: asOf, progress: phase.HasProgressed(), mixed: phase.InTransition()}
+func newComparedPhase(phase machinery.PhaseResult) comparedPhase {
+	out := comparedPhase{name: phase.GetName(), progress: phase.HasProgressed(), mixed: phase.InTransition()}
 	for _, object := range phase.GetObjects() {
 		out.objects = append(out.objects, newComparedObject(object))
 	}
