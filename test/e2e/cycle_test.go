@@ -35,17 +35,18 @@ const atRest = 500 * time.Millisecond
 // states of disturbed runs.
 type cycle struct {
 	*harness
-	results  *results
-	all      []workload
-	operator client.Client // the cluster version operator
-	want     map[string]state
-	writes   map[string]int // of each undisturbed workload
-	revision int            // the number of the desired version
-	edited   bool           // a user has changed objects since begin
-	election []string       // arguments of processes that compete for the lease
-	second   *process       // competes for the lease; nil if none does
-	taken    taken
-	created  instances
+	results   *results
+	all       []workload
+	operator  client.Client // the cluster version operator
+	want      map[string]state
+	writes    map[string]int // of each undisturbed workload
+	revision  int            // the number of the desired version
+	unmanaged []string       // spec.unmanagedCRDs
+	edited    bool           // a user has changed objects since begin
+	election  []string       // arguments of processes that compete for the lease
+	second    *process       // competes for the lease; nil if none does
+	taken     taken
+	created   instances
 
 	mutex   sync.Mutex
 	running *process
@@ -83,14 +84,13 @@ func writesOf(requests map[faults.Request]int) int {
 	return sum
 }
 
-// begin restores the cluster to its state before the first installation.
+// begin restores the cluster to its state before the first installation, without the ClusterAPI object.
 func (c *cycle) begin() {
 	c.Helper()
-	operator := &configv1.ClusterOperator{}
-	operator.Name = v1alpha1.ClusterOperatorName
-	c.must(client.IgnoreNotFound(c.Delete(c.Context(), operator)))
-	c.reapply()
-	c.revision, c.edited = 0, false
+	operator, cluster := &configv1.ClusterOperator{}, &v1alpha1.ClusterAPI{}
+	operator.Name, cluster.Name = v1alpha1.ClusterOperatorName, v1alpha1.ClusterAPIName
+	c.must(errors.Join(client.IgnoreNotFound(c.Delete(c.Context(), operator)), client.IgnoreNotFound(c.Delete(c.Context(), cluster))))
+	c.edited, c.unmanaged = false, nil
 }
 
 // reapply applies the manifests of the release again.
@@ -107,22 +107,22 @@ func (c *cycle) end() {
 	}
 }
 
-// disturbed runs the first workloads in order, each under a fault, and compares their final states. A workload begins
-// at the end of the previous one: after a workload that does not end, no other runs.
-func (c *cycle) disturbed(points []point) {
+// disturbed runs the first workloads of a chain in order, each under a fault, and compares their final states. A workload
+// begins at the end of the previous one: after a workload that does not end, no other runs.
+func (c *cycle) disturbed(chain []workload, points []point) {
 	c.Helper()
 	c.stop()
 	c.begin()
 	for i, p := range points {
-		if !c.all[i].accepts(p, c.writes[c.all[i].name]) {
+		if !chain[i].accepts(p, c.writes[chain[i].name]) {
 			p = point{undisturbed, 0}
 		}
-		if !c.perform(c.all[i], p.disturbance, p.write) {
+		if !c.perform(chain[i], p.disturbance, p.write) {
 			c.reset()
 			return
 		}
 	}
-	if len(points) < len(c.all) {
+	if len(points) < len(chain) {
 		c.reset()
 	}
 }
@@ -392,20 +392,26 @@ func (c *cycle) await(w workload) error {
 	c.Helper()
 	deadline := time.Now().Add(3 * patience)
 	writes, since := -1, time.Now()
+	written := func() bool {
+		if now := c.proxy.Writes(); now != writes || c.proxy.Frozen() {
+			writes, since = now, time.Now()
+		}
+		return !c.process().runs()
+	}
 	for {
 		c.ensureRunning()
 		c.answerRequirements()
 		err := errors.Join(w.done(c), c.returnObjects())
-		if now := c.proxy.Writes(); now != writes || err != nil || c.proxy.Frozen() {
-			writes, since = now, time.Now()
+		if err != nil {
+			since = time.Now()
 		}
-		if err == nil && time.Since(since) > atRest && c.process().runs() {
+		if !written() && time.Since(since) > atRest {
 			return nil
 		}
 		if time.Now().After(deadline) {
 			return errors.Join(err, fmt.Errorf("waited %s; writes ended %s ago", 3*patience, time.Since(since).Round(time.Millisecond)))
 		}
-		pause(func() bool { return c.proxy.Writes() != writes || !c.process().runs() })
+		pause(written)
 	}
 }
 
@@ -435,6 +441,9 @@ func (c *cycle) clusterOperator() (*configv1.ClusterOperator, error) {
 // answerRequirements simulates the checker of CompatibilityRequirements: every CRD is compatible.
 func (c *cycle) answerRequirements() {
 	c.Helper()
+	if len(c.unmanaged) == 0 {
+		return // there are none
+	}
 	list := requirementList()
 	if err := c.List(context.Background(), list); err != nil {
 		return // the next round tries again if the API server is unavailable

@@ -226,9 +226,9 @@ func chosenDisturbances() []disturbance {
 	return slices.DeleteFunc(disturbances(), func(d disturbance) bool { return !chosen.MatchString(d.name) })
 }
 
-// shards is the number of clusters over which the faults of a complete run are distributed:
-// a cluster waits most of the time, and needs about one GiB of memory.
-const shards = 10
+// shards is the number of clusters over which the faults of a complete run are distributed: a cluster waits two thirds
+// of the time. With twice as many, two cores complete fewer runs per minute.
+const shards = 5
 
 // crashStep is the distance between the writes at which the program crashes in a complete run. FAULTS_SEED chooses the
 // first of them: as many consecutive seeds as the distance cover every write.
@@ -256,28 +256,50 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// complete runs the faults of a shard. A pass runs the workloads in order, each under the next of its faults, and ends
-// after the last workload that has one left. Half of the shards begin with the last pass, because crashes need the CPU,
-// and most other faults wait.
+// complete runs the faults of a shard. A pass runs the workloads of a chain in order, each under the next of its faults,
+// and ends after the last workload that has one left. Half of the shards begin with the last pass, because crashes need
+// the CPU, and most other faults wait.
 func complete(t *testing.T, results *results, shard int) {
 	seed, _ := strconv.ParseUint(os.Getenv("FAULTS_SEED"), 10, 64)
 	c, random := newCycle(t, results, workloads), rand.New(rand.NewPCG(seed, 1))
-	planned, passes := make([][]point, len(c.all)), 0
-	for i, w := range c.all {
-		all := points(c.writes[w.name], 1+int(seed%uint64(crashStep())), random)
-		for n := shard; n < len(all); n += shards {
-			planned[i] = append(planned[i], all[n])
-		}
-		passes = max(passes, len(planned[i]))
-	}
-	for pass := range passes {
+	for _, chain := range chains(c.all) {
+		passes := c.planned(chain, shard, seed, random)
 		if shard%2 == 1 {
-			pass = passes - 1 - pass
+			slices.Reverse(passes)
 		}
-		c.disturbed(nth(planned, pass))
-		results.write(t)
+		for _, points := range passes {
+			c.disturbed(chain, points)
+			results.write(t)
+		}
 	}
 	c.end()
+}
+
+// chains splits workloads at those that begin in an empty cluster.
+func chains(all []workload) (chains [][]workload) {
+	for _, w := range all {
+		if w.first {
+			chains = append(chains, nil)
+		}
+		chains[len(chains)-1] = append(chains[len(chains)-1], w)
+	}
+	return chains
+}
+
+// planned returns the passes of a shard through a chain: the fault of each workload.
+func (c *cycle) planned(chain []workload, shard int, seed uint64, random *rand.Rand) (passes [][]point) {
+	for i, w := range chain {
+		all := points(c.writes[w.name], 1+int(seed%uint64(crashStep())), random)
+		for n := shard; n < len(all); n += shards {
+			pass := n / shards
+			if pass == len(passes) {
+				passes = append(passes, nil)
+			}
+			passes[pass] = append(passes[pass], make([]point, i-len(passes[pass]))...) // those of workloads without another fault
+			passes[pass] = append(passes[pass], all[n])
+		}
+	}
+	return passes
 }
 
 // points returns all faults of a workload with a number of writes: one of each kind at a random write, and then crashes
@@ -299,17 +321,6 @@ func points(writes, first int, random *rand.Rand) (all []point) {
 	return all
 }
 
-// nth returns the nth point of each workload, up to the last workload that has one.
-func nth(planned [][]point, n int) (points []point) {
-	for i, own := range planned {
-		if n < len(own) {
-			points = append(points, make([]point, i-len(points))...)
-			points = append(points, own[n])
-		}
-	}
-	return points
-}
-
 // sample runs each workload under one fault.
 func sample(t *testing.T, results *results) {
 	chosen := slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool { return !w.sampled })
@@ -323,7 +334,7 @@ func sample(t *testing.T, results *results) {
 	for _, w := range chosen {
 		points = append(points, point{all[random.IntN(len(all))], 1 + random.IntN(c.writes[w.name])})
 	}
-	c.disturbed(points)
+	c.disturbed(chosen, points)
 	c.end()
 }
 

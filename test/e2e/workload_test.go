@@ -20,7 +20,9 @@ import (
 // workloads.
 type workload struct {
 	name string
-	act  func(c *cycle)
+	// first is true if the workload begins in an empty cluster.
+	first bool
+	act   func(c *cycle)
 	// done returns an error until the end is reached.
 	done func(c *cycle) error
 	// stays is true if Available must stay True.
@@ -37,7 +39,11 @@ type workload struct {
 
 // workloads are in the order in which they run.
 var workloads = []workload{
-	{name: "fresh install", sampled: true, act: func(c *cycle) { c.next(1, c.releaseA) }, done: (*cycle).installedAlone},
+	{name: "fresh install", first: true, sampled: true, act: func(c *cycle) {
+		c.releaseA()
+		c.revision = 0
+		c.next(1, c.reapply)
+	}, done: (*cycle).installedAlone},
 	{name: "upgrade", sampled: true, stays: true, act: func(c *cycle) { c.next(1, c.releaseB) }, done: (*cycle).installedAlone},
 	{name: "superseded upgrade", stays: true, act: (*cycle).supersede, done: (*cycle).installedAlone},
 	{name: "downgrade", stays: true, act: func(c *cycle) { c.next(1, c.releaseA) }, done: (*cycle).installedAlone},
@@ -64,7 +70,7 @@ var workloads = []workload{
 		c.next(1, c.reapply)
 	}, done: (*cycle).installedAlone},
 	{name: "uninstall", sampled: true, uninstalls: true, act: (*cycle).uninstallAll, done: (*cycle).uninstalled},
-	{name: "replacement of the predecessor", act: func(c *cycle) {
+	{name: "replacement of the predecessor", first: true, act: func(c *cycle) {
 		c.releaseA()
 		c.installAsPredecessor(core("v1.0.0", configMap("only-a")), aws("v1.0.0", crd("Alpha")))
 		c.revision = 0
@@ -134,6 +140,7 @@ func (c *cycle) supersede() {
 // unmanage sets spec.unmanagedCRDs.
 func (c *cycle) unmanage(names ...string) {
 	c.Helper()
+	c.unmanaged = names
 	cluster, err := c.clusterAPI()
 	c.must(err)
 	before := cluster.DeepCopy()
