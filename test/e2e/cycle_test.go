@@ -161,6 +161,8 @@ func (c *cycle) stop() {
 // perform runs a workload under a fault, and reports whether the workload ended.
 func (c *cycle) perform(w workload, d disturbance, n int) (ended bool) {
 	c.Helper()
+	turns <- struct{}{}
+	defer func() { <-turns }()
 	run := &report.Run{Workload: w.name, Fault: d.name, Began: time.Now()}
 	if d.everyWrite || d.user {
 		run.Point = fmt.Sprintf("write %d", n)
@@ -379,7 +381,9 @@ func (c *cycle) silent(w workload) error {
 			return err
 		}
 		before := c.proxy.Writes()
+		<-turns
 		time.Sleep(silence)
+		turns <- struct{}{}
 		if writes = c.proxy.Writes() - before; writes == 0 {
 			return nil
 		}

@@ -226,9 +226,13 @@ func chosenDisturbances() []disturbance {
 	return slices.DeleteFunc(disturbances(), func(d disturbance) bool { return !chosen.MatchString(d.name) })
 }
 
-// shards is the number of clusters over which the faults of a complete run are distributed: a cluster waits two thirds
-// of the time. With twice as many, two cores complete fewer runs per minute.
-const shards = 5
+// shards is the number of clusters over which the faults of a complete run are distributed. A cluster needs about one
+// GiB of memory.
+const shards = 10
+
+// turns are the clusters that run a workload at the same time; the others wait for silence, or for their turn. With ten at
+// the same time, two cores complete fewer runs per minute than with five.
+var turns = make(chan struct{}, 5)
 
 // crashStep is the distance between the writes at which the program crashes in a complete run. FAULTS_SEED chooses the
 // first of them: as many consecutive seeds as the distance cover every write.
