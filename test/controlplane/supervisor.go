@@ -33,8 +33,8 @@ type supervisor struct {
 }
 
 // collection configures the programs' garbage collector. The heaps are small, and test machines lack CPU, not memory:
-// collecting less often saves a quarter of the API server's CPU time. With 500 CRDs an API server uses up to 5 GiB; with a
-// limit that it reaches, its CPU time grows much faster than the number of CRDs.
+// collecting less often saves a quarter of the API server's CPU time. With 500 CRDs an API server uses up to 5 GiB, so
+// the limit is higher: near it, the runtime collects without pause.
 var collection = []string{"GOGC=300", "GOMEMLIMIT=8GiB"}
 
 // startSupervisor starts the supervisor, which removes the directories of remove at its end.
