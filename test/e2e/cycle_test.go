@@ -84,18 +84,19 @@ func writesOf(requests map[faults.Request]int) int {
 	return sum
 }
 
-// begin restores the cluster to its state before the first installation, without the ClusterAPI object.
+// begin restores the cluster, in which nothing is installed, to its state before the first installation.
 func (c *cycle) begin() {
 	c.Helper()
-	operator, cluster := &configv1.ClusterOperator{}, &v1alpha1.ClusterAPI{}
-	operator.Name, cluster.Name = v1alpha1.ClusterOperatorName, v1alpha1.ClusterAPIName
-	c.must(errors.Join(client.IgnoreNotFound(c.Delete(c.Context(), operator)), client.IgnoreNotFound(c.Delete(c.Context(), cluster))))
+	operator := &configv1.ClusterOperator{}
+	operator.Name = v1alpha1.ClusterOperatorName
+	c.must(client.IgnoreNotFound(c.Delete(c.Context(), operator)))
 	c.edited, c.unmanaged = false, nil
 }
 
-// reapply applies the manifests of the release again.
+// reapply applies the manifests of the release again: the first version is desired.
 func (c *cycle) reapply() {
 	c.Helper()
+	c.revision = 1
 	_, err := fixture.Preparation{}.Apply(c.Context(), c.cluster.Config)
 	c.must(err)
 }
@@ -396,7 +397,7 @@ func (c *cycle) await(w workload) error {
 	c.Helper()
 	deadline := time.Now().Add(3 * patience)
 	writes, since := -1, time.Now()
-	written := func() bool {
+	ended := func() bool { // also notes the time of the last write
 		if now := c.proxy.Writes(); now != writes || c.proxy.Frozen() {
 			writes, since = now, time.Now()
 		}
@@ -409,13 +410,13 @@ func (c *cycle) await(w workload) error {
 		if err != nil {
 			since = time.Now()
 		}
-		if !written() && time.Since(since) > atRest {
+		if !ended() && time.Since(since) > atRest {
 			return nil
 		}
 		if time.Now().After(deadline) {
 			return errors.Join(err, fmt.Errorf("waited %s; writes ended %s ago", 3*patience, time.Since(since).Round(time.Millisecond)))
 		}
-		pause(written)
+		pause(ended)
 	}
 }
 
@@ -446,7 +447,7 @@ func (c *cycle) clusterOperator() (*configv1.ClusterOperator, error) {
 func (c *cycle) answerRequirements() {
 	c.Helper()
 	if len(c.unmanaged) == 0 {
-		return // there are none
+		return // only unmanaged CRDs have requirements
 	}
 	list := requirementList()
 	if err := c.List(context.Background(), list); err != nil {

@@ -267,7 +267,7 @@ func complete(t *testing.T, results *results, shard int) {
 	seed, _ := strconv.ParseUint(os.Getenv("FAULTS_SEED"), 10, 64)
 	c, random := newCycle(t, results, workloads), rand.New(rand.NewPCG(seed, 1))
 	for _, chain := range chains(c.all) {
-		passes := c.planned(chain, shard, seed, random)
+		passes := c.planned(chain, shard, 1+int(seed%uint64(crashStep())), random)
 		if shard%2 == 1 {
 			slices.Reverse(passes)
 		}
@@ -290,10 +290,10 @@ func chains(all []workload) (chains [][]workload) {
 	return chains
 }
 
-// planned returns the passes of a shard through a chain: the fault of each workload.
-func (c *cycle) planned(chain []workload, shard int, seed uint64, random *rand.Rand) (passes [][]point) {
+// planned returns the passes of a shard through a chain: the fault of each workload. first is the first write with a crash.
+func (c *cycle) planned(chain []workload, shard, first int, random *rand.Rand) (passes [][]point) {
 	for i, w := range chain {
-		all := points(c.writes[w.name], 1+int(seed%uint64(crashStep())), random)
+		all := points(c.writes[w.name], first, random)
 		for n := shard; n < len(all); n += shards {
 			pass := n / shards
 			if pass == len(passes) {

@@ -18,7 +18,6 @@ import (
 	"github.com/go-logr/logr"
 	configv1 "github.com/openshift/api/config/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -147,17 +146,7 @@ func (h *harness) uninstall() {
 		if !p.runs() {
 			h.Fatalf("capi-installer ended during the uninstallation: %v", p.err)
 		}
-		left := &corev1.ConfigMapList{}
-		if err := h.List(context.Background(), left, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}); err != nil {
-			return err
-		}
-		if len(left.Items) > 0 { // the API server takes much longer to list all kinds
-			return fmt.Errorf("remaining: %d revision ConfigMaps", len(left.Items))
-		}
-		if names := h.names(); len(names) > 0 {
-			return fmt.Errorf("remaining: %v", names)
-		}
-		return nil
+		return h.remaining()
 	})
 	p.terminate()
 	// A program that ended while the API server was down still holds its lease, and the next one would wait for over two minutes.
@@ -167,6 +156,18 @@ func (h *harness) uninstall() {
 	if err := h.Delete(context.Background(), operator); !meta.IsNoMatchError(err) {
 		h.must(client.IgnoreNotFound(err))
 	}
+}
+
+// remaining returns an error while revisions or installed objects exist.
+func (h *harness) remaining() error {
+	h.Helper()
+	if revisions := h.revisions(); len(revisions) > 0 { // the API server takes much longer to list all kinds
+		return fmt.Errorf("remaining: revision ConfigMaps %v", revisions)
+	}
+	if names := h.names(); len(names) > 0 {
+		return fmt.Errorf("remaining: %v", names)
+	}
+	return nil
 }
 
 // release pushes images of providers and writes them to images.json.

@@ -41,8 +41,7 @@ type workload struct {
 var workloads = []workload{
 	{name: "fresh install", first: true, sampled: true, act: func(c *cycle) {
 		c.releaseA()
-		c.revision = 0
-		c.next(1, c.reapply)
+		c.reapply()
 	}, done: (*cycle).installedAlone},
 	{name: "upgrade", sampled: true, stays: true, act: func(c *cycle) { c.next(1, c.releaseB) }, done: (*cycle).installedAlone},
 	{name: "superseded upgrade", stays: true, act: (*cycle).supersede, done: (*cycle).installedAlone},
@@ -65,16 +64,12 @@ var workloads = []workload{
 	}, done: (*cycle).waitsPaused},
 	{name: "resume", stays: true, act: func(c *cycle) { c.mode(v1alpha1.Managed) }, done: (*cycle).installedAlone},
 	{name: "uninstall with an instance", sampled: true, uninstalls: true, act: (*cycle).uninstallWithInstance, done: (*cycle).uninstalled},
-	{name: "reinstall with a retained CRD", sampled: true, act: func(c *cycle) {
-		c.revision = 0
-		c.next(1, c.reapply)
-	}, done: (*cycle).installedAlone},
+	{name: "reinstall with a retained CRD", sampled: true, act: (*cycle).reapply, done: (*cycle).installedAlone},
 	{name: "uninstall", sampled: true, uninstalls: true, act: (*cycle).uninstallAll, done: (*cycle).uninstalled},
 	{name: "replacement of the predecessor", first: true, act: func(c *cycle) {
 		c.releaseA()
 		c.installAsPredecessor(core("v1.0.0", configMap("only-a")), aws("v1.0.0", crd("Alpha")))
-		c.revision = 0
-		c.next(1, c.reapply)
+		c.reapply()
 	}, done: (*cycle).installedAlone},
 	{name: "uninstall after the replacement", uninstalls: true, act: (*cycle).deleteClusterAPI, done: (*cycle).uninstalled},
 }
@@ -215,11 +210,8 @@ func (c *cycle) uninstalled() error {
 	if _, err := c.clusterAPI(); !apierrors.IsNotFound(err) {
 		return errors.Join(errors.New("ClusterAPI exists"), err)
 	}
-	if revisions := c.revisions(); len(revisions) > 0 { // the API server takes much longer to list all kinds
-		return fmt.Errorf("remaining: revision ConfigMaps %v", revisions)
-	}
-	if names := c.names(); len(names) > 0 {
-		return fmt.Errorf("remaining: %v", names)
+	if err := c.remaining(); err != nil {
+		return err
 	}
 	operator, err := c.clusterOperator()
 	if err != nil {
