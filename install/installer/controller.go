@@ -48,12 +48,13 @@ type Reconciler struct {
 	// would be retained otherwise.
 	Withdraw func(context.Context) error
 
-	log rolloutLog
+	log       rolloutLog
+	confirmed snapshot.Confirmed
 }
 
 // Reconcile brings the cluster one step closer to the desired version.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	read, err := snapshot.Read(ctx, r.Client, r.Live)
+	read, err := r.confirmed.Read(ctx, r.Client, r.Live)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

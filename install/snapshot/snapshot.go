@@ -6,12 +6,15 @@
 // A cache can be stale, for a moment or, after a restart, for long. A controller
 // that decides on stale data could recreate the objects of a version that is
 // already removed. Read returns the state of the API server. It reads the content
-// of the ConfigMaps, which is large, from the cache if the cache is current.
+// of the ConfigMaps, which is large, from the cache if the cache is current. Confirmed
+// remembers that the cache was current, so that a rollout does not list the ConfigMaps
+// at each step.
 package snapshot
 
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,53 +45,62 @@ func (s Snapshot) Uninstalling() bool {
 func Read(ctx context.Context, cache, live client.Reader) (Snapshot, error) {
 	configMaps, err := ConfigMaps(ctx, cache, live)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("listing ConfigMaps in %s: %w", v1alpha1.OperatorNamespace, err)
+		return Snapshot{}, err
 	}
-	cluster := &v1alpha1.ClusterAPI{}
-	err = live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster)
-	if apierrors.IsNotFound(err) {
-		cluster, err = &v1alpha1.ClusterAPI{}, nil
-	}
+	cluster, err := readClusterAPI(ctx, live)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("reading ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
+		return Snapshot{}, err
 	}
 	return Snapshot{Cluster: cluster, ConfigMaps: configMaps}, nil
+}
+
+// readClusterAPI returns the ClusterAPI object; its name is empty if the object does
+// not exist.
+func readClusterAPI(ctx context.Context, live client.Reader) (*v1alpha1.ClusterAPI, error) {
+	cluster := &v1alpha1.ClusterAPI{}
+	err := live.Get(ctx, client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster)
+	if apierrors.IsNotFound(err) {
+		return &v1alpha1.ClusterAPI{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading ClusterAPI %q: %w", v1alpha1.ClusterAPIName, err)
+	}
+	return cluster, nil
 }
 
 // ConfigMaps returns the ConfigMaps in the operator's namespace. It reads them from
 // the cache if the cache has the versions that the API server lists, and otherwise
 // from the API server.
 func ConfigMaps(ctx context.Context, cache, live client.Reader) ([]corev1.ConfigMap, error) {
-	namespace := client.InNamespace(v1alpha1.OperatorNamespace)
 	current := &metav1.PartialObjectMetadataList{}
 	current.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	if err := live.List(ctx, current, namespace); err != nil {
-		return nil, err
+	if err := live.List(ctx, current, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
+		return nil, fmt.Errorf("listing ConfigMaps in %s: %w", v1alpha1.OperatorNamespace, err)
 	}
+	cached, err := listConfigMaps(ctx, cache)
+	if err != nil || maps.Equal(resourceVersions(cached), resourceVersions(current.Items)) {
+		return cached, err
+	}
+	return listConfigMaps(ctx, live)
+}
+
+// listConfigMaps lists the ConfigMaps in the operator's namespace.
+func listConfigMaps(ctx context.Context, reader client.Reader) ([]corev1.ConfigMap, error) {
 	list := &corev1.ConfigMapList{}
-	if err := cache.List(ctx, list, namespace); err != nil {
-		return nil, err
-	}
-	if isCurrent(list.Items, current.Items) {
-		return list.Items, nil
-	}
-	list = &corev1.ConfigMapList{}
-	if err := live.List(ctx, list, namespace); err != nil {
-		return nil, err
+	if err := reader.List(ctx, list, client.InNamespace(v1alpha1.OperatorNamespace)); err != nil {
+		return nil, fmt.Errorf("listing ConfigMaps in %s: %w", v1alpha1.OperatorNamespace, err)
 	}
 	return list.Items, nil
 }
 
-// isCurrent reports whether cached ConfigMaps have the listed UIDs and resource versions.
-func isCurrent(cached []corev1.ConfigMap, current []metav1.PartialObjectMetadata) bool {
+// resourceVersions returns the resource versions of objects by UID.
+func resourceVersions[T any, P interface {
+	*T
+	metav1.Object
+}](objects []T) map[types.UID]string {
 	versions := map[types.UID]string{}
-	for i := range cached {
-		versions[cached[i].UID] = cached[i].ResourceVersion
+	for i := range objects {
+		versions[P(&objects[i]).GetUID()] = P(&objects[i]).GetResourceVersion()
 	}
-	for i := range current {
-		if versions[current[i].UID] != current[i].ResourceVersion {
-			return false
-		}
-	}
-	return len(cached) == len(current)
+	return versions
 }

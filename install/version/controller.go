@@ -12,7 +12,6 @@ package version
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -123,11 +122,7 @@ func (r *Reconciler) repairedConfigMaps(ctx context.Context, state snapshot.Snap
 	if err != nil || !wrote {
 		return state.ConfigMaps, err
 	}
-	existing, err := snapshot.ConfigMaps(ctx, r.Client, r.Live)
-	if err != nil {
-		return nil, fmt.Errorf("listing revision ConfigMaps: %w", err)
-	}
-	return existing, nil
+	return snapshot.ConfigMaps(ctx, r.Client, r.Live)
 }
 
 // platforms returns the cluster's platforms; empty while they are unknown.

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// content is one state of the objects that a snapshot contains.
+type content struct {
+	cluster    v1alpha1.ClusterAPI
+	configMaps []corev1.ConfigMap
+}
+
+// reader serves one state and counts the lists.
+type reader struct {
+	content
+	lists int
+}
+
+func (r *reader) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	r.cluster.DeepCopyInto(object.(*v1alpha1.ClusterAPI))
+	return nil
+}
+
+func (r *reader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	r.lists++
+	switch list := list.(type) {
+	case *corev1.ConfigMapList:
+		list.Items = slices.Clone(r.configMaps)
+	case *metav1.PartialObjectMetadataList:
+		for _, configMap := range r.configMaps {
+			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: configMap.ObjectMeta})
+		}
+	default:
+		return fmt.Errorf("unexpected %T", list)
+	}
+	return nil
+}
+
+// history is an API server with all its states.
+type history struct {
+	states []content
+	// since is the index of the first state with the current versions.
+	since int
+	next  int
+}
+
+// number returns a number that was not used before.
+func (h *history) number() string {
+	h.next++
+	return strconv.Itoa(h.next)
+}
+
+// now returns a copy of the newest state.
+func (h *history) now() content {
+	last := h.states[len(h.states)-1]
+	return content{*last.cluster.DeepCopy(), slices.Clone(last.configMaps)}
+}
+
+func (h *history) configMap() corev1.ConfigMap {
+	return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: types.UID(h.number()), ResourceVersion: h.number()}}
+}
+
+// addVersion adds a ConfigMap, and then a version.
+func (h *history) addVersion() {
+	state := h.now()
+	state.configMaps = append(state.configMaps, h.configMap())
+	h.states = append(h.states, state)
+	state = h.now()
+	state.cluster.Status.Versions = append(state.cluster.Status.Versions, v1alpha1.Version{Name: h.number()})
+	h.states, h.since = append(h.states, state), len(h.states)
+}
+
+// recreate replaces the ClusterAPI object by another one with the same versions.
+func (h *history) recreate() {
+	state := h.now()
+	state.cluster.UID, state.cluster.DeletionTimestamp = types.UID(h.number()), nil
+	h.states, h.since = append(h.states, state), len(h.states)
+}
+
+// change changes the newest state otherwise.
+func (h *history) change(edit func(*content)) {
+	state := h.now()
+	edit(&state)
+	h.states = append(h.states, state)
+}
+
+// Guarantee: the ClusterAPI object is the API server's, and the ConfigMaps were the API
+// server's at some moment since the object has its versions. While anything is being
+// deleted, they are the newest. The cache may lag by any number of changes, and return to
+// an older state.
+func TestConfirmed_IsNeverOlderThanTheVersions(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cluster := v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName, UID: "first"}}
+		h := &history{states: []content{{cluster: cluster}}}
+		var confirmed Confirmed
+		cache, live := &reader{content: h.now()}, &reader{}
+		anyConfigMap := func(edit func(*corev1.ConfigMap)) {
+			if n := len(h.now().configMaps); n > 0 {
+				h.change(func(c *content) { edit(&c.configMaps[rapid.IntRange(0, n-1).Draw(t, "ConfigMap")]) })
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"add a version": func(*rapid.T) { h.addVersion() },
+			"recreate":      func(*rapid.T) { h.recreate() },
+			"edit":          func(*rapid.T) { anyConfigMap(func(c *corev1.ConfigMap) { c.ResourceVersion = h.number() }) },
+			"mark as deleted": func(*rapid.T) {
+				anyConfigMap(func(c *corev1.ConfigMap) { c.ResourceVersion, c.DeletionTimestamp = h.number(), new(metav1.Now()) })
+			},
+			"remove": func(*rapid.T) {
+				h.change(func(c *content) { c.configMaps = slices.DeleteFunc(c.configMaps, isDeleted) })
+			},
+			"uninstall": func(*rapid.T) {
+				h.change(func(c *content) { c.cluster.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) })
+			},
+			"catch up":  func(*rapid.T) { cache.content = h.now() },
+			"fall back": func(t *rapid.T) { cache.content = rapid.SampledFrom(h.states).Draw(t, "state of the cache") },
+			"": func(t *rapid.T) { // after each change
+				live.content = h.now()
+				got, err := confirmed.Read(t.Context(), cache, live)
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkAge(t, h, got)
+			},
+		})
+	})
+}
+
+// checkAge fails the test if the snapshot is older than it may be.
+func checkAge(t *rapid.T, h *history, got Snapshot) {
+	current := h.now()
+	if got.Cluster.UID != current.cluster.UID || got.Uninstalling() != !current.cluster.DeletionTimestamp.IsZero() ||
+		!slices.Equal(versionNames(got.Cluster), versionNames(&current.cluster)) {
+		t.Fatalf("ClusterAPI: got %v, current %v", got.Cluster, current.cluster)
+	}
+	oldest := h.since
+	if got.Uninstalling() || slices.ContainsFunc(got.ConfigMaps, isDeleted) {
+		oldest = len(h.states) - 1
+	}
+	if !slices.ContainsFunc(h.states[oldest:], func(c content) bool {
+		return maps.Equal(resourceVersions(c.configMaps), resourceVersions(got.ConfigMaps))
+	}) {
+		t.Fatalf("the ConfigMaps %v are older than state %d", resourceVersions(got.ConfigMaps), oldest)
+	}
+}
+
+// Guarantee: while nothing changes, the ConfigMaps are listed once.
+func TestConfirmed_ListsOnce(t *testing.T) {
+	state := content{
+		v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName, UID: "first"}},
+		[]corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{UID: "a", ResourceVersion: "1"}}},
+	}
+	cache, live := &reader{content: state}, &reader{content: state}
+	var confirmed Confirmed
+	for range 5 {
+		if _, err := confirmed.Read(t.Context(), cache, live); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if live.lists != 1 {
+		t.Errorf("%d lists from the API server, want 1", live.lists)
+	}
+}
