@@ -77,7 +77,7 @@ func adoptions(phases []revision.Phase, adoptable sets.Set[string]) []boxcutter.
 			switch {
 			case allowsAdoption(obj):
 				options = append(options, boxcutter.WithObjectReconcileOptions(obj, boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionNone)))
-			case adoptable.Has(describe(obj)):
+			case adoptable.Len() > 0 && adoptable.Has(describe(obj)):
 				options = append(options, boxcutter.WithObjectReconcileOptions(obj, boxcutter.WithCollisionProtection(boxcutter.CollisionProtectionIfNoController)))
 			}
 		}
