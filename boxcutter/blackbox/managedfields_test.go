@@ -215,3 +215,36 @@ func TestManagedFields_RollingUpdateToRecreateOldCache(t *testing.T) {
 		})
 	}
 }
+
+// An object that was deleted, but is still in the cache, is created like one that never existed: with the same owners of
+// its fields. An apply would create it too.
+func TestManagedFields_DeletedObjectInOldCache(t *testing.T) {
+	for _, unfiltered := range []bool{true, false} {
+		t.Run(fmt.Sprintf("unfiltered reader %t", unfiltered), func(t *testing.T) {
+			b := newEnv(t, envOptions{ownership: annotation})
+			owner, settings := b.owner("owner"), b.configMap("settings", "red")
+			b.install(b.revision(1, owner, nil, phase("main", settings)))
+			want := b.get(settings).GetManagedFields()
+			b.install(b.revision(2, owner, nil, phase("main", b.configMap("settings", "red")))) // its fields are applied from now on
+			b.options.Reader = frozen{Reader: b.cache, object: b.get(settings)}
+			b.must(b.user.Delete(t.Context(), b.configMap("settings", "")))
+			if !unfiltered {
+				b.options.UnfilteredReader = nil
+			}
+			b.restart()
+			result, err := b.engine.Reconcile(t.Context(), b.revision(3, owner, nil, phase("main", b.configMap("settings", "red"))))
+			created := b.get(settings)
+			if !unfiltered {
+				if !apierrors.IsConflict(err) || created != nil {
+					t.Errorf("got %v and %v, want a conflict and no object", err, created)
+				}
+				return
+			}
+			b.must(err)
+			b.expectActions(result, machinery.ActionCreated)
+			if got := created.GetManagedFields(); len(got) != len(want) || got[0].Operation != want[0].Operation {
+				t.Errorf("managed fields %v, want those of a create: %v", got, want)
+			}
+		})
+	}
+}

@@ -114,8 +114,9 @@ func (e *ObjectEngine) apply(ctx context.Context, p *plan) (ObjectResult, error)
 	return e.executeReplanned(ctx, p, actual)
 }
 
-// applyOnce applies with the resource version that was read, so that newer changes
-// cause a conflict instead of being overwritten.
+// applyOnce applies with the UID and the resource version that were read, so that newer
+// changes cause a conflict instead of being overwritten. Without a UID, an apply would
+// create an object that was deleted since.
 func (e *ObjectEngine) applyOnce(ctx context.Context, p *plan) (ObjectResult, error) {
 	desired, _ := p.desired.DeepCopyObject().(Object)
 	config, err := applyConfiguration(desired)
@@ -128,6 +129,7 @@ func (e *ObjectEngine) applyOnce(ctx context.Context, p *plan) (ObjectResult, er
 			return nil, err
 		}
 	}
+	desired.SetUID(current.GetUID())
 	desired.SetResourceVersion(current.GetResourceVersion())
 	action := p.action
 	err = e.writer.Apply(ctx, config, e.applyOptions(p.force)...)
