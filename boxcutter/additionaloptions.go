@@ -17,6 +17,9 @@ var WithConcurrency = types.WithConcurrency
 // WithoutDryRunOfUnchanged makes only dry runs whose result is needed.
 var WithoutDryRunOfUnchanged = types.WithoutDryRunOfUnchanged
 
+// WithUnchangedSince tells which objects an older revision has too.
+var WithUnchangedSince = types.WithUnchangedSince
+
 // WithProgressDeadline sets the time by which a revision should be complete.
 var WithProgressDeadline = types.WithProgressDeadline
 

@@ -87,7 +87,7 @@ func TestUpgrade_WritesEachObjectOnce(t *testing.T) {
 	h.release(synthetic("v1.0.0")...)
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
-	h.upgradeWrites(2, objectWrites{dryRuns: 8, writes: 24})
+	h.upgradeWrites(2, objectWrites{dryRuns: 6, writes: 20})
 	h.upgradeWrites(3, objectWrites{dryRuns: 6, writes: 18})
 }
 

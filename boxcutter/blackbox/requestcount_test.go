@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pkg.package-operator.run/boxcutter"
+	"pkg.package-operator.run/boxcutter/machinery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -171,6 +172,38 @@ func TestReconcile_UpgradeRequests(t *testing.T) {
 			if got, _, _ := unstructured.NestedString(found.Object, "data", "color"); got != color {
 				t.Errorf("step %d: the color of %s is %s, want %s", upgrade.step, found.GetName(), got, color)
 			}
+		}
+	}
+}
+
+// An object with defaults of the API server that the next revision has too is written once. A field that a later
+// revision drops is still removed, although it was never migrated.
+func TestWithUnchangedSince_Requests(t *testing.T) {
+	b := newEnv(t, envOptions{ownership: annotation})
+	owners := []client.Object{b.owner("step-1"), b.owner("step-2"), b.owner("step-3")}
+	step := func(number int64, more string) boxcutter.RevisionBuilder {
+		return b.revision(number, owners[number-1], owners[:number-1], phase("main",
+			b.object(`{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{name: web, port: 80}%s]}}`, more)))
+	}
+	const metrics = ", {name: metrics, port: 81}"
+	unchanged := boxcutter.WithUnchangedSince(func(_ client.Object, revision int64) bool { return revision == 1 })
+	b.install(step(1, metrics))
+	for _, upgrade := range []struct {
+		revision boxcutter.Revision
+		want     map[string]int
+		ports    int
+	}{
+		{step(2, metrics), map[string]int{"apply": 1}, 2},
+		{step(3, ""), map[string]int{"patch": 1, "apply": 1}, 1},
+	} {
+		b.requests.take()
+		b.reconcile(upgrade.revision, unchanged)
+		b.expectRequests(upgrade.want)
+		b.catchUp(upgrade.revision)
+		b.expectActions(b.reconcile(upgrade.revision, unchanged), machinery.ActionIdle)
+		ports, _, _ := unstructured.NestedSlice(b.get(upgrade.revision.GetPhases()[0].GetObjects()[0]).Object, "spec", "ports")
+		if len(ports) != upgrade.ports {
+			t.Errorf("revision %d: ports %v", upgrade.revision.GetRevisionNumber(), ports)
 		}
 	}
 }

@@ -195,8 +195,7 @@ func (e *ObjectEngine) recordNormalization(desired, written Object) {
 // An apply with force takes over the fields that it changes. Only fields that are no
 // longer desired would stay, because an apply removes only applied fields.
 func (e *ObjectEngine) needsMigration(p *plan) bool {
-	return compat.Original || !p.force ||
-		dropsFields(p.actual, p.comparison.DesiredFieldSet, e.fieldOwner, metav1.ManagedFieldsOperationUpdate)
+	return compat.Original || !p.force || e.drops(p, metav1.ManagedFieldsOperationUpdate)
 }
 
 // migrate turns the fields that the engine owns through a create or an update

@@ -32,6 +32,8 @@ type plan struct {
 	awaits bool
 	// handover is true if the object has the controller of another revision.
 	handover bool
+	// same is true if the revision that the object passes from has the same object.
+	same bool
 	// unchanged is true if the write only replaces the marks of a sibling: the
 	// content stays the same.
 	unchanged bool
@@ -163,11 +165,17 @@ func (e *ObjectEngine) decide(p *plan) error {
 // identify the revision. The engine must own no field that the write drops.
 func (e *ObjectEngine) changesOnlyMarks(p *plan) bool {
 	if p.comparison.Comparison == nil || p.comparison.IsConflict() ||
-		dropsFields(p.actual, p.comparison.DesiredFieldSet, e.fieldOwner, metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate) {
+		e.drops(p, metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate) {
 		return false
 	}
 	mark := func(path fieldpath.Path) bool { return isMark(p.source, path) }
 	return all(p.comparison.Comparison.Modified, mark) && all(p.comparison.Comparison.Removed, mark)
+}
+
+// drops reports whether the write drops fields of the engine that it has set with one of
+// the operations.
+func (e *ObjectEngine) drops(p *plan, operations ...metav1.ManagedFieldsOperationType) bool {
+	return !p.same && dropsFields(p.actual, p.comparison.DesiredFieldSet, e.fieldOwner, operations...)
 }
 
 // isMark reports whether a path is a label, an annotation or an owner reference that
@@ -226,6 +234,7 @@ func (e *ObjectEngine) decideSibling(p *plan) error {
 		return nil
 	default:
 		p.handover = true
+		p.same = p.options.UnchangedSince != nil && p.options.UnchangedSince(p.source, number)
 		return p.adoptIf(number < p.revision)
 	}
 }

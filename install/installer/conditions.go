@@ -107,7 +107,7 @@ func compatibleMessage(result machinery.RevisionResult) string {
 	if found == nil {
 		return ""
 	}
-	return "nothing is left to do; unmanaged CRDs are compatible: " + firstTen(found)
+	return "nothing is left to do; unmanaged CRDs are compatible: " + first(10, found)
 }
 
 // requiredCRD returns the name of the CRD that an object stands for: a

@@ -20,12 +20,7 @@ func describeRef(ref types.ObjectRef) string {
 	return object.Identity{GroupKind: ref.GroupKind(), Namespace: ref.Namespace, Name: ref.Name}.String()
 }
 
-// firstTwo lists the first two items and the number of further ones.
-func firstTwo(items []string) string { return first(2, items) }
-
-// firstTen lists the first ten items and the number of further ones.
-func firstTen(items []string) string { return first(10, items) }
-
+// first lists the first items and the number of further ones.
 func first(limit int, items []string) string {
 	if len(items) <= limit {
 		return strings.Join(items, ", ")

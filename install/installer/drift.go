@@ -63,7 +63,7 @@ func (r *Reconciler) drift(ctx context.Context, rev *loadedRevision, outcome *st
 	if found == nil {
 		return "no drift from version " + rev.name
 	}
-	return fmt.Sprintf("drift from version %s, %d difference(s): %s", rev.name, len(found), firstTen(found))
+	return fmt.Sprintf("drift from version %s, %d difference(s): %s", rev.name, len(found), first(10, found))
 }
 
 // differences lists the objects that a reconcile would write, or fail to write.

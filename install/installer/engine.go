@@ -147,7 +147,7 @@ func (e *Engine) reconcile(ctx context.Context, rev *loadedRevision, adoptable s
 		boxcutter.WithProbe(boxcutter.ProgressProbeType, progressProbe(rev)),
 		boxcutter.WithProbe(availableProbe, probe.Available()),
 		boxcutter.WithAggregatePhaseReconcileErrors(),
-		engineOptions, progressDeadline(rev.deadline),
+		engineOptions, progressDeadline(rev.deadline), e.unchangedSince(rev),
 	}
 	return e.reconcileScope(ctx, rev, slices.Concat(options, adoptions(rev.phases, adoptable), further)...)
 }

@@ -94,6 +94,26 @@ func (c concurrency) ApplyToRevisionTeardownOptions(options *types.RevisionTeard
 	options.DefaultPhaseOptions = append(options.DefaultPhaseOptions, c)
 }
 
+// ApplyToObjectReconcileOptions sets it for one object. The original boxcutter ignores the
+// option.
+func (u unchangedSince) ApplyToObjectReconcileOptions(options *types.ObjectReconcileOptions) {
+	if extended, ok := any(options).(interface {
+		SetUnchangedSince(unchanged func(obj client.Object, revision int64) bool)
+	}); ok {
+		extended.SetUnchangedSince(u)
+	}
+}
+
+// ApplyToPhaseReconcileOptions sets it for all objects of a phase.
+func (u unchangedSince) ApplyToPhaseReconcileOptions(options *types.PhaseReconcileOptions) {
+	options.DefaultObjectOptions = append(options.DefaultObjectOptions, u)
+}
+
+// ApplyToRevisionReconcileOptions sets it for all phases.
+func (u unchangedSince) ApplyToRevisionReconcileOptions(options *types.RevisionReconcileOptions) {
+	options.DefaultPhaseOptions = append(options.DefaultPhaseOptions, u)
+}
+
 // progressDeadline is the time by which a rollout must make progress; zero means no
 // deadline. The original boxcutter does not support deadlines and ignores the option.
 type progressDeadline time.Time

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pkg.package-operator.run/boxcutter/machinery/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestEngineOptions_AreUnderstoodByTheEngine(t *testing.T) {
@@ -16,12 +17,21 @@ func TestEngineOptions_AreUnderstoodByTheEngine(t *testing.T) {
 	deadline := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	progressDeadline(deadline).ApplyToRevisionReconcileOptions(reconcile)
 	engineOptions.ApplyToRevisionTeardownOptions(teardown)
+	unchangedSince(func(client.Object, int64) bool { return true }).ApplyToRevisionReconcileOptions(reconcile)
 	phase, removal := &types.PhaseReconcileOptions{}, &types.PhaseTeardownOptions{}
 	for _, option := range reconcile.ForPhase("any") {
 		option.ApplyToPhaseReconcileOptions(phase)
 	}
 	for _, option := range teardown.ForPhase("any") {
 		option.ApplyToPhaseTeardownOptions(removal)
+	}
+	object := &types.ObjectReconcileOptions{}
+	for _, option := range phase.DefaultObjectOptions {
+		option.ApplyToObjectReconcileOptions(object)
+	}
+	understood := reflect.ValueOf(object).MethodByName("SetUnchangedSince").IsValid()
+	if field := reflect.ValueOf(object).Elem().FieldByName("UnchangedSince"); understood && field.IsNil() {
+		t.Error("UnchangedSince is not set")
 	}
 	tests := []struct {
 		options any

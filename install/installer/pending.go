@@ -37,7 +37,7 @@ func pendingChanges(name string, from, to []revision.Phase) string {
 		objects []string
 	}{{"change", changed}, {"create", created}, {"remove", removed}} {
 		if change.objects != nil {
-			parts = append(parts, fmt.Sprintf("%s %d: %s", change.verb, len(change.objects), firstTen(change.objects)))
+			parts = append(parts, fmt.Sprintf("%s %d: %s", change.verb, len(change.objects), first(10, change.objects)))
 		}
 	}
 	if parts == nil {

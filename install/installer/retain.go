@@ -217,7 +217,7 @@ func (r *Reconciler) nameRetained(ctx context.Context, outcome *status.Outcome, 
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	outcome.Message = cmp.Or(outcome.Message, "nothing is left to do") + "; CRDs retained because of their instances: " + firstTen(names)
+	outcome.Message = cmp.Or(outcome.Message, "nothing is left to do") + "; CRDs retained because of their instances: " + first(10, names)
 	return nil
 }
 

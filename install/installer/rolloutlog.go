@@ -70,7 +70,7 @@ func (l *rolloutLog) phase(ctx context.Context, version string, phase machinery.
 	if phase.IsComplete() {
 		logger.Info("Phase complete")
 	} else {
-		logger.Info("Phase waiting", "for", firstTwo(missing))
+		logger.Info("Phase waiting", "for", first(2, missing))
 	}
 }
 
@@ -85,7 +85,7 @@ func (l *rolloutLog) teardown(ctx context.Context, version string, progress tear
 		state = "nothing"
 	}
 	if l.changed(version+" removal", state) {
-		logger.Info("Removing version", "objects", len(progress.waiting), "waitsFor", firstTen(progress.waiting))
+		logger.Info("Removing version", "objects", len(progress.waiting), "waitsFor", first(10, progress.waiting))
 	}
 }
 

@@ -98,7 +98,7 @@ func (p teardownProgress) message(version string) string {
 	if len(p.waiting) == 0 {
 		return "removing version " + version
 	}
-	return fmt.Sprintf("removing version %s: waiting for %s", version, firstTen(p.waiting))
+	return fmt.Sprintf("removing version %s: waiting for %s", version, first(10, p.waiting))
 }
 
 // removeFinalizer removes our finalizer, so that the ConfigMap can be deleted.

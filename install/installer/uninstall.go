@@ -35,7 +35,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 	case outcome.Reason == status.TearingDown:
 		outcome.Reason = status.Uninstalling
 	case len(remaining) > 0:
-		outcome.Reason, outcome.Message = status.Uninstalling, "waiting for revision ConfigMap "+firstTwo(remaining)+" to be deleted"
+		outcome.Reason, outcome.Message = status.Uninstalling, "waiting for revision ConfigMap "+first(2, remaining)+" to be deleted"
 	case s.Cluster.Name != "":
 		outcome.Reason, outcome.Message = status.Uninstalling, fmt.Sprintf("waiting for ClusterAPI %q to be deleted", v1alpha1.ClusterAPIName)
 	default:

@@ -25,6 +25,17 @@ type Phase struct {
 	Objects []*unstructured.Unstructured
 }
 
+// ByIdentity returns the objects of phases.
+func ByIdentity(phases []Phase) map[object.Identity]*unstructured.Unstructured {
+	all := map[object.Identity]*unstructured.Unstructured{}
+	for _, phase := range phases {
+		for _, obj := range phase.Objects {
+			all[object.IdentityOf(obj)] = obj
+		}
+	}
+	return all
+}
+
 // Preflight is the name of the phase that checks whether unmanaged CRDs are compatible.
 const Preflight = "preflight"
 

@@ -4,7 +4,11 @@
 
 package types
 
-import "time"
+import (
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
 
 // The options in this file, and their fields and methods, are not part of the
 // original module. The defaults behave like the original.
@@ -73,6 +77,25 @@ func WithoutDryRunOfUnchanged() PhaseReconcileOption {
 // SetNoDryRunOfUnchanged implements WithoutDryRunOfUnchanged.
 func (pro *PhaseReconcileOptions) SetNoDryRunOfUnchanged(skip bool) {
 	pro.NoDryRunOfUnchanged = skip
+}
+
+// WithUnchangedSince tells which objects an older revision has too. When such an object
+// passes to the newer revision, only its marks are written.
+//
+// Without the option, the engine finds that out from the owners of the fields. It cannot
+// for an object that it has created and not written since: defaults of the API server then
+// count as fields of the older revision that the newer one drops, so the engine makes a dry
+// run and migrates the managed fields before it writes.
+//
+// The function gets the object of the newer revision, and the number in the annotation of
+// the object in the cluster. It must be safe for concurrent use.
+func WithUnchangedSince(unchanged func(obj client.Object, revision int64) bool) ObjectReconcileOption {
+	return &objectReconcileOption{func(opts *ObjectReconcileOptions) { opts.SetUnchangedSince(unchanged) }}
+}
+
+// SetUnchangedSince implements WithUnchangedSince.
+func (opts *ObjectReconcileOptions) SetUnchangedSince(unchanged func(obj client.Object, revision int64) bool) {
+	opts.UnchangedSince = unchanged
 }
 
 // WithProgressDeadline sets the time by which the revision should be complete.

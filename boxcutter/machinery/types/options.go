@@ -142,6 +142,9 @@ type ObjectReconcileOptions struct {
 	Paused bool
 	// Probes are run on the resulting object, by probe type.
 	Probes map[string]Prober
+	// UnchangedSince reports whether the revision with a number has the same object.
+	// See WithUnchangedSince.
+	UnchangedSince func(obj client.Object, revision int64) bool
 }
 
 // Default sets the defaults.
