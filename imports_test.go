@@ -64,7 +64,7 @@ var importOrder = []string{
 	"install/lifecyclehook",
 	"install/snapshot",
 	"install/version",
-	"install/crdcache",
+	"install/objectcache",
 	"install/installer",
 	"install/registryconfig",
 	"install/metricsserver",

@@ -42,8 +42,8 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
-	"github.com/capi-installer/capi-installer/install/crdcache"
 	"github.com/capi-installer/capi-installer/install/installer"
+	"github.com/capi-installer/capi-installer/install/objectcache"
 	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
@@ -235,7 +235,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 		Scheme: mgr.GetScheme(), Mapper: &knownMappings{RESTMapper: mgr.GetRESTMapper()}, HTTPClient: mgr.GetHTTPClient(),
 		DefaultNamespaces:    map[string]cache.Config{v1alpha1.OperandNamespace: {}},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{installer.ManagedByLabel: v1alpha1.Prefix}),
-		DefaultTransform:     crdcache.Compress,
+		DefaultTransform:     objectcache.Compress,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the cache of installed objects: %w", err)
@@ -243,7 +243,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 	if err := mgr.Add(tracking); err != nil {
 		return nil, err
 	}
-	whole := crdcache.Cache{TrackingCache: tracking}
+	whole := objectcache.Cache{TrackingCache: tracking}
 	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(rest.CopyConfig(mgr.GetConfig()), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("creating the discovery client: %w", err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crdcache keeps CustomResourceDefinitions compressed in an informer cache.
-package crdcache
+// Package objectcache keeps CustomResourceDefinitions compressed in an informer cache.
+package objectcache
 
 import (
 	"context"
