@@ -52,7 +52,7 @@
 //   - install/lifecyclehook: the Runtime Extension that delays Clusters with topology during a rollout: decision, server, and its ExtensionConfig.
 //   - install/snapshot: the ClusterAPI object and the revision ConfigMaps, read consistently.
 //   - install/version: the version controller: decides which version to install.
-//   - install/objectcache: compressed CRDs in an informer cache.
+//   - install/objectcache: installed objects in an informer cache, compressed.
 //   - install/installer: the installer controller: rolls out versions, skips unchanged phases, adopts objects, reverts drift, and tears down versions, except CRDs that it retains; the deletion guard rejects instances of a CRD that is about to be deleted.
 //   - install/registryconfig: the registry configuration (mirrors, credentials, certificates, proxy) of files and of the cluster, read again after changes.
 //   - install/metricsserver: metrics over HTTPS: TLS certificate, TLS profile, and authorization of clients.

@@ -12,7 +12,7 @@ import (
 const (
 	// softLimit is the limit of the Go runtime in bytes while the live objects leave room, in addition to the 36 MiB of the
 	// program itself. Sixteen real providers fit into it.
-	softLimit = 68 << 20
+	softLimit = 60 << 20
 	// reserve is the memory of the Go runtime for other purposes than live objects, in bytes.
 	reserve = 16 << 20
 )
@@ -40,8 +40,10 @@ func followLiveObjects() {
 	}, struct{}{})
 }
 
-// memoryLimit returns the memory limit for a number of bytes of live objects: at least a quarter of them can be allocated
-// between two collections.
+// memoryLimit returns the memory limit for a number of bytes of live objects. At least a quarter of them can be allocated
+// between two collections, and all but two reserves of them if they are many: a release four times as large allocates four
+// times as much, and should not be collected more often.
 func memoryLimit(live uint64) int64 {
-	return max(softLimit, int64(live+live/4)+reserve) //nolint:gosec // far below the maximum
+	bytes := int64(live) //nolint:gosec // far below the maximum
+	return max(softLimit, bytes+bytes/4+reserve, 2*bytes-reserve)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestMemoryLimit_GrowsOnlyWithManyLiveObjects(t *testing.T) {
-	for live, want := range map[uint64]int64{0: 68, 40: 68, 80: 116, 400: 516} {
+	for live, want := range map[uint64]int64{0: 60, 35: 60, 40: 66, 80: 144, 400: 784} {
 		if got := memoryLimit(live<<20) >> 20; got != want {
 			t.Errorf("the limit for %d MiB of live objects is %d MiB, want %d", live, got, want)
 		}

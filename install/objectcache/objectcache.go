@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objectcache keeps CustomResourceDefinitions compressed in an informer cache.
+// Package objectcache keeps the objects of an informer cache compressed.
 package objectcache
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,53 +15,64 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/internal/crdpack"
-	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Schemas of CRDs are nearly all of the installed data, and take about ten times as
-// much memory decoded as encoded. They are needed only while a CRD is compared. So
-// the cache holds the metadata and the compressed CRD, and readers get the whole
-// CRD. It includes the managed fields of other managers, because they decide
+// A decoded object takes several times as much memory as its JSON, most of it for the
+// schema of a CRD or for the managed fields, and is needed only while it is compared. So
+// the cache holds what identifies the object, and its compressed JSON; readers get the
+// whole object. It includes the managed fields of other managers, because they decide
 // whether a field is reverted.
 
-// compressed is the field of a cached CRD that holds the whole CRD, compressed.
+// compressed is the field of a cached object that holds the compressed JSON of the whole
+// object. It is a json.Number, which a deep copy keeps and which no decoded object has:
+// the content of an object never looks compressed.
 const compressed = "compressed"
 
 // Compress is the transform function of the cache. It does not modify its argument.
 func Compress(cached any) (any, error) {
-	crd, ok := cached.(*unstructured.Unstructured)
-	if !ok || !object.IsCRD(crd) || crd.Object[compressed] != nil {
+	whole, ok := cached.(*unstructured.Unstructured)
+	if !ok {
 		return cached, nil
 	}
-	packed, err := crdpack.Compress(crd.Object)
-	if err != nil {
-		return nil, fmt.Errorf("compressing CRD %s: %w", crd.GetName(), err)
+	if _, already := packed(whole); already {
+		return cached, nil
 	}
-	small := &unstructured.Unstructured{Object: map[string]any{compressed: packed}}
-	small.SetGroupVersionKind(crd.GroupVersionKind())
-	small.SetName(crd.GetName())
-	small.SetUID(crd.GetUID())
-	small.SetResourceVersion(crd.GetResourceVersion())
-	small.SetGeneration(crd.GetGeneration())
-	small.SetLabels(crd.GetLabels())
+	content, err := crdpack.Compress(whole.Object)
+	if err != nil {
+		return nil, fmt.Errorf("compressing %s %s: %w", whole.GetKind(), client.ObjectKeyFromObject(whole), err)
+	}
+	small := &unstructured.Unstructured{Object: map[string]any{compressed: json.Number(content)}}
+	small.SetGroupVersionKind(whole.GroupVersionKind())
+	small.SetNamespace(whole.GetNamespace())
+	small.SetName(whole.GetName())
+	small.SetUID(whole.GetUID())
+	small.SetResourceVersion(whole.GetResourceVersion())
+	small.SetGeneration(whole.GetGeneration())
+	small.SetLabels(whole.GetLabels())
 	return small, nil
+}
+
+// packed returns the compressed JSON of an object, and whether Compress has compressed it.
+func packed(obj *unstructured.Unstructured) (string, bool) {
+	content, is := obj.Object[compressed].(json.Number)
+	return string(content), is
 }
 
 // decompress restores an object that Compress has compressed.
 func decompress(object runtime.Object) error {
-	crd, ok := object.(*unstructured.Unstructured)
+	small, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return nil
 	}
-	small, ok := crd.Object[compressed].(string)
+	content, ok := packed(small)
 	if !ok {
 		return nil
 	}
 	whole := map[string]any{}
-	if err := crdpack.Decompress(small, &whole); err != nil {
-		return fmt.Errorf("decompressing CRD %s: %w", crd.GetName(), err)
+	if err := crdpack.Decompress(content, &whole); err != nil {
+		return fmt.Errorf("decompressing %s %s: %w", small.GetKind(), client.ObjectKeyFromObject(small), err)
 	}
-	crd.Object = whole
+	small.Object = whole
 	return nil
 }
 

@@ -22,6 +22,10 @@ import (
 // maxDecoded is the maximum length of the JSON form of a set, in bytes.
 const maxDecoded = 64 << 20
 
+// window is the window of the compressor in bytes. With the default of 8 MiB, the compressor takes 16 MiB, a third of the
+// largest heap of the installer, and the stored form of real providers is only 4 % smaller.
+const window = 1 << 20
+
 // format is the version of the stored form that this code writes and reads.
 const format = 1
 
@@ -78,7 +82,8 @@ func Encode(set operand.Set) (Stored, error) {
 	if plain.Len() > maxDecoded {
 		return Stored{}, &Error{Err: fmt.Errorf("the objects have %d bytes, more than the limit of %d", plain.Len(), maxDecoded)}
 	}
-	compressor, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
+	compressor, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression),
+		zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		return Stored{}, &Error{Err: fmt.Errorf("compressing: %w", err)}
 	}
