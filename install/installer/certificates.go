@@ -26,7 +26,7 @@ type certified struct {
 // requests, so it is checked again only after an event of the Service, with another
 // authority, and when servingcert.RecheckInterval has passed.
 func (e *Engine) issue(ctx context.Context, rev *loadedRevision) error {
-	services := slices.DeleteFunc(rev.objects(), func(o *unstructured.Unstructured) bool {
+	services := slices.DeleteFunc(slices.Clone(rev.requesting), func(o *unstructured.Unstructured) bool {
 		return !servingcert.RequestsCertificate(o) || e.isCertified(o, rev.authority)
 	})
 	check := certified{authority: rev.authority, asOf: e.changes.now(), at: time.Now()}

@@ -71,8 +71,8 @@ func TestEngine_ChecksCertificatesAfterChanges(t *testing.T) {
 				},
 			}).Build()
 			engine := &Engine{Live: cluster, Writer: cluster, Certificates: servingcert.Issuer{Reader: cluster, Writer: cluster}}
-			rev := &loadedRevision{phases: []revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{webhookService()}}}}
-			if err := engine.Certificates.Prepare(t.Context(), rev.objects()); err != nil {
+			rev := &loadedRevision{contents: contentsOf([]revision.Phase{{Name: "core", Objects: []*unstructured.Unstructured{webhookService()}}}, nil)}
+			if err := engine.Certificates.Prepare(t.Context(), rev.requesting); err != nil {
 				t.Fatal(err)
 			}
 			if err := engine.issue(t.Context(), rev); err != nil || checks != 1 {

@@ -49,7 +49,7 @@ func (e *Engine) takeRequirements(ctx context.Context, rev *loadedRevision) erro
 	if err != nil || served {
 		return err
 	}
-	rev.checks, rev.phases = rev.phases[:1], rev.phases[1:]
+	rev.checks, rev.contents = rev.phases[:1], contentsOf(rev.phases[1:], rev.unmanaged)
 	return nil
 }
 

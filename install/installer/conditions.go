@@ -22,7 +22,7 @@ import (
 // outcomeOf returns the outcome of one reconcile of a revision. Terminal errors take
 // precedence over retryable errors, and retryable errors over a rollout in progress.
 func outcomeOf(rev *loadedRevision, result machinery.RevisionResult, err error) status.Outcome {
-	outcome := status.Outcome{Reason: status.AsExpected, Related: relatedObjects(rev)}
+	outcome := status.Outcome{Reason: status.AsExpected, Related: rev.related}
 	switch {
 	case result != nil && result.GetValidationError() != nil:
 		outcome.Reason, outcome.Err = status.ObjectsRefused, result.GetValidationError()

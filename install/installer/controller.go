@@ -188,7 +188,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, version v1alph
 	if out.outcome.Reason == status.RollingOut {
 		out.outcome.Recheck = max(0, remaining)
 	}
-	if slices.ContainsFunc(rev.objects(), servingcert.Requested) && (out.outcome.Recheck == 0 || out.outcome.Recheck > servingcert.RecheckInterval) {
+	if len(rev.requesting) > 0 && (out.outcome.Recheck == 0 || out.outcome.Recheck > servingcert.RecheckInterval) {
 		out.outcome.Recheck = servingcert.RecheckInterval
 	}
 	if err == nil {

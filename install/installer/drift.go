@@ -55,7 +55,7 @@ func (r *Reconciler) drift(ctx context.Context, rev *loadedRevision, outcome *st
 	if err != nil {
 		return fmt.Sprintf("comparing version %s with the cluster failed: %v", rev.name, err)
 	}
-	outcome.Installed, outcome.Related = new(available(result)), relatedObjects(rev)
+	outcome.Installed, outcome.Related = new(available(result)), rev.related
 	found := differences(result)
 	if err := rejected(result); err != nil {
 		found = append(found, err.Error())

@@ -84,7 +84,7 @@ func (e *Engine) apply(ctx context.Context, rev *loadedRevision) (machinery.Revi
 	if err := e.prepare(ctx, rev); err != nil {
 		return nil, err
 	}
-	if err := e.Certificates.Prepare(ctx, rev.objects()); err != nil {
+	if err := e.Certificates.Prepare(ctx, rev.requesting); err != nil {
 		return nil, err
 	}
 	if err := e.trust(ctx, rev); err != nil {
@@ -96,7 +96,7 @@ func (e *Engine) apply(ctx context.Context, rev *loadedRevision) (machinery.Revi
 
 // trust writes the CA bundle of the cluster into the objects that request it.
 func (e *Engine) trust(ctx context.Context, rev *loadedRevision) error {
-	bundle, err := e.Certificates.Trust(ctx, rev.objects())
+	bundle, err := e.Certificates.Trust(ctx, rev.requesting)
 	rev.authority = string(bundle)
 	rev.key += " trusting " + rev.authority
 	return err
@@ -157,7 +157,7 @@ func (e *Engine) prepare(ctx context.Context, rev *loadedRevision) error {
 	if err := e.plan(ctx, rev); err != nil {
 		return err
 	}
-	if err := e.Cache.Watch(ctx, ownerOf(rev.owner), rev.kinds()); err != nil {
+	if err := e.Cache.Watch(ctx, ownerOf(rev.owner), rev.kinds); err != nil {
 		return fmt.Errorf("watching the objects of version %s: %w", rev.name, err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/servingcert"
+	"github.com/capi-installer/capi-installer/install/status"
 )
 
 // loadedRevision is a version read from its revision ConfigMaps.
@@ -29,8 +32,7 @@ type loadedRevision struct {
 	number    int64
 	digest    string
 	unmanaged []string
-	// phases are divided by Engine.plan, with packed CRDs.
-	phases []revision.Phase
+	contents
 	// checks is the preflight phase if the installer itself checks unmanaged CRDs; phases
 	// does not contain it then.
 	checks []revision.Phase
@@ -59,6 +61,30 @@ type loadedRevision struct {
 	stored revision.Stored
 }
 
+// contents are the objects of a revision, and what a reconcile needs to know of all of
+// them: a large release has thousands of objects, and its rollout hundreds of reconciles.
+type contents struct {
+	// phases are divided by Engine.plan, with packed CRDs.
+	phases []revision.Phase
+	kinds  sets.Set[schema.GroupVersionKind]
+	// requesting are the objects that request a certificate or the CA of the installer.
+	requesting []*unstructured.Unstructured
+	related    []configv1.ObjectReference
+}
+
+func contentsOf(phases []revision.Phase, unmanaged []string) contents {
+	out := contents{phases: phases, kinds: sets.New[schema.GroupVersionKind](), related: status.RelatedObjects(phases, unmanaged)}
+	for _, phase := range phases {
+		for _, obj := range phase.Objects {
+			out.kinds.Insert(obj.GroupVersionKind())
+			if servingcert.Requested(obj) {
+				out.requesting = append(out.requesting, obj)
+			}
+		}
+	}
+	return out
+}
+
 // load reads a version and checks that its digest is the one in the status.
 func (s state) load(version v1alpha1.Version) (*loadedRevision, error) {
 	rev, err := s.read(version.Name)
@@ -69,6 +95,7 @@ func (s state) load(version v1alpha1.Version) (*loadedRevision, error) {
 		return nil, err
 	}
 	rev.unmanaged = union(version.UnmanagedCRDs, s.Cluster.Spec.UnmanagedCRDs)
+	rev.contents = contentsOf(nil, rev.unmanaged) // all that is known if it cannot be planned
 	rev.formerlyUnmanaged = formerlyUnmanaged(s.Cluster.Status.Versions, rev.unmanaged)
 	rev.scope, rev.sibling = scopeOf(version, s.Cluster.Status), s.loadNumber
 	return rev, nil
@@ -115,38 +142,20 @@ func (r *loadedRevision) divide() error {
 	if err != nil {
 		return fmt.Errorf("reading version %s: %w", r.name, err)
 	}
-	r.phases, err = revision.Phases(r.name, r.number, set, r.unmanaged)
+	phases, err := revision.Phases(r.name, r.number, set, r.unmanaged)
 	if err != nil {
 		return fmt.Errorf("dividing version %s into phases: %w", r.name, err)
 	}
+	r.contents = contentsOf(phases, r.unmanaged)
 	return nil
-}
-
-// kinds returns the kinds of all objects of the version.
-func (r *loadedRevision) kinds() sets.Set[schema.GroupVersionKind] {
-	kinds := sets.New[schema.GroupVersionKind]()
-	for _, phase := range r.phases {
-		for _, obj := range phase.Objects {
-			kinds.Insert(obj.GroupVersionKind())
-		}
-	}
-	return kinds
-}
-
-// objects returns the objects of all phases.
-func (r *loadedRevision) objects() (objects []*unstructured.Unstructured) {
-	for _, phase := range r.phases {
-		objects = append(objects, phase.Objects...)
-	}
-	return objects
 }
 
 // plan is a version divided into phases. Decoding a large version takes a second, so
 // the engine keeps plans during a rollout and drops them when it is complete. CRDs are
 // packed until their phase is reconciled.
 type plan struct {
-	key    string
-	phases []revision.Phase
+	key string
+	contents
 }
 
 // plan divides the revision into phases and, where the installer checks unmanaged CRDs
@@ -162,7 +171,7 @@ func (e *Engine) plan(ctx context.Context, rev *loadedRevision) error {
 func (e *Engine) planPhases(rev *loadedRevision) error {
 	rev.key = rev.digest + " without " + strings.Join(rev.unmanaged, " ")
 	if cached := e.plans[rev.name]; cached.key == rev.key {
-		rev.phases = cached.phases
+		rev.contents = cached.contents
 		return nil
 	}
 	if err := rev.divide(); err != nil {
@@ -171,7 +180,7 @@ func (e *Engine) planPhases(rev *loadedRevision) error {
 	if e.plans == nil {
 		e.plans = map[string]plan{}
 	}
-	e.plans[rev.name] = plan{key: rev.key, phases: rev.phases}
+	e.plans[rev.name] = plan{key: rev.key, contents: rev.contents}
 	return nil
 }
 

@@ -118,7 +118,7 @@ func (e *Engine) keepControlled(ctx context.Context, rev *loadedRevision, reader
 			phases = append(phases, kept)
 		}
 	}
-	rev.phases, rev.checks = phases, nil
+	rev.contents, rev.checks = contentsOf(phases, rev.unmanaged), nil
 	return nil
 }
 

@@ -21,8 +21,8 @@ func settings(name, color string) *unstructured.Unstructured {
 func TestUnchangedSince(t *testing.T) {
 	older := []revision.Phase{{Name: "a", Objects: []*unstructured.Unstructured{settings("same", "red"), settings("changed", "red"), settings("dropped", "red")}}}
 	newer := []revision.Phase{{Name: "a"}, {Name: "b", Objects: []*unstructured.Unstructured{settings("same", "red"), settings("changed", "blue"), settings("added", "red")}}}
-	e := &Engine{plans: map[string]plan{"old": {key: "digest without ", phases: older}}}
-	rev := &loadedRevision{name: "new", phases: newer, sibling: func(number int64) (*loadedRevision, error) {
+	e := &Engine{plans: map[string]plan{"old": {key: "digest without ", contents: contents{phases: older}}}}
+	rev := &loadedRevision{name: "new", contents: contents{phases: newer}, sibling: func(number int64) (*loadedRevision, error) {
 		if number != 1 {
 			return nil, fmt.Errorf("revision %d not found", number)
 		}

@@ -59,7 +59,7 @@ func setUninstalled(outcome *status.Outcome, retained []string) {
 
 // relatedAfterUninstall returns the related objects when only these CRDs are left.
 func relatedAfterUninstall(crds []string) []configv1.ObjectReference {
-	return slices.DeleteFunc(relatedObjects(&loadedRevision{unmanaged: crds}), func(ref configv1.ObjectReference) bool {
+	return slices.DeleteFunc(status.RelatedObjects(nil, crds), func(ref configv1.ObjectReference) bool {
 		return ref.Group == v1alpha1.Prefix
 	})
 }

@@ -4,6 +4,7 @@ package status
 
 import (
 	"context"
+	"slices"
 
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -53,11 +54,12 @@ func (r *Reporter) writeClusterOperator(ctx context.Context, cluster *v1alpha1.C
 	if !r.operator.known || r.operator.object == nil {
 		return nil
 	}
-	operator := r.operator.object.DeepCopy()
-	r.setClusterOperator(operator, cluster, outcome)
-	if equality.Semantic.DeepEqual(r.operator.object.Status, operator.Status) {
+	status := r.clusterOperatorStatus(r.operator.object.Status, cluster, outcome)
+	if equality.Semantic.DeepEqual(r.operator.object.Status, status) {
 		return nil
 	}
+	operator := r.operator.object.DeepCopy()
+	status.DeepCopyInto(&operator.Status) // the write changes it, and the outcome keeps its objects
 	return r.operator.read(operator, r.write(ctx, operator))
 }
 
@@ -79,15 +81,18 @@ func (r *Reporter) clusterOperator(ctx context.Context) (*configv1.ClusterOperat
 	return operator, err
 }
 
-// setClusterOperator sets the status of the ClusterOperator from the ClusterAPI object.
-func (r *Reporter) setClusterOperator(operator *configv1.ClusterOperator, cluster *v1alpha1.ClusterAPI, outcome Outcome) {
-	operator.Status.Conditions = clusterOperatorConditions(cluster.Status.Conditions)
-	if outcome.Related != nil {
-		operator.Status.RelatedObjects = outcome.Related
+// clusterOperatorStatus returns the status of the ClusterOperator for the ClusterAPI object. It does not modify the old one.
+// It keeps the old list of related objects if they are the same: comparing a list with itself takes no time.
+func (r *Reporter) clusterOperatorStatus(old configv1.ClusterOperatorStatus, cluster *v1alpha1.ClusterAPI, outcome Outcome) configv1.ClusterOperatorStatus {
+	status := old
+	status.Conditions = clusterOperatorConditions(cluster.Status.Conditions)
+	if outcome.Related != nil && !slices.Equal(outcome.Related, old.RelatedObjects) {
+		status.RelatedObjects = outcome.Related
 	}
 	if outcome.ReleaseInstalled {
-		operator.Status.Versions = operandVersions(r.ReleaseVersion, cluster)
+		status.Versions = operandVersions(r.ReleaseVersion, cluster)
 	}
+	return status
 }
 
 // operandVersions returns the release, which the cluster's upgrade waits for, and

@@ -214,14 +214,13 @@ func TestOperandVersion_OnlyAfterInstallation(t *testing.T) {
 	reporter := &Reporter{ReleaseVersion: "4.22.1"}
 	version := v1alpha1.Version{Name: "4.22.0-1", Components: []v1alpha1.Component{{Name: "cluster-api", Version: "v1.10.2"}}}
 	settled := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1", DesiredVersion: "4.22.0-1", Versions: []v1alpha1.Version{version}}}
-	operator := &configv1.ClusterOperator{}
-	reporter.setClusterOperator(operator, settled, Outcome{Reason: RollingOut})
-	if len(operator.Status.Versions) != 0 {
-		t.Errorf("the ClusterOperator reports %v", operator.Status.Versions)
+	during := reporter.clusterOperatorStatus(configv1.ClusterOperatorStatus{}, settled, Outcome{Reason: RollingOut})
+	if len(during.Versions) != 0 {
+		t.Errorf("the ClusterOperator reports %v", during.Versions)
 	}
-	reporter.setClusterOperator(operator, settled, Outcome{Reason: AsExpected, ReleaseInstalled: true})
+	after := reporter.clusterOperatorStatus(during, settled, Outcome{Reason: AsExpected, ReleaseInstalled: true})
 	want := []configv1.OperandVersion{{Name: "operator", Version: "4.22.1"}, {Name: "cluster-api", Version: "v1.10.2"}}
-	if diff := cmp.Diff(want, operator.Status.Versions); diff != "" {
+	if diff := cmp.Diff(want, after.Versions); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
 }

@@ -49,7 +49,7 @@ func (e *eventWriter) write(ctx context.Context, about *v1alpha1.ClusterAPI, eve
 	defer e.mu.Unlock()
 	for _, event := range events {
 		log.FromContext(ctx).Info("Event", "event", event.Reason, "message", event.Message)
-		e.pending = append(e.pending, object(about, event, now))
+		e.pending = append(e.pending, newEvent(about, event, now))
 	}
 	e.pending = e.pending[max(0, len(e.pending)-maxPending):]
 	for len(e.pending) > 0 {
@@ -72,9 +72,9 @@ func isRetryable(err error) bool {
 	return !errors.As(err, &apiError) || apiError.Status().Code >= 500 || apierrors.IsTooManyRequests(err)
 }
 
-// object returns an event about the ClusterAPI object, which may be gone already.
+// newEvent returns an event about the ClusterAPI object, which may be gone already.
 // Events about cluster-scoped objects are in namespace default.
-func object(about *v1alpha1.ClusterAPI, event Event, now time.Time) *corev1.Event {
+func newEvent(about *v1alpha1.ClusterAPI, event Event, now time.Time) *corev1.Event {
 	host, _ := os.Hostname()
 	at := metav1.NewTime(now)
 	return &corev1.Event{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package installer
+package status
 
 import (
 	"strings"
@@ -22,24 +22,21 @@ func phased(apiVersion, kind, namespace, name string, spec map[string]any) *unst
 
 func TestRelatedObjects_CoverTheWholeVersion(t *testing.T) {
 	machines := map[string]any{"group": "cluster.x-k8s.io", "names": map[string]any{"plural": "machines"}}
-	rev := &loadedRevision{
-		unmanaged: []string{"clusters.cluster.x-k8s.io"},
-		phases: []revision.Phase{
-			{Name: "preflight", Objects: []*unstructured.Unstructured{
-				phased("apiextensions.openshift.io/v1alpha1", "CompatibilityRequirement", "", "clusters.cluster.x-k8s.io-1", nil),
-			}},
-			{Name: "cluster-api-crds", Objects: []*unstructured.Unstructured{
-				phased("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "machines.cluster.x-k8s.io", machines),
-			}},
-			{Name: "cluster-api", Objects: []*unstructured.Unstructured{
-				phased("apps/v1", "Deployment", "openshift-cluster-api", "capi", nil),
-				phased("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "capi", nil),
-				phased("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "", "capi", nil),
-			}},
-		},
+	phases := []revision.Phase{
+		{Name: "preflight", Objects: []*unstructured.Unstructured{
+			phased("apiextensions.openshift.io/v1alpha1", "CompatibilityRequirement", "", "clusters.cluster.x-k8s.io-1", nil),
+		}},
+		{Name: "cluster-api-crds", Objects: []*unstructured.Unstructured{
+			phased("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "machines.cluster.x-k8s.io", machines),
+		}},
+		{Name: "cluster-api", Objects: []*unstructured.Unstructured{
+			phased("apps/v1", "Deployment", "openshift-cluster-api", "capi", nil),
+			phased("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "capi", nil),
+			phased("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "", "capi", nil),
+		}},
 	}
 	var got []string
-	for _, reference := range relatedObjects(rev) {
+	for _, reference := range RelatedObjects(phases, []string{"clusters.cluster.x-k8s.io"}) {
 		got = append(got, strings.TrimRight(reference.Resource+"."+reference.Group+"/"+reference.Name, "/"))
 	}
 	want := []string{

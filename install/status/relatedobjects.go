@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package installer
+package status
 
 import (
 	"cmp"
@@ -12,19 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// relatedObjects returns the objects that a support archive must include: the
+// RelatedObjects returns the objects that a support archive must include: the
 // namespaces with their content, the ClusterAPI object, every cluster-scoped object
-// of the revision, and all instances of each CRD, including unmanaged CRDs.
-func relatedObjects(rev *loadedRevision) []configv1.ObjectReference {
+// of the phases, and all instances of each CRD, including unmanaged CRDs.
+func RelatedObjects(phases []revision.Phase, unmanaged []string) []configv1.ObjectReference {
 	out := []configv1.ObjectReference{
 		{Resource: "namespaces", Name: v1alpha1.OperatorNamespace},
 		{Resource: "namespaces", Name: v1alpha1.OperandNamespace},
 		{Group: v1alpha1.Prefix, Resource: "clusterapis", Name: v1alpha1.ClusterAPIName},
 	}
-	for _, phase := range rev.phases {
+	for _, phase := range phases {
 		for _, obj := range phase.Objects {
 			if obj.GetNamespace() == "" {
 				out = append(out, reference(obj))
@@ -37,7 +38,7 @@ func relatedObjects(rev *loadedRevision) []configv1.ObjectReference {
 			}
 		}
 	}
-	for _, name := range rev.unmanaged {
+	for _, name := range unmanaged {
 		plural, group, _ := strings.Cut(name, ".")
 		out = append(out, configv1.ObjectReference{Group: object.APIExtensionsGroup, Resource: object.CRDResource.Resource, Name: name},
 			configv1.ObjectReference{Group: group, Resource: plural})
