@@ -226,9 +226,8 @@ func chosenDisturbances() []disturbance {
 	return slices.DeleteFunc(disturbances(), func(d disturbance) bool { return !chosen.MatchString(d.name) })
 }
 
-// shards is the number of clusters over which the faults of a complete run are distributed. A cluster needs about one
-// GiB of memory.
-const shards = 10
+// clusters is the number of clusters that share the passes of a complete run. Each needs about one GiB of memory.
+const clusters = 10
 
 // turns are the clusters that run a workload at the same time; the others wait for silence, or for their turn. With ten at
 // the same time, two cores complete fewer runs per minute than with five.
@@ -255,28 +254,61 @@ func TestFaults(t *testing.T) {
 		t.Run("sample", func(t *testing.T) { sample(t, results) })
 		return
 	}
-	for shard := range shards {
-		t.Run(fmt.Sprintf("%d of %d", shard+1, shards), func(t *testing.T) { complete(t, results, shard) })
+	left := &passes{}
+	for n := range clusters {
+		t.Run(fmt.Sprintf("cluster %d", n+1), func(t *testing.T) { complete(t, results, left) })
 	}
 }
 
-// complete runs the faults of a shard. A pass runs the workloads of a chain in order, each under the next of its faults,
-// and ends after the last workload that has one left. Half of the shards begin with the last pass, because crashes need
-// the CPU, and most other faults wait.
-func complete(t *testing.T, results *results, shard int) {
-	seed, _ := strconv.ParseUint(os.Getenv("FAULTS_SEED"), 10, 64)
-	c, random := newCycle(t, results, workloads), rand.New(rand.NewPCG(seed, 1))
-	for _, chain := range chains(c.all) {
-		passes := c.planned(chain, shard, 1+int(seed%uint64(crashStep())), random)
-		if shard%2 == 1 {
-			slices.Reverse(passes)
-		}
-		for _, points := range passes {
-			c.disturbed(chain, points)
-			results.write(t)
-		}
+// pass is one run through the first workloads of a chain, each under a fault.
+type pass struct {
+	chain  []workload
+	points []point
+}
+
+// passes are those that no cluster has begun.
+type passes struct {
+	planned sync.Once
+	left    chan pass
+}
+
+// complete begins the next pass until none is left.
+func complete(t *testing.T, results *results, shared *passes) {
+	c := newCycle(t, results, workloads)
+	shared.planned.Do(func() { shared.left = plan(c.all, c.writes) })
+	for p := range shared.left {
+		c.disturbed(p.chain, p.points)
+		results.write(t)
 	}
 	c.end()
+}
+
+// plan returns the passes of a complete run, given the number of writes of each workload.
+func plan(all []workload, writes map[string]int) chan pass {
+	seed, _ := strconv.ParseUint(os.Getenv("FAULTS_SEED"), 10, 64)
+	random := rand.New(rand.NewPCG(seed, 1))
+	var planned []pass
+	for _, chain := range chains(all) {
+		planned = append(planned, alternating(passesOf(chain, writes, 1+int(seed%uint64(crashStep())), random))...)
+	}
+	left := make(chan pass, len(planned))
+	for _, p := range planned {
+		left <- p
+	}
+	close(left)
+	return left
+}
+
+// alternating takes passes from both ends, because crashes, which come last, need the CPU, and most other faults wait.
+func alternating(all []pass) (mixed []pass) {
+	for i := range all {
+		if i%2 == 0 {
+			mixed = append(mixed, all[i/2])
+		} else {
+			mixed = append(mixed, all[len(all)-1-i/2])
+		}
+	}
+	return mixed
 }
 
 // chains splits workloads at those that begin in an empty cluster.
@@ -290,20 +322,19 @@ func chains(all []workload) (chains [][]workload) {
 	return chains
 }
 
-// planned returns the passes of a shard through a chain: the fault of each workload. first is the first write with a crash.
-func (c *cycle) planned(chain []workload, shard, first int, random *rand.Rand) (passes [][]point) {
+// passesOf returns the passes through a chain: each workload has the next of its faults, and a pass ends after the last
+// workload that has one left. first is the first write with a crash.
+func passesOf(chain []workload, writes map[string]int, first int, random *rand.Rand) (all []pass) {
 	for i, w := range chain {
-		all := points(c.writes[w.name], first, random)
-		for n := shard; n < len(all); n += shards {
-			pass := n / shards
-			if pass == len(passes) {
-				passes = append(passes, nil)
+		for n, p := range points(writes[w.name], first, random) {
+			if n == len(all) {
+				all = append(all, pass{chain: chain})
 			}
-			passes[pass] = append(passes[pass], make([]point, i-len(passes[pass]))...) // those of workloads without another fault
-			passes[pass] = append(passes[pass], all[n])
+			without := make([]point, i-len(all[n].points)) // for the workloads before that have no other fault
+			all[n].points = append(append(all[n].points, without...), p)
 		}
 	}
-	return passes
+	return all
 }
 
 // points returns all faults of a workload with a number of writes: one of each kind at a random write, and then crashes
