@@ -40,9 +40,9 @@ func followLiveObjects() {
 	}, struct{}{})
 }
 
-// memoryLimit returns the memory limit for a number of bytes of live objects. At least a quarter of them can be allocated
-// between two collections, and all but two reserves of them if they are many: a release four times as large allocates four
-// times as much, and should not be collected more often.
+// memoryLimit returns the memory limit for a number of bytes of live objects. Between two collections, at least a quarter
+// of that number can be allocated, and for many live objects as much as they need, less two reserves: a release four times
+// as large allocates four times as much, and should not be collected more often.
 func memoryLimit(live uint64) int64 {
 	bytes := int64(live) //nolint:gosec // far below the maximum
 	return max(softLimit, bytes+bytes/4+reserve, 2*bytes-reserve)

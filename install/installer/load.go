@@ -66,10 +66,12 @@ type loadedRevision struct {
 type contents struct {
 	// phases are divided by Engine.plan, with packed CRDs.
 	phases []revision.Phase
-	kinds  sets.Set[schema.GroupVersionKind]
+	// kinds are those of the objects.
+	kinds sets.Set[schema.GroupVersionKind]
 	// requesting are the objects that request a certificate or the CA of the installer.
 	requesting []*unstructured.Unstructured
-	related    []configv1.ObjectReference
+	// related are the objects that the ClusterOperator names.
+	related []configv1.ObjectReference
 }
 
 func contentsOf(phases []revision.Phase, unmanaged []string) contents {
