@@ -273,7 +273,8 @@ func (h *harness) uninstall() {
 	cluster.Name = v1alpha1.ClusterAPIName
 	h.must(client.IgnoreNotFound(h.Delete(ctx, cluster)))
 	h.eventually("every revision ConfigMap is gone", func() error {
-		left := &corev1.ConfigMapList{}
+		left := &metav1.PartialObjectMetadataList{}
+		left.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
 		if err := h.List(ctx, left, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}); err != nil {
 			return err
 		}
@@ -296,7 +297,7 @@ func (h *harness) uninstall() {
 func (h *harness) deleteRetainedCRDs() {
 	h.Helper()
 	h.eventually("retained CRDs are gone", func() error {
-		retained := &unstructured.UnstructuredList{}
+		retained := &metav1.PartialObjectMetadataList{}
 		retained.SetGroupVersionKind(parseKind(crdKind).GroupVersion().WithKind(crdKindName + "List"))
 		if err := h.List(context.Background(), retained); err != nil {
 			return err
@@ -305,6 +306,7 @@ func (h *harness) deleteRetainedCRDs() {
 		for i := range retained.Items {
 			if crd := &retained.Items[i]; strings.HasSuffix(crd.GetName(), ".infrastructure.cluster.x-k8s.io") {
 				left = append(left, crd.GetName())
+				crd.SetGroupVersionKind(parseKind(crdKind)) // lists omit it
 				h.must(client.IgnoreNotFound(h.Delete(context.Background(), crd)))
 			}
 		}
@@ -325,6 +327,7 @@ func (h *harness) eventually(what string, check func() error) {
 	h.Helper()
 	deadline := time.Now().Add(patience)
 	for {
+		seen := h.activity()
 		err := check()
 		if err == nil {
 			return
@@ -332,9 +335,15 @@ func (h *harness) eventually(what string, check func() error) {
 		if time.Now().After(deadline) {
 			h.Fatalf("timed out waiting until %s: %v\n%s", what, err, h.conditions())
 		}
-		time.Sleep(50 * time.Millisecond)
+		for end := time.Now().Add(250 * time.Millisecond); h.activity() == seen && time.Now().Before(end); {
+			time.Sleep(20 * time.Millisecond)
+		}
 	}
 }
+
+// activity returns a number that grows with each write and each reconcile of the installer. Between two of them, checks
+// of the cluster would only keep the API server busy.
+func (h *harness) activity() int64 { return h.writes.Load() + h.finished.Load() }
 
 // provider describes the image of a provider.
 type provider struct {
@@ -410,29 +419,14 @@ func (h *harness) conditions() string {
 	if err := h.Get(context.Background(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, cluster); err != nil {
 		return err.Error()
 	}
-	text := fmt.Sprintf("current %q, desired %q", cluster.Status.CurrentVersion, cluster.Status.DesiredVersion)
-	for _, c := range cluster.Status.Conditions {
-		text += fmt.Sprintf("\n  %s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
-	}
-	return text
+	return fixture.DescribeStatus(cluster.Status)
 }
 
 // settled waits until version is current and desired, the operator is available and
 // not progressing, and no older version is left.
 func (h *harness) settled(version string) {
 	h.Helper()
-	h.eventually("version "+version+" is installed", func() error {
-		s := h.clusterAPI().Status
-		if s.CurrentVersion != version || s.DesiredVersion != version || len(s.Versions) != 1 {
-			return fmt.Errorf("current %q, desired %q, %d versions", s.CurrentVersion, s.DesiredVersion, len(s.Versions))
-		}
-		for kind, want := range map[string]bool{"Available": true, "Progressing": false, "Degraded": false} {
-			if meta.IsStatusConditionTrue(s.Conditions, kind) != want {
-				return fmt.Errorf("%s is not %t", kind, want)
-			}
-		}
-		return nil
-	})
+	h.eventually("version "+version+" is installed", func() error { return fixture.Unsettled(h.clusterAPI().Status, version) })
 }
 
 // reports waits until a condition is true with a reason and a message that contains every part.

@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -125,15 +124,10 @@ func (i *installer) installed(ctx context.Context, release string) (used cost, v
 
 // notInstalled returns an error until only a version of the release exists and the conditions say that it is installed.
 func notInstalled(s v1alpha1.ClusterAPIStatus, release string) error {
-	if !strings.HasPrefix(s.CurrentVersion, release+"-") || s.DesiredVersion != s.CurrentVersion || len(s.Versions) != 1 {
-		return fmt.Errorf("current %q, desired %q, %d versions: %v", s.CurrentVersion, s.DesiredVersion, len(s.Versions), s.Conditions)
+	if !strings.HasPrefix(s.CurrentVersion, release+"-") {
+		return fmt.Errorf("the release is not installed: %s", fixture.DescribeStatus(s))
 	}
-	for kind, want := range map[string]bool{"Available": true, "Progressing": false, "Degraded": false} {
-		if meta.IsStatusConditionTrue(s.Conditions, kind) != want {
-			return fmt.Errorf("%s is not %t", kind, want)
-		}
-	}
-	return nil
+	return fixture.Unsettled(s, s.CurrentVersion)
 }
 
 // wrote returns the cost until the first write of a provider's object.
