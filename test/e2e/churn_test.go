@@ -19,7 +19,7 @@ func TestImages_Changed100Times(t *testing.T) {
 		h.imagesOf(core("v2.0.0", configMap("second")), aws("v2.0.0")),
 	}
 	h.writeImages(releases[0])
-	p := h.start("4.22.0").settle("4.22.0-1", h)
+	h.start("4.22.0").settle("4.22.0-1", h)
 	first, installed := h.version(), h.names()
 	for i := range 100 {
 		h.writeImages(releases[(i+1)%2])
@@ -50,5 +50,4 @@ func TestImages_Changed100Times(t *testing.T) {
 		t.Errorf("revision ConfigMaps: %v", names)
 	}
 	h.quiet()
-	p.terminate()
 }

@@ -47,7 +47,7 @@ func (h *harness) configured(object client.Object) {
 func TestVariables_TLSProfileAndProxyReachProviders(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0", flagged), aws("v1.0.0"))
-	p := h.start("4.22.0").settle("4.22.0-1", h)
+	h.start("4.22.0").settle("4.22.0-1", h)
 	if got := h.setting("tls"); !strings.Contains(got, "VersionTLS12") || !strings.Contains(got, ",TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,") {
 		t.Errorf("TLS without a profile: %q", got)
 	}
@@ -82,7 +82,6 @@ func TestVariables_TLSProfileAndProxyReachProviders(t *testing.T) {
 	h.release(core("v1.0.0", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: bad\n  namespace: openshift-cluster-api\ndata:\n  a: ${UNKNOWN_VARIABLE}\n"), aws("v1.0.0"))
 	h.reports("VersionDegraded", "RenderFailed", "image cluster-api", "line ", "UNKNOWN_VARIABLE has no value and no default")
 	h.settledOn("4.22.0-4")
-	p.terminate()
 }
 
 // settledOn fails the test unless a version is current and desired.
@@ -145,7 +144,6 @@ func TestImageOverrides_AreReportedAndReverted(t *testing.T) {
 		t.Errorf("the added provider is still installed: %v", names)
 	}
 	h.owned("4.22.0-3")
-	p.terminate()
 }
 
 func TestOpenShiftAPIs_AreUsedOnceTheyExist(t *testing.T) {

@@ -64,6 +64,9 @@ type harness struct {
 	cache      string
 	vanilla    bool     // the cluster has no OpenShift APIs
 	arguments  []string // of every process
+
+	leased *testing.T // uninstalls everything at its end; nil if the cluster is not used again
+	last   *process   // that leased has started; nil if it has started none
 }
 
 // newHarness prepares a cluster with OpenShift on AWS. The test runs in parallel with others.
@@ -72,7 +75,13 @@ func newHarness(t *testing.T) *harness {
 	t.Parallel()
 	h := connect(t, controlplane.Lease(t))
 	h.prepare()
-	h.Cleanup(h.uninstall)
+	h.leased = t
+	h.Cleanup(func() {
+		if !h.Failed() { // otherwise the cluster is not used again
+			h.uninstall()
+		}
+		h.endLast()
+	})
 	return h
 }
 
@@ -122,15 +131,32 @@ func (h *harness) start(release string, arguments ...string) *process {
 	return h.startWatched(release, nil, arguments...)
 }
 
-// startWatched is start; watch is called for each line of the log before the next one is read.
+// startWatched is start; watch is called for each line of the log before the next one is read. The process is killed at
+// the end of the test, the last one after it has uninstalled everything.
 func (h *harness) startWatched(release string, watch func(*process, line), arguments ...string) *process {
 	h.Helper()
 	own := []string{"--kubeconfig=" + h.kubeconfig, "--images-json=" + h.images, "--cache-dir=" + h.cache, "--release-version=" + release, "--signature-policy="}
-	return launch(h.T, watch, slices.Concat(own, h.arguments, arguments)...)
+	p := launch(h.T, nil, watch, slices.Concat(own, h.arguments, arguments)...)
+	if h.T != h.leased {
+		h.Cleanup(p.end)
+		return p
+	}
+	if previous := h.last; previous != nil {
+		h.Cleanup(previous.end)
+	}
+	h.last = p
+	return p
 }
 
-// uninstall deletes the ClusterAPI object and waits until an installer has removed all objects, so that the next test
-// that leases the cluster finds it in its original state.
+// endLast ends the last process.
+func (h *harness) endLast() {
+	if h.last != nil {
+		h.last.end()
+	}
+}
+
+// uninstall deletes the ClusterAPI object and waits until the last process, or a new one, has removed all objects, so
+// that the next test that leases the cluster finds it in its original state.
 func (h *harness) uninstall() {
 	h.proxy.Heal()
 	h.must(h.proxy.Up())
@@ -140,8 +166,11 @@ func (h *harness) uninstall() {
 	if _, err := os.Stat(h.images); err != nil {
 		h.must(os.WriteFile(h.images, []byte("{}"), 0o600))
 	}
-	p := h.start("0.0.0")
-	h.eventually("the program is ready", func() error { return answers(p.health + "/readyz") })
+	p := h.last
+	if p == nil || !p.runs() {
+		p = h.start("0.0.0")
+		h.eventually("the program is ready", func() error { return answers(p.health + "/readyz") })
+	}
 	h.within(10*patience, "everything is uninstalled", func() error {
 		if !p.runs() {
 			h.Fatalf("capi-installer ended during the uninstallation: %v", p.err)
@@ -271,11 +300,7 @@ func (h *harness) conditions() string {
 	if err != nil {
 		return err.Error()
 	}
-	text := fmt.Sprintf("current %q, desired %q", cluster.Status.CurrentVersion, cluster.Status.DesiredVersion)
-	for _, c := range cluster.Status.Conditions {
-		text += fmt.Sprintf("\n  %s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
-	}
-	return text
+	return fixture.DescribeStatus(cluster.Status)
 }
 
 // settled waits until only this version exists and the conditions are settled.
@@ -291,16 +316,7 @@ func (h *harness) unsettled(version string) error {
 	if err != nil {
 		return err
 	}
-	s := cluster.Status
-	if s.CurrentVersion != version || s.DesiredVersion != version || len(s.Versions) != 1 {
-		return fmt.Errorf("current %q, desired %q, %d versions", s.CurrentVersion, s.DesiredVersion, len(s.Versions))
-	}
-	for kind, want := range map[string]bool{"Available": true, "Progressing": false, "Degraded": false} {
-		if meta.IsStatusConditionTrue(s.Conditions, kind) != want {
-			return fmt.Errorf("%s is not %t", kind, want)
-		}
-	}
-	return nil
+	return fixture.Unsettled(cluster.Status, version)
 }
 
 // installed returns all objects with the label of installed objects, by kind and name.

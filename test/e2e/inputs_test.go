@@ -21,6 +21,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -106,7 +107,8 @@ func (h *harness) untouched(before map[string]string) {
 // revisions returns the names of the revision ConfigMaps.
 func (h *harness) revisions() (names []string) {
 	h.Helper()
-	list := &corev1.ConfigMapList{}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
 	h.must(h.List(context.Background(), list, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}))
 	for _, configMap := range list.Items {
 		names = append(names, configMap.Name)
@@ -205,7 +207,7 @@ func TestInputs_InvalidInputChangesNothing(t *testing.T) {
 	h := newHarness(t)
 	good := h.imagesOf(core("v1.0.0"), aws("v1.0.0"), ipam("v1.0.0"))
 	h.writeImages(good)
-	p := h.start("4.22.0")
+	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	before := h.fingerprints()
 	for _, test := range badInputs {
@@ -235,7 +237,6 @@ func TestInputs_InvalidInputChangesNothing(t *testing.T) {
 			break // the cluster is not in the initial state of the next one
 		}
 	}
-	p.terminate()
 }
 
 // writeRelease writes the release version of images.json.
@@ -290,10 +291,9 @@ func TestInputs_UnreadableImageOfAnotherPlatform(t *testing.T) {
 	images["cluster-api-provider-aws"] = h.push(aws("v3.0.0"))
 	h.writeImages(images)
 	before := h.fingerprints()
-	p := h.start("4.22.1")
+	h.start("4.22.1")
 	h.reports("VersionDegraded", "ImageUnreadable", "cluster-api-provider-azure", strings.Repeat("5", 64))
 	h.untouched(before)
-	p.terminate()
 }
 
 // settle waits until a version is installed, and returns the process.
@@ -321,7 +321,7 @@ func TestRestart_DuringReleaseChange(t *testing.T) {
 	killed.kill()
 	h.proxy.Heal()
 	h.write("{}") // the mounted file is outdated
-	p := h.start("4.22.1")
+	h.start("4.22.1")
 	h.reports("VersionDegraded", "ComponentMissing", "core", "infrastructure")
 	cluster, err := h.clusterAPI()
 	h.must(err)
@@ -332,7 +332,6 @@ func TestRestart_DuringReleaseChange(t *testing.T) {
 	h.writeImages(next)
 	h.settled("4.22.1-2")
 	h.owned("4.22.1-2")
-	p.terminate()
 }
 
 func TestPlatformNone_GetsNoInfrastructureProvider(t *testing.T) {
@@ -340,11 +339,10 @@ func TestPlatformNone_GetsNoInfrastructureProvider(t *testing.T) {
 	h.platform(configv1.NonePlatformType)
 	t.Cleanup(func() { h.platform(configv1.AWSPlatformType) })
 	h.release(core("v1.0.0"), aws("v1.0.0"))
-	p := h.start("4.22.0").settle("4.22.0-1", h)
+	h.start("4.22.0").settle("4.22.0-1", h)
 	if diff := cmp.Diff(providerObjects("cluster-api", "apicluster"), h.names()); diff != "" {
 		t.Errorf("installed (-want +got):\n%s", diff)
 	}
-	p.terminate()
 }
 
 func TestImagesJSON_MountedConfigMapChanges(t *testing.T) {
@@ -358,7 +356,7 @@ func TestImagesJSON_MountedConfigMapChanges(t *testing.T) {
 	swap(h, mount, "1", "4.22.0", string(first))
 	h.must(os.Symlink("..data/images.json", h.images))
 	h.must(os.Symlink("..data/release-version", filepath.Join(mount, "release-version")))
-	p := h.start("4.22.0").settle("4.22.0-1", h)
+	h.start("4.22.0").settle("4.22.0-1", h)
 	second, err := json.Marshal(h.imagesOf(core("v2.0.0"), aws("v2.0.0")))
 	h.must(err)
 	swap(h, mount, "2", "4.22.0", string(second))
@@ -368,7 +366,6 @@ func TestImagesJSON_MountedConfigMapChanges(t *testing.T) {
 	swap(h, mount, "4", "4.22.0", string(second))
 	h.settled("4.22.0-2")
 	h.images = filepath.Join(t.TempDir(), "images.json")
-	p.terminate()
 }
 
 // swap changes a mounted ConfigMap as the kubelet does: it creates a new directory and a symlink that is renamed over
@@ -405,7 +402,6 @@ func TestConvergence_HundredReconcilesWriteNothing(t *testing.T) {
 	if written := h.proxy.Writes() - writes; written != 0 {
 		t.Errorf("%d writes in %d runs, want none", written, h.runs(p)-events)
 	}
-	p.terminate()
 }
 
 // runs returns the number of reconciles of the version controller.

@@ -93,7 +93,9 @@ func (k *kubernetes) run(more ...string) *process {
 	}
 	kubeconfig, err := k.cluster.ServiceAccount(k.Context(), v1alpha1.OperatorNamespace, deployment.Spec.Template.Spec.ServiceAccountName)
 	k.must(err)
-	return launchWith(k.T, environment, nil, append(append(arguments, "--kubeconfig="+kubeconfig), more...)...)
+	p := launch(k.T, environment, nil, append(append(arguments, "--kubeconfig="+kubeconfig), more...)...)
+	k.Cleanup(p.end)
+	return p
 }
 
 func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {

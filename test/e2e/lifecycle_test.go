@@ -129,7 +129,6 @@ func TestRealProviders_InstallUpgradeRevertUninstall(t *testing.T) {
 	for i := range crds.Items {
 		h.must(h.Delete(context.Background(), &crds.Items[i]))
 	}
-	p.terminate()
 }
 
 // notRight returns an error with the objects of an earlier state that are missing or differ, except addresses and

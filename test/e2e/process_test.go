@@ -72,15 +72,9 @@ type process struct {
 	tail  []string // the current end of the log
 }
 
-// launch starts capi-installer. watch, which can be nil, is called for each line of the log before the next one is
-// read. The process is killed at the end of the test.
-func launch(t *testing.T, watch func(*process, line), arguments ...string) *process {
-	t.Helper()
-	return launchWith(t, nil, watch, arguments...)
-}
-
-// launchWith is launch with additional environment variables.
-func launchWith(t *testing.T, environment []string, watch func(*process, line), arguments ...string) *process {
+// launch starts capi-installer with additional environment variables. watch, which can be nil, is called for each line
+// of the log before the next one is read. The caller must end the process.
+func launch(t *testing.T, environment []string, watch func(*process, line), arguments ...string) *process {
 	t.Helper()
 	health, metrics := freeAddress(t), freeAddress(t)
 	p := &process{t: t, health: "http://" + health, metrics: "http://" + metrics, exited: make(chan struct{})}
@@ -99,13 +93,15 @@ func launchWith(t *testing.T, environment []string, watch func(*process, line), 
 		p.err = p.command.Wait()
 		close(p.exited)
 	}()
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			t.Logf("the end of the log of capi-installer (process %d):\n%s", p.command.Process.Pid, p.log())
-		}
-	})
 	return p
+}
+
+// end kills the process, and shows the end of its log if the test has failed.
+func (p *process) end() {
+	p.kill()
+	if p.t.Failed() {
+		p.t.Logf("the end of the log of capi-installer (process %d):\n%s", p.command.Process.Pid, p.log())
+	}
 }
 
 // read reads the log to its end.

@@ -84,7 +84,6 @@ func TestProgram_ServesHealthAndMetrics(t *testing.T) {
 			t.Errorf("%s is missing in /metrics", name)
 		}
 	}
-	p.terminate()
 }
 
 // answers returns an error unless a URL responds with status 200.
@@ -110,7 +109,7 @@ func TestPermissions_MissingOneIsReportedUntilGranted(t *testing.T) {
 	h := newHarness(t)
 	granted := h.revoke("services")
 	h.release(core("v1.0.0"), aws("v1.0.0"))
-	p := h.start("4.22.0")
+	h.start("4.22.0")
 	h.eventually("a condition names the missing API", func() error {
 		cluster, err := h.clusterAPI()
 		if err != nil {
@@ -126,7 +125,6 @@ func TestPermissions_MissingOneIsReportedUntilGranted(t *testing.T) {
 	t.Logf("without the permission:\n%s", h.conditions())
 	h.must(h.Update(t.Context(), granted))
 	h.settled("4.22.0-1")
-	p.terminate()
 }
 
 // revoke removes the installer's permission to write a core resource in the providers' namespace, and returns the role

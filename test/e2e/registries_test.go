@@ -58,7 +58,7 @@ func TestMirrorSet_ReplacesAnUnreachableRegistry(t *testing.T) {
 	}
 	mirror.Reset()
 	h.must(h.registry.Close())
-	p := h.start("4.22.0")
+	h.start("4.22.0")
 	h.unreadable("connection refused")
 
 	trusted := &corev1.ConfigMap{Data: map[string]string{strings.Replace(mirror.Host(), ":", "..", 1): string(ca.PEM())}}
@@ -84,7 +84,6 @@ func TestMirrorSet_ReplacesAnUnreachableRegistry(t *testing.T) {
 			t.Errorf("component %s has the reference %s of its mirror", component.Name, component.Image)
 		}
 	}
-	p.terminate()
 }
 
 // pullSecretOf returns a pull secret for one registry.
@@ -119,5 +118,4 @@ func TestPullSecret_Rotation(t *testing.T) {
 			t.Error("the output contains a password")
 		}
 	}
-	p.terminate()
 }

@@ -33,7 +33,7 @@ func TestRollout_FailedWrites(t *testing.T) {
 		fault.Verbs, fault.Every, fault.Times = faults.Writes, []int{11, 7, 13, 5, 8}[i], 3
 		happened = append(happened, h.proxy.Fail(fault))
 	}
-	p := h.start("4.22.0")
+	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	for i, times := range happened {
 		if times() == 0 {
@@ -43,7 +43,6 @@ func TestRollout_FailedWrites(t *testing.T) {
 	h.installedOnce(append(providerObjects("cluster-api", "apicluster"), providerObjects("cluster-api-provider-aws", "awscluster")...))
 	h.owned("4.22.0-1")
 	h.quiet()
-	p.terminate()
 }
 
 // providerObjects returns the names of the objects of a synthetic provider.
@@ -96,7 +95,7 @@ func TestRollout_FailedReadsAndCutWatches(t *testing.T) {
 	reset := h.proxy.Fail(faults.Fault{Verbs: []string{faults.Get}, Every: 5, Times: 20, Reset: true})
 	busy := h.proxy.Fail(faults.Fault{Every: 10, Times: 5, Status: http.StatusTooManyRequests, RetryAfter: time.Second})
 	cut := h.proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Cut: 700 * time.Millisecond})
-	p := h.start("4.22.0")
+	h.start("4.22.0")
 	h.settled("4.22.0-1")
 	if unread() == 0 || reset() == 0 || busy() == 0 || cut() == 0 {
 		t.Errorf("some faults were not injected: %d unread, %d reset, %d busy, %d cut", unread(), reset(), busy(), cut())
@@ -108,7 +107,6 @@ func TestRollout_FailedReadsAndCutWatches(t *testing.T) {
 		return h.Get(t.Context(), client.ObjectKeyFromObject(settings), settings)
 	})
 	h.owned("4.22.0-1")
-	p.terminate()
 }
 
 func TestRollout_APIServerDown(t *testing.T) {
@@ -125,7 +123,6 @@ func TestRollout_APIServerDown(t *testing.T) {
 	h.must(h.proxy.Up())
 	h.settled("4.22.0-1")
 	h.installedOnce(append(providerObjects("cluster-api", "apicluster"), providerObjects("cluster-api-provider-aws", "awscluster")...))
-	p.terminate()
 }
 
 func TestProgram_SIGTERMWhileAPIServerIsDown(t *testing.T) {
@@ -169,7 +166,6 @@ func TestProgram_WaitsForTheAPIServerAtStart(t *testing.T) {
 	}
 	h.must(h.proxy.Up())
 	h.settled("4.22.0-1")
-	p.terminate()
 }
 
 // startWaiting starts a program, and returns when it waits for the API server.
@@ -209,7 +205,6 @@ func TestUpgrade_KilledAtPhaseBoundary(t *testing.T) {
 			t.Errorf("the program was not killed at %s %s", boundary.Message, boundary.Phase)
 		}
 	}
-	u.running.terminate()
 }
 
 func TestUpgrade_KilledAtWrite(t *testing.T) {
@@ -230,7 +225,6 @@ func TestUpgrade_KilledAtWrite(t *testing.T) {
 			break
 		}
 	}
-	u.running.terminate()
 }
 
 // upgrades upgrades one cluster repeatedly between two releases.

@@ -108,7 +108,6 @@ func TestTransport_MoveToImagesWritesNothing(t *testing.T) {
 	h.settled("4.22.2-4") // later releases use images only
 	h.owned("4.22.2-4")
 	h.quiet()
-	p.terminate()
 }
 
 // badTransport are invalid transport ConfigMaps.
@@ -212,7 +211,7 @@ func TestTransport_IncompleteOrUnguardedIsIgnored(t *testing.T) {
 	good := h.transported(aws("v1.0.0"), "4.22.0", 2)
 	h.release(core("v1.0.0"))
 	put(h, operator, good...)
-	p := h.start("4.22.0").settle("4.22.0-1", h)
+	h.start("4.22.0").settle("4.22.0-1", h)
 	before := h.fingerprints()
 	for _, test := range badTransport {
 		if !t.Run(test.name, func(t *testing.T) {
@@ -233,7 +232,6 @@ func TestTransport_IncompleteOrUnguardedIsIgnored(t *testing.T) {
 			break // the cluster is not in the initial state of the next one
 		}
 	}
-	p.terminate()
 }
 
 func TestTransport_ProviderStaysUntilNextReleaseIsComplete(t *testing.T) {
@@ -244,7 +242,7 @@ func TestTransport_ProviderStaysUntilNextReleaseIsComplete(t *testing.T) {
 	h.start("4.22.0").settle("4.22.0-1", h).terminate()
 	before := h.fingerprints()
 	h.release(core("v2.0.0"), aws("v2.0.0"))
-	p := h.start("4.22.1")
+	h.start("4.22.1")
 	h.reports("VersionDegraded", "TransportIncomplete", "cluster-api-provider-ipam", "of release 4.22.0")
 	h.untouched(before)
 	next := h.transported(ipam("v1.0.0"), "4.22.1", 1)[0]
@@ -257,7 +255,6 @@ func TestTransport_ProviderStaysUntilNextReleaseIsComplete(t *testing.T) {
 	if names := h.names(); !slices.Contains(names, "Deployment cluster-api-provider-ipam-controller-manager") {
 		t.Errorf("installed: %v", names)
 	}
-	p.terminate()
 }
 
 func TestTransport_ForgedConfigMapIsRejected(t *testing.T) {
