@@ -6,7 +6,7 @@ TAG := containers_image_openpgp
 # One set of build flags for everything: packages are compiled once. Test binaries without
 # debug information are linked in two thirds of the time.
 export CGO_ENABLED := 0
-export GOFLAGS := -trimpath -tags=$(TAG) -ldflags=-w $(filter-out -trimpath -tags=%,$(GOFLAGS))
+export GOFLAGS := -trimpath -tags=$(TAG) -ldflags=-s $(filter-out -trimpath -tags=%,$(GOFLAGS))
 
 MODULES := . boxcutter boxcutter/conformance test/controlplane test/clusterctl test/extension
 CONTROLPLANE := github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane
