@@ -39,12 +39,13 @@ type cycle struct {
 	all       []workload
 	operator  client.Client // the cluster version operator
 	want      map[string]state
-	writes    map[string]int // of each undisturbed workload
-	revision  int            // the number of the desired version
-	unmanaged []string       // spec.unmanagedCRDs
-	edited    bool           // a user has changed objects since begin
-	election  []string       // arguments of processes that compete for the lease
-	second    *process       // competes for the lease; nil if none does
+	sizes     map[string]size // of each undisturbed workload
+	kind      string          // a part of the paths of the disturbed watches; empty disturbs all
+	revision  int             // the number of the desired version
+	unmanaged []string        // spec.unmanagedCRDs
+	edited    bool            // a user has changed objects since begin
+	election  []string        // arguments of processes that compete for the lease
+	second    *process        // competes for the lease; nil if none does
 	taken     taken
 	created   instances
 
@@ -54,21 +55,24 @@ type cycle struct {
 	rules   rules
 }
 
+// size is the number of writes, including dry runs, and of events of a workload.
+type size struct{ writes, events int }
+
 // rules are the conditions that must not occur during a run.
 type rules struct{ available, degraded bool }
 
 // newCycle runs all workloads undisturbed.
 func newCycle(t *testing.T, results *results, workloads []workload) *cycle {
 	t.Helper()
-	c := &cycle{harness: newHarness(t), results: results, all: workloads, want: map[string]state{}, writes: map[string]int{}}
+	c := &cycle{harness: newHarness(t), results: results, all: workloads, want: map[string]state{}, sizes: map[string]size{}}
 	c.operator = c.versionOperator()
 	c.proxy.Observe(c.observe)
 	c.watchConditions()
 	c.begin()
 	for _, w := range c.all {
-		before := c.proxy.Requests()
-		c.perform(w, undisturbed, 0)
-		c.writes[w.name] = max(1, writesOf(c.proxy.Requests())-writesOf(before))
+		writes, events := writesOf(c.proxy.Requests()), c.proxy.Events()
+		c.perform(w, point{disturbance: undisturbed})
+		c.sizes[w.name] = size{max(1, writesOf(c.proxy.Requests())-writes), c.proxy.Events() - events}
 	}
 	return c
 }
@@ -115,10 +119,10 @@ func (c *cycle) disturbed(chain []workload, points []point) {
 	c.stop()
 	c.begin()
 	for i, p := range points {
-		if !chain[i].accepts(p, c.writes[chain[i].name]) {
-			p = point{undisturbed, 0}
+		if !chain[i].accepts(p, c.sizes[chain[i].name].writes) {
+			p = point{disturbance: undisturbed}
 		}
-		if !c.perform(chain[i], p.disturbance, p.write) {
+		if !c.perform(chain[i], p) {
 			c.reset()
 			return
 		}
@@ -131,7 +135,7 @@ func (c *cycle) disturbed(chain []workload, points []point) {
 // accepts reports whether a fault can be injected in a workload with a number of writes.
 func (w workload) accepts(p point, writes int) bool {
 	switch {
-	case p.everyWrite && p.write > writes, p.user && w.unattended, p.needsObjects && w.uninstalls:
+	case p.everyWrite && p.number > writes, p.user && w.unattended, p.needsObjects && w.uninstalls:
 		return false
 	}
 	return p.name != ""
@@ -160,19 +164,17 @@ func (c *cycle) stop() {
 }
 
 // perform runs a workload under a fault, and reports whether the workload ended.
-func (c *cycle) perform(w workload, d disturbance, n int) (ended bool) {
+func (c *cycle) perform(w workload, p point) (ended bool) {
 	c.Helper()
 	turns <- struct{}{}
 	defer func() { <-turns }()
-	run := &report.Run{Workload: w.name, Fault: d.name, Began: time.Now()}
-	if d.everyWrite || d.user {
-		run.Point = fmt.Sprintf("write %d", n)
-	}
+	run, d := &report.Run{Workload: w.name, Fault: p.fault(), Point: p.describe(), Began: time.Now()}, p.disturbance
+	c.kind = p.kind
 	c.record(run, rules{available: w.stays && !d.interrupts, degraded: !w.degrades && !d.terminal})
 	before := c.uids()
 	happened := func() int { return 0 }
 	if d.arm != nil {
-		happened = d.arm(c, n)
+		happened = d.arm(c, p.number)
 	}
 	w.act(c)
 	err := c.await(w)

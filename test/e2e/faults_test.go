@@ -13,11 +13,11 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/test/faults"
 	"github.com/capi-installer/capi-installer/test/faults/report"
 )
@@ -27,6 +27,10 @@ type disturbance struct {
 	name string
 	// everyWrite is true if there is one run for each write of the workload.
 	everyWrite bool
+	// everyEvent is true if there is one run for each event of the workload.
+	everyEvent bool
+	// watches is true for faults of watches: there is one run with those of all kinds, and one with those of one kind.
+	watches bool
 	// user is true for changes by a user during the workload: the final content is the same, but objects can be
 	// recreated, with other requests.
 	user bool
@@ -37,7 +41,8 @@ type disturbance struct {
 	// needsObjects is true for faults that are impossible during an uninstallation.
 	needsObjects bool
 	// arm prepares the fault before the workload begins, for its nth write if
-	// everyWrite or user. The returned function returns the number of injected faults.
+	// everyWrite or user, and for its nth event if everyEvent. The returned function
+	// returns the number of injected faults.
 	arm func(c *cycle, n int) (happened func() int)
 	// after disturbs the end of the workload; can be nil.
 	after func(c *cycle)
@@ -48,10 +53,41 @@ type disturbance struct {
 // undisturbed is a run without a fault.
 var undisturbed = disturbance{name: "none"}
 
-// point is a fault and the number of a write at which it is injected. The zero value is no fault.
+// point is a fault, and the number of a write or an event at which it is injected. The zero value is no fault.
 type point struct {
 	disturbance
-	write int
+	number int
+	// kind is a part of the paths of the affected watches; empty affects all watches.
+	kind string
+}
+
+// fault returns the name of the fault, for the report.
+func (p point) fault() string {
+	if p.kind != "" {
+		return p.name + ", one kind"
+	}
+	return p.name
+}
+
+// describe returns the moment or the kind of the fault, for the report.
+func (p point) describe() string {
+	switch {
+	case p.everyWrite, p.user:
+		return fmt.Sprintf("write %d", p.number)
+	case p.everyEvent:
+		return fmt.Sprintf("event %d", p.number)
+	}
+	return p.kind
+}
+
+// watched are parts of the paths of the watches of the program, one for each kind.
+var watched = []string{
+	"/clusterapis", "/namespaces/" + v1alpha1.OperatorNamespace + "/configmaps", "/customresourcedefinitions", "/deployments",
+	"/infrastructures", "/namespaces/" + namespace + "/configmaps", "/validatingadmissionpolicies", "/serviceaccounts", "/services",
+	"/clusterroles", "/clusterrolebindings", "/roles", "/rolebindings", "/mutatingwebhookconfigurations", "/validatingwebhookconfigurations",
+	"/validatingadmissionpolicybindings", "/compatibilityrequirements", "/proxies", "/apiservers", "/images", "/imagedigestmirrorsets",
+	"/imagetagmirrorsets", "/imagecontentsourcepolicies", "/clusterimagepolicies", "/imagepolicies", "/secrets",
+	"/namespaces/openshift-config/configmaps",
 }
 
 // disturbances are all faults of the suite.
@@ -63,31 +99,31 @@ func disturbances() []disturbance {
 		{name: "crash after a write", everyWrite: true, arm: func(c *cycle, n int) func() int {
 			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, After: c.crash, Lose: true})
 		}},
-		{name: "frozen watches", arm: func(c *cycle, _ int) func() int {
-			c.proxy.Freeze()
+		{name: "frozen watches", watches: true, arm: func(c *cycle, _ int) func() int {
+			c.proxy.Freeze(c.kind)
 			time.AfterFunc(3*time.Second, c.proxy.Thaw)
 			return once
 		}},
-		{name: "watches cut and expired", arm: func(c *cycle, _ int) func() int {
-			gone := c.proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Every: 3, Times: 60, Status: http.StatusGone})
-			cut := c.proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Times: 120, Cut: 300 * time.Millisecond})
+		{name: "watches cut and expired", watches: true, arm: func(c *cycle, _ int) func() int {
+			gone := c.proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Path: c.kind, Every: 3, Times: 60, Status: http.StatusGone})
+			cut := c.proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Path: c.kind, Times: 120, Cut: 300 * time.Millisecond})
 			return func() int { return gone() + cut() }
 		}},
-		{name: "restart with stale lists", arm: func(c *cycle, _ int) func() int {
+		{name: "restart with stale lists", watches: true, arm: func(c *cycle, _ int) func() int {
 			c.recordLists()
 			return once
 		}, after: func(c *cycle) {
-			c.proxy.ServeStaleLists()
-			c.proxy.Freeze()
+			c.proxy.ServeStaleLists(c.kind)
+			c.proxy.Freeze(c.kind)
 			c.crash()
 			time.AfterFunc(3*time.Second, c.proxy.Thaw)
 		}},
-		{name: "restart with stale streams", arm: func(c *cycle, _ int) func() int {
+		{name: "restart with stale streams", watches: true, arm: func(c *cycle, _ int) func() int {
 			c.recordLists()
 			return once
 		}, after: func(c *cycle) {
-			c.proxy.ServeStaleStreams()
-			c.proxy.Freeze()
+			c.proxy.ServeStaleStreams(c.kind)
+			c.proxy.Freeze(c.kind)
 			c.crash()
 			time.AfterFunc(3*time.Second, c.proxy.Thaw)
 		}},
@@ -98,7 +134,11 @@ func disturbances() []disturbance {
 			}
 			time.AfterFunc(500*time.Millisecond, func() {
 				_ = c.proxy.Down() // an error shows as a workload that ends undisturbed
-				time.AfterFunc(down, func() { _ = c.proxy.Up() })
+				<-turns
+				time.AfterFunc(down, func() {
+					turns <- struct{}{}
+					_ = c.proxy.Up()
+				})
 			})
 			return once
 		}},
@@ -129,18 +169,22 @@ func machineFaults() []disturbance {
 }
 
 // eventFaults affect single events of watches.
-func eventFaults() (all []disturbance) {
-	for name, fault := range map[string]faults.EventFault{
-		"events lost":      {Effect: faults.DropEvent, Every: 5, Times: 20},
-		"events repeated":  {Effect: faults.RepeatEvent},
-		"events delayed":   {Effect: faults.DelayEvent, Every: 7, Times: 20},
-		"bookmarks lost":   {Effect: faults.DropBookmarks},
-		"first event lost": {Effect: faults.DropEvent, Times: 1},
-	} {
-		all = append(all, disturbance{name: name, arm: func(c *cycle, _ int) func() int { return c.proxy.FailEvents(fault) }})
+func eventFaults() []disturbance {
+	of := func(name string, fault faults.EventFault) disturbance {
+		return disturbance{name: name, watches: true, arm: func(c *cycle, _ int) func() int {
+			fault.Path = c.kind
+			return c.proxy.FailEvents(fault)
+		}}
 	}
-	slices.SortFunc(all, func(a, b disturbance) int { return strings.Compare(a.name, b.name) })
-	return all
+	return []disturbance{
+		of("bookmarks lost", faults.EventFault{Effect: faults.DropBookmarks}),
+		of("events delayed", faults.EventFault{Effect: faults.DelayEvent, Every: 7, Times: 20}),
+		of("events lost", faults.EventFault{Effect: faults.DropEvent, Every: 5, Times: 20}),
+		of("events repeated", faults.EventFault{Effect: faults.RepeatEvent}),
+		{name: "one event lost", everyEvent: true, arm: func(c *cycle, n int) func() int {
+			return c.proxy.FailEvents(faults.EventFault{Effect: faults.DropEvent, Every: n, Times: 1})
+		}},
+	}
 }
 
 // userFaults are changes by a user at the nth write of the installer.
@@ -229,12 +273,13 @@ func chosenDisturbances() []disturbance {
 // clusters is the number of clusters that share the passes of a complete run. Each needs about one GiB of memory.
 const clusters = 10
 
-// turns are the clusters that run a workload at the same time; the others wait for silence, or for their turn. With ten at
-// the same time, two cores complete fewer runs per minute than with five.
-var turns = make(chan struct{}, 5)
+// turns are the clusters that run a workload at the same time; the others wait for silence, for an API server that is
+// down, or for their turn. Most faults wait for retries: with five turns, half of the CPU time of two cores is idle.
+var turns = make(chan struct{}, 8)
 
 // crashStep is the distance between the writes at which the program crashes in a complete run. FAULTS_SEED chooses the
-// first of them: as many consecutive seeds as the distance cover every write.
+// first of them: as many consecutive seeds as the distance cover every write. The distance between lost events is
+// eventStep times as large.
 func crashStep() int {
 	step, err := strconv.Atoi(os.Getenv("FAULTS_STEP"))
 	if err != nil {
@@ -266,6 +311,15 @@ type pass struct {
 	points []point
 }
 
+// eventStep is the distance between the events that are lost in a complete run with a crash at every write.
+const eventStep = 10
+
+// seed is FAULTS_SEED; 0 without it.
+func seed() int {
+	seed, _ := strconv.Atoi(os.Getenv("FAULTS_SEED"))
+	return seed
+}
+
 // passes are those that no cluster has begun.
 type passes struct {
 	planned sync.Once
@@ -275,7 +329,7 @@ type passes struct {
 // complete begins the next pass until none is left.
 func complete(t *testing.T, results *results, shared *passes) {
 	c := newCycle(t, results, workloads)
-	shared.planned.Do(func() { shared.left = plan(c.all, c.writes) })
+	shared.planned.Do(func() { shared.left = plan(c.all, c.sizes) })
 	for p := range shared.left {
 		c.disturbed(p.chain, p.points)
 		results.write(t)
@@ -283,13 +337,12 @@ func complete(t *testing.T, results *results, shared *passes) {
 	c.end()
 }
 
-// plan returns the passes of a complete run, given the number of writes of each workload.
-func plan(all []workload, writes map[string]int) chan pass {
-	seed, _ := strconv.ParseUint(os.Getenv("FAULTS_SEED"), 10, 64)
-	random := rand.New(rand.NewPCG(seed, 1))
+// plan returns the passes of a complete run, given the sizes of the workloads.
+func plan(all []workload, sizes map[string]size) chan pass {
+	random := rand.New(rand.NewPCG(uint64(seed()), 1))
 	var planned []pass
 	for _, chain := range chains(all) {
-		planned = append(planned, alternating(passesOf(chain, writes, 1+int(seed%uint64(crashStep())), random))...)
+		planned = append(planned, alternating(passesOf(chain, sizes, random))...)
 	}
 	left := make(chan pass, len(planned))
 	for _, p := range planned {
@@ -323,10 +376,10 @@ func chains(all []workload) (chains [][]workload) {
 }
 
 // passesOf returns the passes through a chain: each workload has the next of its faults, and a pass ends after the last
-// workload that has one left. first is the first write with a crash.
-func passesOf(chain []workload, writes map[string]int, first int, random *rand.Rand) (all []pass) {
+// workload that has one left.
+func passesOf(chain []workload, sizes map[string]size, random *rand.Rand) (all []pass) {
 	for i, w := range chain {
-		for n, p := range points(writes[w.name], first, random) {
+		for n, p := range points(sizes[w.name], kindOf(w), random) {
 			if n == len(all) {
 				all = append(all, pass{chain: chain})
 			}
@@ -337,21 +390,37 @@ func passesOf(chain []workload, writes map[string]int, first int, random *rand.R
 	return all
 }
 
-// points returns all faults of a workload with a number of writes: one of each kind at a random write, and then crashes
-// at every write, or at each nth one, from the first.
-func points(writes, first int, random *rand.Rand) (all []point) {
-	var crashes []disturbance
+// kindOf returns the kind whose watches alone are disturbed in a workload. Workloads and consecutive seeds have
+// different ones.
+func kindOf(w workload) string {
+	at := slices.IndexFunc(workloads, func(other workload) bool { return other.name == w.name })
+	return watched[(seed()*len(workloads)+at)%len(watched)]
+}
+
+// points returns all faults of a workload: one of each kind at a random write, and then those at every event and every
+// write, or at each nth one.
+func points(s size, kind string, random *rand.Rand) (all []point) {
+	var crashes []point
 	for _, d := range chosenDisturbances() {
-		if d.everyWrite {
-			crashes = append(crashes, d)
-		} else {
-			all = append(all, point{d, 1 + random.IntN(writes)})
+		switch {
+		case d.everyWrite:
+			crashes = append(crashes, each(d, s.writes, crashStep())...)
+		case d.everyEvent:
+			all = append(all, each(d, s.events, eventStep*crashStep())...)
+		default:
+			all = append(all, point{disturbance: d, number: 1 + random.IntN(s.writes)})
+		}
+		if d.watches {
+			all = append(all, point{disturbance: d, number: 1, kind: kind})
 		}
 	}
-	for n := first; n <= writes; n += crashStep() {
-		for _, d := range crashes {
-			all = append(all, point{d, n})
-		}
+	return append(all, crashes...)
+}
+
+// each returns a fault at each nth of the writes or events. The seed chooses the first.
+func each(d disturbance, of, step int) (all []point) {
+	for n := 1 + seed()%step; n <= of; n += step {
+		all = append(all, point{disturbance: d, number: n})
 	}
 	return all
 }
@@ -359,17 +428,21 @@ func points(writes, first int, random *rand.Rand) (all []point) {
 // sample runs each workload under one fault.
 func sample(t *testing.T, results *results) {
 	chosen := slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool { return !w.sampled })
-	seed, err := strconv.ParseUint(os.Getenv("FAULTS_SEED"), 10, 64)
-	if err == nil {
+	if os.Getenv("FAULTS_SEED") != "" {
 		chosen = workloads
 	}
-	random, all := rand.New(rand.NewPCG(seed, 0)), chosenDisturbances()
+	random := rand.New(rand.NewPCG(uint64(seed()), 0))
 	c := newCycle(t, results, chosen)
-	var points []point
+	var chosenPoints []point
 	for _, w := range chosen {
-		points = append(points, point{all[random.IntN(len(all))], 1 + random.IntN(c.writes[w.name])})
+		all := points(size{writes: 1, events: 1}, kindOf(w), random)
+		p := all[random.IntN(len(all))]
+		if p.kind == "" {
+			p.number = 1 + random.IntN(c.sizes[w.name].writes)
+		}
+		chosenPoints = append(chosenPoints, p)
 	}
-	c.disturbed(chosen, points)
+	c.disturbed(chosen, chosenPoints)
 	c.end()
 }
 

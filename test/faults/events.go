@@ -39,6 +39,8 @@ type EventFault struct {
 	Every int
 	// Times is the maximum number of injections; 0 means no limit.
 	Times int
+	// Path is a part of the paths of the affected watches; empty affects all watches.
+	Path string
 }
 
 // FailEvents injects a fault into watch events until Heal. It replaces an earlier event
@@ -61,12 +63,22 @@ type scriptedEvents struct {
 	counted, happened int
 }
 
-// meetEvent counts an event and returns the effect to inject, or 0.
-func (p *Proxy) meetEvent(event []byte) EventEffect {
+// Events returns the number of events of all watches, without bookmarks.
+func (p *Proxy) Events() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	s := p.events
-	if s == nil || isBookmark(event) != (s.Effect == DropBookmarks) || s.Times > 0 && s.happened == s.Times {
+	return p.eventCount
+}
+
+// meetEvent counts an event of a watch and returns the effect to inject, or 0.
+func (p *Proxy) meetEvent(watch string, event []byte) EventEffect {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	s, bookmark := p.events, isBookmark(event)
+	if !bookmark {
+		p.eventCount++
+	}
+	if s == nil || !strings.Contains(watch, s.Path) || bookmark != (s.Effect == DropBookmarks) || s.Times > 0 && s.happened == s.Times {
 		return 0
 	}
 	s.counted++
@@ -123,7 +135,7 @@ func (b *eventBody) next() {
 		b.pending, b.err = event, err
 		return
 	}
-	switch b.proxy.meetEvent(event) {
+	switch b.proxy.meetEvent(b.watch, event) {
 	case DropEvent:
 		b.proxy.expire(b.watch)
 		time.AfterFunc(eventDelay, func() { _ = b.Close() })

@@ -58,6 +58,7 @@ type Proxy struct {
 	// all.
 	frozenPaths []string
 	events      *scriptedEvents // nil if no event fails
+	eventCount  int
 	expired     map[string]bool // watches of which an event was lost
 	lists       *lists
 }
