@@ -92,7 +92,7 @@ e2e: controlplane ## Run all cases of the tests that make test samples: random s
 
 .PHONY: faults
 faults: controlplane ## Inject one fault per workload, with E2E=full every fault; the report is _output/faults.html
-	@result=0; go test -count=1 -timeout 6h -parallel 10 -run '^TestFaults$$' ./test/e2e || result=1; cat _output/faults.md; exit $$result
+	@result=0; go test -count=1 -timeout 6h -parallel 16 -run '^TestFaults$$' ./test/e2e || result=1; cat _output/faults.md; exit $$result
 
 .PHONY: mutants
 mutants: ## Check that the tests find seeded bugs; the table is docs/mutants.md

@@ -271,11 +271,11 @@ func chosenDisturbances() []disturbance {
 }
 
 // clusters is the number of clusters that share the passes of a complete run. Each needs about one GiB of memory.
-const clusters = 10
+const clusters = 16
 
 // turns are the clusters that run a workload at the same time; the others wait for silence, for an API server that is
-// down, or for their turn. Most faults wait for retries: with five turns, half of the CPU time of two cores is idle.
-var turns = make(chan struct{}, 8)
+// down, or for their turn. Most faults wait for retries: with ten clusters and eight turns, half of the CPU time of two cores is idle.
+var turns = make(chan struct{}, 12)
 
 // crashStep is the distance between the writes at which the program crashes in a complete run. FAULTS_SEED chooses the
 // first of them: as many consecutive seeds as the distance cover every write. The distance between lost events is
