@@ -8,7 +8,7 @@
 //	images.json --imagesjson.Parse--> Images (+ overrides of the ClusterAPI object)
 //	  each reference --extractor--> Bundle{Origin, Metadata, Manifests}
 //	[]Bundle --operand.Select(platforms)--> --operand.Render--> Set{Operands, ContentID}
-//	Set --version controller--> ClusterAPI status + one revision ConfigMap
+//	Set --version controller--> ClusterAPI status + revision ConfigMap (further ones if it is large)
 //	revision ConfigMap --installer controller--> phases --boxcutter--> cluster --> conditions
 //
 // Packages, in the order in which they may import each other:
@@ -16,13 +16,13 @@
 //   - internal/object: kinds, names, scopes, pod specs, images and the apply order of objects.
 //   - internal/crdpack: compresses the versions of CRDs in memory.
 //   - internal/yamldoc: YAML streams to documents and objects.
-//   - internal/variable: the grammar of ${VAR} in manifests.
+//   - internal/variable: the variables ${VAR} of manifests: grammar, defaults, substitution.
 //   - internal/parallel: a function applied to many items at once.
 //   - internal/rbacrule: matches rules of roles against requests.
 //   - internal/capicontract: contract labels and release series of Cluster API providers.
 //   - internal/crdchange: the changes between two CRDs, with their consequences.
 //   - api/v1alpha1: the ClusterAPI object and the names written on other objects.
-//   - manifests: the manifests of a release that install the operator: CRD, permissions, admission policies (which guard CRDs against deletion), Deployment, alerts.
+//   - manifests: the manifests of a release that install the operator: CRD, permissions, admission policies (which restrict who deletes installed CRDs), Deployment, alerts.
 //   - imagesjson: images.json and its overrides.
 //   - internal/lru: a memory cache with a limit on the total weight.
 //   - internal/ocilayout: OCI image layouts, as directories and archives.
@@ -34,15 +34,15 @@
 //   - extractor/remote/keychain: credentials for registries.
 //   - extractor/remote/transport: certificates, proxies, and address restrictions for redirects.
 //   - extractor/remote/fetch: verified manifests and blobs from the sources of an image, with retries.
-//   - extractor/remote/overlay: the files that the layers of an image show at the roots of bundles: whiteouts, symlinks and hard links.
+//   - extractor/remote/overlay: the files that the layers of an image show at the roots of bundles: whiteouts, symlinks, hard links, and the limits against hostile archives.
 //   - internal/singleflight: calls shared by concurrent callers.
-//   - extractor/remote: bundles from images in registries, within limits; the locator annotations that name a bundle's layer.
+//   - extractor/remote: bundles from images in registries, within limits per image; the locator annotations that name a bundle's layer.
 //   - extractor/signature/policy: signature policies, evaluated with the code of podman and CRI-O.
 //   - extractor/signature: signatures of images: checked before content is used, and made.
 //   - extractor/cache: a disk cache of bundles by image digest.
 //   - extractor/configmap: bundles from transport ConfigMaps.
-//   - install/operand: selects the providers of a cluster and renders their objects.
-//   - install/revision: the stored form of a version, and its phases.
+//   - install/operand: selects the providers of a cluster, puts them in install order, and renders their objects with variables and images.
+//   - install/revision: the stored form of a version (one or more ConfigMaps), its number, and its phases.
 //   - install/probe: the probes that decide when an object is ready.
 //   - install/status: outcomes of the controllers, and their conditions, retries, events and metrics.
 //   - install/predecessor: objects of cluster-capi-operator, and their handover to the installer.
@@ -53,10 +53,10 @@
 //   - install/snapshot: the ClusterAPI object and the revision ConfigMaps, read consistently.
 //   - install/version: the version controller: decides which version to install.
 //   - install/objectcache: installed objects in an informer cache, compressed.
-//   - install/installer: the installer controller: rolls out versions, skips unchanged phases, adopts objects, reverts drift, and tears down versions, except CRDs that it retains; the deletion guard rejects instances of a CRD that is about to be deleted.
-//   - install/registryconfig: the registry configuration (mirrors, credentials, certificates, proxy) of files and of the cluster, read again after changes.
+//   - install/installer: the installer controller: rolls out versions, skips unchanged phases, adopts objects, reverts drift, and tears down versions, except CRDs that it retains; the deletion guard, an admission policy that exists only during a deletion, rejects instances of a CRD that is about to be deleted.
+//   - install/registryconfig: the registry configuration (mirrors, credentials, certificates, proxy, signature policies) of files and of the cluster, read again after changes.
 //   - install/metricsserver: metrics over HTTPS: TLS certificate, TLS profile, and authorization of clients.
-//   - install: the manager with both controllers.
+//   - install: the manager with both controllers; it creates the ClusterAPI object at the first start.
 //   - build/contract: the validation rules for bundles and releases, in a file rule_<theme>.go each.
 //   - build/extension: the rules for servers of Cluster API's Runtime Extensions, and the conversation with a server.
 //   - build/rbac: the minimal permissions of the installer for a set of bundles.
@@ -68,7 +68,7 @@
 //   - build/clusterctl: clusterctl releases from kustomize directories.
 //   - build/pack: images with bundles.
 //   - build/diff: the differences between two sets of providers, with their consequences.
-//   - cmd/capi-installer: the program that runs in the cluster.
+//   - cmd/capi-installer: the program that runs in the cluster: flags, lease, memory limit.
 //   - cmd/capi-manifests/schema: JSON schemas of output and config file.
 //   - cmd/capi-manifests/internal/schematest: checks data against these schemas, in tests.
 //   - cmd/capi-manifests/internal/pagetest: checks HTML pages, in tests.
