@@ -8,8 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
@@ -76,6 +79,32 @@ func TestPaused_WritesNothingAndListsPendingChanges(t *testing.T) {
 	if names := strings.Join(h.names(), ", "); names != "ConfigMap added, ConfigMap last, ConfigMap settings, CustomResourceDefinition "+machines+", Deployment capa, Deployment capi" {
 		t.Errorf("after Managed, installed objects are %s", names)
 	}
+}
+
+// Guarantee: a process that ended during a teardown does not keep users from creating instances, even if the installer is
+// paused since.
+func TestPaused_LiftsTheDeletionGuard(t *testing.T) {
+	h := newHarness(t)
+	h.mode(v1alpha1.Paused)
+	policy := &admissionv1.ValidatingAdmissionPolicy{}
+	policy.Name = "openshift-capi-installer-crd-deletion"
+	policy.Spec.FailurePolicy = new(admissionv1.Fail)
+	policy.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+		RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule:       admissionv1.Rule{APIGroups: []string{"infrastructure.cluster.x-k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"*"}},
+		},
+	}}}
+	policy.Spec.Validations = []admissionv1.Validation{{Expression: "false"}}
+	h.must(h.Create(t.Context(), policy))
+	h.release(core(), aws())
+	h.start("4.22.0")
+	h.eventually("the policy is gone", func() error {
+		if err := h.Get(t.Context(), client.ObjectKeyFromObject(policy), policy); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading the policy: %w", err)
+		}
+		return nil
+	})
 }
 
 func TestPaused_ListsTheFirstRelease(t *testing.T) {

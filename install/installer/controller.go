@@ -61,14 +61,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.Official.AddUnmanaged(ctx, read.Cluster); err != nil {
 		return reconcile.Result{}, err
 	}
+	if err := r.Engine.liftDeletionGuard(ctx); err != nil { // even if paused: it rejects users' writes
+		return reconcile.Result{}, err
+	}
 	s := state{read}
 	if s.Cluster.Spec.InstallerMode == v1alpha1.Paused {
 		return r.report(ctx, s.Cluster, r.pausedOutcome(ctx, s), "")
 	}
 	r.log.once(ctx, "Paused", "")
-	if err := r.Engine.liftDeletionGuard(ctx); err != nil {
-		return reconcile.Result{}, err
-	}
 	if s.Uninstalling() {
 		return r.withdrawAndUninstall(ctx, s)
 	}

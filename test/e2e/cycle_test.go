@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -53,13 +54,39 @@ type cycle struct {
 	running *process
 	run     *report.Run // nil between workloads
 	rules   rules
+	posted  map[string]int // successful creates of objects in the run, by path
 }
 
-// size is the number of writes, including dry runs, and of events of a workload.
-type size struct{ writes, events int }
+// size is the number of writes, including dry runs, and of events by the path of their watch, of a workload.
+type size struct {
+	writes int
+	events map[string]int
+}
+
+// eventCount returns the number of all events.
+func (s size) eventCount() (sum int) {
+	for _, count := range s.events {
+		sum += count
+	}
+	return sum
+}
+
+// since returns the counts that are higher than before.
+func since(before, now map[string]int) map[string]int {
+	out := map[string]int{}
+	for path, count := range now {
+		if count > before[path] {
+			out[path] = count - before[path]
+		}
+	}
+	return out
+}
 
 // rules are the conditions that must not occur during a run.
-type rules struct{ available, degraded bool }
+type rules struct {
+	available, degraded bool
+	recreated           bool // an object is created twice
+}
 
 // newCycle runs all workloads undisturbed.
 func newCycle(t *testing.T, results *results, workloads []workload) *cycle {
@@ -72,7 +99,7 @@ func newCycle(t *testing.T, results *results, workloads []workload) *cycle {
 	for _, w := range c.all {
 		writes, events := writesOf(c.proxy.Requests()), c.proxy.Events()
 		c.perform(w, point{disturbance: undisturbed})
-		c.sizes[w.name] = size{max(1, writesOf(c.proxy.Requests())-writes), c.proxy.Events() - events}
+		c.sizes[w.name] = size{max(1, writesOf(c.proxy.Requests())-writes), since(events, c.proxy.Events())}
 	}
 	return c
 }
@@ -170,11 +197,14 @@ func (c *cycle) perform(w workload, p point) (ended bool) {
 	defer func() { <-turns }()
 	run, d := &report.Run{Workload: w.name, Fault: p.fault(), Point: p.describe(), Began: time.Now()}, p.disturbance
 	c.kind = p.kind
-	c.record(run, rules{available: w.stays && !d.interrupts, degraded: !w.degrades && !d.terminal})
+	c.record(run, rules{available: w.stays && !d.interrupts, degraded: !w.degrades && !d.terminal, recreated: !d.user})
 	before := c.uids()
-	happened := func() int { return 0 }
+	watchFaults := c.proxy.WatchFaults()
+	happened := func() int { return c.proxy.WatchFaults() - watchFaults }
 	if d.arm != nil {
-		happened = d.arm(c, p.number)
+		if counted := d.arm(c, p.number); counted != nil {
+			happened = counted
+		}
 	}
 	w.act(c)
 	err := c.await(w)
@@ -188,12 +218,15 @@ func (c *cycle) perform(w workload, p point) (ended bool) {
 		d.cleanup(c)
 	}
 	c.forgetTaken()
-	if err == nil && full && !d.everyWrite && d.arm != nil {
+	if err == nil && full && d.arm != nil {
 		err = c.silent(w)
 	}
 	if err != nil {
 		c.finish(fmt.Sprintf("the workload does not end: %v\n%s", err, c.conditions()))
 		return false
+	}
+	if p.mustHappen() && run.Happened == 0 {
+		c.problem("the fault was not injected")
 	}
 	if _, known := c.want[w.name]; !known {
 		c.want[w.name] = c.state(before)
@@ -237,7 +270,7 @@ func (c *cycle) differences(w workload, d disturbance, before map[string]types.U
 func (c *cycle) record(run *report.Run, rules rules) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.run, c.rules = run, rules
+	c.run, c.rules, c.posted = run, rules, map[string]int{}
 }
 
 // finish ends a run with its problems.
@@ -286,10 +319,28 @@ func (c *cycle) event(kind, text string) {
 func (c *cycle) observe(o faults.Observation) {
 	text := fmt.Sprintf("%s %s: %d", o.Verb, o.Path, o.Status)
 	switch {
+	case o.Watched != "":
+		c.event("fault", o.Path+": "+o.Watched)
 	case o.Faulty:
 		c.event("fault", text)
 	case slices.Contains(faults.Writes, o.Verb) && !o.DryRun && !strings.HasSuffix(o.Path, "/events"):
 		c.event("write", text)
+	}
+	if o.Verb == faults.Create && o.Status == http.StatusCreated && !o.DryRun && o.Name != "" {
+		c.createdOnce(o.Path + "/" + o.Name)
+	}
+}
+
+// createdOnce adds a problem to the run if the installer creates an object a second time: then it has deleted the object in
+// between. Its own admission policy is created for each teardown, and probed with other names.
+func (c *cycle) createdOnce(path string) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.run == nil || strings.Contains(path, "/openshift-capi-installer-crd-deletion") || strings.Contains(path, "reviews/") {
+		return
+	}
+	if c.posted[path]++; c.posted[path] == 2 && c.rules.recreated {
+		c.run.Problems = append(c.run.Problems, path+" was created twice")
 	}
 }
 
@@ -307,15 +358,20 @@ func (c *cycle) watchConditions() {
 	done := make(chan struct{})
 	c.Cleanup(func() {
 		cancel()
-		watcher.Stop()
 		<-done
 	})
 	go func() {
 		defer close(done)
 		last := map[string]string{}
-		for event := range watcher.ResultChan() {
-			if cluster, ok := event.Object.(*v1alpha1.ClusterAPI); ok {
-				c.conditionsChanged(cluster, last)
+		for ctx.Err() == nil {
+			for event := range watcher.ResultChan() {
+				if cluster, ok := event.Object.(*v1alpha1.ClusterAPI); ok {
+					c.conditionsChanged(cluster, last)
+				}
+			}
+			// The API server ends a watch after half an hour or more.
+			if again, err := watching.Watch(ctx, &v1alpha1.ClusterAPIList{}); err == nil {
+				watcher = again
 			}
 		}
 	}()

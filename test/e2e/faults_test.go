@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -13,7 +14,9 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +34,8 @@ type disturbance struct {
 	everyEvent bool
 	// watches is true for faults of watches: there is one run with those of all kinds, and one with those of one kind.
 	watches bool
+	// needsEvents is true for faults that only events have: the one kind is one with events.
+	needsEvents bool
 	// user is true for changes by a user during the workload: the final content is the same, but objects can be
 	// recreated, with other requests.
 	user bool
@@ -42,7 +47,7 @@ type disturbance struct {
 	needsObjects bool
 	// arm prepares the fault before the workload begins, for its nth write if
 	// everyWrite or user, and for its nth event if everyEvent. The returned function
-	// returns the number of injected faults.
+	// returns the number of injected faults; nil for a fault of watches.
 	arm func(c *cycle, n int) (happened func() int)
 	// after disturbs the end of the workload; can be nil.
 	after func(c *cycle)
@@ -80,6 +85,12 @@ func (p point) describe() string {
 	return p.kind
 }
 
+// mustHappen reports whether a run without an injection of the fault proves nothing: each workload writes, reads, and
+// has events.
+func (p point) mustHappen() bool {
+	return p.arm != nil && p.kind == "" && !p.user && !p.everyWrite && !p.everyEvent
+}
+
 // watched are parts of the paths of the watches of the program, one for each kind.
 var watched = []string{
 	"/clusterapis", "/namespaces/" + v1alpha1.OperatorNamespace + "/configmaps", "/customresourcedefinitions", "/deployments",
@@ -99,19 +110,20 @@ func disturbances() []disturbance {
 		{name: "crash after a write", everyWrite: true, arm: func(c *cycle, n int) func() int {
 			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, After: c.crash, Lose: true})
 		}},
-		{name: "frozen watches", watches: true, arm: func(c *cycle, _ int) func() int {
+		{name: "frozen watches", watches: true, needsEvents: true, arm: func(c *cycle, _ int) func() int {
 			c.proxy.Freeze(c.kind)
 			time.AfterFunc(3*time.Second, c.proxy.Thaw)
-			return once
+			return nil
 		}},
 		{name: "watches cut and expired", watches: true, arm: func(c *cycle, _ int) func() int {
+			c.proxy.CutWatches(c.kind)
 			gone := c.proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Path: c.kind, Every: 3, Times: 60, Status: http.StatusGone})
 			cut := c.proxy.Fail(faults.Fault{Verbs: []string{faults.Watch}, Path: c.kind, Times: 120, Cut: 300 * time.Millisecond})
 			return func() int { return gone() + cut() }
 		}},
 		{name: "restart with stale lists", watches: true, arm: func(c *cycle, _ int) func() int {
 			c.recordLists()
-			return once
+			return nil
 		}, after: func(c *cycle) {
 			c.proxy.ServeStaleLists(c.kind)
 			c.proxy.Freeze(c.kind)
@@ -120,7 +132,7 @@ func disturbances() []disturbance {
 		}},
 		{name: "restart with stale streams", watches: true, arm: func(c *cycle, _ int) func() int {
 			c.recordLists()
-			return once
+			return nil
 		}, after: func(c *cycle) {
 			c.proxy.ServeStaleStreams(c.kind)
 			c.proxy.Freeze(c.kind)
@@ -132,15 +144,18 @@ func disturbances() []disturbance {
 			if full {
 				down = time.Minute
 			}
+			var downs atomic.Int64
 			time.AfterFunc(500*time.Millisecond, func() {
-				_ = c.proxy.Down() // an error shows as a workload that ends undisturbed
+				if c.proxy.Down() == nil {
+					downs.Add(1)
+				}
 				<-turns
 				time.AfterFunc(down, func() {
 					turns <- struct{}{}
 					_ = c.proxy.Up()
 				})
 			})
-			return once
+			return func() int { return int(downs.Load()) }
 		}},
 	}
 	return slices.Concat(all, apiFaults(), eventFaults(), userFaults(), processFaults(), machineFaults())
@@ -171,13 +186,18 @@ func machineFaults() []disturbance {
 // eventFaults affect single events of watches.
 func eventFaults() []disturbance {
 	of := func(name string, fault faults.EventFault) disturbance {
-		return disturbance{name: name, watches: true, arm: func(c *cycle, _ int) func() int {
+		return disturbance{name: name, watches: true, needsEvents: true, arm: func(c *cycle, _ int) func() int {
 			fault.Path = c.kind
-			return c.proxy.FailEvents(fault)
+			c.proxy.FailEvents(fault)
+			return nil
 		}}
 	}
 	return []disturbance{
-		of("bookmarks lost", faults.EventFault{Effect: faults.DropBookmarks}),
+		{name: "bookmarks lost", watches: true, arm: func(c *cycle, _ int) func() int {
+			c.proxy.FailEvents(faults.EventFault{Effect: faults.DropBookmarks, Path: c.kind})
+			c.proxy.CutWatches(c.kind) // without bookmarks, a watch resumes from a version that is gone
+			return nil
+		}},
 		of("events delayed", faults.EventFault{Effect: faults.DelayEvent, Every: 7, Times: 20}),
 		of("events lost", faults.EventFault{Effect: faults.DropEvent, Every: 5, Times: 20}),
 		of("events repeated", faults.EventFault{Effect: faults.RepeatEvent}),
@@ -231,7 +251,7 @@ func processFaults() []disturbance {
 
 func once() int { return 1 }
 
-// apiFaults fail the first attempt of each write, or of each read.
+// apiFaults fail the first attempt of each write, or the first read of each path.
 func apiFaults() (all []disturbance) {
 	for _, f := range []struct {
 		name     string
@@ -250,11 +270,15 @@ func apiFaults() (all []disturbance) {
 		{"504 after writes", faults.Writes, faults.Fault{Status: http.StatusGatewayTimeout, Late: true}, false},
 		{"reset before writes", faults.Writes, faults.Fault{Reset: true}, false},
 		{"reset after writes", faults.Writes, faults.Fault{Lose: true}, false},
+		{"403 at reads", []string{faults.Get}, faults.Fault{Status: http.StatusForbidden}, false},
+		{"429 at reads", []string{faults.Get}, faults.Fault{Status: http.StatusTooManyRequests, RetryAfter: time.Second}, false},
 		{"500 at reads", []string{faults.Get}, faults.Fault{Status: http.StatusInternalServerError}, false},
+		{"504 at reads", []string{faults.Get}, faults.Fault{Status: http.StatusGatewayTimeout}, false},
+		{"reset after reads", []string{faults.Get}, faults.Fault{Lose: true}, false},
 		{"503 at reads", []string{faults.Get}, faults.Fault{Status: http.StatusServiceUnavailable}, false},
 		{"reset of reads", []string{faults.Get}, faults.Fault{Reset: true}, false},
 	} {
-		f.fault.Verbs, f.fault.EachOnce = f.verbs, true
+		f.fault.Verbs, f.fault.EachOnce, f.fault.EachFirst = f.verbs, f.verbs[0] == faults.Get, f.verbs[0] != faults.Get
 		all = append(all, disturbance{name: f.name, terminal: f.terminal, arm: func(c *cycle, _ int) func() int { return c.proxy.Fail(f.fault) }})
 	}
 	return append(all, disturbance{name: "kinds not found", arm: func(c *cycle, _ int) func() int {
@@ -379,7 +403,7 @@ func chains(all []workload) (chains [][]workload) {
 // workload that has one left.
 func passesOf(chain []workload, sizes map[string]size, random *rand.Rand) (all []pass) {
 	for i, w := range chain {
-		for n, p := range points(sizes[w.name], kindOf(w), random) {
+		for n, p := range points(w, sizes[w.name], random) {
 			if n == len(all) {
 				all = append(all, pass{chain: chain})
 			}
@@ -392,26 +416,41 @@ func passesOf(chain []workload, sizes map[string]size, random *rand.Rand) (all [
 
 // kindOf returns the kind whose watches alone are disturbed in a workload. Workloads and consecutive seeds have
 // different ones.
-func kindOf(w workload) string {
+func kindOf(w workload, kinds []string) string {
 	at := slices.IndexFunc(workloads, func(other workload) bool { return other.name == w.name })
-	return watched[(seed()*len(workloads)+at)%len(watched)]
+	return kinds[(seed()*len(workloads)+at)%len(kinds)]
+}
+
+// withEvents returns the kinds that have events in an undisturbed workload; all kinds if none has.
+func (s size) withEvents() []string {
+	kinds := slices.DeleteFunc(slices.Clone(watched), func(kind string) bool {
+		return !slices.ContainsFunc(slices.Collect(maps.Keys(s.events)), func(path string) bool { return strings.Contains(path, kind) })
+	})
+	if len(kinds) == 0 {
+		return watched
+	}
+	return kinds
 }
 
 // points returns all faults of a workload: one of each kind at a random write, and then those at every event and every
 // write, or at each nth one.
-func points(s size, kind string, random *rand.Rand) (all []point) {
+func points(w workload, s size, random *rand.Rand) (all []point) {
 	var crashes []point
 	for _, d := range chosenDisturbances() {
 		switch {
 		case d.everyWrite:
 			crashes = append(crashes, each(d, s.writes, crashStep())...)
 		case d.everyEvent:
-			all = append(all, each(d, s.events, eventStep*crashStep())...)
+			all = append(all, each(d, s.eventCount(), eventStep*crashStep())...)
 		default:
 			all = append(all, point{disturbance: d, number: 1 + random.IntN(s.writes)})
 		}
 		if d.watches {
-			all = append(all, point{disturbance: d, number: 1, kind: kind})
+			kinds := watched
+			if d.needsEvents {
+				kinds = s.withEvents()
+			}
+			all = append(all, point{disturbance: d, number: 1, kind: kindOf(w, kinds)})
 		}
 	}
 	return append(all, crashes...)
@@ -435,7 +474,7 @@ func sample(t *testing.T, results *results) {
 	c := newCycle(t, results, chosen)
 	var chosenPoints []point
 	for _, w := range chosen {
-		all := points(size{writes: 1, events: 1}, kindOf(w), random)
+		all := points(w, size{writes: 1, events: c.sizes[w.name].events}, random)
 		p := all[random.IntN(len(all))]
 		if p.kind == "" {
 			p.number = 1 + random.IntN(c.sizes[w.name].writes)

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	configv1 "github.com/openshift/api/config/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,6 +31,7 @@ type state struct {
 	Objects                      map[string]any
 	ClusterAPI, ClusterOperator  any
 	Revisions, Recreated, Retain []string
+	Guarded                      bool // the policy that rejects instances of CRDs exists
 }
 
 // state returns the current state. before are the UIDs at the beginning of the workload.
@@ -48,6 +50,8 @@ func (c *cycle) state(before map[string]types.UID) state {
 		s.Retain = []string{retained.GetName()}
 		s.Objects["retained "+retained.GetName()] = normalized(retained)
 	}
+	policy := &admissionv1.ValidatingAdmissionPolicy{}
+	s.Guarded = c.Get(context.Background(), client.ObjectKey{Name: "openshift-capi-installer-crd-deletion"}, policy) == nil
 	if cluster, err := c.clusterAPI(); err == nil {
 		s.ClusterAPI = timeless(cluster.Status)
 	}

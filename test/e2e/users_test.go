@@ -28,17 +28,22 @@ func (c *cycle) deleteObjects() {
 	})
 }
 
-// editObjects changes a label that the providers define, and the content of ConfigMaps.
+// edits are changes of fields that the providers define, by kind.
+var edits = map[string]string{
+	"ConfigMap":   `,"data":{"version":"edited"}`,
+	"Deployment":  `,"spec":{"replicas":2}`,
+	"ClusterRole": `,"rules":[]`,
+}
+
+// editObjects changes a label of each installed object that the providers define, and fields of some kinds.
 func (c *cycle) editObjects() {
 	c.event("user", "edits objects")
 	c.eachObject(func(object client.Object) {
-		patch := `{"metadata":{"labels":{"cluster.x-k8s.io/provider":"edited"}}}`
-		if object.GetObjectKind().GroupVersionKind().Kind == "ConfigMap" && object.GetLabels()["cluster.x-k8s.io/provider"] != "" {
-			patch = `{"metadata":{"labels":{"cluster.x-k8s.io/provider":"edited"}},"data":{"version":"edited"}}`
+		if object.GetLabels()["cluster.x-k8s.io/provider"] == "" {
+			return
 		}
-		if object.GetLabels()["cluster.x-k8s.io/provider"] != "" {
-			_ = c.Patch(context.Background(), object, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("user"))
-		}
+		patch := `{"metadata":{"labels":{"cluster.x-k8s.io/provider":"edited"}}` + edits[object.GetObjectKind().GroupVersionKind().Kind] + `}`
+		_ = c.Patch(context.Background(), object, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("user"))
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -28,6 +29,11 @@ const (
 	// DropBookmarks drops all bookmarks, except those that end a streaming list.
 	DropBookmarks
 )
+
+// String describes the effect.
+func (e EventEffect) String() string {
+	return [...]string{"", "event lost", "event repeated", "event delayed", "bookmark lost"}[e]
+}
 
 // eventDelay is the time of DropEvent and DelayEvent.
 const eventDelay = 2 * time.Second
@@ -63,22 +69,55 @@ type scriptedEvents struct {
 	counted, happened int
 }
 
-// Events returns the number of events of all watches, without bookmarks.
-func (p *Proxy) Events() int {
+// Events returns the number of events by the path of their watch, without bookmarks.
+func (p *Proxy) Events() map[string]int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	return p.eventCount
+	return maps.Clone(p.eventCount)
+}
+
+// CutWatches ends all watches whose path contains the given string. The attempts of the
+// clients to resume them fail with 410 (Gone), so that the clients list again. It returns the
+// number of watches.
+func (p *Proxy) CutWatches(path string) int {
+	p.mutex.Lock()
+	var bodies []*eventBody
+	for body := range p.open {
+		if strings.Contains(body.path, path) {
+			bodies = append(bodies, body)
+		}
+	}
+	p.mutex.Unlock()
+	for _, body := range bodies {
+		p.expire(body.watch)
+		_ = body.Close()
+		p.disturbed(body.path, "watch cut and expired")
+	}
+	return len(bodies)
+}
+
+// opened adds a watch until it is closed.
+func (p *Proxy) opened(body *eventBody) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.open[body] = true
+}
+
+func (p *Proxy) ended(body *eventBody) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	delete(p.open, body)
 }
 
 // meetEvent counts an event of a watch and returns the effect to inject, or 0.
-func (p *Proxy) meetEvent(watch string, event []byte) EventEffect {
+func (p *Proxy) meetEvent(path string, event []byte) EventEffect {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	s, bookmark := p.events, isBookmark(event)
 	if !bookmark {
-		p.eventCount++
+		p.eventCount[path]++
 	}
-	if s == nil || !strings.Contains(watch, s.Path) || bookmark != (s.Effect == DropBookmarks) || s.Times > 0 && s.happened == s.Times {
+	if s == nil || !strings.Contains(path, s.Path) || bookmark != (s.Effect == DropBookmarks) || s.Times > 0 && s.happened == s.Times {
 		return 0
 	}
 	s.counted++
@@ -100,6 +139,7 @@ func isBookmark(event []byte) bool {
 type eventBody struct {
 	io.ReadCloser
 	proxy    *Proxy
+	path     string
 	watch    string // identity of the watch
 	events   *bufio.Reader
 	protobuf bool
@@ -109,10 +149,18 @@ type eventBody struct {
 
 // newEventBody returns the body of the response to a watch.
 func newEventBody(proxy *Proxy, answer *http.Response) *eventBody {
-	return &eventBody{
-		ReadCloser: answer.Body, proxy: proxy, watch: watchIdentity(answer.Request), events: bufio.NewReader(answer.Body),
+	body := &eventBody{
+		ReadCloser: answer.Body, proxy: proxy, path: answer.Request.URL.Path, watch: watchIdentity(answer.Request), events: bufio.NewReader(answer.Body),
 		protobuf: strings.Contains(answer.Header.Get("Content-Type"), "protobuf"),
 	}
+	proxy.opened(body)
+	return body
+}
+
+// Close ends the watch.
+func (b *eventBody) Close() error {
+	b.proxy.ended(b)
+	return b.ReadCloser.Close()
 }
 
 // Read returns the next events.
@@ -135,7 +183,11 @@ func (b *eventBody) next() {
 		b.pending, b.err = event, err
 		return
 	}
-	switch b.proxy.meetEvent(b.watch, event) {
+	effect := b.proxy.meetEvent(b.path, event)
+	if effect != 0 {
+		b.proxy.disturbed(b.path, effect.String())
+	}
+	switch effect {
 	case DropEvent:
 		b.proxy.expire(b.watch)
 		time.AfterFunc(eventDelay, func() { _ = b.Close() })

@@ -42,7 +42,7 @@ func TestEventFault_Effects(t *testing.T) {
 		"the end of the response, no event": {EventFault{Effect: DropEvent}, "application/json", "", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &Proxy{expired: map[string]bool{}}
+			p := newProxy()
 			happened := p.FailEvents(test.fault)
 			body := newEventBody(p, &http.Response{
 				Body: io.NopCloser(strings.NewReader(test.sent)), Header: http.Header{"Content-Type": {test.kind + ";stream=watch"}},
@@ -93,7 +93,7 @@ func TestEventFault_LostEventExpiresItsWatchOnce(t *testing.T) {
 }
 
 func TestEventFault_Delay(t *testing.T) {
-	p := &Proxy{}
+	p := newProxy()
 	p.FailEvents(EventFault{Effect: DelayEvent, Times: 1})
 	body := newEventBody(p, &http.Response{
 		Body: io.NopCloser(bytes.NewReader([]byte(added))), Header: http.Header{}, Request: &http.Request{URL: &url.URL{}},

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -58,7 +59,9 @@ type Proxy struct {
 	// all.
 	frozenPaths []string
 	events      *scriptedEvents // nil if no event fails
-	eventCount  int
+	eventCount  map[string]int  // by the path of the watch
+	watchFaults int
+	open        map[*eventBody]bool
 	expired     map[string]bool // watches of which an event was lost
 	lists       *lists
 }
@@ -67,7 +70,8 @@ type Proxy struct {
 // forwards the client's bearer token, or presents its client certificate. It
 // serves until Close.
 func Start(config *rest.Config) (*Proxy, error) {
-	p := &Proxy{address: "127.0.0.1:0", token: config.BearerToken, requests: map[Request]int{}, expired: map[string]bool{}}
+	p := newProxy()
+	p.address, p.token = "127.0.0.1:0", config.BearerToken
 	var err error
 	if p.forward, err = p.forwarder(config); err != nil {
 		return nil, err
@@ -79,6 +83,11 @@ func Start(config *rest.Config) (*Proxy, error) {
 	p.authority = pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: p.certificate.Certificate[len(p.certificate.Certificate)-1]})
 	p.closed, p.close = context.WithCancel(context.Background())
 	return p, p.Up()
+}
+
+// newProxy returns a proxy that does not serve.
+func newProxy() *Proxy {
+	return &Proxy{requests: map[Request]int{}, expired: map[string]bool{}, eventCount: map[string]int{}, open: map[*eventBody]bool{}}
 }
 
 // certificate returns the certificate of all proxies of this process, and its CA.
@@ -220,6 +229,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	if answer := p.lists.answer(w, r, func() { p.awaitThaw(ctx) }); answer != nil {
+		p.disturbed(r.URL.Path, "stale list")
 		answer()
 		return
 	}
@@ -227,13 +237,14 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		answer(w, Fault{Status: http.StatusGone})
 		return
 	}
-	fault := p.meet(r)
+	name := nameOf(r)
+	fault := p.meet(r, name)
 	if observe := p.observer(); observe != nil {
 		recorder := &statusRecorder{ResponseWriter: w}
 		w = recorder
 		began := time.Now()
 		defer func() {
-			observe(Observation{Time: began, Verb: verb(r), Path: r.URL.Path, DryRun: r.URL.Query().Has("dryRun"), Status: recorder.status, Faulty: !fault.isZero()})
+			observe(Observation{Time: began, Verb: verb(r), Path: r.URL.Path, Name: name, DryRun: r.URL.Query().Has("dryRun"), Status: recorder.status, Faulty: !fault.isZero()})
 		}()
 	}
 	if fault.Do != nil {
@@ -255,14 +266,14 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// meet counts a request and returns the fault to inject, or the zero value.
-func (p *Proxy) meet(r *http.Request) Fault {
+// meet counts a request, which has the name of a created object, and returns the fault to inject, or the zero value.
+func (p *Proxy) meet(r *http.Request, name string) Fault {
 	verb, dryRun := verb(r), r.URL.Query().Has("dryRun")
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.requests[Request{Verb: verb, DryRun: dryRun}]++
 	for _, s := range p.faults {
-		if s.matches(verb, r.URL.Path, dryRun) && s.happens(identity(verb, r)) {
+		if s.matches(verb, r.URL.Path, dryRun) && s.happens(identity(verb, r, name), dryRun) {
 			return s.Fault
 		}
 	}
@@ -270,9 +281,34 @@ func (p *Proxy) meet(r *http.Request) Fault {
 }
 
 // identity identifies an operation: retries have the same identity.
-func identity(verb string, r *http.Request) string {
-	return fmt.Sprint(verb, " ", r.URL.Path, " ", r.URL.Query().Has("dryRun"))
+func identity(verb string, r *http.Request, name string) string {
+	return fmt.Sprint(verb, " ", r.URL.Path, "/", name, " ", r.URL.Query().Has("dryRun"))
 }
+
+// nameOf returns the name of the object that a request creates, in JSON or protobuf; empty for other requests, and for
+// generated names.
+func nameOf(r *http.Request) string {
+	if r.Method != http.MethodPost {
+		return ""
+	}
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
+	object := &metav1.PartialObjectMetadata{}
+	if encoded, isProtobuf := bytes.CutPrefix(body, []byte("k8s\x00")); isProtobuf {
+		envelope := &runtime.Unknown{}
+		if envelope.Unmarshal(encoded) == nil {
+			_ = object.Unmarshal(envelope.Raw) // the metadata of every kind has the same field
+		}
+	} else {
+		_ = json.Unmarshal(body, object)
+	}
+	return object.Name
+}
+
+// failing is a reader that ends with an error; nil means io.EOF.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, cmp.Or(f.err, io.EOF) }
 
 var verbs = map[string]string{
 	http.MethodGet: Get, http.MethodPost: Create, http.MethodPut: Update,

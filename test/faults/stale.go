@@ -77,6 +77,7 @@ type gatedBody struct {
 func (b *gatedBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
 	if gate := b.proxy.thawed(b.path); gate != nil {
+		b.proxy.disturbed(b.path, "events held back")
 		select {
 		case <-gate:
 		case <-b.ctx.Done():
