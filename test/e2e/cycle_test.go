@@ -27,26 +27,26 @@ import (
 	"github.com/capi-installer/capi-installer/test/faults"
 	"github.com/capi-installer/capi-installer/test/faults/report"
 	"github.com/capi-installer/capi-installer/test/fixture"
+	"github.com/capi-installer/capi-installer/test/registry"
 )
 
 // atRest is the time without writes after which a workload has ended.
 const atRest = 500 * time.Millisecond
 
-// cycle runs all workloads in order, repeatedly, in one cluster: first undisturbed, which gives the expected final
-// states of disturbed runs.
+// cycle runs workloads in order, repeatedly, in one cluster.
 type cycle struct {
 	*harness
 	results   *results
 	all       []workload
-	operator  client.Client // the cluster version operator
-	want      map[string]state
-	sizes     map[string]size // of each undisturbed workload
-	kind      string          // a part of the paths of the disturbed watches; empty disturbs all
-	revision  int             // the number of the desired version
-	unmanaged []string        // spec.unmanagedCRDs
-	edited    bool            // a user has changed objects since begin
-	election  []string        // arguments of processes that compete for the lease
-	second    *process        // competes for the lease; nil if none does
+	operator  client.Client    // the cluster version operator
+	want      map[string]state // at the end of each undisturbed workload; read-only after runUndisturbed
+	sizes     map[string]size  // of each undisturbed workload; likewise
+	kind      string           // a part of the paths of the disturbed watches; empty disturbs all
+	revision  int              // the number of the desired version
+	unmanaged []string         // spec.unmanagedCRDs
+	edited    bool             // a user has changed objects since begin
+	election  []string         // arguments of processes that compete for the lease
+	second    *process         // competes for the lease; nil if none does
 	taken     taken
 	created   instances
 
@@ -88,20 +88,29 @@ type rules struct {
 	recreated           bool // an object is created twice
 }
 
-// newCycle runs all workloads undisturbed.
-func newCycle(t *testing.T, results *results, workloads []workload) *cycle {
+// newCycle prepares a cluster for workloads whose images are pushed to a registry.
+func newCycle(t *testing.T, results *results, workloads []workload, images *registry.Registry) *cycle {
 	t.Helper()
 	c := &cycle{harness: newHarness(t), results: results, all: workloads, want: map[string]state{}, sizes: map[string]size{}}
+	c.registry = images
 	c.operator = c.versionOperator()
 	c.proxy.Observe(c.observe)
 	c.watchConditions()
 	c.begin()
+	c.releaseA()
+	c.ensureRunning() // from now on there is a process, which can have ended
+	c.stop()
+	return c
+}
+
+// runUndisturbed runs all workloads without a fault: the other runs are compared with their ends.
+func (c *cycle) runUndisturbed() {
+	c.Helper()
 	for _, w := range c.all {
 		writes, events := writesOf(c.proxy.Requests()), c.proxy.Events()
 		c.perform(w, point{disturbance: undisturbed})
 		c.sizes[w.name] = size{max(1, writesOf(c.proxy.Requests())-writes), since(events, c.proxy.Events())}
 	}
-	return c
 }
 
 // writesOf counts writes, including dry runs.
@@ -118,9 +127,10 @@ func writesOf(requests map[faults.Request]int) int {
 // begin restores the cluster, in which nothing is installed, to its state before the first installation.
 func (c *cycle) begin() {
 	c.Helper()
-	operator := &configv1.ClusterOperator{}
-	operator.Name = v1alpha1.ClusterOperatorName
+	operator, cluster := &configv1.ClusterOperator{}, &v1alpha1.ClusterAPI{}
+	operator.Name, cluster.Name = v1alpha1.ClusterOperatorName, v1alpha1.ClusterAPIName
 	c.must(client.IgnoreNotFound(c.Delete(c.Context(), operator)))
+	c.must(client.IgnoreNotFound(c.Delete(c.Context(), cluster)))
 	c.edited, c.unmanaged = false, nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/test/faults"
 	"github.com/capi-installer/capi-installer/test/faults/report"
+	"github.com/capi-installer/capi-installer/test/registry"
 )
 
 // disturbance is a fault during a workload.
@@ -323,7 +324,7 @@ func TestFaults(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	left := &passes{}
+	left := &passes{images: registry.New(t, registry.Options{})}
 	for n := range clusters {
 		t.Run(fmt.Sprintf("cluster %d", n+1), func(t *testing.T) { complete(t, results, left) })
 	}
@@ -344,16 +345,24 @@ func seed() int {
 	return seed
 }
 
-// passes are those that no cluster has begun.
+// passes are those that no cluster has begun, and the undisturbed workloads of the first cluster. All clusters have the same
+// images, so the workloads end the same in each.
 type passes struct {
+	images  *registry.Registry
 	planned sync.Once
 	left    chan pass
+	want    map[string]state
+	sizes   map[string]size
 }
 
 // complete begins the next pass until none is left.
 func complete(t *testing.T, results *results, shared *passes) {
-	c := newCycle(t, results, workloads)
-	shared.planned.Do(func() { shared.left = plan(c.all, c.sizes) })
+	c := newCycle(t, results, workloads, shared.images)
+	shared.planned.Do(func() {
+		c.runUndisturbed()
+		shared.want, shared.sizes, shared.left = c.want, c.sizes, plan(c.all, c.sizes)
+	})
+	c.want, c.sizes = shared.want, shared.sizes
 	for p := range shared.left {
 		c.disturbed(p.chain, p.points)
 		results.write(t)
@@ -471,7 +480,8 @@ func sample(t *testing.T, results *results) {
 		chosen = workloads
 	}
 	random := rand.New(rand.NewPCG(uint64(seed()), 0))
-	c := newCycle(t, results, chosen)
+	c := newCycle(t, results, chosen, registry.New(t, registry.Options{}))
+	c.runUndisturbed()
 	var chosenPoints []point
 	for _, w := range chosen {
 		all := points(w, size{writes: 1, events: c.sizes[w.name].events}, random)
