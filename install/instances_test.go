@@ -22,7 +22,8 @@ import (
 // instanceCreator creates instances of CRDs while the installer tears them down.
 type instanceCreator struct {
 	*harness
-	crds int
+	crds  int
+	every int // an instance is created before each nth request
 
 	mu       sync.Mutex
 	requests int
@@ -31,7 +32,7 @@ type instanceCreator struct {
 }
 
 // onRequest creates an instance of a CRD right before the installer's request to
-// delete it, and one of another CRD before every seventh other request.
+// delete it, and one of another CRD before every nth other request.
 func (c *instanceCreator) onRequest(request *http.Request) *http.Response {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,8 +42,8 @@ func (c *instanceCreator) onRequest(request *http.Request) *http.Response {
 	case isCRD && request.Method == http.MethodDelete:
 		number, _, _ := strings.Cut(name, "s.")
 		c.create(number)
-	case c.requests%7 == 0:
-		c.create(fmt.Sprint(c.requests / 7 % c.crds))
+	case c.requests%c.every == 0:
+		c.create(fmt.Sprint(c.requests / c.every % c.crds))
 	}
 	return nil
 }
@@ -81,10 +82,15 @@ func (c *instanceCreator) lost() (lost int) {
 
 // Guarantee: a CRD that has instances is never deleted. If an instance is created
 // while the CRD is about to be deleted, the API server rejects the instance, or the
-// CRD is retained. With E2E=full, the test makes at least 1,000 attempts.
+// CRD is retained. With E2E=full, the test makes at least 1,000 attempts, one before each
+// request of the installer.
 func TestTeardown_LosesNoInstance(t *testing.T) {
 	h := newHarness(t)
-	c := &instanceCreator{harness: h, crds: 30}
+	full := os.Getenv("E2E") == "full"
+	c := &instanceCreator{harness: h, crds: 30, every: 7}
+	if full {
+		c.every = 1
+	}
 	var manifests []string
 	for i := range c.crds {
 		manifests = append(manifests, crd(fmt.Sprintf("kind%ds", i), fmt.Sprintf("Kind%d", i)))
@@ -106,7 +112,7 @@ func TestTeardown_LosesNoInstance(t *testing.T) {
 		accepted += len(c.accepted)
 		lost += c.lost()
 		c.accepted = nil
-		if os.Getenv("E2E") == "full" && c.attempts < 1000 {
+		if full && c.attempts < 1000 {
 			attempts = 1000
 			h.reapply()
 		}

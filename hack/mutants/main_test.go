@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -55,6 +56,23 @@ func TestPatches_Apply(t *testing.T) {
 	for _, m := range mutants {
 		if err := m.apply(t.Context(), "../..", "--check"); err != nil {
 			t.Errorf("%s does not apply: %v", m.name, err)
+		}
+	}
+}
+
+// TestTable_HasEveryPatch fails until make mutants has run with a new patch.
+func TestTable_HasEveryPatch(t *testing.T) {
+	mutants, err := read("../../test/mutants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/mutants.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		if !strings.Contains(string(page), "| "+m.description+" | `Test") {
+			t.Errorf("docs/mutants.md lacks %q as a bug that a test finds; run make mutants", m.description)
 		}
 	}
 }

@@ -57,7 +57,7 @@ type cycle struct {
 	posted  map[string]int // successful creates of objects in the run, by path
 }
 
-// size is the number of writes, including dry runs, and of events by the path of their watch, of a workload.
+// size is the number of writes, without dry runs, and of events by the path of their watch, of a workload.
 type size struct {
 	writes int
 	events map[string]int
@@ -107,21 +107,10 @@ func newCycle(t *testing.T, results *results, workloads []workload, images *regi
 func (c *cycle) runUndisturbed() {
 	c.Helper()
 	for _, w := range c.all {
-		writes, events := writesOf(c.proxy.Requests()), c.proxy.Events()
+		writes, events := c.proxy.Writes(), c.proxy.Events()
 		c.perform(w, point{disturbance: undisturbed})
-		c.sizes[w.name] = size{max(1, writesOf(c.proxy.Requests())-writes), since(events, c.proxy.Events())}
+		c.sizes[w.name] = size{max(1, c.proxy.Writes()-writes), since(events, c.proxy.Events())}
 	}
-}
-
-// writesOf counts writes, including dry runs.
-func writesOf(requests map[faults.Request]int) int {
-	sum := 0
-	for request, count := range requests {
-		if slices.Contains(faults.Writes, request.Verb) {
-			sum += count
-		}
-	}
-	return sum
 }
 
 // begin restores the cluster, in which nothing is installed, to its state before the first installation.
@@ -486,6 +475,19 @@ func (c *cycle) await(w workload) error {
 		}
 		pause(ended)
 	}
+}
+
+// freeze freezes watches until three seconds after the first event that they hold back.
+func (c *cycle) freeze() {
+	before := c.proxy.WatchFaults()
+	c.proxy.Freeze(c.kind)
+	go func() {
+		defer c.proxy.Thaw()
+		for end := time.Now().Add(30 * time.Second); c.proxy.WatchFaults() == before && time.Now().Before(end); {
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(3 * time.Second)
+	}()
 }
 
 // recordLists records the lists of the objects that the program watches, when it watches them.

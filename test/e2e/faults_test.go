@@ -106,14 +106,13 @@ var watched = []string{
 func disturbances() []disturbance {
 	all := []disturbance{
 		{name: "crash before a write", everyWrite: true, arm: func(c *cycle, n int) func() int {
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, Do: c.crash, Reset: true})
+			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, Do: c.crash, Reset: true})
 		}},
 		{name: "crash after a write", everyWrite: true, arm: func(c *cycle, n int) func() int {
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, After: c.crash, Lose: true})
+			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, After: c.crash, Lose: true})
 		}},
 		{name: "frozen watches", watches: true, needsEvents: true, arm: func(c *cycle, _ int) func() int {
-			c.proxy.Freeze(c.kind)
-			time.AfterFunc(3*time.Second, c.proxy.Thaw)
+			c.freeze()
 			return nil
 		}},
 		{name: "watches cut and expired", watches: true, arm: func(c *cycle, _ int) func() int {
@@ -127,18 +126,16 @@ func disturbances() []disturbance {
 			return nil
 		}, after: func(c *cycle) {
 			c.proxy.ServeStaleLists(c.kind)
-			c.proxy.Freeze(c.kind)
+			c.freeze()
 			c.crash()
-			time.AfterFunc(3*time.Second, c.proxy.Thaw)
 		}},
 		{name: "restart with stale streams", watches: true, arm: func(c *cycle, _ int) func() int {
 			c.recordLists()
 			return nil
 		}, after: func(c *cycle) {
 			c.proxy.ServeStaleStreams(c.kind)
-			c.proxy.Freeze(c.kind)
+			c.freeze()
 			c.crash()
-			time.AfterFunc(3*time.Second, c.proxy.Thaw)
 		}},
 		{name: "API server down", arm: func(c *cycle, _ int) func() int {
 			down := 5 * time.Second
@@ -176,10 +173,10 @@ func machineFaults() []disturbance {
 			return once
 		}, cleanup: (*cycle).unblockCache},
 		{name: "clock an hour ahead", terminal: true, arm: func(c *cycle, n int) func() int {
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, Do: func() { c.moveTimes(-time.Hour) }})
+			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, Do: func() { c.moveTimes(-time.Hour) }})
 		}},
 		{name: "clock an hour behind", arm: func(c *cycle, n int) func() int {
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, Do: func() { c.moveTimes(time.Hour) }})
+			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, Do: func() { c.moveTimes(time.Hour) }})
 		}},
 	}
 }
@@ -212,7 +209,7 @@ func eventFaults() []disturbance {
 func userFaults() []disturbance {
 	atWrite := func(change func(c *cycle)) func(*cycle, int) func() int {
 		return func(c *cycle, n int) func() int {
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, Do: func() { change(c) }})
+			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, Do: func() { change(c) }})
 		}
 	}
 	return []disturbance{
@@ -238,12 +235,12 @@ func processFaults() []disturbance {
 		{name: "the leader crashes", arm: func(c *cycle, n int) func() int {
 			c.elect()
 			c.startSecond()
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, Do: c.crash})
+			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, Do: c.crash})
 		}, cleanup: (*cycle).endElection},
 		{name: "the lease is lost during a write", arm: func(c *cycle, n int) func() int {
 			c.elect()
 			c.ensureRunning()
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: n, Times: 1, Delay: 6 * time.Second, Do: func() {
+			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, Delay: 6 * time.Second, Do: func() {
 				c.proxy.Fail(faults.Fault{Path: "/leases", Times: 10, Status: http.StatusInternalServerError})
 			}})
 		}, cleanup: (*cycle).endElection},
