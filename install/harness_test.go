@@ -473,26 +473,15 @@ func parseKind(text string) schema.GroupVersionKind {
 	return kind
 }
 
-// installedKinds are the kinds that the providers of the tests have.
-var installedKinds = []string{
-	"v1/ConfigMap", "v1/ServiceAccount", "v1/Service", "apps/v1/Deployment",
-	"rbac.authorization.k8s.io/v1/ClusterRole", "apiextensions.k8s.io/v1/CustomResourceDefinition",
-	"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration",
-}
-
 // installed returns the UID and content of all objects with the installer's label,
 // without the metadata that the API server and the installer write.
 func (h *harness) installed() map[string]string {
 	h.Helper()
+	objects, err := fixture.Installed(context.Background(), h)
+	h.must(err)
 	found := map[string]string{}
-	for _, kind := range installedKinds {
-		list := &unstructured.UnstructuredList{}
-		gvk := parseKind(kind)
-		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		h.must(h.List(context.Background(), list, client.MatchingLabels{"app.kubernetes.io/managed-by": v1alpha1.Prefix}))
-		for _, item := range list.Items {
-			found[gvk.Kind+" "+item.GetName()] = describe(item)
-		}
+	for _, item := range objects {
+		found[item.GetKind()+" "+item.GetName()] = describe(item)
 	}
 	return found
 }

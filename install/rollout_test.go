@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // stuck returns the manifest of a Deployment whose pods no node can run.
@@ -31,15 +32,14 @@ func stuck(name string) string {
 func (h *harness) clusterContent() map[string]any {
 	h.Helper()
 	out := map[string]any{}
-	for _, kind := range append(slices.Clone(installedKinds), requirementKind) {
+	for _, kind := range append(slices.Clone(fixture.InstalledKinds), parseKind(requirementKind)) {
 		list := &unstructured.UnstructuredList{}
-		gvk := parseKind(kind)
-		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		h.must(h.List(h.Context(), list))
 		for _, item := range list.Items {
 			ours := item.GetLabels()["app.kubernetes.io/managed-by"] == v1alpha1.Prefix
 			if ours || item.GetNamespace() == namespace {
-				out[gvk.Kind+" "+item.GetName()] = normalized(item)
+				out[kind.Kind+" "+item.GetName()] = normalized(item)
 			}
 		}
 	}
@@ -72,16 +72,12 @@ func (h *harness) onlyVersion(version string) {
 	if len(revisions.Items) != 1 || revisions.Items[0].Name != version {
 		h.Errorf("got %d revision ConfigMaps, want 1", len(revisions.Items))
 	}
-	for _, kind := range installedKinds {
-		list := &unstructured.UnstructuredList{}
-		gvk := parseKind(kind)
-		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		h.must(h.List(h.Context(), list, client.MatchingLabels{"app.kubernetes.io/managed-by": v1alpha1.Prefix}))
-		for _, item := range list.Items {
-			owners := item.GetAnnotations()[v1alpha1.OwnersAnnotation]
-			if strings.Count(owners, `"kind"`) != 1 || !strings.Contains(owners, `"`+version+`"`) {
-				h.Errorf("%s %s is owned by %s", gvk.Kind, item.GetName(), owners)
-			}
+	objects, err := fixture.Installed(h.Context(), h)
+	h.must(err)
+	for _, item := range objects {
+		owners := item.GetAnnotations()[v1alpha1.OwnersAnnotation]
+		if strings.Count(owners, `"kind"`) != 1 || !strings.Contains(owners, `"`+version+`"`) {
+			h.Errorf("%s %s is owned by %s", item.GetKind(), item.GetName(), owners)
 		}
 	}
 }
