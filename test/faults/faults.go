@@ -51,9 +51,10 @@ type Fault struct {
 	// EachOnce injects the fault only into the first request with the same verb, path,
 	// name of a created object, and dryRun.
 	EachOnce bool
-	// EachFirst injects the fault into the first attempt of every write of an object: the
-	// next request is its retry, and passes. For dry runs it is EachOnce, because a client
-	// that repeats the dry runs of all objects after each failure would never see all pass.
+	// EachFirst injects the fault into the first attempt of every write of an object:
+	// further requests are its retries, and pass, until one is successful. For dry runs it is
+	// EachOnce, because a client that repeats the dry runs of all objects after each failure
+	// would never see all pass.
 	EachFirst bool
 
 	// Do, if not nil, is called first.
@@ -100,21 +101,20 @@ func (f Fault) matches(verb, requested string, dryRun bool) bool {
 type scripted struct {
 	Fault
 	matched, happened int
-	met               map[string]bool // the requests of EachOnce, and those of EachFirst whose retry has not arrived
+	met               map[string]bool // the requests of EachOnce, and those of EachFirst that were not successful since
 }
 
 // happens counts a matching request and reports whether to inject the fault.
 // request identifies the request for EachOnce and EachFirst.
-func (s *scripted) happens(request string, dryRun bool) bool {
+func (s *scripted) happens(request string) bool {
 	if s.Times > 0 && s.happened == s.Times {
 		return false
 	}
 	if s.EachOnce || s.EachFirst {
-		met := s.met[request]
-		s.met[request] = s.EachOnce || dryRun || !met
-		if met {
+		if s.met[request] {
 			return false
 		}
+		s.met[request] = true
 	}
 	s.matched++
 	if s.Every > 0 && s.matched%s.Every != 0 {

@@ -262,7 +262,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	case fault.Status > 0 && !fault.Late:
 		answer(w, fault)
 	default:
-		p.forward.ServeHTTP(w, r.WithContext(context.WithValue(ctx, faultKey{}, fault)))
+		p.forward.ServeHTTP(w, r.WithContext(context.WithValue(ctx, forwardedKey{}, forwarded{fault, identity(verb(r), r, name)})))
 	}
 }
 
@@ -273,7 +273,7 @@ func (p *Proxy) meet(r *http.Request, name string) Fault {
 	defer p.mutex.Unlock()
 	p.requests[Request{Verb: verb, DryRun: dryRun}]++
 	for _, s := range p.faults {
-		if s.matches(verb, r.URL.Path, dryRun) && s.happens(identity(verb, r, name), dryRun) {
+		if s.matches(verb, r.URL.Path, dryRun) && s.happens(identity(verb, r, name)) {
 			return s.Fault
 		}
 	}
@@ -325,14 +325,34 @@ func verb(r *http.Request) string {
 	return r.Method
 }
 
-// faultKey is the key of a forwarded request's fault in its context.
-type faultKey struct{}
+// forwarded is the fault of a forwarded request, with the identity of the request; forwardedKey is its key in the context.
+type (
+	forwarded struct {
+		Fault
+		request string
+	}
+	forwardedKey struct{}
+)
+
+// succeeded makes the next request with the same identity a new write for EachFirst.
+func (p *Proxy) succeeded(request string) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for _, s := range p.faults {
+		if s.EachFirst {
+			delete(s.met, request)
+		}
+	}
+}
 
 var errLost = errors.New("the response is lost")
 
 // modify injects the fault of a request into the response of the API server.
 func (p *Proxy) modify(response *http.Response) error {
-	fault, _ := response.Request.Context().Value(faultKey{}).(Fault)
+	fault, _ := response.Request.Context().Value(forwardedKey{}).(forwarded)
+	if fault.isZero() && response.StatusCode < http.StatusMultipleChoices && !response.Request.URL.Query().Has("dryRun") {
+		p.succeeded(fault.request)
+	}
 	if fault.After != nil {
 		fault.After()
 	}
@@ -340,7 +360,7 @@ func (p *Proxy) modify(response *http.Response) error {
 		return errLost
 	}
 	if fault.Late {
-		return replace(response, fault)
+		return replace(response, fault.Fault)
 	}
 	if verb(response.Request) == Watch && response.StatusCode == http.StatusOK {
 		events := newEventBody(p, response)
