@@ -5,12 +5,15 @@ package objectcache
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // verboseCRD returns a CRD with a number of described fields.
@@ -131,4 +134,55 @@ func TestRestore_DamagedObjectIsNamed(t *testing.T) {
 	if err := decompress(crd); err == nil || !strings.Contains(err.Error(), "machines.cluster.x-k8s.io") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// BenchmarkCompress also reports how many times the size of its JSON a decoded CRD of
+// OpenShift takes in memory.
+func BenchmarkCompress(b *testing.B) {
+	crds, err := fixture.OpenShiftCRDs(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	var texts [][]byte
+	size := 0
+	for _, crd := range crds {
+		text, err := crd.MarshalJSON()
+		if err != nil {
+			b.Fatal(err)
+		}
+		texts, size = append(texts, text), size+len(text)
+	}
+	decode := func() []any {
+		var all []any
+		for _, text := range texts {
+			crd := &unstructured.Unstructured{}
+			if err := crd.UnmarshalJSON(text); err != nil {
+				b.Fatal(err)
+			}
+			all = append(all, crd)
+		}
+		return all
+	}
+	for b.Loop() {
+		for _, crd := range decode() {
+			if _, err := Compress(crd); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(live(decode)/float64(size), "decoded/JSON")
+}
+
+// live returns the bytes of the heap that the result of a function takes.
+func live(make func() []any) float64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.GC() // the first one leaves what finalizers and pools hold
+	runtime.ReadMemStats(&before)
+	made := make()
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(made)
+	return float64(after.HeapAlloc) - float64(before.HeapAlloc)
 }
