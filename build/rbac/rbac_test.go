@@ -110,6 +110,12 @@ func TestMinimalRules(t *testing.T) {
 			": get /metrics",
 			": get,list secrets",
 		}},
+		{name: "URLs that it holds in a namespace have no effect", objects: knownRole,
+			options: rbac.Options{ExistingRules: []rbac.Rule{
+				{Namespace: "other", PolicyRule: rbacv1.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}}},
+				{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+			}},
+			want: []string{": get /metrics"}},
 		{name: "a role that gathers others is escalated, and so are all", objects: knownRole + "---\n" + gatheringRole, want: []string{
 			": create,list,watch clusterroles.rbac.authorization.k8s.io",
 			": delete,get,patch clusterroles.rbac.authorization.k8s.io (gathers,known)",
