@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/internal/crdchange"
 )
 
 // Provider is a provider on one side of the comparison.
@@ -25,22 +27,22 @@ type Provider struct {
 }
 
 // Level is the severity of a change.
-type Level string
+type Level = crdchange.Level
 
 // The levels, from the lowest.
 const (
 	// None is the level of equal objects.
 	None Level = ""
 	// Noise needs no review: another digest of the same image, a label, a description.
-	Noise Level = "noise"
+	Noise = crdchange.Noise
 	// Plain is a change that breaks nothing, as far as manifests can show.
-	Plain Level = "change"
+	Plain = crdchange.Plain
 	// Review may break something and needs a reviewer who knows the provider.
-	Review Level = "review"
+	Review = crdchange.Review
 	// Widening grants a permission to a subject that did not have it.
 	Widening Level = "widening"
 	// Breaking loses or rejects existing objects, or removes an API that clients use.
-	Breaking Level = "breaking"
+	Breaking = crdchange.Breaking
 )
 
 // Levels returns all levels of changes, worst first.
