@@ -10,6 +10,7 @@ import (
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/internal/crdchange"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // Provider is a provider on one side of the comparison.
@@ -149,10 +150,7 @@ func (r Ref) groupKind() apischema.GroupKind {
 
 // String returns text such as "Deployment openshift-cluster-api/capa-controller-manager".
 func (r Ref) String() string {
-	if r.Namespace == "" {
-		return r.Kind + " " + r.Name
-	}
-	return r.Kind + " " + r.Namespace + "/" + r.Name
+	return object.Identity{GroupKind: r.groupKind(), Namespace: r.Namespace, Name: r.Name}.String()
 }
 
 func (r Ref) compare(other Ref) int {
