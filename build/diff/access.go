@@ -118,11 +118,15 @@ func (r *authorization) bind(access map[scopedSubject]grants, binding role) {
 		ref.Namespace = binding.object.GetNamespace()
 	}
 	r.bound[ref] = true
+	allowed := r.allowed(ref)
+	if binding.object.GetNamespace() != "" { // the authorizer evaluates only ClusterRoleBindings for URLs
+		maps.DeleteFunc(allowed, func(g grant, _ []origin) bool { return g.URL != "" })
+	}
 	for _, subject := range mapsAt(binding.object.Object, "subjects") {
 		if missingField(subject) != "" {
 			continue // reported by bindingChanges
 		}
-		grantTo(access, scopedSubject{subjectName(subject, binding.object.GetNamespace()), binding.object.GetNamespace()}, r.allowed(ref), binding.origin)
+		grantTo(access, scopedSubject{subjectName(subject, binding.object.GetNamespace()), binding.object.GetNamespace()}, allowed, binding.origin)
 	}
 }
 
@@ -153,7 +157,7 @@ func (r *authorization) allowed(ref Ref) grants {
 		}
 		return all
 	case ref.Kind == "ClusterRole" && ref.Name == "cluster-admin":
-		return grants{{verb: everything, group: everything, resource: everything}: nil, {verb: everything, url: everything}: nil}
+		return grants{allResources: nil, allURLs: nil}
 	}
 	return grants{{role: ref.String()}: nil}
 }
@@ -262,8 +266,8 @@ func (r accessReport) levelOf(p Permission, role Ref) Level {
 }
 
 func (p Permission) includes(g grant) bool {
-	return g.group == p.Group && g.role == p.Role && slices.Contains(p.Verbs, g.verb) &&
-		(slices.Contains(p.Resources, g.resource) && slices.Contains(orEmpty(p.Names), g.name) || slices.Contains(p.URLs, g.url))
+	return g.Group == p.Group && g.role == p.Role && slices.Contains(p.Verbs, g.Verb) &&
+		(slices.Contains(p.Resources, g.Resource) && (slices.Contains(p.Names, g.Name) || len(p.Names) == 0 && g.Name == "") || slices.Contains(p.URLs, g.URL))
 }
 
 func (r accessReport) bindingChanges(o objectPair) []Change {

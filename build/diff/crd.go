@@ -31,7 +31,7 @@ func crdChanges(a, b *unstructured.Unstructured) []Change {
 
 // consequence returns a change of a CRD as a change of the report.
 func consequence(c crdchange.Change) Change {
-	change := Change{Rule: c.Rule, Level: Level(c.Level), Version: c.Version, Path: c.Path, Message: c.Message, Consequence: c.Consequence, From: c.From, To: c.To}
+	change := Change{Rule: c.Rule, Level: c.Level, Version: c.Version, Path: c.Path, Message: c.Message, Consequence: c.Consequence, From: c.From, To: c.To}
 	if change.Level == Noise {
 		change.Fold = FoldDescription
 	}

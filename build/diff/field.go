@@ -86,11 +86,7 @@ func fieldsOfMaps(path string, a, b map[string]any) (changes []Change) {
 	return changes
 }
 
-func unionOfKeys[V any](a, b map[string]V) []string {
-	all := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
-	slices.Sort(all)
-	return slices.Compact(all)
-}
+func unionOfKeys[V any](a, b map[string]V) []string { return slices.Sorted(maps.Keys(union(a, b))) }
 
 // fieldsOfLists compares list items by their keys, flags by their names, and other items by value.
 func fieldsOfLists(path string, a, b []any) []Change {

@@ -14,14 +14,9 @@ import (
 
 const everything = "*"
 
-// grant is a single permission: a verb on a resource or a path, or all permissions of a
-// role whose rules are unknown.
+// grant is a single permission, or all permissions of a role whose rules are unknown.
 type grant struct {
-	verb, group, resource string
-	// name limits the grant to one object; empty means all objects.
-	name string
-	// url is a non-resource path.
-	url string
+	rbacrule.Permission
 	// role is a role that is not part of the bundles.
 	role string
 }
@@ -69,71 +64,52 @@ func (g grants) cover(asked grant) bool {
 	return false
 }
 
-// covers matches as the API server does: see k8s.io/kubernetes/pkg/apis/rbac/v1.
+// covers reports whether a grant includes the requested one. Only all permissions on
+// all resources include those of an unknown role.
 func (g grant) covers(asked grant) bool {
-	all := grant{verb: everything, group: everything, resource: everything}
-	switch {
-	case asked.role != "" || g.role != "":
-		return g == asked || g == all
-	case g.verb != everything && g.verb != asked.verb:
-		return false
-	case asked.url != "" || g.url != "":
-		return rbacrule.CoversURL(g.url, asked.url)
-	case g.group != everything && g.group != asked.group:
-		return false
-	case g.name != "" && g.name != asked.name:
-		return false
+	if asked.role != "" || g.role != "" {
+		return g == asked || g == allResources
 	}
-	return rbacrule.CoversResource(g.resource, asked.resource)
+	return g.Covers(asked.Permission)
 }
+
+// The grants of ClusterRole cluster-admin.
+var (
+	allResources = grant{Permission: rbacrule.Permission{Verb: everything, Group: everything, Resource: everything}}
+	allURLs      = grant{Permission: rbacrule.Permission{Verb: everything, URL: everything}}
+)
 
 // rulesOf returns the grants of the rules of a role.
 func rulesOf(role map[string]any) grants {
 	all := grants{}
-	for _, rule := range mapsAt(role, "rules") {
-		for _, verb := range textsAt(rule, "verbs") {
-			for _, url := range textsAt(rule, "nonResourceURLs") {
-				all[grant{verb: verb, url: url}] = nil
-			}
-			for _, group := range textsAt(rule, "apiGroups") {
-				for _, resource := range textsAt(rule, "resources") {
-					for _, name := range orEmpty(textsAt(rule, "resourceNames")) {
-						all[grant{verb: verb, group: group, resource: resource, name: name}] = nil
-					}
-				}
-			}
+	for _, rule := range rbacrule.RulesOf(role) {
+		for _, permission := range rbacrule.Of(rule) {
+			all[grant{Permission: permission}] = nil
 		}
 	}
 	return all
 }
 
-func orEmpty(names []string) []string {
-	if len(names) == 0 {
-		return []string{""}
-	}
-	return names
-}
-
 // permissions groups grants for display: resources with the same verbs are one permission.
 func (g grants) permissions() []Permission {
-	type target struct{ group, resource, name, url, role string }
-	verbs := map[target][]string{}
+	verbs := map[grant][]string{}
 	for allowed := range g {
-		on := target{allowed.group, allowed.resource, allowed.name, allowed.url, allowed.role}
-		verbs[on] = append(verbs[on], allowed.verb)
+		verb := allowed.Verb
+		allowed.Verb = ""
+		verbs[allowed] = append(verbs[allowed], verb)
 	}
 	merged := map[string]*Permission{}
 	for on, may := range verbs {
 		slices.SortFunc(may, func(a, b string) int { return cmp.Or(cmp.Compare(verbRank(a), verbRank(b)), cmp.Compare(a, b)) })
-		description := sensitive(on.group, on.resource, may)
-		key := strings.Join(append(may, "", on.group, on.url, on.role, description), "\x00")
-		if on.name != "" {
-			key += "\x00" + on.resource // names belong to one resource
+		description := sensitive(on.Group, on.Resource, may)
+		key := strings.Join(append(may, "", on.Group, on.URL, on.role, description), "\x00")
+		if on.Name != "" {
+			key += "\x00" + on.Resource // names belong to one resource
 		}
 		if merged[key] == nil {
-			merged[key] = &Permission{Verbs: may, Group: on.group, Role: on.role, Sensitive: description}
+			merged[key] = &Permission{Verbs: may, Group: on.Group, Role: on.role, Sensitive: description}
 		}
-		merged[key].add(on.resource, on.name, on.url)
+		merged[key].add(on.Resource, on.Name, on.URL)
 	}
 	permissions := []Permission{}
 	for _, key := range slices.Sorted(maps.Keys(merged)) {

@@ -8,6 +8,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/internal/crdchange"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // Provider is a provider on one side of the comparison.
@@ -25,22 +28,22 @@ type Provider struct {
 }
 
 // Level is the severity of a change.
-type Level string
+type Level = crdchange.Level
 
 // The levels, from the lowest.
 const (
 	// None is the level of equal objects.
 	None Level = ""
 	// Noise needs no review: another digest of the same image, a label, a description.
-	Noise Level = "noise"
+	Noise = crdchange.Noise
 	// Plain is a change that breaks nothing, as far as manifests can show.
-	Plain Level = "change"
+	Plain = crdchange.Plain
 	// Review may break something and needs a reviewer who knows the provider.
-	Review Level = "review"
+	Review = crdchange.Review
 	// Widening grants a permission to a subject that did not have it.
 	Widening Level = "widening"
 	// Breaking loses or rejects existing objects, or removes an API that clients use.
-	Breaking Level = "breaking"
+	Breaking = crdchange.Breaking
 )
 
 // Levels returns all levels of changes, worst first.
@@ -147,10 +150,7 @@ func (r Ref) groupKind() apischema.GroupKind {
 
 // String returns text such as "Deployment openshift-cluster-api/capa-controller-manager".
 func (r Ref) String() string {
-	if r.Namespace == "" {
-		return r.Kind + " " + r.Name
-	}
-	return r.Kind + " " + r.Namespace + "/" + r.Name
+	return object.Identity{GroupKind: r.groupKind(), Namespace: r.Namespace, Name: r.Name}.String()
 }
 
 func (r Ref) compare(other Ref) int {

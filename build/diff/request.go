@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // request is a kind of request that a webhook matches; "*" matches any value.
@@ -13,7 +15,8 @@ type request struct{ operation, group, resource, version, scope string }
 
 // String returns text such as "CREATE awsclusters.infrastructure.cluster.x-k8s.io".
 func (r request) String() string {
-	return strings.TrimSpace(r.operation+" "+groupResource(r.group, r.resource)+" "+r.version) + r.scope
+	target := apischema.GroupResource{Group: r.group, Resource: r.resource}
+	return strings.TrimSpace(r.operation+" "+target.String()+" "+r.version) + r.scope
 }
 
 // includes reports whether a webhook that matches r also matches other.

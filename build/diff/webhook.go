@@ -129,11 +129,3 @@ func scopeOf(rule map[string]any) string {
 	}
 	return ""
 }
-
-// groupResource returns text such as "awsclusters.infrastructure.cluster.x-k8s.io".
-func groupResource(group, resource string) string {
-	if group == "" {
-		return resource
-	}
-	return resource + "." + group
-}

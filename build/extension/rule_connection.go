@@ -3,12 +3,10 @@
 package extension
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"time"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/certificate"
 )
 
 // connectionRules are the rules of the theme "connection".
@@ -21,7 +19,7 @@ var connectionRules = []Rule{{
 		Fix:      "Serve a certificate for the host name, signed by an authority of the caBundle, and rotate it before it expires.",
 	},
 	Server: func(t *Transcript) []Problem {
-		if err := t.Discovery[0].Err; isCertificateError(err) {
+		if err := t.Discovery[0].Err; certificate.IsRejected(err) {
 			return problems("", "the certificate is not trusted: %v", err)
 		}
 		return nil
@@ -58,11 +56,3 @@ var connectionRules = []Rule{{
 
 // expirySoon is the time before the end of a certificate in which it should be rotated.
 const expirySoon = 7 * 24 * time.Hour
-
-// isCertificateError reports whether the client rejected the certificate of the server.
-func isCertificateError(err error) bool {
-	_, unverified := errors.AsType[*tls.CertificateVerificationError](err)
-	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
-	_, host := errors.AsType[x509.HostnameError](err)
-	return unverified || authority || host
-}

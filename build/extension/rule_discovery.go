@@ -15,6 +15,7 @@ import (
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/certificate"
 )
 
 // ruleAnswer is the rule about the answer to Discovery.
@@ -30,7 +31,7 @@ var discoveryRules = []Rule{{
 		Fix:      "Answer POST requests to " + "/hooks.runtime.cluster.x-k8s.io/v1alpha1/discovery with status 200 and a DiscoveryResponse as JSON within 10 seconds. Cluster API sends no Content-Type, adds the query parameter timeout, and follows no redirects.",
 	},
 	Server: func(t *Transcript) []Problem {
-		if isCertificateError(t.Discovery[0].Err) {
+		if certificate.IsRejected(t.Discovery[0].Err) {
 			return nil // connection/certificate
 		}
 		return t.Discovery[0].answerProblems(&hooksv1.DiscoveryResponse{})

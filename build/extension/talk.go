@@ -13,6 +13,7 @@ import (
 
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
+	"github.com/capi-installer/capi-installer/internal/certificate"
 	"github.com/capi-installer/capi-installer/internal/parallel"
 )
 
@@ -130,7 +131,7 @@ func Discover(ctx context.Context, client Client) (*Transcript, error) {
 
 // Unreachable returns the reason why the server cannot be reached; nil if it answers, or if its certificate is the reason.
 func (t *Transcript) Unreachable() error {
-	if err := t.Discovery[0].Err; err != nil && !isCertificateError(err) && !errors.Is(err, errTimeout) {
+	if err := t.Discovery[0].Err; err != nil && !certificate.IsRejected(err) && !errors.Is(err, errTimeout) {
 		return err
 	}
 	return nil

@@ -6,9 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
 
 // Kubernetes accepts a role from a user who has all its permissions, or may
@@ -33,76 +34,65 @@ import (
 // bindings of admission policies.
 func (n requiredPermissions) addGrants(objects []*unstructured.Unstructured, known resources) {
 	escalates := slices.ContainsFunc(objects, gathers)
-	for _, object := range objects {
-		n.addParams(object, objects, known)
-		switch kind := kindOf(object); {
-		case kind == clusterRoleKind && escalates:
-			n.add(forEscalate, permission{group: clusterRoles.Group, resource: clusterRoles.Resource, verb: "escalate"})
-		case kind == clusterRoleKind, kind == roleKind:
-			n.addRole(object)
-		case kind == clusterRoleBindingKind, kind == roleBindingKind:
-			n.bind(object)
+	for _, o := range objects {
+		n.addParams(o, objects, known)
+		switch kind := object.GroupKind(o); {
+		case kind == object.ClusterRole && escalates:
+			n.addVerbs(forEscalate, permissionOn("", clusterRoles), "escalate")
+		case kind == object.ClusterRole, kind == object.Role:
+			n.addRole(o)
+		case kind == object.ClusterRoleBinding, kind == object.RoleBinding:
+			n.bind(o)
 		}
 	}
 }
 
 // gathers reports whether an object is a ClusterRole with an aggregation rule.
-func gathers(object *unstructured.Unstructured) bool {
-	return kindOf(object) == clusterRoleKind && object.Object["aggregationRule"] != nil
+func gathers(o *unstructured.Unstructured) bool {
+	return object.GroupKind(o) == object.ClusterRole && o.Object["aggregationRule"] != nil
 }
 
 // addRole adds all permissions of a role.
 func (n requiredPermissions) addRole(role *unstructured.Unstructured) {
-	for _, rule := range rulesOf(role) {
+	for _, rule := range rbacrule.RulesOf(role.Object) {
 		for _, granted := range permissionsOf(role.GetNamespace(), rule) {
 			n.add(forGrant, granted)
 		}
 	}
 }
 
-// rulesOf returns the rules of a role; none if they are invalid.
-func rulesOf(role *unstructured.Unstructured) []rbacv1.PolicyRule {
-	var read rbacv1.Role
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"rules": role.Object["rules"]}, &read); err != nil {
-		return nil
-	}
-	return read.Rules
-}
-
 // bind adds the permission to bind the role that a binding names.
 func (n requiredPermissions) bind(binding *unstructured.Unstructured) {
-	kind, _, _ := unstructured.NestedString(binding.Object, "roleRef", "kind")
-	name, _, _ := unstructured.NestedString(binding.Object, "roleRef", "name")
 	resource := rolesResource
-	if kind == clusterRoleKind.Kind {
+	if object.TextAt(binding.Object, "roleRef", "kind") == object.ClusterRole.Kind {
 		resource = clusterRoles
 	}
-	n.add(forBind, permission{namespace: binding.GetNamespace(), group: resource.Group, resource: resource.Resource, verb: "bind", name: name})
+	in := permissionOn(binding.GetNamespace(), resource)
+	in.Name = object.TextAt(binding.Object, "roleRef", "name")
+	n.addVerbs(forBind, in, "bind")
 }
 
 // addParams adds the permission to read the parameters in the binding of an
 // admission policy. The policy defines the kind of the parameters.
 func (n requiredPermissions) addParams(binding *unstructured.Unstructured, objects []*unstructured.Unstructured, known resources) {
-	paramRef, found, _ := unstructured.NestedMap(binding.Object, "spec", "paramRef")
+	paramRef := object.MapAt(binding.Object, "spec", "paramRef")
 	policy, isBinding := strings.CutSuffix(binding.GetKind(), "Binding")
-	name, _, _ := unstructured.NestedString(binding.Object, "spec", "policyName")
-	if !found || !isBinding {
+	if paramRef == nil || !isBinding {
 		return
 	}
-	for _, object := range objects {
-		if object.GetKind() != policy || object.GetName() != name {
+	for _, o := range objects {
+		if o.GetKind() != policy || o.GetName() != object.TextAt(binding.Object, "spec", "policyName") {
 			continue
 		}
-		kind, _, _ := unstructured.NestedStringMap(object.Object, "spec", "paramKind")
+		kind := object.MapAt(o.Object, "spec", "paramKind")
 		param := &unstructured.Unstructured{}
-		param.SetAPIVersion(kind["apiVersion"])
-		param.SetKind(kind["kind"])
-		resource, verb := known.of(param), "get"
-		in, _ := paramRef["namespace"].(string)
-		one, _ := paramRef["name"].(string)
-		if one == "" {
+		param.SetAPIVersion(object.TextAt(kind, "apiVersion"))
+		param.SetKind(object.TextAt(kind, "kind"))
+		in, verb := permissionOn(object.TextAt(paramRef, "namespace"), known.of(param)), "get"
+		in.Name = object.TextAt(paramRef, "name")
+		if in.Name == "" {
 			verb = "list"
 		}
-		n.add(forParams, permission{namespace: in, group: resource.Group, resource: resource.Resource, verb: verb, name: one})
+		n.addVerbs(forParams, in, verb)
 	}
 }

@@ -8,54 +8,36 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
 
-// permission is a single permission: one verb on one resource.
+// permission is a permission in one namespace, or in all if the namespace is empty.
 type permission struct {
-	// namespace limits the permission; empty means all namespaces.
-	namespace             string
-	group, resource, verb string
-	// name limits the permission to one object; empty means all objects.
-	name string
-	// url is a non-resource path, instead of group, resource and name.
-	url string
+	namespace string
+	rbacrule.Permission
 }
 
-// permissionsOf splits a rule into permissions.
+// permissionOn returns the permission on all objects of a resource, without a verb.
+func permissionOn(namespace string, resource schema.GroupResource) permission {
+	return permission{namespace, rbacrule.Permission{Group: resource.Group, Resource: resource.Resource}}
+}
+
+// permissionsOf splits a rule into permissions. In a namespace, non-resource URLs have
+// no effect: the API server rejects them in a Role, and the authorizer evaluates only
+// ClusterRoleBindings for them.
 func permissionsOf(namespace string, rule rbacv1.PolicyRule) (all []permission) {
-	names := rule.ResourceNames
-	if len(names) == 0 {
-		names = []string{""}
-	}
-	for _, verb := range rule.Verbs {
-		for _, url := range rule.NonResourceURLs {
-			all = append(all, permission{url: url, verb: verb})
-		}
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, name := range names {
-					all = append(all, permission{namespace: namespace, group: group, resource: resource, verb: verb, name: name})
-				}
-			}
+	for _, single := range rbacrule.Of(rule) {
+		if namespace == "" || single.URL == "" {
+			all = append(all, permission{namespace, single})
 		}
 	}
 	return all
 }
 
-// covers reports whether p includes other, by the rules of Kubernetes' authorizer
-// and of its escalation check.
 func (p permission) covers(other permission) bool {
-	switch {
-	case p.verb != other.verb && p.verb != rbacv1.VerbAll,
-		p.namespace != "" && p.namespace != other.namespace,
-		(p.url == "") != (other.url == ""):
-		return false
-	case p.url != "":
-		return rbacrule.CoversURL(p.url, other.url)
-	}
-	return (p.group == other.group || p.group == rbacv1.APIGroupAll) && rbacrule.CoversResource(p.resource, other.resource) && (p.name == "" || p.name == other.name)
+	return (p.namespace == "" || p.namespace == other.namespace) && p.Covers(other.Permission)
 }
 
 // requiredPermissions maps permissions to their reasons; of several reasons, the
@@ -98,15 +80,15 @@ type Rule struct {
 func (n requiredPermissions) rules() []Rule {
 	var rules []Rule
 	for p, why := range n {
-		rule := Rule{Namespace: p.namespace, Why: string(why), PolicyRule: rbacv1.PolicyRule{Verbs: []string{p.verb}}}
+		rule := Rule{Namespace: p.namespace, Why: string(why), PolicyRule: rbacv1.PolicyRule{Verbs: []string{p.Verb}}}
 		switch {
-		case p.url != "":
-			rule.NonResourceURLs = []string{p.url}
-		case p.name != "":
-			rule.ResourceNames = []string{p.name}
+		case p.URL != "":
+			rule.NonResourceURLs = []string{p.URL}
+		case p.Name != "":
+			rule.ResourceNames = []string{p.Name}
 			fallthrough
 		default:
-			rule.APIGroups, rule.Resources = []string{p.group}, []string{p.resource}
+			rule.APIGroups, rule.Resources = []string{p.Group}, []string{p.Resource}
 		}
 		rules = append(rules, rule)
 	}

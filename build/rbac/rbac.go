@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // reason is the purpose of a permission.
@@ -45,12 +46,12 @@ type Options struct {
 // first, and none covers another.
 func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule {
 	needed, known := requiredPermissions{}, resourcesOf(objects)
-	for _, object := range objects {
-		if kindOf(object) == crdKind && slices.Contains(options.UnmanagedCRDs, object.GetName()) {
-			needed.addUnmanaged(object)
+	for _, o := range objects {
+		if object.IsCRD(o) && slices.Contains(options.UnmanagedCRDs, o.GetName()) {
+			needed.addUnmanaged(o)
 			continue
 		}
-		needed.addObject(object, known.of(object))
+		needed.addObject(o, known.of(o))
 	}
 	needed.addGrants(objects, known)
 	var held []permission
@@ -61,30 +62,29 @@ func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule 
 }
 
 // addObject adds the permissions to install, reconcile and delete an object.
-func (n requiredPermissions) addObject(object *unstructured.Unstructured, resource schema.GroupResource) {
-	in := permission{namespace: object.GetNamespace(), group: resource.Group, resource: resource.Resource}
+func (n requiredPermissions) addObject(o *unstructured.Unstructured, resource schema.GroupResource) {
+	in := permissionOn(o.GetNamespace(), resource)
 	watched := in
 	if in.namespace != "" {
 		watched.namespace = v1alpha1.OperandNamespace // the cache holds no other namespace
 	}
 	n.addVerbs(forKinds, watched, "list", "watch")
 	n.addVerbs(forKinds, in, "create")
-	in.name = object.GetName()
+	in.Name = o.GetName()
 	n.addVerbs(forObjects, in, "get", "patch", "delete")
-	if kindOf(object) == crdKind {
-		instances := defines(object)
-		n.add(forInstances, permission{group: instances.Group, resource: instances.Resource, verb: "list"})
+	if object.IsCRD(o) {
+		n.addVerbs(forInstances, permissionOn("", defines(o)), "list")
 	}
-	if secret := object.GetAnnotations()[v1alpha1.ServingCertAnnotation]; secret != "" && object.GetKind() == "Service" {
-		n.addCertificate(object.GetNamespace(), secret)
+	if secret := o.GetAnnotations()[v1alpha1.ServingCertAnnotation]; secret != "" && o.GetKind() == "Service" {
+		n.addCertificate(o.GetNamespace(), secret)
 	}
 }
 
 // addCertificate adds the permissions to issue a certificate in a Secret. A name cannot limit create.
 func (n requiredPermissions) addCertificate(namespace, secret string) {
-	in := permission{namespace: namespace, resource: "secrets"}
+	in := permissionOn(namespace, schema.GroupResource{Resource: "secrets"})
 	n.addVerbs(forCertificates, in, "create")
-	in.name = secret
+	in.Name = secret
 	n.addVerbs(forCertificates, in, "get", "update")
 }
 
@@ -92,17 +92,16 @@ func (n requiredPermissions) addCertificate(namespace, secret string) {
 // its own CompatibilityRequirements. The installer reads the CRD, and removes its
 // annotations if it managed the CRD before.
 func (n requiredPermissions) addUnmanaged(crd *unstructured.Unstructured) {
-	in := permission{group: requirements.Group, resource: requirements.Resource}
-	n.addVerbs(forUnmanaged, in, "list", "watch", "create", "get", "patch", "delete")
-	definitions := permission{group: crdKind.Group, resource: "customresourcedefinitions"}
+	n.addVerbs(forUnmanaged, permissionOn("", requirements), "list", "watch", "create", "get", "patch", "delete")
+	definitions := permissionOn("", object.CRDResource.GroupResource())
 	n.addVerbs(forUnmanaged, definitions, "list", "watch")
-	definitions.name = crd.GetName()
+	definitions.Name = crd.GetName()
 	n.addVerbs(forUnmanaged, definitions, "get", "patch")
 }
 
 func (n requiredPermissions) addVerbs(why reason, in permission, verbs ...string) {
 	for _, verb := range verbs {
-		in.verb = verb
+		in.Verb = verb
 		n.add(why, in)
 	}
 }

@@ -11,21 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/rbac"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 	"github.com/capi-installer/capi-installer/manifests"
 )
 
 // objectsOf reads YAML documents.
-func objectsOf(t *testing.T, documents string) (objects []*unstructured.Unstructured) {
+func objectsOf(t *testing.T, documents string) []*unstructured.Unstructured {
 	t.Helper()
-	for document := range strings.SplitSeq(documents, "---\n") {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, object)
+	objects, err := yamldoc.Objects([]byte(documents))
+	if err != nil {
+		t.Fatal(err)
 	}
 	return objects
 }
@@ -110,6 +107,12 @@ func TestMinimalRules(t *testing.T) {
 			": get /metrics",
 			": get,list secrets",
 		}},
+		{name: "URLs that it holds in a namespace have no effect", objects: knownRole,
+			options: rbac.Options{ExistingRules: []rbac.Rule{
+				{Namespace: "other", PolicyRule: rbacv1.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}}},
+				{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+			}},
+			want: []string{": get /metrics"}},
 		{name: "a role that gathers others is escalated, and so are all", objects: knownRole + "---\n" + gatheringRole, want: []string{
 			": create,list,watch clusterroles.rbac.authorization.k8s.io",
 			": delete,get,patch clusterroles.rbac.authorization.k8s.io (gathers,known)",

@@ -11,9 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
 
 // AggregateLabel with the value "true" adds the rules of a ClusterRole to those of
@@ -45,17 +48,17 @@ func RolesOf(rules []Rule, name string, labels map[string]string) Roles {
 	}
 	var roles Roles
 	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
-		object := metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: maps.Clone(labels)}
+		meta := metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: maps.Clone(labels)}
 		if namespace == "" {
-			object.Labels = map[string]string{AggregateLabel: "true"}
-			maps.Copy(object.Labels, labels)
-			roles.ClusterRole = &rbacv1.ClusterRole{TypeMeta: typeOf(clusterRoleKind.Kind), ObjectMeta: object, Rules: byNamespace[namespace]}
+			meta.Labels = map[string]string{AggregateLabel: "true"}
+			maps.Copy(meta.Labels, labels)
+			roles.ClusterRole = &rbacv1.ClusterRole{TypeMeta: typeOf(object.ClusterRole.Kind), ObjectMeta: meta, Rules: byNamespace[namespace]}
 			continue
 		}
-		roles.Roles = append(roles.Roles, rbacv1.Role{TypeMeta: typeOf(roleKind.Kind), ObjectMeta: object, Rules: byNamespace[namespace]})
+		roles.Roles = append(roles.Roles, rbacv1.Role{TypeMeta: typeOf(object.Role.Kind), ObjectMeta: meta, Rules: byNamespace[namespace]})
 		roles.Bindings = append(roles.Bindings, rbacv1.RoleBinding{
-			TypeMeta: typeOf(roleBindingKind.Kind), ObjectMeta: object,
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: roleKind.Kind, Name: name},
+			TypeMeta: typeOf(object.RoleBinding.Kind), ObjectMeta: meta,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: object.Role.Kind, Name: name},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Installer.Namespace, Name: Installer.Name}},
 		})
 	}
@@ -66,15 +69,9 @@ func typeOf(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// Object is a role or a binding.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
-
 // Objects returns the roles and bindings in the order in which they are applied.
-func (r Roles) Objects() []Object {
-	var objects []Object
+func (r Roles) Objects() []object.Object {
+	var objects []object.Object
 	if r.ClusterRole != nil {
 		objects = append(objects, r.ClusterRole)
 	}
@@ -88,27 +85,27 @@ func (r Roles) Objects() []Object {
 // manifests, grant to the installer's service account through the roles among them.
 // It does not include rules of aggregated ClusterRoles.
 func RulesOfInstaller(objects []*unstructured.Unstructured) ([]Rule, error) {
-	granted := map[ref][]rbacv1.PolicyRule{}
-	for _, object := range objects {
-		if kind := kindOf(object); kind == clusterRoleKind || kind == roleKind {
-			granted[ref{kind.Kind, object.GetNamespace(), object.GetName()}] = rulesOf(object)
+	granted := map[object.Identity][]rbacv1.PolicyRule{}
+	for _, o := range objects {
+		if kind := object.GroupKind(o); kind == object.ClusterRole || kind == object.Role {
+			granted[object.IdentityOf(o)] = rbacrule.RulesOf(o.Object)
 		}
 	}
 	var held []Rule
-	for _, object := range objects {
-		if kind := kindOf(object); kind != clusterRoleBindingKind && kind != roleBindingKind {
+	for _, o := range objects {
+		if kind := object.GroupKind(o); kind != object.ClusterRoleBinding && kind != object.RoleBinding {
 			continue
 		}
 		var binding rbacv1.RoleBinding // which has the fields of a ClusterRoleBinding too
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &binding); err != nil {
-			return nil, fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &binding); err != nil {
+			return nil, fmt.Errorf("reading %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 		if !slices.ContainsFunc(binding.Subjects, isInstaller) {
 			continue
 		}
-		from := ref{binding.RoleRef.Kind, binding.Namespace, binding.RoleRef.Name}
-		if from.kind == clusterRoleKind.Kind {
-			from.namespace = ""
+		from := object.Identity{GroupKind: schema.GroupKind{Group: object.RBACGroup, Kind: binding.RoleRef.Kind}, Name: binding.RoleRef.Name}
+		if from.GroupKind == object.Role {
+			from.Namespace = binding.Namespace
 		}
 		for _, rule := range granted[from] {
 			held = append(held, Rule{Namespace: binding.Namespace, PolicyRule: rule})
@@ -116,9 +113,6 @@ func RulesOfInstaller(objects []*unstructured.Unstructured) ([]Rule, error) {
 	}
 	return held, nil
 }
-
-// ref identifies a role.
-type ref struct{ kind, namespace, name string }
 
 func isInstaller(subject rbacv1.Subject) bool {
 	return subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == Installer.Namespace && subject.Name == Installer.Name

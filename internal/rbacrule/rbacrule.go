@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rbacrule matches RBAC rules against requests, as the RBAC authorizer of
-// Kubernetes does (k8s.io/kubernetes/pkg/apis/rbac/v1, evaluation_helpers.go).
+// Package rbacrule matches RBAC rules against requests and against each other, as the
+// RBAC authorizer of Kubernetes does (k8s.io/kubernetes/pkg/apis/rbac/v1,
+// evaluation_helpers.go).
 package rbacrule
 
 import (

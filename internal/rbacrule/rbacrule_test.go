@@ -4,9 +4,11 @@ package rbacrule_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"pgregory.net/rapid"
 
 	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
@@ -15,6 +17,21 @@ func ExampleAllows() {
 	rule := rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"*/scale"}, Verbs: []string{"get", "update"}}
 	fmt.Println(rbacrule.Allows(rule, "apps", "deployments/scale", "update"))
 	fmt.Println(rbacrule.Allows(rule, "apps", "deployments", "update"))
+	// Output:
+	// true
+	// false
+}
+
+func ExamplePermission_Covers() {
+	role := map[string]any{"rules": []any{map[string]any{
+		"apiGroups": []any{"cluster.x-k8s.io"}, "resources": []any{"*/status"}, "verbs": []any{"patch"}, "resourceNames": []any{"demo"},
+	}}}
+	for _, rule := range rbacrule.RulesOf(role) {
+		for _, granted := range rbacrule.Of(rule) {
+			fmt.Println(granted.Covers(rbacrule.Permission{Verb: "patch", Group: "cluster.x-k8s.io", Resource: "machines/status", Name: "demo"}))
+			fmt.Println(granted.Covers(rbacrule.Permission{Verb: "patch", Group: "cluster.x-k8s.io", Resource: "machines/status"}))
+		}
+	}
 	// Output:
 	// true
 	// false
@@ -62,4 +79,41 @@ func TestCoversURL(t *testing.T) {
 			t.Errorf("CoversURL(%q, %q) = %v", test.url, test.requested, got)
 		}
 	}
+}
+
+// TestPermission_CoversAsTheAPIServerDoes compares Covers with the rules of the API
+// server for all requests in a small set of verbs, groups, resources and names.
+func TestPermission_CoversAsTheAPIServerDoes(t *testing.T) {
+	one := func(values ...string) *rapid.Generator[string] { return rapid.SampledFrom(values) }
+	draw := func(t *rapid.T, label string) rbacrule.Permission {
+		return rbacrule.Permission{
+			Verb: one("get", "list", "*").Draw(t, label+" verb"), Group: one("", "a", "*").Draw(t, label+" group"),
+			Resource: one("x", "x/s", "y", "*/s", "*").Draw(t, label+" resource"), Name: one("", "n", "m").Draw(t, label+" name"),
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		g, asked := draw(t, "rule"), draw(t, "asked")
+		covers := true
+		for _, verb := range []string{"get", "list", "watch"} {
+			for _, group := range []string{"", "a", "b"} {
+				for _, resource := range []string{"x", "x/s", "y", "y/s", "z", "z/t"} {
+					for _, name := range []string{"n", "m", "o"} {
+						if allows(asked, verb, group, resource, name) && !allows(g, verb, group, resource, name) {
+							covers = false
+						}
+					}
+				}
+			}
+		}
+		if got := g.Covers(asked); got != covers {
+			t.Errorf("%+v covers %+v: %v, want %v", g, asked, got, covers)
+		}
+	})
+}
+
+// allows matches a request against a rule with one verb, group, resource and name.
+func allows(rule rbacrule.Permission, verb, group, resource, name string) bool {
+	_, sub, isSub := strings.Cut(resource, "/")
+	return (rule.Verb == "*" || rule.Verb == verb) && (rule.Group == "*" || rule.Group == group) &&
+		(rule.Resource == "*" || rule.Resource == resource || isSub && rule.Resource == "*/"+sub) && (rule.Name == "" || rule.Name == name)
 }

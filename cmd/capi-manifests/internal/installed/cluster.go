@@ -15,13 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // userAgent identifies the program to the API server.
@@ -72,7 +72,7 @@ var (
 	clusterAPIs = v1alpha1.GroupVersion.WithResource("clusterapis")
 	events      = corev1.SchemeGroupVersion.WithResource("events")
 	configMaps  = corev1.SchemeGroupVersion.WithResource("configmaps")
-	crds        = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	crds        = object.CRDResource
 )
 
 // Selectors of the objects that are read. Events about cluster-scoped objects are

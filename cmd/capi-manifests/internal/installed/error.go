@@ -3,13 +3,14 @@
 package installed
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/internal/certificate"
 )
 
 // AccessError is a failed request to a cluster. Its text is one line with the next
@@ -51,7 +52,7 @@ func explain(server string, resource schema.GroupVersionResource, namespace stri
 	case apierrors.IsNotFound(err) && resource == clusterAPIs:
 		failed.Err = fmt.Errorf("CRD %s.%s not found", resource.Resource, resource.Group)
 		failed.NextStep = "capi-installer is not installed in this cluster, or its version is too old"
-	case isCertificateError(err):
+	case certificate.IsRejected(err):
 		failed.NextStep = "the kubeconfig does not trust the certificate of the API server; get a current kubeconfig"
 	case isCredentialsError(err):
 		failed.NextStep = "log in again, or install the credential plugin of the kubeconfig"
@@ -69,13 +70,6 @@ func describe(resource schema.GroupVersionResource, namespace string) string {
 		return resource.GroupResource().String()
 	}
 	return resource.GroupResource().String() + " in namespace " + namespace
-}
-
-func isCertificateError(err error) bool {
-	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
-	_, host := errors.AsType[x509.HostnameError](err)
-	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
-	return authority || host || invalid
 }
 
 // isCredentialsError reports whether the credential plugin of a kubeconfig failed. client-go

@@ -3,9 +3,10 @@
 package installed
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,8 +27,9 @@ func TestExplain(t *testing.T) {
 	}{
 		{"missing permission", forbidden, true, "reading events in namespace default: events is forbidden: not allowed; status and history need"},
 		{"invalid token", apierrors.NewUnauthorized("no"), true, "invalid credentials in the kubeconfig (Unauthorized); log in again"},
-		{"CA of another cluster", fmt.Errorf("tls: %w", x509.UnknownAuthorityError{}), true, "does not trust the certificate"},
-		{"certificate of another host", x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"}, true, "does not trust the certificate"},
+		{"CA of another cluster", rejected(x509.UnknownAuthorityError{}), true, "does not trust the certificate"},
+		{"certificate of another host", rejected(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"}), true, "does not trust the certificate"},
+		{"certificate with a broken signature algorithm", rejected(x509.InsecureAlgorithmError(x509.SHA1WithRSA)), true, "does not trust the certificate"},
 		{"credential plugin", errors.New("getting credentials: exec: executable oidc-login not found"), true, "install the credential plugin"},
 		{"connection refused", syscall.ECONNREFUSED, false, "connection refused; check that the API server is running"},
 		{"API server overloaded", apierrors.NewTooManyRequestsError("slow down"), false, "slow down"},
@@ -39,6 +41,11 @@ func TestExplain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// rejected returns the error of a request to a server whose certificate crypto/tls rejects.
+func rejected(reason error) error {
+	return &url.Error{Op: "Get", URL: "https://api.example.com", Err: &tls.CertificateVerificationError{Err: reason}}
 }
 
 func TestExplain_MissingCRD(t *testing.T) {
