@@ -3,7 +3,6 @@
 package contract
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/parallel"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 // The rules that an API server checks.
@@ -179,7 +179,7 @@ func requestObject(o *Object) (*unstructured.Unstructured, Answer) {
 	if err != nil {
 		return nil, unknown("it cannot be read: " + err.Error())
 	}
-	if bytes.Contains(data, []byte("${")) && o.Kind != crdKind {
+	if variable.Contains(data) && o.Kind != crdKind {
 		return nil, unknown("it depends on a variable without default")
 	}
 	object := &unstructured.Unstructured{}

@@ -187,9 +187,6 @@ func steps(path string) []string {
 	return strings.Split(path, ".")
 }
 
-// hasVariable reports whether a text depends on a variable, whose value is unknown.
-func hasVariable(text string) bool { return strings.Contains(text, "${") }
-
 // format makes a check of a text.
 func format(problems func(string) []string) func(Value) []Finding {
 	return func(v Value) []Finding {

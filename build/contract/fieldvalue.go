@@ -162,7 +162,7 @@ func outsideLimits(v Value, limits []fieldLimit) (findings []Finding) {
 
 // problem describes the accepted values; empty if text is one of them, or contains a variable.
 func (l fieldLimit) problem(text string) string {
-	if text == "" || strings.Contains(text, "${") {
+	if text == "" || hasVariable(text) {
 		return ""
 	}
 	if l.allowed != nil {

@@ -3,7 +3,6 @@
 package contract
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"path"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
@@ -220,7 +220,7 @@ func readFile(name string, text []byte) *Bundle {
 		if document.IsEmpty() {
 			continue // no finding
 		}
-		depends := isTemplate(name) && bytes.Contains(document.Text, []byte("${"))
+		depends := isTemplate(name) && variable.Contains(document.Text)
 		if err := b.read(document); err != nil && !depends && len(b.unreadable) < maxUnreadable {
 			b.unreadable = append(b.unreadable, Finding{File: name, Line: document.Line, Message: err.Error()})
 		}

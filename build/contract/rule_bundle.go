@@ -24,6 +24,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 // bundleRules are the rules of the theme "bundle".
@@ -225,7 +226,7 @@ var bundleRules = []Rule{{
 	Fix:      "Write <registry>/<repository>@sha256:<digest>, with a repository in lower case.",
 	Check: eachContainer(func(container Value) []Finding {
 		image := container.At("image")
-		if image.Text() == "" || strings.Contains(image.Text(), "${") {
+		if image.Text() == "" || hasVariable(image.Text()) {
 			return nil // reported by other rules
 		}
 		if _, err := name.ParseReference(image.Text()); err != nil {
@@ -280,7 +281,7 @@ var bundleRules = []Rule{{
 	Fix:      "Name the image by the tag of the release, or by digest; \"capi-manifests generate --image old=new\" does it.",
 	Check: eachContainer(func(container Value) []Finding {
 		image := container.At("image")
-		if image.Text() == "" || strings.Contains(image.Text(), "${") {
+		if image.Text() == "" || hasVariable(image.Text()) {
 			return nil
 		}
 		tag, err := name.NewTag(image.Text()) // an image by digest has none
@@ -379,7 +380,7 @@ func checkDecodes(o *Object) (findings []Finding) {
 	if err != nil {
 		return nil // reported by another rule
 	}
-	if strings.Contains(string(data), "${") {
+	if variable.Contains(data) {
 		return nil
 	}
 	unknown, err := json.UnmarshalStrict(data, into)
@@ -411,7 +412,7 @@ func typeFor(o *Object) any {
 // checkNames validates the metadata as the API server does for every object.
 func checkNames(o *Object) (findings []Finding) {
 	name := o.At("metadata", "name")
-	if name.isString() && !strings.Contains(o.Name, "${") {
+	if name.isString() && !hasVariable(o.Name) {
 		for _, problem := range problemsOfName(o) {
 			findings = append(findings, name.finding("%q: %s", o.Name, problem))
 		}
@@ -427,7 +428,7 @@ func invalidAnnotations(v Value) (findings []Finding) {
 		annotations[key] = value.Text()
 	}
 	for _, problem := range apivalidation.ValidateAnnotations(annotations, field.NewPath("annotations")) {
-		if !strings.Contains(problem.Error(), "${") {
+		if !hasVariable(problem.Error()) {
 			findings = append(findings, v.finding("%s", explain(problem)))
 		}
 	}

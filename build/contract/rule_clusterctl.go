@@ -112,7 +112,7 @@ var clusterctlRules = []Rule{{
 	Check: eachContainer(func(container Value) []Finding {
 		image := container.At("image")
 		host, _, found := strings.Cut(image.Text(), "/")
-		if image.Text() == "" || strings.Contains(image.Text(), "${") || found && (strings.ContainsAny(host, ".:") || host == "localhost") {
+		if image.Text() == "" || hasVariable(image.Text()) || found && (strings.ContainsAny(host, ".:") || host == "localhost") {
 			return nil
 		}
 		return []Finding{image.finding("image %s has no registry", image.Text())}
@@ -381,7 +381,7 @@ var clusterctlRules = []Rule{{
 	Fix:      "Write $${, or rephrase the description.",
 	Check: func(b *Bundle) []Finding {
 		findings := eachVariableLine(func(line string) string {
-			if anyVariable.MatchString(line) {
+			if firstVariable(line) != "" {
 				return "variable in a CRD"
 			}
 			return ""
@@ -514,7 +514,7 @@ func checkCommonVariables(o *Object) (findings []Finding) {
 			continue
 		}
 		field := o.At(strings.Split(common.field, ".")...)
-		if text := field.Text(); text != "" && !strings.Contains(text, "${") {
+		if text := field.Text(); text != "" && !hasVariable(text) {
 			findings = append(findings, field.finding("fixed value %s: want ${%s}", text, common.variable))
 		}
 	}
@@ -560,8 +560,8 @@ func variableFindings(t *Bundle) (findings []Finding) {
 	number := 0
 	for line := range strings.Lines(string(t.text)) {
 		number++
-		if match := anyVariable.FindStringSubmatch(line); match != nil {
-			findings = append(findings, Finding{File: t.file, Line: number, Message: "variable " + match[1] + " in a ClusterClass"})
+		if name := firstVariable(line); name != "" {
+			findings = append(findings, Finding{File: t.file, Line: number, Message: "variable " + name + " in a ClusterClass"})
 		}
 	}
 	return findings

@@ -5,7 +5,6 @@ package contract
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -294,7 +293,7 @@ func checkPinned(container Value, placeholder string) []Finding {
 	switch text := image.Text(); {
 	case text == "": // reported by another rule
 		return nil
-	case text == placeholder, pinned(text), strings.Contains(text, "${"):
+	case text == placeholder, pinned(text), hasVariable(text):
 		return nil
 	default:
 		return []Finding{image.finding("%s: image %s is neither by digest nor the placeholder %q", nameOf(container), text, placeholder)}

@@ -165,7 +165,7 @@ var webhookRules = []Rule{{
 func checkFailurePolicy(webhook Value) []Finding {
 	policy := webhook.At("failurePolicy")
 	switch text := policy.Text(); {
-	case text == "" || text == "Fail" || strings.Contains(text, "${"):
+	case text == "" || text == "Fail" || hasVariable(text):
 		return nil
 	case text == "Ignore":
 		return []Finding{policy.finding("requests pass while the webhook is unavailable")}
@@ -188,7 +188,7 @@ func checkCARefs(b *Bundle) (findings []Finding) {
 	}
 	unknown := eachClient(func(b *Bundle, _, annotations Value) []Finding {
 		annotation := annotations.At(injectsFrom)
-		if !namesOne(annotation) || strings.Contains(annotation.Text(), "${") || b.certificateOf(annotations) != nil {
+		if !namesOne(annotation) || hasVariable(annotation.Text()) || b.certificateOf(annotations) != nil {
 			return nil
 		}
 		return []Finding{annotation.finding("Certificate %s not found in the components", annotation.Text())}
