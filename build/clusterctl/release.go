@@ -77,7 +77,7 @@ func newRelease(o generate.Options, metadata []byte) (Release, error) {
 	release := Release{Dir: path.Join(label, o.ProviderVersion)}
 	var errs []error
 	if metadata == nil {
-		metadata, err = newMetadata(seriesOf(o.ProviderVersion), contractsOf(objects))
+		metadata, err = newMetadata(o.ProviderVersion, contractsOf(objects))
 		errs = append(errs, err)
 	}
 	errs = append(errs, transform.ReplaceImages(objects, pullable(o))...)

@@ -150,6 +150,23 @@ func TestCheckRelease_SharedMetadata(t *testing.T) {
 	}
 }
 
+// TestCheckRelease_ContractOfLabels: the contract of metadata.yaml is that of the labels of the CRDs, also if Cluster API
+// no longer supports it, as package clusterctl writes it.
+func TestCheckRelease_ContractOfLabels(t *testing.T) {
+	const rule = "metadata-yaml/contract-matches-labels"
+	for label, want := range map[string][]string{
+		"v1beta1": nil, "v1beta2": {"metadata.yaml:4 releaseSeries[0].contract"}, "v1alpha4": {"metadata.yaml:4 releaseSeries[0].contract"},
+	} {
+		_, findings := CheckRelease(Release{Dir: "infrastructure-example/v1.2.3", Files: map[string][]byte{
+			"infrastructure-components.yaml": []byte("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: x, labels: {<<: {cluster.x-k8s.io/" + label + ": v1}}}\n"),
+			"metadata.yaml":                  []byte("apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 1, minor: 2, contract: v1beta1}\n"),
+		}})
+		if diff := cmp.Diff(want, where(findings, rule)); diff != "" {
+			t.Errorf("%s with labels for %s (-want +got):\n%s", rule, label, diff)
+		}
+	}
+}
+
 func TestCheckRelease_SeveralProvidersInOneDirectory(t *testing.T) {
 	const kubeadm = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x, labels: {cluster.x-k8s.io/provider: bootstrap-kubeadm}}\n"
 	for _, scenario := range []struct {

@@ -423,11 +423,7 @@ func checkNames(o *Object) (findings []Finding) {
 }
 
 func invalidAnnotations(v Value) (findings []Finding) {
-	annotations := map[string]string{}
-	for key, value := range v.Fields() {
-		annotations[key] = value.Text()
-	}
-	for _, problem := range apivalidation.ValidateAnnotations(annotations, field.NewPath("annotations")) {
+	for _, problem := range apivalidation.ValidateAnnotations(v.stringMap(), field.NewPath("annotations")) {
 		if !hasVariable(problem.Error()) {
 			findings = append(findings, v.finding("%s", explain(problem)))
 		}
