@@ -11,6 +11,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
@@ -187,7 +188,7 @@ func (r *release) identify(b *Bundle) extractor.Metadata {
 		}
 	}
 	for _, o := range b.Objects {
-		label = cmp.Or(label, o.At("metadata", "labels", providerLabel).Text())
+		label = cmp.Or(label, o.At("metadata", "labels", capicontract.ProviderLabel).Text())
 	}
 	m.ProviderType = cmp.Or(m.ProviderType, TypeOfLabel(label))
 	switch name := strings.TrimPrefix(label, labelPrefixes[m.ProviderType]); {

@@ -22,9 +22,6 @@ var bindingKind = schema.GroupKind{Group: object.ValidatingAdmissionPolicy.Group
 // protectionPrefix is the prefix of the policy names, as in OpenShift's own providers.
 const protectionPrefix = "openshift-cluster-api-protect-"
 
-// ProviderLabel is clusterctl's label for the objects of a provider.
-const ProviderLabel = "cluster.x-k8s.io/provider"
-
 // notTheOwnCluster is true for all objects except the InfraCluster of the cluster
 // itself, whose name is in the Infrastructure object. While the Infrastructure
 // object has no name, there is no such InfraCluster.
@@ -143,8 +140,8 @@ func protection(crd *unstructured.Unstructured, namespace string) []*unstructure
 	for i, kind := range []schema.GroupKind{object.ValidatingAdmissionPolicy, bindingKind} {
 		objects[i].SetGroupVersionKind(kind.WithVersion("v1"))
 		objects[i].SetName(name)
-		if provider := crd.GetLabels()[ProviderLabel]; provider != "" {
-			objects[i].SetLabels(map[string]string{ProviderLabel: provider})
+		if provider := crd.GetLabels()[capicontract.ProviderLabel]; provider != "" {
+			objects[i].SetLabels(map[string]string{capicontract.ProviderLabel: provider})
 		}
 	}
 	return objects

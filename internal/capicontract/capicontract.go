@@ -25,6 +25,10 @@ import (
 // contract.
 const LabelPrefix = "cluster.x-k8s.io/"
 
+// ProviderLabel is the label with which clusterctl and users find the objects of a
+// provider.
+const ProviderLabel = LabelPrefix + "provider"
+
 // Newest is the newest contract that Cluster API supports.
 const Newest = "v1beta2"
 
@@ -47,7 +51,7 @@ var versionPattern = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?
 func IsVersion(text string) bool { return versionPattern.MatchString(text) }
 
 // OfLabel returns the contract in a label key, and false if the key is not a
-// contract label, such as cluster.x-k8s.io/provider.
+// contract label, such as ProviderLabel.
 func OfLabel(key string) (contract string, ok bool) {
 	contract, ok = strings.CutPrefix(key, LabelPrefix)
 	if !ok || !IsVersion(contract) {
