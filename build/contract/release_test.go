@@ -116,6 +116,21 @@ func TestReadRelease_DetectsProvider(t *testing.T) {
 	}
 }
 
+// TestScopeTable_MissesKinds: the rule knows the cluster-scoped kinds of internal/object, of which clusterctl has a part.
+func TestScopeTable_MissesKinds(t *testing.T) {
+	for kind, want := range map[string][]string{
+		"security.openshift.io/v1, kind: SecurityContextConstraints": {"install.yaml:1 kind"},
+		"resource.k8s.io/v1, kind: DeviceClass":                      {"install.yaml:1 kind"},
+		"storage.k8s.io/v1, kind: CSINode":                           nil,
+		"v1, kind: ConfigMap":                                        nil,
+	} {
+		_, findings := CheckRelease(Release{Files: map[string][]byte{"install.yaml": []byte("{apiVersion: " + kind + ", metadata: {name: x}}")}})
+		if diff := cmp.Diff(want, where(findings, "clusterctl/scope-table-misses-kind")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", kind, diff)
+		}
+	}
+}
+
 func TestRelease_Components(t *testing.T) {
 	for want, files := range map[string][]string{
 		"bootstrap-components.yaml core-components.yaml": {"core-components.yaml", "bootstrap-components.yaml", "cluster-api-components.yaml", "metadata.yaml"},

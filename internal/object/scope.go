@@ -51,10 +51,11 @@ var knownScopes = scopesOf(map[string]map[Scope][]string{
 	"node.k8s.io":                  {ScopeCluster: {"RuntimeClass"}},
 	"policy":                       {ScopeNamespaced: {"PodDisruptionBudget"}, ScopeCluster: {"PodSecurityPolicy"}},
 	RBACGroup:                      {ScopeNamespaced: {"Role", "RoleBinding"}, ScopeCluster: {"ClusterRole", "ClusterRoleBinding"}},
+	"resource.k8s.io":              {ScopeCluster: {"DeviceClass"}},
 	"runtime.cluster.x-k8s.io":     {ScopeCluster: {"ExtensionConfig"}},
 	"scheduling.k8s.io":            {ScopeCluster: {"PriorityClass"}},
 	"security.openshift.io":        {ScopeCluster: {"SecurityContextConstraints"}},
-	"storage.k8s.io":               {ScopeCluster: {"CSIDriver", "StorageClass"}},
+	"storage.k8s.io":               {ScopeCluster: {"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"}},
 })
 
 func scopesOf(groups map[string]map[Scope][]string) Scopes {
