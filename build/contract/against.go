@@ -202,7 +202,7 @@ func (b *Bundle) objectDryRuns() (dryRuns []*dryRun) {
 	for _, o := range b.Objects {
 		switch {
 		case o.Kind == crdKind:
-		case o.Kind.Group == admissionGroup && strings.Contains(o.Kind.Kind, "AdmissionPolicy"):
+		case o.Kind.Group == object.AdmissionGroup && strings.Contains(o.Kind.Kind, "AdmissionPolicy"):
 			dryRuns = append(dryRuns, newDryRun(policyCompiles, o))
 		default:
 			dryRuns = append(dryRuns, newDryRun(objectAccepted, o))
@@ -243,7 +243,7 @@ func (b *Bundle) strictDryRuns(pods []*dryRun, namespace string) (dryRuns []*dry
 		pod := q.object.DeepCopy()
 		pod.SetNamespace(namespace)
 		if template, _ := podTemplate(q.place.object); b.Metadata.ClusterProfile == extractor.OpenShift {
-			completeBySCC(object.MapAt(pod.Object, "spec"), template.At("metadata", "annotations", requiredSCC).Text())
+			completeBySCC(object.MapAt(pod.Object, "spec"), template.At("metadata", "annotations", object.RequiredSCC).Text())
 		}
 		dryRuns = append(dryRuns, &dryRun{
 			rule: podAdmitted, object: pod, place: q.place, about: "its pod is rejected in the strict namespace", severity: Warning,

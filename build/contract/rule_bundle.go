@@ -24,6 +24,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
@@ -436,7 +437,7 @@ func problemsOfName(o *Object) []string {
 	switch {
 	case o.Name == "":
 		return nil // reported by another rule
-	case o.Kind.Group == rbacGroup, slices.Contains(pathNamed, o.Kind):
+	case o.Kind.Group == object.RBACGroup, slices.Contains(pathNamed, o.Kind):
 		return content.IsPathSegmentName(o.Name)
 	case slices.Contains(labelNamed, o.Kind):
 		return validation.IsDNS1123Label(o.Name)
@@ -547,7 +548,7 @@ func (b *Bundle) injectsCABundle() string {
 	if b.Metadata.ClusterProfile == extractor.Kubernetes {
 		return v1alpha1.InjectCABundleAnnotation
 	}
-	return "service.beta.openshift.io/inject-cabundle"
+	return object.ServiceCAInject
 }
 
 // injectsCertificate reports whether an annotation of a Service names the Secret for its certificate.
@@ -555,7 +556,7 @@ func (b *Bundle) injectsCertificate() string {
 	if b.Metadata.ClusterProfile == extractor.Kubernetes {
 		return v1alpha1.ServingCertAnnotation
 	}
-	return "service.beta.openshift.io/serving-cert-secret-name"
+	return object.ServiceCAServingCert
 }
 
 // makes reports whether the bundle has the referenced object, or an object that creates it.
@@ -570,7 +571,7 @@ func (b *Bundle) makes(ref reference, namespace string) bool {
 			return o.Name == text
 		case o.Kind == serviceKind && ref.kind == "Secret":
 			return o.At("metadata", "annotations", b.injectsCertificate()).Text() == text
-		case o.Kind.Group == certManagerGroup && ref.kind == "Secret":
+		case o.Kind.Group == object.CertManagerGroup && ref.kind == "Secret":
 			return o.At("spec", "secretName").Text() == text
 		}
 		return ref.kind == "ConfigMap" && slices.Contains(b.everyNamespaceHas(), text)
@@ -636,6 +637,6 @@ var floatingTags = []string{"latest", "main", "master", "dev"}
 // Cluster API itself.
 func isKnownGroup(group string) bool {
 	isClusterAPI := slices.Contains([]string{"cluster.x-k8s.io", "addons.cluster.x-k8s.io", "ipam.cluster.x-k8s.io", "runtime.cluster.x-k8s.io"}, group)
-	isCertManager := group == certManagerGroup || strings.HasSuffix(group, "."+certManagerGroup)
+	isCertManager := group == object.CertManagerGroup || strings.HasSuffix(group, "."+object.CertManagerGroup)
 	return isClusterAPI || isCertManager || scheme.Scheme.IsGroupRegistered(group) || group == crdKind.Group || group == "apiregistration.k8s.io"
 }

@@ -41,7 +41,7 @@ var knownScopes = scopesOf(map[string]map[Scope][]string{
 	"apps":                         {ScopeNamespaced: {"ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"}},
 	"autoscaling":                  {ScopeNamespaced: {"HorizontalPodAutoscaler"}},
 	"batch":                        {ScopeNamespaced: {"CronJob", "Job"}},
-	"cert-manager.io":              {ScopeNamespaced: {"Certificate", "CertificateRequest", "Issuer"}, ScopeCluster: {"ClusterIssuer"}},
+	CertManagerGroup:               {ScopeNamespaced: {"Certificate", "CertificateRequest", "Issuer"}, ScopeCluster: {"ClusterIssuer"}},
 	"certificates.k8s.io":          {ScopeCluster: {"CertificateSigningRequest"}},
 	"coordination.k8s.io":          {ScopeNamespaced: {"Lease"}},
 	"discovery.k8s.io":             {ScopeNamespaced: {"EndpointSlice"}},
