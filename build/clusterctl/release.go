@@ -17,6 +17,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/kustomize"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
@@ -34,21 +35,15 @@ type Release struct {
 	Notes []string
 }
 
-// clusterctlType holds clusterctl's names for a type of provider.
-type clusterctlType struct {
-	// kind is the type in clusterctl's config file; prefix is the prefix of
-	// provider labels and of the name of the components file.
-	kind, prefix string
-}
-
-var clusterctlTypes = map[extractor.ProviderType]clusterctlType{
-	extractor.Core:             {"CoreProvider", "core"},
-	extractor.Bootstrap:        {"BootstrapProvider", "bootstrap"},
-	extractor.ControlPlane:     {"ControlPlaneProvider", "control-plane"},
-	extractor.Infrastructure:   {"InfrastructureProvider", "infrastructure"},
-	extractor.IPAM:             {"IPAMProvider", "ipam"},
-	extractor.RuntimeExtension: {"RuntimeExtensionProvider", "runtime-extension"},
-	extractor.Addon:            {"AddonProvider", "addon"},
+// configTypes are the types of providers in clusterctl's config file.
+var configTypes = map[extractor.ProviderType]string{
+	extractor.Core:             "CoreProvider",
+	extractor.Bootstrap:        "BootstrapProvider",
+	extractor.ControlPlane:     "ControlPlaneProvider",
+	extractor.Infrastructure:   "InfrastructureProvider",
+	extractor.IPAM:             "IPAMProvider",
+	extractor.RuntimeExtension: "RuntimeExtensionProvider",
+	extractor.Addon:            "AddonProvider",
 }
 
 // New returns the release of a kustomize directory for a clusterctl repository.
@@ -73,17 +68,17 @@ func newRelease(o generate.Options, metadata []byte) (Release, error) {
 	if err != nil {
 		return Release{}, err
 	}
-	label, of := clusterctlLabel(o, objects), clusterctlTypes[o.ProviderType]
+	label := clusterctlLabel(o, objects)
 	release := Release{Dir: path.Join(label, o.ProviderVersion)}
 	var errs []error
 	if metadata == nil {
-		metadata, err = newMetadata(seriesOf(o.ProviderVersion), contractsOf(objects))
+		metadata, err = newMetadata(o.ProviderVersion, contractsOf(objects))
 		errs = append(errs, err)
 	}
 	errs = append(errs, transform.ReplaceImages(objects, pullable(o))...)
 	errs = append(errs, object.CheckUnique(objects)...)
 	for _, obj := range objects {
-		object.EnsureMap(obj.Object, "metadata", "labels")[transform.ProviderLabel] = label
+		object.EnsureMap(obj.Object, "metadata", "labels")[capicontract.ProviderLabel] = label
 	}
 	slices.SortStableFunc(objects, object.Compare)
 	components, err := kustomize.Print(objects)
@@ -93,7 +88,7 @@ func newRelease(o generate.Options, metadata []byte) (Release, error) {
 	file := contract.ComponentsName(o.ProviderType)
 	release.Files = map[string][]byte{
 		file: components, "metadata.yaml": metadata,
-		"README.md": clusterctlReadme(o, strings.TrimPrefix(label, of.prefix+"-"), path.Join(release.Dir, file), components),
+		"README.md": clusterctlReadme(o, label, path.Join(release.Dir, file), components),
 	}
 	if err := errors.Join(append(errs, release.check()...)...); err != nil {
 		return Release{}, err
@@ -144,9 +139,8 @@ func pullable(o generate.Options) map[string]string {
 // if clusterctl accepts it for this type, and otherwise derives the label from the
 // provider's name.
 func clusterctlLabel(o generate.Options, objects []*unstructured.Unstructured) string {
-	prefix := clusterctlTypes[o.ProviderType].prefix + "-"
 	for _, obj := range objects {
-		if label := obj.GetLabels()[transform.ProviderLabel]; strings.HasPrefix(label, prefix) && label != prefix {
+		if label := obj.GetLabels()[capicontract.ProviderLabel]; contract.TypeOfLabel(label) == o.ProviderType {
 			return label
 		}
 	}
@@ -154,11 +148,9 @@ func clusterctlLabel(o generate.Options, objects []*unstructured.Unstructured) s
 }
 
 // clusterctlReadme returns the README.md of the release: usage and variables.
-func clusterctlReadme(o generate.Options, name, components string, manifests []byte) []byte {
-	if o.ProviderType == extractor.Core {
-		name = "cluster-api"
-	}
-	of := clusterctlTypes[o.ProviderType]
+func clusterctlReadme(o generate.Options, label, components string, manifests []byte) []byte {
+	flag, _, _ := strings.Cut(path.Base(components), "-components.yaml") // clusterctl names both by the type
+	name := strings.TrimPrefix(label, flag+"-")
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `# %s %s for clusterctl
 
@@ -174,7 +166,7 @@ providers:
 `+"```sh"+`
 clusterctl init --config <config file> --%s %[3]s
 `+"```"+`
-`, o.ProviderName, o.ProviderVersion, name, of.kind, components, of.prefix)
+`, o.ProviderName, o.ProviderVersion, name, configTypes[o.ProviderType], components, flag)
 	variables := variable.Variables(manifests)
 	if len(variables) == 0 {
 		out.WriteString("\nThe manifests have no variables.\n")

@@ -3,7 +3,6 @@
 package contract
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/parallel"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 // The rules that an API server checks.
@@ -179,7 +179,7 @@ func requestObject(o *Object) (*unstructured.Unstructured, Answer) {
 	if err != nil {
 		return nil, unknown("it cannot be read: " + err.Error())
 	}
-	if bytes.Contains(data, []byte("${")) && o.Kind != crdKind {
+	if variable.Contains(data) && o.Kind != crdKind {
 		return nil, unknown("it depends on a variable without default")
 	}
 	object := &unstructured.Unstructured{}
@@ -202,7 +202,7 @@ func (b *Bundle) objectDryRuns() (dryRuns []*dryRun) {
 	for _, o := range b.Objects {
 		switch {
 		case o.Kind == crdKind:
-		case o.Kind.Group == admissionGroup && strings.Contains(o.Kind.Kind, "AdmissionPolicy"):
+		case o.Kind.Group == object.AdmissionGroup && strings.Contains(o.Kind.Kind, "AdmissionPolicy"):
 			dryRuns = append(dryRuns, newDryRun(policyCompiles, o))
 		default:
 			dryRuns = append(dryRuns, newDryRun(objectAccepted, o))
@@ -243,7 +243,7 @@ func (b *Bundle) strictDryRuns(pods []*dryRun, namespace string) (dryRuns []*dry
 		pod := q.object.DeepCopy()
 		pod.SetNamespace(namespace)
 		if template, _ := podTemplate(q.place.object); b.Metadata.ClusterProfile == extractor.OpenShift {
-			completeBySCC(object.MapAt(pod.Object, "spec"), template.At("metadata", "annotations", requiredSCC).Text())
+			completeBySCC(object.MapAt(pod.Object, "spec"), template.At("metadata", "annotations", object.RequiredSCC).Text())
 		}
 		dryRuns = append(dryRuns, &dryRun{
 			rule: podAdmitted, object: pod, place: q.place, about: "its pod is rejected in the strict namespace", severity: Warning,

@@ -11,20 +11,9 @@ import (
 // contracts are the contracts that Cluster API supports, newest first.
 var contracts = capicontract.Supported()
 
-const contractLabel = capicontract.LabelPrefix
-
+// contractOf returns the label of a CRD for a contract.
 func contractOf(crd *Object, contract string) Value {
-	return crd.At("metadata", "labels", contractLabel+contract)
-}
-
-// chosen returns the contract label that Cluster API uses, and its versions, highest first.
-func chosen(crd *Object) (label Value, versions []string) {
-	for _, contract := range contracts {
-		if label := contractOf(crd, contract); label.Text() != "" {
-			return label, capicontract.Versions(label.Text())
-		}
-	}
-	return Value{}, nil
+	return crd.At("metadata", "labels", capicontract.LabelPrefix+contract)
 }
 
 func served(crd *Object, name string) bool {

@@ -9,6 +9,7 @@ import (
 	"github.com/gobuffalo/flect"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
 // role is the function of a CRD in Cluster API, which determines the contract of the kind.
@@ -56,7 +57,7 @@ type definition struct {
 	// Unconfirmed is the role that only the name of the kind suggests.
 	Unconfirmed role
 	// Contract is the contract that Cluster API uses, Version the version of the kind for it, and Schema the schema of
-	// this version. They are empty without a label.
+	// this version. They are empty without a label of a contract that Cluster API supports.
 	Contract, Version string
 	Schema            Value
 }
@@ -66,7 +67,9 @@ func define(b *Bundle) []*definition {
 	var all []*definition
 	for _, o := range b.ofKind(crdKind) {
 		d := &definition{Object: o, Group: o.At("spec", "group").Text(), DefinedKind: o.At("spec", "names", "kind").Text()}
-		d.Contract, d.Version = chosenContract(o)
+		if d.Contract = capicontract.SupportedOf(o.At("metadata", "labels").stringMap()); d.Contract != "" {
+			d.Version = capicontract.Versions(contractOf(o, d.Contract).Text())[0]
+		}
 		d.Schema = versionOf(o, d.Version).At("schema", "openAPIV3Schema")
 		all = append(all, d)
 	}
@@ -159,20 +162,6 @@ func (d *definition) hasAny(fields []string) bool {
 		}
 	}
 	return false
-}
-
-// chosenContract returns the contract that Cluster API uses, and the version.
-func chosenContract(crd *Object) (contract, version string) {
-	label, versions := chosen(crd)
-	if len(versions) == 0 {
-		return "", ""
-	}
-	for _, contract := range contracts {
-		if contractOf(crd, contract).Path == label.Path {
-			return contract, versions[0]
-		}
-	}
-	return "", ""
 }
 
 // versionOf returns the entry of a CRD's version; it does not exist if the CRD has no such version.

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // fieldShape describes the values at a path that the validation of the API server accepts, by more than one text:
@@ -112,8 +114,8 @@ var (
 			{"aggregationRule", required("clusterRoleSelectors")},
 			{"aggregationRule.clusterRoleSelectors[]", labelSelector},
 		},
-		{Kind: "ConfigMap"}: {{"data", configKeys}, {"binaryData", configKeys}, {"", keyTwice}},
-		{Kind: "Secret"}:    {{"data", configKeys}, {"stringData", configKeys}},
+		object.ConfigMap: {{"data", configKeys}, {"binaryData", configKeys}, {"", keyTwice}},
+		object.Secret:    {{"data", configKeys}, {"stringData", configKeys}},
 		validatingPolicyKind: append(policyShapes,
 			fieldShape{"spec", validations},
 			fieldShape{"spec.validations[]", required("expression")},
@@ -127,7 +129,7 @@ var (
 			fieldShape{"spec.mutations[].jsonPatch", required("expression")},
 			fieldShape{"spec.mutations[].applyConfiguration", required("expression")},
 		),
-		{Group: admissionGroup, Kind: "ValidatingAdmissionPolicyBinding"}: {{"spec", required("policyName", "validationActions")}, {"spec.validationActions", denyOrWarn}},
+		object.ValidatingAdmissionPolicyBinding: {{"spec", required("policyName", "validationActions")}, {"spec.validationActions", denyOrWarn}},
 		{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: {
 			{"spec.podSelector", labelSelector},
 			{"spec.ingress[].from[]", peer}, {"spec.egress[].to[]", peer},
@@ -137,9 +139,9 @@ var (
 			{"spec.selector", labelSelector},
 			{"spec.minAvailable", numberOrPercent}, {"spec.maxUnavailable", numberOrPercent},
 		},
-		{Group: "apps", Kind: "Deployment"}:  workloadShapes,
-		{Group: "apps", Kind: "StatefulSet"}: workloadShapes,
-		{Group: "apps", Kind: "DaemonSet"}:   workloadShapes,
+		object.Deployment:  workloadShapes,
+		object.StatefulSet: workloadShapes,
+		object.DaemonSet:   workloadShapes,
 	}
 	workloadShapes = []fieldShape{
 		{"spec.selector", labelSelector},
@@ -186,9 +188,6 @@ func steps(path string) []string {
 	}
 	return strings.Split(path, ".")
 }
-
-// hasVariable reports whether a text depends on a variable, whose value is unknown.
-func hasVariable(text string) bool { return strings.Contains(text, "${") }
 
 // format makes a check of a text.
 func format(problems func(string) []string) func(Value) []Finding {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // fieldLimit describes the values of a field that the validation of the API server accepts: a set of strings, or the
@@ -87,7 +89,7 @@ var (
 		between("webhooks[].clientConfig.service.port", 1, maxPort),
 	}
 	bindingLimits = []fieldLimit{
-		oneOf("roleRef.apiGroup", rbacGroup),
+		oneOf("roleRef.apiGroup", object.RBACGroup),
 		oneOf("subjects[].kind", "ServiceAccount", "User", "Group"),
 	}
 	objectLimits = map[schema.GroupKind][]fieldLimit{
@@ -128,7 +130,7 @@ var (
 			oneOf("spec.reinvocationPolicy", "Never", "IfNeeded"),
 			oneOf("spec.mutations[].patchType", "ApplyConfiguration", "JSONPatch"),
 		},
-		{Group: admissionGroup, Kind: "ValidatingAdmissionPolicyBinding"}: {oneOf("spec.validationActions[]", "Deny", "Warn", "Audit")},
+		object.ValidatingAdmissionPolicyBinding: {oneOf("spec.validationActions[]", "Deny", "Warn", "Audit")},
 		{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: {
 			oneOf("spec.policyTypes[]", "Ingress", "Egress"),
 			between("spec.ingress[].ports[].port", 1, maxPort), between("spec.egress[].ports[].port", 1, maxPort),
@@ -162,7 +164,7 @@ func outsideLimits(v Value, limits []fieldLimit) (findings []Finding) {
 
 // problem describes the accepted values; empty if text is one of them, or contains a variable.
 func (l fieldLimit) problem(text string) string {
-	if text == "" || strings.Contains(text, "${") {
+	if text == "" || hasVariable(text) {
 		return ""
 	}
 	if l.allowed != nil {

@@ -10,13 +10,6 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// The groups of the kinds that rules name.
-const (
-	rbacGroup        = "rbac.authorization.k8s.io"
-	admissionGroup   = "admissionregistration.k8s.io"
-	certManagerGroup = "cert-manager.io"
-)
-
 var (
 	namespaceKind      = object.Namespace
 	secretKind         = object.Secret
@@ -35,25 +28,25 @@ var (
 // installable are the kinds that the installer's roles in this project's manifests allow it to write; the value reports
 // whether they are namespaced.
 var installable = map[schema.GroupKind]bool{
-	crdKind:            false,
-	clusterRoleKind:    false,
-	clusterBindingKind: false,
-	mutatingKind:       false,
-	validatingKind:     false,
-	{Group: admissionGroup, Kind: "ValidatingAdmissionPolicy"}:        false,
-	{Group: admissionGroup, Kind: "ValidatingAdmissionPolicyBinding"}: false,
-	object.CompatibilityRequirement:                                   false,
-	{Kind: "ConfigMap"}:                                               true,
-	serviceAccountKind:                                                true,
-	serviceKind:                                                       true,
-	deploymentKind:                                                    true,
-	{Group: "apps", Kind: "DaemonSet"}:                                true,
-	{Group: "apps", Kind: "StatefulSet"}:                              true,
-	{Group: "monitoring.coreos.com", Kind: "PodMonitor"}:              true,
-	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}:          true,
-	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:          true,
-	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:               true,
-	{Group: "policy", Kind: "PodDisruptionBudget"}:                    true,
+	crdKind:                                 false,
+	clusterRoleKind:                         false,
+	clusterBindingKind:                      false,
+	mutatingKind:                            false,
+	validatingKind:                          false,
+	object.ValidatingAdmissionPolicy:        false,
+	object.ValidatingAdmissionPolicyBinding: false,
+	object.CompatibilityRequirement:         false,
+	object.ConfigMap:                        true,
+	serviceAccountKind:                      true,
+	serviceKind:                             true,
+	deploymentKind:                          true,
+	object.DaemonSet:                        true,
+	object.StatefulSet:                      true,
+	{Group: "monitoring.coreos.com", Kind: "PodMonitor"}:     true,
+	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}: true,
+	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}: true,
+	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:      true,
+	{Group: "policy", Kind: "PodDisruptionBudget"}:           true,
 	roleKind:        true,
 	roleBindingKind: true,
 }

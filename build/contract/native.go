@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 // typeConverter reads objects by the schema of Kubernetes' own kinds, as server-side apply does. It is created on first
@@ -27,7 +29,7 @@ func checkListKeys(o *Object) (findings []Finding) {
 		return nil
 	}
 	data, err := o.json()
-	if err != nil || strings.Contains(string(data), "${") && !strings.Contains(string(data), "[") {
+	if err != nil || variable.Contains(data) && !strings.Contains(string(data), "[") {
 		return nil // reported by another rule
 	}
 	object := &unstructured.Unstructured{}
@@ -106,7 +108,7 @@ func checkContainer(container Value, volumes map[string]bool) (findings []Findin
 		findings = append(findings, escalation.finding("%s is privileged, and allowPrivilegeEscalation is false", nameOf(container)))
 	}
 	for _, mount := range container.At("volumeMounts").Items() {
-		if name := mount.At("name"); !volumes[name.Text()] && !strings.Contains(name.Text(), "${") {
+		if name := mount.At("name"); !volumes[name.Text()] && !hasVariable(name.Text()) {
 			findings = append(findings, name.finding("%s mounts the volume %q, which the pod does not have", nameOf(container), name.Text()))
 		}
 		if path := mount.At("mountPath"); path.Text() == "" {

@@ -14,7 +14,6 @@ import (
 // names its SCC in an annotation gets that one or is rejected. Others get restricted-v2, which every service account may use.
 
 const (
-	requiredSCC  = "openshift.io/required-scc"
 	restrictedV2 = "restricted-v2"
 	nonrootV2    = "nonroot-v2"
 )
@@ -25,28 +24,22 @@ func completeBySCC(spec map[string]any, scc string) {
 		return
 	}
 	pod := object.EnsureMap(spec, "securityContext")
-	setMissing(pod, "runAsNonRoot", true)
-	setMissing(pod, "seccompProfile", map[string]any{"type": "RuntimeDefault"})
+	object.SetDefault(pod, "runAsNonRoot", true)
+	object.SetDefault(pod, "seccompProfile", map[string]any{"type": "RuntimeDefault"})
 	for _, list := range []string{"initContainers", "containers"} {
 		for _, container := range object.MapsAt(spec, list) {
 			context := object.EnsureMap(container, "securityContext")
-			setMissing(context, "allowPrivilegeEscalation", false)
+			object.SetDefault(context, "allowPrivilegeEscalation", false)
 			capabilities := object.EnsureMap(context, "capabilities")
-			setMissing(capabilities, "drop", []any{"ALL"})
+			object.SetDefault(capabilities, "drop", []any{"ALL"})
 		}
-	}
-}
-
-func setMissing(fields map[string]any, name string, value any) {
-	if _, set := fields[name]; !set {
-		fields[name] = value
 	}
 }
 
 // checkRequiredSCC finds pods that require restricted-v2 and set IDs, which it takes from a range of the namespace.
 func checkRequiredSCC(o *Object) (findings []Finding) {
 	template, makesPods := podTemplate(o)
-	if !makesPods || template.At("metadata", "annotations", requiredSCC).Text() != restrictedV2 {
+	if !makesPods || template.At("metadata", "annotations", object.RequiredSCC).Text() != restrictedV2 {
 		return nil
 	}
 	spec := podSpec(o)

@@ -50,7 +50,7 @@ func hasTwin(list Value, name string) bool {
 // invalidLabel returns a finding for a text that is not a DNS label.
 func invalidLabel(name Value) []Finding {
 	text := name.Text()
-	if text == "" || strings.Contains(text, "${") || len(validation.IsDNS1123Label(text)) == 0 {
+	if text == "" || hasVariable(text) || len(validation.IsDNS1123Label(text)) == 0 {
 		return nil
 	}
 	return []Finding{name.finding("invalid name %q: want at most 63 lower case letters, digits and dashes", text)}
@@ -112,7 +112,7 @@ func checkHandlerPort(container, port Value, handler string) []Finding {
 	text := port.Text()
 	number, err := strconv.Atoi(text)
 	switch {
-	case !port.Exists() || strings.Contains(text, "${"):
+	case !port.Exists() || hasVariable(text):
 		return nil
 	case port.isString() && !containerHasPort(container, text):
 		return []Finding{port.finding("the %s uses the port %q, which %s does not declare", handler, text, nameOf(container))}
@@ -128,7 +128,7 @@ func checkPorts(container Value) (findings []Finding) {
 	for _, port := range container.At("ports").Items() {
 		name := port.At("name")
 		text := name.Text()
-		if text == "" || strings.Contains(text, "${") {
+		if text == "" || hasVariable(text) {
 			continue
 		}
 		if problems := validation.IsValidPortName(text); len(problems) > 0 {

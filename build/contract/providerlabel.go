@@ -15,7 +15,7 @@ var labelPrefixes = map[extractor.ProviderType]string{
 	extractor.IPAM: "ipam-", extractor.RuntimeExtension: "runtime-extension-", extractor.Addon: "addon-",
 }
 
-// ProviderLabel returns the value of the label cluster.x-k8s.io/provider that clusterctl would give the objects of a
+// ProviderLabel returns the value of capicontract.ProviderLabel that clusterctl would give the objects of a
 // provider.
 func ProviderLabel(m extractor.Metadata) string {
 	if m.ProviderType == extractor.Core {
@@ -31,5 +31,3 @@ func ProviderLabel(m extractor.Metadata) string {
 func metadataFinding(field, format string, arguments ...any) []Finding {
 	return []Finding{{File: MetadataFile, Field: field, Message: fmt.Sprintf(format, arguments...)}}
 }
-
-const providerLabel = "cluster.x-k8s.io/provider"

@@ -3,7 +3,6 @@
 package contract
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"path"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
+	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
@@ -187,7 +188,7 @@ func (r *release) identify(b *Bundle) extractor.Metadata {
 		}
 	}
 	for _, o := range b.Objects {
-		label = cmp.Or(label, o.At("metadata", "labels", providerLabel).Text())
+		label = cmp.Or(label, o.At("metadata", "labels", capicontract.ProviderLabel).Text())
 	}
 	m.ProviderType = cmp.Or(m.ProviderType, TypeOfLabel(label))
 	switch name := strings.TrimPrefix(label, labelPrefixes[m.ProviderType]); {
@@ -220,7 +221,7 @@ func readFile(name string, text []byte) *Bundle {
 		if document.IsEmpty() {
 			continue // no finding
 		}
-		depends := isTemplate(name) && bytes.Contains(document.Text, []byte("${"))
+		depends := isTemplate(name) && variable.Contains(document.Text)
 		if err := b.read(document); err != nil && !depends && len(b.unreadable) < maxUnreadable {
 			b.unreadable = append(b.unreadable, Finding{File: name, Line: document.Line, Message: err.Error()})
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -69,11 +70,10 @@ func releases(t testing.TB) map[string]contract.Release {
 // releaseOf returns a release with unmodified components.
 func releaseOf(provider fixture.Rendered) contract.Release {
 	label := contract.ProviderLabel(extractor.Metadata{ProviderName: provider.Name, ProviderType: provider.Type})
-	var major, minor int
-	_, _ = fmt.Sscanf(provider.Version, "v%d.%d", &major, &minor) // a version without numbers has no series, which is a finding
+	series, _ := capicontract.SeriesOf(provider.Version) // a version without a series has a finding
 	return contract.Release{Dir: label + "/" + provider.Version, Files: map[string][]byte{
 		contract.ComponentsName(provider.Type): provider.Components,
 		"metadata.yaml": fmt.Appendf(nil, "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: %d, minor: %d, contract: %s}\n",
-			major, minor, cmp.Or(provider.Contract, "v1beta1")), // OpenShift's providers have no series
+			series.Major, series.Minor, cmp.Or(provider.Contract, "v1beta1")), // OpenShift's providers have no series
 	}}
 }

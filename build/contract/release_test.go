@@ -116,6 +116,21 @@ func TestReadRelease_DetectsProvider(t *testing.T) {
 	}
 }
 
+// TestScopeTable_MissesKinds: the rule knows the cluster-scoped kinds of internal/object, of which clusterctl has a part.
+func TestScopeTable_MissesKinds(t *testing.T) {
+	for kind, want := range map[string][]string{
+		"security.openshift.io/v1, kind: SecurityContextConstraints": {"install.yaml:1 kind"},
+		"resource.k8s.io/v1, kind: DeviceClass":                      {"install.yaml:1 kind"},
+		"storage.k8s.io/v1, kind: CSINode":                           nil,
+		"v1, kind: ConfigMap":                                        nil,
+	} {
+		_, findings := CheckRelease(Release{Files: map[string][]byte{"install.yaml": []byte("{apiVersion: " + kind + ", metadata: {name: x}}")}})
+		if diff := cmp.Diff(want, where(findings, "clusterctl/scope-table-misses-kind")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", kind, diff)
+		}
+	}
+}
+
 func TestRelease_Components(t *testing.T) {
 	for want, files := range map[string][]string{
 		"bootstrap-components.yaml core-components.yaml": {"core-components.yaml", "bootstrap-components.yaml", "cluster-api-components.yaml", "metadata.yaml"},
@@ -146,6 +161,23 @@ func TestCheckRelease_SharedMetadata(t *testing.T) {
 	} {
 		if diff := cmp.Diff(want, where(findings, rule)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", rule, diff)
+		}
+	}
+}
+
+// TestCheckRelease_ContractOfLabels: the contract of metadata.yaml is that of the labels of the CRDs, also if Cluster API
+// no longer supports it, as package clusterctl writes it.
+func TestCheckRelease_ContractOfLabels(t *testing.T) {
+	const rule = "metadata-yaml/contract-matches-labels"
+	for label, want := range map[string][]string{
+		"v1beta1": nil, "v1beta2": {"metadata.yaml:4 releaseSeries[0].contract"}, "v1alpha4": {"metadata.yaml:4 releaseSeries[0].contract"},
+	} {
+		_, findings := CheckRelease(Release{Dir: "infrastructure-example/v1.2.3", Files: map[string][]byte{
+			"infrastructure-components.yaml": []byte("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: x, labels: {<<: {cluster.x-k8s.io/" + label + ": v1}}}\n"),
+			"metadata.yaml":                  []byte("apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 1, minor: 2, contract: v1beta1}\n"),
+		}})
+		if diff := cmp.Diff(want, where(findings, rule)); diff != "" {
+			t.Errorf("%s with labels for %s (-want +got):\n%s", rule, label, diff)
 		}
 	}
 }

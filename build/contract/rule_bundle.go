@@ -24,6 +24,8 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 // bundleRules are the rules of the theme "bundle".
@@ -225,7 +227,7 @@ var bundleRules = []Rule{{
 	Fix:      "Write <registry>/<repository>@sha256:<digest>, with a repository in lower case.",
 	Check: eachContainer(func(container Value) []Finding {
 		image := container.At("image")
-		if image.Text() == "" || strings.Contains(image.Text(), "${") {
+		if image.Text() == "" || hasVariable(image.Text()) {
 			return nil // reported by other rules
 		}
 		if _, err := name.ParseReference(image.Text()); err != nil {
@@ -280,7 +282,7 @@ var bundleRules = []Rule{{
 	Fix:      "Name the image by the tag of the release, or by digest; \"capi-manifests generate --image old=new\" does it.",
 	Check: eachContainer(func(container Value) []Finding {
 		image := container.At("image")
-		if image.Text() == "" || strings.Contains(image.Text(), "${") {
+		if image.Text() == "" || hasVariable(image.Text()) {
 			return nil
 		}
 		tag, err := name.NewTag(image.Text()) // an image by digest has none
@@ -379,7 +381,7 @@ func checkDecodes(o *Object) (findings []Finding) {
 	if err != nil {
 		return nil // reported by another rule
 	}
-	if strings.Contains(string(data), "${") {
+	if variable.Contains(data) {
 		return nil
 	}
 	unknown, err := json.UnmarshalStrict(data, into)
@@ -411,7 +413,7 @@ func typeFor(o *Object) any {
 // checkNames validates the metadata as the API server does for every object.
 func checkNames(o *Object) (findings []Finding) {
 	name := o.At("metadata", "name")
-	if name.isString() && !strings.Contains(o.Name, "${") {
+	if name.isString() && !hasVariable(o.Name) {
 		for _, problem := range problemsOfName(o) {
 			findings = append(findings, name.finding("%q: %s", o.Name, problem))
 		}
@@ -422,12 +424,8 @@ func checkNames(o *Object) (findings []Finding) {
 }
 
 func invalidAnnotations(v Value) (findings []Finding) {
-	annotations := map[string]string{}
-	for key, value := range v.Fields() {
-		annotations[key] = value.Text()
-	}
-	for _, problem := range apivalidation.ValidateAnnotations(annotations, field.NewPath("annotations")) {
-		if !strings.Contains(problem.Error(), "${") {
+	for _, problem := range apivalidation.ValidateAnnotations(v.stringMap(), field.NewPath("annotations")) {
+		if !hasVariable(problem.Error()) {
 			findings = append(findings, v.finding("%s", explain(problem)))
 		}
 	}
@@ -439,7 +437,7 @@ func problemsOfName(o *Object) []string {
 	switch {
 	case o.Name == "":
 		return nil // reported by another rule
-	case o.Kind.Group == rbacGroup, slices.Contains(pathNamed, o.Kind):
+	case o.Kind.Group == object.RBACGroup, slices.Contains(pathNamed, o.Kind):
 		return content.IsPathSegmentName(o.Name)
 	case slices.Contains(labelNamed, o.Kind):
 		return validation.IsDNS1123Label(o.Name)
@@ -550,7 +548,7 @@ func (b *Bundle) injectsCABundle() string {
 	if b.Metadata.ClusterProfile == extractor.Kubernetes {
 		return v1alpha1.InjectCABundleAnnotation
 	}
-	return "service.beta.openshift.io/inject-cabundle"
+	return object.ServiceCAInject
 }
 
 // injectsCertificate reports whether an annotation of a Service names the Secret for its certificate.
@@ -558,7 +556,7 @@ func (b *Bundle) injectsCertificate() string {
 	if b.Metadata.ClusterProfile == extractor.Kubernetes {
 		return v1alpha1.ServingCertAnnotation
 	}
-	return "service.beta.openshift.io/serving-cert-secret-name"
+	return object.ServiceCAServingCert
 }
 
 // makes reports whether the bundle has the referenced object, or an object that creates it.
@@ -573,7 +571,7 @@ func (b *Bundle) makes(ref reference, namespace string) bool {
 			return o.Name == text
 		case o.Kind == serviceKind && ref.kind == "Secret":
 			return o.At("metadata", "annotations", b.injectsCertificate()).Text() == text
-		case o.Kind.Group == certManagerGroup && ref.kind == "Secret":
+		case o.Kind.Group == object.CertManagerGroup && ref.kind == "Secret":
 			return o.At("spec", "secretName").Text() == text
 		}
 		return ref.kind == "ConfigMap" && slices.Contains(b.everyNamespaceHas(), text)
@@ -639,6 +637,6 @@ var floatingTags = []string{"latest", "main", "master", "dev"}
 // Cluster API itself.
 func isKnownGroup(group string) bool {
 	isClusterAPI := slices.Contains([]string{"cluster.x-k8s.io", "addons.cluster.x-k8s.io", "ipam.cluster.x-k8s.io", "runtime.cluster.x-k8s.io"}, group)
-	isCertManager := group == certManagerGroup || strings.HasSuffix(group, "."+certManagerGroup)
+	isCertManager := group == object.CertManagerGroup || strings.HasSuffix(group, "."+object.CertManagerGroup)
 	return isClusterAPI || isCertManager || scheme.Scheme.IsGroupRegistered(group) || group == crdKind.Group || group == "apiregistration.k8s.io"
 }

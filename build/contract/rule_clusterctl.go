@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
 // clusterctlRules are the rules of the theme "clusterctl".
@@ -25,11 +26,11 @@ var clusterctlRules = []Rule{{
 	Why:      "clusterctl and users find the objects of a provider by this label.",
 	Fix:      "Label every object, in a kustomization with \"labels: [{pairs: {cluster.x-k8s.io/provider: infrastructure-<name>}}]\".",
 	Check: eachObject(func(o *Object) []Finding {
-		label := o.At("metadata", "labels", providerLabel)
+		label := o.At("metadata", "labels", capicontract.ProviderLabel)
 		if label.Text() != "" {
 			return nil
 		}
-		return []Finding{label.finding("the label %s is missing", providerLabel)}
+		return []Finding{label.finding("the label %s is missing", capicontract.ProviderLabel)}
 	}),
 }, {
 	ID:       "clusterctl/provider-label-single",
@@ -52,7 +53,7 @@ var clusterctlRules = []Rule{{
 	Why:      "clusterctl finds the objects of a provider by the value that it derives from type and name. It does not find objects with another value.",
 	Fix:      "Use cluster-api for core, and infrastructure-, control-plane-, bootstrap-, ipam-, runtime-extension- or addon- with the name for others.",
 	Check: eachObject(func(o *Object) []Finding {
-		label := o.At("metadata", "labels", providerLabel)
+		label := o.At("metadata", "labels", capicontract.ProviderLabel)
 		if text := label.Text(); text == "" || text == "cluster-api" || slices.ContainsFunc(slices.Collect(maps.Values(labelPrefixes)), func(prefix string) bool { return strings.HasPrefix(text, prefix) }) {
 			return nil
 		}
@@ -66,7 +67,7 @@ var clusterctlRules = []Rule{{
 	Fix:      "Use the same name in both.",
 	Check: func(b *Bundle) []Finding {
 		for _, o := range b.Objects {
-			label := o.At("metadata", "labels", providerLabel)
+			label := o.At("metadata", "labels", capicontract.ProviderLabel)
 			if label.Text() == "" {
 				continue
 			}
@@ -112,7 +113,7 @@ var clusterctlRules = []Rule{{
 	Check: eachContainer(func(container Value) []Finding {
 		image := container.At("image")
 		host, _, found := strings.Cut(image.Text(), "/")
-		if image.Text() == "" || strings.Contains(image.Text(), "${") || found && (strings.ContainsAny(host, ".:") || host == "localhost") {
+		if image.Text() == "" || hasVariable(image.Text()) || found && (strings.ContainsAny(host, ".:") || host == "localhost") {
 			return nil
 		}
 		return []Finding{image.finding("image %s has no registry", image.Text())}
@@ -381,7 +382,7 @@ var clusterctlRules = []Rule{{
 	Fix:      "Write $${, or rephrase the description.",
 	Check: func(b *Bundle) []Finding {
 		findings := eachVariableLine(func(line string) string {
-			if anyVariable.MatchString(line) {
+			if firstVariable(line) != "" {
 				return "variable in a CRD"
 			}
 			return ""
@@ -416,7 +417,7 @@ var clusterctlRules = []Rule{{
 func checkOneProvider(b *Bundle) (findings []Finding) {
 	first := ""
 	for _, o := range b.Objects {
-		label := o.At("metadata", "labels", providerLabel)
+		label := o.At("metadata", "labels", capicontract.ProviderLabel)
 		switch text := label.Text(); {
 		case text == "":
 		case first == "":
@@ -514,7 +515,7 @@ func checkCommonVariables(o *Object) (findings []Finding) {
 			continue
 		}
 		field := o.At(strings.Split(common.field, ".")...)
-		if text := field.Text(); text != "" && !strings.Contains(text, "${") {
+		if text := field.Text(); text != "" && !hasVariable(text) {
 			findings = append(findings, field.finding("fixed value %s: want ${%s}", text, common.variable))
 		}
 	}
@@ -560,8 +561,8 @@ func variableFindings(t *Bundle) (findings []Finding) {
 	number := 0
 	for line := range strings.Lines(string(t.text)) {
 		number++
-		if match := anyVariable.FindStringSubmatch(line); match != nil {
-			findings = append(findings, Finding{File: t.file, Line: number, Message: "variable " + match[1] + " in a ClusterClass"})
+		if name := firstVariable(line); name != "" {
+			findings = append(findings, Finding{File: t.file, Line: number, Message: "variable " + name + " in a ClusterClass"})
 		}
 	}
 	return findings

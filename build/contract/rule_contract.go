@@ -149,11 +149,10 @@ func checkLabelFormat(crd *definition) (findings []Finding) {
 }
 
 func checkChosen(crd *definition) []Finding {
-	label, versions := chosen(crd.Object)
-	if len(versions) == 0 || !capicontract.IsVersion(versions[0]) || served(crd.Object, versions[0]) {
+	if !capicontract.IsVersion(crd.Version) || served(crd.Object, crd.Version) {
 		return nil
 	}
-	return []Finding{label.finding("version %s, which Cluster API uses, is not served; served: %s", versions[0], servedVersions(crd.Object))}
+	return []Finding{contractOf(crd.Object, crd.Contract).finding("version %s, which Cluster API uses, is not served; served: %s", crd.Version, servedVersions(crd.Object))}
 }
 
 func checkOtherVersions(crd *definition) []Finding {
@@ -162,11 +161,10 @@ func checkOtherVersions(crd *definition) []Finding {
 
 // checkLabelVersions checks the versions of all labels, except the version that has its own rule.
 func checkLabelVersions(crd *definition, but string) (findings []Finding) {
-	highest, _ := chosen(crd.Object)
 	for _, contract := range contracts {
 		label := contractOf(crd.Object, contract)
 		for name := range strings.SplitSeq(label.Text(), "_") {
-			hasOwnRule := label.Path == highest.Path && name == but
+			hasOwnRule := contract == crd.Contract && name == but
 			if capicontract.IsVersion(name) && !hasOwnRule && !served(crd.Object, name) {
 				findings = append(findings, label.finding("version %s is not served", name))
 			}
@@ -191,9 +189,9 @@ func checkSameContract(b *Bundle) (findings []Finding) {
 }
 
 func checkLabelPresent(crd *definition) []Finding {
-	if label, _ := chosen(crd.Object); label.Text() != "" {
+	if crd.Contract != "" {
 		return nil
 	}
-	names := contractLabel + strings.Join(contracts, " nor "+contractLabel)
+	names := capicontract.LabelPrefix + strings.Join(contracts, " nor "+capicontract.LabelPrefix)
 	return []Finding{crd.At("metadata", "labels").finding("found neither the label %s", names)}
 }

@@ -5,7 +5,6 @@ package contract
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -294,7 +293,7 @@ func checkPinned(container Value, placeholder string) []Finding {
 	switch text := image.Text(); {
 	case text == "": // reported by another rule
 		return nil
-	case text == placeholder, pinned(text), strings.Contains(text, "${"):
+	case text == placeholder, pinned(text), hasVariable(text):
 		return nil
 	default:
 		return []Finding{image.finding("%s: image %s is neither by digest nor the placeholder %q", nameOf(container), text, placeholder)}
@@ -316,10 +315,10 @@ func checkTargetNamespace(o *Object) []Finding {
 }
 
 func checkCertManager(o *Object) (findings []Finding) {
-	if o.Kind.Group == certManagerGroup {
+	if o.Kind.Group == object.CertManagerGroup {
 		findings = append(findings, o.finding("the kind %s requires cert-manager", o.Kind.Kind))
 	}
-	for _, name := range certManagerAnnotations {
+	for _, name := range object.CertManagerInjectCAs() {
 		if annotation := o.At("metadata", "annotations", name); annotation.Exists() {
 			findings = append(findings, annotation.finding("the annotation requires cert-manager"))
 		}
@@ -338,7 +337,7 @@ func (b *Bundle) eachWithSeverity(severity Severity, check func(*Object) []Findi
 
 func checkKind(o *Object) []Finding {
 	_, allowed := installable[o.Kind]
-	hasOwnRule := o.Kind == namespaceKind || o.Kind == secretKind || o.Kind.Group == certManagerGroup
+	hasOwnRule := o.Kind == namespaceKind || o.Kind == secretKind || o.Kind.Group == object.CertManagerGroup
 	if allowed || hasOwnRule || o.Kind.Kind == "" {
 		return nil
 	}
@@ -373,7 +372,7 @@ func checkPhaseOrder(b *Bundle) []Finding {
 			return nil
 		}
 		for _, o := range b.Objects {
-			exempt := o.Kind.Group == admissionGroup || o.Kind == crdKind // webhooks are not called for the former; CRDs are applied earlier
+			exempt := o.Kind.Group == object.AdmissionGroup || o.Kind == crdKind // webhooks are not called for the former; CRDs are applied earlier
 			if !exempt && asks(webhook.At("rules"), resourceOf(o), "CREATE", "UPDATE") {
 				findings = append(findings, webhook.At("name").finding("the webhook matches %s, which is applied in the same phase", o))
 			}
@@ -409,9 +408,6 @@ var (
 	validatingPolicyKind = object.ValidatingAdmissionPolicy
 	mutatingPolicyKind   = object.MutatingAdmissionPolicy
 )
-
-// certManagerAnnotations request a CA from cert-manager.
-var certManagerAnnotations = []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret"}
 
 // forbidKind returns a check that a bundle has no object of a kind.
 func forbidKind(kind schema.GroupKind, message string) func(*Bundle) []Finding {

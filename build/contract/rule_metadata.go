@@ -94,7 +94,7 @@ var metadataRules = []Rule{{
 	Why:      "Tools and people compare versions; an invalid version cannot be compared.",
 	Fix:      "Write a semantic version with a leading v, such as v2.10.0.",
 	Check: func(b *Bundle) []Finding {
-		if semverPattern.MatchString(b.Metadata.ProviderVersion) {
+		if IsProviderVersion(b.Metadata.ProviderVersion) {
 			return nil
 		}
 		return metadataFinding("providerVersion", "invalid version %q: want a semantic version with a leading v", b.Metadata.ProviderVersion)
@@ -265,11 +265,14 @@ func isReplaced(container, value Value) bool {
 // one that begins or ends with it.
 func mentions(text, reference string) bool { return object.MentionsImage(text, reference) }
 
-var (
-	namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	// From https://semver.org, with a leading v.
-	semverPattern = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-)
+// namePattern is a DNS label.
+var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// semverPattern is from https://semver.org, with a leading v.
+var semverPattern = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+// IsProviderVersion reports whether a text is a semantic version with a leading v, such as v2.10.0.
+func IsProviderVersion(text string) bool { return semverPattern.MatchString(text) }
 
 // checkTypeMatches ignores types with contracts, which have their own rules.
 func checkTypeMatches(b *Bundle) []Finding {

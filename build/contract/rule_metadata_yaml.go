@@ -44,10 +44,10 @@ var metadataYAMLRules = []Rule{{
 	Only:     FormRelease,
 	Source:   clusterctl("Validation Rules"),
 	Why:      "clusterctl rejects metadata of another version.",
-	Fix:      "Set apiVersion to " + ReleaseMetadataVersion + ".",
+	Fix:      "Set apiVersion to " + capicontract.MetadataVersion + ".",
 	Check: eachReleaseMetadata(func(_ *Bundle, m *Object) []Finding {
-		if written := m.At("apiVersion"); written.Text() != ReleaseMetadataVersion {
-			return []Finding{written.finding("the apiVersion is %q, not %s", written.Text(), ReleaseMetadataVersion)}
+		if written := m.At("apiVersion"); written.Text() != capicontract.MetadataVersion {
+			return []Finding{written.finding("the apiVersion is %q, not %s", written.Text(), capicontract.MetadataVersion)}
 		}
 		return nil
 	}),
@@ -123,9 +123,6 @@ var metadataYAMLRules = []Rule{{
 	Fix:      "Correct the contract of the series, or the labels of the CRDs.",
 	Check:    eachReleaseMetadata(checkLabelledContract),
 }}
-
-// ReleaseMetadataVersion is the apiVersion of the metadata.yaml of a release.
-const ReleaseMetadataVersion = capicontract.MetadataVersion
 
 // everyContract is every contract that exists or existed.
 var everyContract = capicontract.Known()
@@ -215,12 +212,13 @@ func checkLabelledContract(b *Bundle, m *Object) []Finding {
 	return []Finding{own.contract.finding("release series %s has the contract %s, but the CRDs have labels for %s", own, own.contract.Text(), strings.Join(labelled, " and "))}
 }
 
-// labelledContracts returns the contracts that Cluster API uses for the CRDs, oldest first.
+// labelledContracts returns the contracts of the CRDs by their labels, oldest first, also those that Cluster API no longer
+// supports.
 func labelledContracts(b *Bundle) []string {
 	var labelled []string
 	for _, d := range b.definitions {
-		if d.Contract != "" {
-			labelled = append(labelled, d.Contract)
+		if contract := capicontract.Of(d.At("metadata", "labels").stringMap()); contract != "" {
+			labelled = append(labelled, contract)
 		}
 	}
 	slices.SortFunc(labelled, capicontract.Compare)

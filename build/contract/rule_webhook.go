@@ -8,9 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // webhookRules are the rules of the theme "webhook".
@@ -52,7 +51,7 @@ var webhookRules = []Rule{{
 	Fix:      "Annotate the object with service.beta.openshift.io/inject-cabundle: \"true\", or for any Kubernetes cluster with " + v1alpha1.InjectCABundleAnnotation + ": \"true\"; in a release for clusterctl with cert-manager.io/inject-ca-from.",
 	Check: eachClient(func(b *Bundle, config, annotations Value) []Finding {
 		injected := annotations.At(b.injectsCABundle()).Text() == "true"
-		for _, name := range certManagerAnnotations { // other rules check these
+		for _, name := range object.CertManagerInjectCAs() { // other rules check these
 			injected = injected || annotations.At(name).Exists()
 		}
 		if injected || !config.At("service").Exists() || config.At("caBundle").Text() != "" {
@@ -165,7 +164,7 @@ var webhookRules = []Rule{{
 func checkFailurePolicy(webhook Value) []Finding {
 	policy := webhook.At("failurePolicy")
 	switch text := policy.Text(); {
-	case text == "" || text == "Fail" || strings.Contains(text, "${"):
+	case text == "" || text == "Fail" || hasVariable(text):
 		return nil
 	case text == "Ignore":
 		return []Finding{policy.finding("requests pass while the webhook is unavailable")}
@@ -176,19 +175,15 @@ func checkFailurePolicy(webhook Value) []Finding {
 	}
 }
 
-const injectsFrom = "cert-manager.io/inject-ca-from"
-
-var certificateKind = schema.GroupKind{Group: certManagerGroup, Kind: "Certificate"}
-
 func checkCARefs(b *Bundle) (findings []Finding) {
 	for _, o := range b.ofKind(mutatingKind, validatingKind, crdKind) {
-		if annotation := o.At("metadata", "annotations", injectsFrom); annotation.Exists() && !namesOne(annotation) {
+		if annotation := o.At("metadata", "annotations", object.CertManagerInjectCA); annotation.Exists() && !namesOne(annotation) {
 			findings = append(findings, annotation.finding("invalid value %q: want <namespace>/<name>", annotation.Text()))
 		}
 	}
 	unknown := eachClient(func(b *Bundle, _, annotations Value) []Finding {
-		annotation := annotations.At(injectsFrom)
-		if !namesOne(annotation) || strings.Contains(annotation.Text(), "${") || b.certificateOf(annotations) != nil {
+		annotation := annotations.At(object.CertManagerInjectCA)
+		if !namesOne(annotation) || hasVariable(annotation.Text()) || b.certificateOf(annotations) != nil {
 			return nil
 		}
 		return []Finding{annotation.finding("Certificate %s not found in the components", annotation.Text())}
@@ -202,8 +197,8 @@ func namesOne(annotation Value) bool { return strings.Count(annotation.Text(), "
 // certificateOf returns the Certificate in an annotation, in any namespace, because clusterctl sets it; nil if it is
 // missing.
 func (b *Bundle) certificateOf(annotations Value) *Object {
-	_, name, _ := strings.Cut(annotations.At(injectsFrom).Text(), "/")
-	for _, o := range b.ofKind(certificateKind) {
+	_, name, _ := strings.Cut(annotations.At(object.CertManagerInjectCA).Text(), "/")
+	for _, o := range b.ofKind(object.Certificate) {
 		if o.Name == name {
 			return o
 		}

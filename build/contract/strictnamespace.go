@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // Rejection is the reason why a pod is rejected.
@@ -44,7 +45,7 @@ func StrictNamespace(manifests []byte) []Rejection {
 
 func strictFindings(o *Object, spec Value) []Finding {
 	template, _ := podTemplate(o)
-	required := template.At("metadata", "annotations", requiredSCC)
+	required := template.At("metadata", "annotations", object.RequiredSCC)
 	if scc := required.Text(); scc != "" && scc != restrictedV2 && scc != nonrootV2 {
 		return []Finding{required.finding("the pod requires SCC %s, which the namespace does not allow", scc)}
 	}

@@ -127,6 +127,24 @@ func (v Value) Fields() iter.Seq2[string, Value] {
 	}
 }
 
+// stringMap returns a mapping such as labels, including the keys that "<<" merges. Values of another type are empty.
+func (v Value) stringMap() map[string]string {
+	texts, merged := map[string]string{}, v.At(mergeKey)
+	add := func(from Value) {
+		for key := range from.Fields() {
+			if key != mergeKey {
+				texts[key] = v.At(key).Text()
+			}
+		}
+	}
+	add(v)
+	add(merged)
+	for _, item := range merged.Items() {
+		add(item)
+	}
+	return texts
+}
+
 // Items returns the elements of a list.
 func (v Value) Items() iter.Seq2[int, Value] {
 	return func(yield func(int, Value) bool) {

@@ -9,12 +9,19 @@ import (
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
-var (
-	// legacyVariable has spaces within the braces.
-	legacyVariable = regexp.MustCompile(`\$\{(\s+[A-Za-z_][A-Za-z0-9_]*\s*|[A-Za-z_][A-Za-z0-9_]*\s+)\}`)
-	// anyVariable is an expression; its only group is the name.
-	anyVariable = regexp.MustCompile(`(?:^|[^$])\$\{([A-Za-z_][A-Za-z0-9_]*)`)
-)
+// legacyVariable has spaces within the braces.
+var legacyVariable = regexp.MustCompile(`\$\{(\s+[A-Za-z_][A-Za-z0-9_]*\s*|[A-Za-z_][A-Za-z0-9_]*\s+)\}`)
+
+// hasVariable reports whether a text may depend on a variable, whose value is unknown.
+func hasVariable(text string) bool { return variable.Contains([]byte(text)) }
+
+// firstVariable returns the name of the first variable of a text; empty without variables.
+func firstVariable(text string) string {
+	for expression := range variable.All([]byte(text)) {
+		return expression.Name
+	}
+	return ""
+}
 
 // withDefaults replaces variables in a text by their defaults, including variables within defaults, and returns the
 // variables without default. It neither adds nor removes lines.
@@ -34,7 +41,7 @@ func eachVariableLine(check func(line string) string) func(*Bundle) []Finding {
 		number := 0
 		for line := range strings.Lines(string(b.text)) {
 			number++
-			if !strings.Contains(line, "${") {
+			if !hasVariable(line) {
 				continue
 			}
 			if problem := check(line); problem != "" {
@@ -56,11 +63,8 @@ func checkVariablePrefix(b *Bundle) []Finding {
 	number := 0
 	for line := range strings.Lines(string(b.text)) {
 		number++
-		if !strings.Contains(line, "${") {
-			continue
-		}
-		for _, match := range anyVariable.FindAllStringSubmatch(line, -1) {
-			name := match[1]
+		for expression := range variable.AllNested([]byte(line)) {
+			name := expression.Name
 			if seen[name] || shared.MatchString(name) || strings.HasPrefix(name, prefix) || strings.HasPrefix(name, "CAP") {
 				continue
 			}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
 )
@@ -63,11 +64,7 @@ func (o Options) Metadata(manifests []byte) extractor.Metadata {
 	}
 }
 
-var (
-	providerNamePattern = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,56}[a-z0-9])?$`)
-	// The pattern is from https://semver.org, with a leading v.
-	versionPattern = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-)
+var providerNamePattern = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,56}[a-z0-9])?$`)
 
 // Platforms returns the OpenShift platform types, as the Infrastructure object of
 // a cluster names them.
@@ -91,7 +88,7 @@ func (o Options) Check() error {
 	if !slices.Contains(extractor.ProviderTypes(), o.ProviderType) {
 		errs = append(errs, fmt.Errorf("invalid provider type %q: want one of %s", o.ProviderType, join(extractor.ProviderTypes())))
 	}
-	if !versionPattern.MatchString(o.ProviderVersion) {
+	if !contract.IsProviderVersion(o.ProviderVersion) {
 		errs = append(errs, fmt.Errorf("invalid provider version %q: want a semantic version with a leading v, such as v2.10.0", o.ProviderVersion))
 	}
 	errs = append(errs, o.checkPlatform())

@@ -15,6 +15,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/kustomize"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
@@ -60,7 +61,7 @@ func (o Options) guessed(objects []*unstructured.Unstructured) (Options, error) 
 		return o, err
 	}
 	if o.ProviderName == "" && label == "" {
-		return o, fmt.Errorf("--provider-name is required: no object has the label %s, such as infrastructure-aws", transform.ProviderLabel)
+		return o, fmt.Errorf("--provider-name is required: no object has the label %s, such as infrastructure-aws", capicontract.ProviderLabel)
 	}
 	o.ProviderName = cmp.Or(o.ProviderName, nameOf(label, o.ProviderType))
 	o.ProviderVersion = cmp.Or(o.ProviderVersion, "v0.0.0")
@@ -91,10 +92,10 @@ func (o *Options) guessType(label string, objects []*unstructured.Unstructured) 
 		o.ProviderType = types[0]
 		return nil
 	}
-	reason := fmt.Sprintf("label %s: %q names no type", transform.ProviderLabel, label)
+	reason := fmt.Sprintf("label %s: %q names no type", capicontract.ProviderLabel, label)
 	missing := "--provider-type"
 	if label == "" {
-		reason = "no object has the label " + transform.ProviderLabel
+		reason = "no object has the label " + capicontract.ProviderLabel
 		if o.ProviderName == "" {
 			missing += ", --provider-name"
 		}
@@ -118,7 +119,7 @@ const usualPlaceholders = "registry.ci.openshift.org/openshift:"
 // labelOf returns the value of the first provider label among the objects.
 func labelOf(objects []*unstructured.Unstructured) string {
 	for _, obj := range objects {
-		if label := obj.GetLabels()[transform.ProviderLabel]; label != "" {
+		if label := obj.GetLabels()[capicontract.ProviderLabel]; label != "" {
 			return label
 		}
 	}

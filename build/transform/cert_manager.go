@@ -9,18 +9,10 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/object"
 )
-
-const certManagerGroup = "cert-manager.io"
-
-var certificateKind = schema.GroupKind{Group: certManagerGroup, Kind: "Certificate"}
-
-// injectCAAnnotations are the annotations by which cert-manager injects the CA of a certificate.
-var injectCAAnnotations = []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret"}
 
 // authority is an issuer of serving certificates that works by annotations: one certificate per
 // Service, all signed by one CA.
@@ -44,7 +36,7 @@ func authorityOf(profile extractor.ClusterProfile) authority {
 func (a authority) replaceCertManager(objects []*unstructured.Unstructured, _ Options) ([]*unstructured.Unstructured, error) {
 	var errs []error
 	for _, o := range objects {
-		if object.GroupKind(o) == certificateKind {
+		if object.GroupKind(o) == object.Certificate {
 			errs = append(errs, a.serveCertificate(o, objects))
 		}
 	}
@@ -52,7 +44,7 @@ func (a authority) replaceCertManager(objects []*unstructured.Unstructured, _ Op
 		a.injectCA(o)
 	}
 	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
-		return object.GroupKind(o).Group == certManagerGroup
+		return object.GroupKind(o).Group == object.CertManagerGroup
 	}), errors.Join(errs...)
 }
 
@@ -75,8 +67,7 @@ func (a authority) serveCertificate(certificate *unstructured.Unstructured, obje
 }
 
 func dnsNames(certificate *unstructured.Unstructured) []string {
-	names, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "dnsNames")
-	return names
+	return object.TextsAt(certificate.Object, "spec", "dnsNames")
 }
 
 // servicesOf returns the Services that serve a certificate: those with one of its DNS names, and those
@@ -123,12 +114,12 @@ func servicesWhere(objects []*unstructured.Unstructured, match func(*unstructure
 // trustsUnknown reports whether cert-manager injects a CA into an object, but that of none of the certificates.
 func trustsUnknown(o *unstructured.Unstructured, objects []*unstructured.Unstructured) bool {
 	return injectsCA(o) && !slices.ContainsFunc(objects, func(certificate *unstructured.Unstructured) bool {
-		return object.GroupKind(certificate) == certificateKind && trusts(o, certificate)
+		return object.GroupKind(certificate) == object.Certificate && trusts(o, certificate)
 	})
 }
 
 func injectsCA(o *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(injectCAAnnotations, func(key string) bool { return o.GetAnnotations()[key] != "" })
+	return slices.ContainsFunc(object.CertManagerInjectCAs(), func(key string) bool { return o.GetAnnotations()[key] != "" })
 }
 
 // selects reports whether a Service selects the pods of an object, which may be nil.
@@ -155,8 +146,8 @@ func trusts(o, certificate *unstructured.Unstructured) bool {
 		return found != "" && found == name
 	}
 	secret := object.TextAt(certificate.Object, "spec", "secretName")
-	return names("cert-manager.io/inject-ca-from", certificate.GetName()) ||
-		names("cert-manager.io/inject-ca-from-secret", secret) ||
+	return names(object.CertManagerInjectCA, certificate.GetName()) ||
+		names(object.CertManagerInjectCAFromSecret, secret) ||
 		names("runtime.cluster.x-k8s.io/inject-ca-from-secret", secret)
 }
 
@@ -185,7 +176,7 @@ func mounts(secret string, objects []*unstructured.Unstructured) *unstructured.U
 func (a authority) injectCA(o *unstructured.Unstructured) {
 	annotations := o.GetAnnotations()
 	injected := false
-	for _, key := range injectCAAnnotations {
+	for _, key := range object.CertManagerInjectCAs() {
 		_, has := annotations[key]
 		injected = injected || has
 		delete(annotations, key)

@@ -2,14 +2,16 @@
 
 package transform
 
-import "github.com/capi-installer/capi-installer/extractor"
+import (
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
 
-// serviceCA are the annotations of OpenShift's service-ca operator
-// (https://docs.openshift.com, "Securing service traffic using service serving certificate secrets").
+// serviceCA are the annotations of OpenShift's service-ca operator.
 var serviceCA = authority{
 	name:    "service-ca",
-	serving: "service.beta.openshift.io/serving-cert-secret-name",
-	inject:  "service.beta.openshift.io/inject-cabundle",
+	serving: object.ServiceCAServingCert,
+	inject:  object.ServiceCAInject,
 }
 
 var certManagerToServiceCA = Transform{

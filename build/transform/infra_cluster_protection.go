@@ -17,13 +17,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-var bindingKind = schema.GroupKind{Group: object.ValidatingAdmissionPolicy.Group, Kind: "ValidatingAdmissionPolicyBinding"}
-
 // protectionPrefix is the prefix of the policy names, as in OpenShift's own providers.
 const protectionPrefix = "openshift-cluster-api-protect-"
-
-// ProviderLabel is clusterctl's label for the objects of a provider.
-const ProviderLabel = "cluster.x-k8s.io/provider"
 
 // notTheOwnCluster is true for all objects except the InfraCluster of the cluster
 // itself, whose name is in the Infrastructure object. While the Infrastructure
@@ -42,23 +37,19 @@ var protectInfraCluster = Transform{
 		if err != nil {
 			return nil, err
 		}
-		existing := map[string]bool{}
+		existing := map[object.Identity]bool{}
 		for _, obj := range objects {
-			existing[identityOf(obj)] = true
+			existing[object.IdentityOf(obj)] = true
 		}
 		for _, crd := range crds {
 			for _, obj := range protection(crd, o.Namespace) {
-				if !existing[identityOf(obj)] {
+				if !existing[object.IdentityOf(obj)] {
 					objects = append(objects, obj)
 				}
 			}
 		}
 		return objects, nil
 	},
-}
-
-func identityOf(o *unstructured.Unstructured) string {
-	return object.GroupKind(o).String() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
 // protectedCRDs returns the CRDs with the given singular names, or all InfraCluster
@@ -140,11 +131,11 @@ func protection(crd *unstructured.Unstructured, namespace string) []*unstructure
 		},
 	}
 	objects := []*unstructured.Unstructured{{Object: policy}, {Object: binding}}
-	for i, kind := range []schema.GroupKind{object.ValidatingAdmissionPolicy, bindingKind} {
+	for i, kind := range []schema.GroupKind{object.ValidatingAdmissionPolicy, object.ValidatingAdmissionPolicyBinding} {
 		objects[i].SetGroupVersionKind(kind.WithVersion("v1"))
 		objects[i].SetName(name)
-		if provider := crd.GetLabels()[ProviderLabel]; provider != "" {
-			objects[i].SetLabels(map[string]string{ProviderLabel: provider})
+		if provider := crd.GetLabels()[capicontract.ProviderLabel]; provider != "" {
+			objects[i].SetLabels(map[string]string{capicontract.ProviderLabel: provider})
 		}
 	}
 	return objects

@@ -40,7 +40,7 @@ func createdSecrets(objects []*unstructured.Unstructured, ca authority) map[stri
 			created[o.GetName()] = true
 		case object.Service:
 			created[o.GetAnnotations()[ca.serving]] = true
-		case certificateKind:
+		case object.Certificate:
 			created[object.TextAt(o.Object, "spec", "secretName")] = true
 		}
 	}

@@ -16,7 +16,7 @@ var priorityClass = Transform{
 	Profile: only(extractor.OpenShift),
 	Apply: eachObject(func(o *unstructured.Unstructured) {
 		if template := object.PodTemplate(o); template != nil {
-			setDefault(object.EnsureMap(template, "spec"), "priorityClassName", "system-cluster-critical")
+			object.SetDefault(object.EnsureMap(template, "spec"), "priorityClassName", "system-cluster-critical")
 		}
 	}),
 }

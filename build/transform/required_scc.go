@@ -9,8 +9,6 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-const requiredSCCAnnotation = "openshift.io/required-scc"
-
 // requiredSCC runs after workloadAnnotations, which only adds the annotation where it is missing.
 var requiredSCC = Transform{
 	Name:    "required-scc",
@@ -23,8 +21,8 @@ var requiredSCC = Transform{
 			return
 		}
 		annotations := object.MapAt(template, "metadata", "annotations")
-		if annotations[requiredSCCAnnotation] == "restricted-v2" && sccFor(o, template) == "nonroot-v2" && !runsAsRoot(o, template) {
-			annotations[requiredSCCAnnotation] = "nonroot-v2"
+		if annotations[object.RequiredSCC] == "restricted-v2" && sccFor(o, template) == "nonroot-v2" && !runsAsRoot(o, template) {
+			annotations[object.RequiredSCC] = "nonroot-v2"
 		}
 	}),
 }

@@ -16,7 +16,7 @@ var resourceRequests = Transform{
 		resources := object.EnsureMap(container, "resources")
 		delete(resources, "limits")
 		requests := object.EnsureMap(resources, "requests")
-		setDefault(requests, "cpu", "10m")
-		setDefault(requests, "memory", "50Mi")
+		object.SetDefault(requests, "cpu", "10m")
+		object.SetDefault(requests, "memory", "50Mi")
 	}),
 }

@@ -140,9 +140,3 @@ func eachContainer(edit func(container map[string]any)) func([]*unstructured.Uns
 		}
 	})
 }
-
-func setDefault(obj map[string]any, field string, value any) {
-	if _, set := obj[field]; !set {
-		obj[field] = value
-	}
-}

@@ -3,11 +3,10 @@
 package transform
 
 import (
-	"strings"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 var variableKeys = Transform{
@@ -24,7 +23,7 @@ func dropVariableKeys(metadata map[string]any) {
 	for _, field := range []string{"annotations", "labels"} {
 		keys := object.MapAt(metadata, field)
 		for key := range keys {
-			if strings.Contains(key, "${") {
+			if variable.Contains([]byte(key)) {
 				delete(keys, key)
 			}
 		}

@@ -17,8 +17,8 @@ var workloadAnnotations = Transform{
 	Apply: eachObject(func(o *unstructured.Unstructured) {
 		if template := object.PodTemplate(o); template != nil {
 			annotations := object.EnsureMap(template, "metadata", "annotations")
-			setDefault(annotations, "target.workload.openshift.io/management", `{"effect": "PreferredDuringScheduling"}`)
-			setDefault(annotations, requiredSCCAnnotation, sccFor(o, template))
+			object.SetDefault(annotations, "target.workload.openshift.io/management", `{"effect": "PreferredDuringScheduling"}`)
+			object.SetDefault(annotations, object.RequiredSCC, sccFor(o, template))
 		}
 	}),
 }

@@ -25,6 +25,10 @@ import (
 // contract.
 const LabelPrefix = "cluster.x-k8s.io/"
 
+// ProviderLabel is the label with which clusterctl and users find the objects of a
+// provider.
+const ProviderLabel = LabelPrefix + "provider"
+
 // Newest is the newest contract that Cluster API supports.
 const Newest = "v1beta2"
 
@@ -47,7 +51,7 @@ var versionPattern = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?
 func IsVersion(text string) bool { return versionPattern.MatchString(text) }
 
 // OfLabel returns the contract in a label key, and false if the key is not a
-// contract label, such as cluster.x-k8s.io/provider.
+// contract label, such as ProviderLabel.
 func OfLabel(key string) (contract string, ok bool) {
 	contract, ok = strings.CutPrefix(key, LabelPrefix)
 	if !ok || !IsVersion(contract) {
@@ -59,17 +63,25 @@ func OfLabel(key string) (contract string, ok bool) {
 // Compare compares two contracts or API versions by age: v1beta1 < v1beta2 < v1.
 func Compare(a, b string) int { return version.CompareKubeAwareVersionStrings(a, b) }
 
-// Of returns the contract that Cluster API uses for a CRD with these labels: the
-// newest supported one. If a CRD has only labels of unsupported contracts, Of
-// returns the newest of them, although Cluster API does not find its versions.
-// Without contract labels, Of returns "".
-func Of(labels map[string]string) string {
+// SupportedOf returns the contract that Cluster API uses for a CRD with these
+// labels: the newest supported one. Without a label of a supported contract,
+// Cluster API does not find the versions of the CRD, and SupportedOf returns "".
+func SupportedOf(labels map[string]string) string {
 	for _, contract := range Supported() {
 		if labels[LabelPrefix+contract] != "" {
 			return contract
 		}
 	}
-	newest := ""
+	return ""
+}
+
+// Of returns the contract of a CRD with these labels: that of SupportedOf, or else
+// the newest unsupported one. Without contract labels, Of returns "".
+func Of(labels map[string]string) string {
+	newest := SupportedOf(labels)
+	if newest != "" {
+		return newest
+	}
 	for key := range labels {
 		if contract, ok := OfLabel(key); ok && labels[key] != "" && (newest == "" || Compare(contract, newest) > 0) {
 			newest = contract

@@ -45,6 +45,12 @@ func TestOf_NewestSupportedContract(t *testing.T) {
 		if got := capicontract.Of(test.labels); got != test.want {
 			t.Errorf("Of(%v) = %q, want %q", test.labels, got, test.want)
 		}
+		if !slices.Contains(capicontract.Supported(), test.want) {
+			test.want = ""
+		}
+		if got := capicontract.SupportedOf(test.labels); got != test.want {
+			t.Errorf("SupportedOf(%v) = %q, want %q", test.labels, got, test.want)
+		}
 	}
 }
 

@@ -48,6 +48,13 @@ func EnsureMap(object map[string]any, path ...string) map[string]any {
 	return object
 }
 
+// SetDefault sets a field that does not exist.
+func SetDefault(object map[string]any, field string, value any) {
+	if _, exists := object[field]; !exists {
+		object[field] = value
+	}
+}
+
 func valueAt(object map[string]any, path []string) any {
 	last := len(path) - 1
 	return MapAt(object, path[:last]...)[path[last]]

@@ -12,6 +12,7 @@ import (
 const (
 	AdmissionGroup     = "admissionregistration.k8s.io"
 	APIExtensionsGroup = "apiextensions.k8s.io"
+	CertManagerGroup   = "cert-manager.io"
 	RBACGroup          = "rbac.authorization.k8s.io"
 )
 
@@ -44,6 +45,8 @@ var (
 	MutatingAdmissionPolicyBinding   = schema.GroupKind{Group: AdmissionGroup, Kind: "MutatingAdmissionPolicyBinding"}
 	ValidatingAdmissionPolicy        = schema.GroupKind{Group: AdmissionGroup, Kind: "ValidatingAdmissionPolicy"}
 	ValidatingAdmissionPolicyBinding = schema.GroupKind{Group: AdmissionGroup, Kind: "ValidatingAdmissionPolicyBinding"}
+
+	Certificate = schema.GroupKind{Group: CertManagerGroup, Kind: "Certificate"}
 
 	ExtensionConfig = schema.GroupKind{Group: "runtime.cluster.x-k8s.io", Kind: "ExtensionConfig"}
 

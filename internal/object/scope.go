@@ -41,7 +41,7 @@ var knownScopes = scopesOf(map[string]map[Scope][]string{
 	"apps":                         {ScopeNamespaced: {"ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"}},
 	"autoscaling":                  {ScopeNamespaced: {"HorizontalPodAutoscaler"}},
 	"batch":                        {ScopeNamespaced: {"CronJob", "Job"}},
-	"cert-manager.io":              {ScopeNamespaced: {"Certificate", "CertificateRequest", "Issuer"}, ScopeCluster: {"ClusterIssuer"}},
+	CertManagerGroup:               {ScopeNamespaced: {"Certificate", "CertificateRequest", "Issuer"}, ScopeCluster: {"ClusterIssuer"}},
 	"certificates.k8s.io":          {ScopeCluster: {"CertificateSigningRequest"}},
 	"coordination.k8s.io":          {ScopeNamespaced: {"Lease"}},
 	"discovery.k8s.io":             {ScopeNamespaced: {"EndpointSlice"}},
@@ -51,10 +51,11 @@ var knownScopes = scopesOf(map[string]map[Scope][]string{
 	"node.k8s.io":                  {ScopeCluster: {"RuntimeClass"}},
 	"policy":                       {ScopeNamespaced: {"PodDisruptionBudget"}, ScopeCluster: {"PodSecurityPolicy"}},
 	RBACGroup:                      {ScopeNamespaced: {"Role", "RoleBinding"}, ScopeCluster: {"ClusterRole", "ClusterRoleBinding"}},
+	"resource.k8s.io":              {ScopeCluster: {"DeviceClass"}},
 	"runtime.cluster.x-k8s.io":     {ScopeCluster: {"ExtensionConfig"}},
 	"scheduling.k8s.io":            {ScopeCluster: {"PriorityClass"}},
 	"security.openshift.io":        {ScopeCluster: {"SecurityContextConstraints"}},
-	"storage.k8s.io":               {ScopeCluster: {"CSIDriver", "StorageClass"}},
+	"storage.k8s.io":               {ScopeCluster: {"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"}},
 })
 
 func scopesOf(groups map[string]map[Scope][]string) Scopes {

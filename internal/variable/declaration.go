@@ -23,16 +23,7 @@ type Variable struct {
 // operands.
 func Variables(text []byte) []Variable {
 	found := map[string]Variable{}
-	addVariables(found, text)
-	variables := make([]Variable, 0, len(found))
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		variables = append(variables, found[name])
-	}
-	return variables
-}
-
-func addVariables(found map[string]Variable, text []byte) {
-	for expression := range All(text) {
+	for expression := range AllNested(text) {
 		variable := found[expression.Name]
 		variable.Name = expression.Name
 		if fallback, hasDefault := expression.Default(); !hasDefault {
@@ -41,8 +32,12 @@ func addVariables(found map[string]Variable, text []byte) {
 			variable.Default = &fallback
 		}
 		found[expression.Name] = variable
-		addVariables(found, []byte(expression.Operand))
 	}
+	variables := make([]Variable, 0, len(found))
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		variables = append(variables, found[name])
+	}
+	return variables
 }
 
 // Use is an expression that requires a value.

@@ -43,7 +43,7 @@ func (e Expression) Default() (string, bool) {
 }
 
 // All returns the expressions of a text in order. It omits expressions in
-// operands; call All on Operand for these.
+// operands, which AllNested includes.
 func All(text []byte) iter.Seq[Expression] {
 	return func(yield func(Expression) bool) {
 		if !Contains(text) {
@@ -65,19 +65,29 @@ func All(text []byte) iter.Seq[Expression] {
 // "${".
 func Contains(text []byte) bool { return bytes.Contains(text, []byte("${")) }
 
+// AllNested returns the expressions of a text in order, each followed by those in
+// its operand. The offset of an expression in an operand is that in the operand.
+func AllNested(text []byte) iter.Seq[Expression] {
+	return func(yield func(Expression) bool) { visit(text, yield) }
+}
+
+func visit(text []byte, yield func(Expression) bool) bool {
+	for expression := range All(text) {
+		if !yield(expression) || !visit([]byte(expression.Operand), yield) {
+			return false
+		}
+	}
+	return true
+}
+
 // Names returns the names of the variables in all expressions of a text,
 // including expressions in operands.
 func Names(text []byte) map[string]bool {
 	names := map[string]bool{}
-	addNames(names, text)
-	return names
-}
-
-func addNames(names map[string]bool, text []byte) {
-	for expression := range All(text) {
+	for expression := range AllNested(text) {
 		names[expression.Name] = true
-		addNames(names, []byte(expression.Operand))
 	}
+	return names
 }
 
 // operators are the operators of package envsubst, each before its own prefixes,
