@@ -481,6 +481,20 @@ func TestTeardown_UsesTeardownWriter(t *testing.T) {
 	}
 }
 
+// A cache that has not seen the adoption by a revision must not make its teardown release
+// the object, which would stay in the cluster.
+func TestTeardown_OutdatedCacheReleasesNothing(t *testing.T) {
+	c := newCluster(t)
+	c.reconcile(t, 1, configMap(t), ownedBy("one"))
+	old := lagging{object: c.get(t, configMap(t))}
+	c.reconcile(t, 2, configMap(t), ownedBy("two"), siblingOf("one"))
+	c.took()
+	gone, err := c.engineReading(old, c.Client).Teardown(t.Context(), 2, configMap(t), ownedBy("two"))
+	if diff := cmp.Diff([]string{"delete"}, c.took()); err != nil || gone || diff != "" {
+		t.Errorf("gone: %t, error: %v; writes (-want +got):\n%s", gone, err, diff)
+	}
+}
+
 func TestTeardown_DeletePreconditions(t *testing.T) {
 	c := newCluster(t)
 	c.reconcile(t, 1, configMap(t), ownedBy("one"))

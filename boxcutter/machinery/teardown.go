@@ -75,13 +75,24 @@ func (e *ObjectEngine) teardown(
 }
 
 // readForTeardown reads the object from the cache, or live if the cache does not
-// have it.
+// have it, or may have it as it was before the revision adopted it.
 func (e *ObjectEngine) readForTeardown(ctx context.Context, r *objectTeardown, desired Object) (live bool, err error) {
-	if r.actual, err = e.read(ctx, e.cache, desired); err != nil || r.actual != nil || !e.readsLive() {
+	if r.actual, err = e.read(ctx, e.cache, desired); err != nil || !e.readsLive() || !e.mayPredate(r) {
 		return false, err
 	}
 	r.actual, err = e.read(ctx, e.unfilteredReader, desired)
 	return true, err
+}
+
+// mayPredate reports whether the cached object may be older than the revision: it is
+// missing, or the revision does not control it and it has no higher revision number. An
+// outdated object would be released, and stay in the cluster.
+func (e *ObjectEngine) mayPredate(r *objectTeardown) bool {
+	if r.actual == nil {
+		return true
+	}
+	number, marked, err := e.revisionOf(r.actual)
+	return !e.controls(r) && (!marked || err != nil || number <= r.revision)
 }
 
 // readsLive reports whether a decision based on an outdated object is repeated
