@@ -203,7 +203,7 @@ func each(objects []*Object, check func(*Object) []Finding) (findings []Finding)
 func checkUnique(b *Bundle) (findings []Finding) {
 	first := map[object.Identity]*Object{}
 	for _, o := range b.Objects {
-		id := object.Identity{GroupKind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+		id := o.identity()
 		if other, twice := first[id]; twice && o.Name != "" {
 			findings = append(findings, o.finding("already defined on line %d", other.line()))
 			continue

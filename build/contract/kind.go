@@ -79,9 +79,11 @@ func podTemplate(o *Object) (Value, bool) {
 }
 
 // containers returns the containers of the pods of an object.
-func containers(o *Object) iter.Seq[Value] {
+func containers(o *Object) iter.Seq[Value] { return containersOf(podSpec(o)) }
+
+// containersOf returns the containers of a pod spec.
+func containersOf(spec Value) iter.Seq[Value] {
 	return func(yield func(Value) bool) {
-		spec := podSpec(o)
 		for _, field := range object.ContainerFields() {
 			for _, container := range spec.At(field).Items() {
 				if !yield(container) {

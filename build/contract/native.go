@@ -89,10 +89,8 @@ func checkWorkload(spec Value) (findings []Finding) {
 	if spec.At("containers").length() == 0 {
 		findings = append(findings, spec.At("containers").finding("the pod has no containers"))
 	}
-	for _, list := range []string{"initContainers", "containers"} {
-		for _, container := range spec.At(list).Items() {
-			findings = append(findings, checkContainer(container, volumes)...)
-		}
+	for container := range containersOf(spec) {
+		findings = append(findings, checkContainer(container, volumes)...)
 	}
 	return slices.Concat(findings, checkPodNames(spec), checkTolerations(spec), checkRollout(spec.object))
 }

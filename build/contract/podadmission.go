@@ -26,13 +26,11 @@ func completeBySCC(spec map[string]any, scc string) {
 	pod := object.EnsureMap(spec, "securityContext")
 	object.SetDefault(pod, "runAsNonRoot", true)
 	object.SetDefault(pod, "seccompProfile", map[string]any{"type": "RuntimeDefault"})
-	for _, list := range []string{"initContainers", "containers"} {
-		for _, container := range object.MapsAt(spec, list) {
-			context := object.EnsureMap(container, "securityContext")
-			object.SetDefault(context, "allowPrivilegeEscalation", false)
-			capabilities := object.EnsureMap(context, "capabilities")
-			object.SetDefault(capabilities, "drop", []any{"ALL"})
-		}
+	for _, container := range object.ContainersOf(spec) {
+		context := object.EnsureMap(container, "securityContext")
+		object.SetDefault(context, "allowPrivilegeEscalation", false)
+		capabilities := object.EnsureMap(context, "capabilities")
+		object.SetDefault(capabilities, "drop", []any{"ALL"})
 	}
 }
 

@@ -28,17 +28,15 @@ func references(spec Value) (all []reference) {
 			add("ConfigMap", source.At("configMap", "name"), source.At("configMap"))
 		}
 	}
-	for _, list := range []string{"initContainers", "containers"} {
-		for _, container := range spec.At(list).Items() {
-			for _, from := range container.At("envFrom").Items() {
-				add("Secret", from.At("secretRef", "name"), from.At("secretRef"))
-				add("ConfigMap", from.At("configMapRef", "name"), from.At("configMapRef"))
-			}
-			for _, variable := range container.At("env").Items() {
-				from := variable.At("valueFrom")
-				add("Secret", from.At("secretKeyRef", "name"), from.At("secretKeyRef"))
-				add("ConfigMap", from.At("configMapKeyRef", "name"), from.At("configMapKeyRef"))
-			}
+	for container := range containersOf(spec) {
+		for _, from := range container.At("envFrom").Items() {
+			add("Secret", from.At("secretRef", "name"), from.At("secretRef"))
+			add("ConfigMap", from.At("configMapRef", "name"), from.At("configMapRef"))
+		}
+		for _, variable := range container.At("env").Items() {
+			from := variable.At("valueFrom")
+			add("Secret", from.At("secretKeyRef", "name"), from.At("secretKeyRef"))
+			add("ConfigMap", from.At("configMapKeyRef", "name"), from.At("configMapKeyRef"))
 		}
 	}
 	return all

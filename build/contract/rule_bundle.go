@@ -597,10 +597,8 @@ func checkPodSecurity(spec Value) (findings []Finding) {
 			findings = append(findings, path.finding("the pods mount the path %s of the host", path.At("path").Text()))
 		}
 	}
-	for _, list := range []string{"initContainers", "containers"} {
-		for _, container := range spec.At(list).Items() {
-			findings = append(findings, checkSecurityContext(spec, container)...)
-		}
+	for container := range containersOf(spec) {
+		findings = append(findings, checkSecurityContext(spec, container)...)
 	}
 	return findings
 }

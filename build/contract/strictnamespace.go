@@ -81,18 +81,16 @@ func completedSpec(spec Value, scc string) (Value, error) {
 func checkStrictFields(spec Value) (findings []Finding) {
 	pod := spec.At("securityContext", "runAsUser")
 	users := []Value{pod}
-	for _, list := range []string{"initContainers", "containers"} {
-		for _, container := range spec.At(list).Items() {
-			users = append(users, container.At("securityContext", "runAsUser"))
-			for _, port := range container.At("ports").Items() {
-				if host := port.At("hostPort"); host.Exists() && host.Text() != "0" {
-					findings = append(findings, host.finding("%s listens on a port of the host", nameOf(container)))
-				}
+	for container := range containersOf(spec) {
+		users = append(users, container.At("securityContext", "runAsUser"))
+		for _, port := range container.At("ports").Items() {
+			if host := port.At("hostPort"); host.Exists() && host.Text() != "0" {
+				findings = append(findings, host.finding("%s listens on a port of the host", nameOf(container)))
 			}
-			for _, capability := range container.At("securityContext", "capabilities", "add").Items() {
-				if capability.Text() != "NET_BIND_SERVICE" {
-					findings = append(findings, capability.finding("%s adds capability %s", nameOf(container), capability.Text()))
-				}
+		}
+		for _, capability := range container.At("securityContext", "capabilities", "add").Items() {
+			if capability.Text() != "NET_BIND_SERVICE" {
+				findings = append(findings, capability.finding("%s adds capability %s", nameOf(container), capability.Text()))
 			}
 		}
 	}

@@ -12,6 +12,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // Object is one object of the manifests. Its Value is the whole object.
@@ -30,11 +32,11 @@ type Object struct {
 
 // String names the object: "Deployment openshift-cluster-api/manager".
 func (o *Object) String() string {
-	name := o.Name
-	if o.Namespace != "" {
-		name = o.Namespace + "/" + name
-	}
-	return strings.TrimSpace(o.Kind.Kind + " " + name)
+	return o.identity().String()
+}
+
+func (o *Object) identity() object.Identity {
+	return object.Identity{GroupKind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }
 
 // Value is a place in an object. A value that is missing, null or of another type than expected reads as empty, so that

@@ -64,8 +64,10 @@ func PodSpec(o *unstructured.Unstructured) map[string]any {
 
 // Containers returns the containers of the pods of an object: init containers,
 // containers and ephemeral containers. Writes to the maps change the object.
-func Containers(o *unstructured.Unstructured) []map[string]any {
-	spec := PodSpec(o)
+func Containers(o *unstructured.Unstructured) []map[string]any { return ContainersOf(PodSpec(o)) }
+
+// ContainersOf returns the containers of a pod spec, like Containers.
+func ContainersOf(spec map[string]any) []map[string]any {
 	var containers []map[string]any
 	for _, field := range ContainerFields() {
 		containers = append(containers, MapsAt(spec, field)...)
