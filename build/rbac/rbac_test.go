@@ -11,21 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/rbac"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 	"github.com/capi-installer/capi-installer/manifests"
 )
 
 // objectsOf reads YAML documents.
-func objectsOf(t *testing.T, documents string) (objects []*unstructured.Unstructured) {
+func objectsOf(t *testing.T, documents string) []*unstructured.Unstructured {
 	t.Helper()
-	for document := range strings.SplitSeq(documents, "---\n") {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, object)
+	objects, err := yamldoc.Objects([]byte(documents))
+	if err != nil {
+		t.Fatal(err)
 	}
 	return objects
 }
