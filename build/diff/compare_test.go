@@ -5,18 +5,16 @@ package diff_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/capi-installer/capi-installer/build/diff"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
 
@@ -50,22 +48,13 @@ func providersIn(t *testing.T, archive *scenario.Archive, folder string) (provid
 	return providers
 }
 
-func objectsOf(t *testing.T, manifests []byte) (objects []*unstructured.Unstructured) {
+func objectsOf(t *testing.T, manifests []byte) []*unstructured.Unstructured {
 	t.Helper()
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
-	for {
-		o := &unstructured.Unstructured{}
-		err := decoder.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(o.Object) > 0 {
-			objects = append(objects, o)
-		}
+	objects, err := yamldoc.Objects(manifests)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return objects
 }
 
 // checkOrderDoesNotMatter compares with the objects of both sides reversed.

@@ -10,6 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 func TestHooks_BlockingAsInCatalog(t *testing.T) {
@@ -51,8 +55,8 @@ func TestOpenAPI_ReferencesResolve(t *testing.T) {
 		if err := json.Unmarshal(encoded, &document); err != nil {
 			t.Fatal(err)
 		}
-		components := asObject(asObject(document["components"])["schemas"])
-		if len(asObject(components[h.schema(h.Response)])) == 0 {
+		components := object.MapAt(document, "components", "schemas")
+		if len(object.MapAt(components, h.schema(h.Response))) == 0 {
 			t.Errorf("%s: the schema of the response is missing", h.Name)
 		}
 		eachReference(document, func(name string) {
@@ -89,12 +93,33 @@ func TestTopology_Errors(t *testing.T) {
 		"missing template":   {"kind: DevClusterTemplate\nmetadata", "kind: Other\nmetadata", "DevClusterTemplate example-cluster of ClusterClass example not found"},
 		"unknown class":      {"- {class: default-worker", "- {class: other", "MachineDeployment class other not found in ClusterClass example"},
 		"invalid YAML":       {"kind: Cluster\n", "kind: [\n", "reading the object in line 1"},
+		"duplicate key":      {"kind: Cluster\n", "kind: Cluster\nkind: Cluster\n", `"kind" already set`},
 		"name of a template": {"{name: example-worker, namespace: default}", "{name: x, namespace: default}", "KubeadmConfigTemplate example-worker of ClusterClass example not found"},
 	} {
 		text := strings.ReplaceAll(string(exampleTopology), c.replace, c.with)
 		if _, err := ReadTopology([]byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// TestReadTopology_List reads the items of a list, as kubectl get -o yaml prints them.
+func TestReadTopology_List(t *testing.T) {
+	t.Parallel()
+	objects, err := yamldoc.Objects(exampleTopology)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": objects})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := ReadTopology(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.templates) != len(ExampleTopology().templates) {
+		t.Errorf("%d templates, want %d", len(list.templates), len(ExampleTopology().templates))
 	}
 }
 
@@ -105,7 +130,7 @@ func TestExampleTopology_MachinePool(t *testing.T) {
 	for _, template := range topology.templates {
 		uids[template.uid] = true
 		if template.holder["kind"] == machinePool {
-			kinds[textOf(template.object, "kind")] = asObject(template.builtin["machinePool"])["topologyName"]
+			kinds[object.TextAt(template.object, "kind")] = object.TextAt(template.builtin, "machinePool", "topologyName")
 		}
 	}
 	want := map[string]any{"KubeadmConfigTemplate": "mp-0", "DevMachinePoolTemplate": "mp-0"}

@@ -12,6 +12,8 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // patched is a template of a request with the patches of the answer.
@@ -26,7 +28,7 @@ type patched struct {
 func (p patched) label() string { return labelOf(p.before) }
 
 func labelOf(o map[string]any) string {
-	return fmt.Sprintf("%v %v", o["kind"], asObject(o["metadata"])["name"])
+	return fmt.Sprintf("%v %v", o["kind"], object.MapAt(o, "metadata")["name"])
 }
 
 // patchesOf returns the request items and the patches of an answer to GeneratePatches; false if it has none.

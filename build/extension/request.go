@@ -10,7 +10,8 @@ import (
 	"strings"
 
 	"github.com/blang/semver/v4"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // body is the content of a request.
@@ -145,16 +146,16 @@ func builtinVariables(builtin map[string]any) []any {
 
 // variables are the variables of the Cluster, with the defaults of discovered ones, and those of Cluster API.
 func (t *Topology) variables(discovered []variable) []any {
-	set, _, _ := unstructured.NestedSlice(t.cluster.Object, "spec", "topology", "variables")
+	set := slices.Clone(object.ListAt(t.cluster.Object, "spec", "topology", "variables"))
 	isSet := func(name string) bool {
-		return slices.ContainsFunc(set, func(v any) bool { return textOf(asObject(v), "name") == name })
+		return slices.ContainsFunc(set, func(v any) bool { return object.TextAt(asObject(v), "name") == name })
 	}
 	for _, v := range discovered {
 		if value, has := v.Schema.OpenAPIV3Schema["default"]; has && !isSet(v.Name) {
 			set = append(set, map[string]any{"name": v.Name, "value": value})
 		}
 	}
-	class, _, _ := unstructured.NestedString(t.cluster.Object, "spec", "topology", "classRef", "name")
+	class := object.TextAt(t.cluster.Object, "spec", "topology", "classRef", "name")
 	return append(set, builtinVariables(map[string]any{"cluster": map[string]any{
 		"name": t.cluster.GetName(), "namespace": t.cluster.GetNamespace(), "uid": uidOf(t.cluster.GetName()),
 		"topology": map[string]any{
@@ -170,7 +171,7 @@ func (t *Topology) machineObjects(set bool, version string) map[string]any {
 	meta := map[string]any{"name": t.cluster.GetName() + "-machine", "namespace": t.cluster.GetNamespace()}
 	machine := map[string]any{"clusterName": t.cluster.GetName(), "version": version}
 	reference := func(o map[string]any) map[string]any {
-		group, _, _ := strings.Cut(textOf(o, "apiVersion"), "/")
+		group, _, _ := strings.Cut(object.TextAt(o, "apiVersion"), "/")
 		return map[string]any{"apiGroup": group, "kind": o["kind"], "name": meta["name"]}
 	}
 	infrastructure, bootstrap := t.machineTemplates()
@@ -186,8 +187,8 @@ func (t *Topology) machineObjects(set bool, version string) map[string]any {
 	}
 	meta["labels"] = map[string]any{coreGroup + "/cluster-name": t.cluster.GetName(), coreGroup + "/control-plane": ""}
 	result["infrastructureMachine"], result["bootstrapConfig"] = fromTemplate(infrastructure, meta), fromTemplate(bootstrap, meta)
-	machine["infrastructureRef"] = reference(asObject(result["infrastructureMachine"]))
-	machine["bootstrap"] = map[string]any{"configRef": reference(asObject(result["bootstrapConfig"])), "dataSecretName": meta["name"]}
+	machine["infrastructureRef"] = reference(object.MapAt(result, "infrastructureMachine"))
+	machine["bootstrap"] = map[string]any{"configRef": reference(object.MapAt(result, "bootstrapConfig")), "dataSecretName": meta["name"]}
 	machine["providerID"] = fmt.Sprintf("example:///%s/%s", meta["namespace"], meta["name"])
 	result["machine"] = map[string]any{"apiVersion": coreGroup + "/v1beta2", "kind": "Machine", "metadata": meta, "spec": machine}
 	return result
@@ -197,7 +198,7 @@ func (t *Topology) machineObjects(set bool, version string) map[string]any {
 func (t *Topology) machineTemplates() (infrastructure, bootstrap map[string]any) {
 	infrastructure, bootstrap = map[string]any{}, map[string]any{}
 	for _, template := range t.templates {
-		field := textOf(template.holder, "fieldPath")
+		field := object.TextAt(template.holder, "fieldPath")
 		switch {
 		case template.holder["kind"] == machinePool: // its machines are not updated in place
 		case strings.HasSuffix(field, "bootstrap.configRef"):
@@ -211,8 +212,8 @@ func (t *Topology) machineTemplates() (infrastructure, bootstrap map[string]any)
 
 // fromTemplate returns the object that a template makes.
 func fromTemplate(of, meta map[string]any) map[string]any {
-	spec, _, _ := unstructured.NestedMap(of, "spec", "template", "spec")
-	return map[string]any{"apiVersion": of["apiVersion"], "kind": withoutTemplate(textOf(of, "kind")), "metadata": maps.Clone(meta), "spec": spec}
+	spec := object.MapAt(of, "spec", "template", "spec")
+	return map[string]any{"apiVersion": of["apiVersion"], "kind": withoutTemplate(object.TextAt(of, "kind")), "metadata": maps.Clone(meta), "spec": spec}
 }
 
 func withoutTemplate(kind string) string { return strings.TrimSuffix(kind, "Template") }
@@ -236,7 +237,7 @@ func (b body) withUnknownFields() body {
 // withUnknownSetting returns the request with a setting that the server does not know.
 func (b body) withUnknownSetting() body {
 	settings := map[string]any{"settingOfALaterVersion": "example"}
-	maps.Copy(settings, asObject(b["settings"]))
+	maps.Copy(settings, object.MapAt(b, "settings"))
 	return b.with("settings", settings)
 }
 

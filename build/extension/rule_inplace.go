@@ -11,6 +11,7 @@ import (
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // inPlaceRules are the rules of the theme "in-place": about the hooks of updates in place.
@@ -90,9 +91,9 @@ func eachInPlacePatch(c Call, visit func(inPlacePatch)) {
 	if !c.succeeded() {
 		return
 	}
-	for object, current := range asObject(request["current"]) {
-		p := inPlacePatch{field: object + "Patch", current: asObject(current), desired: asObject(asObject(request["desired"])[object])}
-		written := asObject(answer[p.field])
+	for name, current := range object.MapAt(request, "current") {
+		p := inPlacePatch{field: name + "Patch", current: asObject(current), desired: object.MapAt(request, "desired", name)}
+		written := object.MapAt(answer, p.field)
 		if len(written) == 0 {
 			continue
 		}
@@ -102,11 +103,11 @@ func eachInPlacePatch(c Call, visit func(inPlacePatch)) {
 }
 
 func (p inPlacePatch) apply(written map[string]any) (map[string]any, error) {
-	kind := hooksv1.PatchType(textOf(written, "patchType"))
+	kind := hooksv1.PatchType(object.TextAt(written, "patchType"))
 	if !validPatchType(kind) {
 		return nil, fmt.Errorf("invalid patch type %q: want JSONPatch or JSONMergePatch", kind)
 	}
-	patch, err := base64.StdEncoding.DecodeString(textOf(written, "patch"))
+	patch, err := base64.StdEncoding.DecodeString(object.TextAt(written, "patch"))
 	if err != nil {
 		return nil, err
 	}
@@ -126,10 +127,7 @@ func eachApplied(check func(*Handler, inPlacePatch) []Problem) func(*Handler) []
 }
 
 // valueAt returns the value at a path of keys; nil if there is none.
-func valueAt(object map[string]any, path []string) any {
-	value := object[path[0]]
-	if len(path) == 1 {
-		return value
-	}
-	return valueAt(asObject(value), path[1:])
+func valueAt(content map[string]any, path []string) any {
+	last := len(path) - 1
+	return object.MapAt(content, path[:last]...)[path[last]]
 }

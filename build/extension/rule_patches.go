@@ -17,6 +17,7 @@ import (
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // topologyRequest is the section about the answer to GeneratePatches.
@@ -224,15 +225,17 @@ func differentResult(other map[string]any, p patched, v Variant) []Problem {
 // sortedByName returns an answer with its variables sorted by name, as Cluster API sorts them.
 func sortedByName(answer map[string]any) map[string]any {
 	if variables, is := answer["variables"].([]any); is {
-		slices.SortFunc(variables, func(a, b any) int { return strings.Compare(textOf(asObject(a), "name"), textOf(asObject(b), "name")) })
+		slices.SortFunc(variables, func(a, b any) int {
+			return strings.Compare(object.TextAt(asObject(a), "name"), object.TextAt(asObject(b), "name"))
+		})
 	}
 	return answer
 }
 
 // checkValidTemplate checks a patched template against its CRD, as the API server does: types, validations and unknown fields.
 func checkValidTemplate(h *Handler, p patched) (found []Problem) {
-	group, version, _ := strings.Cut(textOf(p.after, "apiVersion"), "/")
-	crd := h.topology.crds[schema.GroupKind{Group: group, Kind: textOf(p.after, "kind")}]
+	group, version, _ := strings.Cut(object.TextAt(p.after, "apiVersion"), "/")
+	crd := h.topology.crds[schema.GroupKind{Group: group, Kind: object.TextAt(p.after, "kind")}]
 	if crd == nil {
 		return nil
 	}

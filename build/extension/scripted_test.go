@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/internal/certificate"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // scripted is a server with the answers of an example.
@@ -101,7 +102,7 @@ func (c *scriptedClient) Call(ctx context.Context, path string, request []byte, 
 	answer := c.Client.Call(ctx, path, request, timeout)
 	answer.Took = 0
 	for _, a := range c.script.answers[nameIn(path)] {
-		if took, err := time.ParseDuration(textOf(a, "$took")); err == nil {
+		if took, err := time.ParseDuration(object.TextAt(a, "$took")); err == nil {
 			answer.Took = took
 		}
 	}
@@ -135,7 +136,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if status, is := answer["$status"].(float64); is {
-		http.Error(w, textOf(answer, "$body"), int(status))
+		http.Error(w, object.TextAt(answer, "$body"), int(status))
 		return
 	}
 	encoded, _ := json.Marshal(filled(answer, content)) // decoded JSON
@@ -148,7 +149,7 @@ func (s *scripted) choose(name string, request []byte) map[string]any {
 	defer s.Unlock()
 	var plain []map[string]any
 	for _, answer := range s.answers[name] {
-		condition := textOf(answer, "$if")
+		condition := object.TextAt(answer, "$if")
 		if condition == "" {
 			plain = append(plain, answer)
 		} else if s.holds(condition, name, request) {
@@ -203,13 +204,13 @@ func filled(answer map[string]any, request []byte) map[string]any {
 	items, _ := result["items"].([]any)
 	for _, item := range items {
 		encodePatch(asObject(item))
-		asObject(item)["uid"] = uidIn(request, textOf(asObject(item), "uid"))
+		asObject(item)["uid"] = uidIn(request, object.TextAt(asObject(item), "uid"))
 	}
 	return result
 }
 
 func encodePatch(patch map[string]any) {
-	patch["patch"] = base64.StdEncoding.EncodeToString([]byte(textOf(patch, "patch")))
+	patch["patch"] = base64.StdEncoding.EncodeToString([]byte(object.TextAt(patch, "patch")))
 }
 
 // uidIn returns the UID of a template of a kind in a request: the same in every order of the request.
@@ -220,8 +221,8 @@ func uidIn(request []byte, uid string) string {
 	_ = json.Unmarshal(request, &content) // without items the UID stays
 	var found []string
 	for _, item := range content.Items {
-		if "$"+textOf(asObject(item["object"]), "kind") == uid {
-			found = append(found, textOf(item, "uid"))
+		if "$"+object.TextAt(item, "object", "kind") == uid {
+			found = append(found, object.TextAt(item, "uid"))
 		}
 	}
 	if len(found) == 0 {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
@@ -55,14 +55,15 @@ func ReadTopology(stream []byte) (*Topology, error) {
 	t := &Topology{crds: map[schema.GroupKind]*apiextensionsv1.CustomResourceDefinition{}}
 	objects := map[string]*unstructured.Unstructured{}
 	for _, document := range yamldoc.SplitNonEmpty(stream) {
-		var o unstructured.Unstructured
-		if err := yaml.Unmarshal(document.Text, &o.Object); err != nil {
+		parsed, err := document.Parse(document.Text)
+		for _, content := range parsed {
+			o := &unstructured.Unstructured{Object: content}
+			err = errors.Join(err, t.add(o))
+			objects[o.GetKind()+" "+o.GetName()] = o
+		}
+		if err != nil {
 			return nil, fmt.Errorf("reading the object in line %d: %w", document.Start, err)
 		}
-		if err := t.add(&o); err != nil {
-			return nil, fmt.Errorf("reading the object in line %d: %w", document.Start, err)
-		}
-		objects[o.GetKind()+" "+o.GetName()] = &o
 	}
 	if t.cluster == nil || t.class == nil {
 		return nil, errors.New("a Cluster with spec.topology and its ClusterClass are required")
@@ -76,12 +77,12 @@ func (t *Topology) add(o *unstructured.Unstructured) error {
 		t.cluster = o
 	case kind.Group == coreGroup && kind.Kind == "ClusterClass":
 		t.class = o
-	case kind.Kind == "CustomResourceDefinition":
+	case object.IsCRD(o):
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, crd); err != nil {
 			return err
 		}
-		t.crds[schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}] = crd
+		t.crds[object.DefinedKind(o)] = crd
 	}
 	return nil
 }
@@ -92,7 +93,7 @@ const coreGroup = "cluster.x-k8s.io"
 func (t *Topology) addTemplates(objects map[string]*unstructured.Unstructured) error {
 	controlPlane := t.holder("KubeadmControlPlane", t.cluster.GetName(), "spec.machineTemplate.infrastructureRef")
 	if reference := templateReference(t.class.Object, "spec", "controlPlane"); reference != nil {
-		controlPlane["kind"], controlPlane["apiVersion"] = withoutTemplate(textOf(reference, "kind")), textOf(reference, "apiVersion")
+		controlPlane["kind"], controlPlane["apiVersion"] = withoutTemplate(object.TextAt(reference, "kind")), object.TextAt(reference, "apiVersion")
 	}
 	cluster := func(field string) map[string]any {
 		holder := t.holder("Cluster", t.cluster.GetName(), field)
@@ -106,9 +107,8 @@ func (t *Topology) addTemplates(objects map[string]*unstructured.Unstructured) e
 		t.addTemplate(objects, controlPlane, builtin, "spec", "controlPlane", "machineInfrastructure"),
 	}
 	for _, kind := range []string{"MachineDeployment", machinePool} {
-		workers, _, _ := unstructured.NestedSlice(t.cluster.Object, "spec", "topology", "workers", fieldOf(kind)+"s")
-		for _, one := range workers {
-			errs = append(errs, t.addWorkers(objects, kind, asObject(one)))
+		for _, workers := range object.MapsAt(t.cluster.Object, "spec", "topology", "workers", fieldOf(kind)+"s") {
+			errs = append(errs, t.addWorkers(objects, kind, workers))
 		}
 	}
 	return errors.Join(errs...)
@@ -121,17 +121,15 @@ func fieldOf(kind string) string { return strings.ToLower(kind[:1]) + kind[1:] }
 
 // addWorkers adds the templates of a MachineDeployment or MachinePool of the topology.
 func (t *Topology) addWorkers(objects map[string]*unstructured.Unstructured, kind string, workers map[string]any) error {
-	name := t.cluster.GetName() + "-" + textOf(workers, "name")
+	name := t.cluster.GetName() + "-" + object.TextAt(workers, "name")
 	builtin := map[string]any{fieldOf(kind): map[string]any{
 		"version": t.version(), "class": workers["class"], "name": name, "topologyName": workers["name"], "replicas": workers["replicas"],
 	}}
-	classes, _, _ := unstructured.NestedSlice(t.class.Object, "spec", "workers", fieldOf(kind)+"s")
-	for _, class := range classes {
-		class := asObject(class)
+	for _, class := range object.MapsAt(t.class.Object, "spec", "workers", fieldOf(kind)+"s") {
 		if class["class"] != workers["class"] {
 			continue
 		}
-		if v1beta1 := asObject(class["template"]); v1beta1 != nil {
+		if v1beta1 := object.MapAt(class, "template"); v1beta1 != nil {
 			class = v1beta1
 		}
 		return errors.Join(
@@ -150,9 +148,9 @@ func (t *Topology) addTemplateOf(objects map[string]*unstructured.Unstructured, 
 	if reference == nil {
 		return nil
 	}
-	o := objects[textOf(reference, "kind")+" "+textOf(reference, "name")]
+	o := objects[object.TextAt(reference, "kind")+" "+object.TextAt(reference, "name")]
 	if o == nil {
-		return fmt.Errorf("%s %s of ClusterClass %s not found", textOf(reference, "kind"), textOf(reference, "name"), t.class.GetName())
+		return fmt.Errorf("%s %s of ClusterClass %s not found", object.TextAt(reference, "kind"), object.TextAt(reference, "name"), t.class.GetName())
 	}
 	id := fmt.Sprintf("%s/%v/%v/%v", o.GetName(), holder["kind"], holder["name"], holder["fieldPath"])
 	t.templates = append(t.templates, template{uid: uidOf(id), object: o.Object, holder: holder, builtin: builtin})
@@ -166,12 +164,12 @@ func uidOf(name string) string {
 }
 
 // templateReference returns a reference of a ClusterClass: templateRef, or ref in v1beta1.
-func templateReference(object map[string]any, path ...string) map[string]any {
-	parent, _, _ := unstructured.NestedMap(object, path...)
-	if reference := asObject(parent["templateRef"]); reference != nil {
+func templateReference(parent map[string]any, path ...string) map[string]any {
+	parent = object.MapAt(parent, path...)
+	if reference := object.MapAt(parent, "templateRef"); reference != nil {
 		return reference
 	}
-	return asObject(parent["ref"])
+	return object.MapAt(parent, "ref")
 }
 
 func (t *Topology) holder(kind, name, field string) map[string]any {
@@ -179,20 +177,13 @@ func (t *Topology) holder(kind, name, field string) map[string]any {
 }
 
 func (t *Topology) version() string {
-	version, _, _ := unstructured.NestedString(t.cluster.Object, "spec", "topology", "version")
-	return version
+	return object.TextAt(t.cluster.Object, "spec", "topology", "version")
 }
 
 func (t *Topology) controlPlaneBuiltin() map[string]any {
-	replicas, _, _ := unstructured.NestedFieldCopy(t.cluster.Object, "spec", "topology", "controlPlane", "replicas")
 	builtin := map[string]any{"version": t.version(), "name": t.cluster.GetName()}
-	if replicas != nil {
+	if replicas := object.MapAt(t.cluster.Object, "spec", "topology", "controlPlane")["replicas"]; replicas != nil {
 		builtin["replicas"] = replicas
 	}
 	return builtin
-}
-
-func textOf(object map[string]any, field string) string {
-	text, _ := object[field].(string)
-	return text
 }

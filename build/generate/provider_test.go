@@ -3,21 +3,19 @@
 package generate_test
 
 import (
-	"bytes"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -149,17 +147,11 @@ func checkReal(t *testing.T, bundle extractor.Bundle) {
 
 func objectsOf(t *testing.T, bundle extractor.Bundle) []*unstructured.Unstructured {
 	t.Helper()
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(bundle.Manifests), 4096)
-	var objects []*unstructured.Unstructured
-	for {
-		o := &unstructured.Unstructured{}
-		if err := decoder.Decode(&o.Object); err == io.EOF {
-			return objects
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, o)
+	objects, err := yamldoc.Objects(bundle.Manifests)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return objects
 }
 
 // checkAgain checks that generating from a bundle's own manifests gives the same

@@ -4,10 +4,8 @@ package diffreport
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"html"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,13 +14,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/capi-installer/capi-installer/build/diff"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/pagetest"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/schematest"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // reportOfEverything returns the report of testdata/diff/report.txtar, in which nearly everything changed.
@@ -48,18 +45,11 @@ func providersIn(t *testing.T, archive *txtar.Archive, folder string) (providers
 		if _, err := fmt.Sscanf(string(file.Data), "# %s %s %s", &p.Type, &p.Version, &p.Image); err != nil {
 			t.Fatal(err)
 		}
-		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(file.Data), 4096)
-		for {
-			o := &unstructured.Unstructured{}
-			err := decoder.Decode(&o.Object)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.Objects = append(p.Objects, o)
+		objects, err := yamldoc.Objects(file.Data)
+		if err != nil {
+			t.Fatal(err)
 		}
+		p.Objects = objects
 		providers = append(providers, p)
 	}
 	return providers
