@@ -94,7 +94,6 @@ func TestTopology_Errors(t *testing.T) {
 		"unknown class":      {"- {class: default-worker", "- {class: other", "MachineDeployment class other not found in ClusterClass example"},
 		"invalid YAML":       {"kind: Cluster\n", "kind: [\n", "reading the object in line 1"},
 		"duplicate key":      {"kind: Cluster\n", "kind: Cluster\nkind: Cluster\n", `"kind" already set`},
-		"CRD of v1beta1":     {"kind: Cluster\n", "kind: Cluster\n---\napiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\n---\n", `unsupported apiVersion "apiextensions.k8s.io/v1beta1"`},
 		"name of a template": {"{name: example-worker, namespace: default}", "{name: x, namespace: default}", "KubeadmConfigTemplate example-worker of ClusterClass example not found"},
 	} {
 		text := strings.ReplaceAll(string(exampleTopology), c.replace, c.with)

@@ -12,9 +12,9 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/capi-installer/capi-installer/internal/crdchange"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
@@ -78,8 +78,8 @@ func (t *Topology) add(o *unstructured.Unstructured) error {
 	case kind.Group == coreGroup && kind.Kind == "ClusterClass":
 		t.class = o
 	case object.IsCRD(o):
-		crd, err := crdchange.Decode(o)
-		if err != nil {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, crd); err != nil {
 			return err
 		}
 		t.crds[object.DefinedKind(o)] = crd
