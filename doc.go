@@ -13,6 +13,7 @@
 //
 // Packages, in the order in which they may import each other:
 //
+//   - internal/text: shortens and joins text for messages.
 //   - internal/object: kinds, names, scopes, pod specs, images and the apply order of objects.
 //   - internal/crdpack: compresses the versions of CRDs in memory.
 //   - internal/yamldoc: YAML streams to documents and objects.

@@ -26,6 +26,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/signature"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 const packLong = `Append one layer with the bundle to a base image, or build an image that holds only the
@@ -265,5 +266,5 @@ func providers(bundles []extractor.Bundle) string {
 	for _, bundle := range bundles {
 		names = append(names, bundle.Metadata.ProviderName)
 	}
-	return cli.Joined(names)
+	return text.Join(names)
 }
