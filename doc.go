@@ -13,6 +13,7 @@
 //
 // Packages, in the order in which they may import each other:
 //
+//   - internal/text: shortens and joins text for messages.
 //   - internal/object: kinds, names, scopes, pod specs, images and the apply order of objects.
 //   - internal/crdpack: compresses the versions of CRDs in memory.
 //   - internal/yamldoc: YAML streams to documents and objects.
@@ -71,8 +72,9 @@
 //   - cmd/capi-installer: the program that runs in the cluster: flags, lease, memory limit.
 //   - cmd/capi-manifests/schema: JSON schemas of output and config file.
 //   - cmd/capi-manifests/internal/schematest: checks data against these schemas, in tests.
-//   - cmd/capi-manifests/internal/pagetest: checks HTML pages, in tests.
 //   - cmd/capi-manifests/internal/term: color, tables, progress and printable text.
+//   - cmd/capi-manifests/internal/page: HTML pages: layout, colors and print style.
+//   - cmd/capi-manifests/internal/pagetest: checks HTML pages, in tests.
 //   - cmd/capi-manifests/internal/objecttree: components as a tree of image, component, phase, kind and object.
 //   - cmd/capi-manifests/internal/rbacreport: minimal permissions as YAML and as a table.
 //   - cmd/capi-manifests/internal/rulebook: explanations of the rules.

@@ -25,6 +25,7 @@ const module = "github.com/capi-installer/capi-installer"
 
 // importOrder is the order of doc.go: a package imports only packages above it.
 var importOrder = []string{
+	"internal/text",
 	"internal/object",
 	"internal/crdpack",
 	"internal/yamldoc",
@@ -83,8 +84,9 @@ var importOrder = []string{
 	"cmd/capi-installer",
 	"cmd/capi-manifests/schema",
 	"cmd/capi-manifests/internal/schematest",
-	"cmd/capi-manifests/internal/pagetest",
 	"cmd/capi-manifests/internal/term",
+	"cmd/capi-manifests/internal/page",
+	"cmd/capi-manifests/internal/pagetest",
 	"cmd/capi-manifests/internal/objecttree",
 	"cmd/capi-manifests/internal/rbacreport",
 	"cmd/capi-manifests/internal/rulebook",
@@ -111,7 +113,7 @@ var importOrder = []string{
 // pure are the packages that take values and return values; notForPure are the
 // packages that they may not import, because of input and output.
 var (
-	pure        = []string{"internal/object", "internal/yamldoc", "internal/variable", "internal/parallel", "internal/rbacrule", "internal/capicontract", "install/operand", "install/revision", "install/predecessor", "build/rbac", "build/transform", "build/diff", "cmd/capi-manifests/internal/rollout"}
+	pure        = []string{"internal/text", "internal/object", "internal/yamldoc", "internal/variable", "internal/parallel", "internal/rbacrule", "internal/capicontract", "install/operand", "install/revision", "install/predecessor", "build/rbac", "build/transform", "build/diff", "cmd/capi-manifests/internal/rollout"}
 	notForPure  = []string{"context", "net/http", "os", "sigs.k8s.io/controller-runtime/pkg/client", "k8s.io/client-go/kubernetes"}
 	nestedTrees = []string{"boxcutter", "test", "tools", "hack", ".git", "bin", "_output"}
 )

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // The limits of one bundle, in bytes. They are checked before parsing.
@@ -213,16 +215,13 @@ func (f Files) holdsPart(dir string) bool {
 // list describes the content of dir in errors.
 func (f Files) list(dir string) string {
 	names := f.names(dir)
-	const most = 10
 	switch {
 	case f.has(dir):
 		return "it is a file"
 	case len(names) == 0:
 		return "the directory is empty"
-	case len(names) > most:
-		return fmt.Sprintf("the directory contains %s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
-	return "the directory contains " + strings.Join(names, ", ")
+	return "the directory contains " + text.First(10, names)
 }
 
 // read reads the bundle in dir.

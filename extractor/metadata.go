@@ -16,6 +16,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // Validate returns all errors of the metadata. The provider name must be a valid object name, the
@@ -267,7 +269,7 @@ func (o *object) check(nameKey, typeKey, versionKey string, m Metadata) {
 		}
 	}
 	if m.ProviderType != "" && !slices.Contains(ProviderTypes(), m.ProviderType) {
-		o.refuse(ValueWrong, typeKey, fmt.Errorf("invalid value %q: want one of %s", short(string(m.ProviderType)), joined(ProviderTypes())))
+		o.refuse(ValueWrong, typeKey, fmt.Errorf("invalid value %q: want one of %s", short(string(m.ProviderType)), text.Join(ProviderTypes())))
 	}
 	const longest = 128 // the limit of the ClusterAPI object
 	if len(m.ProviderVersion) > longest {
@@ -275,21 +277,10 @@ func (o *object) check(nameKey, typeKey, versionKey string, m Metadata) {
 	}
 }
 
-// short truncates text from a file for error messages.
-func short(text string) string {
-	const most = 160 // bytes, more than any digest
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
-func joined(types []ProviderType) string {
-	var names []string
-	for _, t := range types {
-		names = append(names, string(t))
-	}
-	return strings.Join(names, ", ")
+// short truncates a value of a file for error messages.
+func short(value string) string {
+	const limit = 160 // more than any digest
+	return text.Truncate(value, limit)
 }
 
 // readContentID parses sha256:<hex> or bare hex. The empty string means no content

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/opencontainers/go-digest"
+
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // EntryError is the error of one entry of images.json or spec.imageOverrides.
@@ -28,16 +30,12 @@ type EntryError struct {
 
 // Error returns the line, the key, the value and the cause.
 func (e *EntryError) Error() string {
-	const most = 256 // bytes of a value, which can be of any length
-	value := e.Value
-	if len(value) > most {
-		value = strings.ToValidUTF8(value[:most], "") + "…"
-	}
-	text := fmt.Sprintf("%q: %q: %v", e.Name, value, e.Err)
+	const limit = 256 // a value can be of any length
+	entry := fmt.Sprintf("%q: %q: %v", e.Name, text.Truncate(e.Value, limit), e.Err)
 	if e.Line == 0 {
-		return text
+		return entry
 	}
-	return fmt.Sprintf("line %d: %s", e.Line, text)
+	return fmt.Sprintf("line %d: %s", e.Line, entry)
 }
 
 func (e *EntryError) Unwrap() error { return e.Err }

@@ -20,6 +20,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // Options are the inputs of a bundle.
@@ -86,7 +87,7 @@ func (o Options) Check() error {
 		errs = append(errs, fmt.Errorf("invalid provider name %q: want a DNS label of at most 58 characters that starts with a letter, such as cluster-api-provider-aws", o.ProviderName))
 	}
 	if !slices.Contains(extractor.ProviderTypes(), o.ProviderType) {
-		errs = append(errs, fmt.Errorf("invalid provider type %q: want one of %s", o.ProviderType, join(extractor.ProviderTypes())))
+		errs = append(errs, fmt.Errorf("invalid provider type %q: want one of %s", o.ProviderType, text.Join(extractor.ProviderTypes())))
 	}
 	if !contract.IsProviderVersion(o.ProviderVersion) {
 		errs = append(errs, fmt.Errorf("invalid provider version %q: want a semantic version with a leading v, such as v2.10.0", o.ProviderVersion))
@@ -120,17 +121,9 @@ func (o Options) checkPlatform() error {
 	case o.OCPPlatform == "", slices.Contains(platforms, configv1.PlatformType(o.OCPPlatform)):
 		return nil
 	case !isOther:
-		return fmt.Errorf("invalid OpenShift platform %q: want one of %s (case-sensitive)", o.OCPPlatform, join(platforms))
+		return fmt.Errorf("invalid OpenShift platform %q: want one of %s (case-sensitive)", o.OCPPlatform, text.Join(platforms))
 	case !extractor.IsPlatformName(o.OCPPlatform):
 		return fmt.Errorf("invalid platform %q: want a letter, followed by letters, digits and dashes", o.OCPPlatform)
 	}
 	return nil
-}
-
-func join[T ~string](names []T) string {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = string(name)
-	}
-	return strings.Join(texts, ", ")
 }

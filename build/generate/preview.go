@@ -17,6 +17,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // Preview returns the bundle that Bundle would build, for inspection: missing
@@ -109,7 +110,7 @@ func describeTypes(types []extractor.ProviderType) string {
 	if len(types) == 0 {
 		return "no CRD is of a kind with a contract"
 	}
-	return "the CRDs are those of several types: " + join(types)
+	return "the CRDs are those of several types: " + text.Join(types)
 }
 
 // usualPlaceholders is the prefix of the placeholders of the providers that

@@ -16,17 +16,17 @@ import (
 // Transform is one named edit of a provider's objects.
 type Transform struct {
 	// Name identifies the transform in options.
-	Name string
+	Name string `json:"name"`
 	// Does describes the effect, in one sentence.
-	Does string
+	Does string `json:"does"`
 	// Why describes the failure that the transform prevents, in one or two
 	// sentences.
-	Why string
+	Why string `json:"why"`
 	// Profile is the only cluster profile that the transform is for; nil means every profile.
-	Profile *extractor.ClusterProfile
+	Profile *extractor.ClusterProfile `json:"-"`
 	// Apply modifies objects in place and returns the remaining and the added ones.
 	// Its result depends only on its arguments.
-	Apply func(objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, error)
+	Apply func(objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, error) `json:"-"`
 }
 
 // All returns all transforms in the order of their application.

@@ -178,14 +178,10 @@ func waitingFor(phase machinery.PhaseResult) string {
 			missing = append(missing, describe(object.Object()))
 		}
 	}
-	switch len(missing) {
-	case 0:
+	if len(missing) == 0 {
 		return ""
-	case 1:
-		return ", waiting for " + missing[0]
-	default:
-		return fmt.Sprintf(", waiting for %s and %d more", missing[0], len(missing)-1)
 	}
+	return ", waiting for " + first(1, missing)
 }
 
 // available reports whether every reconciled object is available, even if it is

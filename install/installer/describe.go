@@ -3,13 +3,11 @@
 package installer
 
 import (
-	"fmt"
-	"strings"
-
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // describe names an object: "Deployment openshift-cluster-api/capi-controller-manager".
@@ -21,9 +19,4 @@ func describeRef(ref types.ObjectRef) string {
 }
 
 // first lists the first items and the number of further ones.
-func first(limit int, items []string) string {
-	if len(items) <= limit {
-		return strings.Join(items, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(items[:limit], ", "), len(items)-limit)
-}
+func first(limit int, items []string) string { return text.First(limit, items) }

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/capi-installer/capi-installer/internal/text"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -132,14 +133,8 @@ func (e entry) text() string {
 	}
 }
 
-// brief returns a text truncated to the length of a line.
-func brief(text string) string {
-	const most = 150
-	if len(text) <= most {
-		return text
-	}
-	return text[:most] + "…"
-}
+// brief returns a value truncated to the length of a line.
+func brief(value string) string { return text.Truncate(value, 150) }
 
 // requests returns the number of requests that capi-installer has sent to the API server, by method, from its metrics.
 func (o *operator) requests(ctx context.Context) (map[string]int, error) {

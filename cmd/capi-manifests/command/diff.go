@@ -14,6 +14,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/diffreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 const diffLong = `Compare two releases, images or bundles, and show the changes from A to B by severity, to decide
@@ -64,7 +65,7 @@ func (f *failOn) String() string {
 	if len(*f) == 0 {
 		return "any"
 	}
-	return cli.Joined(*f)
+	return text.Join(*f)
 }
 
 // Set implements pflag.Value.

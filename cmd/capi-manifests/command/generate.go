@@ -19,6 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/generatereport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 const generateLong = `Render a kustomize directory (as "kustomize build" does, without plugins and helm), edit the
@@ -114,7 +115,7 @@ func (f *providerFlags) register(cmd *cobra.Command) {
 	f.set = pflag.NewFlagSet("provider", pflag.ContinueOnError)
 	set := f.set
 	set.StringVar(&f.ProviderName, "provider-name", "", "name of the provider, such as cluster-api-provider-aws")
-	set.StringVar(&f.providerType, "provider-type", "", "provider type: "+cli.Joined(extractor.ProviderTypes()))
+	set.StringVar(&f.providerType, "provider-type", "", "provider type: "+text.Join(extractor.ProviderTypes()))
 	set.StringVar(&f.ProviderVersion, "provider-version", "", "version of the provider, such as v2.10.0")
 	set.StringVar(&f.OCPPlatform, "platform", "", "`platform` of the provider, such as AWS; with --profile kubernetes any name, such as Docker (default every platform)")
 	set.StringVar(&f.ImageName, "image-name", "", "placeholder for the provider's own image; required if the provider has pods")

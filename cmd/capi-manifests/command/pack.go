@@ -26,6 +26,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/signature"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 const packLong = `Append one layer with the bundle to a base image, or build an image that holds only the
@@ -98,7 +99,7 @@ func newPack() *cobra.Command {
 }
 
 func (f *packFlags) run(cmd *cobra.Command, src string) error {
-	stderr := cmd.ErrOrStderr()
+	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 	if f.quiet {
 		stderr = io.Discard
 	}
@@ -114,32 +115,19 @@ func (f *packFlags) run(cmd *cobra.Command, src string) error {
 	if err != nil {
 		return err
 	}
-	bundles, _, err := source.Bundles(cmd.Context(), stderr, src)
+	bundle, err := onlyBundle(ctx, stderr, src)
 	if err != nil {
 		return err
 	}
-	if len(bundles) != 1 {
-		return &source.InvalidError{Err: fmt.Errorf("%s has %d bundles (%s); pack accepts one", src, len(bundles), providers(bundles))}
-	}
-	var base mutate.Appendable
-	var baseName string
-	if f.base != "" {
-		if base, baseName, err = publish.Base(cmd.Context(), f.base, platform); err != nil {
-			return err
-		}
-	}
-	packed := publish.Packed{Base: baseName, Layout: f.outputLayout, Archive: f.outputArchive, Metadata: bundles[0].Metadata}
-	if err := packed.Pack(packer, base, bundles[0]); err != nil {
+	packed, err := f.pack(ctx, stderr, packer, platform, bundle)
+	if err != nil {
 		return err
 	}
-	for _, left := range packed.Omitted {
-		fmt.Fprintf(stderr, "left out %s: %s\n", term.Printable(left.Digest), term.Printable(left.Reason))
-	}
-	if err := f.deliver(cmd.Context(), stderr, target, &packed); err != nil {
+	if err := f.deliver(ctx, stderr, target, packed); err != nil {
 		return err
 	}
 	if key != nil {
-		if err := f.sign(cmd.Context(), stderr, key, *target, &packed); err != nil {
+		if err := f.sign(ctx, stderr, key, *target, packed); err != nil {
 			return err
 		}
 	}
@@ -150,6 +138,37 @@ func (f *packFlags) run(cmd *cobra.Command, src string) error {
 			fmt.Fprintln(w, packed.Digest)
 		}
 	})
+}
+
+// onlyBundle returns the bundle of a source with one bundle.
+func onlyBundle(ctx context.Context, stderr io.Writer, src string) (extractor.Bundle, error) {
+	bundles, _, err := source.Bundles(ctx, stderr, src)
+	if err != nil {
+		return extractor.Bundle{}, err
+	}
+	if len(bundles) != 1 {
+		return extractor.Bundle{}, &source.InvalidError{Err: fmt.Errorf("%s has %d bundles (%s); pack accepts one", src, len(bundles), providers(bundles))}
+	}
+	return bundles[0], nil
+}
+
+// pack packs a bundle on the base, and writes the omitted entries of the base to stderr.
+func (f *packFlags) pack(ctx context.Context, stderr io.Writer, packer pack.Packer, platform *v1.Platform, bundle extractor.Bundle) (*publish.Packed, error) {
+	packed := &publish.Packed{Layout: f.outputLayout, Archive: f.outputArchive, Metadata: bundle.Metadata}
+	var base mutate.Appendable
+	if f.base != "" {
+		var err error
+		if base, packed.Base, err = publish.Base(ctx, f.base, platform); err != nil {
+			return nil, err
+		}
+	}
+	if err := packed.Pack(packer, base, bundle); err != nil {
+		return nil, err
+	}
+	for _, omitted := range packed.Omitted {
+		fmt.Fprintf(stderr, "left out %s: %s\n", term.Printable(omitted.Digest), term.Printable(omitted.Reason))
+	}
+	return packed, nil
 }
 
 // sourceDateEpoch is the variable with the time of a build
@@ -265,5 +284,5 @@ func providers(bundles []extractor.Bundle) string {
 	for _, bundle := range bundles {
 		names = append(names, bundle.Metadata.ProviderName)
 	}
-	return cli.Joined(names)
+	return text.Join(names)
 }

@@ -3,16 +3,11 @@
 package command
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
@@ -24,7 +19,6 @@ import (
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/revision"
-	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 const planLong = `Pull the images of a release and show the components that capi-installer would install on a
@@ -161,7 +155,10 @@ func imagesOf(results []extractor.Result) (images imagesjson.Images) {
 // write writes the report, or the objects.
 func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision.Phase, results []extractor.Result, signatures []verdict.Image) error {
 	if f.objects {
-		return writeObjects(cmd.OutOrStdout(), f.format, phases)
+		if f.format == cli.JSON {
+			return f.format.Write(cmd.OutOrStdout(), planreport.List(phases), nil)
+		}
+		return planreport.WriteObjects(cmd.OutOrStdout(), phases)
 	}
 	p, err := planreport.New(f.release, f.platform.platforms, set, phases, results)
 	if err != nil {
@@ -211,23 +208,10 @@ func (f *planFlags) registerOverrides(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("image", cli.CompleteOverride) // the flag exists
 }
 
-// source returns the release that the flags select.
-func (f *planFlags) source() release.Source {
-	return release.Source{File: f.imagesJSON, AllowTags: f.allowTags, Overrides: f.overrides, CacheDir: f.cacheDir}
-}
-
 // renderRelease returns the components of the cluster, and the bundles of all images of the release.
 func (f *planFlags) renderRelease(cmd *cobra.Command, variables map[string]string) (operand.Set, []extractor.Result, error) {
-	results, err := f.source().Read(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
-	if err != nil {
-		return operand.Set{}, nil, err
-	}
-	bundles, err := operand.Select(f.platform.platforms, results)
-	if err != nil {
-		return operand.Set{}, nil, err
-	}
-	set, err := release.Render(bundles, variables)
-	return set, results, err
+	from := release.Source{File: f.imagesJSON, AllowTags: f.allowTags, Overrides: f.overrides, CacheDir: f.cacheDir}
+	return from.Render(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), f.platform.platforms, variables)
 }
 
 // check checks the flags, and returns the variables.
@@ -278,30 +262,4 @@ func (p *platformsFlag) parse() error {
 	}
 	p.platforms = platforms
 	return nil
-}
-
-// writeObjects writes the objects of all phases in their order: YAML documents, or a List in JSON.
-func writeObjects(w io.Writer, format cli.Output, phases []revision.Phase) error {
-	var objects []*unstructured.Unstructured
-	for _, phase := range phases {
-		objects = append(objects, phase.Objects...)
-	}
-	if format == cli.JSON {
-		return format.Write(w, map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
-	}
-	var out bytes.Buffer
-	for _, o := range objects {
-		encoded, err := json.Marshal(o.Object)
-		if err != nil {
-			return fmt.Errorf("writing %s: %w", object.Describe(o), err)
-		}
-		document, err := yaml.JSONToYAML(encoded)
-		if err != nil {
-			return fmt.Errorf("writing %s: %w", object.Describe(o), err)
-		}
-		out.WriteString("---\n")
-		out.Write(document)
-	}
-	_, err := w.Write(out.Bytes())
-	return err
 }

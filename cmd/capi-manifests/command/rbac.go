@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -127,22 +126,13 @@ func (f *rbacFlags) check(cmd *cobra.Command, sources []string) (labels, variabl
 
 // rendered returns the rendered objects of all sources.
 func (f *rbacFlags) rendered(cmd *cobra.Command, sources []string, variables map[string]string) ([]*unstructured.Unstructured, error) {
-	all := operand.Set{Variables: map[string]string{}}
-	var errs []error
-	add := func(set operand.Set, err error) {
-		all.Operands = append(all.Operands, set.Operands...)
-		maps.Copy(all.Variables, set.Variables)
-		errs = append(errs, err)
-	}
+	var set operand.Set
+	var errOfRelease error
 	if f.imagesJSON != "" {
-		set, _, err := f.renderRelease(cmd, variables)
-		add(set, err)
+		set, _, errOfRelease = f.renderRelease(cmd, variables)
 	}
-	for _, src := range sources {
-		set, _, err := release.RenderSource(cmd.Context(), cmd.ErrOrStderr(), src, variables)
-		add(set, err)
-	}
-	if err := errors.Join(errs...); err != nil {
+	all, err := release.RenderSources(cmd.Context(), cmd.ErrOrStderr(), set, sources, variables)
+	if err := errors.Join(errOfRelease, err); err != nil {
 		return nil, err
 	}
 	release.NoteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, all)

@@ -25,10 +25,8 @@ const transformsExample = `  capi-manifests transforms
 
 // transformEntry is the output form of a transform.
 type transformEntry struct {
-	Name string `json:"name"`
-	Does string `json:"does"`
-	Why  string `json:"why"`
-	// Profile is the only cluster profile that the transform is for; empty means every profile.
+	transform.Transform
+	// Profile is the name of the only cluster profile that the transform is for; empty means every profile.
 	Profile string `json:"profile,omitempty"`
 }
 
@@ -62,7 +60,7 @@ func transformsNamed(names []string) []transformEntry {
 	var all []transformEntry
 	for _, t := range transform.All() {
 		if len(names) == 0 || slices.Contains(names, t.Name) {
-			all = append(all, transformEntry{t.Name, t.Does, t.Why, profileOf(t)})
+			all = append(all, transformEntry{t, profileOf(t)})
 		}
 	}
 	return all

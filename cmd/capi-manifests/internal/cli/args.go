@@ -81,12 +81,3 @@ func Pairs(flag string, values []string) (map[string]string, error) {
 	}
 	return pairs, nil
 }
-
-// Joined formats a list of names: "a, b".
-func Joined[T ~string](values []T) string {
-	texts := make([]string, len(values))
-	for i, value := range values {
-		texts[i] = string(value)
-	}
-	return strings.Join(texts, ", ")
-}

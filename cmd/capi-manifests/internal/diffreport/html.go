@@ -5,7 +5,6 @@ package diffreport
 import (
 	"bytes"
 	_ "embed"
-	"fmt"
 	"html/template"
 	"maps"
 	"strings"
@@ -13,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/build/diff"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/page"
 )
 
 //go:embed template/diff.html.tmpl
@@ -21,16 +20,7 @@ var htmlTemplate string
 
 // html writes the report as one self-contained page.
 func (d Report) html(out *bytes.Buffer, full bool) error {
-	page, err := template.New("diff").Funcs(htmlFuncs(full)).Parse(htmlTemplate)
-	if err != nil {
-		return fmt.Errorf("reading the template of the page: %w", err)
-	}
-	var written bytes.Buffer
-	if err := page.Execute(&written, d); err != nil {
-		return fmt.Errorf("writing the page: %w", err)
-	}
-	out.WriteString(term.PrintableLines(written.String()))
-	return nil
+	return page.Write(out, htmlTemplate, htmlFuncs(full), d)
 }
 
 func htmlFuncs(full bool) template.FuncMap {

@@ -5,14 +5,13 @@ package extensionreport
 import (
 	"bytes"
 	_ "embed" // the page
-	"fmt"
 	"html/template"
 	"strings"
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/build/extension"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/page"
 )
 
 //go:embed template/extension.html.tmpl
@@ -20,16 +19,7 @@ var htmlTemplate string
 
 // html writes the report as one self-contained page.
 func (r Report) html(out *bytes.Buffer) error {
-	page, err := template.New("extension").Funcs(r.htmlFuncs()).Parse(htmlTemplate)
-	if err != nil {
-		return fmt.Errorf("reading the template of the page: %w", err)
-	}
-	var written bytes.Buffer
-	if err := page.Execute(&written, r); err != nil {
-		return fmt.Errorf("writing the page: %w", err)
-	}
-	out.WriteString(term.PrintableLines(written.String()))
-	return nil
+	return page.Write(out, htmlTemplate, r.htmlFuncs(), r)
 }
 
 func (r Report) htmlFuncs() template.FuncMap {

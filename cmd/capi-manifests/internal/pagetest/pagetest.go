@@ -12,15 +12,17 @@ import (
 	"testing"
 
 	"golang.org/x/net/html"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/page"
 )
 
 // Check parses a page as a browser does. It fails the test if the page is not
 // well-formed, loads files, runs scripts, repeats an ID, or links to a missing one.
 // It returns the number of links.
-func Check(t *testing.T, page string) (links int) {
+func Check(t *testing.T, text string) (links int) {
 	t.Helper()
 	ids, targets, open := map[string]bool{}, []string{}, []string{}
-	tokens := html.NewTokenizer(strings.NewReader(page))
+	tokens := html.NewTokenizer(strings.NewReader(text))
 	for kind := tokens.Next(); kind != html.ErrorToken; kind = tokens.Next() {
 		token := tokens.Token()
 		if kind == html.StartTagToken {
@@ -83,25 +85,36 @@ const minContrast = 4.5
 
 // CheckContrast fails the test if a pair of text color and background color, given
 // as names of CSS variables, has too little contrast in the light or in the dark
-// colors of a style sheet.
-func CheckContrast(t *testing.T, css string, pairs [][2]string) {
+// colors of a page with the templates of definitions.
+func CheckContrast(t *testing.T, definitions string, pairs [][2]string) {
 	t.Helper()
-	light, dark, found := strings.Cut(css, "prefers-color-scheme: dark")
-	if !found {
-		t.Fatal("dark colors not found")
-	}
-	dark, _, _ = strings.Cut(dark, "\n}")
-	for scheme, css := range map[string]string{"light": light, "dark": dark} {
+	css := page.Layout + definitions
+	dark := strings.Join(darkBlocks.FindAllString(css, -1), "")
+	light := darkBlocks.ReplaceAllString(css, "")
+	for scheme, css := range map[string]string{"light": light, "dark": light + dark} {
 		colors := map[string]string{}
-		for _, match := range regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6});`).FindAllStringSubmatch(css, -1) {
+		for _, match := range colorDeclarations.FindAllStringSubmatch(css, -1) {
 			colors[match[1]] = match[2]
 		}
 		for _, pair := range pairs {
-			if c := contrast(t, colors[pair[0]], colors[pair[1]]); c < minContrast {
+			if c := contrast(t, colorOf(colors, pair[0]), colorOf(colors, pair[1])); c < minContrast {
 				t.Errorf("%s: the contrast of %s on %s is %.2f", scheme, pair[0], pair[1], c)
 			}
 		}
 	}
+}
+
+var (
+	darkBlocks        = regexp.MustCompile(`(?s)@media screen and \(prefers-color-scheme: dark\) \{.*?\n\}`)
+	colorDeclarations = regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6}|var\(--[a-z-]+\));`)
+)
+
+// colorOf returns the color of a variable, which may have the color of another one.
+func colorOf(colors map[string]string, name string) string {
+	if other, isOther := strings.CutPrefix(colors[name], "var(--"); isOther {
+		return colors[strings.TrimSuffix(other, ")")]
+	}
+	return colors[name]
 }
 
 // contrast returns the contrast ratio defined by WCAG.

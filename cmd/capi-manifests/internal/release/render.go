@@ -37,6 +37,36 @@ func Render(bundles []extractor.Bundle, variables map[string]string) (operand.Se
 	return operand.Render(bundles, values)
 }
 
+// Render returns the components of a cluster with the platforms, and the bundles of all images of the release.
+func (s Source) Render(ctx context.Context, stdin io.Reader, stderr io.Writer, platforms operand.Platforms, variables map[string]string) (operand.Set, []extractor.Result, error) {
+	results, err := s.Read(ctx, stdin, stderr)
+	if err != nil {
+		return operand.Set{}, nil, err
+	}
+	bundles, err := operand.Select(platforms, results)
+	if err != nil {
+		return operand.Set{}, nil, err
+	}
+	set, err := Render(bundles, variables)
+	return set, results, err
+}
+
+// RenderSources renders sources as RenderSource does, and returns their components after those of a set.
+func RenderSources(ctx context.Context, stderr io.Writer, after operand.Set, sources []string, variables map[string]string) (operand.Set, error) {
+	all := operand.Set{Operands: slices.Clone(after.Operands), Variables: maps.Clone(after.Variables)}
+	if all.Variables == nil {
+		all.Variables = map[string]string{}
+	}
+	var errs []error
+	for _, src := range sources {
+		set, _, err := RenderSource(ctx, stderr, src, variables)
+		errs = append(errs, err)
+		all.Operands = append(all.Operands, set.Operands...)
+		maps.Copy(all.Variables, set.Variables)
+	}
+	return all, errors.Join(errs...)
+}
+
 // RenderSource renders the bundles of a source as a cluster does, and returns the
 // location of the source: the image by digest, or the path. Each bundle is rendered
 // separately, because bundles of different platforms or profiles may define the

@@ -5,7 +5,6 @@ package rollout
 import (
 	"bytes"
 	_ "embed"
-	"fmt"
 	"html/template"
 	"strings"
 	"time"
@@ -13,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/page"
 )
 
 //go:embed template/status.html.tmpl
@@ -21,16 +20,7 @@ var htmlTemplate string
 
 // html writes the report as one self-contained page.
 func (r Report) html(out *bytes.Buffer, now time.Time) error {
-	page, err := template.New("status").Funcs(htmlFuncs(now)).Parse(htmlTemplate)
-	if err != nil {
-		return fmt.Errorf("reading the template of the page: %w", err)
-	}
-	var written bytes.Buffer
-	if err := page.Execute(&written, r); err != nil {
-		return fmt.Errorf("writing the page: %w", err)
-	}
-	out.WriteString(term.PrintableLines(written.String()))
-	return nil
+	return page.Write(out, htmlTemplate, htmlFuncs(now), r)
 }
 
 // stateIcons distinguish states by shape.

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
@@ -77,14 +77,19 @@ func configMapsIn(dir string) ([]corev1.ConfigMap, error) {
 }
 
 func decodeConfigMaps(content []byte) (configMaps []corev1.ConfigMap, err error) {
-	for _, document := range yamldoc.SplitNonEmpty(content) {
+	objects, err := yamldoc.Objects(content)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		if _, labelled := o.GetLabels()[configmap.BundleLabel]; !labelled || o.GetKind() != "ConfigMap" {
+			continue
+		}
 		var configMap corev1.ConfigMap
-		if err := yaml.Unmarshal(document.Text, &configMap); err != nil {
-			return nil, fmt.Errorf("line %d: %w", document.Line, err)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &configMap); err != nil {
+			return nil, fmt.Errorf("ConfigMap %s: %w", o.GetName(), err)
 		}
-		if _, labelled := configMap.Labels[configmap.BundleLabel]; labelled && configMap.Kind == "ConfigMap" {
-			configMaps = append(configMaps, configMap)
-		}
+		configMaps = append(configMaps, configMap)
 	}
 	return configMaps, nil
 }
