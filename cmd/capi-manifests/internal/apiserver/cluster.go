@@ -236,13 +236,11 @@ func (c *Cluster) established(ctx context.Context, name string) (answer contract
 	return answer, err
 }
 
-func conditionOf(object *unstructured.Unstructured, kind string) (found metav1.Condition) {
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, item := range conditions {
-		if condition, isMap := item.(map[string]any); isMap && condition["type"] == kind {
-			status, _ := condition["status"].(string)
-			found.Status = metav1.ConditionStatus(status)
-			found.Message, _ = condition["message"].(string)
+func conditionOf(crd *unstructured.Unstructured, kind string) (found metav1.Condition) {
+	for _, condition := range object.MapsAt(crd.Object, "status", "conditions") {
+		if condition["type"] == kind {
+			found.Status = metav1.ConditionStatus(object.TextAt(condition, "status"))
+			found.Message = object.TextAt(condition, "message")
 		}
 	}
 	return found

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/history"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/installed"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rollout"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
+)
+
+// stored returns a version that was created on a day of January.
+func stored(t *testing.T, name string, day int, provider, manifests string) installed.Stored {
+	t.Helper()
+	objects, err := yamldoc.Objects([]byte(manifests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	component := operand.Operand{Name: "core", Type: extractor.Core, Version: provider, Objects: objects}
+	return installed.Stored{Name: name, Created: metav1.Date(2026, 1, day, 0, 0, 0, 0, time.UTC), Set: operand.Set{Operands: []operand.Operand{component}}}
+}
+
+func TestNew_ComparesEachVersionWithThePrevious(t *testing.T) {
+	const account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: manager, namespace: capi}}\n"
+	const service = "---\n{apiVersion: v1, kind: Service, metadata: {name: webhook, namespace: capi}}\n"
+	report := history.New(
+		rollout.Report{Versions: []rollout.Version{{Name: "4.22.1-2", Role: rollout.Installed}, {Name: "4.22.2-3", Role: rollout.Desired}}},
+		[]installed.Stored{
+			stored(t, "4.22.0-1", 1, "v1.0.0", account+service), stored(t, "4.22.1-2", 2, "v1.1.0", account), stored(t, "4.22.2-3", 3, "v1.1.0", account),
+		})
+	var out bytes.Buffer
+	if err := report.Text(&out, false, false); err != nil {
+		t.Fatal(err)
+	}
+	table, differences, _ := strings.Cut(out.String(), "\n\n")
+	want := `VERSION   CREATED               ROLE       DIFFERENCES         COMPONENTS
+4.22.2-3  2026-01-03T00:00:00Z  Desired    no differences      core v1.1.0
+4.22.1-2  2026-01-02T00:00:00Z  Installed  1 change to review  core v1.1.0
+4.22.0-1  2026-01-01T00:00:00Z  -          -                   core v1.0.0`
+	if table != want {
+		t.Errorf("got:\n%s\nwant:\n%s", table, want)
+	}
+	if strings.Count(differences, "4.22.0-1 -> 4.22.1-2") != 1 || strings.Contains(differences, "4.22.2-3") || !strings.Contains(differences, "Service") {
+		t.Errorf("want only the differences of 4.22.1-2, got:\n%s", differences)
+	}
+}
+
+func TestReport_TextWithoutVersions(t *testing.T) {
+	var out bytes.Buffer
+	if err := history.New(rollout.Report{}, nil).Text(&out, false, false); err != nil || out.String() != "The cluster stores no version.\n" {
+		t.Errorf("got %q, %v", &out, err)
+	}
+}
