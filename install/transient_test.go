@@ -147,6 +147,7 @@ func TestPaused_DuringTeardown(t *testing.T) {
 		}
 		return nil
 	})
+	h.reconcileAgain() // it may end a reconcile that began before the deletion
 	h.reconcileAgain()
 	if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") == nil {
 		t.Error("the paused installer finished the teardown")
