@@ -303,12 +303,15 @@ func (h *harness) deleteRetainedCRDs() {
 			return err
 		}
 		var left []string
-		for i := range retained.Items {
-			if crd := &retained.Items[i]; strings.HasSuffix(crd.GetName(), ".infrastructure.cluster.x-k8s.io") {
-				left = append(left, crd.GetName())
-				crd.SetGroupVersionKind(parseKind(crdKind)) // lists omit it
-				h.must(client.IgnoreNotFound(h.Delete(context.Background(), crd)))
+		for _, found := range retained.Items {
+			if !strings.HasSuffix(found.GetName(), ".infrastructure.cluster.x-k8s.io") {
+				continue
 			}
+			left = append(left, found.GetName())
+			crd := &unstructured.Unstructured{}
+			crd.SetGroupVersionKind(parseKind(crdKind))
+			crd.SetName(found.GetName())
+			h.must(client.IgnoreNotFound(h.Delete(context.Background(), crd)))
 		}
 		if left != nil {
 			return fmt.Errorf("%v", left)
