@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // response has the fields that all responses have.
@@ -61,12 +63,7 @@ func (a Answer) answerProblems(as any) []Problem {
 
 // excerpt is the beginning of an answer.
 func excerpt(content []byte) string {
-	const limit = 200
-	text := strings.Join(strings.Fields(string(content)), " ")
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "") + "…"
-	}
-	return text
+	return text.Truncate(strings.Join(strings.Fields(string(content)), " "), 200)
 }
 
 // kindProblems returns a problem if the answer has another kind than the response of the hook.

@@ -19,6 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/internal/crdchange"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // OpenShift's checker compares an unmanaged CRD with the CRD of a provider, for which
@@ -153,7 +154,7 @@ func checkOf(required *apiextensionsv1.CustomResourceDefinition, actual *unstruc
 	if found == nil {
 		return crdCheck{status: "True", reason: "Compatible", message: "it has everything that the provider requires"}, nil
 	}
-	return crdCheck{status: "False", reason: "Incompatible", message: "compared to the CRD of the provider: " + first(10, found)}, nil
+	return crdCheck{status: "False", reason: "Incompatible", message: "compared to the CRD of the provider: " + text.First(10, found)}, nil
 }
 
 // checkKey is the beginning of the keys of a revision in Engine.checks.

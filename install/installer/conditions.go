@@ -17,6 +17,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // outcomeOf returns the outcome of one reconcile of a revision. Terminal errors take
@@ -107,7 +108,7 @@ func compatibleMessage(result machinery.RevisionResult) string {
 	if found == nil {
 		return ""
 	}
-	return "nothing is left to do; unmanaged CRDs are compatible: " + first(10, found)
+	return "nothing is left to do; unmanaged CRDs are compatible: " + text.First(10, found)
 }
 
 // requiredCRD returns the name of the CRD that an object stands for: a
@@ -181,7 +182,7 @@ func waitingFor(phase machinery.PhaseResult) string {
 	if len(missing) == 0 {
 		return ""
 	}
-	return ", waiting for " + first(1, missing)
+	return ", waiting for " + text.First(1, missing)
 }
 
 // available reports whether every reconciled object is available, even if it is

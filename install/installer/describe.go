@@ -7,7 +7,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/internal/object"
-	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // describe names an object: "Deployment openshift-cluster-api/capi-controller-manager".
@@ -17,6 +16,3 @@ func describe(obj client.Object) string { return object.Describe(obj) }
 func describeRef(ref types.ObjectRef) string {
 	return object.Identity{GroupKind: ref.GroupKind(), Namespace: ref.Namespace, Name: ref.Name}.String()
 }
-
-// first lists the first items and the number of further ones.
-func first(limit int, items []string) string { return text.First(limit, items) }

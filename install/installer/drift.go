@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // driftEvents returns the event about external changes that this reconcile has
@@ -63,7 +64,7 @@ func (r *Reconciler) drift(ctx context.Context, rev *loadedRevision, outcome *st
 	if found == nil {
 		return "no drift from version " + rev.name
 	}
-	return fmt.Sprintf("drift from version %s, %d difference(s): %s", rev.name, len(found), first(10, found))
+	return fmt.Sprintf("drift from version %s, %d difference(s): %s", rev.name, len(found), text.First(10, found))
 }
 
 // differences lists the objects that a reconcile would write, or fail to write.

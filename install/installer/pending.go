@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // pendingChanges describes the changes between the phases of two versions; name is the
@@ -37,7 +38,7 @@ func pendingChanges(name string, from, to []revision.Phase) string {
 		objects []string
 	}{{"change", changed}, {"create", created}, {"remove", removed}} {
 		if change.objects != nil {
-			parts = append(parts, fmt.Sprintf("%s %d: %s", change.verb, len(change.objects), first(10, change.objects)))
+			parts = append(parts, fmt.Sprintf("%s %d: %s", change.verb, len(change.objects), text.First(10, change.objects)))
 		}
 	}
 	if parts == nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/probe"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // retain returns the teardown options that orphan CRDs with instances and delete the
@@ -217,7 +218,7 @@ func (r *Reconciler) nameRetained(ctx context.Context, outcome *status.Outcome, 
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	outcome.Message = cmp.Or(outcome.Message, "nothing is left to do") + "; CRDs retained because of their instances: " + first(10, names)
+	outcome.Message = cmp.Or(outcome.Message, "nothing is left to do") + "; CRDs retained because of their instances: " + text.First(10, names)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // rolloutLog logs the progress of rollouts: a line for each change of state. The
@@ -70,7 +71,7 @@ func (l *rolloutLog) phase(ctx context.Context, version string, phase machinery.
 	if phase.IsComplete() {
 		logger.Info("Phase complete")
 	} else {
-		logger.Info("Phase waiting", "for", first(2, missing))
+		logger.Info("Phase waiting", "for", text.First(2, missing))
 	}
 }
 
@@ -85,7 +86,7 @@ func (l *rolloutLog) teardown(ctx context.Context, version string, progress tear
 		state = "nothing"
 	}
 	if l.changed(version+" removal", state) {
-		logger.Info("Removing version", "objects", len(progress.waiting), "waitsFor", first(10, progress.waiting))
+		logger.Info("Removing version", "objects", len(progress.waiting), "waitsFor", text.First(10, progress.waiting))
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // teardown removes the objects of every version whose ConfigMap is being deleted.
@@ -98,7 +99,7 @@ func (p teardownProgress) message(version string) string {
 	if len(p.waiting) == 0 {
 		return "removing version " + version
 	}
-	return fmt.Sprintf("removing version %s: waiting for %s", version, first(10, p.waiting))
+	return fmt.Sprintf("removing version %s: waiting for %s", version, text.First(10, p.waiting))
 }
 
 // removeFinalizer removes our finalizer, so that the ConfigMap can be deleted.

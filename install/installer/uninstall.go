@@ -13,6 +13,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // withdrawAndUninstall withdraws the installer's own object before it removes the versions.
@@ -35,7 +36,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 	case outcome.Reason == status.TearingDown:
 		outcome.Reason = status.Uninstalling
 	case len(remaining) > 0:
-		outcome.Reason, outcome.Message = status.Uninstalling, "waiting for revision ConfigMap "+first(2, remaining)+" to be deleted"
+		outcome.Reason, outcome.Message = status.Uninstalling, "waiting for revision ConfigMap "+text.First(2, remaining)+" to be deleted"
 	case s.Cluster.Name != "":
 		outcome.Reason, outcome.Message = status.Uninstalling, fmt.Sprintf("waiting for ClusterAPI %q to be deleted", v1alpha1.ClusterAPIName)
 	default:

@@ -335,7 +335,7 @@ func (c *cycle) observe(o faults.Observation) {
 func (c *cycle) createdOnce(path string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.run == nil || strings.Contains(path, "/openshift-capi-installer-crd-deletion") || strings.Contains(path, "reviews/") {
+	if c.run == nil || strings.HasSuffix(path, "/"+deletionPolicy) {
 		return
 	}
 	if c.posted[path]++; c.posted[path] == 2 && c.rules.recreated {
@@ -371,6 +371,8 @@ func (c *cycle) watchConditions() {
 			// The API server ends a watch after half an hour or more.
 			if again, err := watching.Watch(ctx, &v1alpha1.ClusterAPIList{}); err == nil {
 				watcher = again
+			} else {
+				time.Sleep(100 * time.Millisecond) // the loop tries again
 			}
 		}
 	}()

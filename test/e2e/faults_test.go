@@ -106,10 +106,10 @@ var watched = []string{
 func disturbances() []disturbance {
 	all := []disturbance{
 		{name: "crash before a write", everyWrite: true, arm: func(c *cycle, n int) func() int {
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, Do: c.crash, Reset: true})
+			return c.failWrite(n, faults.Fault{Do: c.crash, Reset: true})
 		}},
 		{name: "crash after a write", everyWrite: true, arm: func(c *cycle, n int) func() int {
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, After: c.crash, Lose: true})
+			return c.failWrite(n, faults.Fault{After: c.crash, Lose: true})
 		}},
 		{name: "frozen watches", watches: true, needsEvents: true, arm: func(c *cycle, _ int) func() int {
 			c.freeze()
@@ -173,10 +173,10 @@ func machineFaults() []disturbance {
 			return once
 		}, cleanup: (*cycle).unblockCache},
 		{name: "clock an hour ahead", terminal: true, arm: func(c *cycle, n int) func() int {
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, Do: func() { c.moveTimes(-time.Hour) }})
+			return c.failWrite(n, faults.Fault{Do: func() { c.moveTimes(-time.Hour) }})
 		}},
 		{name: "clock an hour behind", arm: func(c *cycle, n int) func() int {
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, Do: func() { c.moveTimes(time.Hour) }})
+			return c.failWrite(n, faults.Fault{Do: func() { c.moveTimes(time.Hour) }})
 		}},
 	}
 }
@@ -209,7 +209,7 @@ func eventFaults() []disturbance {
 func userFaults() []disturbance {
 	atWrite := func(change func(c *cycle)) func(*cycle, int) func() int {
 		return func(c *cycle, n int) func() int {
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, Do: func() { change(c) }})
+			return c.failWrite(n, faults.Fault{Do: func() { change(c) }})
 		}
 	}
 	return []disturbance{
@@ -235,12 +235,12 @@ func processFaults() []disturbance {
 		{name: "the leader crashes", arm: func(c *cycle, n int) func() int {
 			c.elect()
 			c.startSecond()
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, Do: c.crash})
+			return c.failWrite(n, faults.Fault{Do: c.crash})
 		}, cleanup: (*cycle).endElection},
 		{name: "the lease is lost during a write", arm: func(c *cycle, n int) func() int {
 			c.elect()
 			c.ensureRunning()
-			return c.proxy.Fail(faults.Fault{Verbs: faults.Writes, SkipDryRuns: true, Every: n, Times: 1, Delay: 6 * time.Second, Do: func() {
+			return c.failWrite(n, faults.Fault{Delay: 6 * time.Second, Do: func() {
 				c.proxy.Fail(faults.Fault{Path: "/leases", Times: 10, Status: http.StatusInternalServerError})
 			}})
 		}, cleanup: (*cycle).endElection},
@@ -248,6 +248,12 @@ func processFaults() []disturbance {
 }
 
 func once() int { return 1 }
+
+// failWrite injects a fault into the nth write.
+func (c *cycle) failWrite(n int, fault faults.Fault) (happened func() int) {
+	fault.Verbs, fault.SkipDryRuns, fault.Every, fault.Times = faults.Writes, true, n, 1
+	return c.proxy.Fail(fault)
+}
 
 // apiFaults fail the first attempt of each write, or the first read of each path.
 func apiFaults() (all []disturbance) {

@@ -34,6 +34,9 @@ type state struct {
 	Guarded                      bool // the policy that rejects instances of CRDs exists
 }
 
+// deletionPolicy is the name of the policy that rejects instances of CRDs during a teardown, and of its binding.
+const deletionPolicy = "openshift-capi-installer-crd-deletion"
+
 // state returns the current state. before are the UIDs at the beginning of the workload.
 func (c *cycle) state(before map[string]types.UID) state {
 	c.Helper()
@@ -51,7 +54,7 @@ func (c *cycle) state(before map[string]types.UID) state {
 		s.Objects["retained "+retained.GetName()] = normalized(retained)
 	}
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
-	s.Guarded = c.Get(context.Background(), client.ObjectKey{Name: "openshift-capi-installer-crd-deletion"}, policy) == nil
+	s.Guarded = c.Get(context.Background(), client.ObjectKey{Name: deletionPolicy}, policy) == nil
 	if cluster, err := c.clusterAPI(); err == nil {
 		s.ClusterAPI = timeless(cluster.Status)
 	}
