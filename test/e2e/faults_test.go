@@ -185,8 +185,12 @@ func machineFaults() []disturbance {
 func eventFaults() []disturbance {
 	of := func(name string, fault faults.EventFault) disturbance {
 		return disturbance{name: name, watches: true, needsEvents: true, arm: func(c *cycle, _ int) func() int {
-			fault.Path = c.kind
-			c.proxy.FailEvents(fault)
+			armed := fault
+			armed.Path = c.kind
+			if few := c.sizes[c.workload()].eventCount() / 2; armed.Every > few { // a workload can have six events
+				armed.Every = few
+			}
+			c.proxy.FailEvents(armed)
 			return nil
 		}}
 	}
