@@ -459,7 +459,7 @@ func points(w workload, s size, random *rand.Rand) (all []point) {
 		case d.everyEvent:
 			all = append(all, each(d, s.eventCount(), eventStep*crashStep())...)
 		default:
-			all = append(all, point{disturbance: d, number: 1 + random.IntN(s.writes)})
+			all = append(all, point{disturbance: d, number: s.someWrite(d, random)})
 		}
 		if d.watches {
 			kinds := watched
@@ -470,6 +470,15 @@ func points(w workload, s size, random *rand.Rand) (all []point) {
 		}
 	}
 	return append(all, crashes...)
+}
+
+// someWrite returns the number of a random write. If the fault must be injected, it is one of the first two thirds: a run
+// can have fewer writes than an undisturbed one, because changes of the status are merged.
+func (s size) someWrite(d disturbance, random *rand.Rand) int {
+	if d.user {
+		return 1 + random.IntN(s.writes)
+	}
+	return 1 + random.IntN(max(1, s.writes*2/3))
 }
 
 // each returns a fault at each nth of the writes or events. The seed chooses the first.
@@ -494,7 +503,7 @@ func sample(t *testing.T, results *results) {
 		all := points(w, size{writes: 1, events: c.sizes[w.name].events}, random)
 		p := all[random.IntN(len(all))]
 		if p.kind == "" {
-			p.number = 1 + random.IntN(c.sizes[w.name].writes)
+			p.number = c.sizes[w.name].someWrite(p.disturbance, random)
 		}
 		chosenPoints = append(chosenPoints, p)
 	}
