@@ -127,12 +127,68 @@ func TestConditions_SummaryNamesControllerAndMessages(t *testing.T) {
 }
 
 func TestConditions_RolloutFromTheInstallerAlone(t *testing.T) {
+	for _, waiting := range []Reason{RollingOut, RetiringRevisions} {
+		conditions := append(
+			Conditions(Version, Outcome{Reason: waiting, Message: "waiting for version 4.22.0-1 to be installed"}, nil, 1, start),
+			Conditions(Installer, Outcome{Reason: RollingOut, Message: "installing 4.22.0-1: phase cluster-api 1/3"}, nil, 1, start)...)
+		progressing := meta.FindStatusCondition(Aggregate(&v1alpha1.ClusterAPI{}, conditions, Outcome{}, start), Progressing)
+		if progressing.Reason != "InstallerRollingOut" || progressing.Message != "installing 4.22.0-1: phase cluster-api 1/3" {
+			t.Errorf("while the version controller is %s, Progressing is %s: %s", waiting, progressing.Reason, progressing.Message)
+		}
+	}
+}
+
+// A retryable error does not make the operator Degraded while the controller's own condition is Unknown.
+func TestConditions_AggregateIgnoresUnknown(t *testing.T) {
 	conditions := append(
-		Conditions(Version, Outcome{Reason: RollingOut, Message: "waiting for version 4.22.0-1 to be installed"}, nil, 1, start),
-		Conditions(Installer, Outcome{Reason: RollingOut, Message: "installing 4.22.0-1: phase cluster-api 1/3"}, nil, 1, start)...)
-	progressing := meta.FindStatusCondition(Aggregate(&v1alpha1.ClusterAPI{}, conditions, Outcome{}, start), Progressing)
-	if progressing.Reason != "InstallerRollingOut" || progressing.Message != "installing 4.22.0-1: phase cluster-api 1/3" {
-		t.Errorf("Progressing is %s: %s", progressing.Reason, progressing.Message)
+		Conditions(Version, Outcome{Reason: AsExpected}, nil, 1, start),
+		Conditions(Installer, Outcome{Reason: ApplyFailed, Err: errors.New("timeout")}, nil, 1, start)...)
+	cluster := &v1alpha1.ClusterAPI{}
+	cluster.Generation = 7
+	for _, condition := range Aggregate(cluster, conditions, Outcome{}, start) {
+		if condition.Type == Degraded && condition.Status != metav1.ConditionFalse {
+			t.Errorf("Degraded is %s: %s", condition.Status, condition.Message)
+		}
+		if condition.ObservedGeneration != 7 {
+			t.Errorf("%s is of generation %d, want 7", condition.Type, condition.ObservedGeneration)
+		}
+	}
+}
+
+// Errors that alternate do not delay Degraded.
+func TestConditions_AlternatingErrorsDegrade(t *testing.T) {
+	var conditions []metav1.Condition
+	for minute, reason := range []Reason{ApplyFailed, WriteFailed, ApplyFailed, ObjectsForbidden, WriteFailed, ApplyFailed} {
+		conditions = Conditions(Installer, Outcome{Reason: reason, Err: errors.New("timeout")}, conditions, 1, start.Add(time.Duration(minute)*time.Minute))
+	}
+	if got := summary(Installer, conditions); got != "True True" {
+		t.Errorf("after five minutes of errors: %s, want True True", got)
+	}
+}
+
+func TestConditions_UnavailableDuringUninstall(t *testing.T) {
+	cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1"}}
+	before := Aggregate(cluster, nil, Outcome{Installed: new(true)}, start)
+	for _, reason := range []Reason{Uninstalling, Uninstalled} {
+		for _, installed := range []*bool{nil, new(true), new(false)} {
+			outcome := Outcome{Reason: reason, Message: "removing version 4.22.0-1", Installed: installed}
+			available := meta.FindStatusCondition(Aggregate(cluster, before, outcome, start), Available)
+			if available.Status != metav1.ConditionFalse || available.Reason != string(reason) || available.Message != outcome.Message {
+				t.Errorf("%s: Available is %s (%s): %s", reason, available.Status, available.Reason, available.Message)
+			}
+		}
+	}
+}
+
+// The version controller decides on the spec, so only its report observes a generation.
+func TestSetStatus_ObservedGeneration(t *testing.T) {
+	for controller, want := range map[Controller]int64{Version: 4, Installer: 3} {
+		cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{ObservedGeneration: 3}}
+		cluster.Generation = 4
+		(&Reporter{}).setStatus(cluster, controller, Outcome{Reason: AsExpected})
+		if got := cluster.Status.ObservedGeneration; got != want {
+			t.Errorf("after a report of the %s controller, the observed generation is %d, want %d", controller, got, want)
+		}
 	}
 }
 
@@ -212,7 +268,7 @@ func TestOutcome_OnlyRetryableErrorsAreRetried(t *testing.T) {
 // one is being written.
 func TestOperandVersion_OnlyAfterInstallation(t *testing.T) {
 	reporter := &Reporter{ReleaseVersion: "4.22.1"}
-	version := v1alpha1.Version{Name: "4.22.0-1", Components: []v1alpha1.Component{{Name: "cluster-api", Version: "v1.10.2"}}}
+	version := v1alpha1.Version{Name: "4.22.0-1", Components: []v1alpha1.Component{{Name: "cluster-api", Version: "v1.10.2"}, {Name: "without-version"}}}
 	settled := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1", DesiredVersion: "4.22.0-1", Versions: []v1alpha1.Version{version}}}
 	during := reporter.clusterOperatorStatus(configv1.ClusterOperatorStatus{}, settled, Outcome{Reason: RollingOut})
 	if len(during.Versions) != 0 {
@@ -225,10 +281,48 @@ func TestOperandVersion_OnlyAfterInstallation(t *testing.T) {
 	}
 }
 
+// The version controller does not know the related objects, and keeps those of the installer controller.
+func TestClusterOperatorStatus_ConditionsAndRelatedObjects(t *testing.T) {
+	cluster := &v1alpha1.ClusterAPI{}
+	cluster.Status.Conditions = []metav1.Condition{{Type: Degraded, Status: metav1.ConditionTrue, Reason: "VersionBundleInvalid", Message: "broken", LastTransitionTime: metav1.NewTime(start)}}
+	related := []configv1.ObjectReference{{Resource: "namespaces", Name: "a"}}
+	status := (&Reporter{}).clusterOperatorStatus(configv1.ClusterOperatorStatus{}, cluster, Outcome{Related: related})
+	status = (&Reporter{}).clusterOperatorStatus(status, cluster, Outcome{})
+	want := configv1.ClusterOperatorStatus{
+		RelatedObjects: related,
+		Conditions:     []configv1.ClusterOperatorStatusCondition{{Type: configv1.OperatorDegraded, Status: configv1.ConditionTrue, Reason: "VersionBundleInvalid", Message: "broken", LastTransitionTime: metav1.NewTime(start)}},
+	}
+	if diff := cmp.Diff(want, status); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	if got := (&Reporter{}).clusterOperatorStatus(status, cluster, Outcome{Related: related[:0]}).RelatedObjects; len(got) != 0 {
+		t.Errorf("related objects are %v, want none", got)
+	}
+}
+
 func TestOutcome_RequeueAfterWithoutEvents(t *testing.T) {
-	for reason, want := range map[Reason]bool{Collision: true, ObjectsRefused: true, ComponentMissing: false, RollingOut: false} {
+	for reason, want := range map[Reason]bool{Collision: true, ObjectsRefused: true, CheckerAbsent: true, ComponentMissing: false, RollingOut: false} {
 		if got := (Outcome{Reason: reason}).RequeueAfter() > 0; got != want {
 			t.Errorf("%s: %t, want %t", reason, got, want)
+		}
+	}
+	if got := (Outcome{Reason: RollingOut, Recheck: time.Minute}).RequeueAfter(); got != time.Minute {
+		t.Errorf("a rollout with a deadline is reconciled after %s, want one minute", got)
+	}
+}
+
+// An outcome that was not written is reported again, even if no event follows.
+func TestReported_RequeueAfterPostponement(t *testing.T) {
+	for _, test := range []struct{ postponed, recheck, want time.Duration }{
+		{0, 0, 0},
+		{0, time.Minute, time.Minute},
+		{time.Second, 0, time.Second},
+		{time.Second, time.Minute, time.Second},
+		{time.Minute, time.Second, time.Second},
+	} {
+		outcome := Outcome{Reason: RollingOut, Recheck: test.recheck}
+		if got := (Reported{Postponed: test.postponed}).RequeueAfter(outcome); got != test.want {
+			t.Errorf("postponed for %s, recheck after %s: requeued after %s, want %s", test.postponed, test.recheck, got, test.want)
 		}
 	}
 }

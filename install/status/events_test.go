@@ -3,13 +3,20 @@
 package status
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
@@ -121,6 +128,82 @@ func TestEvents_OverrideBeginsChangesEnds(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// A paused installer blocks upgrades, which is worth a warning.
+func TestEvents_PauseIsAWarning(t *testing.T) {
+	cluster := &v1alpha1.ClusterAPI{}
+	before := after(cluster, Version, Outcome{Reason: AsExpected}, start)
+	next := before.DeepCopy()
+	next.Spec.InstallerMode = v1alpha1.Paused
+	want := []string{"Warning Upgradeable: Upgradeable is False (InstallerPaused): the installer is paused; set spec.installerMode to Managed before upgrading"}
+	if diff := cmp.Diff(want, eventTexts(before, after(next, Version, Outcome{Reason: AsExpected}, start))); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// While the API server is unavailable, the newest events are kept, and written in their order.
+func TestEventWriter_KeepsTheNewest(t *testing.T) {
+	unavailable := true
+	var written []string
+	writer := eventWriter{client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, event client.Object, _ ...client.CreateOption) error {
+			if unavailable {
+				return apierrors.NewServiceUnavailable("down")
+			}
+			written = append(written, event.(*corev1.Event).Message)
+			return nil
+		},
+	}).Build()}
+	var want []string
+	for i := range maxPending + 6 {
+		writer.write(t.Context(), &v1alpha1.ClusterAPI{}, []Event{{Reason: DriftCorrected, Message: fmt.Sprint(i)}}, start)
+		want = append(want, fmt.Sprint(i))
+	}
+	unavailable = false
+	writer.write(t.Context(), &v1alpha1.ClusterAPI{}, nil, start)
+	if diff := cmp.Diff(want[6:], written); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	writer.write(t.Context(), &v1alpha1.ClusterAPI{}, nil, start)
+	if len(written) != maxPending {
+		t.Errorf("%d events were written, want %d", len(written), maxPending)
+	}
+}
+
+// An event that the API server rejects does not keep back later ones.
+func TestEventWriter_RetryableErrors(t *testing.T) {
+	resource := corev1.Resource("events")
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":              {nil, false},
+		"no answer":         {errors.New("connection refused"), true},
+		"internal error":    {apierrors.NewInternalError(errors.New("etcd")), true},
+		"unavailable":       {apierrors.NewServiceUnavailable("down"), true},
+		"too many requests": {apierrors.NewTooManyRequests("later", 1), true},
+		"forbidden":         {apierrors.NewForbidden(resource, "x", nil), false},
+		"already exists":    {apierrors.NewAlreadyExists(resource, "x"), false},
+		"invalid":           {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Event").GroupKind(), "x", nil), false},
+	} {
+		if got := isRetryable(test.err); got != test.want {
+			t.Errorf("%s: retryable %t, want %t", name, got, test.want)
+		}
+	}
+}
+
+func TestNewEvent(t *testing.T) {
+	about := &v1alpha1.ClusterAPI{}
+	about.UID = "1-2-3"
+	keyed, other, again := newEvent(about, Event{Key: "hook.4"}, start), newEvent(about, Event{}, start), newEvent(about, Event{}, start)
+	if keyed.Name != "cluster.hook.4" || other.Name == again.Name {
+		t.Errorf("names are %s, %s and %s, want the key in the first one, and two different others", keyed.Name, other.Name, again.Name)
+	}
+	long := newEvent(about, Event{Message: strings.Repeat("x", 2*maxNote)}, start)
+	if len(long.Message) != maxNote || long.InvolvedObject.UID != about.UID || long.InvolvedObject.Kind != "ClusterAPI" {
+		t.Errorf("the message has %d bytes, and the event is about %+v", len(long.Message), long.InvolvedObject)
 	}
 }
 

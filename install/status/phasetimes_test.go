@@ -4,6 +4,7 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,15 @@ func waitingFor(objects ...string) []v1alpha1.Waiting {
 		out = append(out, v1alpha1.Waiting{Object: object})
 	}
 	return out
+}
+
+// The API server rejects a status with a longer message, and then the status would not change.
+func TestPhaseTimes_ShortenMessages(t *testing.T) {
+	waiting := []v1alpha1.Waiting{{Object: "Deployment a/b", Message: strings.Repeat("x", 5000)}}
+	phases := stampPhases(nil, []v1alpha1.Phase{{Name: "core", State: v1alpha1.PhaseProgressing, WaitingFor: waiting}}, start)
+	if got := len(phases[0].WaitingFor[0].Message); got > 1024 {
+		t.Errorf("the message has %d bytes, want at most 1024", got)
+	}
 }
 
 func TestPhaseTimes_KeepTheTimeOfTheFirstReport(t *testing.T) {
