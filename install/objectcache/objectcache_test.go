@@ -3,7 +3,9 @@
 package objectcache
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pkg.package-operator.run/boxcutter/managedcache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/test/fixture"
@@ -101,7 +105,7 @@ func normal(t *testing.T, value any) any {
 // Guarantee: readers get every object as the API server sent it, with any names of fields.
 func TestTransform_RoundTripOfAnyObject(t *testing.T) {
 	for name, content := range map[string]map[string]any{
-		"namespaced":        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "a", "name": "b"}, "data": map[string]any{"x": "<y>"}},
+		"namespaced":        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "a", "name": "b", "generation": int64(4)}, "data": map[string]any{"x": "<y>"}},
 		"cluster-scoped":    {"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "b"}},
 		"looks compressed":  {"apiVersion": "example.com/v1", "kind": "X", "metadata": map[string]any{"name": "b"}, compressed: "no"},
 		"compressed number": {"apiVersion": "example.com/v1", "kind": "X", "metadata": map[string]any{"name": "b"}, compressed: int64(7)},
@@ -115,6 +119,9 @@ func TestTransform_RoundTripOfAnyObject(t *testing.T) {
 		if small.GetNamespace() != obj.GetNamespace() || small.GetName() != obj.GetName() || small.GroupVersionKind() != obj.GroupVersionKind() {
 			t.Errorf("%s: the compressed object has another identity: %v", name, small.Object)
 		}
+		if small.GetGeneration() != obj.GetGeneration() {
+			t.Errorf("%s: the compressed object has generation %d, want %d", name, small.GetGeneration(), obj.GetGeneration())
+		}
 		read := small.DeepCopy() // a cache returns copies
 		if err := decompress(read); err != nil {
 			t.Fatal(err)
@@ -125,6 +132,50 @@ func TestTransform_RoundTripOfAnyObject(t *testing.T) {
 		if err := decompress(read); err != nil || !cmp.Equal(obj, read) {
 			t.Errorf("%s: a whole object was decompressed (%v)", name, err)
 		}
+	}
+}
+
+// compressedCache holds one compressed object.
+type compressedCache struct {
+	managedcache.TrackingCache
+	small *unstructured.Unstructured
+}
+
+func (c compressedCache) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	c.small.DeepCopyInto(into.(*unstructured.Unstructured))
+	return nil
+}
+
+func (c compressedCache) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	into.(*unstructured.UnstructuredList).Items = []unstructured.Unstructured{*c.small.DeepCopy(), *c.small.DeepCopy()}
+	return nil
+}
+
+func TestCache_ReturnsWholeObjects(t *testing.T) {
+	whole := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "a", "name": "b"}, "data": map[string]any{"x": "y"},
+	}}
+	small, err := Compress(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := Cache{compressedCache{small: small.(*unstructured.Unstructured)}}
+	read, list := &unstructured.Unstructured{}, &unstructured.UnstructuredList{}
+	if err := errors.Join(cache.Get(t.Context(), client.ObjectKeyFromObject(whole), read), cache.List(t.Context(), list)); err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range append(list.Items, *read) {
+		if diff := cmp.Diff(whole.Object, got.Object); diff != "" {
+			t.Errorf("object (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// A cache also passes the marks of deleted objects to its transform function.
+func TestTransform_OtherTypesStay(t *testing.T) {
+	deleted := "any other type"
+	if kept, err := Compress(deleted); err != nil || kept != deleted {
+		t.Errorf("got %v, %v", kept, err)
 	}
 }
 

@@ -87,11 +87,13 @@ func TestContentID_IgnoresEverythingElse(t *testing.T) {
 
 func TestSet_Components(t *testing.T) {
 	set := Set{}
-	for _, bundle := range inputs() {
+	bundles := inputs()
+	bundles[0].Origin.Overridden = true
+	for _, bundle := range bundles {
 		set.Operands = append(set.Operands, operandOf(bundle, nil))
 	}
 	want := []v1alpha1.Component{
-		{Name: "cluster-api", Type: "core", Version: "v1.10.2", ContentID: v1alpha1.Digest(digest.FromString("core")), Source: "cluster-capi-controllers", Image: testImage},
+		{Name: "cluster-api", Type: "core", Version: "v1.10.2", ContentID: v1alpha1.Digest(digest.FromString("core")), Source: "cluster-capi-controllers", Overridden: true, Image: testImage},
 		{Name: "cluster-api-provider-aws", Type: "infrastructure", ContentID: v1alpha1.Digest(digest.FromString("aws")), Source: "aws", ConfigMaps: []string{"a-00", "a-01"}},
 	}
 	if diff := cmp.Diff(want, set.Components()); diff != "" {

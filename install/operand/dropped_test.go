@@ -36,10 +36,11 @@ func TestCheckDropped(t *testing.T) {
 			results: []extractor.Result{core, image("ipam")},
 			wantErr: []string{"image ipam (quay.io/ocp/ipam@", "provider ipam of type ipam not found", "the image now contains no provider"},
 		},
-		"a provider is removed with its image":                      {results: []extractor.Result{core}},
-		"a provider moves to another image":                         {results: []extractor.Result{core, image("ipam"), image("other", ipam)}},
-		"a release replaces the provider of an image":               {results: []extractor.Result{core, image("ipam", bundle(extractor.IPAM, "renamed", ""))}},
-		"an override replaces the provider by one of the same type": {results: []extractor.Result{core, overridden(image("ipam", bundle(extractor.IPAM, "forked", "")))}},
+		"a provider is removed with its image":                             {results: []extractor.Result{core}},
+		"a provider moves to another image":                                {results: []extractor.Result{core, image("ipam"), image("other", ipam)}},
+		"a provider of ConfigMaps is removed, and an image has their name": {results: []extractor.Result{core, image("ipam", ipam), image("old")}},
+		"a release replaces the provider of an image":                      {results: []extractor.Result{core, image("ipam", bundle(extractor.IPAM, "renamed", ""))}},
+		"an override replaces the provider by one of the same type":        {results: []extractor.Result{core, overridden(image("ipam", bundle(extractor.IPAM, "forked", "")))}},
 		"an override of the wrong type is named with its provider": {
 			results: []extractor.Result{core, overridden(image("ipam", bundle(extractor.Addon, "helm", "")))},
 			wantErr: []string{"image ipam (", "of type ipam not found; the image now contains helm of type addon", "spec.imageOverrides"},
@@ -63,6 +64,20 @@ func TestCheckDropped(t *testing.T) {
 				t.Errorf("error is a %T, want a *DroppedError", err)
 			}
 		})
+	}
+}
+
+// An image that cannot be read may have a bundle for the platform.
+func TestOtherPlatforms_UnreadImage(t *testing.T) {
+	azure := image("azure", bundle(extractor.Infrastructure, "azure", "Azure"))
+	transported := extractor.Result{Bundles: azure.Bundles} // without an image
+	if got := OtherPlatforms(Platforms{"AWS"}, []extractor.Result{broken(image("unread")), transported}); len(got) != 0 {
+		t.Errorf("recorded %v, want nothing", got)
+	}
+	multi := image("multi", bundle(extractor.Infrastructure, "a", "Azure"), bundle(extractor.Infrastructure, "b", "GCP"), bundle(extractor.Addon, "c", "Azure"))
+	want := ImagePlatforms{digestOf(multi): {"Azure", "GCP"}}
+	if diff := cmp.Diff(want, OtherPlatforms(Platforms{"AWS"}, []extractor.Result{multi})); diff != "" {
+		t.Errorf("recorded (-want +got):\n%s", diff)
 	}
 }
 

@@ -36,6 +36,10 @@ func TestProgress(t *testing.T) {
 			deploymentHead + "status: {observedGeneration: 2, conditions: [{type: ReplicaFailure, status: \"True\", reason: FailedCreate, message: quota}]}", types.ProbeStatusFalse, "FailedCreate: quota"},
 		"an available Deployment": {
 			deploymentHead + "status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 2}", types.ProbeStatusTrue, ""},
+		"a Deployment that makes no progress": {
+			deploymentHead + "status: {observedGeneration: 2, conditions: [{type: Progressing, status: \"False\", reason: ProgressDeadlineExceeded, message: timed out}]}", types.ProbeStatusFalse, "ProgressDeadlineExceeded: timed out"},
+		"a Deployment with the default number of replicas": {
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, generation: 1}\nstatus: {observedGeneration: 1}", types.ProbeStatusFalse, "0 of 1 replicas updated"},
 		"a Deployment scaled to zero": {
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, generation: 1}\nspec: {replicas: 0}\nstatus: {observedGeneration: 1}", types.ProbeStatusTrue, ""},
 		"a new CRD": {
@@ -90,6 +94,25 @@ func TestAvailable_DeploymentDuringRollout(t *testing.T) {
 		}
 		if got := Available().Probe(obj).Status; got != want {
 			t.Errorf("Available %s: %s, want %s", status, got, want)
+		}
+	}
+}
+
+// A CRD is available while it is served; compatibility and the names of other CRDs concern only a rollout.
+func TestAvailable_OtherKinds(t *testing.T) {
+	for text, want := range map[string]types.ProbeStatus{
+		"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nstatus: {conditions: [{type: Established, status: \"True\"}]}":             types.ProbeStatusTrue,
+		"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nstatus: {conditions: [{type: Established, status: \"False\"}]}":            types.ProbeStatusFalse,
+		"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition":                                                                            types.ProbeStatusUnknown,
+		"apiVersion: apiextensions.openshift.io/v1alpha1\nkind: CompatibilityRequirement\nstatus: {conditions: [{type: Compatible, status: \"False\"}]}": types.ProbeStatusTrue,
+		"apiVersion: v1\nkind: ConfigMap": types.ProbeStatusTrue,
+	} {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), obj); err != nil {
+			t.Fatal(err)
+		}
+		if got := Available().Probe(obj).Status; got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
 }

@@ -75,6 +75,11 @@ func TestPhases(t *testing.T) {
 				newObject("v1/Service", "a", "s"), newObject(binding, "", "binding"), withParameters(newObject(policy, "", "policy")), newObject(policy, "", "other"), newObject(crd, "", "x"))},
 			want: []string{"aws-crds: CustomResourceDefinition/x ValidatingAdmissionPolicy/policy", "aws: Service/s ValidatingAdmissionPolicy/other ValidatingAdmissionPolicyBinding/binding"},
 		},
+		"a mutating policy with parameters is too": {
+			operands: []operand.Operand{operandOf("aws", extractor.Infrastructure,
+				newObject("v1/Service", "a", "s"), withParameters(newObject("admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy", "", "policy")), withParameters(newObject("example.com/v1/ValidatingAdmissionPolicy", "", "other")))},
+			want: []string{"aws-crds: MutatingAdmissionPolicy/policy", "aws: Service/s ValidatingAdmissionPolicy/other"},
+		},
 		"unmanaged CRDs are only checked, before everything else": {
 			operands: []operand.Operand{
 				operandOf("core", extractor.Core, newObject(crd, "", "clusters.x"), newObject(crd, "", "machines.x"), newObject("v1/ConfigMap", "a", "clusters.x")),
@@ -101,6 +106,14 @@ func TestPhases(t *testing.T) {
 				operandOf("x-crds", extractor.Addon, newObject("v1/Service", "a", "u")),
 			},
 			want: []string{"ipam-preflight: Service/s", "x: Service/t", "addon-x-crds: Service/u"},
+		},
+		"three names of one label": {
+			operands: []operand.Operand{
+				operandOf("a.b", extractor.Addon, newObject("v1/Service", "a", "s")),
+				operandOf("a-b", extractor.Addon, newObject("v1/Service", "a", "t")),
+				operandOf("A.B", extractor.Addon, newObject("v1/Service", "a", "u")),
+			},
+			want: []string{"a-b: Service/s", "addon-a-b: Service/t", "addon-a-b-c1fca98b: Service/u"},
 		},
 		"names become labels": {
 			operands: []operand.Operand{

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -160,13 +162,115 @@ func checkAge(t *rapid.T, h *history, got Snapshot) {
 	}
 }
 
-// Guarantee: while nothing changes, the ConfigMaps are listed once.
-func TestConfirmed_ListsOnce(t *testing.T) {
-	state := content{
+// errUnavailable is the error of a reader.
+var errUnavailable = apierrors.NewServiceUnavailable("down")
+
+// faulty is a reader of which one kind of request fails, or calls a function before.
+type faulty struct {
+	*reader
+	get, list error
+	onList    func()
+}
+
+func (f faulty) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if f.get != nil {
+		return f.get
+	}
+	return f.reader.Get(ctx, key, object, options...)
+}
+
+func (f faulty) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if f.onList != nil {
+		f.onList()
+	}
+	if f.list != nil {
+		return f.list
+	}
+	return f.reader.List(ctx, list, options...)
+}
+
+// installed is a cluster with a ClusterAPI object and a ConfigMap.
+func installed() content {
+	return content{
 		v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName, UID: "first"}},
 		[]corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{UID: "a", ResourceVersion: "1"}}},
 	}
-	cache, live := &reader{content: state}, &reader{content: state}
+}
+
+// Guarantee: unreadable input never removes objects. A failed request is an error, and only a ClusterAPI object that
+// does not exist counts as deleted.
+func TestRead_FailedRequests(t *testing.T) {
+	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "clusterapis"}, v1alpha1.ClusterAPIName)
+	outdated := &reader{content: content{cluster: installed().cluster}}
+	for name, test := range map[string]struct {
+		cache, live  faulty
+		failed       bool
+		uninstalling bool
+	}{
+		"no request fails":                {faulty{reader: &reader{content: installed()}}, faulty{}, false, false},
+		"the cache cannot be listed":      {faulty{reader: &reader{}, list: errUnavailable}, faulty{}, true, false},
+		"the API server cannot be listed": {faulty{reader: &reader{content: installed()}}, faulty{list: errUnavailable}, true, false},
+		"the object cannot be read":       {faulty{reader: &reader{content: installed()}}, faulty{get: errUnavailable}, true, false},
+		"the object may not be read":      {faulty{reader: &reader{content: installed()}}, faulty{get: apierrors.NewForbidden(schema.GroupResource{}, "", nil)}, true, false},
+		"the object does not exist":       {faulty{reader: &reader{content: installed()}}, faulty{get: notFound}, false, true},
+		"the cache is outdated":           {faulty{reader: outdated}, faulty{}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.live.reader = &reader{content: installed()}
+			var confirmed Confirmed
+			for range 2 { // the second read can rely on the first one
+				got, err := confirmed.Read(t.Context(), test.cache, test.live)
+				if (err != nil) != test.failed {
+					t.Fatalf("error is %v, want one: %t", err, test.failed)
+				}
+				if err == nil && (got.Uninstalling() != test.uninstalling || len(got.ConfigMaps) != 1) {
+					t.Errorf("uninstalling %t, %d ConfigMaps", got.Uninstalling(), len(got.ConfigMaps))
+				}
+			}
+		})
+	}
+}
+
+// A later read whose requests fail does not return the confirmed state either.
+func TestConfirmed_FailedRequests(t *testing.T) {
+	for name, fail := range map[string]func(cache, live *faulty){
+		"the cache cannot be listed": func(cache, _ *faulty) { cache.list = errUnavailable },
+		"the object cannot be read":  func(_, live *faulty) { live.get = errUnavailable },
+	} {
+		cache, live := &faulty{reader: &reader{content: installed()}}, &faulty{reader: &reader{content: installed()}}
+		var confirmed Confirmed
+		if _, err := confirmed.Read(t.Context(), cache, live); err != nil {
+			t.Fatal(err)
+		}
+		fail(cache, live)
+		if got, err := confirmed.Read(t.Context(), cache, live); err == nil {
+			t.Errorf("%s: got a snapshot and no error: %v", name, got)
+		}
+	}
+}
+
+// The ClusterAPI object is at least as new as the ConfigMaps, also if it is deleted between the requests.
+func TestRead_ClusterAPIAfterConfigMaps(t *testing.T) {
+	for _, confirmedBefore := range []bool{false, true} {
+		var confirmed Confirmed
+		cache, live := &faulty{reader: &reader{content: installed()}}, &faulty{reader: &reader{content: installed()}}
+		if confirmedBefore {
+			if _, err := confirmed.Read(t.Context(), cache, live); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remove := func() { live.cluster.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }
+		cache.onList, live.onList = remove, remove
+		got, err := confirmed.Read(t.Context(), cache, live)
+		if err != nil || !got.Uninstalling() {
+			t.Errorf("confirmed before %t: uninstalling %t, %v; want the deletion during the lists", confirmedBefore, got.Uninstalling(), err)
+		}
+	}
+}
+
+// Guarantee: while nothing changes, the ConfigMaps are listed once.
+func TestConfirmed_ListsOnce(t *testing.T) {
+	cache, live := &reader{content: installed()}, &reader{content: installed()}
 	var confirmed Confirmed
 	for range 5 {
 		if _, err := confirmed.Read(t.Context(), cache, live); err != nil {
