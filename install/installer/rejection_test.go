@@ -5,6 +5,7 @@ package installer
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,6 +58,8 @@ func TestOutcomeOf_Rejections(t *testing.T) {
 		"forbidden and invalid":      {[]error{forbidden, invalid}, status.ObjectsRefused},
 		"an unknown kind":            {[]error{&meta.NoKindMatchError{}}, status.ObjectsRefused},
 		"unavailable":                {[]error{apierrors.NewServiceUnavailable("down")}, status.ApplyFailed},
+		"an internal error":          {[]error{apierrors.NewInternalError(errors.New("etcd"))}, status.ApplyFailed},
+		"no connection":              {[]error{&net.OpError{Op: "dial", Err: errors.New("connection refused")}}, status.ApplyFailed},
 		"a conflict and forbidden":   {[]error{apierrors.NewConflict(resource, "web", nil), forbidden}, status.ApplyFailed},
 		"a request that timed out":   {[]error{context.DeadlineExceeded}, status.ApplyFailed},
 		"too many requests":          {[]error{apierrors.NewTooManyRequests("later", 1)}, status.ApplyFailed},

@@ -5,6 +5,7 @@ package installer
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,5 +33,43 @@ func TestHandedOver_AllButTheNewestVersion(t *testing.T) {
 		if got := w.handedOver(name); got != want {
 			t.Errorf("version %s is handed over: %t, want %t", name, got, want)
 		}
+	}
+}
+
+// The finalizer of a part preserves the content of a version while its revision ConfigMap exists.
+func TestState_DeletedConfigMaps(t *testing.T) {
+	configMap := func(name, label, version string, deleted bool, finalizers ...string) corev1.ConfigMap {
+		out := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: version}, Finalizers: finalizers}}
+		if deleted {
+			out.DeletionTimestamp = new(metav1.Now())
+		}
+		return out
+	}
+	const first, part, other = v1alpha1.RevisionLabel, v1alpha1.RevisionPartLabel, "other"
+	s := state{snapshot.Snapshot{ConfigMaps: []corev1.ConfigMap{
+		configMap("4.22.0-2", first, "4.22.0-2", true, v1alpha1.TeardownFinalizer),
+		configMap("4.22.0-2.1", part, "4.22.0-2", true, v1alpha1.TeardownFinalizer),
+		configMap("4.22.0-3", first, "4.22.0-3", false, v1alpha1.TeardownFinalizer),
+		configMap("4.22.0-3.1", part, "4.22.0-3", true, v1alpha1.TeardownFinalizer),
+		configMap("4.22.0-1.1", part, "4.22.0-1", true, v1alpha1.TeardownFinalizer),
+		configMap("4.22.0-1.2", part, "4.22.0-1", false, v1alpha1.TeardownFinalizer),
+		configMap("4.22.0-1.3", part, "4.22.0-1", true, "example.com/other"),
+		configMap("4.22.0-4", first, "4.22.0-4", true, "example.com/other"),
+		configMap("unlabelled", other, "", true, v1alpha1.TeardownFinalizer),
+	}}}
+	names := func(configMaps []*corev1.ConfigMap) (out []string) {
+		for _, configMap := range configMaps {
+			out = append(out, configMap.Name)
+		}
+		return out
+	}
+	if diff := cmp.Diff([]string{"4.22.0-2", "unlabelled"}, names(s.deletedRevisions())); diff != "" {
+		t.Errorf("deleted revisions (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"4.22.0-1.1"}, names(s.orphanedParts())); diff != "" {
+		t.Errorf("orphaned parts (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"4.22.0-2", "4.22.0-3", "4.22.0-4"}, s.versionNames()); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
 	}
 }
