@@ -5,6 +5,7 @@ package installer
 import (
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -46,6 +47,14 @@ func TestDeletionPolicy_CoversEachCRD(t *testing.T) {
 	rules := policy.Spec.MatchConstraints.ResourceRules
 	if len(rules) != 2 || rules[1].APIGroups[0] != "cluster.x-k8s.io" || rules[1].Resources[0] != "machines" {
 		t.Errorf("unexpected rules %v", rules)
+	}
+	for _, rule := range rules {
+		if rule.APIVersions[0] != "*" || len(rule.Operations) != 1 || rule.Operations[0] != admissionv1.Create {
+			t.Errorf("the rule %v does not cover the creation in every version, and nothing else", rule)
+		}
+	}
+	if *policy.Spec.FailurePolicy != admissionv1.Fail || len(binding.Spec.ValidationActions) != 1 || binding.Spec.ValidationActions[0] != admissionv1.Deny {
+		t.Errorf("failure policy %s, actions %v, want Fail and Deny", *policy.Spec.FailurePolicy, binding.Spec.ValidationActions)
 	}
 	if binding.Spec.PolicyName != policy.Name || policy.Spec.Validations[0].Expression != "false" {
 		t.Errorf("the policy %s is not bound, or does not reject: %v", policy.Name, policy.Spec.Validations)

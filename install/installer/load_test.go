@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/install/snapshot"
+)
+
+const machinesCRD = "machines.x.io"
+
+// storedVersion returns the entry and the ConfigMap of a version with one component.
+func storedVersion(t *testing.T, name string, objects ...*unstructured.Unstructured) (v1alpha1.Version, corev1.ConfigMap) {
+	t.Helper()
+	number, err := revision.Number(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := revision.Encode(operand.Set{Operands: []operand.Operand{{Name: "core", Type: "core", Objects: objects}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	configMap := revision.ConfigMaps(name, metav1.OwnerReference{}, stored)[0]
+	return v1alpha1.Version{Name: name, Revision: number, ManifestsDigest: v1alpha1.Digest(stored.Digest)}, *configMap
+}
+
+// machines returns a CRD.
+func machines() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": machinesCRD},
+		"spec": map[string]any{"group": "x.io", "names": map[string]any{"kind": "Machine", "plural": "machines"}, "versions": []any{map[string]any{"name": "v1", "served": true, "storage": true}}},
+	}}
+}
+
+// stateOf returns the state of a cluster with versions. The last one is desired, the first one current.
+func stateOf(versions []v1alpha1.Version, configMaps ...corev1.ConfigMap) state {
+	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}
+	cluster.Status = v1alpha1.ClusterAPIStatus{Versions: versions, CurrentVersion: versions[0].Name, DesiredVersion: versions[len(versions)-1].Name}
+	return state{snapshot.Snapshot{Cluster: cluster, ConfigMaps: configMaps}}
+}
+
+func TestLoad_OfTheStatus(t *testing.T) {
+	first, firstMap := storedVersion(t, "4.22.0-1", settings("a", "red"))
+	second, secondMap := storedVersion(t, "4.22.0-2", settings("a", "blue"))
+	first.UnmanagedCRDs = []string{"c", "b"}
+	secondMap.Annotations[v1alpha1.InstalledAsAnnotation] = "4.22.0-1"
+	s := stateOf([]v1alpha1.Version{first, second}, firstMap, secondMap)
+	s.Cluster.Spec.UnmanagedCRDs = []string{"a", "b"}
+	rev, err := s.load(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, rev.unmanaged); diff != "" || rev.scope != maintenance || rev.owner != "4.22.0-1" || rev.number != 1 {
+		t.Errorf("unmanaged (-want +got):\n%s\nscope %d, owner %s, number %d", diff, rev.scope, rev.owner, rev.number)
+	}
+	rev, err = s.loadNumber(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rev.name != "4.22.0-2" || rev.owner != "4.22.0-1" || rev.number != 1 || rev.scope != rollout || rev.formerlyUnmanaged["c"] != 1 || len(rev.formerlyUnmanaged) != 1 {
+		t.Errorf("version %s of owner %s and number %d, scope %d, formerly unmanaged %v", rev.name, rev.owner, rev.number, rev.scope, rev.formerlyUnmanaged)
+	}
+	if _, err := s.loadNumber(3); err == nil {
+		t.Error("a version is loaded that the status does not have")
+	}
+}
+
+// Only objects with the digest in the status are installed, even if the ConfigMap is consistent.
+func TestLoad_ConfigMapOfOtherObjects(t *testing.T) {
+	version, _ := storedVersion(t, "4.22.0-1", settings("a", "red"))
+	_, forged := storedVersion(t, "4.22.0-1", settings("a", "forged"))
+	if _, err := stateOf([]v1alpha1.Version{version}, forged).load(version); err == nil || !strings.Contains(err.Error(), string(version.ManifestsDigest)) {
+		t.Errorf("error is %v, want one with the digest %s", err, version.ManifestsDigest)
+	}
+	if _, err := stateOf([]v1alpha1.Version{version}).load(version); err == nil {
+		t.Error("a version without ConfigMap is loaded")
+	}
+}
+
+// A CRD that becomes unmanaged is removed from the phases of a running version too.
+func TestPlan_FollowsTheUnmanagedCRDs(t *testing.T) {
+	version, configMap := storedVersion(t, "4.22.0-1", machines(), settings("a", "red"))
+	s, engine := stateOf([]v1alpha1.Version{version}, configMap), &Engine{}
+	for _, test := range []struct{ unmanaged, want []string }{
+		{nil, []string{"core-crds", "core"}}, {[]string{machinesCRD}, []string{"preflight", "core"}}, {nil, []string{"core-crds", "core"}},
+	} {
+		s.Cluster.Spec.UnmanagedCRDs = test.unmanaged
+		rev, err := s.load(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := engine.planPhases(rev); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, phase := range rev.phases {
+			got = append(got, phase.Name)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("unmanaged %v: phases (-want +got):\n%s", test.unmanaged, diff)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/installer"
+	"github.com/capi-installer/capi-installer/install/lifecyclehook"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// crdNamed returns the metadata of a CRD, which is retained or not.
+func crdNamed(name string, retained bool) client.Object {
+	crd := object.CRDMetadata()
+	crd.Name = name
+	if retained {
+		crd.Annotations = map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}
+	}
+	return crd
+}
+
+// A condition names the retained CRDs, so it changes with the first and the last event of each.
+func TestRetainedCRD_Events(t *testing.T) {
+	kept, other := crdNamed("a", true), crdNamed("a", false)
+	for name, test := range map[string]struct{ got, want bool }{
+		"it becomes retained":          {retainedCRD.Update(event.UpdateEvent{ObjectOld: other, ObjectNew: kept}), true},
+		"it is adopted":                {retainedCRD.Update(event.UpdateEvent{ObjectOld: kept, ObjectNew: other}), true},
+		"it stays retained":            {retainedCRD.Update(event.UpdateEvent{ObjectOld: kept, ObjectNew: kept}), false},
+		"another CRD changes":          {retainedCRD.Update(event.UpdateEvent{ObjectOld: other, ObjectNew: other}), false},
+		"a retained CRD is deleted":    {retainedCRD.Delete(event.DeleteEvent{Object: kept}), true},
+		"another CRD is deleted":       {retainedCRD.Delete(event.DeleteEvent{Object: other}), false},
+		"the list at the start has it": {retainedCRD.Create(event.CreateEvent{Object: kept}), false},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: reconcile %t, want %t", name, test.got, test.want)
+		}
+	}
+}
+
+// An unmanaged CRD has no event in the cache of installed objects.
+func TestCheckedCRD_Events(t *testing.T) {
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName}}
+	cluster.Spec.UnmanagedCRDs = []string{"now.x.io"}
+	cluster.Status.Versions = []v1alpha1.Version{{UnmanagedCRDs: []string{"before.x.io"}}, {}}
+	predicate := checkedCRD(fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build())
+	for name, want := range map[string]bool{"now.x.io": true, "before.x.io": true, installer.RequirementsCRD: true, "other.x.io": false} {
+		if got := predicate.Update(event.UpdateEvent{ObjectNew: crdNamed(name, false)}); got != want {
+			t.Errorf("update of %s: reconcile %t, want %t", name, got, want)
+		}
+		if got := predicate.Delete(event.DeleteEvent{Object: crdNamed(name, false)}); got != want {
+			t.Errorf("deletion of %s: reconcile %t, want %t", name, got, want)
+		}
+	}
+	if checkedCRD(fake.NewClientBuilder().WithScheme(scheme).Build()).Create(event.CreateEvent{Object: crdNamed("now.x.io", false)}) {
+		t.Error("without a ClusterAPI object, a CRD causes a reconcile")
+	}
+}
+
+// The hooks depend on the release series of the core provider.
+func TestRegistrationChanged_CoreSeries(t *testing.T) {
+	cluster := func(version string) *v1alpha1.ClusterAPI {
+		return &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{Versions: []v1alpha1.Version{{Components: []v1alpha1.Component{{Name: "cluster-api", Type: "core", Version: version}}}}}}
+	}
+	for after, want := range map[string]bool{"v1.11.0": true, "v1.10.9": false} {
+		if got := registrationChanged.Update(event.UpdateEvent{ObjectOld: cluster("v1.10.2"), ObjectNew: cluster(after)}); got != want {
+			t.Errorf("from v1.10.2 to %s: %t, want %t", after, got, want)
+		}
+	}
+	if registrationChanged.Delete(event.DeleteEvent{Object: cluster("v1.10.2")}) || !registrationChanged.Create(event.CreateEvent{Object: cluster("v1.10.2")}) {
+		t.Error("the registration must follow the creation and not the deletion")
+	}
+	if !extensionConfigCRD.Create(event.CreateEvent{Object: crdNamed(lifecyclehook.CRD, false)}) || extensionConfigCRD.Create(event.CreateEvent{Object: crdNamed("a", false)}) {
+		t.Error("the registration must follow the CRD of ExtensionConfigs alone")
+	}
+}
