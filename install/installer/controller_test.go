@@ -20,6 +20,7 @@ import (
 	"pkg.package-operator.run/boxcutter/ownerhandling"
 	"pkg.package-operator.run/boxcutter/probing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/servingcert"
@@ -99,7 +100,8 @@ func TestInstall_NewestFirst(t *testing.T) {
 		"the current version is unreadable too": {"4.22.0-3", []int{1, 2}, true, "", status.RevisionUnreadable, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine := &Engine{Cache: informers{}, Owners: owners}
+			empty := fake.NewClientBuilder().Build()
+			engine := engineOf(t, empty, empty)
 			for _, version := range versions {
 				completed(t, engine, s, version, test.available)
 			}
