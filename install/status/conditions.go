@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // Controller is the prefix of the conditions of a controller.
@@ -176,11 +177,16 @@ func overrideNames(overrides []v1alpha1.ImageOverride) string {
 	return strings.Join(names, ", ")
 }
 
-// stamp sets the transition time of each condition. A time in the future comes from a clock
+// maxMessage is the limit of a condition's message in characters, from metav1.Condition. With a longer one, which a hundred
+// rejected objects cause, the API server rejects the whole status.
+const maxMessage = 32 << 10
+
+// stamp shortens the message and sets the transition time of each condition. A time in the future comes from a clock
 // that was wrong, of this process or of another one: it would delay Degraded.
 func stamp(conditions, previous []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
 	for i := range conditions {
 		condition := &conditions[i]
+		condition.Message = text.Truncate(condition.Message, maxMessage-len("…"))
 		condition.ObservedGeneration = generation
 		condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		before := meta.FindStatusCondition(previous, condition.Type)

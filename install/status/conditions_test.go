@@ -4,10 +4,12 @@ package status
 
 import (
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,6 +42,24 @@ func TestConditions_OfEachSeverity(t *testing.T) {
 	} {
 		if got := summary(Installer, Conditions(Installer, Outcome{Reason: reason}, nil, 1, start)); got != want {
 			t.Errorf("%s: Progressing and Degraded are %s, want %s", reason, got, want)
+		}
+	}
+}
+
+// The API server rejects a status with a longer message, and then the status would not change.
+func TestConditions_ShortenMessages(t *testing.T) {
+	manifest, err := os.ReadFile("../../manifests/0000_30_cluster-api_01_clusterapis.crd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit := fmt.Sprintf("maxLength: %d\n", maxMessage); !strings.Contains(string(manifest), limit) {
+		t.Errorf("the CRD has no %q", limit)
+	}
+	rejected := Outcome{Reason: ObjectsRefused, Err: errors.New(strings.Repeat("ConfigMap a/b: the quota is exceeded; ", 1000))}
+	both := slices.Concat(Conditions(Version, rejected, nil, 1, start), Conditions(Installer, rejected, nil, 1, start))
+	for _, condition := range append(Aggregate(&v1alpha1.ClusterAPI{}, both, rejected, start), both...) {
+		if len(condition.Message) > maxMessage || len(condition.Message) > 10000 && !strings.HasSuffix(condition.Message, "…") {
+			t.Errorf("%s: the message has %d bytes", condition.Type, len(condition.Message))
 		}
 	}
 }
