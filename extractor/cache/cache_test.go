@@ -571,3 +571,28 @@ func ExampleCached() {
 	// 2 <nil>
 	// fetched 1
 }
+
+// TestStore_KeepsSignaturesOfPinnedImages: without them, an image of a version is not accepted after a restart.
+func TestStore_KeepsSignaturesOfPinnedImages(t *testing.T) {
+	store := &cache.Store{Dir: t.TempDir(), MaxBytes: 3 << 12}
+	pinned, other := digest.FromString("pinned"), digest.FromString("other")
+	if err := store.Pin(pinned); err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range []digest.Digest{pinned, other} {
+		store.SaveSignatures(t.Context(), image, []byte(image))
+		long := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(filepath.Join(store.Dir, "signatures", "sha256-"+image.Encoded()), long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 5 {
+		store.SaveLayer(t.Context(), digest.FromString(fmt.Sprint(n)), []byte("layer"))
+	}
+	for image, want := range map[digest.Digest]bool{pinned: true, other: false} {
+		data, found := store.LoadSignatures(t.Context(), image)
+		if found != want || found && string(data) != string(image) {
+			t.Errorf("%s: got %q, %t", image, data, found)
+		}
+	}
+}

@@ -16,7 +16,9 @@ import (
 	"testing"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/google/go-containerregistry/pkg/name"
 
+	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
 	"github.com/capi-installer/capi-installer/test/registry"
 )
 
@@ -136,4 +138,38 @@ func TestLocations_Invalid(t *testing.T) {
 	}
 	f.LocationsDir = filepath.Join(f.TempDir(), "missing")
 	f.rejected("signature not found")
+}
+
+// TestLocations_MostSpecificScope: each key has the value of the most specific scope that sets it.
+func TestLocations_MostSpecificScope(t *testing.T) {
+	on, off := true, false
+	locations := Locations{
+		Default: &location{Lookaside: "https://default", Attachments: &off},
+		Registries: map[string]location{
+			"quay.io":           {Lookaside: "https://registry", Attachments: &on},
+			"quay.io/a":         {Sigstore: "https://namespace"},
+			"quay.io/a/b":       {Attachments: &off},
+			"*.example.com":     {Lookaside: "https://wildcard", Sigstore: "https://ignored"},
+			"other.example.com": {},
+		},
+	}
+	for repository, want := range map[string]struct {
+		lookaside   string
+		attachments bool
+	}{
+		"quay.io/a/b": {"https://namespace", false}, "quay.io/a/c": {"https://namespace", true}, "quay.io/c": {"https://registry", true},
+		"r.example.com/a": {"https://wildcard", false}, "registry.example.org/a": {"https://default", false},
+	} {
+		image, err := name.NewTag(repository + ":v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, named, err := locations.of(mirror.Source{Image: image})
+		if err != nil || got.Lookaside != want.lookaside || got.attachments() != want.attachments || named.Name() != repository {
+			t.Errorf("%s: got %+v of %v, %v", repository, got, named, err)
+		}
+	}
+	if !(location{}).attachments() {
+		t.Error("attachments are disabled by default")
+	}
 }

@@ -5,6 +5,7 @@ package officialapi
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -160,5 +161,51 @@ func TestStatus_UninstalledHasNoCurrent(t *testing.T) {
 	want.CurrentRevision = ""
 	if diff := cmp.Diff(want, status); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestStatus_LimitsOfEntries(t *testing.T) {
+	unmanaged, set := []string{"a.example.com"}, operand.Set{Variables: map[string]string{"A_LONG": strings.Repeat("x", 4097), "A_LONGEST": strings.Repeat("x", 4096)}}
+	for i := range 130 {
+		name := fmt.Sprintf("kinds%03d.example.com", i)
+		unmanaged = append(unmanaged, name)
+		set.Operands = append(set.Operands, operand.Operand{Objects: []*unstructured.Unstructured{crd(name)}})
+		set.Variables[fmt.Sprintf("V%03d", i)] = "x"
+	}
+	set.Operands = append(set.Operands, operand.Operand{Objects: []*unstructured.Unstructured{{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": unmanaged[0]},
+	}}}})
+	large := version("r-1", 1, unmanaged...)
+	large.Components = slices.Repeat(large.Components[:1], 33)
+	got := revision(large, set)
+	if count := len(got.Components); count != 32 {
+		t.Errorf("%d components", count)
+	}
+	if count := len(got.UnmanagedCustomResourceDefinitions); count != 128 || got.UnmanagedCustomResourceDefinitions[0] != unmanaged[1] {
+		t.Errorf("%d unmanaged CRDs", count)
+	}
+	if count := len(got.ManifestSubstitutions); count != 32 || got.ManifestSubstitutions[0].Key != "A_LONGEST" {
+		t.Errorf("%d substitutions, the first is %s", count, got.ManifestSubstitutions[0].Key)
+	}
+}
+
+func TestImageReference(t *testing.T) {
+	long := "quay.io/" + strings.Repeat("a", 446-len("quay.io/")-len(digest))
+	for reference, want := range map[string]string{
+		"quay.io/a/b@" + digest:       "quay.io/a/b@" + digest,
+		"quay.io/a/b:v1@" + digest:    "quay.io/a/b@" + digest,
+		"quay.io:5000/a@" + digest:    "quay.io:5000/a@" + digest,
+		"quay.io:5000/a:v1@" + digest: "quay.io:5000/a@" + digest,
+		"[fd00::1]:5000/a@" + digest:  "[fd00::1]:5000/a@" + digest,
+		"quay.io/a/b:v1":              "",
+		"quay.io/a/B@" + digest:       "",
+		"a@" + digest:                 "",
+		long + "@" + digest:           long + "@" + digest,
+		long + "a@" + digest:          "",
+		"":                            "",
+	} {
+		if got := imageReference(reference); got != want {
+			t.Errorf("%s: got %q, want %q", reference, got, want)
+		}
 	}
 }

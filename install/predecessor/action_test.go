@@ -27,6 +27,10 @@ func TestActionFor(t *testing.T) {
 			}
 		}
 	}
+	handedOver, err := predecessor.HandOver(object(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		actual *unstructured.Unstructured
 		want   predecessor.Action
@@ -37,10 +41,49 @@ func TestActionFor(t *testing.T) {
 		"installed":                        {object(t, label("capi-operator.openshift.io")), predecessor.Keep},
 		"installed, other fields":          {object(t, set("other", label("capi-operator.openshift.io"))), predecessor.Change},
 		"of another manager":               {object(t, label("Helm")), predecessor.Collide},
+		"handed over":                      {handedOver, predecessor.Adopt},
+		"with further fields": {object(t, func(o *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(o.Object, "x", "data", "b")
+			o.SetLabels(map[string]string{predecessor.ManagedByLabel: "capi-operator.openshift.io"})
+		}), predecessor.Keep},
 		"offered": {object(t, func(o *unstructured.Unstructured) {
 			o.SetLabels(nil)
 			o.SetAnnotations(map[string]string{"capi-operator.openshift.io/adopt-existing": "always"})
 		}), predecessor.Adopt},
+	} {
+		if got := predecessor.ActionFor(desired, test.actual); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+// TestActionFor_ComparesLists: fields that the version does not apply do not count.
+func TestActionFor_ComparesLists(t *testing.T) {
+	service := func(ports ...any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "a", "labels": map[string]any{predecessor.ManagedByLabel: "capi-operator.openshift.io"}},
+			"spec": map[string]any{"ports": ports},
+		}}
+	}
+	port := func(number int64, further ...string) map[string]any {
+		out := map[string]any{"port": number}
+		for _, field := range further {
+			out[field] = "default"
+		}
+		return out
+	}
+	desired := service(port(443), port(8443))
+	desired.Object["status"] = map[string]any{"loadBalancer": "x"}
+	desired.SetAnnotations(map[string]string{"capi-operator.openshift.io/adopt-existing": "always"})
+	for name, test := range map[string]struct {
+		actual *unstructured.Unstructured
+		want   predecessor.Action
+	}{
+		"defaults in items": {service(port(443, "protocol"), port(8443, "protocol")), predecessor.Keep},
+		"another item":      {service(port(443), port(9443)), predecessor.Change},
+		"a missing item":    {service(port(443)), predecessor.Change},
+		"a further item":    {service(port(443), port(8443), port(9443)), predecessor.Change},
+		"another order":     {service(port(8443), port(443)), predecessor.Change},
 	} {
 		if got := predecessor.ActionFor(desired, test.actual); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)

@@ -3,6 +3,7 @@
 package predecessor_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,6 +50,16 @@ func object(t *testing.T, edit func(*unstructured.Unstructured)) *unstructured.U
 	return o
 }
 
+// own replaces the fields that the predecessor owns.
+func own(o *unstructured.Unstructured, fields string) {
+	entries := o.GetManagedFields()
+	entries[1].FieldsV1 = &metav1.FieldsV1{}
+	if err := entries[1].FieldsV1.UnmarshalJSON([]byte(fields)); err != nil {
+		panic(err)
+	}
+	o.SetManagedFields(entries)
+}
+
 func TestOwns(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(*unstructured.Unstructured)
@@ -68,6 +79,23 @@ func TestOwns(t *testing.T) {
 		"with an invalid number": {func(o *unstructured.Unstructured) {
 			o.SetAnnotations(map[string]string{"capi-operator.openshift.io/revision": "x"})
 		}, false},
+		"with the fields of its label only": {func(o *unstructured.Unstructured) {
+			own(o, `{"f:metadata": {"f:labels": {"f:capi-operator.openshift.io/managed-by": {}}}}`)
+		}, false},
+		"with the fields of its annotation only": {func(o *unstructured.Unstructured) {
+			own(o, `{"f:metadata": {"f:annotations": {"f:capi-operator.openshift.io/revision": {}}}}`)
+		}, false},
+		"with its fields in the status only": {func(o *unstructured.Unstructured) {
+			fields := o.GetManagedFields()
+			fields[1].Subresource = "status"
+			o.SetManagedFields(fields)
+		}, false},
+		"managed by another program": {func(o *unstructured.Unstructured) {
+			o.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "Helm", "capi-operator.openshift.io/managed-by": "aws"})
+		}, false},
+		"with an owner that is not a controller": {func(o *unstructured.Unstructured) {
+			o.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Deployment", Name: "other"}})
+		}, true},
 		"with a controller": {func(o *unstructured.Unstructured) {
 			o.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Deployment", Name: "other", Controller: new(true)}})
 		}, false},
@@ -105,5 +133,73 @@ func TestHandOver_MetadataOnly(t *testing.T) {
 	}
 	if diff := cmp.Diff(before.Object["data"], after.Object["data"]); diff != "" {
 		t.Errorf("data (-before +after):\n%s", diff)
+	}
+}
+
+func TestHandedOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit func(*unstructured.Unstructured)
+		want bool
+	}{
+		"handed over": {func(*unstructured.Unstructured) {}, true},
+		"applied since": {func(o *unstructured.Unstructured) {
+			o.SetAnnotations(map[string]string{"capi-operator.openshift.io/revision": "8"})
+		}, false},
+		"with an owner": {func(o *unstructured.Unstructured) {
+			o.SetAnnotations(map[string]string{"capi-operator.openshift.io/owners": "[]"})
+		}, false},
+		"with a controller": {func(o *unstructured.Unstructured) {
+			o.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Deployment", Name: "other", Controller: new(true)}})
+		}, false},
+		"without its labels":     {func(o *unstructured.Unstructured) { o.SetLabels(nil) }, false},
+		"without managed fields": {func(o *unstructured.Unstructured) { o.SetManagedFields(nil) }, false},
+		"labels of another manager": {func(o *unstructured.Unstructured) {
+			fields := o.GetManagedFields()
+			fields[1].Manager = "kubectl"
+			o.SetManagedFields(fields)
+		}, false},
+	} {
+		o, err := predecessor.HandOver(object(t, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		test.edit(o)
+		if got := predecessor.HandedOver(o); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
+// TestHandOver_KeepsTheFieldsOfTheInstaller: an object can have fields of both installers.
+func TestHandOver_KeepsTheFieldsOfTheInstaller(t *testing.T) {
+	both := object(t, func(o *unstructured.Unstructured) {
+		ours := o.GetManagedFields()[1].DeepCopy()
+		ours.Manager, ours.FieldsV1 = "capi-operator.openshift.io", &metav1.FieldsV1{}
+		status := ours.DeepCopy()
+		status.Subresource = "status"
+		if err := ours.FieldsV1.UnmarshalJSON([]byte(`{"f:data": {"f:ours": {}}}`)); err != nil {
+			t.Fatal(err)
+		}
+		o.SetManagedFields(append(o.GetManagedFields(), *ours, *status))
+	})
+	after, err := predecessor.HandOver(both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []string
+	for _, entry := range after.GetManagedFields() {
+		entries = append(entries, entry.Manager+" "+entry.Subresource)
+	}
+	if diff := cmp.Diff([]string{"kubectl ", "capi-operator.openshift.io status", "capi-operator.openshift.io "}, entries); diff != "" {
+		t.Fatalf("managers (-want +got):\n%s", diff)
+	}
+	fields := string(after.GetManagedFields()[2].FieldsV1.GetRawBytes())
+	for _, want := range []string{`"f:ours"`, `"f:a"`, `"f:capi-operator.openshift.io/managed-by"`} {
+		if !strings.Contains(fields, want) {
+			t.Errorf("the installer does not own %s: %s", want, fields)
+		}
+	}
+	if strings.Contains(fields, "f:users") {
+		t.Errorf("the installer owns fields of kubectl: %s", fields)
 	}
 }

@@ -9,6 +9,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	configv1 "github.com/openshift/api/config/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
 )
@@ -55,5 +59,79 @@ func TestPolicies_WatchNoticesChanges(t *testing.T) {
 	}
 	if err != nil || p == nil || p.Name() != file {
 		t.Errorf("got %v, %v", p, err)
+	}
+}
+
+// policyObjects is a reader of a cluster with image policies.
+type policyObjects struct {
+	client.Reader
+	forAll       []configv1.ClusterImagePolicy
+	forNamespace []configv1.ImagePolicy
+	namespaces   []string // in which ImagePolicies were listed
+	err          error
+	reads        int
+}
+
+func (o *policyObjects) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
+	o.reads++
+	switch list := into.(type) {
+	case *configv1.ClusterImagePolicyList:
+		list.Items = o.forAll
+	case *configv1.ImagePolicyList:
+		list.Items = o.forNamespace
+		o.namespaces = append(o.namespaces, (&client.ListOptions{}).ApplyOptions(options).Namespace)
+	}
+	return o.err
+}
+
+// requires returns the policy of an object that requires signatures by a key.
+func requires(key string) configv1.ImageSigstoreVerificationPolicy {
+	return configv1.ImageSigstoreVerificationPolicy{RootOfTrust: configv1.PolicyRootOfTrust{
+		PolicyType: configv1.PublicKeyRootOfTrust, PublicKey: &configv1.ImagePolicyPublicKeyRootOfTrust{KeyData: []byte(key)},
+	}}
+}
+
+func TestPolicies_OfTheCluster(t *testing.T) {
+	if !policy.Supported {
+		t.Skip("without the build tag containers_image_openpgp")
+	}
+	o := &policyObjects{
+		forAll:       []configv1.ClusterImagePolicy{{Spec: configv1.ClusterImagePolicySpec{Scopes: []configv1.ImageScope{"quay.io/all"}, Policy: requires("a")}}},
+		forNamespace: []configv1.ImagePolicy{{Spec: configv1.ImagePolicySpec{Scopes: []configv1.ImageScope{"quay.io/namespace"}, Policy: requires("b")}}},
+	}
+	file := filepath.Join(t.TempDir(), "policy.json")
+	if err := os.WriteFile(file, []byte(`{"default": [{"type": "reject"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	policies := &registryconfig.Policies{Reader: o, File: file}
+	p, err := policies.Policy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for image, want := range map[string]policy.Requirement{"quay.io/all/a:1": policy.Signed, "quay.io/namespace/a:1": policy.Signed, "quay.io/other:1": policy.Rejected} {
+		if got, err := p.Requirement(image); err != nil || got != want {
+			t.Errorf("%s: got %v, %v, want %v", image, got, err, want)
+		}
+	}
+	if len(o.namespaces) != 1 || o.namespaces[0] != v1alpha1.OperandNamespace {
+		t.Errorf("ImagePolicies of %q, want those of the namespace of the providers", o.namespaces)
+	}
+	before := o.reads
+	if again, err := policies.Policy(t.Context()); err != nil || again != p || o.reads != before {
+		t.Errorf("a second use: %v, %d reads, want %d", err, o.reads, before)
+	}
+	o.forAll = nil
+	policies.Invalidate()
+	p, err = policies.Policy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := p.Requirement("quay.io/all/a:1"); err != nil || got != policy.Rejected {
+		t.Errorf("without the ClusterImagePolicy: got %v, %v", got, err)
+	}
+	o.err = errors.New("the API server is unavailable")
+	policies.Invalidate()
+	if p, err := policies.Policy(t.Context()); err == nil || p != nil {
+		t.Errorf("an unavailable API server: got %v, %v, want an error", p, err)
 	}
 }

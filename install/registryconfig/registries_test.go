@@ -4,12 +4,19 @@ package registryconfig_test
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,13 +32,18 @@ import (
 type objects struct {
 	err    error // returned by every read; nil is none
 	policy operatorv1alpha1.ImageContentSourcePolicy
+	set    configv1.ImageDigestMirrorSet
+	tags   configv1.ImageTagMirrorSet
 	secret corev1.Secret
 	image  configv1.Image
-	cas    map[string]string
+	cas    map[string]string // of ConfigMap "cas"
+	bundle map[string]string // of ConfigMap "bundle"
 	proxy  configv1.Proxy
+	reads  int
 }
 
 func (o *objects) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	o.reads++
 	switch into := into.(type) {
 	case *corev1.Secret:
 		if key.String() == "openshift-config/pull-secret" {
@@ -45,8 +57,8 @@ func (o *objects) Get(_ context.Context, key client.ObjectKey, into client.Objec
 		o.proxy.DeepCopyInto(into)
 		return o.err
 	case *corev1.ConfigMap:
-		if key.String() == "openshift-config/cas" {
-			into.Data = o.cas
+		if data, found := map[string]map[string]string{"openshift-config/cas": o.cas, "openshift-config/bundle": o.bundle}[key.String()]; found {
+			into.Data = data
 			return o.err
 		}
 	}
@@ -54,8 +66,13 @@ func (o *objects) Get(_ context.Context, key client.ObjectKey, into client.Objec
 }
 
 func (o *objects) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	if list, ok := into.(*operatorv1alpha1.ImageContentSourcePolicyList); ok {
+	switch list := into.(type) {
+	case *operatorv1alpha1.ImageContentSourcePolicyList:
 		list.Items = []operatorv1alpha1.ImageContentSourcePolicy{o.policy}
+	case *configv1.ImageDigestMirrorSetList:
+		list.Items = []configv1.ImageDigestMirrorSet{o.set}
+	case *configv1.ImageTagMirrorSetList:
+		list.Items = []configv1.ImageTagMirrorSet{o.tags}
 	}
 	return o.err
 }
@@ -138,4 +155,139 @@ func TestRegistries_IgnoresAnInvalidPullSecret(t *testing.T) {
 	if login, err := access.Keychain.Resolve(t.Context(), "quay.io/a"); err != nil || login.Username != "cluster" {
 		t.Errorf("got %q, %v", login.Username, err)
 	}
+}
+
+// TestRegistries_ObjectsTakePrecedence: for the same source, the rules of objects replace those of files.
+func TestRegistries_ObjectsTakePrecedence(t *testing.T) {
+	conf := filepath.Join(t.TempDir(), "registries.conf")
+	text := "[[registry]]\nlocation = \"quay.io/release\"\n[[registry.mirror]]\nlocation = \"file.example.com\"\n[[registry]]\nlocation = \"other.example.com\"\n"
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := &objects{}
+	o.set.Spec.ImageDigestMirrors = []configv1.ImageDigestMirrors{{Source: "quay.io/release", Mirrors: []configv1.ImageMirror{"set.example.com"}}}
+	o.tags.Spec.ImageTagMirrors = []configv1.ImageTagMirrors{{Source: "quay.io/tagged", Mirrors: []configv1.ImageMirror{"tags.example.com"}}}
+	o.image.Spec.RegistrySources.AllowedRegistries = []string{"quay.io"}
+	settings, err := (&registryconfig.Registries{Reader: o, Conf: &mirror.Files{Conf: conf}, TempDir: t.TempDir()}).Settings(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := sourcesOf(t, settings.Mirrors, "quay.io/release/a"); got != "set.example.com/a quay.io/release/a" {
+		t.Errorf("got %s", got)
+	}
+	tagged, err := settings.Mirrors.TagSources(name.MustParseReference("quay.io/tagged/a:v1").(name.Tag))
+	if err != nil || len(tagged) != 2 || tagged[0].Host() != "tags.example.com" {
+		t.Errorf("sources of a tag: %v, %v", tagged, err)
+	}
+	var blocked *mirror.BlockedError
+	if _, err := settings.Mirrors.Sources("other.example.com/a@sha256:" + strings.Repeat("a", 64)); !errors.As(err, &blocked) {
+		t.Errorf("a registry that is not allowed: %v", err)
+	}
+}
+
+// TestRegistries_Proxy: the proxy of the cluster replaces that of the environment.
+func TestRegistries_Proxy(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://env.example.com:3128")
+	t.Setenv("NO_PROXY", "")
+	for name, test := range map[string]struct {
+		status  configv1.ProxyStatus
+		proxied map[string]bool
+		fails   bool
+	}{
+		"of the environment": {configv1.ProxyStatus{}, map[string]bool{"https://quay.io": true, "https://a.svc": true}, false},
+		"of the cluster":     {configv1.ProxyStatus{HTTPSProxy: "http://proxy.example.com:3128", NoProxy: ".svc"}, map[string]bool{"https://quay.io": true, "https://a.svc": false}, false},
+		"for HTTP only":      {configv1.ProxyStatus{HTTPProxy: "http://proxy.example.com:3128"}, map[string]bool{"https://quay.io": false, "http://quay.io": true}, false},
+		"invalid":            {configv1.ProxyStatus{HTTPSProxy: "http://user:s3cr3t@pro xy:1"}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings, err := (&registryconfig.Registries{Reader: &objects{proxy: configv1.Proxy{Status: test.status}}, TempDir: t.TempDir()}).Settings(t.Context())
+			if (err != nil) != test.fails || err != nil && strings.Contains(err.Error(), "s3cr3t") {
+				t.Fatalf("got %v", err)
+			}
+			for text, want := range test.proxied {
+				target, err := url.Parse(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := settings.Transport.Proxied(target); got != want {
+					t.Errorf("%s: got %t, want %t", text, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestRegistries_TrustsTheCAsOfTheCluster: additionalTrustedCA has CAs of single registries, trustedCA of the proxy those for all.
+func TestRegistries_TrustsTheCAsOfTheCluster(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	host := strings.Replace(server.Listener.Addr().String(), ":", "..", 1)
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	for name, test := range map[string]struct {
+		objects objects
+		trusted bool
+	}{
+		"none":                        {objects{}, false},
+		"of the registry":             {objects{image: trusts("cas"), cas: map[string]string{host: ca}}, true},
+		"of another registry":         {objects{image: trusts("cas"), cas: map[string]string{"other.example.com": ca}}, false},
+		"of a ConfigMap without name": {objects{cas: map[string]string{host: ca}, bundle: map[string]string{"ca-bundle.crt": ca}}, false},
+		"of the proxy":                {objects{proxy: trustsAll("bundle"), bundle: map[string]string{"ca-bundle.crt": ca}}, true},
+		"of the proxy, another key":   {objects{proxy: trustsAll("bundle"), bundle: map[string]string{host: ca}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings, err := (&registryconfig.Registries{Reader: &test.objects, TempDir: t.TempDir()}).Settings(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer settings.Transport.Close()
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := settings.Transport.RoundTrip(request)
+			if (err == nil) != test.trusted {
+				t.Errorf("got %v", err)
+			}
+			if err == nil {
+				response.Body.Close()
+			}
+		})
+	}
+}
+
+func trusts(configMap string) (image configv1.Image) {
+	image.Spec.AdditionalTrustedCA.Name = configMap
+	return image
+}
+
+func trustsAll(configMap string) (proxy configv1.Proxy) {
+	proxy.Spec.TrustedCA.Name = configMap
+	return proxy
+}
+
+// TestRegistries_ReadAgainAfterInvalidate: pulls of many images read the configuration once.
+func TestRegistries_ReadAgainAfterInvalidate(t *testing.T) {
+	o := &objects{}
+	r := &registryconfig.Registries{Reader: o, TempDir: t.TempDir()}
+	use := func(want string) {
+		t.Helper()
+		settings, err := r.Settings(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sourcesOf(t, settings.Mirrors, "quay.io/a"); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	use("quay.io/a")
+	before := o.reads
+	o.set.Spec.ImageDigestMirrors = []configv1.ImageDigestMirrors{{Source: "quay.io", Mirrors: []configv1.ImageMirror{"m.example.com"}}}
+	use("quay.io/a")
+	if o.reads != before {
+		t.Errorf("%d reads, want %d", o.reads, before)
+	}
+	r.Invalidate()
+	use("m.example.com/a quay.io/a")
 }

@@ -3,12 +3,18 @@
 package tlsprofile
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestOf_NamesOfGoPrograms(t *testing.T) {
@@ -61,5 +67,70 @@ func TestApply_SuitesOfProfile(t *testing.T) {
 	Of(&configv1.TLSSecurityProfile{Type: configv1.TLSProfileCustomType, Custom: custom}).Apply(config)
 	if diff := cmp.Diff([]uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}, config.CipherSuites); diff != "" || config.MinVersion != tls.VersionTLS12 {
 		t.Errorf("version %x, suites (-want +got):\n%s", config.MinVersion, diff)
+	}
+}
+
+// server is a reader of APIServer "cluster".
+type server struct {
+	client.Reader
+	profile configv1.TLSProfileType
+	err     error
+	reads   int
+}
+
+func (s *server) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	s.reads++
+	if s.err == nil && key.Name == "cluster" {
+		object.(*configv1.APIServer).Spec.TLSSecurityProfile = &configv1.TLSSecurityProfile{Type: s.profile}
+	}
+	return s.err
+}
+
+// TestProfile_OfNewConnections changes the profile of a cluster while a server runs.
+func TestProfile_OfNewConnections(t *testing.T) {
+	notFound := apierrors.NewNotFound(schema.GroupResource{}, "cluster")
+	profile, reader := &Profile{}, &server{}
+	config := &tls.Config{NextProtos: []string{"http/1.1"}}
+	profile.Configure(config)
+	version := func() uint16 {
+		t.Helper()
+		current, err := config.GetConfigForClient(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(current.NextProtos) != 1 || current.GetConfigForClient != nil {
+			t.Errorf("got the configuration %+v", current)
+		}
+		return current.MinVersion
+	}
+	if got := version(); got != tls.VersionTLS12 || config.MinVersion != tls.VersionTLS12 {
+		t.Errorf("without a reader: %s", tls.VersionName(got))
+	}
+	for _, test := range []struct {
+		name   string
+		server server
+		want   uint16
+	}{
+		{"a profile", server{profile: configv1.TLSProfileModernType}, tls.VersionTLS13},
+		{"an unavailable API server", server{err: errors.New("unavailable")}, tls.VersionTLS13},
+		{"another profile", server{profile: configv1.TLSProfileOldType}, tls.VersionTLS10},
+		{"no object", server{err: notFound}, tls.VersionTLS12},
+		{"again", server{profile: configv1.TLSProfileModernType}, tls.VersionTLS13},
+		{"no kind", server{err: &meta.NoKindMatchError{}}, tls.VersionTLS12},
+	} {
+		*reader = test.server
+		profile.Use(reader)
+		if got := version(); got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, tls.VersionName(got), tls.VersionName(test.want))
+		}
+		version()
+		if reader.reads != 1 {
+			t.Errorf("%s: %d reads for two connections", test.name, reader.reads)
+		}
+	}
+	profile.read = profile.read.Add(-profileAge)
+	version()
+	if reader.reads != 2 {
+		t.Errorf("%d reads after %s, want 2", reader.reads, profileAge)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -145,6 +146,149 @@ func TestImagesReason(t *testing.T) {
 	for err, want := range map[error]status.Reason{&StaleError{}: status.ReleaseMismatch, errors.New("invalid"): status.ImagesInvalid} {
 		if diff := cmp.Diff(want, imagesReason(fmt.Errorf("reading: %w", err))); diff != "" {
 			t.Errorf("%v: %s", err, diff)
+		}
+	}
+}
+
+func TestKnownPlatforms(t *testing.T) {
+	annotated := func(configMap corev1.ConfigMap, value string) corev1.ConfigMap {
+		configMap.Annotations[v1alpha1.ElsewhereAnnotation] = value
+		return configMap
+	}
+	azure, gcp := digest.FromString("azure"), digest.FromString("gcp")
+	text, err := encodePlatforms(operand.ImagePlatforms{azure: {"Azure"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := first("settings", "")
+	other.Labels = nil
+	got := knownPlatforms([]corev1.ConfigMap{
+		annotated(first("4.22.0-1", ""), text), annotated(first("4.22.0-2", ""), "invalid"), first("4.22.0-3", ""),
+		annotated(other, fmt.Sprintf(`{%q: ["GCP"]}`, gcp)),
+	})
+	if diff := cmp.Diff(operand.ImagePlatforms{azure: {"Azure"}}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if text, err := encodePlatforms(nil); text != "" || err != nil {
+		t.Errorf("no platforms: got %q, %v", text, err)
+	}
+}
+
+// TestInstalledAs: a version adopts the objects of the desired version unchanged only if they are the same.
+func TestInstalledAs(t *testing.T) {
+	set := func(name string) operand.Set {
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+		object.SetName(name)
+		return operand.Set{Operands: []operand.Operand{{Name: "cluster-api", Type: extractor.Core, Objects: []*unstructured.Unstructured{object}}}}
+	}
+	stored, err := revision.Encode(set("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		edit func(*v1alpha1.ClusterAPI)
+		set  operand.Set
+		want string
+	}{
+		"the same objects":               {func(*v1alpha1.ClusterAPI) {}, set("a"), "4.22.0-1"},
+		"the same objects a second time": {func(c *v1alpha1.ClusterAPI) { c.Status.Versions[0].InstalledAs = "4.21.0-7" }, set("a"), "4.21.0-7"},
+		"other objects":                  {func(*v1alpha1.ClusterAPI) {}, set("b"), ""},
+		"other unmanaged CRDs":           {func(c *v1alpha1.ClusterAPI) { c.Spec.UnmanagedCRDs = []string{"a.b.c"} }, set("a"), ""},
+		"no version":                     {func(c *v1alpha1.ClusterAPI) { c.Status = v1alpha1.ClusterAPIStatus{} }, set("a"), ""},
+		"ConfigMaps of another set":      {func(c *v1alpha1.ClusterAPI) { c.Status.Versions[0].ManifestsDigest = "sha256:other" }, set("a"), ""},
+		"no ConfigMap": {func(c *v1alpha1.ClusterAPI) {
+			c.Status.Versions[0].Name, c.Status.DesiredVersion = "4.22.0-2", "4.22.0-2"
+		}, set("a"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := clusterAPI()
+			cluster.Status.DesiredVersion = "4.22.0-1"
+			cluster.Status.Versions = []v1alpha1.Version{{Name: "4.22.0-1", Revision: 1, ManifestsDigest: v1alpha1.Digest(stored.Digest)}}
+			existing := []corev1.ConfigMap{*revision.ConfigMaps("4.22.0-1", metav1.OwnerReference{}, stored)[0]}
+			test.edit(cluster)
+			if got := installedAs(cluster, test.set, existing); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestChoose: missing input uninstalls no provider, except that a release may drop one from ConfigMaps.
+func TestChoose(t *testing.T) {
+	result := func(key string, kind extractor.ProviderType, name string) extractor.Result {
+		reference := "quay.io/example/" + key + "@" + digest.FromString(key).String()
+		return extractor.Result{Image: imagesjson.Image{Name: key, Reference: reference}, Bundles: []extractor.Bundle{{
+			Origin: extractor.Origin{Name: key, Image: reference}, Metadata: extractor.Metadata{ProviderName: name, ProviderType: kind},
+		}}}
+	}
+	core, aws := result("capi", extractor.Core, "cluster-api"), result("capa", extractor.Infrastructure, "aws")
+	ipam := v1alpha1.Component{Name: "ipam", Type: "ipam", Source: "ipam", ConfigMaps: []string{"ipam-0"}}
+	fromImage := v1alpha1.Component{Name: "aws", Type: "infrastructure", Source: "capa", Image: v1alpha1.ImageReference(aws.Image.Reference)}
+	empty := aws
+	empty.Bundles = nil
+	other := &configmap.OtherError{Bundle: "ipam", Provider: "ipam", Type: extractor.IPAM}
+	for name, test := range map[string]struct {
+		desired string
+		former  []v1alpha1.Component
+		results []extractor.Result
+		others  []*configmap.OtherError
+		want    error // of this type
+	}{
+		"the first version":                                  {results: []extractor.Result{core, aws}},
+		"its ConfigMaps are gone, in the same release":       {"4.22.0-2", []v1alpha1.Component{ipam}, []extractor.Result{core, aws}, nil, &configmap.Error{}},
+		"its ConfigMaps are gone, in the next release":       {"4.21.9-2", []v1alpha1.Component{ipam}, []extractor.Result{core, aws}, nil, nil},
+		"its ConfigMaps are still those of the last release": {"4.21.9-2", []v1alpha1.Component{ipam}, []extractor.Result{core, aws}, []*configmap.OtherError{other}, &configmap.OtherError{}},
+		"leftovers of a provider that was not installed":     {"4.21.9-2", []v1alpha1.Component{fromImage}, []extractor.Result{core, aws}, []*configmap.OtherError{other}, nil},
+		"its image has no bundle":                            {"4.21.9-2", []v1alpha1.Component{fromImage}, []extractor.Result{core, empty, result("other", extractor.Infrastructure, "other")}, nil, &operand.DroppedError{}},
+		"a required type is missing":                         {results: []extractor.Result{core}, want: &operand.MissingError{}},
+		"a required type is only in ConfigMaps of the last release": {results: []extractor.Result{core},
+			others: []*configmap.OtherError{{Bundle: "aws", Provider: "aws", Type: extractor.Infrastructure}}, want: &configmap.OtherError{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := clusterAPI()
+			if test.desired != "" {
+				cluster.Status.DesiredVersion = test.desired
+				cluster.Status.Versions = []v1alpha1.Version{{Name: test.desired, Revision: 2, Components: test.former}}
+			}
+			_, err := (&Reconciler{Release: "4.22.0"}).choose(operand.Platforms{"AWS"}, test.results, test.others, cluster)
+			for _, kind := range []error{&configmap.Error{}, &configmap.OtherError{}, &operand.DroppedError{}} {
+				if got, want := hasType(err, kind), fmt.Sprintf("%T", kind) == fmt.Sprintf("%T", test.want); got != want {
+					t.Errorf("got %v; a %T: %t, want %t", err, kind, got, want)
+				}
+			}
+			if (err == nil) != (test.want == nil) || errors.As(err, new(*operand.MissingError)) != (test.results[len(test.results)-1].Image.Name == "capi") {
+				t.Errorf("got %v, want a %T", err, test.want)
+			}
+		})
+	}
+}
+
+// hasType reports whether an error is, or wraps, one of a type.
+func hasType(err, kind error) bool {
+	switch kind.(type) {
+	case *configmap.Error:
+		return errors.As(err, new(*configmap.Error))
+	case *configmap.OtherError:
+		return errors.As(err, new(*configmap.OtherError))
+	default:
+		return errors.As(err, new(*operand.DroppedError))
+	}
+}
+
+func TestIsUndecided(t *testing.T) {
+	undecided, rejected := &extractor.UntrustedError{Undecided: true, Err: errors.New("unavailable")}, &extractor.UntrustedError{Err: errors.New("no signature")}
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{&extractor.Error{Err: undecided}, true},
+		{errors.Join(&operand.MissingError{}, &extractor.Error{Err: undecided}), false}, // its reason is ComponentMissing
+		{&extractor.Error{Err: rejected}, false},
+		{errors.Join(&extractor.Error{Err: undecided}, &extractor.Error{Err: rejected}), false},
+		{&extractor.Error{Err: errors.New("timeout")}, false},
+	} {
+		if got := isUndecided(test.err); got != test.want {
+			t.Errorf("%v: got %t, want %t", test.err, got, test.want)
 		}
 	}
 }

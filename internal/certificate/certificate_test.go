@@ -3,6 +3,7 @@
 package certificate
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"testing"
@@ -67,5 +68,65 @@ func TestAuthority_CertificateExpiresWithTheAuthority(t *testing.T) {
 	}
 	if !pair.Leaf.NotAfter.Equal(authority.Certificate.NotAfter) {
 		t.Errorf("the certificate expires at %s, its authority at %s", pair.Leaf.NotAfter, authority.Certificate.NotAfter)
+	}
+}
+
+func TestParseAuthorities_ChecksTheKeys(t *testing.T) {
+	var certificates, keys [][]byte
+	for _, name := range []string{"one", "two"} {
+		authority, err := NewAuthority(name, start, start.AddDate(1, 0, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := authority.KeyPEM()
+		if err != nil {
+			t.Fatal(err)
+		}
+		certificates, keys = append(certificates, authority.PEM()), append(keys, key)
+	}
+	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+	for name, test := range map[string]struct {
+		certificates, keys []byte
+		want               int // 0 is an error
+	}{
+		"one":                              {certificates[0], keys[0], 1},
+		"both":                             {join(certificates...), join(keys...), 2},
+		"in another order":                 {join(certificates...), join(keys[1], keys[0]), 0},
+		"a key is missing":                 {join(certificates...), keys[0], 0},
+		"a key too many":                   {certificates[0], join(keys...), 0},
+		"the key of another":               {certificates[0], keys[1], 0},
+		"none":                             {nil, nil, 0},
+		"keys exchanged with certificates": {keys[0], certificates[0], 0},
+	} {
+		all, err := ParseAuthorities(test.certificates, test.keys)
+		if (err != nil) != (test.want == 0) || len(all) != test.want {
+			t.Errorf("%s: %d authorities, %v, want %d", name, len(all), err, test.want)
+		}
+	}
+}
+
+// TestIssue_OnlyForServers: a serving certificate is neither a CA nor a client certificate.
+func TestIssue_OnlyForServers(t *testing.T) {
+	authority, err := NewAuthority("CA", start, start.AddDate(1, 0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := authority.Issue([]string{"localhost", "127.0.0.1"}, start, start.AddDate(0, 1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(c.Certificate, c.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := pair.Leaf
+	if leaf.IsCA || !leaf.BasicConstraintsValid || leaf.KeyUsage != x509.KeyUsageDigitalSignature || len(leaf.ExtKeyUsage) != 1 || leaf.ExtKeyUsage[0] != x509.ExtKeyUsageServerAuth {
+		t.Errorf("CA %t, usage %v, extended usage %v", leaf.IsCA, leaf.KeyUsage, leaf.ExtKeyUsage)
+	}
+	if len(leaf.DNSNames) != 1 || len(leaf.IPAddresses) != 1 || !leaf.NotBefore.Equal(start) || !leaf.NotAfter.Equal(start.AddDate(0, 1, 0)) {
+		t.Errorf("names %v, addresses %v, from %s until %s", leaf.DNSNames, leaf.IPAddresses, leaf.NotBefore, leaf.NotAfter)
+	}
+	if ca := authority.Certificate; !ca.IsCA || !ca.MaxPathLenZero || ca.KeyUsage&x509.KeyUsageCertSign == 0 {
+		t.Errorf("CA %t, no further CAs %t, usage %v", ca.IsCA, ca.MaxPathLenZero, ca.KeyUsage)
 	}
 }

@@ -61,3 +61,84 @@ func TestIncompatibilities(t *testing.T) {
 		})
 	}
 }
+
+// TestCompare_WholeCRD compares everything but the schemas.
+func TestCompare_WholeCRD(t *testing.T) {
+	version := func(fields string) string { return "{name: v1, served: true, storage: true" + fields + "}" }
+	const old = "{group: x.io, scope: Cluster, names: {kind: X}, versions: [{name: v1, served: true, storage: true}]}"
+	for name, test := range map[string]struct {
+		old, now string
+		want     []string
+	}{
+		"the same":      {old, old, nil},
+		"another kind":  {old, "{group: x.io, scope: Cluster, names: {kind: Z}, versions: [" + version("") + "]}", []string{`breaking crd/kind spec.names.kind: kind changed ("X" -> "Z")`}},
+		"another group": {old, "{group: y.io, scope: Cluster, names: {kind: X}, versions: [" + version("") + "]}", []string{`breaking crd/group spec.group: group changed ("x.io" -> "y.io")`}},
+		"another version is stored": {
+			"{group: x.io, scope: Cluster, names: {kind: X}, versions: [" + version("") + ", {name: v2, served: true}]}",
+			"{group: x.io, scope: Cluster, names: {kind: X}, versions: [{name: v1, served: true}, {name: v2, served: true, storage: true}]}",
+			[]string{`review crd/storage-version spec.versions: objects are stored in v2 ("v1" -> "v2")`},
+		},
+		"the stored version is removed": {old, "{group: x.io, scope: Cluster, names: {kind: X}, versions: [{name: v2, served: true, storage: true}]}", []string{
+			"breaking crd/stored-version-removed version v1 removed", "change crd/version-added version v2 added", `review crd/storage-version spec.versions: objects are stored in v2 ("v1" -> "v2")`,
+		}},
+		"a version that was not served is removed": {
+			"{group: x.io, scope: Cluster, names: {kind: X}, versions: [" + version("") + ", {name: v0, served: false}]}", old, []string{"review crd/version-removed version v0 removed"},
+		},
+		"a version that was served is removed": {
+			"{group: x.io, scope: Cluster, names: {kind: X}, versions: [" + version("") + ", {name: v0, served: true}]}", old, []string{"breaking crd/version-removed version v0 removed"},
+		},
+		"a version is served again": {
+			"{group: x.io, scope: Cluster, names: {kind: X}, versions: [" + version("") + ", {name: v0, served: false}]}",
+			"{group: x.io, scope: Cluster, names: {kind: X}, versions: [" + version("") + ", {name: v0, served: true}]}",
+			[]string{"change crd/version-served v0 spec.versions[v0].served: version v0 is served (false -> true)"},
+		},
+		"status is removed": {
+			"{group: x.io, scope: Cluster, names: {kind: X}, versions: [" + version(", subresources: {status: {}}") + "]}", old,
+			[]string{"breaking crd/subresource-removed v1 spec.versions[v1].subresources.status: subresource status removed"},
+		},
+		"status is added": {old, "{group: x.io, scope: Cluster, names: {kind: X}, versions: [" + version(", subresources: {status: {}}") + "]}",
+			[]string{"review crd/subresource-added v1 spec.versions[v1].subresources.status: subresource status added"}},
+		"no conversion, one version": {
+			"{group: x.io, scope: Cluster, names: {kind: X}, conversion: {strategy: Webhook}, versions: [" + version("") + "]}", old,
+			[]string{`review crd/conversion spec.conversion.strategy: conversion between versions changed ("Webhook" -> "None")`},
+		},
+		"no conversion, two versions": {
+			"{group: x.io, scope: Cluster, names: {kind: X}, conversion: {strategy: Webhook}, versions: [" + version("") + ", {name: v2, served: true}]}",
+			"{group: x.io, scope: Cluster, names: {kind: X}, versions: [" + version("") + ", {name: v2, served: true}]}",
+			[]string{`breaking crd/conversion spec.conversion.strategy: conversion between versions changed ("Webhook" -> "None")`},
+		},
+		"conversion by a webhook": {old, "{group: x.io, scope: Cluster, names: {kind: X}, conversion: {strategy: Webhook}, versions: [" + version("") + "]}",
+			[]string{`review crd/conversion spec.conversion.strategy: conversion between versions changed ("None" -> "Webhook")`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, change := range Compare(crdFrom(t, test.old), crdFrom(t, test.now)) {
+				got = append(got, string(change.Level)+" "+change.Rule+" "+change.String())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// crdFrom returns a CRD with a spec in YAML.
+func crdFrom(t *testing.T, spec string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte("{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: "+spec+"}"), &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := Decode(crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoded
+}
+
+func TestDecode_OtherVersion(t *testing.T) {
+	crd := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition"}}
+	if decoded, err := Decode(crd); err == nil || decoded != nil {
+		t.Errorf("got %v, %v", decoded, err)
+	}
+}

@@ -294,3 +294,62 @@ func TestFields_OtherTypesReadAsEmpty(t *testing.T) {
 		t.Error("values of other types are returned")
 	}
 }
+
+func TestClientConfigs_OfEachKind(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, webhooks: [{clientConfig: {found: 1}}, {clientConfig: {found: 1}}]}": 2,
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, webhooks: [{clientConfig: {found: 1}}]}":                               1,
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: {conversion: {webhook: {clientConfig: {found: 1}}}}}":                        1,
+		"{apiVersion: runtime.cluster.x-k8s.io/v1beta2, kind: ExtensionConfig, spec: {clientConfig: {found: 1}}}":                                                 1,
+		"{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {found: 1}}":                                                                             1,
+		"{apiVersion: example.com/v1, kind: APIService, spec: {found: 1}}":                                                                                        0,
+		"{apiVersion: v1, kind: ConfigMap, spec: {clientConfig: {found: 1}}}":                                                                                     0,
+	} {
+		o := parse(t, text)
+		found := 0
+		for _, config := range object.ClientConfigs(o) {
+			if config["found"] != nil {
+				config["caBundle"] = "x" // changes the object
+				found++
+			}
+		}
+		encoded, err := yaml.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found != want || strings.Count(string(encoded), "caBundle") != want {
+			t.Errorf("%s: %d client configurations, want %d:\n%s", text, found, want, encoded)
+		}
+	}
+}
+
+func TestScopes_IsNamespaced(t *testing.T) {
+	t.Parallel()
+	scopes := object.Scopes{{Group: "example.com", Kind: "A"}: object.ScopeNamespaced, {Group: "example.com", Kind: "B"}: object.ScopeCluster}
+	for text, want := range map[string]bool{
+		"{apiVersion: example.com/v1, kind: A}":                           true,
+		"{apiVersion: example.com/v1, kind: B, metadata: {namespace: a}}": false,
+		"{apiVersion: example.com/v1, kind: C, metadata: {namespace: a}}": true,
+		"{apiVersion: example.com/v1, kind: C}":                           false,
+		"{apiVersion: v1, kind: ConfigMap}":                               true,
+		"{apiVersion: v1, kind: Namespace, metadata: {namespace: a}}":     false,
+	} {
+		if got := scopes.IsNamespaced(parse(t, text)); got != want {
+			t.Errorf("%s: %t, want %t", text, got, want)
+		}
+	}
+}
+
+// TestEnsureMap_KeepsValues: SetDefault and EnsureMap change only what is missing.
+func TestEnsureMap_KeepsValues(t *testing.T) {
+	t.Parallel()
+	o := parse(t, "{a: {b: c}, text: x, none: null}").Object
+	object.EnsureMap(o, "a", "d")["e"] = "f"
+	object.EnsureMap(o, "text", "g")["h"] = "i"
+	object.SetDefault(o, "none", "changed")
+	object.SetDefault(o, "new", "set")
+	if diff := cmp.Diff(parse(t, "{a: {b: c, d: {e: f}}, text: {g: {h: i}}, none: null, new: set}").Object, o); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

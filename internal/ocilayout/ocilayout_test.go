@@ -158,7 +158,14 @@ var corruptions = map[string]struct {
 	"missing manifest": {func(f *layoutFiles) { delete(f.content, f.manifest) }, "not found in the "},
 	"malformed index":  {func(f *layoutFiles) { f.content["index.json"] = []byte("{") }, "parsing index.json"},
 	"large index":      {func(f *layoutFiles) { f.content["index.json"] = make([]byte, 4<<20+1) }, "index.json exceeds the size limit: 4194305 bytes"},
-	"empty index":      {func(f *layoutFiles) { f.content["index.json"] = []byte(`{"manifests": []}`) }, "invalid index.json: 0 entries, want 1"},
+	"two entries": {func(f *layoutFiles) {
+		f.content["index.json"] = []byte(`{"manifests": [{"digest": "sha256:` + strings.Repeat("a", 64) + `"}, {"digest": "sha256:` + strings.Repeat("b", 64) + `"}]}`)
+	}, "invalid index.json: 2 entries, want 1"},
+	"entry of another media type": {func(f *layoutFiles) {
+		f.content["index.json"] = bytes.Replace(f.content["index.json"], []byte("vnd.oci.image.manifest.v1+json"), []byte("vnd.example.v1+json"), 1)
+		f.content["index.json"] = bytes.Replace(f.content["index.json"], []byte("vnd.docker.distribution.manifest.v2+json"), []byte("vnd.example.v1+json"), 1)
+	}, "media type \"application/vnd.example.v1+json\", want an image or an image index"},
+	"empty index": {func(f *layoutFiles) { f.content["index.json"] = []byte(`{"manifests": []}`) }, "invalid index.json: 0 entries, want 1"},
 }
 
 func TestRead_RejectsACorruptDirectory(t *testing.T) {

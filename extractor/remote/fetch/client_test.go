@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -672,5 +673,107 @@ func TestToken_PostsARefreshToken(t *testing.T) {
 	must(t, s.pull())
 	if diff := cmp.Diff(map[registry.Key]int{{Method: "GET", Kind: "manifests"}: 3, {Method: "GET", Kind: "blobs"}: 2}, s.own.Requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// TestRedirect_ChallengeIsIgnored: the server of a redirect must not name the token server that gets the credentials of
+// the registry.
+func TestRedirect_ChallengeIsIgnored(t *testing.T) {
+	s := newStage(t, 0, registry.Options{})
+	var stolen []string
+	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		stolen = append(stolen, req.Header.Get("Authorization"))
+		fmt.Fprint(w, `{"token": "t0k3n"}`)
+	}))
+	defer thief.Close()
+	store := registry.New(t, registry.Options{Address: "127.0.0.9:0"})
+	store.Fail(registry.Fault{Status: 401, Header: http.Header{"Www-Authenticate": {`Bearer realm="` + thief.URL + `/token",service="x"`}}})
+	s.own.Fail(registry.Fault{Path: "/blobs/", Status: 307, Header: http.Header{"Location": {"http://" + store.Host() + "/signed"}}})
+	s.access.Keychain = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t"}}
+	for range 2 {
+		err := s.pull()
+		if e, ok := errors.AsType[*Error](err); !ok || e.Status != 401 {
+			t.Errorf("got %v, want the status 401", err)
+		}
+	}
+	if len(stolen) > 0 {
+		t.Errorf("%d requests to the token server that another host named", len(stolen))
+	}
+}
+
+// TestToken_OfRotatedCredentials: a token that is still valid, but was fetched with other credentials, is not used.
+func TestToken_OfRotatedCredentials(t *testing.T) {
+	s := newStage(t, 0, registry.Options{})
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		user, _, _ := req.BasicAuth()
+		asked = append(asked, user)
+		fmt.Fprintf(w, `{"token": "of-%s"}`, user)
+	}))
+	defer server.Close()
+	var used []string
+	revoked := ""
+	s.own.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+		token := req.Header.Get("Authorization")
+		if token == "" || token == revoked {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+server.URL+`/token",service="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		used = append(used, token)
+		next.ServeHTTP(w, req)
+	}})
+	pull := func(user string, tokens ...string) {
+		t.Helper()
+		asked, used = nil, nil
+		s.access.Keychain = logins{s.own.Host(): {Username: user, Password: "s3cr3t"}}
+		must(t, s.pull())
+		if !slices.Equal(asked, tokens) || !slices.Equal(slices.Compact(used), []string{"Bearer of-" + user}) {
+			t.Errorf("%s: requested tokens %v, used %v", user, asked, used)
+		}
+	}
+	pull("one", "one")
+	pull("one")
+	pull("two", "two")
+	revoked = "Bearer of-two"
+	s.access.Keychain = logins{s.own.Host(): {Username: "two", Password: "s3cr3t"}}
+	asked = nil
+	if err := s.pull(); err == nil || len(asked) == 0 {
+		t.Errorf("a revoked token: got %v after %d requests for tokens", err, len(asked))
+	}
+}
+
+// TestImage_GetIsBounded reads a URL besides the sources of an image.
+func TestImage_GetIsBounded(t *testing.T) {
+	s := newStage(t, 0, registry.Options{})
+	s.access.Keychain = logins{s.own.Host(): {Username: "robot", Password: "s3cr3t"}}
+	var sent []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		sent = append(sent, req.Header.Get("Authorization"))
+		if req.URL.Path == "/missing" {
+			http.NotFound(w, req)
+			return
+		}
+		fmt.Fprint(w, "0123456789")
+	}))
+	defer server.Close()
+	image, err := s.puller.Open(t.Context(), s.reference)
+	must(t, err)
+	get := func(path string, limit int64) ([]byte, error) {
+		at, err := url.Parse(server.URL + path)
+		must(t, err)
+		return image.Get(t.Context(), "signature", at, limit)
+	}
+	if body, err := get("/a", 10); err != nil || string(body) != "0123456789" {
+		t.Errorf("got %q, %v", body, err)
+	}
+	if body, err := get("/a", 9); !errors.As(err, new(*SizeError)) || body != nil {
+		t.Errorf("above the limit: got %q, %v", body, err)
+	}
+	if e, ok := errors.AsType[*Error](func() error { _, err := get("/missing", 10); return err }()); !ok || e.Status != 404 || e.Step != "signature" {
+		t.Errorf("not found: got %v", e)
+	}
+	if !slices.Equal(slices.Compact(sent), []string{""}) {
+		t.Error("credentials of the registry were sent")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
+	configv1 "github.com/openshift/api/config/v1"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
@@ -281,4 +282,48 @@ func tagged(t *testing.T, image string) name.Tag {
 		t.Fatal(err)
 	}
 	return tag
+}
+
+// TestMerge_KeepsAllowedRegistries: rules without allowed registries, such as those of files, lift no restriction.
+func TestMerge_KeepsAllowedRegistries(t *testing.T) {
+	limited := func(registries ...string) *Rules {
+		rules, err := Cluster{Sources: configv1.RegistrySources{AllowedRegistries: registries}}.Rules(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rules
+	}
+	file := parsed(t, conf)
+	for name, test := range map[string]struct {
+		rules   *Rules
+		blocked string // registries
+	}{
+		"of the object":      {file.Merge(limited("quay.io")), "b.example.com"},
+		"of the lower rules": {limited("quay.io").Merge(file), "b.example.com"},
+		"of the upper rules": {limited("quay.io").Merge(limited("b.example.com")), "quay.io"},
+		"of none":            {file.Merge(file), ""},
+	} {
+		for _, registry := range []string{"quay.io", "b.example.com"} {
+			_, err := test.rules.Sources(registry + "/a" + digest)
+			if blocked := errors.As(err, new(*BlockedError)); blocked != (registry == test.blocked) {
+				t.Errorf("%s: %s is blocked: %t, %v", name, registry, blocked, err)
+			}
+		}
+	}
+}
+
+// TestMatches: a scope covers whole elements of a name.
+func TestMatches(t *testing.T) {
+	for _, test := range []struct {
+		repository, scope string
+		want              bool
+	}{
+		{"quay.io/a/b", "quay.io", true}, {"quay.io/a/b", "quay.io/a", true}, {"quay.io/ab", "quay.io/a", false}, {"quay.io:5000/a", "quay.io", true},
+		{"quay.io.example.com/a", "quay.io", false}, {"a.example.com/b", "*.example.com", true}, {"example.com/b", "*.example.com", false},
+		{"a.example.com.org/b", "*.example.com", false}, {"a.example.com:5000/b", "*.example.com", true}, {"quay.io/a.example.com", "*.example.com", false},
+	} {
+		if got := matches(test.repository, test.scope); got != test.want {
+			t.Errorf("%s in %s: %t", test.repository, test.scope, got)
+		}
+	}
 }

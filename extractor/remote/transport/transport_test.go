@@ -4,6 +4,8 @@ package transport
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -11,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -33,6 +36,7 @@ func TestKindOf(t *testing.T) {
 		"10.1.2.3": private, "172.16.0.1": private, "192.168.1.1": private, "fd00::1": private, "100.64.0.1": private, "198.18.0.1": private,
 		"127.0.0.1": loopback, "127.9.9.9": loopback, "::1": loopback,
 		"169.254.169.254": reserved, "fe80::1": reserved, "fe80::1%eth0": reserved, "0.0.0.0": reserved, "::": reserved, "224.0.0.1": reserved, "255.255.255.255": reserved, "240.0.0.1": reserved, "ff02::1": reserved,
+		"192.0.0.192": reserved, "fec0::1": reserved, "0.1.2.3": reserved, "192.0.1.1": public, "198.20.0.1": public, "198.19.255.255": private, "100.127.255.255": private,
 		"::ffff:127.0.0.1": loopback, "::ffff:10.0.0.1": private, "::ffff:169.254.169.254": reserved, "::ffff:8.8.8.8": public,
 		"64:ff9b::a9fe:a9fe": reserved, "64:ff9b::808:808": public, "2002:a00:1::": private, "2002:7f00:1::": loopback,
 	} {
@@ -341,4 +345,77 @@ func client(t *testing.T) (certificate, key string) {
 		t.Fatal(err)
 	}
 	return pemOf(pair.Certificate[0]), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+// TestCAs_NamesOfAHost: the port of HTTPS can be left out in a key.
+func TestCAs_NamesOfAHost(t *testing.T) {
+	_, bundle := secure(t)
+	for _, test := range []struct {
+		key, host string
+		want      bool
+	}{
+		{"registry.example.com", "registry.example.com", true}, {"registry.example.com", "registry.example.com:443", true},
+		{"registry.example.com..443", "registry.example.com:443", true}, {"registry.example.com..5000", "registry.example.com:5000", true},
+		{"registry.example.com", "registry.example.com:5000", false}, {"registry.example.com..5000", "registry.example.com", false},
+	} {
+		cas, err := ParseCAs(nil, map[string]string{test.key: bundle})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := cas.config(test.host, false)
+		if err != nil || (config.RootCAs != nil) != test.want || config.InsecureSkipVerify {
+			t.Errorf("%s for %s: own CAs: %t, %v", test.key, test.host, config.RootCAs != nil, err)
+		}
+	}
+}
+
+// TestCAs_MergeKeepsAll: the bundle for all hosts comes from the cluster, and certs.d has those of single hosts.
+func TestCAs_MergeKeepsAll(t *testing.T) {
+	host, bundle := secure(t)
+	everywhere, err := ParseCAs([]byte(bundle), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := ParseCAs(nil, map[string]string{strings.Replace(host, ":", "..", 1): bundle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, err := ReadCertsDirs(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := ParseCAs(nil, map[string]string{strings.Replace(host, ":", "..", 1): another(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, cas := range map[string]*CAs{
+		"two of the host, upper": two.Merge(one), "two of the host, lower": one.Merge(two),
+		"for all hosts, upper": none.Merge(everywhere), "for all hosts, lower": everywhere.Merge(none), "of the host, upper": none.Merge(one), "of the host, lower": one.Merge(none),
+	} {
+		n := New(Options{CAs: cas})
+		if _, err := get(t, n, "https://"+host, Route{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		n.Close()
+	}
+	n := New(Options{CAs: none})
+	defer n.Close()
+	if _, err := get(t, n, "https://"+host, Route{}); err == nil {
+		t.Error("without CAs, the server is trusted")
+	}
+}
+
+// another returns the certificate of an authority that no server uses.
+func another(t *testing.T) string {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pemOf(der)
 }

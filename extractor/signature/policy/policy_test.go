@@ -100,3 +100,29 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestPolicy_SeveralRequirements: an image must meet all of them.
+func TestPolicy_SeveralRequirements(t *testing.T) {
+	const signed, accept, reject = `{"type": "sigstoreSigned", "keyPath": "/missing"}`, `{"type": "insecureAcceptAnything"}`, `{"type": "reject"}`
+	for text, want := range map[string]Requirement{
+		accept: Accepted, reject: Rejected, signed: Signed, accept + "," + signed: Signed, signed + "," + accept: Signed,
+		signed + "," + reject: Rejected, accept + "," + reject: Rejected, reject + "," + accept: Rejected,
+	} {
+		if got, err := parsed(t, `{"default": [`+text+`]}`).Requirement("quay.io/a:v1"); err != nil || got != want {
+			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
+		}
+	}
+}
+
+// TestPolicy_ScopeOfAllRegistries: the empty scope of the transport precedes the default.
+func TestPolicy_ScopeOfAllRegistries(t *testing.T) {
+	p := parsed(t, `{"default": [{"type": "insecureAcceptAnything"}], "transports": {"docker": {"": [{"type": "reject"}], "quay.io": [{"type": "insecureAcceptAnything"}]}, "dir": {"": [{"type": "insecureAcceptAnything"}]}}}`)
+	for image, want := range map[string]Requirement{"quay.io/a:v1": Accepted, "r.example.com/a:v1": Rejected} {
+		if got, err := p.Requirement(image); err != nil || got != want {
+			t.Errorf("%s: got %v, %v, want %v", image, got, err, want)
+		}
+	}
+	if got := p.Scope("r.example.com/a:v1"); got != "docker" {
+		t.Errorf("scope %q", got)
+	}
+}

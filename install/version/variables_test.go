@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capi-installer/capi-installer/install/tlsprofile"
+)
+
+func TestVariables(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://env.example.com")
+	t.Setenv("HTTPS_PROXY", "http://env.example.com")
+	t.Setenv("NO_PROXY", "env.example.com")
+	named := metav1.ObjectMeta{Name: "cluster"}
+	proxy := &configv1.Proxy{ObjectMeta: named, Status: configv1.ProxyStatus{HTTPSProxy: "http://proxy.example.com", NoProxy: ".svc"}}
+	modern := &configv1.APIServer{ObjectMeta: named, Spec: configv1.APIServerSpec{TLSSecurityProfile: &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType}}}
+	intermediate := tlsprofile.Of(nil).Variables()
+	for name, test := range map[string]struct {
+		objects []client.Object
+		own     map[string]string
+		want    map[string]string // besides the variables of TLS
+		tls     map[string]string
+	}{
+		"no objects": {nil, nil, map[string]string{"HTTP_PROXY": "http://env.example.com", "HTTPS_PROXY": "http://env.example.com", "NO_PROXY": "env.example.com"}, intermediate},
+		"a proxy":    {[]client.Object{proxy}, nil, map[string]string{"HTTP_PROXY": "", "HTTPS_PROXY": "http://proxy.example.com", "NO_PROXY": ".svc"}, intermediate},
+		"no proxy in the cluster": {[]client.Object{&configv1.Proxy{ObjectMeta: named}}, nil,
+			map[string]string{"HTTP_PROXY": "", "HTTPS_PROXY": "", "NO_PROXY": ""}, intermediate},
+		"a TLS profile": {[]client.Object{proxy, modern}, nil, map[string]string{"HTTP_PROXY": "", "HTTPS_PROXY": "http://proxy.example.com", "NO_PROXY": ".svc"},
+			tlsprofile.Of(modern.Spec.TLSSecurityProfile).Variables()},
+		"values of the flags take precedence": {[]client.Object{proxy}, map[string]string{"NO_PROXY": "mine", "OTHER": "value"},
+			map[string]string{"HTTP_PROXY": "", "HTTPS_PROXY": "http://proxy.example.com", "NO_PROXY": "mine", "OTHER": "value"}, intermediate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			if err := configv1.Install(scheme); err != nil {
+				t.Fatal(err)
+			}
+			r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(test.objects...).Build(), Variables: test.own}
+			got, err := r.variables(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			maps.Copy(test.want, test.tls)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// failingClient is a client whose reads fail.
+type failingClient struct {
+	client.Client
+	failingReader
+}
+
+func (c failingClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	return c.failingReader.Get(ctx, key, object, options...)
+}
+
+func TestVariables_FailIfTheyCannotBeRead(t *testing.T) {
+	if got, err := (&Reconciler{Client: failingClient{}}).variables(t.Context()); err == nil || got != nil || !strings.Contains(err.Error(), `APIServer "cluster"`) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestPlatforms(t *testing.T) {
+	if got, err := (&Reconciler{Client: failingClient{}, Platforms: []string{"AWS"}}).platforms(t.Context()); err != nil || got.String() != "AWS" {
+		t.Errorf("the platforms of the flag: got %v, %v", got, err)
+	}
+	if got, err := (&Reconciler{Client: failingClient{}}).platforms(t.Context()); err == nil || got != nil {
+		t.Errorf("an unavailable API server: got %v, %v", got, err)
+	}
+}
