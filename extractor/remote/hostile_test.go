@@ -276,6 +276,10 @@ func TestScan_UnusualButValid(t *testing.T) {
 			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Entries: []registry.Entry{registry.File(root, "x")}}, {Entries: []registry.Entry{registry.Dir(root)}}},
 			extractor.Files{"capi-manifests/": nil},
 		},
+		"the root is a symlink to itself with an entry below, and is replaced": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.Symlink(root, root), registry.File("x/../"+file("a"), "")}}, {Entries: []registry.Entry{registry.Dir(root), registry.File(file("b"), "")}}},
+			extractor.Files{"capi-manifests/": nil, file("b"): {}},
+		},
 		"the bookkeeping of other unpackers": {
 			[]registry.Layer{{Entries: []registry.Entry{registry.Dir(file(".wh..wh.plnk")), registry.File(file(".wh..wh.plnk/1.2"), ""), registry.File(file(".wh..wh.aufs"), "")}}},
 			extractor.Files{},

@@ -54,8 +54,9 @@ func TestClient_LeavesASourceThatStallsRepeatedly(t *testing.T) {
 	s.mirrors[0].Fail(stalls["in a layer after 64KiB"])
 	must(t, s.pull())
 	layers := registry.Key{Method: "GET", Kind: "blobs"}
-	if mirror, own := s.mirrors[0].Requests()[layers], s.own.Requests()[layers]; mirror != maxStalls || own != 1 {
-		t.Errorf("%d requests to the mirror and %d to the registry, want %d and 1", mirror, own, maxStalls)
+	// On a busy machine, the registry can miss the short timeouts, too.
+	if mirror, own := s.mirrors[0].Requests()[layers], s.own.Requests()[layers]; mirror != maxStalls || own == 0 {
+		t.Errorf("%d requests to the mirror and %d to the registry, want %d and at least 1", mirror, own, maxStalls)
 	}
 }
 

@@ -3,7 +3,7 @@
 // Package keychain resolves credentials for registries: from the
 // pull secret of a cluster, the auth files of podman, skopeo, oc and docker, and credential helpers.
 //
-//	secret, err := keychain.ParseSecret(data[".dockerconfigjson"])
+//	secret, err := keychain.ParseSecret("Secret openshift-config/pull-secret", data[".dockerconfigjson"])
 //	login, err := keychain.Chain{secret, keychain.File{Path: path}}.Resolve(ctx, "quay.io/example/provider")
 //
 // Keys are scoped by path: for "quay.io/example/provider", the first existing key of "quay.io/example/provider",

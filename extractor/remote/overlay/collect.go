@@ -78,7 +78,9 @@ func (c *collector) entry(h *tar.Header, content io.Reader) error {
 		return err
 	}
 	switch {
-	case ok && !slices.Equal(at, parts):
+	case !ok: // not created: too many symlinks
+		return nil
+	case !slices.Equal(at, parts):
 		if concerns(at) {
 			c.refuse(strings.Join(at, "/"), errThrough)
 		}
@@ -87,9 +89,6 @@ func (c *collector) entry(h *tar.Header, content io.Reader) error {
 		c.refuse(strings.Join(parts, "/"), errClimbs)
 		return nil
 	case !concerns(parts):
-		if !ok {
-			return nil
-		}
 		return c.links.record(at, h)
 	}
 	return c.bundleEntry(parts, h, content)

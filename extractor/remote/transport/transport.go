@@ -6,7 +6,7 @@
 //	cas, err := transport.ParseCAs(bundle, configMap.Data)
 //	n := transport.New(transport.Options{CAs: cas, Proxy: transport.Proxy{HTTPSProxy: "http://proxy.example.com:3128"}})
 //	defer n.Close()
-//	resp, err := n.RoundTrip(req.WithContext(transport.NewContext(ctx, transport.Route{Led: true, From: addr})))
+//	resp, err := n.RoundTrip(req.WithContext(transport.NewContext(ctx, transport.Route{Redirected: true, From: addr})))
 package transport
 
 import (
