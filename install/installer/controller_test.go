@@ -6,11 +6,19 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -21,6 +29,7 @@ import (
 	"pkg.package-operator.run/boxcutter/probing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/servingcert"
@@ -138,5 +147,163 @@ func TestInstallVersion_RechecksCertificates(t *testing.T) {
 		if result.complete || result.available != nil || result.phases != nil {
 			t.Errorf("%s: after an error, complete %t, available %v, phases %v", object.GetKind(), result.complete, result.available, result.phases)
 		}
+	}
+}
+
+// A CRD that cannot be released is an error of the newest version, unless that version has another one.
+func TestInstall_UnmanagedCRDNotReleased(t *testing.T) {
+	version, configMap := storedVersion(t, "4.22.0-1", settings("a", "red"))
+	down := apierrors.NewServiceUnavailable("down")
+	for name, test := range map[string]struct {
+		err        error
+		unreadable bool
+		want       status.Reason
+	}{
+		"released":                  {nil, false, status.AsExpected},
+		"a failed read":             {down, false, status.ApplyFailed},
+		"an unreadable version too": {down, true, status.RevisionUnreadable},
+	} {
+		s := stateOf([]v1alpha1.Version{version}, configMap)
+		s.Cluster.Spec.UnmanagedCRDs = []string{machinesCRD}
+		empty := fake.NewClientBuilder().WithScheme(crdScheme(t)).Build()
+		engine := engineOf(t, empty, empty)
+		completed(t, engine, s, version, true)
+		if test.err != nil {
+			engine.Reader = answer{test.err}
+		}
+		if test.unreadable {
+			s.ConfigMaps[0].BinaryData = nil
+		}
+		outcome, _ := (&Reconciler{Engine: engine}).install(t.Context(), s)
+		if outcome.Reason != test.want || errors.Is(outcome.Err, down) != (test.want == status.ApplyFailed) {
+			t.Errorf("%s: reason %s, want %s: %v", name, outcome.Reason, test.want, outcome.Err)
+		}
+	}
+}
+
+// installedCluster is a cluster in which version 4.22.0-2 is complete and 4.22.0-1 is deleted.
+type installedCluster struct {
+	client.WithWatch
+	reconciler *Reconciler
+}
+
+// newInstalledCluster returns a cluster with objects. The version that is deleted has the old objects; current and deleted
+// edit the ConfigMaps.
+func newInstalledCluster(t *testing.T, old []*unstructured.Unstructured, current, deleted func(*corev1.ConfigMap), objects ...client.Object) installedCluster {
+	t.Helper()
+	scheme := crdScheme(t)
+	builder := runtime.NewSchemeBuilder(admissionv1.AddToScheme, configv1.Install, v1alpha1.AddToScheme)
+	if err := builder.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	first, firstMap := storedVersion(t, "4.22.0-1", old...)
+	second, secondMap := storedVersion(t, "4.22.0-2", settings("a", "red"))
+	s := stateOf([]v1alpha1.Version{first, second}, firstMap, secondMap)
+	s.Cluster.Status.CurrentVersion = second.Name
+	deletedMap, currentMap := &s.ConfigMaps[0], &s.ConfigMaps[1]
+	deletedMap.DeletionTimestamp, deletedMap.Finalizers = new(metav1.Now()), []string{v1alpha1.TeardownFinalizer, "x.io/theirs"}
+	objects = append(objects, s.Cluster, deletedMap, currentMap)
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(s.Cluster, &configv1.ClusterOperator{}).WithObjects(objects...).Build()
+	engine := engineOf(t, cluster, cluster)
+	completed(t, engine, s, second, true)
+	for configMap, edit := range map[*corev1.ConfigMap]func(*corev1.ConfigMap){deletedMap: deleted, currentMap: current} {
+		if edit == nil {
+			continue
+		}
+		edit(configMap)
+		if err := cluster.Update(t.Context(), configMap); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return installedCluster{cluster, &Reconciler{Client: cluster, Live: cluster, Engine: engine, Reporter: &status.Reporter{Client: cluster, Live: cluster}}}
+}
+
+// act sets the action of the last reconcile for the object of the complete version.
+func (c installedCluster) act(action machinery.Action) {
+	c.reconciler.Engine.compared["4.22.0-2"].phases["core"].objects[0].action = action
+}
+
+// damage removes the objects from a revision ConfigMap.
+func damage(configMap *corev1.ConfigMap) { configMap.BinaryData = nil }
+
+// blockedBy returns an object that a version controls and whose deletion another actor blocks.
+func blockedBy(t *testing.T, version, name string) *unstructured.Unstructured {
+	t.Helper()
+	object := controlledBy(t, version, settings(name, "red"))
+	object.SetFinalizers([]string{"x.io/theirs"})
+	return object
+}
+
+// The removal of an older version is reported once the desired version is installed. An error of the desired version is
+// more important.
+func TestReconcile_InstallBeforeTeardown(t *testing.T) {
+	for name, test := range map[string]struct {
+		current, deleted func(*corev1.ConfigMap)
+		action           machinery.Action
+		want             status.Reason
+		message          string
+		removing         bool // the status has the phases of the old version
+	}{
+		"the old version is removed":            {nil, nil, machinery.ActionIdle, status.TearingDown, "removing version 4.22.0-1", true},
+		"the old version is unreadable":         {nil, damage, machinery.ActionIdle, status.ApplyFailed, "removing version 4.22.0-1", false},
+		"the desired version is unreadable":     {damage, nil, machinery.ActionIdle, status.RevisionUnreadable, "4.22.0-2", true},
+		"both versions are unreadable":          {damage, damage, machinery.ActionIdle, status.RevisionUnreadable, "4.22.0-2", false},
+		"a collision":                           {nil, nil, machinery.ActionCollision, status.Collision, "Secret a", true},
+		"a collision and an unreadable version": {nil, damage, machinery.ActionCollision, status.Collision, "Secret a", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newInstalledCluster(t, []*unstructured.Unstructured{settings("old", "red")}, test.current, test.deleted, blockedBy(t, "4.22.0-1", "old"))
+			cluster.act(test.action)
+			_, err := cluster.reconciler.Reconcile(t.Context(), reconcile.Request{})
+			if failed := test.want == status.ApplyFailed || test.want == status.RevisionUnreadable; (err != nil) != failed {
+				t.Errorf("error is %v, want one: %t", err, failed)
+			}
+			got := &v1alpha1.ClusterAPI{}
+			if err := cluster.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, got); err != nil {
+				t.Fatal(err)
+			}
+			progressing := meta.FindStatusCondition(got.Status.Conditions, string(status.Installer)+status.Progressing)
+			degraded := meta.FindStatusCondition(got.Status.Conditions, string(status.Installer)+status.Degraded)
+			if progressing.Reason != string(test.want) || !strings.Contains(progressing.Message+degraded.Message, test.message) {
+				t.Errorf("conditions are %v and %v, want reason %s with %q", progressing, degraded, test.want, test.message)
+			}
+			phases := got.Status.Version("4.22.0-1").Phases
+			if removing := len(phases) == 1 && phases[0].State == v1alpha1.PhaseRemoving; removing != test.removing {
+				t.Errorf("phases of the old version are %v, want one that is removed: %t", phases, test.removing)
+			}
+			if installed := got.Status.Version("4.22.0-2").Phases; (len(installed) > 0) != (test.current == nil) {
+				t.Errorf("phases of the desired version are %v", installed)
+			}
+		})
+	}
+}
+
+// The events are those of the desired version and of the removal. A CRD that stays is also in the condition.
+func TestReconcile_Events(t *testing.T) {
+	cluster := newInstalledCluster(t, []*unstructured.Unstructured{machines()}, nil, nil, controlledBy(t, "4.22.0-1", machines()))
+	cluster.act(machinery.ActionUpdated)
+	if _, err := cluster.reconciler.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	events := &corev1.EventList{}
+	if err := cluster.List(t.Context(), events); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, event := range events.Items {
+		found[event.Reason] += event.Message
+	}
+	for reason, want := range map[status.EventReason]string{status.CRDsKept: machinesCRD, status.DriftCorrected: "Secret a"} {
+		if got := found[string(reason)]; !strings.Contains(got, want) {
+			t.Errorf("event %s is %q, want it with %s", reason, got, want)
+		}
+	}
+	got := &v1alpha1.ClusterAPI{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, got); err != nil {
+		t.Fatal(err)
+	}
+	condition := meta.FindStatusCondition(got.Status.Conditions, string(status.Installer)+status.Progressing)
+	if condition == nil || condition.Reason != string(status.AsExpected) || !strings.Contains(condition.Message, machinesCRD) {
+		t.Errorf("condition is %v, want %s with %s", condition, status.AsExpected, machinesCRD)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pkg.package-operator.run/boxcutter/machinery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -240,5 +241,29 @@ func TestPolicyDelay_Default(t *testing.T) {
 	}
 	if got := (&Engine{PolicyDelay: 7}).policyDelay(); got != 7 {
 		t.Errorf("the option is ignored: %v", got)
+	}
+}
+
+// A retained CRD belongs to no version once its phase is reached. Metadata of other actors stays.
+func TestUnmarkRetained_ReachedPhases(t *testing.T) {
+	before := []client.Object{customResourceOf(t, "4.22.0-1", "a.x.io"), customResourceOf(t, "4.22.0-2", "adopted.x.io"), customResourceOf(t, "4.22.0-1", "later.x.io")}
+	builder := fake.NewClientBuilder().WithScheme(crdScheme(t))
+	for _, object := range before {
+		builder.WithObjects(object.DeepCopyObject().(client.Object))
+	}
+	cluster := builder.Build()
+	engine, rev := &Engine{Live: cluster, Writer: cluster, Owners: owners}, &loadedRevision{name: "4.22.0-3", owner: "4.22.0-1"}
+	retained := map[string][]string{
+		"aws-crds":  {"deleted.x.io (it has instances)", "adopted.x.io (it has instances)", "a.x.io (it has instances, such as Machine one)"},
+		"core-crds": {"later.x.io (it has instances)"},
+	}
+	result := removal{phases: []machinery.PhaseTeardownResult{phaseRemoval{name: "aws"}, phaseRemoval{name: "aws-crds"}}}
+	if err := engine.unmarkRetained(t.Context(), rev, result, retained); err != nil {
+		t.Fatal(err)
+	}
+	checkReleased(t, cluster, before, []string{"a.x.io"})
+	engine.Live = answer{apierrors.NewServiceUnavailable("down")}
+	if err := engine.unmarkRetained(t.Context(), rev, result, retained); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("got %v, want the error of the read", err)
 	}
 }
