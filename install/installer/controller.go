@@ -76,6 +76,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	removed := r.teardown(ctx, s)
 	if outcome.Reason == status.AsExpected && removed.Reason != status.AsExpected {
 		outcome.Reason, outcome.Message, outcome.Err = removed.Reason, removed.Message, removed.Err
+	} else {
+		r.behind(ctx, &outcome, "Removal failed", removed.Err)
 	}
 	if outcome.Reason == status.AsExpected && s.Cluster.Status.Settled() {
 		r.Engine.settle(s.Cluster.Status.CurrentVersion)
@@ -130,8 +132,11 @@ func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outco
 			break
 		}
 	}
-	if err := r.Engine.releaseCRDs(ctx, s.Cluster.Spec.UnmanagedCRDs, nil); err != nil && results[0].outcome.Reason == status.AsExpected {
+	err := r.Engine.releaseCRDs(ctx, s.Cluster.Spec.UnmanagedCRDs, nil)
+	if err != nil && results[0].outcome.Reason == status.AsExpected {
 		results[0].outcome.Reason, results[0].outcome.Err = status.ApplyFailed, err
+	} else {
+		r.behind(ctx, &results[0].outcome, "Unmanaged CRDs not released", err)
 	}
 	if results[0].complete {
 		current = versions[0].Name
@@ -139,6 +144,17 @@ func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outco
 	outcome = results[0].outcome
 	outcome.Installed, outcome.Events, outcome.Phases = anyAvailable(results), drift, phases
 	return outcome, current
+}
+
+// behindInterval is the time between attempts of an action that fails beside a rollout.
+const behindInterval = time.Minute
+
+// behind logs an error that the status does not name, because it has the reason of the rollout, and causes another attempt.
+func (r *Reconciler) behind(ctx context.Context, outcome *status.Outcome, message string, err error) {
+	r.log.error(ctx, message, err)
+	if err != nil {
+		outcome.RecheckWithin(behindInterval)
+	}
 }
 
 // versionResult is the result of reconciling one version once.
@@ -188,8 +204,8 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, version v1alph
 	if out.outcome.Reason == status.RollingOut {
 		out.outcome.Recheck = max(0, remaining)
 	}
-	if len(rev.requesting) > 0 && (out.outcome.Recheck == 0 || out.outcome.Recheck > servingcert.RecheckInterval) {
-		out.outcome.Recheck = servingcert.RecheckInterval
+	if len(rev.requesting) > 0 {
+		out.outcome.RecheckWithin(servingcert.RecheckInterval)
 	}
 	if err == nil {
 		out.complete = result.IsComplete() && rev.scope != controlledOnly

@@ -178,6 +178,9 @@ func TestInstall_UnmanagedCRDNotReleased(t *testing.T) {
 		if outcome.Reason != test.want || errors.Is(outcome.Err, down) != (test.want == status.ApplyFailed) {
 			t.Errorf("%s: reason %s, want %s: %v", name, outcome.Reason, test.want, outcome.Err)
 		}
+		if again := outcome.Recheck == behindInterval; again != test.unreadable {
+			t.Errorf("%s: the next attempt is after %s", name, outcome.Recheck)
+		}
 	}
 }
 
@@ -254,9 +257,12 @@ func TestReconcile_InstallBeforeTeardown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := newInstalledCluster(t, []*unstructured.Unstructured{settings("old", "red")}, test.current, test.deleted, blockedBy(t, "4.22.0-1", "old"))
 			cluster.act(test.action)
-			_, err := cluster.reconciler.Reconcile(t.Context(), reconcile.Request{})
+			result, err := cluster.reconciler.Reconcile(t.Context(), reconcile.Request{})
 			if failed := test.want == status.ApplyFailed || test.want == status.RevisionUnreadable; (err != nil) != failed {
 				t.Errorf("error is %v, want one: %t", err, failed)
+			}
+			if again := result.RequeueAfter == behindInterval; again != (test.want == status.RevisionUnreadable && test.deleted != nil) {
+				t.Errorf("the next attempt is after %s", result.RequeueAfter)
 			}
 			got := &v1alpha1.ClusterAPI{}
 			if err := cluster.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, got); err != nil {

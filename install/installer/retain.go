@@ -144,7 +144,7 @@ func (e *Engine) unmark(ctx context.Context, name string, owner client.Object) e
 	unmarked.SetLabels(labels)
 	unmarked.SetAnnotations(annotations)
 	patch := client.MergeFromWithOptions(crd, client.MergeFromWithOptimisticLock{})
-	if err := e.Writer.Patch(ctx, unmarked, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+	if err := e.Writer.Patch(ctx, unmarked, patch, client.FieldOwner(v1alpha1.FieldOwner)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the owner from retained %s: %w", describe(crd), err)
 	}
 	return nil

@@ -262,6 +262,13 @@ func TestUnmarkRetained_ReachedPhases(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkReleased(t, cluster, before, []string{"a.x.io"})
+	engine.Writer = interceptor.NewClient(cluster, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return apierrors.NewNotFound(schema.GroupResource{}, "later.x.io")
+	}})
+	result.phases = append(result.phases, phaseRemoval{name: "core-crds"})
+	if err := engine.unmarkRetained(t.Context(), rev, result, retained); err != nil {
+		t.Errorf("got %v after the deletion by another client", err)
+	}
 	engine.Live = answer{apierrors.NewServiceUnavailable("down")}
 	if err := engine.unmarkRetained(t.Context(), rev, result, retained); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("got %v, want the error of the read", err)

@@ -40,11 +40,16 @@ func (l *rolloutLog) once(ctx context.Context, message, cause string, details ..
 
 // failure logs the error of an outcome once.
 func (l *rolloutLog) failure(ctx context.Context, outcome status.Outcome) {
+	l.error(ctx, "Installation failed", outcome.Err, "reason", outcome.Reason)
+}
+
+// error logs an error once. It logs nothing if there is none.
+func (l *rolloutLog) error(ctx context.Context, message string, err error, details ...any) {
 	cause := ""
-	if outcome.Err != nil {
-		cause = outcome.Err.Error()
+	if err != nil {
+		cause = err.Error()
 	}
-	l.once(ctx, "Installation failed", cause, "reason", outcome.Reason)
+	l.once(ctx, message, cause, details...)
 }
 
 // phases logs the writes and the progress of the phases of a revision.

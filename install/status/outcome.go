@@ -41,6 +41,13 @@ type Outcome struct {
 	Related []configv1.ObjectReference
 }
 
+// RecheckWithin causes the next reconcile after at most the given time.
+func (o *Outcome) RecheckWithin(limit time.Duration) {
+	if o.Recheck == 0 || o.Recheck > limit {
+		o.Recheck = limit
+	}
+}
+
 // text returns the message, or else the text of the error.
 func (o Outcome) text() string {
 	if o.Message == "" && o.Err != nil {
