@@ -29,14 +29,15 @@ type backoff struct {
 // maxErrors is the number of different errors after which all others count as the same, because a text can contain a time.
 const maxErrors = 100
 
-// observe returns a reconciler whose errors determine the delay.
+// observe returns a reconciler whose errors determine the delay, alone: controller-runtime warns of a result beside an error.
 func (b *backoff) observe(reconciler reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		result, err := reconciler.Reconcile(ctx, request)
 		if err != nil {
 			b.failed(err.Error())
+			return reconcile.Result{}, err
 		}
-		return result, err
+		return result, nil
 	})
 }
 

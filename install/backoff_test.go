@@ -60,3 +60,16 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("%d retries, want 2", got)
 	}
 }
+
+func TestBackoff_ResultOrError(t *testing.T) {
+	later := reconcile.Result{RequeueAfter: time.Minute}
+	for name, test := range map[string]struct {
+		err  error
+		want reconcile.Result
+	}{"success": {nil, later}, "error": {errors.New("a"), reconcile.Result{}}} {
+		reconciler := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return later, test.err })
+		if got, err := (&backoff{}).observe(reconciler).Reconcile(t.Context(), clusterAPIRequest); got != test.want || !errors.Is(err, test.err) {
+			t.Errorf("%s: got %v, %v, want %v", name, got, err, test.want)
+		}
+	}
+}
