@@ -35,11 +35,13 @@ var edits = map[string]string{
 	"ClusterRole": `,"rules":[]`,
 }
 
-// editObjects changes a label of each installed object that the providers define, and fields of some kinds.
+// editObjects changes a label of each installed object that the providers define, and fields of some kinds. An
+// uninstallation leaves a CRD with instances as it is, so its changes would stay.
 func (c *cycle) editObjects() {
 	c.event("user", "edits objects")
+	uninstalls := strings.HasPrefix(c.workload(), "uninstall")
 	c.eachObject(func(object client.Object) {
-		if object.GetLabels()["cluster.x-k8s.io/provider"] == "" {
+		if object.GetLabels()["cluster.x-k8s.io/provider"] == "" || uninstalls && object.GetName() == instanceCRD {
 			return
 		}
 		patch := `{"metadata":{"labels":{"cluster.x-k8s.io/provider":"edited"}}` + edits[object.GetObjectKind().GroupVersionKind().Kind] + `}`
