@@ -12,7 +12,7 @@ import (
 )
 
 // TestValueAt: a value that is not found would hide all further changes of a field with a remaining difference.
-func TestValueAt(t *testing.T) {
+func TestValueAt_OfPaths(t *testing.T) {
 	content := map[string]any{
 		"ports": []any{
 			map[string]any{"port": int64(80), "protocol": "UDP", "name": "udp"},

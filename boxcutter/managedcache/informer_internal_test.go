@@ -13,7 +13,7 @@ import (
 )
 
 // TestRejected: the cache retries only errors that can end without a change of the cluster.
-func TestRejected(t *testing.T) {
+func TestRejected_StatusCodes(t *testing.T) {
 	things := schema.GroupResource{Resource: "things"}
 	for name, test := range map[string]struct {
 		err  error
