@@ -310,8 +310,7 @@ const clusters = 16
 var turns = make(chan struct{}, 12)
 
 // crashStep is the distance between the writes at which the program crashes in a complete run. FAULTS_SEED chooses the
-// first of them: as many consecutive seeds as the distance cover every write. The distance between lost events is
-// eventStep times as large.
+// first of them: as many consecutive seeds as the distance cover every write.
 func crashStep() int {
 	step, err := strconv.Atoi(os.Getenv("FAULTS_STEP"))
 	if err != nil {
@@ -343,8 +342,14 @@ type pass struct {
 	points []point
 }
 
-// eventStep is the distance between the events that are lost in a complete run with a crash at every write.
-const eventStep = 10
+// eventStep is the distance between the events that are lost: every one with a crash at every write, otherwise ten times
+// the distance between the crashes.
+func eventStep() int {
+	if crashStep() == 1 {
+		return 1
+	}
+	return 10 * crashStep()
+}
 
 // seed is FAULTS_SEED; 0 without it.
 func seed() int {
@@ -457,7 +462,7 @@ func points(w workload, s size, random *rand.Rand) (all []point) {
 		case d.everyWrite:
 			crashes = append(crashes, each(d, s.writes, crashStep())...)
 		case d.everyEvent:
-			all = append(all, each(d, s.eventCount(), eventStep*crashStep())...)
+			all = append(all, each(d, s.eventCount(), eventStep())...)
 		default:
 			all = append(all, point{disturbance: d, number: s.someWrite(d, random)})
 		}
