@@ -39,7 +39,8 @@ var edits = map[string]string{
 // uninstallation leaves a CRD with instances as it is, so its changes would stay.
 func (c *cycle) editObjects() {
 	c.event("user", "edits objects")
-	uninstalls := strings.HasPrefix(c.workload(), "uninstall")
+	running := c.workload()
+	uninstalls := slices.ContainsFunc(workloads, func(w workload) bool { return w.name == running && w.uninstalls })
 	c.eachObject(func(object client.Object) {
 		if object.GetLabels()["cluster.x-k8s.io/provider"] == "" || uninstalls && object.GetName() == instanceCRD {
 			return
