@@ -156,7 +156,7 @@ func (h *harness) touch() {
 }
 
 // reconciles returns the number of reconciles of the installer controller.
-func (h *harness) reconciles() int { return int(h.finished.Load()) }
+func (h *harness) reconciles() int { return h.finished.read()["installer"] }
 
 // field returns the value at a path of names and indexes; nil if there is none.
 func field(object *unstructured.Unstructured, path ...any) any {

@@ -72,11 +72,12 @@ type harness struct {
 	dryRuns  atomic.Int64 // of the installer
 	wrote    sync.Map     // "METHOD path" of each write
 	requests requestLog   // dry runs and writes of the installer, with the status of each answer
-	finished atomic.Int64 // reconciles of the installer controller
+	finished tally        // reconciles of each controller
 
 	policy          string        // path of the signature policy; "" is none
 	ignoreOfficial  bool          // OpenShift's own ClusterAPI object
 	progressTimeout time.Duration // of a rollout; 0 is the default
+	registries      bool          // the registry configuration of the cluster is read
 
 	// onRequest is called before each request of the installer; nil disables it. A
 	// response that it returns replaces that of the API server.
@@ -102,8 +103,8 @@ func (l *log) lines() []string {
 func (h *harness) logger() logr.Logger {
 	t := h.T // not the subtest's, which can end before the installer
 	return funcr.New(func(prefix, args string) {
-		if reconciled.MatchString(args) {
-			h.finished.Add(1)
+		if match := reconciled.FindStringSubmatch(args); match != nil {
+			h.finished.add(match[1])
 		}
 		if strings.Contains(args, detail) {
 			return
@@ -118,9 +119,30 @@ func (h *harness) logger() logr.Logger {
 // detail is part of each line of controller-runtime's most verbose level.
 const detail = `"level"=5`
 
-// reconciled matches the line that controller-runtime logs at the end of a reconcile of
-// the installer controller. The metric cannot be used: all tests of the process share it.
-var reconciled = regexp.MustCompile(`"msg"="(Reconcile successful|Reconcile done|Reconciler error).*"controller"="installer"`)
+// reconciled matches the line that controller-runtime logs at the end of a reconcile.
+// The metric cannot be used: all tests of the process share it.
+var reconciled = regexp.MustCompile(`"msg"="(?:Reconcile successful|Reconcile done|Reconciler error).*"controller"="([^"]+)"`)
+
+// tally counts by name.
+type tally struct {
+	mutex  sync.Mutex
+	counts map[string]int
+}
+
+func (t *tally) add(name string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.counts == nil {
+		t.counts = map[string]int{}
+	}
+	t.counts[name]++
+}
+
+func (t *tally) read() map[string]int {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return maps.Clone(t.counts)
+}
 
 // newHarness prepares a cluster and uninstalls all objects at the end of the test. The
 // test runs in parallel with others.
@@ -245,10 +267,14 @@ func (h *harness) start(release string) {
 		Verifier: &signature.Verifier{Policy: policies.Policy, Registry: pulls, Store: store},
 		Next:     &cache.Cached{Store: store, Next: remote.Limit(pulls, 4)},
 	}
-	h.must(install.AddToManager(mgr, install.Options{
+	options := install.Options{
 		ImagesJSON: h.path, Release: release, Fetcher: fetcher, Verdict: fetcher.Verifier.Verdict, Policies: policies,
 		PolicyDelay: 20 * time.Millisecond, IgnoreOfficialAPI: h.ignoreOfficial, ProgressTimeout: h.progressTimeout,
-	}))
+	}
+	if h.registries {
+		options.Registries = &registryconfig.Registries{Reader: mgr.GetAPIReader()}
+	}
+	h.must(install.AddToManager(mgr, options))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	h.stop = func() {
@@ -346,7 +372,7 @@ func (h *harness) eventually(what string, check func() error) {
 
 // activity returns a number that grows with each write and each reconcile of the installer. Between two of them, checks
 // of the cluster would only keep the API server busy.
-func (h *harness) activity() int64 { return h.writes.Load() + h.finished.Load() }
+func (h *harness) activity() int64 { return h.writes.Load() + int64(h.reconciles()) }
 
 // provider describes the image of a provider.
 type provider struct {

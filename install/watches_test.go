@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/extractor/configmap"
+	"github.com/capi-installer/capi-installer/install/version"
+)
+
+const (
+	policyKind      = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
+	configNamespace = "openshift-config"
+)
+
+// watched lists changes while nothing else happens, each with the controllers that must reconcile.
+var watched = []struct {
+	name        string
+	change      func(h *harness)
+	controllers []string
+}{
+	{"images.json is written again", (*harness).writeImages, []string{"version"}},
+	{"ClusterAPI gets a label", (*harness).touch, []string{"installer", "official-clusterapi", "version"}},
+	{"a ConfigMap of the operator's namespace is created", func(h *harness) {
+		h.create("v1/ConfigMap", v1alpha1.OperatorNamespace, "other", nil, nil)
+	}, []string{"installer", "version"}},
+	{"another ConfigMap of the providers' namespace is created", func(h *harness) {
+		h.create("v1/ConfigMap", v1alpha1.OperandNamespace, "other", nil, nil)
+	}, nil},
+	{"the policy for transport ConfigMaps changes", func(h *harness) { h.note(policyKind, "", version.TransportPolicyName) }, []string{"version"}},
+	{"its binding is deleted", func(h *harness) { h.deleteBinding(version.TransportPolicyName) }, []string{"version"}},
+	{"the platform object changes", func(h *harness) { h.note("config.openshift.io/v1/Infrastructure", "", "cluster") }, []string{"version"}},
+	{"an ImageDigestMirrorSet is created", func(h *harness) {
+		h.create("config.openshift.io/v1/ImageDigestMirrorSet", "", "watched", nil, map[string]any{})
+	}, []string{"version"}},
+	{"an ImageTagMirrorSet is created", func(h *harness) {
+		h.create("config.openshift.io/v1/ImageTagMirrorSet", "", "watched", nil, map[string]any{})
+	}, []string{"version"}},
+	{"the CRD of a configuration kind changes", func(h *harness) { h.note(crdKind, "", "infrastructures.config.openshift.io") }, []string{"official-clusterapi", "version"}},
+	{"OpenShift's own ClusterAPI changes", func(h *harness) { h.note("operator.openshift.io/v1alpha1/ClusterAPI", "", "cluster") }, []string{"official-clusterapi", "version"}},
+	{"an installed ConfigMap changes", func(h *harness) { h.note("v1/ConfigMap", namespace, "settings") }, []string{"installer"}},
+	{"an installed CRD changes", func(h *harness) { h.note(crdKind, "", machines) }, []string{"installer"}},
+	{"another CRD becomes retained", func(h *harness) {
+		h.patch(crdKind, "", "clusteroperators.config.openshift.io", "test", fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, v1alpha1.AdoptAnnotation, v1alpha1.AdoptAlways))
+		h.Cleanup(func() {
+			h.patch(crdKind, "", "clusteroperators.config.openshift.io", "test", fmt.Sprintf(`{"metadata": {"annotations": {%q: null}}}`, v1alpha1.AdoptAnnotation))
+		})
+	}, []string{"installer", "official-clusterapi", "version"}},
+	{"a ConfigMap with certificates is created", func(h *harness) { h.create("v1/ConfigMap", configNamespace, "certificates", nil, nil) }, []string{"version"}},
+	{"the pull secret is created", func(h *harness) { h.create("v1/Secret", configNamespace, "pull-secret", nil, nil) }, []string{"version"}},
+	{"another Secret is created", func(h *harness) { h.create("v1/Secret", configNamespace, "other", nil, nil) }, nil},
+	{"an incomplete transport ConfigMap is created, which the status names", func(h *harness) {
+		h.create("v1/ConfigMap", v1alpha1.OperandNamespace, "transport", map[string]string{configmap.BundleLabel: "other"}, nil)
+	}, []string{"installer", "official-clusterapi", "version"}},
+}
+
+// Without one of the watches, a change waits for the next event of another kind, possibly for days.
+func TestWatches_CauseReconciles(t *testing.T) {
+	h := newHarness(t)
+	h.registries = true
+	h.serveOfficial()
+	h.release(core(configMap("settings", "1")), aws(crd("machines", "Machine")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	for _, test := range watched {
+		t.Run(test.name, func(t *testing.T) {
+			defer h.reportTo(t)()
+			before := h.quiet(time.Second)
+			test.change(h)
+			h.eventually("all controllers have reconciled", func() error {
+				if got := h.reconciledSince(before); len(got) < len(test.controllers) {
+					return fmt.Errorf("only %v have", got)
+				}
+				return nil
+			})
+			h.quiet(500 * time.Millisecond)
+			if diff := cmp.Diff(test.controllers, h.reconciledSince(before)); diff != "" {
+				t.Errorf("controllers that reconciled (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// quiet waits until no controller has reconciled for some time, and returns the numbers of reconciles.
+func (h *harness) quiet(lasting time.Duration) map[string]int {
+	h.Helper()
+	last, since := h.finished.read(), time.Now()
+	h.eventually("no controller reconciles", func() error {
+		if now := h.finished.read(); !maps.Equal(now, last) {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) < lasting {
+			return fmt.Errorf("reconciles: %v", last)
+		}
+		return nil
+	})
+	return last
+}
+
+// reconciledSince returns the controllers that have reconciled, sorted.
+func (h *harness) reconciledSince(before map[string]int) (names []string) {
+	for name, count := range h.finished.read() {
+		if count > before[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// note changes an annotation.
+func (h *harness) note(kind, namespace, name string) {
+	h.Helper()
+	h.patch(kind, namespace, name, "test", `{"metadata": {"annotations": {"example.com/note": "changed"}}}`)
+}
+
+// create creates an object, which is deleted at the end of the test or subtest.
+func (h *harness) create(kind, namespace, name string, labels map[string]string, spec map[string]any) {
+	h.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetGroupVersionKind(parseKind(kind))
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	object.SetLabels(labels)
+	if spec != nil {
+		object.Object["spec"] = spec
+	}
+	h.eventually("no deleted policy rejects it", func() error { return h.Create(h.Context(), object) })
+	h.Cleanup(func() { h.must(h.Delete(context.Background(), object)) })
+}
