@@ -29,7 +29,7 @@ func reconcilerWith(t *testing.T, objects ...client.Object) *Reconciler {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ClusterAPI{}).WithObjects(objects...).Build()
 	return &Reconciler{Client: cluster, Live: cluster, Release: "4.22.0"}
 }
 
@@ -196,5 +196,34 @@ func TestRetire(t *testing.T) {
 				t.Errorf("deleted (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Both the running version and its successor are repaired; an older one is about to be removed.
+func TestRepairConfigMaps_CurrentAndDesired(t *testing.T) {
+	cluster := clusterAPI()
+	cluster.Status.CurrentVersion, cluster.Status.DesiredVersion = "4.22.0-2", "4.22.0-3"
+	var objects []client.Object
+	var existing []corev1.ConfigMap
+	for number, name := range []string{"4.22.0-1", "4.22.0-2", "4.22.0-3"} {
+		version, stored := versionOf(10 + number)
+		version.Name, version.Revision = name, int64(number+1)
+		cluster.Status.Versions = append(cluster.Status.Versions, version)
+		damaged := configMapsOf(cluster, version, stored)[0]
+		damaged.Finalizers = nil
+		objects, existing = append(objects, damaged), append(existing, *damaged.DeepCopy())
+	}
+	r := reconcilerWith(t, append(objects, cluster)...)
+	if wrote, err := r.repairConfigMaps(t.Context(), cluster, existing); !wrote || err != nil {
+		t.Fatalf("wrote %t, error %v", wrote, err)
+	}
+	for i, want := range []int{0, 1, 1} {
+		got := &corev1.ConfigMap{}
+		if err := r.Live.Get(t.Context(), client.ObjectKeyFromObject(&existing[i]), got); err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Finalizers) != want {
+			t.Errorf("ConfigMap %s has %d finalizers, want %d", got.Name, len(got.Finalizers), want)
+		}
 	}
 }

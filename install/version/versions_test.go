@@ -65,6 +65,24 @@ func TestNextVersion(t *testing.T) {
 	}
 }
 
+// The API server rejects a status with more than 16 versions, and the 16th is still allowed.
+func TestAdd_LimitOfVersions(t *testing.T) {
+	for before, want := range map[int]status.Reason{15: status.RollingOut, 16: status.RetiringRevisions} {
+		cluster := clusterAPI()
+		for number := range before {
+			name := fmt.Sprintf("4.21.0-%d", number+1)
+			cluster.Status.Versions = append(cluster.Status.Versions, v1alpha1.Version{Name: name, Revision: int64(number + 1), ManifestsDigest: "x"})
+			cluster.Status.CurrentVersion, cluster.Status.DesiredVersion = name, name
+		}
+		r := reconcilerWith(t, cluster)
+		r.Reporter = &status.Reporter{Client: r.Client, Live: r.Live}
+		_, stored := versionOf(10)
+		if got := r.add(t.Context(), cluster.DeepCopy(), operand.Set{}, stored, nil); got.Reason != want || got.Err != nil {
+			t.Errorf("with %d versions: %s, error %v, want %s", before, got.Reason, got.Err, want)
+		}
+	}
+}
+
 func TestEvictable(t *testing.T) {
 	busy := []v1alpha1.Phase{{Name: "cluster-api"}}
 	version := func(number int64, phases []v1alpha1.Phase) v1alpha1.Version {
