@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/internal/text"
 )
 
 // eventWriter writes events. The recorders of client-go are not used, because all
@@ -92,15 +92,5 @@ func newEvent(about *v1alpha1.ClusterAPI, event Event, now time.Time) *corev1.Ev
 	}
 }
 
-// truncate shortens a text to maxNote bytes, at the boundary of a character.
-func truncate(text string) string {
-	const ellipsis = "…"
-	if len(text) <= maxNote {
-		return text
-	}
-	text = text[:maxNote-len(ellipsis)]
-	for !utf8.ValidString(text) {
-		text = text[:len(text)-1]
-	}
-	return text + ellipsis
-}
+// truncate shortens a text to maxNote bytes.
+func truncate(message string) string { return text.Truncate(message, maxNote-len("…")) }
