@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
@@ -26,41 +29,47 @@ const (
 // watched lists changes while nothing else happens, each with the controllers that must reconcile.
 var watched = []struct {
 	name        string
-	change      func(h *harness)
+	change      func(h *harness, test *testing.T)
 	controllers []string
 }{
-	{"images.json is written again", (*harness).writeImages, []string{"version"}},
-	{"ClusterAPI gets a label", (*harness).touch, []string{"installer", "official-clusterapi", "version"}},
-	{"a ConfigMap of the operator's namespace is created", func(h *harness) {
-		h.create("v1/ConfigMap", v1alpha1.OperatorNamespace, "other", nil, nil)
+	{"images.json is written again", func(h *harness, _ *testing.T) { h.writeImages() }, []string{"version"}},
+	{"ClusterAPI gets a label", func(h *harness, _ *testing.T) { h.touch() }, []string{"installer", "official-clusterapi", "version"}},
+	{"a ConfigMap of the operator's namespace is created", func(h *harness, test *testing.T) {
+		h.create(test, "v1/ConfigMap", v1alpha1.OperatorNamespace, "other", nil, nil)
 	}, []string{"installer", "version"}},
-	{"another ConfigMap of the providers' namespace is created", func(h *harness) {
-		h.create("v1/ConfigMap", v1alpha1.OperandNamespace, "other", nil, nil)
+	{"another ConfigMap of the providers' namespace is created", func(h *harness, test *testing.T) {
+		h.create(test, "v1/ConfigMap", v1alpha1.OperandNamespace, "other", nil, nil)
 	}, nil},
-	{"the policy for transport ConfigMaps changes", func(h *harness) { h.note(policyKind, "", version.TransportPolicyName) }, []string{"version"}},
-	{"its binding is deleted", func(h *harness) { h.deleteBinding(version.TransportPolicyName) }, []string{"version"}},
-	{"the platform object changes", func(h *harness) { h.note("config.openshift.io/v1/Infrastructure", "", "cluster") }, []string{"version"}},
-	{"an ImageDigestMirrorSet is created", func(h *harness) {
-		h.create("config.openshift.io/v1/ImageDigestMirrorSet", "", "watched", nil, map[string]any{})
+	{"the policy for transport ConfigMaps changes", func(h *harness, _ *testing.T) { h.note(policyKind, "", version.TransportPolicyName) }, []string{"version"}},
+	{"its binding is deleted", func(h *harness, _ *testing.T) { h.deleteBinding(version.TransportPolicyName) }, []string{"version"}},
+	{"the platform object changes", func(h *harness, _ *testing.T) { h.note("config.openshift.io/v1/Infrastructure", "", "cluster") }, []string{"version"}},
+	{"an ImageDigestMirrorSet is created", func(h *harness, test *testing.T) {
+		h.create(test, "config.openshift.io/v1/ImageDigestMirrorSet", "", "watched", nil, map[string]any{})
 	}, []string{"version"}},
-	{"an ImageTagMirrorSet is created", func(h *harness) {
-		h.create("config.openshift.io/v1/ImageTagMirrorSet", "", "watched", nil, map[string]any{})
+	{"an ImageTagMirrorSet is created", func(h *harness, test *testing.T) {
+		h.create(test, "config.openshift.io/v1/ImageTagMirrorSet", "", "watched", nil, map[string]any{})
 	}, []string{"version"}},
-	{"the CRD of a configuration kind changes", func(h *harness) { h.note(crdKind, "", "infrastructures.config.openshift.io") }, []string{"official-clusterapi", "version"}},
-	{"OpenShift's own ClusterAPI changes", func(h *harness) { h.note("operator.openshift.io/v1alpha1/ClusterAPI", "", "cluster") }, []string{"official-clusterapi", "version"}},
-	{"an installed ConfigMap changes", func(h *harness) { h.note("v1/ConfigMap", namespace, "settings") }, []string{"installer"}},
-	{"an installed CRD changes", func(h *harness) { h.note(crdKind, "", machines) }, []string{"installer"}},
-	{"another CRD becomes retained", func(h *harness) {
-		h.patch(crdKind, "", "clusteroperators.config.openshift.io", "test", fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, v1alpha1.AdoptAnnotation, v1alpha1.AdoptAlways))
-		h.Cleanup(func() {
-			h.patch(crdKind, "", "clusteroperators.config.openshift.io", "test", fmt.Sprintf(`{"metadata": {"annotations": {%q: null}}}`, v1alpha1.AdoptAnnotation))
-		})
+	{"the CRD of a configuration kind changes", func(h *harness, _ *testing.T) { h.note(crdKind, "", "infrastructures.config.openshift.io") }, []string{"official-clusterapi", "version"}},
+	{"OpenShift's own ClusterAPI changes", func(h *harness, _ *testing.T) { h.note("operator.openshift.io/v1alpha1/ClusterAPI", "", "cluster") }, []string{"official-clusterapi", "version"}},
+	{"an installed ConfigMap changes", func(h *harness, _ *testing.T) { h.note("v1/ConfigMap", namespace, "settings") }, []string{"installer"}},
+	{"an installed CRD changes", func(h *harness, _ *testing.T) { h.note(crdKind, "", machines) }, []string{"installer"}},
+	{"another CRD becomes retained", func(h *harness, test *testing.T) {
+		retain := func(value string) error {
+			patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %s}}}`, v1alpha1.AdoptAnnotation, value)
+			return h.Patch(context.Background(), h.object(crdKind, "", "clusteroperators.config.openshift.io"), client.RawPatch(types.MergePatchType, patch))
+		}
+		test.Cleanup(func() { h.must(retain("null")) })
+		h.must(retain(strconv.Quote(v1alpha1.AdoptAlways)))
 	}, []string{"installer", "official-clusterapi", "version"}},
-	{"a ConfigMap with certificates is created", func(h *harness) { h.create("v1/ConfigMap", configNamespace, "certificates", nil, nil) }, []string{"version"}},
-	{"the pull secret is created", func(h *harness) { h.create("v1/Secret", configNamespace, "pull-secret", nil, nil) }, []string{"version"}},
-	{"another Secret is created", func(h *harness) { h.create("v1/Secret", configNamespace, "other", nil, nil) }, nil},
-	{"an incomplete transport ConfigMap is created, which the status names", func(h *harness) {
-		h.create("v1/ConfigMap", v1alpha1.OperandNamespace, "transport", map[string]string{configmap.BundleLabel: "other"}, nil)
+	{"a ConfigMap with certificates is created", func(h *harness, test *testing.T) {
+		h.create(test, "v1/ConfigMap", configNamespace, "certificates", nil, nil)
+	}, []string{"version"}},
+	{"the pull secret is created", func(h *harness, test *testing.T) {
+		h.create(test, "v1/Secret", configNamespace, "pull-secret", nil, nil)
+	}, []string{"version"}},
+	{"another Secret is created", func(h *harness, test *testing.T) { h.create(test, "v1/Secret", configNamespace, "other", nil, nil) }, nil},
+	{"an incomplete transport ConfigMap is created, which the status names", func(h *harness, test *testing.T) {
+		h.create(test, "v1/ConfigMap", v1alpha1.OperandNamespace, "transport", map[string]string{configmap.BundleLabel: "other"}, nil)
 	}, []string{"installer", "official-clusterapi", "version"}},
 }
 
@@ -72,11 +81,12 @@ func TestWatches_CauseReconciles(t *testing.T) {
 	h.release(core(configMap("settings", "1")), aws(crd("machines", "Machine")))
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
+	outer := t // undoes the changes, because an undone change causes reconciles too
 	for _, test := range watched {
 		t.Run(test.name, func(t *testing.T) {
 			defer h.reportTo(t)()
-			before := h.quiet(time.Second)
-			test.change(h)
+			before := h.quiet(3 * time.Second)
+			test.change(h, outer)
 			h.eventually("all controllers have reconciled", func() error {
 				if got := h.reconciledSince(before); len(got) < len(test.controllers) {
 					return fmt.Errorf("only %v have", got)
@@ -124,8 +134,8 @@ func (h *harness) note(kind, namespace, name string) {
 	h.patch(kind, namespace, name, "test", `{"metadata": {"annotations": {"example.com/note": "changed"}}}`)
 }
 
-// create creates an object, which is deleted at the end of the test or subtest.
-func (h *harness) create(kind, namespace, name string, labels map[string]string, spec map[string]any) {
+// create creates an object, which is deleted at the end of a test.
+func (h *harness) create(test *testing.T, kind, namespace, name string, labels map[string]string, spec map[string]any) {
 	h.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(parseKind(kind))
@@ -136,5 +146,5 @@ func (h *harness) create(kind, namespace, name string, labels map[string]string,
 		object.Object["spec"] = spec
 	}
 	h.eventually("no deleted policy rejects it", func() error { return h.Create(h.Context(), object) })
-	h.Cleanup(func() { h.must(h.Delete(context.Background(), object)) })
+	test.Cleanup(func() { h.must(h.Delete(context.Background(), object)) })
 }

@@ -231,6 +231,9 @@ func modelEssence(obj *unstructured.Unstructured) string {
 	out.SetGeneration(0)
 	annotations := out.GetAnnotations()
 	delete(annotations, "deployment.kubernetes.io/revision")
+	if len(annotations) == 0 {
+		annotations = nil // as before the Deployment controller added its annotation
+	}
 	out.SetAnnotations(annotations)
 	text, err := json.Marshal(out.Object)
 	if err != nil {
