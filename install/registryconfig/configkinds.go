@@ -86,25 +86,33 @@ func (w *ConfigWatch) watch(ctx context.Context) (soon bool, err error) {
 		}
 	}
 	var missing []client.Object
-	for _, wanted := range w.missing {
-		kind, err := apiutil.GVKForObject(wanted, w.Manager.GetScheme())
+	for i, wanted := range w.missing {
+		watched, defined, err := w.add(ctx, wanted, first)
 		if err != nil {
+			w.missing = append(missing, w.missing[i:]...) // those before are watched, and must not be added again
 			return false, err
 		}
-		defined := w.defined(ctx, kind)
-		// Each question about a missing kind is a request. Later, a kind appears with its CRD.
-		if !first && !defined || !served(w.Manager.GetRESTMapper(), kind) {
-			missing = append(missing, wanted)
-			soon = soon || defined
-			continue
-		}
-		log.FromContext(ctx).Info("Watching configuration kind", "kind", kind.Kind)
-		if err := w.Controller.Watch(source.Kind(w.Manager.GetCache(), wanted, w.Handler)); err != nil {
-			return false, err
+		if !watched {
+			missing, soon = append(missing, wanted), soon || defined
 		}
 	}
 	w.missing = missing
 	return soon, nil
+}
+
+// add adds a watch for a kind if the API server serves it. It also reports whether the kind has a CRD. ask is set for a kind
+// without a CRD that may be served nevertheless: each question about a missing kind is a request, and later a kind appears with its CRD.
+func (w *ConfigWatch) add(ctx context.Context, wanted client.Object, ask bool) (watched, defined bool, err error) {
+	kind, err := apiutil.GVKForObject(wanted, w.Manager.GetScheme())
+	if err != nil {
+		return false, false, err
+	}
+	defined = w.defined(ctx, kind)
+	if !ask && !defined || !served(w.Manager.GetRESTMapper(), kind) {
+		return false, defined, nil
+	}
+	log.FromContext(ctx).Info("Watching configuration kind", "kind", kind.Kind)
+	return true, defined, w.Controller.Watch(source.Kind(w.Manager.GetCache(), wanted, w.Handler))
 }
 
 // defined reports whether the CRD of a kind exists.

@@ -57,16 +57,21 @@ func (d *discovery) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTM
 	return nil, &meta.NoKindMatchError{GroupKind: kind}
 }
 
-// watchCounter is a controller that counts its watches, or refuses them.
+// watchCounter is a controller that counts the watches that it is asked for, and refuses one of them.
 type watchCounter struct {
 	controller.Controller
 	watches int
-	refused error
+	refuse  int // the number of the watch to refuse; 0 is none
 }
+
+var errRefused = errors.New("refused")
 
 func (w *watchCounter) Watch(source.TypedSource[reconcile.Request]) error {
 	w.watches++
-	return w.refused
+	if w.watches == w.refuse {
+		return errRefused
+	}
+	return nil
 }
 
 func newConfigCluster(t *testing.T) *configCluster {
@@ -124,19 +129,37 @@ func TestConfigWatch_KindsAppearLater(t *testing.T) {
 func TestConfigWatch_Refused(t *testing.T) {
 	c := newConfigCluster(t)
 	c.define(t, "proxies")
-	c.discovery.served, c.controller.refused = []string{"Proxy"}, errors.New("refused")
+	c.discovery.served, c.controller.refuse = []string{"Proxy"}, 1
 	watch := &ConfigWatch{Manager: c, Controller: &c.controller, Kinds: []client.Object{&configv1.Proxy{}}}
 	called := 0
 	reconciler := watch.Reconciler(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		called++
 		return reconcile.Result{}, nil
 	}))
-	if _, err := reconciler.Reconcile(t.Context(), reconcile.Request{}); !errors.Is(err, c.controller.refused) || called != 0 {
+	if _, err := reconciler.Reconcile(t.Context(), reconcile.Request{}); !errors.Is(err, errRefused) || called != 0 {
 		t.Errorf("error %v, %d calls", err, called)
 	}
-	c.controller.refused = nil
 	if _, err := reconciler.Reconcile(t.Context(), reconcile.Request{}); err != nil || called != 1 || c.controller.watches != 2 {
 		t.Errorf("error %v, %d calls, %d watches", err, called, c.controller.watches)
+	}
+}
+
+// After a refusal, only the watches that are missing are added.
+func TestConfigWatch_RefusedSecondKind(t *testing.T) {
+	c := newConfigCluster(t)
+	for _, plural := range []string{"proxies", "images", "apiservers"} {
+		c.define(t, plural)
+	}
+	c.discovery.served = []string{"Image", "APIServer"}
+	c.controller.refuse = 2
+	watch := &ConfigWatch{Manager: c, Controller: &c.controller, Kinds: []client.Object{&configv1.Proxy{}, &configv1.Image{}, &configv1.APIServer{}}}
+	reconciler := watch.Reconciler(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))
+	if _, err := reconciler.Reconcile(t.Context(), reconcile.Request{}); !errors.Is(err, errRefused) {
+		t.Errorf("error %v, want %v", err, errRefused)
+	}
+	c.discovery.served = append(c.discovery.served, "Proxy")
+	if _, err := reconciler.Reconcile(t.Context(), reconcile.Request{}); err != nil || c.controller.watches != 4 {
+		t.Errorf("error %v, %d calls of Watch; want one for Image, two for APIServer and one for Proxy", err, c.controller.watches)
 	}
 }
 

@@ -186,7 +186,7 @@ const maxMessage = 32 << 10
 func stamp(conditions, previous []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
 	for i := range conditions {
 		condition := &conditions[i]
-		condition.Message = text.Truncate(condition.Message, maxMessage-len("…"))
+		condition.Message = text.Truncate(condition.Message, maxMessage)
 		condition.ObservedGeneration = generation
 		condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		before := meta.FindStatusCondition(previous, condition.Type)

@@ -93,4 +93,4 @@ func newEvent(about *v1alpha1.ClusterAPI, event Event, now time.Time) *corev1.Ev
 }
 
 // truncate shortens a text to maxNote bytes.
-func truncate(message string) string { return text.Truncate(message, maxNote-len("…")) }
+func truncate(message string) string { return text.Truncate(message, maxNote) }

@@ -9,17 +9,17 @@ import (
 )
 
 func ExampleTruncate() {
-	fmt.Println(text.Truncate("größer", 6))
-	fmt.Println(text.Truncate("größer", 4))
-	fmt.Println(text.Truncate("größer", 3))
-	fmt.Printf("%q\n", text.Truncate("a\xffbcd", 3))
 	fmt.Println(text.Truncate("größer", 8))
+	fmt.Println(text.Truncate("größer", 7))
+	fmt.Println(text.Truncate("größer", 6))
+	fmt.Println(text.Truncate("größer", 2))
+	fmt.Printf("%q\n", text.Truncate("a\xffbcdef", 6))
 	// Output:
-	// größ…
+	// größer
 	// grö…
 	// gr…
+	// …
 	// "ab…"
-	// größer
 }
 
 func ExampleFirst() {

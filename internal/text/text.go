@@ -8,13 +8,15 @@ import (
 	"strings"
 )
 
-// Truncate returns the first limit bytes of a longer string, followed by "…". It does not
-// cut characters, and removes invalid UTF-8 from a string that it cuts.
+const ellipsis = "…"
+
+// Truncate shortens a string to limit bytes, at least those of "…", with which a shortened string ends. It does not cut
+// characters, and removes invalid UTF-8 from a string that it cuts.
 func Truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
+	return strings.ToValidUTF8(s[:max(0, limit-len(ellipsis))], "") + ellipsis
 }
 
 // Join formats a list: "a, b".
