@@ -49,7 +49,7 @@ unit: override FORKS :=
 unit: export GOGC := 400
 unit: ## Run the tests that need no control plane, without the data of PROVIDERS and FORKS
 	@go build -o bin/ ./hack/testsummary
-	@for module in $(MODULES); do (cd $$module && go test -vet=off -short -json ./... | $(CURDIR)/bin/testsummary) || exit 1; done
+	@for module in $(MODULES); do (cd $$module && go test -vet=off -short -json ./... | go -C $(CURDIR) run ./hack/testsummary) || exit 1; done
 
 .PHONY: test
 test: export GOGC := 400

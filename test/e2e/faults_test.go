@@ -528,10 +528,13 @@ func (r *results) add(run report.Run) {
 	r.runs = append(r.runs, run)
 }
 
-// write writes the report into the folder _output of the project.
+// write writes the report into the folder _output of the project, unless nothing was run.
 func (r *results) write(t *testing.T) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
+	if len(r.runs) == 0 {
+		return
+	}
 	var table, page bytes.Buffer
 	report.Table(&table, r.runs)
 	if err := report.HTML(&page, "Faults", r.runs); err != nil {
