@@ -4,6 +4,7 @@ package blackbox_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -95,8 +96,9 @@ func TestManagedFields_RestartWritesNothing(t *testing.T) {
 	})
 }
 
-// The API server stores "1000m" as "1". Only an engine that has written the value knows about the normalization.
-func TestManagedFields_NewEngineWritesNormalizedValueOnce(t *testing.T) {
+// The API server stores "1000m" as "1". A new engine does not know about the normalization: it makes a dry run, and neither
+// writes nor reports a change. So does an engine that is paused, in which an administrator looks for changes of others.
+func TestManagedFields_NewEngineDoesNotWriteNormalizedValue(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: annotation})
 	deployment := b.deployment(rolling, "")
 	revision := b.revision(1, b.owner("owner"), nil, phase("main", deployment))
@@ -107,21 +109,29 @@ func TestManagedFields_NewEngineWritesNormalizedValueOnce(t *testing.T) {
 	})
 	b.catchUp(revision)
 	b.expectActions(b.reconcile(revision), machinery.ActionIdle)
-	generation := b.get(deployment).GetGeneration()
-
-	b.restart()
-	b.expectActions(b.reconcile(revision), machinery.ActionUpdated)
-	b.catchUp(revision)
 	version := b.get(deployment).GetResourceVersion()
-	b.restart()
-	b.reconcile(revision)
-	if got := b.get(deployment); got.GetResourceVersion() != version || got.GetGeneration() != generation {
-		t.Errorf("the write of the second engine changed the object")
+
+	for _, opts := range [][]boxcutter.RevisionReconcileOption{nil, {paused}} {
+		b.restart()
+		b.requests.take()
+		b.expectActions(b.reconcile(revision, opts...), machinery.ActionIdle)
+		sent := b.requests.writes()
+		delete(sent, "dry-run apply")
+		if len(sent) > 0 || b.get(deployment).GetResourceVersion() != version {
+			t.Errorf("a new engine wrote %v, options %v", sent, opts)
+		}
+		b.expectActions(b.reconcile(revision), machinery.ActionIdle)
+		if got := b.requests.verbs(); len(got) > 0 {
+			t.Errorf("later reconciles sent %v", got)
+		}
 	}
-	b.requests.take()
-	b.expectActions(b.reconcile(revision), machinery.ActionIdle)
-	if got := b.requests.verbs(); len(got) > 0 {
-		t.Errorf("later reconciles sent %v", got)
+	// A value that is missing is a change.
+	b.edit(deployment, `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"registry.example.com/web:1","ports":[{"containerPort":80}]}]}}}}`)
+	b.restart()
+	b.expectActions(b.reconcile(revision, paused), machinery.ActionUpdated)
+	b.expectActions(b.reconcile(revision), machinery.ActionUpdated)
+	if containers, _, _ := unstructured.NestedSlice(b.get(deployment).Object, "spec", "template", "spec", "containers"); !strings.Contains(fmt.Sprint(containers), "cpu:1") {
+		t.Errorf("containers after the change was reverted: %v", containers)
 	}
 }
 

@@ -24,6 +24,9 @@ func (e *ObjectEngine) execute(ctx context.Context, p *plan) (ObjectResult, erro
 	case ActionCreated:
 		return e.create(ctx, p)
 	case ActionUpdated, ActionRecovered:
+		if p.perhapsNormalized && !compat.Original && e.isNormalized(ctx, p) {
+			return p.result(ActionIdle, p.actual), nil
+		}
 		if !p.options.Paused {
 			return e.apply(ctx, p)
 		}
@@ -189,6 +192,27 @@ func (e *ObjectEngine) recordNormalization(desired, written Object) {
 		return
 	}
 	e.normalized.record(desired, written, result)
+}
+
+// isNormalized reports whether a write of the plan would change nothing, because the API
+// server normalizes the values that differ, and records that. It makes a dry run: without a
+// record, such as after a restart, a normalized value cannot be told from a change of
+// another actor. If the dry run fails, the write reports the error.
+func (e *ObjectEngine) isNormalized(ctx context.Context, p *plan) bool {
+	written, _ := p.desired.DeepCopyObject().(Object)
+	config, err := applyConfiguration(written)
+	if err != nil {
+		return false
+	}
+	written.SetUID(p.actual.GetUID())
+	written.SetResourceVersion(p.actual.GetResourceVersion())
+	// With force: the fields of a create count as those of another manager until they are migrated.
+	err = e.writer.Apply(ctx, config, append(e.applyOptions(true), client.DryRunAll)...)
+	if err != nil || !sameContent(written, p.actual) {
+		return false
+	}
+	e.recordNormalization(p.desired, p.actual)
+	return true
 }
 
 // needsMigration reports whether the managed fields must be migrated before the apply.

@@ -4,6 +4,7 @@ package machinery_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -88,7 +89,12 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			if options.Force != nil && *options.Force {
 				verb = "force"
 			}
-			return c.note(options.DryRun, verb, obj, func() error {
+			return c.note(options.DryRun, verb, obj, func() (err error) {
+				if len(options.DryRun) > 0 {
+					if next, err = copied(ctx, next, obj); err != nil {
+						return err
+					}
+				}
 				if err := next.Apply(ctx, obj, opts...); err != nil || c.afterApply == nil {
 					return err
 				}
@@ -116,6 +122,19 @@ func create(ctx context.Context, c client.Client, obj client.Object, opts []clie
 		return err
 	}
 	return c.Get(ctx, key, obj)
+}
+
+// copied returns a client of a new cluster that has only a copy of the object: the fake stores the result of a dry run of an
+// apply.
+func copied(ctx context.Context, c client.Client, obj runtime.ApplyConfiguration) (client.WithWatch, error) {
+	there, ok := obj.(runtime.Object).DeepCopyObject().(*unstructured.Unstructured)
+	if !ok {
+		return nil, fmt.Errorf("dry run of %T", obj)
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(there), there); err != nil {
+		return nil, err
+	}
+	return fake.NewClientBuilder().WithScheme(testScheme).WithReturnManagedFields().WithObjects(there).Build(), nil
 }
 
 func (c *cluster) note(dryRun []string, verb string, obj any, write func() error) error {

@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"pkg.package-operator.run/boxcutter/machinery/types"
@@ -17,7 +19,7 @@ import (
 
 // normalizations records the differences that remained after a write. The API server
 // may normalize a value ("1000m" to "1", false to absent). Without this record, the
-// engine would write such a value at every reconcile, without effect.
+// engine would make a dry run of such a value at every reconcile.
 //
 // The zero value is ready to use. It is safe for concurrent use.
 type normalizations struct {
@@ -86,6 +88,27 @@ func content(obj Object) (map[string]any, error) {
 		return u.Object, nil
 	}
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+}
+
+// sameContent reports whether two objects are equal except for the managed fields and the
+// resource version.
+func sameContent(a, b Object) bool {
+	left, errLeft := content(a)
+	right, errRight := content(b)
+	return errLeft == nil && errRight == nil && equality.Semantic.DeepEqual(withoutBookkeeping(left), withoutBookkeeping(right))
+}
+
+// withoutBookkeeping returns a copy of an object's content without the metadata that each
+// write changes.
+func withoutBookkeeping(content map[string]any) map[string]any {
+	out := maps.Clone(content)
+	if metadata, ok := out["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "managedFields")
+		delete(metadata, "resourceVersion")
+		out["metadata"] = metadata
+	}
+	return out
 }
 
 // valueAt returns the value at a path, or nil.

@@ -92,7 +92,7 @@ var situations = map[string]struct {
 	"our object in the desired state is not changed":        {installed(1, one), 1, options(one), machinery.ActionIdle, nil},
 	"without an owner, our annotation marks our object":     {installed(1), 1, nil, machinery.ActionIdle, nil},
 	"an external change is reverted":                        {edited(installed(1, one), drift), 1, options(one), machinery.ActionRecovered, []string{"force"}},
-	"an externally removed field is restored":               {edited(installed(1, one), loss), 1, options(one), machinery.ActionUpdated, []string{"migrate", "apply"}},
+	"an externally removed field is restored":               {edited(installed(1, one), loss), 1, options(one), machinery.ActionUpdated, []string{"dry force", "migrate", "apply"}},
 	"a pause only reports drift":                            {edited(installed(1, one), drift), 1, options(one, types.WithPaused{}), machinery.ActionRecovered, nil},
 	"a higher number of the same owner updates":             {installed(1, one), 2, options(one), machinery.ActionUpdated, []string{"migrate", "apply"}},
 	"a higher number without an owner updates":              {installed(1), 2, nil, machinery.ActionUpdated, []string{"migrate", "apply"}},
@@ -303,7 +303,7 @@ func TestReconcile_OutdatedReaderDoesNotRestoreOwners(t *testing.T) {
 	}
 }
 
-func TestReconcile_NormalizedValuesAreWrittenOnce(t *testing.T) {
+func TestReconcile_NormalizedValuesAreNotWritten(t *testing.T) {
 	c := newCluster(t)
 	rewrite := func(ctx context.Context, server client.Client) *unstructured.Unstructured {
 		stored := configMap(t)
@@ -329,10 +329,14 @@ func TestReconcile_NormalizedValuesAreWrittenOnce(t *testing.T) {
 	}
 	step("3")
 	rewrite(t.Context(), c.Client)
+	c.took()
 	actions := []machinery.Action{step("3"), step("3"), step("3.00"), step("3.00")}
-	want := []machinery.Action{machinery.ActionUpdated, machinery.ActionIdle, machinery.ActionUpdated, machinery.ActionIdle}
+	want := []machinery.Action{machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle, machinery.ActionIdle}
 	if diff := cmp.Diff(want, actions); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"dry force", "dry force"}, c.took()); diff != "" {
+		t.Errorf("writes, one dry run for each value (-want +got):\n%s", diff)
 	}
 	c.edit(t, configMap(t), `{"data":{"size":"4"}}`)
 	if action := step("3.00"); action != machinery.ActionRecovered {

@@ -131,12 +131,17 @@ func (b *bed) close() (err error) {
 	return err
 }
 
-// requests returns the number of requests so far.
-func (b *bed) requests() (sum int) {
-	for _, count := range b.proxy.Requests() {
-		sum += count
+// verbs returns the requests so far.
+func (b *bed) verbs() verbs {
+	out := verbs{}
+	for request, count := range b.proxy.Requests() {
+		verb := request.Verb
+		if request.DryRun {
+			verb = "dry run"
+		}
+		out[verb] += count
 	}
-	return sum
+	return out
 }
 
 // serverCPU returns the CPU seconds of the API server so far.

@@ -47,7 +47,7 @@ func (b *bed) start(ctx context.Context, binary, release string) (*installer, er
 		return nil, err
 	}
 	defer log.Close()
-	i := &installer{bed: b, metrics: "http://" + address + "/metrics", before: cost{Requests: b.requests(), ServerCPU: b.serverCPU()}, first: b.firstWrite(), exited: make(chan error, 1)}
+	i := &installer{bed: b, metrics: "http://" + address + "/metrics", before: cost{Verbs: b.verbs(), ServerCPU: b.serverCPU()}, first: b.firstWrite(), exited: make(chan error, 1)}
 	i.command = exec.Command(binary, "--kubeconfig="+b.kubeconfig, "--images-json="+filepath.Join(b.dir, "images.json"), "--cache-dir="+filepath.Join(b.dir, "cache"),
 		"--release-version="+release, "--signature-policy=", "--health-probe-bind-address=0", "--metrics-bind-address="+address, "--metrics-insecure")
 	i.command.Env = []string{"HOME=" + b.dir, "TMPDIR=" + b.dir}
@@ -76,10 +76,10 @@ func (i *installer) kill() { _ = i.command.Process.Kill() }
 
 // cost returns the cost since the start.
 func (i *installer) cost() cost {
-	pid := i.command.Process.Pid
+	pid, verbs := i.command.Process.Pid, i.verbs().since(i.before.Verbs)
 	return cost{
 		Program: "capi-installer", Seconds: time.Since(i.started).Seconds(), CPU: running(pid),
-		ServerCPU: i.serverCPU() - i.before.ServerCPU, Requests: i.requests() - i.before.Requests, Memory: memory(pid, "VmHWM:"),
+		ServerCPU: i.serverCPU() - i.before.ServerCPU, Requests: verbs.sum(), Verbs: verbs, Memory: memory(pid, "VmHWM:"),
 	}
 }
 

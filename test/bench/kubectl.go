@@ -51,7 +51,7 @@ func (k *kubectl) apply(ctx context.Context, phases []revision.Phase) (first, al
 	if err := k.awaitIdle(ctx); err != nil {
 		return first, all, err
 	}
-	wrote, requests, serverCPU, start := k.firstWrite(), k.requests(), k.serverCPU(), time.Now()
+	wrote, before, serverCPU, start := k.firstWrite(), k.verbs(), k.serverCPU(), time.Now()
 	first.Program, all.Program = k.name(), k.name()
 	for _, arguments := range commands {
 		used, err := k.run(ctx, arguments)
@@ -60,7 +60,8 @@ func (k *kubectl) apply(ctx context.Context, phases []revision.Phase) (first, al
 		}
 		all.CPU += used.CPU
 	}
-	all.Seconds, all.Requests, all.ServerCPU = time.Since(start).Seconds(), k.requests()-requests, k.serverCPU()-serverCPU
+	all.Verbs = k.verbs().since(before)
+	all.Seconds, all.Requests, all.ServerCPU = time.Since(start).Seconds(), all.Verbs.sum(), k.serverCPU()-serverCPU
 	select {
 	case at := <-wrote:
 		first.Seconds = at.Sub(start).Seconds()

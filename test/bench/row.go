@@ -29,10 +29,33 @@ type cost struct {
 	ServerCPU float64 `json:"serverCPUSeconds,omitempty"`
 	// Requests is the number of requests to the API server, or to the registry in rows of the extractor.
 	Requests int `json:"requests"`
+	// Verbs are the requests of a rollout by verb.
+	Verbs verbs `json:"requestsByVerb,omitempty"`
 	// Bytes is the number of bytes of bodies that were read.
 	Bytes int64 `json:"bytes,omitempty"`
 	// Memory is the resident memory of the largest process, in bytes.
 	Memory int64 `json:"memory,omitempty"`
+}
+
+// verbs are numbers of requests by verb; dry runs have the verb "dry run".
+type verbs map[string]int
+
+func (v verbs) sum() (sum int) {
+	for _, count := range v {
+		sum += count
+	}
+	return sum
+}
+
+// since returns the requests that came after others.
+func (v verbs) since(before verbs) verbs {
+	out := verbs{}
+	for verb, count := range v {
+		if added := count - before[verb]; added > 0 {
+			out[verb] = added
+		}
+	}
+	return out
 }
 
 // least returns the lower figures of two runs of a program.

@@ -56,6 +56,14 @@ func TestBaseline_HasKnownRows(t *testing.T) {
 	}
 }
 
+func TestVerbs_Since(t *testing.T) {
+	before := verbs{"get": 3, "watch": 2}
+	added := verbs{"get": 5, "watch": 2, "dry run": 4}.since(before)
+	if diff := cmp.Diff(verbs{"get": 2, "dry run": 4}, added); diff != "" || added.sum() != 6 {
+		t.Errorf("sum %d, verbs (-want +got):\n%s", added.sum(), diff)
+	}
+}
+
 // example is a row with one peer.
 func example(seconds float64, requests int) row {
 	return row{

@@ -5,11 +5,14 @@
 package e2e
 
 import (
+	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,6 +66,28 @@ func (h *harness) looksAtEverything() {
 	})
 }
 
+// revertedOnly fails the test if an event reports the reverted change of an object of another kind.
+func (h *harness) revertedOnly(kind string) {
+	h.Helper()
+	reverted := regexp.MustCompile(`(\S+) \S+ \((?:modified|deleted)\)`)
+	h.eventually("a reverted change is reported", func() error {
+		events := &corev1.EventList{}
+		h.must(h.List(h.Context(), events, client.InNamespace(metav1.NamespaceDefault)))
+		found := 0
+		for _, event := range events.Items {
+			for _, match := range reverted.FindAllStringSubmatch(event.Message, -1) {
+				if found++; match[1] != kind {
+					h.Errorf("event %s: %s, which was not changed", event.Reason, event.Message)
+				}
+			}
+		}
+		if found == 0 {
+			return errors.New("there is no event")
+		}
+		return nil
+	})
+}
+
 // newLoneHarness prepares a new cluster as OpenShift on AWS. No other story runs meanwhile: a
 // process that waits for the CPU frees its memory later.
 func newLoneHarness(t *testing.T) *harness {
@@ -85,5 +110,6 @@ func TestMemory_SixteenRealProvidersFitInto120MiB(t *testing.T) {
 	p = h.start("4.22.0")
 	h.looksAtEverything()
 	h.fits(p, "restarted")
+	h.revertedOnly("ServiceAccount")
 	p.terminate()
 }
