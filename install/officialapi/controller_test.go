@@ -46,7 +46,7 @@ func reconcileOnce(t *testing.T, objects ...client.Object) (writes int) {
 func TestReconcile_WritesTheStatusIfItIsOurs(t *testing.T) {
 	ours := []metav1.ManagedFieldsEntry{{
 		Manager: FieldOwner, Operation: metav1.ManagedFieldsOperationApply, APIVersion: operatorv1alpha1.GroupVersion.String(),
-		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:currentRevision":{}}}`)}, Subresource: "status",
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:currentRevision":{}}}`), Subresource: "status",
 	}}
 	official := func(current string, managers []metav1.ManagedFieldsEntry) *operatorv1alpha1.ClusterAPI {
 		return &operatorv1alpha1.ClusterAPI{

@@ -98,7 +98,7 @@ func TestTransport_MoveToImagesWritesNothing(t *testing.T) {
 	p.terminate()
 
 	h.writeImages(h.imagesOf(core("v1.0.0"), aws("v1.0.0"))) // to images, while the ConfigMaps of the previous release still exist
-	p = h.start("4.22.2").settle("4.22.2-3", h)
+	h.start("4.22.2").settle("4.22.2-3", h)
 	h.untouched(before)
 	version = h.version()
 	if version.InstalledAs != "4.22.0-1" || version.Components[0].Image == "" || version.Components[1].Image == "" {
