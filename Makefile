@@ -48,7 +48,6 @@ unit: override FORKS :=
 # make test and make lint vet.
 unit: export GOGC := 400
 unit: ## Run the tests that need no control plane, without the data of PROVIDERS and FORKS
-	@go build -o bin/ ./hack/testsummary
 	@for module in $(MODULES); do (cd $$module && go test -vet=off -short -json ./... | go -C $(CURDIR) run ./hack/testsummary) || exit 1; done
 
 .PHONY: test

@@ -24,7 +24,7 @@ func (e *ObjectEngine) execute(ctx context.Context, p *plan) (ObjectResult, erro
 	case ActionCreated:
 		return e.create(ctx, p)
 	case ActionUpdated, ActionRecovered:
-		if p.perhapsNormalized && !compat.Original && e.isNormalized(ctx, p) {
+		if p.perhapsNormalized() && !compat.Original && e.isNormalized(ctx, p) {
 			return p.result(ActionIdle, p.actual), nil
 		}
 		if !p.options.Paused {
@@ -121,30 +121,40 @@ func (e *ObjectEngine) apply(ctx context.Context, p *plan) (ObjectResult, error)
 // changes cause a conflict instead of being overwritten. Without a UID, an apply would
 // create an object that was deleted since.
 func (e *ObjectEngine) applyOnce(ctx context.Context, p *plan) (ObjectResult, error) {
-	desired, _ := p.desired.DeepCopyObject().(Object)
-	config, err := applyConfiguration(desired)
-	if err != nil {
+	if _, err := applyConfiguration(p.desired); err != nil { // before the migration writes
 		return nil, err
 	}
 	current := p.actual
 	if e.needsMigration(p) {
-		if current, err = e.migrate(ctx, current); err != nil {
+		migrated, err := e.migrate(ctx, current)
+		if err != nil {
 			return nil, err
 		}
+		current = migrated
 	}
-	desired.SetUID(current.GetUID())
-	desired.SetResourceVersion(current.GetResourceVersion())
 	action := p.action
-	err = e.writer.Apply(ctx, config, e.applyOptions(p.force)...)
+	written, err := e.applyTo(ctx, current, p.desired, e.applyOptions(p.force)...)
 	if !p.force && isFieldConflict(err) {
 		action = ActionRecovered
-		err = e.writer.Apply(ctx, config, e.applyOptions(true)...)
+		written, err = e.applyTo(ctx, current, p.desired, e.applyOptions(true)...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("applying object: %w", err)
 	}
-	e.recordNormalization(p.desired, desired)
-	return p.result(action, desired), nil
+	e.recordNormalization(p.desired, written)
+	return p.result(action, written), nil
+}
+
+// applyTo applies the desired fields to an object as it was read, and returns the response.
+func (e *ObjectEngine) applyTo(ctx context.Context, current, desired Object, options ...client.ApplyOption) (Object, error) {
+	written, _ := desired.DeepCopyObject().(Object)
+	config, err := applyConfiguration(written)
+	if err != nil {
+		return nil, err
+	}
+	written.SetUID(current.GetUID())
+	written.SetResourceVersion(current.GetResourceVersion())
+	return written, e.writer.Apply(ctx, config, options...)
 }
 
 func (e *ObjectEngine) applyOptions(force bool) []client.ApplyOption {
@@ -199,15 +209,8 @@ func (e *ObjectEngine) recordNormalization(desired, written Object) {
 // record, such as after a restart, a normalized value cannot be told from a change of
 // another actor. If the dry run fails, the write reports the error.
 func (e *ObjectEngine) isNormalized(ctx context.Context, p *plan) bool {
-	written, _ := p.desired.DeepCopyObject().(Object)
-	config, err := applyConfiguration(written)
-	if err != nil {
-		return false
-	}
-	written.SetUID(p.actual.GetUID())
-	written.SetResourceVersion(p.actual.GetResourceVersion())
 	// With force: the fields of a create count as those of another manager until they are migrated.
-	err = e.writer.Apply(ctx, config, append(e.applyOptions(true), client.DryRunAll)...)
+	written, err := e.applyTo(ctx, p.actual, p.desired, append(e.applyOptions(true), client.DryRunAll)...)
 	if err != nil || !sameContent(written, p.actual) {
 		return false
 	}

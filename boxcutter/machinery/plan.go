@@ -34,9 +34,6 @@ type plan struct {
 	handover bool
 	// same is true if the revision that the object passes from has the same object.
 	same bool
-	// perhapsNormalized is true if only values differ that the API server may have normalized: no other field manager owns
-	// them, and they are not metadata.
-	perhapsNormalized bool
 	// unchanged is true if the write only replaces the marks of a sibling: the
 	// content stays the same.
 	unchanged bool
@@ -265,9 +262,14 @@ func (e *ObjectEngine) decideDrift(p *plan) {
 		p.action, p.force = ActionRecovered, true
 	case p.comparison.differs() && !e.normalized.matches(p.desired, p.actual, p.comparison):
 		p.action = ActionUpdated
-		p.perhapsNormalized = p.comparison.Comparison != nil &&
-			all(p.comparison.Comparison.Modified, isContent) && all(p.comparison.Comparison.Removed, isContent)
 	}
+}
+
+// perhapsNormalized reports whether only values differ that the API server may have
+// normalized: no other field manager owns them, and they are not metadata.
+func (p *plan) perhapsNormalized() bool {
+	return p.action == ActionUpdated && !p.force &&
+		all(p.comparison.Comparison.Modified, isContent) && all(p.comparison.Comparison.Removed, isContent)
 }
 
 // isContent reports whether a path does not lead to metadata.

@@ -63,6 +63,18 @@ func (h *harness) write(content string) {
 	h.must(os.Rename(h.images+".new", h.images))
 }
 
+// events returns the type and the message of each event with a reason.
+func (h *harness) events(reason string) (found []string, err error) {
+	events := &corev1.EventList{}
+	err = h.List(h.Context(), events, client.InNamespace(corev1.NamespaceDefault))
+	for _, event := range events.Items {
+		if event.Reason == reason {
+			found = append(found, event.Type+" "+event.Message)
+		}
+	}
+	return found, err
+}
+
 // reports waits until a condition has a reason, and a message with every part.
 func (h *harness) reports(kind, reason string, parts ...string) {
 	h.Helper()

@@ -355,15 +355,9 @@ func (h *hooked) deleteCluster() {
 
 // limitEvents returns an error unless there is exactly one event about the limit, which names the version.
 func (h *hooked) limitEvents(version string) error {
-	events := &corev1.EventList{}
-	if err := h.List(h.Context(), events, client.InNamespace("default")); err != nil {
+	found, err := h.events("LifecycleHookLimitExceeded")
+	if err != nil {
 		return err
-	}
-	var found []string
-	for _, event := range events.Items {
-		if event.Reason == "LifecycleHookLimitExceeded" {
-			found = append(found, event.Type+" "+event.Message)
-		}
 	}
 	if len(found) != 1 || !strings.HasPrefix(found[0], "Warning Clusters are created and upgraded although version "+version+" ") {
 		return fmt.Errorf("events: %q", found)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,20 +70,17 @@ func (h *harness) revertedOnly(kind string) {
 	h.Helper()
 	reverted := regexp.MustCompile(`(\S+) \S+ \((?:modified|deleted)\)`)
 	h.eventually("a reverted change is reported", func() error {
-		events := &corev1.EventList{}
-		h.must(h.List(h.Context(), events, client.InNamespace(metav1.NamespaceDefault)))
-		found := 0
-		for _, event := range events.Items {
-			for _, match := range reverted.FindAllStringSubmatch(event.Message, -1) {
-				if found++; match[1] != kind {
-					h.Errorf("event %s: %s, which was not changed", event.Reason, event.Message)
-				}
+		events, err := h.events("DriftCorrected")
+		changes := reverted.FindAllStringSubmatch(strings.Join(events, "\n"), -1)
+		if err == nil && len(changes) == 0 {
+			err = errors.New("no event does")
+		}
+		for _, match := range changes {
+			if match[1] != kind {
+				h.Errorf("events: %q, which name an object that was not changed", events)
 			}
 		}
-		if found == 0 {
-			return errors.New("there is no event")
-		}
-		return nil
+		return err
 	})
 }
 
