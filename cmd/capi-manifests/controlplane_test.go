@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // withControlplane runs the tests and stops their shared control plane.
@@ -94,9 +95,6 @@ func buildControlplaneIn(dir string) (built programControlplane, err error) {
 	if built.binary, err = controlplane.Build(context.Background(), os.Stderr); err != nil {
 		return built, err
 	}
-	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "controlplane"), "github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane").CombinedOutput()
-	if err != nil {
-		return built, fmt.Errorf("building the program controlplane: %w\n%s", err, out)
-	}
-	return built, nil
+	const pkg = "github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane"
+	return built, fixture.Build(context.Background(), filepath.Join(dir, "controlplane"), "", pkg)
 }

@@ -21,8 +21,8 @@ import (
 // counts, and waits for as long as a round trip takes.
 func extraction(ctx context.Context, r *run) (err error) {
 	b := &extractBench{run: r, crane: filepath.Join(r.dir, "crane"), extractor: filepath.Join(r.dir, "extractor")}
-	err = errors.Join(goBuild(ctx, b.crane, "github.com/google/go-containerregistry/cmd/crane"),
-		goBuild(ctx, b.extractor, "github.com/capi-installer/capi-installer/test/bench/extractor"))
+	err = errors.Join(fixture.Build(ctx, b.crane, "", "github.com/google/go-containerregistry/cmd/crane"),
+		fixture.Build(ctx, b.extractor, "", "github.com/capi-installer/capi-installer/test/bench/extractor"))
 	if err != nil {
 		return err
 	}
@@ -38,15 +38,6 @@ func extraction(ctx context.Context, r *run) (err error) {
 		if err := b.measure(ctx); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// goBuild builds a program of this module or of its dependencies.
-func goBuild(ctx context.Context, output, pkg string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-tags", fixture.BuildTags(), "-o", output, pkg)
-	if text, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w: %s", pkg, err, text)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (s loadSize) String() string {
 // load measures a large release in a large cluster, and a quarter of it, so that its rows show the growth.
 func load(ctx context.Context, r *run) error {
 	binary := filepath.Join(r.dir, "capi-installer-load")
-	if err := goBuild(ctx, binary, "github.com/capi-installer/capi-installer/cmd/capi-installer"); err != nil {
+	if err := fixture.Build(ctx, binary, "", "github.com/capi-installer/capi-installer/cmd/capi-installer"); err != nil {
 		return err
 	}
 	dir, err := r.folder("load-providers")

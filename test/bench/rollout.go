@@ -19,6 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/test/fixture"
 	"github.com/capi-installer/capi-installer/test/fixture/bundles"
 )
 
@@ -26,7 +27,7 @@ import (
 // PROVIDERS, and otherwise the four of the demonstration.
 func rollouts(ctx context.Context, r *run) error {
 	binary := filepath.Join(r.dir, "capi-installer")
-	if err := goBuild(ctx, binary, "github.com/capi-installer/capi-installer/cmd/capi-installer"); err != nil {
+	if err := fixture.Build(ctx, binary, "", "github.com/capi-installer/capi-installer/cmd/capi-installer"); err != nil {
 		return err
 	}
 	providers, err := r.providers(ctx)

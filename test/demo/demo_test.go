@@ -4,10 +4,11 @@ package main
 
 import (
 	"bytes"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
 // TestDemo runs the demonstration with the current programs.
@@ -16,9 +17,8 @@ func TestDemo(t *testing.T) {
 		t.Skip("needs a control plane: run without -short")
 	}
 	programs := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs, "../../cmd/...")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the programs: %v\n%s", err, out)
+	if err := fixture.Build(t.Context(), programs, "", "../../cmd/..."); err != nil {
+		t.Fatal(err)
 	}
 	var shown bytes.Buffer
 	d := newDemo(programs, t.TempDir(), &screen{out: &shown, start: time.Now()})

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -35,13 +36,10 @@ func binary(t *testing.T) string {
 			return
 		}
 		built.path = filepath.Join(built.dir, "capi-installer")
-		output, err := exec.Command("go", "build", "-tags", fixture.BuildTags(), "-o", built.path, "../../cmd/capi-installer").CombinedOutput()
-		if err != nil {
-			built.err = fmt.Errorf("%w: %s", err, output)
-		}
+		built.err = fixture.Build(context.Background(), built.path, "", "../../cmd/capi-installer")
 	})
 	if built.err != nil {
-		t.Fatalf("building capi-installer: %v", built.err)
+		t.Fatal(built.err)
 	}
 	return built.path
 }

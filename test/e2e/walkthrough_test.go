@@ -29,7 +29,7 @@ type walkthrough struct {
 func TestKubernetes_Walkthrough(t *testing.T) {
 	k := newKubernetes(t)
 	w := walkthrough{k, filepath.Join(t.TempDir(), "capi-manifests")}
-	w.build(w.program, "../..", "./cmd/capi-manifests")
+	w.must(fixture.Build(w.Context(), w.program, "../..", "./cmd/capi-manifests"))
 	w.clone()
 	w.bases()
 	w.runBlock("Generate a bundle")
@@ -53,16 +53,6 @@ func TestKubernetes_Walkthrough(t *testing.T) {
 	w.must(os.WriteFile(manifest, []byte(w.fenced("Write `cluster.yaml`", "yaml")), 0o600))
 	w.runBlock("The API server calls the webhook")
 	p.terminate()
-}
-
-// build builds a program of a module.
-func (w walkthrough) build(target, module, source string) {
-	w.Helper()
-	command := exec.Command("go", "build", "-tags", fixture.BuildTags(), "-o", target, source)
-	command.Dir = module
-	if output, err := command.CombinedOutput(); err != nil {
-		w.Fatalf("building %s: %v\n%s", source, err, output)
-	}
 }
 
 // clone copies the kustomize directories to the paths of git clone.
@@ -166,7 +156,7 @@ func (w walkthrough) serveCoreWebhooks() {
 	for name, content := range secret.Data {
 		w.must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
-	w.build(program, "../clusterctl", "./corewebhooks")
+	w.must(fixture.Build(w.Context(), program, "../clusterctl", "./corewebhooks"))
 	address := freeAddress(w.T)
 	_, port, err := net.SplitHostPort(address)
 	w.must(err)
