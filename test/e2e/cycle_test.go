@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/test/faults"
 	"github.com/capi-installer/capi-installer/test/faults/report"
@@ -197,7 +198,7 @@ func (c *cycle) perform(w workload, p point) (ended bool) {
 	run, d := &report.Run{Workload: w.name, Fault: p.fault(), Point: p.describe(), Began: time.Now()}, p.disturbance
 	c.kind = p.kind
 	c.record(run, rules{available: w.stays && !d.interrupts, degraded: !w.degrades && !d.terminal, recreated: !d.user})
-	before := c.uids()
+	before, reverted := c.uids(), c.reverted()
 	watchFaults := c.proxy.WatchFaults()
 	happened := func() int { return c.proxy.WatchFaults() - watchFaults }
 	if d.arm != nil {
@@ -235,8 +236,35 @@ func (c *cycle) perform(w workload, p point) (ended bool) {
 			c.problem(fmt.Sprintf("resident memory of %.0f MiB, want at most %d", run.Memory, memoryLimit))
 		}
 	}
-	c.finish(c.differences(w, d, before)...)
+	c.finish(append(c.differences(w, d, before), c.falselyReverted(d, reverted)...)...)
 	return true
+}
+
+// reverted returns the messages of the events about changes of others, by the resource version of the event: a repeated
+// event changes.
+func (c *cycle) reverted() map[string]string {
+	c.Helper()
+	events, err := c.eventObjects(string(status.DriftCorrected))
+	c.must(err)
+	messages := map[string]string{}
+	for _, event := range events {
+		messages[event.ResourceVersion] = event.Message
+	}
+	return messages
+}
+
+// falselyReverted returns the new events about changes of others, if there were no such changes.
+func (c *cycle) falselyReverted(d disturbance, before map[string]string) (problems []string) {
+	c.Helper()
+	if d.user {
+		return nil
+	}
+	for version, message := range c.reverted() {
+		if _, known := before[version]; !known {
+			problems = append(problems, "an event without a change by another: "+message)
+		}
+	}
+	return problems
 }
 
 // differences compares the cluster with the end of an undisturbed run, and the two status objects with each other. The

@@ -65,14 +65,18 @@ func (h *harness) write(content string) {
 
 // events returns the type and the message of each event with a reason.
 func (h *harness) events(reason string) (found []string, err error) {
-	events := &corev1.EventList{}
-	err = h.List(h.Context(), events, client.InNamespace(corev1.NamespaceDefault))
-	for _, event := range events.Items {
-		if event.Reason == reason {
-			found = append(found, event.Type+" "+event.Message)
-		}
+	events, err := h.eventObjects(reason)
+	for _, event := range events {
+		found = append(found, event.Type+" "+event.Message)
 	}
 	return found, err
+}
+
+// eventObjects returns the events with a reason.
+func (h *harness) eventObjects(reason string) ([]corev1.Event, error) {
+	events := &corev1.EventList{}
+	err := h.List(h.Context(), events, client.InNamespace(corev1.NamespaceDefault))
+	return slices.DeleteFunc(events.Items, func(event corev1.Event) bool { return event.Reason != reason }), err
 }
 
 // reports waits until a condition has a reason, and a message with every part.
