@@ -55,7 +55,7 @@ type Cluster struct {
 	stopped    error
 }
 
-// attempts to find ports before another process takes them.
+// attempts to find a port before another process takes it.
 const attempts = 3
 
 // Start builds the control plane if necessary (see Build), starts it and returns when its node is Ready and its
@@ -72,28 +72,28 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 		return nil, err
 	}
 	for attempt := 1; ; attempt++ {
-		p, err := freePorts()
+		port, err := freePort()
 		if err != nil {
 			return nil, err
 		}
-		c, err := start(ctx, binary, p, options)
+		c, err := start(ctx, binary, port, options)
 		if err == nil {
 			return c, nil
 		}
-		if ctx.Err() != nil || attempt == attempts || !p.taken() {
+		if ctx.Err() != nil || attempt == attempts || !taken(port) {
 			return nil, err
 		}
 	}
 }
 
-func start(ctx context.Context, binary string, p ports, options Options) (*Cluster, error) {
+func start(ctx context.Context, binary string, port int, options Options) (*Cluster, error) {
 	c, err := newCluster(binary, options)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(options.Timeout, 2*time.Minute))
 	defer cancel()
-	if err := c.run(ctx, p); err != nil {
+	if err := c.run(ctx, port); err != nil {
 		err = withTail(err, c.temporary && options.Logs == "")
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -106,11 +106,15 @@ func newCluster(binary string, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the cluster's folder: %w", err)
 	}
+	logs, err := filepath.Abs(cmp.Or(options.Logs, filepath.Join(dir, "logs")))
+	if err != nil {
+		return nil, err
+	}
 	unlock, err := tryLock(filepath.Join(dir, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("making sure that no other cluster uses %s: %w", dir, err)
 	}
-	f := files{dir: dir, logs: cmp.Or(options.Logs, filepath.Join(dir, "logs"))}
+	f := files{dir: dir, logs: logs}
 	return &Cluster{
 		Dir: dir, Kubeconfig: f.kubeconfig("admin"),
 		binary: binary, files: f, temporary: options.Dir == "", unlock: unlock,
@@ -129,12 +133,12 @@ func clusterFolder(wanted string) (string, error) {
 }
 
 // prepare writes all files and makes the clients.
-func (c *Cluster) prepare(ctx context.Context, p ports) error {
+func (c *Cluster) prepare(ctx context.Context, port int) error {
 	stages, err := c.output(ctx, "kwok-stages")
 	if err != nil {
 		return err
 	}
-	if err := c.files.write(p.url(), stages); err != nil {
+	if err := c.files.write(fmt.Sprintf("https://127.0.0.1:%d", port), stages); err != nil {
 		return err
 	}
 	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
@@ -148,19 +152,19 @@ func (c *Cluster) prepare(ctx context.Context, p ports) error {
 }
 
 // run starts the programs: the API server waits for etcd itself; the others would exit without the API server.
-func (c *Cluster) run(ctx context.Context, p ports) error {
-	if err := c.prepare(ctx, p); err != nil {
+func (c *Cluster) run(ctx context.Context, port int) error {
+	if err := c.prepare(ctx, port); err != nil {
 		return err
 	}
 	if err := c.startEgress(); err != nil {
 		return err
 	}
-	s, err := startSupervisor(c.binary, c.files.logs, c.remove()...)
+	s, err := startSupervisor(c.binary, c.files, c.remove()...)
 	if err != nil {
 		return err
 	}
 	c.supervisor = s
-	if err := errors.Join(s.start("etcd", etcdFlags(c.files, p)...), s.start("kube-apiserver", apiServerFlags(c.files, p)...)); err != nil {
+	if err := errors.Join(s.start("etcd", etcdFlags(c.files)...), s.start("kube-apiserver", apiServerFlags(c.files, port)...)); err != nil {
 		return err
 	}
 	if err := c.await(ctx, "kube-apiserver", c.serving); err != nil {

@@ -31,7 +31,6 @@
 //
 // # Addresses
 //
-// All programs listen on 127.0.0.1 only. The API server requires a client certificate or a token, etcd a client
-// certificate of a separate certificate authority. All keys are generated at each start and stored in the cluster's
-// directory.
+// All programs listen on 127.0.0.1 only, and etcd on a socket in the cluster's directory, which only its user can open. The
+// API server requires a client certificate or a token. All keys are generated at each start and stored in that directory.
 package controlplane

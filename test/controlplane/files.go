@@ -42,9 +42,6 @@ func (f files) write(url string, stages []byte) error {
 	if err := writeSecret(f.stages(), stages); err != nil {
 		return err
 	}
-	if err := f.writeStore(); err != nil {
-		return err
-	}
 	ca, err := newAuthority("kubernetes")
 	if err != nil {
 		return fmt.Errorf("making an authority: %w", err)
@@ -67,26 +64,6 @@ func (f files) write(url string, stages []byte) error {
 		return err
 	}
 	return f.writeUsers(ca, url)
-}
-
-// writeStore writes the certificates of etcd, which has a separate certificate authority.
-func (f files) writeStore() error {
-	ca, err := newAuthority("etcd")
-	if err != nil {
-		return fmt.Errorf("making an authority: %w", err)
-	}
-	serving, err := ca.server("etcd")
-	if err != nil {
-		return fmt.Errorf("making the certificate of etcd: %w", err)
-	}
-	client, err := ca.client("kube-apiserver")
-	if err != nil {
-		return fmt.Errorf("making a certificate for etcd: %w", err)
-	}
-	if err := f.writePair("etcd-ca", "etcd", ca, serving); err != nil {
-		return err
-	}
-	return f.writePair("etcd-ca", "etcd-client", ca, client)
 }
 
 func (f files) writePair(authorityName, name string, ca *authority, p pair) error {

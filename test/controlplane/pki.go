@@ -51,13 +51,13 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{certificate: certificate, key: key, pem: pemBlock("CERTIFICATE", der)}, nil
 }
 
-// server issues a certificate for a server on 127.0.0.1, which etcd also uses as a client certificate.
+// server issues a certificate for a server on 127.0.0.1.
 func (a *authority) server(name string) (pair, error) {
 	template, err := certificateTemplate(pkix.Name{CommonName: name})
 	if err != nil {
 		return pair{}, err
 	}
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	return a.issue(template)

@@ -37,13 +37,14 @@ type supervisor struct {
 // the limit is higher: near it, the runtime collects without pause.
 var collection = []string{"GOGC=300", "GOMEMLIMIT=8GiB"}
 
-// startSupervisor starts the supervisor, which removes the directories of remove at its end.
-func startSupervisor(binary, logs string, remove ...string) (*supervisor, error) {
+// startSupervisor starts the supervisor in the cluster's directory; it removes the directories of remove at its end.
+func startSupervisor(binary string, f files, remove ...string) (*supervisor, error) {
 	s := &supervisor{
 		process: exec.Command(binary, append([]string{"supervise"}, remove...)...),
-		logs:    logs, stderr: &lines{},
+		logs:    f.logs, stderr: &lines{},
 		gone: make(chan struct{}), died: make(chan struct{}), pids: map[string]int{},
 	}
+	s.process.Dir = f.dir
 	s.process.Stderr = s.stderr
 	s.process.Env = append(os.Environ(), collection...)
 	// A separate process group, so that an interrupt from the terminal only reaches the caller.
