@@ -298,6 +298,7 @@ func (h *harness) uninstall() {
 	cluster := &v1alpha1.ClusterAPI{}
 	cluster.Name = v1alpha1.ClusterAPIName
 	h.must(client.IgnoreNotFound(h.Delete(ctx, cluster)))
+	h.must(fixture.CollectRevisions(ctx, h.cluster.Config))
 	h.eventually("every revision ConfigMap is gone", func() error {
 		left := &metav1.PartialObjectMetadataList{}
 		left.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
