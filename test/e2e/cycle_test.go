@@ -253,10 +253,11 @@ func (c *cycle) reverted() map[string]string {
 	return messages
 }
 
-// falselyReverted returns the new events about changes of others, if there were no such changes.
+// falselyReverted returns the new events about changes of others, if there were no such changes. The original boxcutter
+// reverts values that the API server stores in another form.
 func (c *cycle) falselyReverted(d disturbance, before map[string]string) (problems []string) {
 	c.Helper()
-	if d.user {
+	if d.user || originalBoxcutter() {
 		return nil
 	}
 	for version, message := range c.reverted() {
