@@ -90,21 +90,6 @@ func TestUninstall_WithLaggingWatch(t *testing.T) {
 	}
 }
 
-// Guarantee: an uninstall removes objects that a version has adopted, although their watch
-// has not reported the adoption.
-func TestUninstall_WithOutdatedObjects(t *testing.T) {
-	h := newHarness(t)
-	proxy := h.proxied()
-	h.release(core(configMap("settings", "1")), aws(crd("machines", "Machine")))
-	h.start("4.22.0")
-	h.settled("4.22.0-1")
-	proxy.Freeze("/namespaces/" + namespace + "/configmaps")
-	h.release(core(configMap("settings", "1")), aws(crd("machines", "Machine"), crd("others", "Other")))
-	h.settled("4.22.0-2")
-	h.must(h.Delete(t.Context(), h.clusterAPI()))
-	h.uninstalledCompletely("4.22.0-2")
-}
-
 // Guarantee: a process that first receives outdated lists, as an API server with a
 // stale watch cache serves them, restores nothing of that state.
 func TestRestart_WithStaleLists(t *testing.T) {

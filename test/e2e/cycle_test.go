@@ -274,7 +274,7 @@ func (c *cycle) differences(w workload, d disturbance, before map[string]types.U
 	c.Helper()
 	c.edited = c.edited || d.user
 	compared := func(s state) state {
-		if c.edited {
+		if c.edited || originalBoxcutter() { // it writes values that the API server stores in another form, which changes the owners
 			s = s.withoutFieldOwners()
 		}
 		if d.user {
