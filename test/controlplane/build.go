@@ -161,20 +161,23 @@ func (b builder) prune(keep string) {
 	}
 }
 
+// withoutDWARF omits debug information, which the linker would drop, from the compiled packages.
+const withoutDWARF = "-gcflags=all=-dwarf=false"
+
 // compile builds under a temporary name, so that no process runs an incomplete binary.
 func (b builder) compile(ctx context.Context, linkerFlags, binary string) error {
 	m := startMeter(b.progress)
 	defer m.stop()
 	m.say("building the test control plane into %s\nthe first time takes about 15 minutes of two cores", binary)
 	m.phase("listing the packages to compile")
-	stale, err := b.run(ctx, m.downloading, "list", "-trimpath", "-deps", "-f", "{{if and .Stale (ne .Name `main`)}}{{.ImportPath}}{{end}}", ".")
+	stale, err := b.run(ctx, m.downloading, "list", "-trimpath", withoutDWARF, "-deps", "-f", "{{if and .Stale (ne .Name `main`)}}{{.ImportPath}}{{end}}", ".")
 	if err != nil {
 		return fmt.Errorf("listing the packages of the control plane: %w", err)
 	}
 	m.expect(strings.Fields(string(stale)))
 	temporary := fmt.Sprintf("%s.%d", binary, os.Getpid())
 	defer os.Remove(temporary)
-	if _, err := b.run(ctx, m.compiling, "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", linkerFlags, "-o", temporary, "."); err != nil {
+	if _, err := b.run(ctx, m.compiling, "build", "-v", "-trimpath", withoutDWARF, "-buildvcs=false", "-ldflags", linkerFlags, "-o", temporary, "."); err != nil {
 		return fmt.Errorf("building the control plane: %w", err)
 	}
 	if err := os.Rename(temporary, binary); err != nil {

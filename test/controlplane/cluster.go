@@ -133,14 +133,11 @@ func clusterFolder(wanted string) (string, error) {
 }
 
 // prepare writes all files and makes the clients.
-func (c *Cluster) prepare(ctx context.Context, port int) error {
-	stages, err := c.output(ctx, "kwok-stages")
-	if err != nil {
+func (c *Cluster) prepare(port int) error {
+	if err := c.files.write(fmt.Sprintf("https://127.0.0.1:%d", port)); err != nil {
 		return err
 	}
-	if err := c.files.write(fmt.Sprintf("https://127.0.0.1:%d", port), stages); err != nil {
-		return err
-	}
+	var err error
 	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
 		return fmt.Errorf("reading %s: %w", c.Kubeconfig, err)
 	}
@@ -153,7 +150,7 @@ func (c *Cluster) prepare(ctx context.Context, port int) error {
 
 // run starts the programs: the API server waits for etcd itself; the others would exit without the API server.
 func (c *Cluster) run(ctx context.Context, port int) error {
-	if err := c.prepare(ctx, port); err != nil {
+	if err := c.prepare(port); err != nil {
 		return err
 	}
 	if err := c.startEgress(); err != nil {

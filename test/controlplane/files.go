@@ -19,7 +19,6 @@ func (f files) pki(name string) string { return filepath.Join(f.dir, "pki", name
 func (f files) kubeconfig(user string) string {
 	return filepath.Join(f.dir, strings.TrimPrefix(user, "system:")+".kubeconfig")
 }
-func (f files) stages() string { return filepath.Join(f.dir, "stages.yaml") }
 func (f files) egress() string { return filepath.Join(f.dir, "egress.yaml") }
 func (f files) data() string   { return filepath.Join(f.dir, "etcd") }
 
@@ -33,14 +32,11 @@ var users = map[string][]string{
 }
 
 // write creates the files of the directory, with new keys, for an API server at url.
-func (f files) write(url string, stages []byte) error {
+func (f files) write(url string) error {
 	for _, folder := range []string{f.pki(""), f.logs} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return fmt.Errorf("making the cluster's folder: %w", err)
 		}
-	}
-	if err := writeSecret(f.stages(), stages); err != nil {
-		return err
 	}
 	ca, err := newAuthority("kubernetes")
 	if err != nil {

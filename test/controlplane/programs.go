@@ -86,7 +86,7 @@ func schedulerFlags(f files) []string {
 
 func kwokFlags(f files) []string {
 	return []string{
-		"--kubeconfig=" + f.kubeconfig("kwok"), "--config=" + f.stages(),
+		"--kubeconfig=" + f.kubeconfig("kwok"),
 		"--manage-all-nodes=true", "--cidr=10.244.0.0/16", "--node-ip=127.0.0.1",
 	}
 }

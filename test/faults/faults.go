@@ -9,9 +9,10 @@
 //	kubeconfig, err := proxy.Kubeconfig()                           // for the client
 //	proxy.Fail(faults.Fault{Verbs: faults.Writes, Every: 5, Lose: true})
 //
-// The client connects to the proxy with TLS, because it sends its token only over
-// TLS, and with HTTP/1.1, so that each request has its own connection and a
-// closed connection affects only one request.
+// The client connects to the proxy with HTTP/1.1, so that each request has its own
+// connection and a closed connection affects only one request, and without TLS,
+// because each of its watches would need a handshake. The proxy adds the client's
+// credentials.
 package faults
 
 import (

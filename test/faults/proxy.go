@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -24,10 +22,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/transport"
 )
 
 // Request is a category in which requests are counted.
@@ -40,13 +39,10 @@ type Request struct {
 
 // Proxy is a running proxy. It is safe for concurrent use.
 type Proxy struct {
-	address     string
-	token       string
-	authority   []byte // of the certificate, PEM
-	certificate tls.Certificate
-	forward     *httputil.ReverseProxy
-	closed      context.Context // ends with Close
-	close       context.CancelFunc
+	address string
+	forward *httputil.ReverseProxy
+	closed  context.Context // ends with Close
+	close   context.CancelFunc
 
 	mutex    sync.Mutex
 	server   *http.Server // nil while down
@@ -67,20 +63,15 @@ type Proxy struct {
 }
 
 // Start starts a proxy for the client with the given configuration. The proxy
-// forwards the client's bearer token, or presents its client certificate. It
-// serves until Close.
+// presents the client's bearer token or client certificate. It serves until Close.
 func Start(config *rest.Config) (*Proxy, error) {
 	p := newProxy()
-	p.address, p.token = "127.0.0.1:0", config.BearerToken
+	p.address = "127.0.0.1:0"
 	var err error
 	if p.forward, err = p.forwarder(config); err != nil {
 		return nil, err
 	}
-	p.lists = &lists{forward: p.forward.Transport, target: config.Host, token: config.BearerToken}
-	if p.certificate, err = certificate(); err != nil {
-		return nil, err
-	}
-	p.authority = pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: p.certificate.Certificate[len(p.certificate.Certificate)-1]})
+	p.lists = &lists{forward: p.forward.Transport, target: config.Host}
 	p.closed, p.close = context.WithCancel(context.Background())
 	return p, p.Up()
 }
@@ -89,15 +80,6 @@ func Start(config *rest.Config) (*Proxy, error) {
 func newProxy() *Proxy {
 	return &Proxy{requests: map[Request]int{}, expired: map[string]bool{}, eventCount: map[string]int{}, open: map[*eventBody]bool{}}
 }
-
-// certificate returns the certificate of all proxies of this process, and its CA.
-var certificate = sync.OnceValues(func() (tls.Certificate, error) {
-	chain, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("creating a certificate: %w", err)
-	}
-	return tls.X509KeyPair(chain, key)
-})
 
 // forwarder returns a handler that forwards requests unchanged to the API server.
 func (p *Proxy) forwarder(config *rest.Config) (*httputil.ReverseProxy, error) {
@@ -109,9 +91,13 @@ func (p *Proxy) forwarder(config *rest.Config) (*httputil.ReverseProxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificates for the API server %s: %w", config.Host, err)
 	}
+	var server http.RoundTripper = &http.Transport{TLSClientConfig: tlsConfig, DisableCompression: true, MaxIdleConnsPerHost: 100}
+	if config.BearerToken != "" {
+		server = transport.NewBearerAuthRoundTripper(config.BearerToken, server)
+	}
 	return &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:      &http.Transport{TLSClientConfig: tlsConfig, DisableCompression: true, MaxIdleConnsPerHost: 100},
+		Transport:      server,
 		FlushInterval:  -1, // forward each watch event immediately
 		ErrorLog:       log.New(io.Discard, "", 0),
 		ModifyResponse: p.modify,
@@ -121,18 +107,17 @@ func (p *Proxy) forwarder(config *rest.Config) (*httputil.ReverseProxy, error) {
 
 // Config returns the configuration of a client of the proxy.
 func (p *Proxy) Config() *rest.Config {
-	return &rest.Config{Host: p.host(), BearerToken: p.token, TLSClientConfig: rest.TLSClientConfig{CAData: p.authority}}
+	return &rest.Config{Host: p.host()}
 }
 
-func (p *Proxy) host() string { return "https://" + p.address }
+func (p *Proxy) host() string { return "http://" + p.address }
 
 // Kubeconfig returns Config in the format of a kubeconfig file.
 func (p *Proxy) Kubeconfig() ([]byte, error) {
 	const name = "proxy"
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: p.host(), CertificateAuthorityData: p.authority}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: p.token}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: p.host()}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name}
 	config.CurrentContext = name
 	return clientcmd.Write(*config)
 }
@@ -203,13 +188,10 @@ func (p *Proxy) Up() error {
 	p.address = listener.Addr().String()
 	server := &http.Server{
 		Handler: http.HandlerFunc(p.serve), ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
-		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{p.certificate}, MinVersion: tls.VersionTLS12},
-		Protocols:   new(http.Protocols),
 		BaseContext: func(net.Listener) context.Context { return p.closed },
 	}
-	server.Protocols.SetHTTP1(true)
 	p.server = server
-	p.serving.Go(func() { _ = server.ServeTLS(listener, "", "") }) // Close ends it
+	p.serving.Go(func() { _ = server.Serve(listener) }) // Close ends it
 	return nil
 }
 
@@ -218,7 +200,7 @@ func (p *Proxy) Close() error {
 	p.close()
 	err := p.Down()
 	p.serving.Wait()
-	p.forward.Transport.(*http.Transport).CloseIdleConnections()
+	utilnet.CloseIdleConnectionsFor(p.forward.Transport)
 	return err
 }
 
@@ -374,9 +356,6 @@ func reset(w http.ResponseWriter) {
 	connection, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler) // the response has started: the server closes the connection
-	}
-	if secured, ok := connection.(*tls.Conn); ok {
-		connection = secured.NetConn() // its Close sends no close_notify
 	}
 	if tcp, ok := connection.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // Close then sends a reset

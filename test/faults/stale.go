@@ -117,8 +117,8 @@ func (p *Proxy) awaitThaw(ctx context.Context) {
 
 // lists holds recorded lists of the objects that clients watch.
 type lists struct {
-	forward       http.RoundTripper
-	target, token string
+	forward http.RoundTripper
+	target  string
 
 	mutex    sync.Mutex
 	watched  map[string]http.Header // of the requests, by list
@@ -258,9 +258,7 @@ func (l *lists) read(ctx context.Context, list string, header http.Header) ([]by
 	if err != nil {
 		return nil, err
 	}
-	if request.Header.Set("Accept", listFormat(header.Get("Accept"))); l.token != "" {
-		request.Header.Set("Authorization", "Bearer "+l.token)
-	}
+	request.Header.Set("Accept", listFormat(header.Get("Accept")))
 	response, err := l.forward.RoundTrip(request)
 	if err != nil {
 		return nil, err

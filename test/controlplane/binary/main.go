@@ -27,7 +27,6 @@ var programs = map[string]func() int{
 	"kube-scheduler":          kubeScheduler,
 	"kubectl":                 kubectl,
 	"kwok":                    kwok,
-	"kwok-stages":             kwokStages,
 	"supervise":               supervise,
 }
 

@@ -50,7 +50,15 @@ func kubectl() int {
 // kwok starts with a flag set of its own: component-base has registered a
 // "version" flag on the global one, which kwok's commands would inherit and
 // refuse.
+//
+// It writes its stages into the working directory, which is the cluster's.
 func kwok() int {
+	const config = "stages.yaml"
+	if err := os.WriteFile(config, []byte(stages), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, "kwok:", err)
+		return 1
+	}
+	os.Args = append(os.Args, "--config="+config)
 	pflag.CommandLine = pflag.NewFlagSet("kwok", pflag.ExitOnError)
 	global := pflag.NewFlagSet("global", pflag.ContinueOnError)
 	global.ParseErrorsAllowlist.UnknownFlags = true
@@ -70,12 +78,9 @@ func kwok() int {
 	return 0
 }
 
-// kwokStages prints the life cycle that kwok plays: nodes become Ready and
-// keep their lease, pods become Ready at once. kwok has no default of its own.
-func kwokStages() int {
-	fmt.Println(strings.Join([]string{
-		nodefast.DefaultNodeInit, nodelease.DefaultNodeHeartbeatWithLease,
-		podfast.DefaultPodReady, podfast.DefaultPodComplete, podfast.DefaultPodDelete,
-	}, "\n---\n"))
-	return 0
-}
+// stages is the life cycle that kwok plays: nodes become Ready and keep their lease, pods become Ready at once. kwok has
+// no default of its own, and reads it only from a file.
+var stages = strings.Join([]string{
+	nodefast.DefaultNodeInit, nodelease.DefaultNodeHeartbeatWithLease,
+	podfast.DefaultPodReady, podfast.DefaultPodComplete, podfast.DefaultPodDelete,
+}, "\n---\n")
