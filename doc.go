@@ -30,6 +30,7 @@
 //   - internal/scratch: temporary directories, also while a disk is full.
 //   - internal/certificate: certificate authorities and the serving certificates that they sign.
 //   - internal/inflate: gzip streams, decompressed faster than by the standard library.
+//   - internal/heap: follows the size of the heap.
 //   - extractor: bundles, and the names of the files in which images ship them.
 //   - extractor/remote/mirror: the sources of an image, from mirror rules.
 //   - extractor/remote/keychain: credentials for registries.

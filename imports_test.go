@@ -42,6 +42,7 @@ var importOrder = []string{
 	"internal/scratch",
 	"internal/certificate",
 	"internal/inflate",
+	"internal/heap",
 	"extractor",
 	"extractor/remote/mirror",
 	"extractor/remote/keychain",

@@ -4,9 +4,9 @@ package main
 
 import (
 	"os"
-	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
+
+	"github.com/capi-installer/capi-installer/internal/heap"
 )
 
 const (
@@ -25,20 +25,12 @@ func boundMemory() {
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(softLimit)
-		followLiveObjects()
+		heap.AfterCollections(followLiveObjects)
 	}
 }
 
-// followLiveObjects sets the memory limit after each garbage collection from now on: if the live objects nearly fill a
-// fixed limit, the runtime collects without pause.
-func followLiveObjects() {
-	runtime.AddCleanup(new(*int), func(struct{}) {
-		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		metrics.Read(live)
-		debug.SetMemoryLimit(memoryLimit(live[0].Value.Uint64()))
-		followLiveObjects()
-	}, struct{}{})
-}
+// followLiveObjects sets the memory limit: if the live objects nearly fill a fixed one, the runtime collects without pause.
+func followLiveObjects(live uint64) { debug.SetMemoryLimit(memoryLimit(live)) }
 
 // memoryLimit returns the memory limit for a number of bytes of live objects. Between two collections, at least a quarter
 // of that number can be allocated, and for many live objects as much as they need, less two reserves: a release four times

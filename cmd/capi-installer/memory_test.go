@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"testing"
 	"time"
+
+	"github.com/capi-installer/capi-installer/internal/heap"
 )
 
 func TestMemoryLimit_GrowsOnlyWithManyLiveObjects(t *testing.T) {
@@ -18,7 +20,7 @@ func TestMemoryLimit_GrowsOnlyWithManyLiveObjects(t *testing.T) {
 }
 
 func TestBoundMemory_FollowsLiveObjects(t *testing.T) {
-	followLiveObjects()
+	heap.AfterCollections(followLiveObjects)
 	limitAfterCollection := func(reached func(limit int64) bool) {
 		t.Helper()
 		for start := time.Now(); !reached(debug.SetMemoryLimit(-1)); {

@@ -28,6 +28,7 @@ func stopSignals() []os.Signal {
 }
 
 func main() {
+	collectRarely()
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	context.AfterFunc(ctx, stop) // a second signal has its default effect and ends the program
 	code := command.Run(ctx, version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)

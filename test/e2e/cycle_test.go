@@ -93,6 +93,7 @@ type rules struct {
 func newCycle(t *testing.T, results *results, workloads []workload, images *registry.Registry) *cycle {
 	t.Helper()
 	c := &cycle{harness: newHarness(t), results: results, all: workloads, want: map[string]state{}, sizes: map[string]size{}}
+	c.memory = nil // each run reports it
 	c.registry = images
 	c.operator = c.versionOperator()
 	c.proxy.Observe(c.observe)

@@ -64,6 +64,7 @@ type harness struct {
 	cache      string
 	vanilla    bool     // the cluster has no OpenShift APIs
 	arguments  []string // of every process
+	memory     []string // environment variables for the memory of every process; nil bounds it as in a cluster
 
 	leased *testing.T // uninstalls everything at its end; nil if the cluster is not used again
 	last   *process   // that leased has started; nil if it has started none
@@ -96,11 +97,14 @@ func newVanillaHarness(t *testing.T) *harness {
 	return h
 }
 
+// unbounded makes a process collect garbage rarely, which saves CPU time.
+var unbounded = []string{"GOGC=400", "GOMEMLIMIT=off"}
+
 // connect returns a harness for an existing cluster.
 func connect(t *testing.T, cluster *controlplane.Cluster) *harness {
 	t.Helper()
 	dir := t.TempDir()
-	h := &harness{T: t, cluster: cluster, kubeconfig: filepath.Join(dir, "kubeconfig"), images: filepath.Join(dir, "images.json"), cache: filepath.Join(dir, "cache")}
+	h := &harness{T: t, cluster: cluster, kubeconfig: filepath.Join(dir, "kubeconfig"), images: filepath.Join(dir, "images.json"), cache: filepath.Join(dir, "cache"), memory: unbounded}
 	scheme, err := install.Scheme()
 	h.must(err)
 	h.Client, err = client.New(cluster.Config, client.Options{Scheme: scheme})
@@ -136,7 +140,7 @@ func (h *harness) start(release string, arguments ...string) *process {
 func (h *harness) startWatched(release string, watch func(*process, line), arguments ...string) *process {
 	h.Helper()
 	own := []string{"--kubeconfig=" + h.kubeconfig, "--images-json=" + h.images, "--cache-dir=" + h.cache, "--release-version=" + release, "--signature-policy="}
-	p := launch(h.T, nil, watch, slices.Concat(own, h.arguments, arguments)...)
+	p := launch(h.T, h.memory, watch, slices.Concat(own, h.arguments, arguments)...)
 	if h.T != h.leased {
 		h.Cleanup(p.end)
 		return p

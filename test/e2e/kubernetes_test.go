@@ -82,7 +82,7 @@ func (k *kubernetes) run(more ...string) *process {
 		k.must(os.WriteFile(filepath.Join(mounted, name), []byte(content), 0o600))
 	}
 	container := deployment.Spec.Template.Spec.Containers[0]
-	var environment []string
+	environment := slices.Clone(k.memory)
 	for _, variable := range container.Env {
 		environment = append(environment, variable.Name+"="+configMap.Data[variable.ValueFrom.ConfigMapKeyRef.Key])
 	}

@@ -97,6 +97,7 @@ func newLoneHarness(t *testing.T) *harness {
 // cluster, with nothing set in its environment. `make bench` measures it beside kubectl.
 func TestMemory_SixteenRealProvidersFitInto120MiB(t *testing.T) {
 	h := newLoneHarness(t)
+	h.memory = nil
 	h.allowAllPods()
 	h.releaseSixteen()
 	p := h.start("4.22.0")
