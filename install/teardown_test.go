@@ -166,7 +166,10 @@ func TestTeardown_ConversionWebhookIsGone(t *testing.T) {
 	h.reportsEvent("CRDsKept", "4.22.0-2", machines)
 	h.installerMessage("retained because of their instances: " + machines)
 	h.must(h.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"conversion": {"strategy": "None", "webhook": null}}}`))))
-	h.eventually("the instance is readable", func() error { return h.Get(t.Context(), key(machine), machine) })
+	// In its own version, it is readable without conversion, while the API server still refuses to delete it.
+	converted := machine.DeepCopy()
+	converted.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
+	h.eventually("the instance is readable in the new version", func() error { return h.Get(t.Context(), key(machine), converted) })
 }
 
 // convertedCRD is the CRD machines with a new storage version and a conversion webhook that does not exist.
