@@ -4,7 +4,7 @@
 comma := ,
 TAG := containers_image_openpgp
 # One set of build flags for everything: packages are compiled once. Without debug
-# information, test binaries are linked in half of the time.
+# information, packages are compiled and test binaries linked in less time.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -tags=$(TAG) -gcflags=all=-dwarf=false -ldflags=-s $(filter-out -trimpath -tags=%,$(GOFLAGS))
 
