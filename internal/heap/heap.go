@@ -9,6 +9,7 @@ import (
 )
 
 // AfterCollections calls f after each garbage collection from now on, with the number of bytes of live objects.
+// f must return soon, because other cleanups of the runtime wait for it.
 func AfterCollections(f func(live uint64)) {
 	runtime.AddCleanup(new(*int), func(struct{}) {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}

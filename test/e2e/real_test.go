@@ -84,11 +84,12 @@ func (h *harness) revertedOnly(kind string) {
 	})
 }
 
-// newLoneHarness prepares a new cluster as OpenShift on AWS. No other story runs meanwhile: a
-// process that waits for the CPU frees its memory later.
+// newLoneHarness prepares a new cluster as OpenShift on AWS, for a story that measures memory. No
+// other story runs meanwhile: a process that waits for the CPU frees its memory later.
 func newLoneHarness(t *testing.T) *harness {
 	t.Helper()
 	h := connect(t, controlplane.Fresh(t))
+	h.memory = nil
 	h.prepare()
 	return h
 }
@@ -97,7 +98,6 @@ func newLoneHarness(t *testing.T) *harness {
 // cluster, with nothing set in its environment. `make bench` measures it beside kubectl.
 func TestMemory_SixteenRealProvidersFitInto120MiB(t *testing.T) {
 	h := newLoneHarness(t)
-	h.memory = nil
 	h.allowAllPods()
 	h.releaseSixteen()
 	p := h.start("4.22.0")

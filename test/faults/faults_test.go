@@ -127,6 +127,13 @@ func TestProxy_Kubeconfig(t *testing.T) {
 	if config.Host != p.Config().Host {
 		t.Errorf("address of the kubeconfig: %s", config.Host)
 	}
+	client, err := rest.HTTPClientFor(unkept(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, _, err := send(client, http.MethodGet, config.Host+"/a"); err != nil || status != http.StatusOK {
+		t.Errorf("a request without credentials: %d, %v; want those that the proxy adds", status, err)
+	}
 }
 
 func TestFault_Status(t *testing.T) {
