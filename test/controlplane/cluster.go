@@ -33,6 +33,8 @@ type Options struct {
 	Progress io.Writer
 	// Timeout is the maximum time until the programs are ready; zero means two minutes. It does not include the build.
 	Timeout time.Duration
+	// CPUs is the number of CPUs that each program uses at the same time; zero means all.
+	CPUs int
 }
 
 // Cluster is a running control plane with one node.
@@ -45,6 +47,7 @@ type Cluster struct {
 	Dir string
 
 	binary     string
+	cpus       int
 	temporary  bool
 	unlock     func()
 	files      files
@@ -117,7 +120,7 @@ func newCluster(binary string, options Options) (*Cluster, error) {
 	f := files{dir: dir, logs: logs}
 	return &Cluster{
 		Dir: dir, Kubeconfig: f.kubeconfig("admin"),
-		binary: binary, files: f, temporary: options.Dir == "", unlock: unlock,
+		binary: binary, cpus: options.CPUs, files: f, temporary: options.Dir == "", unlock: unlock,
 	}, nil
 }
 
@@ -156,7 +159,7 @@ func (c *Cluster) run(ctx context.Context, port int) error {
 	if err := c.startEgress(); err != nil {
 		return err
 	}
-	s, err := startSupervisor(c.binary, c.files, c.remove()...)
+	s, err := startSupervisor(c.binary, c.files, c.cpus, c.remove()...)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -204,6 +205,21 @@ func TestStart_ContinuesFromAnExistingFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubectl(t, startIn(t, dir), "get", "configmap", "kept")
+}
+
+func TestEnvironment_LimitsCPUs(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "7")
+	for cpus, want := range map[int]string{0: "GOMAXPROCS=7", 1: "GOMAXPROCS=1"} {
+		command := exec.Command("env")
+		command.Env = environment(cpus)
+		out, err := command.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(strings.Split(string(out), "\n"), want) {
+			t.Errorf("%d CPUs: %s is not in\n%s", cpus, want, out)
+		}
+	}
 }
 
 func TestStart_NamesTheProgramThatEnded(t *testing.T) {
