@@ -37,7 +37,7 @@ demo: ## Install real providers in a real control plane on this machine (KEEP=1 
 	@bin/demo $(if $(KEEP),--keep)
 
 # The packages with the longest tests start first.
-SLOW := ./test/e2e ./install
+SLOW := ./test/e2e ./install ./test/demo ./cmd/capi-manifests
 # Tests with a control plane mostly wait, but each has its own control plane while it runs.
 PARALLEL ?= 4
 
@@ -58,7 +58,7 @@ test: controlplane ## Run all tests
 
 .PHONY: $(MODULES:%=test-module-%)
 $(MODULES:%=test-module-%): test-module-%: # Run the tests of one module
-	@cd $* && go test -vet=all -timeout 60m -parallel $(PARALLEL) $(TAGS) $(if $(filter .,$*),$(SLOW)) ./...
+	@cd $* && go test -vet=all -timeout 60m -p 3 -parallel $(PARALLEL) $(TAGS) $(if $(filter .,$*),$(SLOW)) ./...
 
 .PHONY: controlplane
 controlplane: # Build the control plane that tests use, once

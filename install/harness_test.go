@@ -527,7 +527,9 @@ func describe(object unstructured.Unstructured) string {
 // names returns the names of the installed objects, sorted.
 func (h *harness) names() []string {
 	h.Helper()
-	return slices.Sorted(maps.Keys(h.installed()))
+	names, err := fixture.InstalledNames(context.Background(), h)
+	h.must(err)
+	return names
 }
 
 // decode reads one YAML document.

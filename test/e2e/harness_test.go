@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -200,7 +199,9 @@ func (h *harness) remaining() error {
 	if revisions := h.revisions(); len(revisions) > 0 { // the API server takes much longer to list all kinds
 		return fmt.Errorf("remaining: revision ConfigMaps %v", revisions)
 	}
-	if names := h.names(); len(names) > 0 {
+	names, err := fixture.Remaining(context.Background(), h)
+	h.must(err)
+	if len(names) > 0 {
 		return fmt.Errorf("remaining: %v", names)
 	}
 	return nil
@@ -341,7 +342,9 @@ func (h *harness) installed() map[string]*unstructured.Unstructured {
 // names returns the names of the installed objects, sorted.
 func (h *harness) names() []string {
 	h.Helper()
-	return slices.Sorted(maps.Keys(h.installed()))
+	names, err := fixture.InstalledNames(context.Background(), h)
+	h.must(err)
+	return names
 }
 
 // content returns the providers' part of the installed objects, without the fields of the API server and the installer.

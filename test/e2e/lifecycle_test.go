@@ -106,12 +106,7 @@ func TestRealProviders_InstallUpgradeRevertUninstall(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{}
 	cluster.Name = v1alpha1.ClusterAPIName
 	h.must(h.Delete(t.Context(), cluster))
-	h.within(2*patience, "all objects are uninstalled", func() error {
-		if names := h.names(); len(names) > 0 {
-			return fmt.Errorf("remaining: %d", len(names))
-		}
-		return nil
-	})
+	h.within(2*patience, "all objects are uninstalled", h.remaining)
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(precious), precious))
 	crds := &unstructured.UnstructuredList{}
 	crds.SetGroupVersionKind(object.CRDVersion)

@@ -234,7 +234,7 @@ func TestRevisionConfigMaps_AreRepairedDuringRollout(t *testing.T) {
 	h := newHarness(t)
 	h.release(core("v1.0.0"), aws("v1.0.0"))
 	h.start("4.22.0").settle("4.22.0-1", h)
-	before := h.installed()
+	before := h.uids()
 	h.release(core("v1.0.0", stuck("stuck")), aws("v1.0.0"))
 	h.reports("InstallerProgressing", "RollingOut", "4.22.0-2", "stuck")
 	h.unguard("openshift-capi-installer-revisions")
@@ -242,8 +242,9 @@ func TestRevisionConfigMaps_AreRepairedDuringRollout(t *testing.T) {
 		return errors.Join(h.deleteConfigMap("4.22.0-1"), h.deleteConfigMap("4.22.0-2"))
 	})
 	h.eventually("both ConfigMaps are complete", func() error { return errors.Join(h.whole("4.22.0-1", 1), h.whole("4.22.0-2", 1)) })
-	for name, object := range before {
-		if now := h.installed()[name]; now == nil || now.GetUID() != object.GetUID() {
+	now := h.uids()
+	for name, uid := range before {
+		if now[name] != uid {
 			t.Errorf("%s has changed", name)
 		}
 	}
