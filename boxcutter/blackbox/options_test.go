@@ -147,11 +147,19 @@ func status(code int, reason string) *http.Response {
 	}
 }
 
-// refuse rejects requests of a verb whose path has a name. Other requests of the verb wait for that, so that the
-// rejection is the first response of its batch.
-func refuse(verb, name string, code int, reason string) func(request) *http.Response {
-	refused := make(chan struct{})
-	once := sync.OnceFunc(func() { close(refused) })
+// refuse rejects requests of a verb whose path has a name. The first one waits until others of the verb have begun, and
+// they wait until it is rejected, so that the rejection is the first response of a complete batch.
+func refuse(verb, name string, others, code int, reason string) func(request) *http.Response {
+	begun, refused := make(chan struct{}, others), make(chan struct{})
+	once := sync.OnceFunc(func() {
+		for range others {
+			select {
+			case <-begun:
+			case <-time.After(waitTimeout):
+			}
+		}
+		close(refused)
+	})
 	return func(r request) *http.Response {
 		switch {
 		case r.verb != verb:
@@ -159,6 +167,10 @@ func refuse(verb, name string, code int, reason string) func(request) *http.Resp
 		case strings.Contains(r.body+r.path, name):
 			once()
 			return status(code, reason)
+		}
+		select {
+		case begun <- struct{}{}:
+		case <-refused:
 		}
 		select {
 		case <-refused:
@@ -186,7 +198,7 @@ func TestConcurrency_FirstErrorEndsPhase(t *testing.T) {
 			b := newEnv(t, envOptions{ownership: ownerless})
 			objects := append(b.configMaps("c", 8), b.secret("s"))
 			revision := b.revision(1, nil, nil, phase("main", objects...))
-			b.requests.set(0, refuse("create", "c-00", test.code, test.reason))
+			b.requests.set(0, refuse("create", "c-00", 2, test.code, test.reason))
 			result, err := b.engine.Reconcile(b.Context(), revision, append(test.options, boxcutter.WithConcurrency(3))...)
 			if err == nil || !strings.Contains(err.Error(), "reconciling /v1, Kind=ConfigMap "+b.namespace+"/c-00") {
 				t.Errorf("got error %v", err)
@@ -234,7 +246,7 @@ func TestConcurrency_DryRunFindingsKeepOrder(t *testing.T) {
 func TestConcurrency_FailedDryRunEndsOthers(t *testing.T) {
 	b := newEnv(t, envOptions{ownership: ownerless})
 	revision := b.revision(1, nil, nil, phase("main", b.configMaps("c", 12)...))
-	b.requests.set(0, refuse("dry-run apply", "c-00", 500, "InternalError"))
+	b.requests.set(0, refuse("dry-run apply", "c-00", 3, 500, "InternalError"))
 	_, err := b.engine.Reconcile(b.Context(), revision, boxcutter.WithConcurrency(4))
 	if !apierrors.IsInternalError(err) {
 		t.Errorf("got error %v", err)
