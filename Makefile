@@ -58,7 +58,7 @@ test: controlplane ## Run all tests
 
 .PHONY: $(MODULES:%=test-module-%)
 $(MODULES:%=test-module-%): test-module-%: # Run the tests of one module
-	@cd $* && go test -vet=all -timeout 60m -p 3 -parallel $(PARALLEL) $(TAGS) $(if $(filter .,$*),$(SLOW)) ./...
+	@cd $* && go test -vet=all -timeout 60m -parallel $(PARALLEL) $(TAGS) $(if $(filter .,$*),$(SLOW)) ./...
 
 .PHONY: controlplane
 controlplane: # Build the control plane that tests use, once
