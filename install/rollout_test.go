@@ -3,6 +3,7 @@
 package install_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -186,20 +187,26 @@ func TestRollout_StopsForASupersededRelease(t *testing.T) {
 	h.rollingOut("4.22.0-2")
 	h.release(core(configMap("settings", "3"), stuck("slower")), aws(crd("machines", "Machine")))
 	h.rollingOut("4.22.0-3")
-	// The superseded version is complete except its Deployment, which can now run.
 	slow := h.object("apps/v1/Deployment", namespace, "slow")
-	unstructured.RemoveNestedField(slow.Object, "spec", "template", "spec", "nodeSelector")
-	h.must(h.Delete(t.Context(), slow))
-	held := h.object("v1/ConfigMap", namespace, "only-2")
-	h.must(unstructured.SetNestedField(held.Object, "edited", "data", "value"))
-	h.must(h.Update(t.Context(), held))
-	h.eventually("the objects of the superseded version are restored", func() error {
-		if value, _, _ := unstructured.NestedString(h.object("v1/ConfigMap", namespace, "only-2").Object, "data", "value"); value != "" {
-			return fmt.Errorf("ConfigMap has value %q", value)
+	// Without its Deployment, the first phase of the superseded version is complete. A reconcile that has read the
+	// Deployment before it was deleted can create it once more; the next one must not.
+	h.eventually("the Deployment of the superseded version stays deleted", func() error {
+		h.must(client.IgnoreNotFound(h.Delete(t.Context(), slow)))
+		held := h.object("v1/ConfigMap", namespace, "only-2")
+		h.must(unstructured.SetNestedField(held.Object, "edited", "data", "value"))
+		h.must(h.Update(t.Context(), held))
+		h.eventually("the objects of the superseded version are restored", func() error {
+			if value, _, _ := unstructured.NestedString(h.object("v1/ConfigMap", namespace, "only-2").Object, "data", "value"); value != "" {
+				return fmt.Errorf("ConfigMap has value %q", value)
+			}
+			return nil
+		})
+		if h.object("apps/v1/Deployment", namespace, "slow") != nil {
+			return errors.New("it exists")
 		}
 		return nil
 	})
-	if h.object("v1/ConfigMap", namespace, "later-2") != nil || h.object("apps/v1/Deployment", namespace, "slow") != nil {
+	if h.object("v1/ConfigMap", namespace, "later-2") != nil {
 		t.Error("the superseded version was rolled out further")
 	}
 	if h.object("v1/ConfigMap", namespace, "only-a") == nil {
