@@ -4,6 +4,7 @@ package remote
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -24,35 +25,30 @@ const mostCPU = 10 * time.Second
 // hostileRow is the cost of one hostile image: its bytes in the registry, and the CPU time and the peak of the resident memory of
 // a process that reads only this image.
 type hostileRow struct {
-	name   string
-	bytes  int64
-	cpu    time.Duration
-	memory int64
+	name, reference string
+	bytes           int64
+	cpu             time.Duration
+	memory          int64
 }
 
-// TestRegistry_BoundsEachHostileImage reads every hostile image of this package's tests in a separate process. With -v it prints
-// the table of their costs.
-func TestRegistry_BoundsEachHostileImage(t *testing.T) {
+// TestRegistry_BoundsHostileImages reads every hostile image of this package's tests in a process of its own, and those of hostile
+// also as one release. With -v it prints the table of their costs.
+func TestRegistry_BoundsHostileImages(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
-	images := map[string]registry.Layer{"38 chained symlinks of 2,000 components": {Entries: chainedSymlinks()}}
-	for name, layer := range hostile(t) {
-		images[name] = layer
-	}
+	alone := map[string]registry.Layer{"38 chained symlinks of 2,000 components": {Entries: chainedSymlinks()}}
 	for name, refused := range refusals {
-		images[name] = registry.Layer{Entries: refused.entries}
+		alone[name] = registry.Layer{Entries: refused.entries}
 	}
+	release := pushEach(t, reg, hostile(t))
+	all := pushEach(t, reg, alone)
+	maps.Copy(all, release)
 	var lock sync.Mutex
 	var rows []hostileRow
-	t.Run("images", func(t *testing.T) {
-		for name, layer := range images {
+	t.Run("alone", func(t *testing.T) {
+		for name, row := range all {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				image := registry.MustImage(t, layer)
-				row := costOf(t, reg.MustPush(t, "hostile/image", image))
-				row.name, row.bytes = name, layerBytes(t, image)
-				if row.cpu > mostCPU || row.memory > mostMemory {
-					t.Errorf("%s of CPU time and %d MiB, more than %s or %d MiB", row.cpu, row.memory>>20, mostCPU, mostMemory>>20)
-				}
+				row.measure(t)
 				lock.Lock()
 				defer lock.Unlock()
 				rows = append(rows, row)
@@ -60,20 +56,34 @@ func TestRegistry_BoundsEachHostileImage(t *testing.T) {
 		}
 	})
 	t.Log(hostileTable(rows))
+	t.Run("as one release", func(t *testing.T) { boundRelease(t, reg, release) })
 }
 
-// costOf reads an image in a separate process.
-func costOf(t *testing.T, reference string) hostileRow {
+// pushEach pushes an image with each layer. The rows lack the costs.
+func pushEach(t *testing.T, reg *registry.Registry, layers map[string]registry.Layer) map[string]hostileRow {
+	t.Helper()
+	rows := map[string]hostileRow{}
+	for name, layer := range layers {
+		image := registry.MustImage(t, layer)
+		rows[name] = hostileRow{name: name, reference: reg.MustPush(t, "hostile/image", image), bytes: layerBytes(t, image)}
+	}
+	return rows
+}
+
+// measure reads the image in a separate process.
+func (r *hostileRow) measure(t *testing.T) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "GOGC=100", inOwnProcess+"="+reference)
+	cmd.Env = append(os.Environ(), "GOGC=100", inOwnProcess+"="+r.reference)
 	out, err := cmd.CombinedOutput()
-	row := hostileRow{cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
+	r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	var wrong int
-	if _, scanErr := fmt.Sscan(string(out), &row.memory, &wrong); err != nil || scanErr != nil {
+	if _, scanErr := fmt.Sscan(string(out), &r.memory, &wrong); err != nil || scanErr != nil {
 		t.Fatalf("%v, %v: %s", err, scanErr, out)
 	}
-	return row
+	if r.cpu > mostCPU || r.memory > mostMemory {
+		t.Errorf("%s of CPU time and %d MiB, more than %s or %d MiB", r.cpu, r.memory>>20, mostCPU, mostMemory>>20)
+	}
 }
 
 // layerBytes returns the size of the layers of an image in a registry.
