@@ -310,8 +310,8 @@ func (h *harness) uninstall() {
 		}
 		return nil
 	})
-	if names := h.names(); len(names) > 0 {
-		h.Errorf("objects remain after the uninstall: %v", names)
+	if err := h.remaining(); err != nil {
+		h.Errorf("after the uninstall: %v", err)
 	}
 	operator := &configv1.ClusterOperator{}
 	operator.Name = v1alpha1.ClusterOperatorName
@@ -530,6 +530,17 @@ func (h *harness) names() []string {
 	names, err := fixture.InstalledNames(context.Background(), h)
 	h.must(err)
 	return names
+}
+
+// remaining returns an error while installed objects exist.
+func (h *harness) remaining() error {
+	h.Helper()
+	names, err := fixture.Remaining(context.Background(), h)
+	h.must(err)
+	if len(names) > 0 {
+		return fmt.Errorf("objects remain: %v", names)
+	}
+	return nil
 }
 
 // decode reads one YAML document.

@@ -289,13 +289,10 @@ func (l *least) uninstallAndWait() {
 	l.Helper()
 	l.uninstallNow()
 	l.eventually("all objects are uninstalled", func() error {
-		if names := l.names(); len(names) > 0 {
-			return fmt.Errorf("objects remain: %v", names)
-		}
 		if l.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") != nil {
 			return fmt.Errorf("the version remains")
 		}
-		return nil
+		return l.remaining()
 	})
 }
 

@@ -4,6 +4,7 @@ package install_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -381,11 +382,10 @@ func TestUninstall_OnDeletionOfClusterAPI(t *testing.T) {
 			h.settled("4.22.0-1")
 			h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(policy)))
 			h.eventually("no object is installed, and no revision ConfigMap exists", func() error {
-				left, revision := h.names(), h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1")
-				if len(left) > 0 || revision != nil {
-					return fmt.Errorf("objects remain: %v, revision ConfigMap exists: %t", left, revision != nil)
+				if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") != nil {
+					return errors.New("the revision ConfigMap exists")
 				}
-				return nil
+				return h.remaining()
 			})
 		})
 	}
@@ -463,12 +463,7 @@ func TestUnmanagedCRD_IsCheckedAndUnchanged(t *testing.T) {
 		t.Error("the unmanaged CRD was written")
 	}
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
-	h.eventually("all other objects are uninstalled", func() error {
-		if left := h.names(); len(left) > 0 {
-			return fmt.Errorf("objects remain: %v", left)
-		}
-		return nil
-	})
+	h.eventually("all other objects are uninstalled", h.remaining)
 	h.must(h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
 }
 

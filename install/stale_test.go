@@ -60,10 +60,7 @@ func (h *harness) uninstalledCompletely(version string) {
 		if h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, version) != nil {
 			return fmt.Errorf("revision ConfigMap %s remains", version)
 		}
-		if names := h.names(); len(names) > 0 {
-			return fmt.Errorf("objects remain: %v", names)
-		}
-		return nil
+		return h.remaining()
 	})
 }
 

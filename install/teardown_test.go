@@ -116,12 +116,7 @@ func TestUninstall_LeavesUnmanagedCRD(t *testing.T) {
 	h.unmanaged(machines)
 	h.must(h.Delete(t.Context(), h.clusterAPI(), foreground))
 	h.start("4.22.0")
-	h.eventually("all other objects are deleted", func() error {
-		if names := h.names(); len(names) > 0 {
-			return fmt.Errorf("objects remain: %v", names)
-		}
-		return nil
-	})
+	h.eventually("all other objects are deleted", h.remaining)
 	left := h.object(crdKind, "", machines)
 	if left == nil || left.GetDeletionTimestamp() != nil {
 		t.Fatal("the unmanaged CRD was deleted")
