@@ -310,8 +310,8 @@ func (h *harness) uninstall() {
 		}
 		return nil
 	})
-	if err := h.remaining(); err != nil {
-		h.Errorf("after the uninstall: %v", err)
+	if names := h.names(); len(names) > 0 {
+		h.Errorf("objects remain after the uninstall: %v", names)
 	}
 	operator := &configv1.ClusterOperator{}
 	operator.Name = v1alpha1.ClusterOperatorName

@@ -35,12 +35,12 @@ type hostileRow struct {
 // also as one release. With -v it prints the table of their costs.
 func TestRegistry_BoundsHostileImages(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
-	alone := map[string]registry.Layer{"38 chained symlinks of 2,000 components": {Entries: chainedSymlinks()}}
+	others := map[string]registry.Layer{"38 chained symlinks of 2,000 components": {Entries: chainedSymlinks()}}
 	for name, refused := range refusals {
-		alone[name] = registry.Layer{Entries: refused.entries}
+		others[name] = registry.Layer{Entries: refused.entries}
 	}
 	release := pushEach(t, reg, hostile(t))
-	all := pushEach(t, reg, alone)
+	all := pushEach(t, reg, others)
 	maps.Copy(all, release)
 	var lock sync.Mutex
 	var rows []hostileRow
@@ -70,7 +70,7 @@ func pushEach(t *testing.T, reg *registry.Registry, layers map[string]registry.L
 	return rows
 }
 
-// measure reads the image in a separate process.
+// measure reads the image in a separate process, and fails the test if that costs too much.
 func (r *hostileRow) measure(t *testing.T) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
