@@ -32,5 +32,5 @@
 // # Addresses
 //
 // All programs listen on 127.0.0.1 only, and etcd on a socket in the cluster's directory, which only its user can open. The
-// API server requires a client certificate or a token. All keys are generated at each start and stored in that directory.
+// API server requires a token. All keys and tokens are generated at each start and stored in that directory.
 package controlplane

@@ -3,6 +3,7 @@
 package controlplane
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,8 +23,8 @@ func (f files) kubeconfig(user string) string {
 func (f files) egress() string { return filepath.Join(f.dir, "egress.yaml") }
 func (f files) data() string   { return filepath.Join(f.dir, "etcd") }
 
-// users are the users with a client certificate, and their groups. The controller manager uses one identity for all its
-// controllers, so it needs all permissions.
+// users are the users with a token, and their groups. The API server verifies a client certificate at each request, but
+// reads the tokens once. The controller manager uses one identity for all its controllers, so it needs all permissions.
 var users = map[string][]string{
 	"admin":                          {"system:masters"},
 	"system:kube-controller-manager": {"system:masters"},
@@ -38,53 +39,36 @@ func (f files) write(url string) error {
 			return fmt.Errorf("making the cluster's folder: %w", err)
 		}
 	}
-	ca, err := newAuthority("kubernetes")
-	if err != nil {
-		return fmt.Errorf("making an authority: %w", err)
-	}
-	serving, err := ca.server("kube-apiserver")
+	certificate, key, err := servingCertificate("kube-apiserver")
 	if err != nil {
 		return fmt.Errorf("making the certificate of kube-apiserver: %w", err)
-	}
-	if err := f.writePair("ca", "apiserver", ca, serving); err != nil {
-		return err
 	}
 	public, private, err := signingPair()
 	if err != nil {
 		return fmt.Errorf("making the keys of service accounts: %w", err)
 	}
-	if err := writeSecret(f.pki("sa.pub"), public); err != nil {
-		return err
-	}
-	if err := writeSecret(f.pki("sa.key"), private); err != nil {
-		return err
-	}
-	return f.writeUsers(ca, url)
-}
-
-func (f files) writePair(authorityName, name string, ca *authority, p pair) error {
-	for file, content := range map[string][]byte{
-		authorityName + ".crt": ca.pem, name + ".crt": p.certificate, name + ".key": p.key,
+	for name, content := range map[string][]byte{
+		"apiserver.crt": certificate, "apiserver.key": key, "sa.pub": public, "sa.key": private,
 	} {
-		if err := writeSecret(f.pki(file), content); err != nil {
+		if err := writeSecret(f.pki(name), content); err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.writeUsers(certificate, url)
 }
 
-func (f files) writeUsers(ca *authority, url string) error {
+// writeUsers creates the kubeconfig of each user, and the list of the tokens for the API server: the columns are token,
+// name, UID and groups.
+func (f files) writeUsers(ca []byte, url string) error {
+	var tokens strings.Builder
 	for user, groups := range users {
-		client, err := ca.client(user, groups...)
-		if err != nil {
-			return fmt.Errorf("making the certificate of %s: %w", user, err)
-		}
-		login := &clientcmdapi.AuthInfo{ClientCertificateData: client.certificate, ClientKeyData: client.key}
-		if err := writeKubeconfig(f.kubeconfig(user), url, ca.pem, user, "", login); err != nil {
+		login := &clientcmdapi.AuthInfo{Token: rand.Text()}
+		if err := writeKubeconfig(f.kubeconfig(user), url, ca, user, "", login); err != nil {
 			return err
 		}
+		fmt.Fprintf(&tokens, "%s,%s,%[2]s,%q\n", login.Token, user, strings.Join(groups, ","))
 	}
-	return nil
+	return writeSecret(f.pki("tokens.csv"), []byte(tokens.String()))
 }
 
 // writeKubeconfig writes a self-contained kubeconfig.

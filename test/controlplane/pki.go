@@ -16,77 +16,37 @@ import (
 	"time"
 )
 
-// validity of all certificates: they are not renewed, and a cluster exists for hours.
+// validity of the certificate: it is not renewed, and a cluster exists for hours.
 const validity = 365 * 24 * time.Hour
 
-// authority is a certificate authority. Keys are ECDSA P-256, because RSA keys take up to a second to generate.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	pem         []byte
-}
-
-// pair is a certificate and its key in PEM.
-type pair struct{ certificate, key []byte }
-
-func newAuthority(name string) (*authority, error) {
-	template, err := certificateTemplate(pkix.Name{CommonName: name})
+// servingCertificate creates the certificate of a server on 127.0.0.1, which is its own authority, and its key, in PEM.
+// Keys are ECDSA P-256, because RSA keys take up to a second to generate.
+func servingCertificate(name string) (certificate, private []byte, err error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	template.IsCA, template.BasicConstraintsValid = true, true
-	template.KeyUsage |= x509.KeyUsageCertSign
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(validity),
+		KeyUsage:     x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:     []string{"localhost"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:         true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	return &authority{certificate: certificate, key: key, pem: pemBlock("CERTIFICATE", der)}, nil
-}
-
-// server issues a certificate for a server on 127.0.0.1.
-func (a *authority) server(name string) (pair, error) {
-	template, err := certificateTemplate(pkix.Name{CommonName: name})
-	if err != nil {
-		return pair{}, err
-	}
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	template.DNSNames = []string{"localhost"}
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	return a.issue(template)
-}
-
-// client issues a certificate for a user and its groups.
-func (a *authority) client(user string, groups ...string) (pair, error) {
-	template, err := certificateTemplate(pkix.Name{CommonName: user, Organization: groups})
-	if err != nil {
-		return pair{}, err
-	}
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	return a.issue(template)
-}
-
-func (a *authority) issue(template *x509.Certificate) (pair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return pair{}, err
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
-	if err != nil {
-		return pair{}, err
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return pair{}, err
-	}
-	return pair{certificate: pemBlock("CERTIFICATE", der), key: pemBlock("PRIVATE KEY", private)}, nil
+	private, err = privatePEM(key)
+	return pemBlock("CERTIFICATE", der), private, err
 }
 
 // signingPair creates the keys of service account tokens: a public and a private one.
@@ -95,29 +55,20 @@ func signingPair() (public, private []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	publicDER, err := x509.MarshalPKIXPublicKey(key.Public())
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		return nil, nil, err
 	}
-	privateDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, nil, err
-	}
-	return pemBlock("PUBLIC KEY", publicDER), pemBlock("PRIVATE KEY", privateDER), nil
+	private, err = privatePEM(key)
+	return pemBlock("PUBLIC KEY", der), private, err
 }
 
-func certificateTemplate(subject pkix.Name) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+func privatePEM(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, err
 	}
-	return &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      subject,
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(validity),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-	}, nil
+	return pemBlock("PRIVATE KEY", der), nil
 }
 
 func pemBlock(kind string, der []byte) []byte {

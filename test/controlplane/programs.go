@@ -57,7 +57,7 @@ func apiServerFlags(f files, port int) []string {
 		"--etcd-servers=" + storeURL,
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file=" + f.pki("apiserver.crt"), "--tls-private-key-file=" + f.pki("apiserver.key"),
-		"--client-ca-file=" + f.pki("ca.crt"),
+		"--token-auth-file=" + f.pki("tokens.csv"),
 		"--service-account-key-file=" + f.pki("sa.pub"), "--service-account-signing-key-file=" + f.pki("sa.key"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.96.0.0/24",
 		"--authorization-mode=Node,RBAC", "--allow-privileged", "--disable-admission-plugins=TaintNodesByCondition",
@@ -76,7 +76,7 @@ func controllerManagerFlags(f files) []string {
 	return []string{
 		"--kubeconfig=" + f.kubeconfig("system:kube-controller-manager"), "--controllers=" + strings.Join(controllers, ","),
 		"--use-service-account-credentials=false", "--leader-elect=false", "--secure-port=0",
-		"--service-account-private-key-file=" + f.pki("sa.key"), "--root-ca-file=" + f.pki("ca.crt"),
+		"--service-account-private-key-file=" + f.pki("sa.key"), "--root-ca-file=" + f.pki("apiserver.crt"),
 		"--kube-api-qps=200", "--kube-api-burst=400", "--profiling=false",
 	}
 }
