@@ -112,12 +112,13 @@ func (d *demo) uninstall(ctx context.Context, installed snapshot) error {
 		return fmt.Errorf("deleting the ClusterAPI object: %w", err)
 	}
 	var left []string
-	err := d.await(ctx, func(ctx context.Context) (bool, error) {
-		found, err := d.left(ctx, installed)
-		if err == nil {
-			left = found
+	err := d.await(ctx, func(ctx context.Context) (done bool, err error) {
+		// Reading all objects uses 0.2 s of CPU time: this waits until none is marked as installed.
+		if left, err = fixture.Remaining(ctx, d.client); err == nil && len(left) == 0 {
+			left, err = d.left(ctx, installed)
+			done = len(left) == 1 && strings.HasSuffix(left[0], instanceCRD)
 		}
-		return len(found) == 1 && strings.HasSuffix(found[0], instanceCRD), err
+		return done, err
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for the uninstallation: %w; remaining: %v", err, left)
@@ -133,7 +134,8 @@ func (d *demo) uninstall(ctx context.Context, installed snapshot) error {
 func (d *demo) left(ctx context.Context, installed snapshot) ([]string, error) {
 	var left []string
 	for name, object := range installed {
-		now := object.DeepCopy()
+		now := &metav1.PartialObjectMetadata{}
+		now.SetGroupVersionKind(object.GroupVersionKind())
 		if err := d.client.Get(ctx, client.ObjectKeyFromObject(object), now); err == nil {
 			left = append(left, name)
 		} else if client.IgnoreNotFound(err) != nil {
