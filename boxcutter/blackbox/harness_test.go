@@ -59,7 +59,7 @@ var (
 	ownerless  = ownership{"ownerless", nil}
 )
 
-// eachOwning runs a test for each way of owning, each with its own bed.
+// eachOwning runs a test for each way of owning, each with its own env.
 func eachOwnership(t *testing.T, test func(b *env)) {
 	t.Helper()
 	for _, ownership := range []ownership{native, annotation, ownerless} {
@@ -76,7 +76,7 @@ func eachOwner(t *testing.T, test func(b *env)) {
 	}
 }
 
-// within runs a subtest on the same bed.
+// within runs a subtest on the same env.
 func (b *env) within(name string, test func(b *env)) {
 	b.Helper()
 	parent, ok := b.TB.(*testing.T)
@@ -118,7 +118,7 @@ type env struct {
 	engine  *boxcutter.RevisionEngine
 }
 
-// newBed returns a bed for the duration of the test.
+// newEnv returns an env for the duration of the test.
 func newEnv(t testing.TB, options envOptions) *env {
 	t.Helper()
 	cluster := controlplane.Shared(t)
@@ -209,7 +209,7 @@ func (b *env) eventually(what string, holds func() bool) {
 	}
 }
 
-// object parses an object of the bed's namespace from YAML, after formatting it with the arguments.
+// object parses an object of the env's namespace from YAML, after formatting it with the arguments.
 func (b *env) object(text string, arguments ...any) *unstructured.Unstructured {
 	b.Helper()
 	out := &unstructured.Unstructured{}
@@ -221,7 +221,7 @@ func (b *env) object(text string, arguments ...any) *unstructured.Unstructured {
 	return out
 }
 
-// configMap returns a config map of the bed's namespace.
+// configMap returns a config map of the env's namespace.
 func (b *env) configMap(name, color string) *unstructured.Unstructured {
 	return b.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: {color: %s}}`, name, color)
 }
@@ -235,7 +235,7 @@ func (b *env) owner(name string) client.Object {
 	return b.createOwner(name)
 }
 
-// anyOwner creates an owner even if objects of the bed have none.
+// anyOwner creates an owner even if objects of the env have none.
 func (b *env) createOwner(name string) client.Object {
 	b.Helper()
 	out := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}

@@ -19,6 +19,7 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/ownerhandling"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -165,12 +166,13 @@ func (c *calls) settle() {
 	}
 }
 
-// manager starts a manager with one controller until the test ends.
+// manager starts a manager of the namespace, with one controller, until the test ends.
 func (b *env) manager(c *calls, add func(*builder.Builder)) {
 	b.Helper()
 	mgr, err := manager.New(b.config, manager.Options{
 		Logger: logr.Discard(), Scheme: scheme.Scheme, Metrics: server.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{b.namespace: {}}},
 	})
 	b.must(err)
 	builder := builder.ControllerManagedBy(mgr).Named("owners").WithOptions(controller.Options{MaxConcurrentReconciles: 1})

@@ -145,13 +145,6 @@ spec: {policyName: no-odd-maps, validationActions: [Deny]}
 	})
 }
 
-func TestNamespace_IsDeletedWhenTheTestEnds(t *testing.T) {
-	c := Shared(t)
-	var name string
-	t.Run("inner", func(t *testing.T) { name = c.Namespace(t) })
-	kubectl(t, c, "wait", "--for=delete", "--timeout=60s", "namespace/"+name)
-}
-
 func TestLease_GivesEachClusterToOneTestAtATime(t *testing.T) {
 	var first, second *Cluster
 	t.Run("two concurrent leases", func(t *testing.T) {

@@ -9,7 +9,7 @@
 //
 //	func TestSomethingWithAnAPIServer(t *testing.T) {
 //		cluster := controlplane.Shared(t)    // one per test process, started at first use
-//		namespace := cluster.Namespace(t)    // deleted when the test ends
+//		namespace := cluster.Namespace(t)    // with a new name
 //		client, err := client.New(cluster.Config, client.Options{})
 //		...
 //	}

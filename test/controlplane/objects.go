@@ -66,8 +66,8 @@ func (c *Cluster) namespaceReady(ctx context.Context, namespace string) error {
 	return err
 }
 
-// Namespace creates a namespace with a new name and deletes it when the test ends. Pods can be created in it
-// immediately.
+// Namespace creates a namespace with a new name, in which pods can be created immediately. It remains when the test ends:
+// its deletion would be one or two requests for each resource of the API server, and the cluster ends soon.
 func (c *Cluster) Namespace(tb testing.TB) string {
 	tb.Helper()
 	created, err := c.client.CoreV1().Namespaces().Create(tb.Context(),
@@ -75,12 +75,6 @@ func (c *Cluster) Namespace(tb testing.TB) string {
 	if err != nil {
 		tb.Fatalf("creating a namespace: %v", err)
 	}
-	tb.Cleanup(func() {
-		err := c.client.CoreV1().Namespaces().Delete(context.Background(), created.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			tb.Errorf("deleting the namespace %s: %v", created.Name, err)
-		}
-	})
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	ready := func(ctx context.Context) error { return c.namespaceReady(ctx, created.Name) }
