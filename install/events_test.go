@@ -20,12 +20,11 @@ import (
 func (h *harness) events(reason string) []string {
 	h.Helper()
 	list := &corev1.EventList{}
-	h.must(h.List(context.Background(), list, client.InNamespace(metav1.NamespaceDefault)))
-	var messages []string
-	for _, event := range list.Items {
-		if event.InvolvedObject.UID == h.clusterAPI().UID && event.Reason == reason {
-			messages = append(messages, event.Message)
-		}
+	h.must(h.List(context.Background(), list, client.InNamespace(metav1.NamespaceDefault),
+		client.MatchingFields{"involvedObject.uid": string(h.clusterAPI().UID), "reason": reason}))
+	messages := make([]string, len(list.Items))
+	for i, event := range list.Items {
+		messages[i] = event.Message
 	}
 	return messages
 }
