@@ -365,9 +365,7 @@ func (h *harness) eventually(what string, check func() error) {
 		if time.Now().After(deadline) {
 			h.Fatalf("timed out waiting until %s: %v\n%s", what, err, h.conditions())
 		}
-		for end := time.Now().Add(250 * time.Millisecond); h.activity() == seen && time.Now().Before(end); {
-			time.Sleep(20 * time.Millisecond)
-		}
+		fixture.Pause(func() bool { return h.activity() != seen })
 	}
 }
 

@@ -200,7 +200,7 @@ func (c *Cluster) await(ctx context.Context, program string, ready func(context.
 			return nil
 		}
 		select {
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond):
 			continue
 		case <-ctx.Done():
 		}

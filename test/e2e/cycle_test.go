@@ -505,7 +505,7 @@ func (c *cycle) await(w workload) error {
 		if time.Now().After(deadline) {
 			return errors.Join(err, fmt.Errorf("waited %s; writes ended %s ago", 3*patience, time.Since(since).Round(time.Millisecond)))
 		}
-		pause(ended)
+		fixture.Pause(ended)
 	}
 }
 

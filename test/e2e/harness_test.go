@@ -273,7 +273,7 @@ func (h *harness) within(limit time.Duration, what string, check func() error) {
 		if time.Now().After(deadline) {
 			h.Fatalf("timed out after %s waiting until %s: %v\n%s", limit, what, err, h.conditions())
 		}
-		pause(func() bool { return h.writes() != writes })
+		fixture.Pause(func() bool { return h.writes() != writes })
 	}
 }
 
@@ -283,17 +283,6 @@ func (h *harness) writes() int {
 		return 0
 	}
 	return h.proxy.Writes()
-}
-
-// pause waits between two checks of the cluster until something has changed, but not longer than a quarter of a second:
-// Kubernetes' own controllers change objects too. Checks use much of the API server's CPU time.
-func pause(changed func() bool) {
-	for range 5 {
-		time.Sleep(50 * time.Millisecond)
-		if changed() {
-			return
-		}
-	}
 }
 
 // clusterAPI reads the ClusterAPI object.
