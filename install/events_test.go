@@ -22,9 +22,9 @@ func (h *harness) events(reason string) []string {
 	list := &corev1.EventList{}
 	h.must(h.List(context.Background(), list, client.InNamespace(metav1.NamespaceDefault),
 		client.MatchingFields{"involvedObject.uid": string(h.clusterAPI().UID), "reason": reason}))
-	messages := make([]string, len(list.Items))
-	for i, event := range list.Items {
-		messages[i] = event.Message
+	var messages []string
+	for _, event := range list.Items {
+		messages = append(messages, event.Message)
 	}
 	return messages
 }
