@@ -43,7 +43,7 @@ const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 )
 
-// patience is the timeout of waits.
+// waitTimeout is the timeout of each wait.
 const waitTimeout = 30 * time.Second
 
 // owning is a way for objects to have an owner.
@@ -59,7 +59,7 @@ var (
 	ownerless  = ownership{"ownerless", nil}
 )
 
-// eachOwning runs a test for each way of owning, each with its own env.
+// eachOwnership runs a test for each way of owning, each with its own env.
 func eachOwnership(t *testing.T, test func(b *env)) {
 	t.Helper()
 	for _, ownership := range []ownership{native, annotation, ownerless} {
@@ -235,7 +235,7 @@ func (b *env) owner(name string) client.Object {
 	return b.createOwner(name)
 }
 
-// anyOwner creates an owner even if objects of the env have none.
+// createOwner creates an owner even if objects of the env have none.
 func (b *env) createOwner(name string) client.Object {
 	b.Helper()
 	out := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}

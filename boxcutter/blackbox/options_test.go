@@ -285,7 +285,7 @@ func TestWithoutDryRunOfUnchanged_Requests(t *testing.T) {
 	})
 }
 
-// crd creates a definition of a kind in the bed's own group. It is deleted at the end of the test.
+// crd creates a definition of a kind in the env's own group. It is deleted at the end of the test.
 func (b *env) crd(kind, scope string) *unstructured.Unstructured {
 	plural := strings.ToLower(kind) + "s"
 	group := b.namespace + ".example.com"

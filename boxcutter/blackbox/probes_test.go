@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// definition is a kind without validation. Its group is the bed's own.
+// definition is a kind without validation. Its group is the env's own.
 func (b *env) definition(kind string) *unstructured.Unstructured {
 	b.Helper()
 	plural := strings.ToLower(kind) + "s"

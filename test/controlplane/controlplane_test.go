@@ -240,7 +240,7 @@ func TestStart_NamesTheProgramThatEnded(t *testing.T) {
 func TestStart_TimeoutStopsAllPrograms(t *testing.T) {
 	skipShort(t)
 	dir := t.TempDir()
-	_, err := Start(t.Context(), Options{Dir: dir, Timeout: time.Second})
+	_, err := Start(t.Context(), Options{Dir: dir, Timeout: 300 * time.Millisecond})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v, want the deadline", err)
 	}
@@ -259,7 +259,7 @@ func TestStart_ReturnsTheCauseOfCancellation(t *testing.T) {
 	skipShort(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted")
-	time.AfterFunc(time.Second, func() { cancel(interrupted) })
+	time.AfterFunc(300*time.Millisecond, func() { cancel(interrupted) })
 	_, err := Start(ctx, Options{})
 	if _, ok := errors.AsType[*ProgramError](err); ok || !errors.Is(err, interrupted) {
 		t.Errorf("got %v, want interrupted and no *ProgramError", err)

@@ -51,8 +51,7 @@ func etcdFlags(f files) []string {
 }
 
 // apiServerFlags: admission is as in any cluster except TaintNodesByCondition, whose taint on a new node only the node
-// lifecycle controller would remove, and MutatingAdmissionPolicy, which computes the OpenAPI documents of all groups at
-// the start and, after changes, every five seconds. The objects of such policies can be created, but have no effect.
+// lifecycle controller would remove.
 func apiServerFlags(f files, port int) []string {
 	return []string{
 		"--etcd-servers=" + storeURL,
@@ -61,7 +60,7 @@ func apiServerFlags(f files, port int) []string {
 		"--token-auth-file=" + f.pki("tokens.csv"),
 		"--service-account-key-file=" + f.pki("sa.pub"), "--service-account-signing-key-file=" + f.pki("sa.key"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.96.0.0/24",
-		"--authorization-mode=Node,RBAC", "--allow-privileged", "--disable-admission-plugins=TaintNodesByCondition,MutatingAdmissionPolicy",
+		"--authorization-mode=Node,RBAC", "--allow-privileged", "--disable-admission-plugins=TaintNodesByCondition",
 		"--egress-selector-config-file=" + f.egress(), "--endpoint-reconciler-type=none", "--enable-priority-and-fairness=false", "--profiling=false",
 	}
 }
