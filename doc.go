@@ -16,7 +16,7 @@
 //   - internal/text: shortens and joins text for messages.
 //   - internal/object: kinds, names, scopes, pod specs, images and the apply order of objects.
 //   - internal/crdpack: compresses the versions of CRDs in memory.
-//   - internal/yamldoc: YAML streams to documents and objects.
+//   - internal/yamldoc: YAML streams to documents, with the line of each, and to objects.
 //   - internal/variable: the variables ${VAR} of manifests: grammar, defaults, substitution.
 //   - internal/parallel: a function applied to many items at once.
 //   - internal/rbacrule: matches rules of roles against requests.
@@ -55,7 +55,7 @@
 //   - install/snapshot: the ClusterAPI object and the revision ConfigMaps, read consistently.
 //   - install/version: the version controller: decides which version to install.
 //   - install/objectcache: installed objects in an informer cache, compressed.
-//   - install/installer: the installer controller: rolls out versions, skips unchanged phases, adopts objects, reverts drift, and tears down versions, except CRDs that it retains; the deletion guard, an admission policy that exists only during a deletion, rejects instances of a CRD that is about to be deleted.
+//   - install/installer: the installer controller: rolls out versions, skips unchanged phases, and reverts drift; the adoption of existing objects, unmanaged CRDs, paused clusters; the teardown of versions, except CRDs that it retains, and the uninstallation; the deletion guard, an admission policy that exists only during a deletion, rejects instances of a CRD that is about to be deleted.
 //   - install/registryconfig: the registry configuration (mirrors, credentials, certificates, proxy, signature policies) of files and of the cluster, read again after changes.
 //   - install/metricsserver: metrics over HTTPS: TLS certificate, TLS profile, and authorization of clients.
 //   - install: the manager with both controllers; it creates the ClusterAPI object at the first start.
@@ -65,7 +65,7 @@
 //   - build/bundle: the objects, the contents and the files of a bundle.
 //   - build/starlark: the starlark functions of kpt, run in process.
 //   - build/kustomize: renders kustomize directories in process.
-//   - build/transform: changes to the objects of a provider for OpenShift or any Kubernetes cluster, one file each.
+//   - build/transform: changes to the objects of a provider for OpenShift or any Kubernetes cluster, one file each, such as image_placeholder.go.
 //   - build/generate: bundles from kustomize directories.
 //   - build/clusterctl: clusterctl releases from kustomize directories.
 //   - build/pack: images with bundles.
