@@ -46,7 +46,7 @@ const (
 // waitTimeout is the timeout of each wait.
 const waitTimeout = 30 * time.Second
 
-// owning is a way for objects to have an owner.
+// ownership is a way for objects to have an owner.
 type ownership struct {
 	name string
 	// strategy is nil if objects have no owner.
