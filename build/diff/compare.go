@@ -4,7 +4,6 @@ package diff
 
 import (
 	"cmp"
-	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -174,7 +173,7 @@ func compareEntries(a, b Entry) int {
 // compare returns the differences of an object.
 func (o objectPair) compare(access accessReport) (entry Entry, differs bool) {
 	entry = Entry{Area: areaOf(o.ref), Object: o.ref, Outcome: Changed, From: o.from}
-	same := o.a != nil && o.b != nil && reflect.DeepEqual(o.a.Object, o.b.Object)
+	same := o.a != nil && o.b != nil && object.Equal(o.a.Object, o.b.Object)
 	if same && o.from == "" {
 		return entry, false
 	}

@@ -5,11 +5,12 @@ package diff
 import (
 	"encoding/json"
 	"maps"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // listKeys are the key fields of list items by the name of the list, as in the
@@ -55,7 +56,7 @@ func fields(path string, a, b any) []Change {
 	if isA && isB {
 		return fieldsOfLists(path, listA, listB)
 	}
-	if reflect.DeepEqual(a, b) {
+	if object.Equal(a, b) {
 		return nil
 	}
 	return []Change{fieldChange(path, a, b)}
@@ -94,7 +95,7 @@ func fieldsOfLists(path string, a, b []any) []Change {
 		itemsA, keyedA := key(a)
 		itemsB, keyedB := key(b)
 		if keyedA && keyedB {
-			if changes := fieldsOfItems(path, itemsA, itemsB); len(changes) > 0 || reflect.DeepEqual(a, b) {
+			if changes := fieldsOfItems(path, itemsA, itemsB); len(changes) > 0 || object.Equal(a, b) {
 				return changes
 			}
 			return []Change{{Rule: "field", Level: Plain, Path: path, Message: "reordered"}}
@@ -172,7 +173,7 @@ func settings(value string) any {
 func unkeyed(path string, a, b []any) []Change {
 	removedItems, addedItems := without(a, b), without(b, a)
 	if len(removedItems)+len(addedItems) == 0 {
-		if reflect.DeepEqual(a, b) {
+		if object.Equal(a, b) {
 			return nil
 		}
 		return []Change{{Rule: "field", Level: Plain, Path: path, Message: "reordered"}}
@@ -191,7 +192,7 @@ func unkeyed(path string, a, b []any) []Change {
 func without(a, b []any) (rest []any) {
 	left := slices.Clone(b)
 	for _, item := range a {
-		at := slices.IndexFunc(left, func(other any) bool { return reflect.DeepEqual(item, other) })
+		at := slices.IndexFunc(left, func(other any) bool { return object.Equal(item, other) })
 		if at < 0 {
 			rest = append(rest, item)
 			continue

@@ -29,16 +29,15 @@ func Print(objects []*unstructured.Unstructured) ([]byte, error) {
 }
 
 func encodeOne(o *unstructured.Unstructured) ([]byte, error) {
-	var document yaml.Node
-	if err := document.Encode(o.Object); err != nil {
+	document, err := withQuotedTexts(o)
+	if err != nil {
 		return nil, err
 	}
-	quoteTexts(&document, o)
 	var out bytes.Buffer
 	encoder := yaml.NewEncoderWithOptions(&out, &yaml.EncoderOptions{SeqIndent: yaml.CompactSequenceStyle})
-	if err := encoder.Encode(&document); err != nil {
+	if err := encoder.Encode(document); err != nil {
 		return nil, err
 	}
-	err := encoder.Close()
+	err = encoder.Close()
 	return out.Bytes(), err
 }

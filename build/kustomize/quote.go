@@ -14,17 +14,19 @@ import (
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
-// quoteTexts quotes the expressions in fields of type string whose default would be
-// read as another type, or not at all, without quotes: ${PORT:=8443} in an
-// annotation, ${FLAG:=true} in an argument. kustomize loses such quotes. All other
-// expressions stay as kustomize prints them: quotes would become part of the value
-// in ${TEXT:=""}, and make ${REPLICAS:=1} a string.
-func quoteTexts(document *yaml.Node, o *unstructured.Unstructured) {
+// withQuotedTexts returns the fields of an object for an encoder, with quotes for the expressions in fields of type string
+// whose default would be read as another type, or not at all, without quotes: ${PORT:=8443} in an annotation,
+// ${FLAG:=true} in an argument. kustomize loses such quotes. All other expressions stay as kustomize prints them: quotes
+// would become part of the value in ${TEXT:=""}, and make ${REPLICAS:=1} a string.
+func withQuotedTexts(o *unstructured.Unstructured) (any, error) {
 	typed, err := scheme.Scheme.New(o.GroupVersionKind())
 	if err != nil {
-		return // the types of the fields are unknown
+		return o.Object, nil //nolint:nilerr // the types of the fields are unknown, as in a CRD and its instances
 	}
-	quoteBelow(document, reflect.TypeOf(typed))
+	var document yaml.Node
+	err = document.Encode(o.Object)
+	quoteBelow(&document, reflect.TypeOf(typed))
+	return &document, err
 }
 
 func quoteBelow(node *yaml.Node, of reflect.Type) {

@@ -3,6 +3,7 @@
 package kustomize
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -94,7 +95,11 @@ func checkDir(dir string) error {
 }
 
 func decode(resource *resource.Resource) (*unstructured.Unstructured, error) {
-	encoded, err := resource.MarshalJSON()
+	fields, err := resource.Map() // MarshalJSON would print and parse YAML first
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", resource.CurId(), err)
+	}
+	encoded, err := json.Marshal(fields)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", resource.CurId(), err)
 	}

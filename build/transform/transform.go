@@ -4,7 +4,6 @@ package transform
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -79,32 +78,48 @@ type Result struct {
 // objects before and after each transform, so that transforms need not report them.
 func Apply(transforms []Transform, objects []*unstructured.Unstructured, o Options) ([]*unstructured.Unstructured, []Result, error) {
 	results := make([]Result, 0, len(transforms))
+	before := snapshot{}
 	for _, t := range transforms {
 		if !o.applies(t.Name) {
 			results = append(results, Result{Transform: t.Name, Skipped: true})
 			continue
 		}
-		before := deepCopy(objects)
+		before.take(objects)
 		after, err := t.Apply(slices.Clone(objects), o)
 		if err != nil {
 			return nil, nil, fmt.Errorf("applying transform %s: %w", t.Name, err)
 		}
-		results = append(results, compare(t.Name, objects, before, after))
+		results = append(results, before.compare(t.Name, objects, after))
 		objects = after
 	}
 	return objects, results, nil
 }
 
-// compare returns the effects of a transform: edited are the objects that it received and
-// modified, before are copies from before, and after are the returned objects.
-func compare(name string, edited, before, after []*unstructured.Unstructured) Result {
+// snapshot has a copy of each object from before a transform. The copies of objects that it does not change serve the
+// next one, too.
+type snapshot map[*unstructured.Unstructured]*unstructured.Unstructured
+
+// take copies the objects without a copy.
+func (s snapshot) take(objects []*unstructured.Unstructured) {
+	for _, o := range objects {
+		if s[o] == nil {
+			s[o] = o.DeepCopy()
+		}
+	}
+}
+
+// compare returns the effects of a transform: edited are the objects that it received and modified, and after are the
+// returned objects. It drops the copies of changed objects.
+func (s snapshot) compare(name string, edited, after []*unstructured.Unstructured) Result {
 	result := Result{Transform: name}
-	for i, o := range edited {
+	for _, o := range edited {
+		before := s[o]
 		switch {
 		case !slices.Contains(after, o):
-			result.Dropped = append(result.Dropped, object.Describe(before[i]))
-		case !reflect.DeepEqual(o.Object, before[i].Object):
-			result.Changed = append(result.Changed, object.Describe(before[i]))
+			result.Dropped = append(result.Dropped, object.Describe(before))
+		case !object.Equal(o.Object, before.Object):
+			result.Changed = append(result.Changed, object.Describe(before))
+			delete(s, o)
 		}
 	}
 	for _, o := range after {
@@ -113,14 +128,6 @@ func compare(name string, edited, before, after []*unstructured.Unstructured) Re
 		}
 	}
 	return result
-}
-
-func deepCopy(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
-	copies := make([]*unstructured.Unstructured, len(objects))
-	for i, o := range objects {
-		copies[i] = o.DeepCopy()
-	}
-	return copies
 }
 
 // eachObject returns an Apply that edits each object.

@@ -3,6 +3,7 @@
 package version
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,7 @@ func named(configMaps []corev1.ConfigMap, name string) *corev1.ConfigMap {
 }
 
 func sameData(a, b *corev1.ConfigMap) bool {
-	return equality.Semantic.DeepEqual(a.BinaryData, b.BinaryData) && equality.Semantic.DeepEqual(a.Data, b.Data) &&
+	return maps.EqualFunc(a.BinaryData, b.BinaryData, bytes.Equal) && maps.Equal(a.Data, b.Data) &&
 		equality.Semantic.DeepEqual(a.Immutable, b.Immutable)
 }
 

@@ -2,6 +2,11 @@
 
 package object
 
+import (
+	"maps"
+	"slices"
+)
+
 // MapAt returns the map at a path of fields, or nil. Writes to the map change the
 // object.
 func MapAt(object map[string]any, path ...string) map[string]any {
@@ -53,6 +58,20 @@ func SetDefault(object map[string]any, field string, value any) {
 	if _, exists := object[field]; !exists {
 		object[field] = value
 	}
+}
+
+// Equal reports whether two values of JSON are equal: maps, lists and scalars, as in unstructured objects. It takes a
+// fraction of the time of reflect.DeepEqual.
+func Equal(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		return ok && maps.EqualFunc(a, b, Equal)
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, Equal)
+	}
+	return a == b
 }
 
 func valueAt(object map[string]any, path []string) any {

@@ -353,3 +353,18 @@ func TestEnsureMap_KeepsValues(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+func TestEqual_OfJSONValues(t *testing.T) {
+	t.Parallel()
+	values := []string{
+		"{}", "{a: null}", "{a: {}}", "{a: []}", "{a: 1}", "{a: 1.5}", `{a: "1"}`, "{a: true}", "{a: [1]}", "{a: [1, 2]}", "{a: [2, 1]}",
+		"{a: {b: 1}}", "{a: {b: 1, c: 2}}", "{a: {c: 1}}", "{b: 1}",
+	}
+	for i, a := range values {
+		for j, b := range values {
+			if got := object.Equal(parse(t, a).Object, parse(t, b).Object); got != (i == j) {
+				t.Errorf("%s and %s: %t", a, b, got)
+			}
+		}
+	}
+}
