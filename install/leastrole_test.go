@@ -15,6 +15,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -273,15 +274,24 @@ func (l *least) complete() {
 		if s.CurrentVersion == "" || !s.Settled() || len(s.Versions) != 1 || !meta.IsStatusConditionFalse(s.Conditions, "Degraded") {
 			return fmt.Errorf("current %q, desired %q", s.CurrentVersion, s.DesiredVersion)
 		}
-		for _, object := range l.objects {
-			kind := object.GroupVersionKind()
-			there := l.object(kind.GroupVersion().String()+"/"+kind.Kind, object.GetNamespace(), object.GetName())
-			if there == nil || there.GetLabels()[edited] != object.GetLabels()[edited] || there.GetAnnotations()[v1alpha1.OwnersAnnotation] == "" {
-				return fmt.Errorf("%s %s differs from the manifest or is not ready", kind.Kind, object.GetName())
-			}
-		}
-		return nil
+		return l.incomplete()
 	})
+}
+
+// incomplete returns an error until all objects exist, with the label of their manifest and an owner.
+func (l *least) incomplete() error {
+	installed, err := fixture.InstalledMetadata(l.Context(), l)
+	l.must(err)
+	for _, object := range l.objects {
+		kind := object.GroupVersionKind()
+		if !slices.ContainsFunc(installed, func(there metav1.PartialObjectMetadata) bool {
+			return there.GroupVersionKind() == kind && key(&there) == key(object) &&
+				there.Labels[edited] == object.GetLabels()[edited] && there.Annotations[v1alpha1.OwnersAnnotation] != ""
+		}) {
+			return fmt.Errorf("%s %s differs from the manifest or is not ready", kind.Kind, object.GetName())
+		}
+	}
+	return nil
 }
 
 // uninstallAndWait uninstalls all versions and waits until no object exists.
