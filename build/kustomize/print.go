@@ -33,11 +33,16 @@ func encodeOne(o *unstructured.Unstructured) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return encode(document)
+}
+
+// encode encodes a tree of nodes or the fields of an object.
+func encode(document any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoderWithOptions(&out, &yaml.EncoderOptions{SeqIndent: yaml.CompactSequenceStyle})
 	if err := encoder.Encode(document); err != nil {
 		return nil, err
 	}
-	err = encoder.Close()
+	err := encoder.Close()
 	return out.Bytes(), err
 }

@@ -21,12 +21,14 @@ import (
 func withQuotedTexts(o *unstructured.Unstructured) (any, error) {
 	typed, err := scheme.Scheme.New(o.GroupVersionKind())
 	if err != nil {
-		return o.Object, nil //nolint:nilerr // the types of the fields are unknown, as in a CRD and its instances
+		return o.Object, nil //nolint:nilerr // the types of the fields are unknown: the scheme has no CRDs and none of their instances
 	}
 	var document yaml.Node
-	err = document.Encode(o.Object)
+	if err := document.Encode(o.Object); err != nil {
+		return nil, err
+	}
 	quoteBelow(&document, reflect.TypeOf(typed))
-	return &document, err
+	return &document, nil
 }
 
 func quoteBelow(node *yaml.Node, of reflect.Type) {

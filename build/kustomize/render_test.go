@@ -69,22 +69,11 @@ func TestRender_AsKustomizePrints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tree := printTree(t, got[0]); !bytes.Equal(tree, printed) {
-		t.Errorf("(-tree +printed):\n%s", cmp.Diff(string(tree), string(printed)))
-	}
-}
-
-// printTree encodes an object by way of a tree of nodes.
-func printTree(t *testing.T, o *unstructured.Unstructured) []byte {
-	t.Helper()
 	var tree yaml.Node
-	if err := tree.Encode(o.Object); err != nil {
+	if err := tree.Encode(got[0].Object); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	encoder := yaml.NewEncoderWithOptions(&out, &yaml.EncoderOptions{SeqIndent: yaml.CompactSequenceStyle})
-	if err := encoder.Encode(&tree); err != nil {
-		t.Fatal(err)
+	if byTree, err := encode(&tree); err != nil || !bytes.Equal(byTree, printed) {
+		t.Errorf("%v (-tree +printed):\n%s", err, cmp.Diff(string(byTree), string(printed)))
 	}
-	return out.Bytes()
 }
