@@ -32,6 +32,7 @@
 //   - internal/inflate: gzip streams, decompressed faster than by the standard library.
 //   - internal/heap: follows the size of the heap.
 //   - extractor: bundles, and the names of the files in which images ship them.
+//   - extractor/scope: the images that a scope contains, for mirrors and signature policies.
 //   - extractor/remote/mirror: the sources of an image, from mirror rules.
 //   - extractor/remote/keychain: credentials for registries.
 //   - extractor/remote/transport: certificates, proxies, and address restrictions for redirects.

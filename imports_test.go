@@ -44,6 +44,7 @@ var importOrder = []string{
 	"internal/inflate",
 	"internal/heap",
 	"extractor",
+	"extractor/scope",
 	"extractor/remote/mirror",
 	"extractor/remote/keychain",
 	"extractor/remote/transport",

@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 
 	"github.com/opencontainers/go-digest"
-	"go.podman.io/image/v5/docker/policyconfiguration"
 	"go.podman.io/image/v5/docker/reference"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
+	"github.com/capi-installer/capi-installer/extractor/scope"
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 )
 
@@ -83,13 +83,9 @@ func (l Locations) of(source mirror.Source) (found location, named reference.Nam
 	if err != nil {
 		return found, nil, err
 	}
-	identity, err := policyconfiguration.DockerReferenceIdentity(named)
-	if err != nil {
-		return found, nil, err
-	}
 	var matching []location
-	for _, scope := range append([]string{identity}, policyconfiguration.DockerReferenceNamespaces(named)...) {
-		if at, ok := l.Registries[scope]; ok {
+	for _, in := range scope.Of(named.String()) {
+		if at, ok := l.Registries[in]; ok {
 			matching = append(matching, at)
 		}
 	}

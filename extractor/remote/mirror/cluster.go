@@ -13,6 +13,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
+
+	"github.com/capi-installer/capi-installer/extractor/scope"
 )
 
 // Cluster holds the objects of an OpenShift cluster that configure mirrors. They have the same effect as on the
@@ -104,14 +106,14 @@ func (c Cluster) registries() []sysregistriesv2.Registry {
 }
 
 func (c Cluster) endpoint(location, pull string) sysregistriesv2.Endpoint {
-	return sysregistriesv2.Endpoint{Location: location, PullFromMirror: pull, Insecure: within(location, c.Sources.InsecureRegistries)}
+	return sysregistriesv2.Endpoint{Location: location, PullFromMirror: pull, Insecure: nested(location, c.Sources.InsecureRegistries)}
 }
 
-func (c Cluster) blocked(scope string) bool { return within(scope, c.Sources.BlockedRegistries) }
+func (c Cluster) blocked(in string) bool { return nested(in, c.Sources.BlockedRegistries) }
 
-// within reports whether a scope is in one of others.
-func within(scope string, others []string) bool {
-	return slices.ContainsFunc(others, func(other string) bool { return scope == other || matches(scope, other) })
+// nested reports whether a scope is nested in one of others.
+func nested(in string, others []string) bool {
+	return slices.ContainsFunc(others, func(other string) bool { return scope.Nested(in, other) })
 }
 
 // sources groups the rules by source, in the order of the objects' names.

@@ -4,12 +4,16 @@ package mirror
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	ggcr "github.com/google/go-containerregistry/pkg/name"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1alpha1 "github.com/openshift/api/operator/v1alpha1"
+	"go.podman.io/image/v5/docker/policyconfiguration"
+	"go.podman.io/image/v5/docker/reference"
 )
 
 func digestMirrors(name string, mirrors ...configv1.ImageDigestMirrors) configv1.ImageDigestMirrorSet {
@@ -110,4 +114,81 @@ func TestCluster_InvalidObjects(t *testing.T) {
 	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "https://quay.io") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestCluster_PortsAreOtherRegistries: settings for a host apply to no registry at a port of the host.
+func TestCluster_PortsAreOtherRegistries(t *testing.T) {
+	digestMirror := []configv1.ImageDigestMirrorSet{digestMirrors("a", to("r.example.com:5000", "m.example.com:5000/q"))}
+	for name, test := range map[string]struct {
+		cluster Cluster
+		want    string
+	}{
+		"insecure":        {Cluster{Sources: configv1.RegistrySources{InsecureRegistries: []string{"r.example.com"}}}, "r.example.com:5000/a"},
+		"blocked":         {Cluster{Sources: configv1.RegistrySources{BlockedRegistries: []string{"r.example.com"}}}, "r.example.com:5000/a"},
+		"allowed":         {Cluster{Sources: configv1.RegistrySources{AllowedRegistries: []string{"r.example.com"}}}, ""},
+		"mirrored":        {Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("r.example.com", "m.example.com/q"))}}, "r.example.com:5000/a"},
+		"insecure mirror": {Cluster{DigestMirrors: digestMirror, Sources: configv1.RegistrySources{InsecureRegistries: []string{"m.example.com"}}}, "m.example.com:5000/q/a r.example.com:5000/a"},
+		"blocked mirror":  {Cluster{DigestMirrors: digestMirror, Sources: configv1.RegistrySources{BlockedRegistries: []string{"m.example.com"}}}, "m.example.com:5000/q/a r.example.com:5000/a"},
+	} {
+		rules, err := test.cluster.Rules(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources, err := rules.Sources("r.example.com:5000/a" + digest)
+		if got := strings.Join(places(sources), " "); got != test.want || errors.As(err, new(*BlockedError)) != (test.want == "") {
+			t.Errorf("%s: got %q, %v, want %q", name, got, err, test.want)
+		}
+	}
+}
+
+// TestCluster_Scopes compares the effect of registrySources on all pairs of a reference and a scope with the scopes that
+// containers/image computes for the reference.
+func TestCluster_Scopes(t *testing.T) {
+	hosts, paths := []string{"r.example.com", "r.example.com:5000"}, []string{"/a", "/a/b", "/ab"}
+	for _, in := range scopes(append(hosts, "*.example.com"), append(paths, "")) {
+		settings := func(sources configv1.RegistrySources) *Rules {
+			rules, err := Cluster{Sources: sources}.Rules(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rules
+		}
+		insecure, blocked, allowed := settings(configv1.RegistrySources{InsecureRegistries: []string{in}}), settings(configv1.RegistrySources{BlockedRegistries: []string{in}}), settings(configv1.RegistrySources{AllowedRegistries: []string{in}})
+		for _, repository := range scopes(hosts, paths) {
+			named, err := reference.ParseNamed(repository)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := slices.Contains(policyconfiguration.DockerReferenceNamespaces(named), in)
+			for _, identifier := range []string{digest, ":v1"} {
+				image, err := ggcr.ParseReference(repository + identifier)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sources, err := insecure.sources(image.Name(), image)
+				if err != nil || sources[0].Insecure != want {
+					t.Errorf("%s, %s is insecure: %+v, %v", image, in, sources, err)
+				}
+				if _, err := blocked.sources(image.Name(), image); (err != nil) != want {
+					t.Errorf("%s, %s is blocked: %v", image, in, err)
+				}
+				if _, err := allowed.sources(image.Name(), image); (err == nil) != want {
+					t.Errorf("%s, %s is allowed: %v", image, in, err)
+				}
+			}
+		}
+	}
+}
+
+// scopes returns all valid scopes of hosts and paths.
+func scopes(hosts, paths []string) []string {
+	var out []string
+	for _, host := range hosts {
+		for _, path := range paths {
+			if path == "" || !strings.HasPrefix(host, "*.") {
+				out = append(out, host+path)
+			}
+		}
+	}
+	return out
 }

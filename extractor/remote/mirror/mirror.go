@@ -20,6 +20,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
+
+	"github.com/capi-installer/capi-installer/extractor/scope"
 )
 
 // Source is a location from which an image can be read.
@@ -193,29 +195,16 @@ func newRules(registries []sysregistriesv2.Registry, allowed []string) *Rules {
 	return r
 }
 
-// find returns the rule with the longest prefix of a repository, or nil.
+// find returns the rule with the most specific prefix that contains a repository, or nil.
 func (r *Rules) find(repository string) *sysregistriesv2.Registry {
-	var found *sysregistriesv2.Registry
-	for i, registry := range r.registries {
-		if matches(repository, registry.Prefix) && (found == nil || len(registry.Prefix) > len(found.Prefix)) {
-			found = &r.registries[i]
+	for _, prefix := range scope.Of(repository) {
+		if i := slices.IndexFunc(r.registries, func(registry sysregistriesv2.Registry) bool { return registry.Prefix == prefix }); i >= 0 {
+			return &r.registries[i]
 		}
 	}
-	return found
+	return nil
 }
 
 func (r *Rules) allows(repository string) bool {
-	return r.allowed == nil || slices.ContainsFunc(r.allowed, func(scope string) bool { return matches(repository, scope) })
-}
-
-// matches reports whether a repository is in a scope: a registry, a namespace, a repository, or "*.example.com" for the
-// registries of a domain.
-func matches(repository, scope string) bool {
-	if domain, wild := strings.CutPrefix(scope, "*"); wild {
-		host, _, _ := strings.Cut(repository, "/")
-		before, after, found := strings.Cut(host, domain)
-		return found && before != "" && (after == "" || after[0] == ':')
-	}
-	rest, found := strings.CutPrefix(repository, scope)
-	return found && (rest == "" || rest[0] == '/' || rest[0] == ':')
+	return r.allowed == nil || slices.ContainsFunc(r.allowed, func(allowed string) bool { return scope.Contains(allowed, repository) })
 }

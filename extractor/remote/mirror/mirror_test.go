@@ -15,6 +15,8 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
+
+	"github.com/capi-installer/capi-installer/extractor/scope"
 )
 
 var digest = "@sha256:" + strings.Repeat("a", 64)
@@ -200,7 +202,8 @@ func TestFiles_RereadWhenTheyChange(t *testing.T) {
 }
 
 // FuzzRules parses rules and applies them to a reference: the results match those of podman's own code, and no input
-// causes a panic.
+// causes a panic. Ignored are rules that podman finds by mistake, because it takes a port for a tag, and in domains whose
+// name a host repeats, and rules with prefixes of the same length, whose order podman leaves to chance.
 func FuzzRules(f *testing.F) {
 	for _, image := range []string{"quay.io/release/aws", "x.blocked.example.com/a", "docker.io/library/busybox", "plain.example.com:5000/a", "mirrored-only.example.com/a/b"} {
 		f.Add(conf, image)
@@ -227,7 +230,11 @@ func FuzzRules(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, rules.find(named.Name())); diff != "" {
+		got := rules.find(named.Name())
+		if want != nil && (!scope.Contains(want.Prefix, named.Name()) || got != nil && len(got.Prefix) == len(want.Prefix)) {
+			return
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-podman +ours):\n%s", image, diff)
 		}
 	})
@@ -308,22 +315,6 @@ func TestMerge_KeepsAllowedRegistries(t *testing.T) {
 			if blocked := errors.As(err, new(*BlockedError)); blocked != (registry == test.blocked) {
 				t.Errorf("%s: %s is blocked: %t, %v", name, registry, blocked, err)
 			}
-		}
-	}
-}
-
-// TestMatches: a scope covers whole elements of a name.
-func TestMatches(t *testing.T) {
-	for _, test := range []struct {
-		repository, scope string
-		want              bool
-	}{
-		{"quay.io/a/b", "quay.io", true}, {"quay.io/a/b", "quay.io/a", true}, {"quay.io/ab", "quay.io/a", false}, {"quay.io:5000/a", "quay.io", true},
-		{"quay.io.example.com/a", "quay.io", false}, {"a.example.com/b", "*.example.com", true}, {"example.com/b", "*.example.com", false},
-		{"a.example.com.org/b", "*.example.com", false}, {"a.example.com:5000/b", "*.example.com", true}, {"quay.io/a.example.com", "*.example.com", false},
-	} {
-		if got := matches(test.repository, test.scope); got != test.want {
-			t.Errorf("%s in %s: %t", test.repository, test.scope, got)
 		}
 	}
 }

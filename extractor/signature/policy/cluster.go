@@ -5,9 +5,10 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/capi-installer/capi-installer/extractor/scope"
 )
 
 // Cluster holds the policies of an OpenShift cluster. Over has the same result as the machine config operator, which
@@ -86,17 +87,10 @@ func (c Cluster) scopes() (map[string][]requirement, error) {
 }
 
 // covered reports whether a scope is one of others or nested in one.
-func covered(scope string, others map[string][]requirement) bool {
+func covered(in string, others map[string][]requirement) bool {
 	for other := range others {
-		rest, nested := strings.CutPrefix(scope, other)
-		if nested && (rest == "" || strings.ContainsRune("/:@", rune(rest[0]))) {
+		if scope.Nested(in, other) {
 			return true
-		}
-		if domain, wild := strings.CutPrefix(other, "*"); wild {
-			host, _, _ := strings.Cut(strings.TrimPrefix(scope, "*"), "/")
-			if host, _, _ = strings.Cut(host, ":"); strings.HasSuffix(host, domain) {
-				return true
-			}
 		}
 	}
 	return false

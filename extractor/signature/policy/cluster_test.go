@@ -6,6 +6,8 @@ package policy
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -113,6 +115,7 @@ func TestCluster_Precedence(t *testing.T) {
 	want := map[string]string{
 		"default": "reject", "quay.io/file": "insecureAcceptAnything ;", "quay.io/a": "sigstoreSigned one;",
 		"quay.io/both": "sigstoreSigned one;sigstoreSigned two;", "*.example.com": "sigstoreSigned two;", "quay.io/ab": "sigstoreSigned three;",
+		"quay.io/a@sha256:" + strings.Repeat("a", 64): "sigstoreSigned three;",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -137,5 +140,53 @@ func TestCluster_InvalidObjects(t *testing.T) {
 				t.Errorf("%s: got %v", name, err)
 			}
 		}
+	}
+}
+
+// TestCluster_PortIsNoTag: an ImagePolicy for a registry at a port of a host with a ClusterImagePolicy decides.
+func TestCluster_PortIsNoTag(t *testing.T) {
+	const image = "registry.example:5000/providers/aws:v1"
+	for _, scope := range []configv1.ImageScope{"registry.example:5000", "registry.example:5000/providers", "registry.example:5000/providers/aws", image} {
+		p, err := Cluster{
+			ForAll:       []configv1.ClusterImagePolicy{forAll("all", withKey("one"), "registry.example")},
+			ForNamespace: []configv1.ImagePolicy{forNamespace("own", withKey("two"), scope)},
+		}.Over(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := p.Requirement(image); got != Signed || err != nil || p.Scope(image) != string(scope) {
+			t.Errorf("an ImagePolicy for %s: got %v, scope %s, %v", scope, got, p.Scope(image), err)
+		}
+	}
+}
+
+// TestPolicy_ScopesAsContainersImage: containers/image rejects an image by a scope exactly if Scope returns the scope.
+func TestPolicy_ScopesAsContainersImage(t *testing.T) {
+	var scopes []string
+	for _, host := range []string{"r.example.com", "r.example.com:5000", "*.example.com"} {
+		for _, path := range []string{"", "/a", "/a/b", "/ab"} {
+			for _, identifier := range []string{"", ":v1", "@sha256:" + strings.Repeat("a", 64)} {
+				scopes = append(scopes, host+path+identifier)
+			}
+		}
+	}
+	manifest := []byte(`{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}`)
+	compared := 0
+	for _, scope := range scopes {
+		p := parsed(t, fmt.Sprintf(`{"default": [{"type": "insecureAcceptAnything"}], "transports": {"docker": {%q: [{"type": "reject"}]}}}`, scope))
+		for _, image := range scopes {
+			if _, err := p.Requirement(image); err != nil || strings.HasPrefix(image, "*") || !strings.Contains(image, "/") {
+				continue // not a reference
+			}
+			err := p.Evaluate(t.Context(), Image{Reference: image, Manifest: manifest, TempDir: t.TempDir()})
+			var rejected *RejectedError
+			if got := p.Scope(image) == scope; got != errors.As(err, &rejected) || err != nil && rejected == nil {
+				t.Errorf("%s in %s: %t, containers/image: %v", image, scope, got, err)
+			}
+			compared++
+		}
+	}
+	if compared != 432 {
+		t.Errorf("compared %d pairs", compared)
 	}
 }

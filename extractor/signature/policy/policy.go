@@ -23,8 +23,9 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
-	"go.podman.io/image/v5/docker/policyconfiguration"
 	"go.podman.io/image/v5/docker/reference"
+
+	"github.com/capi-installer/capi-installer/extractor/scope"
 )
 
 // DefaultFile is the policy of the nodes of a cluster.
@@ -210,14 +211,10 @@ func (p *Policy) find(image string) (string, requirements, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	identity, err := policyconfiguration.DockerReferenceIdentity(named)
-	if err != nil {
-		return "", nil, err
-	}
 	scopes := p.document.Transports[dockerTransport]
-	for _, scope := range append([]string{identity}, policyconfiguration.DockerReferenceNamespaces(named)...) {
-		if found, ok := scopes[scope]; ok {
-			return scope, found, nil
+	for _, in := range scope.Of(named.String()) {
+		if found, ok := scopes[in]; ok {
+			return in, found, nil
 		}
 	}
 	if found, ok := scopes[""]; ok {
