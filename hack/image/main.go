@@ -14,11 +14,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
+	"testing/fstest"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -92,20 +93,13 @@ func configured(image v1.Image, version string) (v1.Image, error) {
 	return mutate.ConfigFile(image, file)
 }
 
-// file is a file of the image.
-type file struct {
-	name    string
-	mode    int64
-	content []byte
-}
-
-// contents are the files of the image, sorted.
-func contents(binary, manifests string) ([]file, error) {
+// contents returns the files of the image. They have no times and no owners, so that the layer is reproducible.
+func contents(binary, manifests string) (fs.FS, error) {
 	program, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, fmt.Errorf("reading the program: %w", err)
 	}
-	files := []file{{name: "usr/bin/capi-installer", mode: 0o755, content: program}}
+	files := fstest.MapFS{"usr/bin/capi-installer": {Data: program, Mode: 0o755}}
 	entries, err := os.ReadDir(manifests)
 	if err != nil {
 		return nil, fmt.Errorf("reading the manifests: %w", err)
@@ -118,9 +112,8 @@ func contents(binary, manifests string) ([]file, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the manifests: %w", err)
 		}
-		files = append(files, file{name: "manifests/" + entry.Name(), mode: 0o644, content: content})
+		files["manifests/"+entry.Name()] = &fstest.MapFile{Data: content, Mode: 0o644}
 	}
-	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
 	return files, nil
 }
 
@@ -130,18 +123,15 @@ func ofRelease(name string) bool {
 	return name == "image-references" || strings.HasPrefix(name, "0000_") && filepath.Ext(name) == ".yaml"
 }
 
-// archive packs files without times and owners, so that the archive is reproducible.
-func archive(files []file) ([]byte, error) {
+// archive returns the files as a tar archive.
+func archive(files fs.FS) ([]byte, error) {
 	var out bytes.Buffer
 	writer := tar.NewWriter(&out)
-	for _, f := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.content))}
-		if err := writer.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("packing %s: %w", f.name, err)
-		}
-		if _, err := writer.Write(f.content); err != nil {
-			return nil, fmt.Errorf("packing %s: %w", f.name, err)
-		}
+	if err := writer.AddFS(files); err != nil {
+		return nil, fmt.Errorf("writing the layer: %w", err)
 	}
-	return out.Bytes(), writer.Close()
+	if err := writer.Close(); err != nil { // writes the end of the archive
+		return nil, fmt.Errorf("writing the layer: %w", err)
+	}
+	return out.Bytes(), nil
 }

@@ -3,6 +3,11 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -72,6 +77,51 @@ func TestImage_RunsAsNonRoot(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"/usr/bin/capi-installer"}, config.Config.Entrypoint); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestImage_LayerEndsWithTheEndOfAnArchive reads the layer as GNU tar and Python do: they reject an archive without two
+// empty blocks at its end. Go's own reader does not need them.
+func TestImage_LayerEndsWithTheEndOfAnArchive(t *testing.T) {
+	image, err := image(os.Args[0], "../../manifests", "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := image.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("%d layers, %v", len(layers), err)
+	}
+	reader, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	files := map[string]fs.FileMode{}
+	archive := tar.NewReader(reader)
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = header.FileInfo().Mode().Perm()
+		if header.Uid != 0 || header.Gid != 0 || header.Uname != "" || header.ModTime.Unix() != 0 {
+			t.Errorf("%s has owner %d:%d (%s) and time %s", header.Name, header.Uid, header.Gid, header.Uname, header.ModTime)
+		}
+	}
+	if files["usr/bin/capi-installer"] != 0o755 || files["manifests/image-references"] != 0o644 {
+		t.Errorf("modes %v", files)
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	all, err := io.ReadAll(content)
+	if end := make([]byte, 1024); err != nil || len(all)%512 != 0 || !bytes.HasSuffix(all, end) {
+		t.Errorf("the archive of %d bytes does not end with two empty blocks (error %v)", len(all), err)
 	}
 }
 
