@@ -203,6 +203,9 @@ func (f *packFlags) parse() (target *name.Tag, platform *v1.Platform, err error)
 		if strings.Contains(f.push, "@") {
 			err = errors.New("the digest is a result of packing; use a tag")
 		}
+		if err == nil {
+			_, err = source.ParseImage(f.push)
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("invalid --push %q: want an image with a tag: %w", f.push, err))
 		}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
@@ -67,7 +66,7 @@ func newSign() *cobra.Command {
 }
 
 func (s *signer) run(cmd *cobra.Command, image string) (signedImage, error) {
-	ref, err := name.ParseReference(image)
+	ref, err := source.ParseImage(image)
 	if err != nil {
 		return signedImage{}, cli.WrongUsage(fmt.Errorf("invalid REFERENCE %q: %w", image, err))
 	}

@@ -15,5 +15,5 @@ func ExampleKindOf() {
 	fmt.Println(err)
 	// Output:
 	// true <nil>
-	// capa not found; images need a registry, as in quay.io/capa
+	// capa not found: neither a path (file does not exist) nor an image: an image begins with a registry, as in quay.io/capa
 }

@@ -126,7 +126,7 @@ func Registry() *remote.Registry {
 // Resolve returns a reference by digest; it looks up a tag in the sources of the
 // image. The name of the image does not change.
 func Resolve(ctx context.Context, reference string) (string, error) {
-	ref, err := name.ParseReference(reference)
+	ref, err := ParseImage(reference)
 	if err != nil {
 		return "", &ArgumentError{Err: fmt.Errorf("invalid SOURCE %q: neither a path nor an image: %w", reference, err)}
 	}

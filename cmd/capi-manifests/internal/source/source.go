@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -81,7 +82,7 @@ const (
 	Archive
 )
 
-// KindOf returns the kind of a source. A source that exists, or looks like a path, is a path.
+// KindOf returns the kind of a source. A source that exists, looks like a path or names no registry is a path.
 func KindOf(source string) (Kind, error) {
 	info, err := os.Stat(source)
 	switch {
@@ -96,11 +97,26 @@ func KindOf(source string) (Kind, error) {
 		return Directory, nil
 	case filepath.IsAbs(source), strings.HasPrefix(source, "."), hasFileExtension(source), !errors.Is(err, fs.ErrNotExist):
 		return 0, err
-	case !strings.Contains(source, "/"):
-		// Provider images are not on Docker Hub, so this is a mistyped path.
-		return 0, fmt.Errorf("%s not found; images need a registry, as in quay.io/%[1]s", source)
+	case !namesRegistry(source):
+		return 0, fmt.Errorf("%s not found: neither a path (%w) nor an image: an image begins with a registry, as in quay.io/%[1]s", source, fs.ErrNotExist)
 	}
 	return Image, nil
+}
+
+// namesRegistry reports whether a reference begins with a registry: a host with a dot or a port, or localhost. Container
+// engines look up all others at Docker Hub; here they are mistyped paths.
+func namesRegistry(reference string) bool {
+	host, _, found := strings.Cut(reference, "/")
+	return found && (host == "localhost" || strings.ContainsAny(host, ".:"))
+}
+
+// ParseImage returns the reference of an image. Its registry must be named, so that a mistyped path is never looked up in one.
+func ParseImage(image string) (name.Reference, error) {
+	ref, err := name.ParseReference(image)
+	if err == nil && !namesRegistry(image) {
+		err = fmt.Errorf("the registry is missing, as in quay.io/%s", image)
+	}
+	return ref, err
 }
 
 // hasFileExtension reports whether a name ends like that of a file with manifests or of an archive. No registry is asked

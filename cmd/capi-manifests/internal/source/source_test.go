@@ -96,13 +96,13 @@ func TestKindOf(t *testing.T) {
 	paths := sources(t)
 	for source, want := range map[string]Kind{
 		paths["a directory"]: Directory, paths["an OCI layout"]: Layout, paths["an OCI archive"]: Archive,
-		"quay.io/me/capa:v1": Image, "quay.io/me/capa": Image,
+		"quay.io/me/capa:v1": Image, "quay.io/me/capa": Image, "localhost/capa": Image, "registry:5000/capa": Image,
 	} {
 		if got, err := KindOf(source); got != want || err != nil {
 			t.Errorf("KindOf(%q) = %v, %v; want %v", source, got, err, want)
 		}
 	}
-	for _, source := range []string{"v2.10.0/components.yaml", "out/capa.tar", "", "missing", "./missing", "/missing/too"} {
+	for _, source := range []string{"v2.10.0/components.yaml", "out/capa.tar", "", "missing", "./missing", "/missing/too", "out/x", "out/x:v1", "out/x@sha256:" + strings.Repeat("0", 64)} {
 		if got, err := KindOf(source); err == nil {
 			t.Errorf("KindOf(%q) = %v, want an error", source, got)
 		}
