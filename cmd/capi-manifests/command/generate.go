@@ -16,7 +16,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/clusterctl"
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/generatereport"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/text"
@@ -179,7 +179,7 @@ func (f *generateFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	g, err := term.Interruptible(cmd.Context(), func() (generatereport.Result, error) { return f.make(options) })
+	g, err := term.Interruptible(cmd.Context(), func() (report.Generated, error) { return f.make(options) })
 	if err != nil {
 		return err
 	}
@@ -197,11 +197,11 @@ func (f *generateFlags) run(cmd *cobra.Command, args []string) error {
 	return f.format.Write(cmd.OutOrStdout(), g.Output(), nil)
 }
 
-func (f *generateFlags) make(options generate.Options) (g generatereport.Result, err error) {
+func (f *generateFlags) make(options generate.Options) (g report.Generated, err error) {
 	if g.Bundle, g.Summary, err = generate.Bundle(options); err == nil {
 		g.Release, err = f.clusterctl.release(options)
 	}
-	return g, generatereport.InputError(err)
+	return g, report.InputError(err)
 }
 
 // write writes the bundle in the requested layouts, and returns the files, sorted.

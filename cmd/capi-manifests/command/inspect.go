@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/inspection"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 )
 
@@ -52,9 +52,9 @@ func newInspect() *cobra.Command {
 				return err
 			}
 			if manifests {
-				return inspection.WriteManifests(cmd.OutOrStdout(), bundles)
+				return report.WriteManifests(cmd.OutOrStdout(), bundles)
 			}
-			found, err := inspection.New(src, bundles)
+			found, err := report.Inspect(src, bundles)
 			if err != nil {
 				return err
 			}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rbacreport"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/manifests"
 )
@@ -94,11 +94,11 @@ func (f *rbacFlags) run(cmd *cobra.Command, sources []string) error {
 	roles := rbac.RolesOf(rules, f.name, labels)
 	switch f.format {
 	case cli.YAML:
-		return rbacreport.WriteYAML(cmd.OutOrStdout(), rules, roles)
+		return report.RBACYAML(cmd.OutOrStdout(), rules, roles)
 	case cli.JSON:
 		return f.format.Write(cmd.OutOrStdout(), map[string]any{"apiVersion": "v1", "kind": "List", "items": roles.Objects()}, nil)
 	default:
-		return f.format.Write(cmd.OutOrStdout(), nil, func(w *bytes.Buffer) { rbacreport.Table(w, rules) })
+		return f.format.Write(cmd.OutOrStdout(), nil, func(w *bytes.Buffer) { report.RBACTable(w, rules) })
 	}
 }
 

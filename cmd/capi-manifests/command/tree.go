@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/objecttree"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 )
 
 const treeLong = `Show the components that capi-installer would install as a tree of image, component, phase,
@@ -67,7 +67,7 @@ func (f *treeFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // ofRelease returns the tree of the release that the flags select.
-func (f *treeFlags) ofRelease(cmd *cobra.Command, _ []string) ([]*objecttree.Node, error) {
+func (f *treeFlags) ofRelease(cmd *cobra.Command, _ []string) ([]*report.TreeNode, error) {
 	if f.imagesJSON == "" {
 		missing := errors.New("SOURCE is required: an image, an OCI layout, an archive or a directory; or --images-json with --platform and --release-version")
 		return nil, cli.WrongUsage(missing)
@@ -76,11 +76,11 @@ func (f *treeFlags) ofRelease(cmd *cobra.Command, _ []string) ([]*objecttree.Nod
 	if err != nil {
 		return nil, err
 	}
-	return objecttree.New(name, number, set, f.unmanaged)
+	return report.NewTree(name, number, set, f.unmanaged)
 }
 
 // ofSource returns the tree of the bundles of a source.
-func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*objecttree.Node, error) {
+func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*report.TreeNode, error) {
 	variables, err := f.checkSource(cmd, args)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (f *treeFlags) ofSource(cmd *cobra.Command, args []string) ([]*objecttree.N
 		set.Operands[i].Origin.Image = src
 	}
 	release.NoteUnused(cmd.ErrOrStderr(), f.unmanaged, variables, set)
-	return objecttree.New("", 1, set, f.unmanaged) // annotations, which contain the version, are not shown
+	return report.NewTree("", 1, set, f.unmanaged) // annotations, which contain the version, are not shown
 }
 
 func (f *treeFlags) checkSource(cmd *cobra.Command, args []string) (map[string]string, error) {

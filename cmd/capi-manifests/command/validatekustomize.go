@@ -12,7 +12,7 @@ import (
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/kustomize"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/generatereport"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -76,7 +76,7 @@ func (f *kustomizeFlags) render(cmd *cobra.Command, src string) (extractor.Bundl
 	}
 	bundle, err := term.Interruptible(cmd.Context(), func() (extractor.Bundle, error) {
 		bundle, err := generate.Preview(options)
-		return bundle, generatereport.InputError(err)
+		return bundle, report.InputError(err)
 	})
 	if err != nil {
 		return extractor.Bundle{}, err

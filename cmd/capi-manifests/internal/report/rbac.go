@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rbacreport writes the least role of a set of bundles, as a table or as YAML.
-package rbacreport
+package report
 
 import (
 	"bytes"
@@ -17,8 +16,8 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
-// Table writes the rules as text, grouped by reason.
-func Table(w *bytes.Buffer, rules []rbac.Rule) {
+// RBACTable writes the rules of a role as text, grouped by reason.
+func RBACTable(w *bytes.Buffer, rules []rbac.Rule) {
 	for len(rules) > 0 {
 		end := slices.IndexFunc(rules, func(r rbac.Rule) bool { return r.Why != rules[0].Why || r.Namespace != rules[0].Namespace })
 		if end < 0 {
@@ -78,8 +77,8 @@ func someOf(names []string) string {
 	return strings.Join(names, ",")
 }
 
-// WriteYAML writes the roles as YAML documents, with the reason of each rule in a comment.
-func WriteYAML(w io.Writer, rules []rbac.Rule, roles rbac.Roles) error {
+// RBACYAML writes roles as YAML documents, with the reason of each rule in a comment.
+func RBACYAML(w io.Writer, rules []rbac.Rule, roles rbac.Roles) error {
 	var out bytes.Buffer
 	for _, object := range roles.Objects() {
 		document, err := yaml.Marshal(object)

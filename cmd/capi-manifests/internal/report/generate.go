@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package generatereport reports the results of generate: the edits of the transforms and the written files.
-package generatereport
+package report
 
 import (
 	"errors"
@@ -20,15 +19,15 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// Result is the result of generate: a bundle and, if its files are not empty, a clusterctl release.
-type Result struct {
+// Generated is the result of generate: a bundle and, if its files are not empty, a clusterctl release.
+type Generated struct {
 	Bundle  extractor.Bundle
 	Summary generate.Summary
 	Release clusterctl.Release
 }
 
-// Output is the output of generate.
-type Output struct {
+// GenerateOutput is the output of generate.
+type GenerateOutput struct {
 	Metadata extractor.Metadata `json:"metadata"`
 	Summary  generate.Summary   `json:"summary"`
 	// Clusterctl is the path of the clusterctl release in its repository;
@@ -38,12 +37,12 @@ type Output struct {
 }
 
 // Output returns the output.
-func (g Result) Output() Output {
-	return Output{g.Bundle.Metadata, g.Summary, g.Release.Dir, g.Release.Notes}
+func (g Generated) Output() GenerateOutput {
+	return GenerateOutput{g.Bundle.Metadata, g.Summary, g.Release.Dir, g.Release.Notes}
 }
 
 // Summarize writes the results of the transforms and the written files; verbose lists the objects.
-func (g Result) Summarize(w io.Writer, written []string, verbose bool) {
+func (g Generated) Summarize(w io.Writer, written []string, verbose bool) {
 	for _, result := range g.Summary.Results {
 		fmt.Fprintf(w, "%-28s  %s\n", result.Transform, outcome(result))
 		if !verbose {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rbacreport_test
+package report_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/capi-installer/capi-installer/build/rbac"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/rbacreport"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 )
 
 func rules() []rbac.Rule {
@@ -25,9 +25,9 @@ func rules() []rbac.Rule {
 	}
 }
 
-func ExampleTable() {
+func ExampleRBACTable() {
 	var out bytes.Buffer
-	rbacreport.Table(&out, rules())
+	report.RBACTable(&out, rules())
 	fmt.Print(out.String())
 	// Output:
 	// everywhere: watches installed objects
@@ -42,8 +42,8 @@ func ExampleTable() {
 }
 
 // The reason is written once for consecutive rules, above the first of them in its role.
-func ExampleWriteYAML() {
-	if err := rbacreport.WriteYAML(os.Stdout, rules(), rbac.RolesOf(rules(), "example", nil)); err != nil {
+func ExampleRBACYAML() {
+	if err := report.RBACYAML(os.Stdout, rules(), rbac.RolesOf(rules(), "example", nil)); err != nil {
 		fmt.Println(err)
 	}
 	// Output:

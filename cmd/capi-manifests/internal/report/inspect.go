@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inspection reports the contents of bundles: metadata, objects by kind, images and variables.
-package inspection
+package report
 
 import (
 	"bytes"
@@ -16,18 +15,18 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// Report is the output of inspect.
-type Report struct {
+// Inspection is the output of inspect.
+type Inspection struct {
 	// Source is the image by digest, or the path.
-	Source  string   `json:"source"`
-	Bundles []Bundle `json:"bundles"`
+	Source  string            `json:"source"`
+	Bundles []InspectedBundle `json:"bundles"`
 	// Signature is the verdict of the signature policy; nil without a policy, and
 	// for sources that are not in a registry.
 	Signature *verdict.Verdict `json:"signature,omitempty"`
 }
 
-// Bundle is a bundle of a source.
-type Bundle struct {
+// InspectedBundle is a bundle of a source.
+type InspectedBundle struct {
 	Profile  string             `json:"profile,omitempty"`
 	Metadata extractor.Metadata `json:"metadata"`
 	// Bytes is the size of the manifests.
@@ -54,21 +53,21 @@ func WriteManifests(w io.Writer, bundles []extractor.Bundle) error {
 	return nil
 }
 
-// New returns the report about the bundles of a source.
-func New(src string, bundles []extractor.Bundle) (Report, error) {
-	found := Report{Source: src, Bundles: []Bundle{}}
+// Inspect returns the report about the bundles of a source.
+func Inspect(src string, bundles []extractor.Bundle) (Inspection, error) {
+	found := Inspection{Source: src, Bundles: []InspectedBundle{}}
 	for _, b := range bundles {
 		contents, err := bundle.ContentsOf(b)
 		if err != nil {
-			return Report{}, fmt.Errorf("reading %s: %w", src, err)
+			return Inspection{}, fmt.Errorf("reading %s: %w", src, err)
 		}
-		found.Bundles = append(found.Bundles, Bundle{b.Profile, b.Metadata, len(b.Manifests), contents})
+		found.Bundles = append(found.Bundles, InspectedBundle{b.Profile, b.Metadata, len(b.Manifests), contents})
 	}
 	return found, nil
 }
 
 // Table writes the report as tables.
-func (r Report) Table(w *bytes.Buffer) {
+func (r Inspection) Table(w *bytes.Buffer) {
 	for n, b := range r.Bundles {
 		if n > 0 {
 			w.WriteString("\n")
@@ -88,7 +87,7 @@ func (r Report) Table(w *bytes.Buffer) {
 	}
 }
 
-func (b Bundle) rows() [][]string {
+func (b InspectedBundle) rows() [][]string {
 	platform := b.Metadata.OCPPlatform
 	if platform == "" {
 		platform = "every"

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package objecttree_test
+package report_test
 
 import (
 	"bytes"
 	"fmt"
 
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/objecttree"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // An image with two components has one node. The objects are in the order of the phases, not of the manifests.
-func ExampleNew() {
+func ExampleNewTree() {
 	component := func(name, manifests string) operand.Operand {
 		objects, err := yamldoc.Objects([]byte(manifests))
 		if err != nil {
@@ -21,7 +21,7 @@ func ExampleNew() {
 		}
 		return operand.Operand{Name: name, Version: "v1.0.0", Origin: extractor.Origin{Image: "quay.io/me/capi"}, Objects: objects}
 	}
-	images, err := objecttree.New("4.22.0-1", 1, operand.Set{Operands: []operand.Operand{
+	images, err := report.NewTree("4.22.0-1", 1, operand.Set{Operands: []operand.Operand{
 		component("core", `
 {apiVersion: apps/v1, kind: Deployment, metadata: {name: manager, namespace: capi}}
 ---

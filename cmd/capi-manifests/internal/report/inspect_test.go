@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inspection_test
+package report_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/inspection"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
@@ -26,15 +26,15 @@ spec:
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: manager, namespace: capi}}
 `
 
-func ExampleNew() {
-	report, err := inspection.New("./capi", []extractor.Bundle{{
+func ExampleInspect() {
+	inspection, err := report.Inspect("./capi", []extractor.Bundle{{
 		Metadata:  extractor.Metadata{ProviderName: "core", ProviderType: extractor.Core, ProviderVersion: "v1.0.0", ContentID: "sha256:1234"},
 		Manifests: []byte(manifests),
 	}})
 	fmt.Println(err)
-	report.Signature = &verdict.Verdict{Decision: verdict.Accepted, Policy: "policy.json", Scope: "quay.io"}
+	inspection.Signature = &verdict.Verdict{Decision: verdict.Accepted, Policy: "policy.json", Scope: "quay.io"}
 	var out bytes.Buffer
-	report.Table(&out)
+	inspection.Table(&out)
 	fmt.Print(out.String())
 	// Output:
 	// <nil>
@@ -61,8 +61,8 @@ func ExampleNew() {
 	// TLS_MIN_VERSION  (set by the installer)
 }
 
-func TestNew_InvalidManifests(t *testing.T) {
-	_, err := inspection.New("./capi", []extractor.Bundle{{Manifests: []byte("kind: {")}})
+func TestInspect_InvalidManifests(t *testing.T) {
+	_, err := report.Inspect("./capi", []extractor.Bundle{{Manifests: []byte("kind: {")}})
 	if !errors.Is(err, extractor.ErrInvalid) {
 		t.Errorf("error %v, want an ErrInvalid", err)
 	}
@@ -71,7 +71,7 @@ func TestNew_InvalidManifests(t *testing.T) {
 // Manifests need not end with a line break.
 func TestWriteManifests_IsOneStream(t *testing.T) {
 	var out bytes.Buffer
-	if err := inspection.WriteManifests(&out, []extractor.Bundle{{Manifests: []byte("kind: A")}, {Manifests: []byte("---\nkind: B\n")}, {Manifests: []byte("kind: C\n")}}); err != nil {
+	if err := report.WriteManifests(&out, []extractor.Bundle{{Manifests: []byte("kind: A")}, {Manifests: []byte("---\nkind: B\n")}, {Manifests: []byte("kind: C\n")}}); err != nil {
 		t.Fatal(err)
 	}
 	objects, err := yamldoc.Objects(out.Bytes())

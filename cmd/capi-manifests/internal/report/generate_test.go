@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package generatereport_test
+package report_test
 
 import (
 	"errors"
@@ -12,13 +12,13 @@ import (
 	"github.com/capi-installer/capi-installer/build/clusterctl"
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/transform"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/generatereport"
+	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/report"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-func ExampleResult_Summarize() {
-	result := generatereport.Result{
+func ExampleGenerated_Summarize() {
+	result := report.Generated{
 		Bundle: extractor.Bundle{Metadata: extractor.Metadata{ContentID: "sha256:1234"}},
 		Summary: generate.Summary{
 			Read: 5, Written: 4, Missing: []string{"Secret capi/credentials is not\x1b[2J in the bundle"},
@@ -55,7 +55,7 @@ func TestInputError_MarksOnlyContent(t *testing.T) {
 		"a file":    {fmt.Errorf("rendering: %w", &fs.PathError{Op: "open", Path: "x", Err: fs.ErrPermission}), false},
 		"no error":  {nil, false},
 	} {
-		got := generatereport.InputError(test.err)
+		got := report.InputError(test.err)
 		if _, invalid := errors.AsType[*source.InvalidError](got); invalid != test.invalid || !errors.Is(got, test.err) {
 			t.Errorf("%s: got %v, invalid %t", name, got, invalid)
 		}
