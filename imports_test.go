@@ -50,7 +50,7 @@ var fences = []fence{
 		name:     "packages that take values and return values have no input or output",
 		imported: []string{"context", "net/http", "os", "sigs.k8s.io/controller-runtime/pkg/client", "k8s.io/client-go/kubernetes"},
 		fenced: []string{
-			"internal/text", "internal/object", "internal/yamldoc", "internal/variable", "internal/parallel", "internal/rbacrule", "internal/capicontract",
+			"internal/text", "internal/object", "internal/yamldoc", "internal/variable", "internal/parallel", "internal/rbacrule", "internal/capicontract", "extractor/scope",
 			"install/operand", "install/revision", "install/predecessor", "build/rbac", "build/transform", "build/diff", "cmd/capi-manifests/internal/rollout",
 		},
 	},
