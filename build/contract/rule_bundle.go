@@ -4,7 +4,6 @@ package contract
 
 import (
 	"bytes"
-	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -240,7 +239,7 @@ var bundleRules = []Rule{{
 	Severity: Warning,
 	Source:   kubernetes("Restricted", "concepts/security/pod-security-standards/"),
 	Why:      "A controller does not need access to the host. An unrestricted pod needs broader security context constraints, which an attacker in the pod gains too.",
-	Fix:      "Set runAsNonRoot, seccompProfile RuntimeDefault, allowPrivilegeEscalation: false and capabilities.drop: [ALL], and do not use namespaces or paths of the host.",
+	Fix:      "Set runAsNonRoot, seccompProfile RuntimeDefault, allowPrivilegeEscalation: false and capabilities.drop: [ALL], and remove the fields in the messages. The library of the API server's PodSecurity admission decides.",
 	Check:    eachPod(checkPodSecurity),
 }, {
 	ID:       "bundle/serviceaccount-exists",
@@ -584,48 +583,6 @@ func (b *Bundle) everyNamespaceHas() []string {
 		return []string{"kube-root-ca.crt"}
 	}
 	return []string{"openshift-service-ca.crt", "kube-root-ca.crt"}
-}
-
-func checkPodSecurity(spec Value) (findings []Finding) {
-	for _, field := range []string{"hostNetwork", "hostPID", "hostIPC"} {
-		if host := spec.At(field); host.Text() == "true" {
-			findings = append(findings, host.finding("the pods share namespaces of the host: %s is true", field))
-		}
-	}
-	for _, volume := range spec.At("volumes").Items() {
-		if path := volume.At("hostPath"); path.Exists() {
-			findings = append(findings, path.finding("the pods mount the path %s of the host", path.At("path").Text()))
-		}
-	}
-	for container := range containersOf(spec) {
-		findings = append(findings, checkSecurityContext(spec, container)...)
-	}
-	return findings
-}
-
-// checkSecurityContext returns one finding for a container with all reasons why it is not restricted.
-func checkSecurityContext(spec, container Value) []Finding {
-	own, pods := container.At("securityContext"), spec.At("securityContext")
-	var open []string
-	if own.At("privileged").Text() == "true" {
-		open = append(open, "is privileged")
-	}
-	if cmp.Or(own.At("runAsNonRoot").Text(), pods.At("runAsNonRoot").Text()) != "true" {
-		open = append(open, "can run as root")
-	}
-	if !own.At("seccompProfile", "type").Exists() && !pods.At("seccompProfile", "type").Exists() {
-		open = append(open, "has no seccomp profile")
-	}
-	if own.At("allowPrivilegeEscalation").Text() != "false" {
-		open = append(open, "allows privilege escalation")
-	}
-	if !contains(own.At("capabilities", "drop"), "ALL") {
-		open = append(open, "does not drop all capabilities")
-	}
-	if len(open) == 0 {
-		return nil
-	}
-	return []Finding{own.finding("%s %s", nameOf(container), strings.Join(open, ", "))}
 }
 
 // floatingTags are the usual tags of branches, and the default tag.

@@ -27,8 +27,8 @@ func (r Rejection) String() string { return fmt.Sprintf("%s %s: %s", r.Object, r
 
 // StrictNamespace returns the reasons why the strict namespace of manifests/components/restricted rejects pods of
 // manifests: PodSecurity is "restricted" there, and its service accounts can use the SCCs restricted-v2 and nonroot-v2.
-// If all pods are admitted, the result is empty, not nil. It is a model of OpenShift's admission and was not verified
-// on an OpenShift cluster.
+// If all pods are admitted, the result is empty, not nil. The library of the API server decides about PodSecurity; the
+// decision about SCCs is a model that was not verified on an OpenShift cluster.
 func StrictNamespace(manifests []byte) []Rejection {
 	rejections := []Rejection{}
 	for _, o := range readBundle(extractor.Bundle{Manifests: manifests}).Objects {
@@ -53,8 +53,11 @@ func strictFindings(o *Object, spec Value) []Finding {
 	if err != nil {
 		return []Finding{spec.finding("invalid pod: %v", err)}
 	}
-	findings := append(checkRequiredSCC(o), checkPodSecurity(completed)...)
-	return append(findings, checkStrictFields(completed)...)
+	findings, err := podSecurityOf(completed)
+	if err != nil {
+		return []Finding{spec.finding("invalid pod: %v", err)}
+	}
+	return append(checkRequiredSCC(o), findings...)
 }
 
 // completedSpec returns the spec of a pod with the fields that its SCC fills in.
@@ -75,29 +78,4 @@ func completedSpec(spec Value, scc string) (Value, error) {
 		return Value{}, err
 	}
 	return spec.child(document.Content[0], spec.Path), nil
-}
-
-// checkStrictFields finds fields that the strict namespace rejects and rule bundle/pod-security accepts.
-func checkStrictFields(spec Value) (findings []Finding) {
-	pod := spec.At("securityContext", "runAsUser")
-	users := []Value{pod}
-	for container := range containersOf(spec) {
-		users = append(users, container.At("securityContext", "runAsUser"))
-		for _, port := range container.At("ports").Items() {
-			if host := port.At("hostPort"); host.Exists() && host.Text() != "0" {
-				findings = append(findings, host.finding("%s listens on a port of the host", nameOf(container)))
-			}
-		}
-		for _, capability := range container.At("securityContext", "capabilities", "add").Items() {
-			if capability.Text() != "NET_BIND_SERVICE" {
-				findings = append(findings, capability.finding("%s adds capability %s", nameOf(container), capability.Text()))
-			}
-		}
-	}
-	for _, user := range users {
-		if user.Text() == "0" {
-			findings = append(findings, user.finding("the user is root"))
-		}
-	}
-	return findings
 }

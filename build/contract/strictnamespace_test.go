@@ -24,6 +24,7 @@ spec:
       containers: [{name: manager, CONTAINER}]
 `
 	const field = "Deployment openshift-cluster-api/a spec.template."
+	const violates = `violates PodSecurity "restricted": `
 	for name, test := range map[string]struct {
 		annotation, pod, container string
 		want                       []string
@@ -39,15 +40,15 @@ spec:
 			annotation: "openshift.io/required-scc: privileged", container: "securityContext: {privileged: true}",
 			want: []string{field + "metadata.annotations[openshift.io/required-scc]: the pod requires SCC privileged, which the namespace does not allow"},
 		},
-		"Root":    {pod: "runAsUser: 0", want: []string{field + "spec.securityContext.runAsUser: the user is root"}},
-		"MayRoot": {pod: "runAsNonRoot: false", want: []string{field + "spec.containers[0].securityContext: container manager can run as root"}},
+		"Root":    {pod: "runAsUser: 0", want: []string{field + "spec.securityContext.runAsUser: " + violates + "runAsUser=0 (pod must not set runAsUser=0)"}},
+		"MayRoot": {pod: "runAsNonRoot: false", want: []string{field + "spec.securityContext.runAsNonRoot: " + violates + "runAsNonRoot != true (pod must not set securityContext.runAsNonRoot=false)"}},
 		"HostPort": {
 			container: "ports: [{containerPort: 1, hostPort: 1}, {containerPort: 2}]",
-			want:      []string{field + "spec.containers[0].ports[0].hostPort: container manager listens on a port of the host"},
+			want:      []string{field + "spec.containers[0].ports[0].hostPort: " + violates + `hostPort (container "manager" uses hostPort 1)`},
 		},
 		"Capability": {
 			container: "securityContext: {capabilities: {add: [NET_BIND_SERVICE, NET_ADMIN]}}",
-			want:      []string{field + "spec.containers[0].securityContext.capabilities.add[1]: container manager adds capability NET_ADMIN"},
+			want:      []string{field + "spec.containers[0].securityContext: " + violates + `unrestricted capabilities (container "manager" must not include "NET_ADMIN" in securityContext.capabilities.add)`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

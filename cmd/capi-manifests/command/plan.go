@@ -27,8 +27,9 @@ cluster. Plan runs the same code with the same checks, and writes nothing.
 It shows the components in install order with their content, the phases in which their
 objects are applied, and the images that are not installed with the reason. It also shows the
 pods that would be rejected in the strict namespace of manifests/components/restricted
-(PodSecurity "restricted", SCC nonroot-v2), by a model of OpenShift's admission. The content ID
-is the one in the status of the ClusterAPI object. Settings of the cluster are given by flags:
+(PodSecurity "restricted", SCC nonroot-v2): by the library of the API server's PodSecurity
+admission, and by a model of OpenShift's SCC admission. The content ID is the one in the
+status of the ClusterAPI object. Settings of the cluster are given by flags:
 image overrides with --image, unmanaged CRDs with --unmanaged-crd, variables with --var. TLS_MIN_VERSION,
 TLS_CIPHER_SUITES and the variables of a proxy have the values of a cluster without own settings.
 

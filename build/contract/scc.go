@@ -8,7 +8,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// A model of OpenShift's admission of pods, written from its documentation and not verified on an OpenShift cluster.
+// A model of OpenShift's admission by SCC, written from its documentation and not verified on an OpenShift cluster.
 //
 // Security context constraints (SCC) come first and complete a pod; PodSecurity admission sees the result. A pod that
 // names its SCC in an annotation gets that one or is rejected. Others get restricted-v2, which every service account may use.
