@@ -16,6 +16,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/internal/text"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // The limits of one bundle, in bytes. They are checked before parsing.
@@ -236,6 +237,7 @@ func (r *reader) read(dir, profile, metadataName string, decode func([]byte) (Bu
 	if manifests == nil {
 		return
 	}
+	r.refuse(manifestsFile, "", yamldoc.CheckUTF8(manifests))
 	contentID := digest.FromBytes(manifests)
 	if bundle.Metadata.ContentID == "" {
 		bundle.Metadata.ContentID = contentID

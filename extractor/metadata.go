@@ -18,6 +18,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/capi-installer/capi-installer/internal/text"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // Validate returns all errors of the metadata. The provider name must be a valid object name, the
@@ -31,6 +32,10 @@ func (m Metadata) Validate() error {
 
 // decodeJSON parses metadata.json.
 func decodeJSON(data []byte) (Bundle, []error) {
+	data, err := yamldoc.ToUTF8(data)
+	if err != nil {
+		return Bundle{}, []error{err}
+	}
 	var document any
 	duplicates, err := kjson.UnmarshalStrict(data, &document)
 	if err != nil {
@@ -154,6 +159,10 @@ func withPosition(data []byte, err error) error {
 
 // oneDocument parses a YAML file that must have one document.
 func oneDocument(data []byte) (map[string]any, []error) {
+	data, err := yamldoc.ToUTF8(data)
+	if err != nil {
+		return nil, []error{err}
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document any
 	if err := decoder.Decode(&document); err != nil && !errors.Is(err, io.EOF) {

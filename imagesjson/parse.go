@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/internal/text"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // EntryError is the error of one entry of images.json or spec.imageOverrides.
@@ -66,6 +67,10 @@ func Parse(data []byte) (Images, error) { return Parser{}.Parse(data) }
 // error is a *SyntaxError if data is not a JSON object; otherwise it joins an
 // *EntryError for each invalid entry.
 func (p Parser) Parse(data []byte) (Images, error) {
+	data, err := yamldoc.ToUTF8(data)
+	if err != nil {
+		return nil, &SyntaxError{Line: 1, Column: 1, Err: err}
+	}
 	entries, err := scan(data)
 	if err != nil {
 		return nil, err

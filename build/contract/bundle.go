@@ -56,6 +56,10 @@ const maxUnreadable = 20
 func readBundle(bundle extractor.Bundle) *Bundle {
 	text, required := withDefaults(bundle.Manifests)
 	b := &Bundle{Origin: bundle.Origin, Metadata: bundle.Metadata, Required: required, size: len(bundle.Manifests), text: bundle.Manifests}
+	if err := yamldoc.CheckUTF8(text); err != nil {
+		b.unreadable = []Finding{{File: ManifestsFile, Line: 1, Message: err.Error()}}
+		return b
+	}
 	for _, document := range yamldoc.Split(text) {
 		if len(b.unreadable) == maxUnreadable {
 			break

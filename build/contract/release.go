@@ -217,6 +217,10 @@ func TypeOfLabel(label string) extractor.ProviderType {
 // depends on their values.
 func readFile(name string, text []byte) *Bundle {
 	b := &Bundle{file: name, text: text}
+	if err := yamldoc.CheckUTF8(text); err != nil {
+		b.unreadable = []Finding{{File: name, Line: 1, Message: err.Error()}}
+		return b
+	}
 	for _, document := range yamldoc.Split(text) {
 		if document.IsEmpty() {
 			continue // no finding

@@ -54,6 +54,10 @@ var ExampleTopology = sync.OnceValue(func() *Topology {
 func ReadTopology(stream []byte) (*Topology, error) {
 	t := &Topology{crds: map[schema.GroupKind]*apiextensionsv1.CustomResourceDefinition{}}
 	objects := map[string]*unstructured.Unstructured{}
+	stream, err := yamldoc.ToUTF8(stream)
+	if err != nil {
+		return nil, err
+	}
 	for _, document := range yamldoc.SplitNonEmpty(stream) {
 		parsed, err := document.Parse(document.Text)
 		for _, content := range parsed {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/capi-installer/capi-installer/internal/parallel"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // Render returns the objects of a kustomize directory, as "kustomize build" prints
@@ -67,6 +68,9 @@ func renderFile(path string) ([]*unstructured.Unstructured, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
+	}
+	if content, err = yamldoc.ToUTF8(content); err != nil {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 	}
 	files := filesys.MakeFsInMemory()
 	err = errors.Join(

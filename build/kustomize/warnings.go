@@ -39,7 +39,12 @@ func run(files filesys.FileSystem, dir string) (resmap.ResMap, error) {
 		_ = writer.Close()
 		<-copied
 	}()
-	return krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, dir)
+	text := &textFiles{FileSystem: files}
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(text, dir)
+	if err := text.explain(err); err != nil {
+		return nil, err
+	}
+	return resources, nil
 }
 
 // copyDistinct copies the lines that were not written before, and closes the reader at its end.

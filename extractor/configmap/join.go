@@ -16,6 +16,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // join joins the slices of a bundle. It stops after the first step with errors.
@@ -118,7 +119,7 @@ func joinManifests(parts []bundleSlice) ([]byte, error) {
 	case got != want:
 		return nil, fmt.Errorf("the digest of the manifests is %s, but annotation %s is %q", got, ContentID, want)
 	}
-	return manifests, nil
+	return manifests, yamldoc.CheckUTF8(manifests)
 }
 
 // decompress returns at most MaxManifests+1 bytes.

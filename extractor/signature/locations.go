@@ -19,6 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
 	"github.com/capi-installer/capi-installer/extractor/scope"
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // DefaultLocationsDir is the directory of the nodes' locations.
@@ -56,6 +57,9 @@ func ReadLocations(dir string) (Locations, error) {
 func (l *Locations) add(file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
+		return err
+	}
+	if err := yamldoc.CheckUTF8(data); err != nil {
 		return err
 	}
 	var read Locations

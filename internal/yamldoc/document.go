@@ -32,7 +32,7 @@ func (d Document) LineAt(offset int) int {
 	return d.Start + bytes.Count(d.Text[:offset], []byte("\n"))
 }
 
-// Split divides a stream into documents, including those without content. An
+// Split divides a stream in UTF-8 into documents, including those without content. An
 // empty stream is one document without content.
 func Split(stream []byte) []Document {
 	var documents []Document
@@ -48,7 +48,7 @@ func Split(stream []byte) []Document {
 	}
 	for text := range bytes.Lines(stream) {
 		line++
-		content, separates := cutMarker(text)
+		content, separates := cutMarker(withoutMark(text, line))
 		if separates && end > 0 {
 			finish()
 			current, begin = Document{Start: line}, end
@@ -65,6 +65,14 @@ func Split(stream []byte) []Document {
 // SplitNonEmpty is like Split but omits the documents without content.
 func SplitNonEmpty(stream []byte) []Document {
 	return slices.DeleteFunc(Split(stream), Document.IsEmpty)
+}
+
+// withoutMark returns a line without the byte order mark with which a stream can begin.
+func withoutMark(text []byte, line int) []byte {
+	if line > 1 {
+		return text
+	}
+	return bytes.TrimPrefix(text, []byte(mark))
 }
 
 // cutMarker reports whether a line separates two documents, and returns the part

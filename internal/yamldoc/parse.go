@@ -14,8 +14,12 @@ import (
 )
 
 // Objects returns the objects of a stream, with the items of lists. The error
-// joins the errors of all documents, each with its line and number.
+// joins the errors of all documents, each with its line and number; or it is the error of ToUTF8.
 func Objects(stream []byte) ([]*unstructured.Unstructured, error) {
+	stream, err := ToUTF8(stream)
+	if err != nil {
+		return nil, err
+	}
 	var objects []*unstructured.Unstructured
 	var errs []error
 	for _, document := range SplitNonEmpty(stream) {

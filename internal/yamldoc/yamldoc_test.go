@@ -17,6 +17,7 @@ func TestSplit(t *testing.T) {
 		"":                  {{Start: 1}},
 		"# only a comment":  {{Start: 1, Text: []byte("# only a comment")}},
 		"a: 1":              {{Number: 1, Line: 1, Start: 1, Text: []byte("a: 1")}},
+		"\ufeff---\na: 1":   {{Number: 1, Line: 2, Start: 1, Text: []byte("\ufeff---\na: 1")}},
 		"---\na: 1\n":       {{Number: 1, Line: 2, Start: 1, Text: []byte("---\na: 1\n")}},
 		"--- {a: 1}\n":      {{Number: 1, Line: 1, Start: 1, Text: []byte("--- {a: 1}\n")}},
 		"a: 1\n---\n\nb: 2": {{Number: 1, Line: 1, Start: 1, Text: []byte("a: 1\n")}, {Number: 2, Line: 4, Start: 2, Text: []byte("---\n\nb: 2")}},

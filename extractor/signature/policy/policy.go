@@ -26,6 +26,7 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 
 	"github.com/capi-installer/capi-installer/extractor/scope"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // DefaultFile is the policy of the nodes of a cluster.
@@ -77,6 +78,9 @@ func Parse(name string, data []byte) (*Policy, error) {
 }
 
 func parse(name string, data []byte) (*Policy, error) {
+	if encoding := yamldoc.EncodingOf(data); encoding != yamldoc.UTF8 { // as nodes, which read JSON without a byte order mark only
+		return nil, &yamldoc.EncodingError{Encoding: encoding}
+	}
 	if err := validate(data); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/contract"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // fingerprint identifies a finding independently of its line.
@@ -37,6 +38,9 @@ func ReadBaseline(file string) (map[string]int, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
+	}
+	if data, err = yamldoc.ToUTF8(data); err != nil {
+		return nil, &ConfigError{file, err}
 	}
 	var written baselineFile
 	decoder := json.NewDecoder(bytes.NewReader(data))

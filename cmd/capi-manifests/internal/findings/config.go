@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // DefaultConfig is the config file that is read from the working directory, if it
@@ -46,6 +48,9 @@ func ReadConfig(file string) (settings Config, err error) {
 	}
 	if err != nil {
 		return settings, err
+	}
+	if data, err = yamldoc.ToUTF8(data); err != nil {
+		return settings, &ConfigError{ConfigPath(file), err}
 	}
 	if err := yaml.UnmarshalStrict(data, &settings); err != nil {
 		return settings, &ConfigError{ConfigPath(file), err}

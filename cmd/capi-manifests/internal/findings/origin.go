@@ -104,6 +104,9 @@ func readSource(file string) []sourceObject {
 	if err != nil {
 		return nil
 	}
+	if content, err = yamldoc.ToUTF8(content); err != nil {
+		return nil
+	}
 	return objectsIn(content)
 }
 
