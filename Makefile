@@ -85,7 +85,8 @@ image: ## Build the installer's image reproducibly, as an OCI layout in _output/
 	@go run ./hack/image -binary _output/capi-installer -version $(VERSION) -output _output/image
 
 .PHONY: lint
-lint: ## Run the linters of .golangci.yaml
+lint: ## Run the linters of .golangci.yaml, and check the wording
+	@go test -tags $(TAG)$(comma)lint -run TestLanguage .
 	@for module in $(MODULES); do echo "== $$module"; (cd $$module && go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint run --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 
 .PHONY: e2e

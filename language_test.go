@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build lint
+
+// The check of wording runs with the linters: make lint.
+
 package capiinstaller
 
 import (
@@ -22,7 +26,7 @@ import (
 )
 
 // languageOf makes TestLanguage list every mark in a folder and below it, also
-// where it is allowed: go test . -run TestLanguage -language install/version
+// where it is allowed: go test -tags lint . -run TestLanguage -language install/version
 var languageOf = flag.String("language", "", "list all marks in a `folder`, also those that are allowed")
 
 // Limits of a folder. Projects that Kubernetes developers read, such as
@@ -118,7 +122,7 @@ func TestLanguage_FindsPlantedViolations(t *testing.T) {
 		`a/a_test.go:3: "somebody": name the actor`,
 		`a/a_test.go:4: "nobody": name the actor`,
 		`a/a_test.go:4: "anew": again, or recreate`,
-		`a: 2 clauses with "what" in 5 lines, more than 10 in 1,000; list them with go test . -run TestLanguage -language a`,
+		`a: 2 clauses with "what" in 5 lines, more than 10 in 1,000; list them with go test -tags lint . -run TestLanguage -language a`,
 		`docs/a.md:3: "somebody": name the actor`,
 		`docs/a.md:3: "anew": again, or recreate`,
 		`docs/a.md:10: "is no": invalid X: want Y; or: X not found`,
@@ -158,7 +162,7 @@ type folderText struct {
 func (f *folderText) violations() []string {
 	violations := slices.Clone(f.forbidden)
 	if len(f.what) > max(1, f.lines*maxWhat/1000) {
-		violations = append(violations, fmt.Sprintf("%s: %d clauses with \"what\" in %d lines, more than %d in 1,000; list them with go test . -run TestLanguage -language %[1]s",
+		violations = append(violations, fmt.Sprintf("%s: %d clauses with \"what\" in %d lines, more than %d in 1,000; list them with go test -tags lint . -run TestLanguage -language %[1]s",
 			f.name, len(f.what), f.lines, maxWhat))
 	}
 	return violations

@@ -121,8 +121,7 @@ const (
 	wantTag    = "want <registry>/<repository>:<tag> or <registry>/<repository>@sha256:<64 hex digits>"
 )
 
-// byDigest is the pattern of v1alpha1.ImageReference, which also has at most longest
-// bytes.
+// byDigest is the pattern of v1alpha1.ImageReference; its other limit is longest.
 var byDigest = regexp.MustCompile(`^[][a-zA-Z0-9.:_-]+(/[a-zA-Z0-9._-]+)+(:[a-zA-Z0-9._-]+)?@sha256:[a-f0-9]{64}$`)
 
 const longest = 1024

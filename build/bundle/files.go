@@ -23,7 +23,7 @@ type WriteError struct {
 func (e *WriteError) Error() string { return fmt.Sprintf("writing %s: %v", e.Path, e.Err) }
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// WriteFiles writes files to dir, which it creates. It first writes all files to a
+// WriteFiles creates dir and writes files to it. It first writes all files to a
 // temporary directory and then renames them into dir. Names are base names. If ctx
 // ends before the renames, nothing changes. Errors are of type *WriteError.
 func WriteFiles(ctx context.Context, dir string, files map[string][]byte) error {

@@ -112,8 +112,8 @@ func (r *Release) check() (errs []error) {
 	return errs
 }
 
-// whereOf returns the line of metadata.yaml, which may be the provider's own, or
-// else the object.
+// whereOf returns the line of metadata.yaml if the provider has one, or else the
+// object.
 func whereOf(f contract.Finding) string {
 	switch {
 	case f.Line > 0 && f.File == "metadata.yaml":

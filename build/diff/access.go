@@ -145,7 +145,7 @@ func subjectName(subject map[string]any, namespace string) string {
 	return textAt(subject, "kind") + " " + name
 }
 
-// allowed returns the permissions of a role, including those of the roles that it aggregates.
+// allowed returns the permissions of a role, including the permissions of the roles that it aggregates.
 func (r *authorization) allowed(ref Ref) grants {
 	found, known := r.roles[ref]
 	switch {
@@ -212,7 +212,7 @@ func (r *authorization) addUnbound(access map[scopedSubject]grants) {
 	}
 }
 
-// aggregationLabels returns the labels of a role by which other roles aggregate it.
+// aggregationLabels returns the labels of a role that make other roles aggregate it.
 func aggregationLabels(o *unstructured.Unstructured) (labels []string) {
 	for label, value := range o.GetLabels() {
 		if strings.Contains(label, "/aggregate-to-") && value == "true" {

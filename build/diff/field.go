@@ -62,7 +62,7 @@ func fields(path string, a, b any) []Change {
 	return []Change{fieldChange(path, a, b)}
 }
 
-// isLabels reports whether a field holds labels or annotations, which are compared one by one.
+// isLabels reports whether a field holds labels or annotations: they are compared one by one.
 func isLabels(path string) bool {
 	name := lastName(path)
 	return name == "labels" || name == "annotations"

@@ -65,7 +65,7 @@ func (g grants) cover(asked grant) bool {
 }
 
 // covers reports whether a grant includes the requested one. Only all permissions on
-// all resources include those of an unknown role.
+// all resources include the permissions of an unknown role.
 func (g grant) covers(asked grant) bool {
 	if asked.role != "" || g.role != "" {
 		return g == asked || g == allResources

@@ -79,7 +79,7 @@ func isImmutable(ref Ref, before map[string]any, path string) bool {
 	})
 }
 
-// labelPath matches labels and annotations, including those of pod templates; a name with a dot or slash is quoted.
+// labelPath matches labels and annotations, also of pod templates; a name with a dot or slash is quoted.
 var labelPath = regexp.MustCompile(`^(?:[A-Za-z]+\.)*metadata\.(?:labels|annotations)(?:\.|\[")([^"\]]+)`)
 
 // meaningful are prefixes of labels and annotations that controllers read.
@@ -89,8 +89,8 @@ var meaningful = []string{
 	"pod-security.kubernetes.io/", "api-approved.kubernetes.io",
 }
 
-// markMetadata folds changes of labels and annotations, except those that controllers
-// read, which need a review.
+// markMetadata folds changes of labels and annotations, except for the ones that
+// controllers read: they need a review.
 func markMetadata(change *Change) {
 	match := labelPath.FindStringSubmatch(change.Path)
 	if match == nil {

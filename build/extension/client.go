@@ -48,7 +48,8 @@ type Connection struct {
 	OldTLS bool
 }
 
-// httpClient calls a server over HTTPS as Cluster API does: without redirects, and with the path of a hook after that of the URL.
+// httpClient calls a server over HTTPS as Cluster API does: without redirects, and with the path of a hook after the
+// path of the URL.
 type httpClient struct {
 	base   *url.URL
 	client *http.Client
@@ -56,7 +57,7 @@ type httpClient struct {
 }
 
 // NewClient returns a client of the server at an https URL. caBundle are the PEM certificates of the authorities that sign the
-// server's certificate; without them those of the system are used.
+// server's certificate; without them the system's authorities are used.
 func NewClient(base string, caBundle []byte) (Client, error) {
 	parsed, err := url.Parse(base)
 	if err != nil {

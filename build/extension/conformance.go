@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// deviation is a way in which an answer deviates from the schema of the response. Wrong types are errors of decoding.
+// deviation is a difference of an answer from the schema of the response. Wrong types are errors of decoding.
 type deviation int
 
 const (

@@ -33,7 +33,7 @@ var hookSchemas = sync.OnceValue(func() schemas {
 	return all
 })
 
-// merged returns a schema with the fields of the types that are embedded in it: those of allOf.
+// merged returns a schema with the fields of the types embedded in it (allOf).
 func (s schemas) merged(own jsonSchema) jsonSchema {
 	parts, _ := own["allOf"].([]any)
 	if len(parts) == 0 {
@@ -98,7 +98,7 @@ func OpenAPI(hooks []Hook) map[string]any {
 	}
 }
 
-// clusterAPIVersion is the version of Cluster API with these hooks: that of its module in go.mod, as a test checks.
+// clusterAPIVersion is the version of Cluster API with these hooks. A test compares it with go.mod.
 const clusterAPIVersion = "v1.14.2"
 
 // operation is the POST operation of a hook.

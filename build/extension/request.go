@@ -127,7 +127,7 @@ func minorsAfter(version string, count uint64) string {
 	return fmt.Sprintf("v%d.%d.0", parsed.Major, parsed.Minor+count)
 }
 
-// items are the templates of GeneratePatches, which have UIDs, or ValidateTopology.
+// items are the templates of GeneratePatches (with UIDs) or ValidateTopology.
 func (t *Topology) items(withUID bool) []any {
 	var items []any
 	for _, template := range t.templates {
@@ -144,7 +144,7 @@ func builtinVariables(builtin map[string]any) []any {
 	return []any{map[string]any{"name": "builtin", "value": builtin}}
 }
 
-// variables are the variables of the Cluster, with the defaults of discovered ones, and those of Cluster API.
+// variables are the variables of the Cluster, with the defaults of discovered ones, and Cluster API's own variables.
 func (t *Topology) variables(discovered []variable) []any {
 	set := slices.Clone(object.ListAt(t.cluster.Object, "spec", "topology", "variables"))
 	isSet := func(name string) bool {
@@ -166,7 +166,7 @@ func (t *Topology) variables(discovered []variable) []any {
 	}})...)
 }
 
-// machineObjects are the objects of a control plane machine, or those of a MachineSet.
+// machineObjects are the objects of a control plane machine or of a MachineSet.
 func (t *Topology) machineObjects(set bool, version string) map[string]any {
 	meta := map[string]any{"name": t.cluster.GetName() + "-machine", "namespace": t.cluster.GetNamespace()}
 	machine := map[string]any{"clusterName": t.cluster.GetName(), "version": version}

@@ -73,7 +73,7 @@ func Rules() []Rule {
 	return rules
 }
 
-// Check applies all rules to a conversation with the server at an address, which is the file of the findings.
+// Check applies all rules to a conversation with the server at an address. The address is the file of the findings.
 func Check(t *Transcript, address string) []Result {
 	var results []Result
 	for _, rule := range Rules() {

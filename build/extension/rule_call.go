@@ -212,7 +212,7 @@ var callRules = []Rule{{
 		if first == nil || again == nil {
 			return nil
 		}
-		// patches/deterministic compares the results of patches, which can have another order of operations, and variables.
+		// patches/deterministic compares variables and the results of patches; operations can have another order.
 		others := []string{"retryAfterSeconds", "status", "items", "variables"}
 		if h.Hook.Blocking && h.proceeds() {
 			others = append(others, "message")
@@ -301,7 +301,7 @@ var callRules = []Rule{{
 	},
 }}
 
-// slow is the time in which hooks of every reconcile should answer.
+// slow is the time limit for hooks of every reconcile.
 const slow = 200 * time.Millisecond
 
 // in adds the request to the messages of problems.
@@ -334,8 +334,8 @@ func eachReadable(check func(response) []Problem) func(*Handler) []Problem {
 	}
 }
 
-// proceeds reports whether the messages of a handler can differ because its work proceeds, as that of an update in place does: then
-// the first message does not come again, and the last answers have few messages. Counters and time stamps have many.
+// proceeds reports whether the messages of a handler can differ because its work proceeds, as in an update in place: then the first
+// message does not come again, and the last answers have few messages. Counters and time stamps have many.
 func (h *Handler) proceeds() bool {
 	first, _ := h.first(Real).read()
 	last := slices.Concat(h.Calls[Concurrent], h.Calls[AfterAborted])

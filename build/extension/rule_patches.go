@@ -162,7 +162,7 @@ type patchItem struct {
 	patchType hooksv1.PatchType
 }
 
-// eachPatch makes a check of a handler of a check of a patch, which returns the violation.
+// eachPatch turns a check of a patch into a check of a handler. The check returns the violation.
 func eachPatch(check func(items []map[string]any, patch patchItem) string) func(*Handler) []Problem {
 	return func(h *Handler) (found []Problem) {
 		items, patches, _ := patchesOf(h.first(Real))

@@ -73,7 +73,7 @@ var variableRules = []Rule{{
 	Handler: eachVariable(func(v variable) []string { return v.valueProblems() }),
 }}
 
-// variables are those of an answer to DiscoverVariables.
+// variables are the variables in an answer to DiscoverVariables.
 func (a Answer) variables() []variable {
 	var answer struct {
 		Variables []variable `json:"variables"`
@@ -84,7 +84,7 @@ func (a Answer) variables() []variable {
 	return answer.Variables
 }
 
-// eachVariable makes a check of a handler of a check of a variable, which returns the violations.
+// eachVariable turns a check of a variable into a check of a handler. The check returns the violations.
 func eachVariable(check func(variable) []string) func(*Handler) []Problem {
 	return func(h *Handler) (found []Problem) {
 		for i, v := range h.first(Real).variables() {
@@ -96,7 +96,7 @@ func eachVariable(check func(variable) []string) func(*Handler) []Problem {
 	}
 }
 
-// variableSchema is the schema of a value, which is the field value of an object: only objects have structural schemas.
+// variableSchema is the schema of an object whose field value is the variable: only objects have structural schemas.
 func (v variable) variableSchema() (*apiextensions.JSONSchemaProps, error) {
 	data, err := json.Marshal(v.Schema.OpenAPIV3Schema)
 	if err != nil {
@@ -138,7 +138,7 @@ func (v variable) valueProblems() (messages []string) {
 	return messages
 }
 
-// eachSchema calls visit with a schema and those of its properties and items.
+// eachSchema calls visit with a schema and the schemas of its properties and items.
 func eachSchema(of *apiextensions.JSONSchemaProps, at *field.Path, visit func(*apiextensions.JSONSchemaProps, *field.Path)) {
 	visit(of, at)
 	for name, property := range of.Properties {

@@ -79,7 +79,8 @@ func (s sampler) object(of jsonSchema, depth int) map[string]any {
 	return result
 }
 
-// sampleVersion returns a Kubernetes version for the fields that have one: their schema is that of any text, but Cluster API sends versions.
+// sampleVersion returns a Kubernetes version for the fields that have one: their schema allows any text, but Cluster
+// API sends versions.
 func sampleVersion(name string, value any) any {
 	if strings.HasSuffix(strings.ToLower(name), "version") && name != "apiVersion" && value == sampleWord {
 		return "v1.33.1"

@@ -21,7 +21,7 @@ import (
 type Options struct {
 	// Topology has the objects of requests; nil for ExampleTopology.
 	Topology *Topology
-	// Settings are those of the ExtensionConfig, which are part of every request.
+	// Settings are the settings of the ExtensionConfig. They are part of every request.
 	Settings map[string]string
 }
 
@@ -155,7 +155,8 @@ func handlersIn(c Call, topology *Topology) (handlers []*Handler) {
 	return handlers
 }
 
-// inCallOrder returns the handlers in the order of the calls: variables first, which are part of the requests for patches.
+// inCallOrder returns the handlers in the order of the calls: variables first, because they are part of the requests
+// for patches.
 func inCallOrder(handlers []*Handler) []*Handler {
 	return slices.SortedStableFunc(slices.Values(handlers), func(a, b *Handler) int {
 		isFirst := func(h *Handler) int {

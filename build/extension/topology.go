@@ -40,7 +40,7 @@ type template struct {
 //go:embed topology.yaml
 var exampleTopology []byte
 
-// ExampleTopology returns a Cluster with kubeadm's templates and those of Cluster API's in-memory and Docker provider.
+// ExampleTopology returns a Cluster with the templates of kubeadm and of Cluster API's in-memory and Docker providers.
 var ExampleTopology = sync.OnceValue(func() *Topology {
 	t, err := ReadTopology(exampleTopology)
 	if err != nil {

@@ -88,8 +88,8 @@ func planOf(dir string) (plan, error) {
 	return p, err
 }
 
-// functionsIn returns the functions of an entry of transformers, which is a path or YAML,
-// and reports whether it has other transformers too.
+// functionsIn returns the functions of an entry of transformers (a path or YAML), and
+// reports whether it has other transformers too.
 func functionsIn(dir, entry string) (functions []function, others bool, err error) {
 	content, file := []byte(entry), "inline transformer"
 	if !strings.Contains(entry, "\n") {
@@ -152,8 +152,8 @@ const (
 	deferredAnnotation = "config.kubernetes.io/local-config-deferred"
 )
 
-// dividedFiles is the file system of the disk in which the kustomization file of a
-// plan is replaced by its rest.
+// dividedFiles is the file system of the disk, with the kustomization file of a
+// plan replaced by its rest.
 type dividedFiles struct {
 	filesys.FileSystem
 	plan plan

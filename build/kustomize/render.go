@@ -86,7 +86,7 @@ func renderFile(path string) ([]*unstructured.Unstructured, error) {
 	return parallel.TryMap(resources.Resources(), decode)
 }
 
-// checkDir returns an error that is easier to understand than that of kustomize.
+// checkDir returns an error that is easier to understand than kustomize's.
 func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -24,7 +24,7 @@ type OmittedEntry struct {
 	Reason string `json:"reason"`
 }
 
-// The annotations by which BuildKit marks attestations, which describe an image
+// BuildKit marks attestations (descriptions of an image) with these annotations
 // (https://github.com/moby/buildkit/blob/master/docs/attestations/attestation-storage.md).
 const (
 	aboutType   = "vnd.docker.reference.type"

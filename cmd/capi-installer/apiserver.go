@@ -13,8 +13,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// awaitAPIServer waits until the API server answers discovery requests, which a
-// manager needs. It has no time limit and logs the cause of the wait.
+// awaitAPIServer waits until the API server answers discovery requests: a
+// manager needs them. It has no time limit and logs the cause of the wait.
 func awaitAPIServer(ctx context.Context, config *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

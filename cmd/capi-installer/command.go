@@ -157,7 +157,7 @@ func run(ctx context.Context, f *flags) error {
 }
 
 // start runs the manager until ctx ends. If work outlasts the grace period, it ends
-// with the program, which is not an error.
+// with the program, without an error.
 func start(ctx context.Context, mgr manager.Manager) error {
 	err := mgr.Start(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
@@ -195,8 +195,7 @@ func (f *flags) hooks(profile *tlsprofile.Profile) *install.LifecycleHooks {
 	return &install.LifecycleHooks{Address: f.lifecycleHooksAddress, Limit: f.lifecycleHooksLimit, Profile: profile}
 }
 
-// registries returns the registry configuration, which is that of the cluster's
-// nodes.
+// registries returns the registry configuration of the cluster's nodes.
 func (f *flags) registries(reader client.Reader) *registryconfig.Registries {
 	registries := &registryconfig.Registries{Reader: reader, CertsDirs: f.certsDirs, AuthFile: f.authFile, TempDir: f.cacheDir}
 	if f.registriesConf != "" {

@@ -25,8 +25,8 @@ import (
 // contract.
 const LabelPrefix = "cluster.x-k8s.io/"
 
-// ProviderLabel is the label with which clusterctl and users find the objects of a
-// provider.
+// ProviderLabel is the label of the objects of a provider: clusterctl and users
+// find them by it.
 const ProviderLabel = LabelPrefix + "provider"
 
 // Newest is the newest contract that Cluster API supports.
@@ -75,8 +75,9 @@ func SupportedOf(labels map[string]string) string {
 	return ""
 }
 
-// Of returns the contract of a CRD with these labels: that of SupportedOf, or else
-// the newest unsupported one. Without contract labels, Of returns "".
+// Of returns the contract of a CRD with these labels: the supported one
+// (SupportedOf), or else the newest unsupported one. Without contract labels, Of
+// returns "".
 func Of(labels map[string]string) string {
 	newest := SupportedOf(labels)
 	if newest != "" {

@@ -23,7 +23,7 @@ type Authority struct {
 }
 
 // NewAuthority returns a new authority that is valid during a time. Clients with several
-// authorities find that of a certificate by the name.
+// authorities find the right one by the name.
 func NewAuthority(name string, from, until time.Time) (Authority, error) {
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, NotBefore: from, NotAfter: until,
@@ -87,8 +87,8 @@ func (a Authority) KeyPEM() ([]byte, error) { return encodeKey(a.key) }
 // Serving is a serving certificate and its key, as PEM.
 type Serving struct{ Certificate, Key []byte }
 
-// Issue returns a new serving certificate for hosts, which are DNS names and IP addresses. It
-// expires with the authority at the latest.
+// Issue returns a new serving certificate for hosts: DNS names and IP addresses. It expires
+// with the authority at the latest.
 func (a Authority) Issue(hosts []string, from, until time.Time) (Serving, error) {
 	if until.After(a.Certificate.NotAfter) {
 		until = a.Certificate.NotAfter

@@ -76,7 +76,7 @@ func Decode(data []byte) (*unstructured.Unstructured, error) {
 	return obj, nil
 }
 
-// isCRD reports whether the JSON of an object is that of a CRD.
+// isCRD reports whether the JSON of an object describes a CRD.
 func isCRD(data []byte) bool {
 	var kind metav1.TypeMeta
 	return json.Unmarshal(data, &kind) == nil && kind.GroupVersionKind().GroupKind() == object.CustomResourceDefinition

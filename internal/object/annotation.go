@@ -22,7 +22,7 @@ const (
 // constraints in OpenShift.
 const RequiredSCC = "openshift.io/required-scc"
 
-// CertManagerInjectCAs returns the annotations by which cert-manager injects a CA.
+// CertManagerInjectCAs returns the annotations that make cert-manager inject a CA.
 func CertManagerInjectCAs() []string {
 	return []string{CertManagerInjectCA, CertManagerInjectCAFromSecret}
 }

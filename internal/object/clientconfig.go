@@ -4,7 +4,7 @@ package object
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-// ClientConfigs returns the client configurations in an object, which refer to a
+// ClientConfigs returns the client configurations in an object. They refer to a
 // Service: {service: {namespace, name}, caBundle}. Missing ones are nil.
 func ClientConfigs(o *unstructured.Unstructured) []map[string]any {
 	switch GroupKind(o) {

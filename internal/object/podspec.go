@@ -29,8 +29,8 @@ func ContainerFields() []string {
 	return []string{"initContainers", "containers", "ephemeralContainers"}
 }
 
-// PodTemplatePath returns the path to the pod template of a kind, and false if
-// objects of the kind have none. The path is empty for a Pod, which is its own template.
+// PodTemplatePath returns the path to the pod template of a kind, and false if objects
+// of the kind have none. The path is empty for a Pod: it is its own template.
 func PodTemplatePath(kind schema.GroupKind) ([]string, bool) {
 	path, found := podTemplatePaths[kind]
 	return slices.Clone(path), found

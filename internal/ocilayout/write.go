@@ -38,9 +38,9 @@ func Write(ctx context.Context, dir string, entry mutate.Appendable, refName str
 	})
 }
 
-// WriteArchive writes entry as a tar archive of an OCI layout, which podman, skopeo and docker can
-// load. The archive is reproducible. An existing file is replaced when the archive is complete,
-// unless ctx has ended.
+// WriteArchive writes entry as a tar archive of an OCI layout for podman, skopeo and docker. The
+// archive is reproducible. An existing file is replaced when the archive is complete, unless ctx
+// has ended.
 func WriteArchive(ctx context.Context, file string, entry mutate.Appendable, refName string) error {
 	return withTempDir(file, func(temp string) error {
 		dir, archive := filepath.Join(temp, "layout"), filepath.Join(temp, "archive")

@@ -32,8 +32,8 @@ func CoversName(resourceNames []string, name string) bool {
 	return len(resourceNames) == 0 || name != "" && slices.Contains(resourceNames, name)
 }
 
-// CoversURL reports whether a non-resource URL in a rule, which can end in "*",
-// covers the URL of a request.
+// CoversURL reports whether a non-resource URL in a rule covers the URL of a
+// request.
 func CoversURL(url, requested string) bool {
 	prefix, open := strings.CutSuffix(url, rbacv1.NonResourceAll)
 	return url == requested || open && requested != "" && strings.HasPrefix(requested, prefix)

@@ -10,8 +10,8 @@ import (
 
 const ellipsis = "…"
 
-// Truncate shortens a string to limit bytes, at least those of "…", with which a shortened string ends. It does not cut
-// characters, and removes invalid UTF-8 from a string that it cuts.
+// Truncate shortens a string to limit bytes, at least the bytes of "…": a shortened string ends with it. It does not
+// cut characters, and removes invalid UTF-8 from a string that it cuts.
 func Truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s

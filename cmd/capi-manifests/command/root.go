@@ -105,10 +105,10 @@ func New(version string) *cobra.Command {
 	return root
 }
 
-// PluginName is the name by which kubectl and oc find the program, and run it as "kubectl capi-manifests".
+// PluginName is the name that kubectl and oc look for; they run it as "kubectl capi-manifests".
 const PluginName = "kubectl-capi_manifests"
 
-// calledAs returns the name by which users call the program.
+// calledAs returns the name that users call the program by.
 func calledAs(program string) string {
 	if filepath.Base(program) == PluginName {
 		return "kubectl capi-manifests"

@@ -16,7 +16,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/configmap"
 )
 
-// The forms in which a bundle is delivered to a cluster.
+// How a bundle gets into a cluster.
 const (
 	byImage     = "image"
 	byConfigMap = "configmap"

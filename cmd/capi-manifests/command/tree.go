@@ -47,7 +47,7 @@ func newTree() *cobra.Command {
 	return cmd
 }
 
-// treeFlags holds the flags of tree, which are those of plan.
+// treeFlags holds the flags of tree, the same as for plan.
 type treeFlags struct{ planFlags }
 
 func (f *treeFlags) run(cmd *cobra.Command, args []string) error {

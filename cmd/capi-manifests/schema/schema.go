@@ -11,7 +11,7 @@ import "embed"
 //go:embed *.json
 var Files embed.FS
 
-// The addresses at which the schemas are published.
+// The published addresses of the schemas.
 const (
 	Config     = base + "config.json"
 	Diff       = base + "diff.json"

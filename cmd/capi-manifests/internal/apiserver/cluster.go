@@ -254,8 +254,8 @@ func (c *Cluster) DryRun(ctx context.Context, object *unstructured.Unstructured)
 	return c.toAnswer(ctx, object, c.send(ctx, object, true))
 }
 
-// invalidName returns the cause for a name that cannot be part of a request path,
-// for which the client sends no request; nil for valid names.
+// invalidName returns the cause for a name that cannot be part of a request path:
+// the client would send no request; nil for valid names.
 func invalidName(object *unstructured.Unstructured) *contract.Cause {
 	if object.GetName() == "" {
 		return &contract.Cause{Field: "metadata.name", Message: "name is empty"}

@@ -36,8 +36,8 @@ func programDir(program string) string {
 func StartEmbedded(ctx context.Context, program string, stderr io.Writer) (config *rest.Config, stop func(), err error) {
 	command := exec.Command(program, "up", "--until-eof") //nolint:noctx // closing its input ends it and lets it clean up
 	if os.Getenv(binaryEnv) == "" {
-		// The program builds the control plane from its own module, not from that
-		// of the user.
+		// The program builds the control plane from its own module, not from
+		// the user's.
 		command.Dir = programDir(program)
 	}
 	stdin, err := command.StdinPipe()

@@ -94,7 +94,7 @@ func writeSource(ctx context.Context, dir string) error {
 
 // buildProgram compiles the program in the directory of its source. It uses a
 // temporary name, so that no other process runs an incomplete file. The settings
-// are those of the control plane's own build.
+// equal the control plane's own build.
 func buildProgram(ctx context.Context, dir, program string) error {
 	temporary := fmt.Sprintf("%s.%d", program, os.Getpid())
 	defer os.Remove(temporary)

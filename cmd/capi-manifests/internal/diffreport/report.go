@@ -25,7 +25,7 @@ type Report struct {
 	diff.Report
 }
 
-// New compares the providers of two sources, which a and b name.
+// New compares the providers of the sources named a and b.
 func New(a, b string, before, after []diff.Provider) Report {
 	return Report{schema.Diff, a, b, diff.Compare(before, after)}
 }

@@ -96,8 +96,8 @@ func versionsText(p diff.ProviderChange, arrow string) string {
 	}
 }
 
-// imageDiffers reports whether a provider comes from another image. A bundle in a directory has no image,
-// which does not count as a difference.
+// imageDiffers reports whether a provider comes from another image. A bundle in a directory has no image;
+// that is no difference.
 func imageDiffers(p diff.ProviderChange) bool {
 	either := p.Outcome == diff.Added || p.Outcome == diff.Removed
 	return p.Images[0] != p.Images[1] && (either || p.Images[0] != "" && p.Images[1] != "")

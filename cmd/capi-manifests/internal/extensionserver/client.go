@@ -10,7 +10,8 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 )
 
-// Client returns a client of a running server. The name of the file with the authorities is empty for those of the system.
+// Client returns a client of a running server. An empty name of the file with the authorities stands for the system's
+// authorities.
 func Client(url, caFile string) (extension.Client, error) {
 	var authorities []byte
 	if caFile != "" {

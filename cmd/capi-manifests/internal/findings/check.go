@@ -31,8 +31,8 @@ func Check(src string, bundles []extractor.Bundle) Report {
 	return result
 }
 
-// rejections returns the reasons why the strict namespace, which is a namespace of
-// OpenShift, rejects pods.
+// rejections returns the reasons why the strict namespace of OpenShift rejects
+// pods.
 func rejections(bundle extractor.Bundle) []contract.Rejection {
 	if bundle.Metadata.ClusterProfile != extractor.OpenShift {
 		return []contract.Rejection{}

@@ -17,8 +17,8 @@ import (
 type Waiver struct {
 	// Rule is the ID of a rule.
 	Rule string `json:"rule"`
-	// Object is a pattern for the objects of findings, in which * matches all
-	// characters except a slash. Empty matches all objects.
+	// Object is a pattern for the objects of findings: * matches all characters
+	// except a slash. Empty matches all objects.
 	Object string `json:"object"`
 	// Reason is shown with the finding.
 	Reason string `json:"reason"`

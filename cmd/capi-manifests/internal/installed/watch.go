@@ -127,7 +127,7 @@ func (w *watcher) inform(ctx context.Context, informer cache.SharedIndexInformer
 	return nil
 }
 
-// withoutManagedFields removes the managed fields of an object, which take most of
+// withoutManagedFields removes the managed fields of an object: they take most of
 // the memory.
 func withoutManagedFields(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {

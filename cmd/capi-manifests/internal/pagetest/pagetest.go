@@ -109,7 +109,7 @@ var (
 	colorDeclarations = regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6}|var\(--[a-z-]+\));`)
 )
 
-// colorOf returns the color of a variable, which may have the color of another one.
+// colorOf returns the color of a variable, also if it refers to another one.
 func colorOf(colors map[string]string, name string) string {
 	if other, isOther := strings.CutPrefix(colors[name], "var(--"); isOther {
 		return colors[strings.TrimSuffix(other, ")")]

@@ -34,7 +34,7 @@ type Report struct {
 	Variables map[string]string `json:"variables,omitempty"`
 	// Components are in install order.
 	Components []Component `json:"components"`
-	// Phases are in the order in which they are applied.
+	// Phases are in apply order.
 	Phases []Phase `json:"phases"`
 	// NotInstalled are the images, or bundles of images, that the cluster does not
 	// install.

@@ -36,7 +36,7 @@ type Packed struct {
 	Image mutate.Appendable `json:"-"`
 }
 
-// Pack packs the bundle on base, which is nil, a v1.Image or a v1.ImageIndex.
+// Pack packs the bundle on base: nil, a v1.Image or a v1.ImageIndex.
 func (p *Packed) Pack(packer pack.Packer, base mutate.Appendable, bundle extractor.Bundle) (err error) {
 	if index, is := base.(v1.ImageIndex); is {
 		p.Image, p.Omitted, err = packer.Index(index, bundle)

@@ -64,7 +64,7 @@ func (s Source) images(ctx context.Context, stdin io.Reader, stderr io.Writer) (
 	return s.override(ctx, images, stderr)
 }
 
-// Resolve returns the images with the digests of their tags, which it notes on stderr.
+// Resolve returns the images with the digests of their tags, and notes the digests on stderr.
 func Resolve(ctx context.Context, images imagesjson.Images, stderr io.Writer) (imagesjson.Images, error) {
 	images = slices.Clone(images)
 	var errs []error
@@ -75,7 +75,7 @@ func Resolve(ctx context.Context, images imagesjson.Images, stderr io.Writer) (i
 	return images, errors.Join(errs...)
 }
 
-// resolve returns an image by digest, which it notes on stderr if the image was a tag.
+// resolve returns an image by digest, and notes it on stderr if the image was a tag.
 func resolve(ctx context.Context, name, image string, stderr io.Writer) (string, error) {
 	reference, err := source.Resolve(ctx, image)
 	if err != nil {

@@ -19,7 +19,7 @@ type TreeNode struct {
 }
 
 // NewTree returns a node for each image of a set of components, in the order of its first component. name
-// and number are those of the version.
+// and number identify the version.
 func NewTree(name string, number int64, set operand.Set, unmanaged []string) ([]*TreeNode, error) {
 	release := &TreeNode{}
 	for _, o := range set.Operands {

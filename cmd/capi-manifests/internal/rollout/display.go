@@ -15,7 +15,7 @@ import (
 
 // Display shows the reports of a watch.
 type Display interface {
-	// Show shows a report, which may equal the previous one.
+	// Show shows a report; it may equal the previous one.
 	Show(report Report) error
 	// Problem shows an error that is retried. It may be called concurrently.
 	Problem(err error)

@@ -58,7 +58,7 @@ type Report struct {
 	Desired string `json:"desiredVersion,omitempty"`
 	// Versions are the versions in the status, newest first.
 	Versions []Version `json:"versions"`
-	// Conditions are those of the ClusterAPI object.
+	// Conditions are the conditions of the ClusterAPI object.
 	Conditions []metav1.Condition `json:"conditions"`
 	// NextSteps are the next steps for the conditions, most urgent first.
 	NextSteps []Step `json:"nextSteps"`
@@ -107,7 +107,7 @@ type Version struct {
 
 // Step is the next step for a condition.
 type Step struct {
-	// Condition, Status and Reason are those of the condition; empty if the step has another origin.
+	// Condition, Status and Reason identify the condition; empty if the step has another origin.
 	Condition string                 `json:"condition,omitempty"`
 	Status    metav1.ConditionStatus `json:"status,omitempty"`
 	Reason    string                 `json:"reason,omitempty"`

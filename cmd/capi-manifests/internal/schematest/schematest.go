@@ -33,7 +33,7 @@ func Validate(url string, data []byte) error {
 	return compiled.Validate(value)
 }
 
-// addAll adds all schemas, which may refer to each other, below the URL base.
+// addAll adds all schemas below the URL base. They may refer to each other.
 func addAll(compiler *jsonschema.Compiler, base string) error {
 	files, err := schema.Files.ReadDir(".")
 	if err != nil {

@@ -65,7 +65,7 @@ func certsDirs() []string {
 	return dirs
 }
 
-// first returns the result of the first source that succeeds. The error joins those of all sources.
+// first returns the result of the first source that succeeds. The error joins the errors of all sources.
 func first[T any](ctx context.Context, access fetch.Settings, sources []mirror.Source, ask func(name.Reference, ...ggcr.Option) (T, error)) (T, error) {
 	var errs []error
 	for _, source := range sources {

@@ -119,8 +119,8 @@ func ParseImage(image string) (name.Reference, error) {
 	return ref, err
 }
 
-// hasFileExtension reports whether a name ends like that of a file with manifests or of an archive. No registry is asked
-// for the image with such a name.
+// hasFileExtension reports whether a name ends like the name of a file with manifests or of an archive. No registry is
+// asked for the image with such a name.
 func hasFileExtension(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json", ".tar", ".tgz", ".gz"}, filepath.Ext(name))
 }

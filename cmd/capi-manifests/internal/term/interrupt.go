@@ -10,7 +10,7 @@ import (
 // interruptGrace is the time for cleanup after Ctrl-C in code without a context.
 const interruptGrace = time.Second
 
-// Interruptible returns the result of compute, which has no context and no side
+// Interruptible returns the result of compute, a function without context and side
 // effects. If ctx ends, it soon returns the cause, and compute continues until the
 // program exits.
 func Interruptible[T any](ctx context.Context, compute func() (T, error)) (T, error) {
