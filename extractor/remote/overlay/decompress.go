@@ -9,9 +9,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/capi-installer/capi-installer/internal/inflate"
 )
 
 // readFunc implements io.Reader.
@@ -45,7 +44,7 @@ func decompress(ctx context.Context, layer io.Reader) (io.ReadCloser, error) {
 	case "":
 		return io.NopCloser(r), nil
 	case "gzip":
-		return inflate.NewReader(r)
+		return gzip.NewReader(r)
 	case "zstd":
 		return unzstd(ctx, r)
 	default:
