@@ -31,8 +31,9 @@ func Contains(scope, image string) bool { return slices.Contains(Of(image), scop
 
 // Nested reports whether the configuration of a scope belongs to that of another one, as the machine config operator
 // decides: it copies settings of the outer scope to the nested one, and drops the ImagePolicy of a scope nested in a
-// ClusterImagePolicy. An image by tag or digest is not nested in its repository, so that its policy takes precedence. It
-// is nested in a domain only if its registry has a port: the operator searches the first colon.
+// ClusterImagePolicy. An image by tag or digest is nested in the namespaces around its repository, but not in the
+// repository itself: there its policy takes precedence. It is nested in a domain only if its registry has a port, because
+// the operator searches the first colon.
 func Nested(inner, outer string) bool {
 	repository, identified := split(inner)
 	switch {
@@ -40,9 +41,11 @@ func Nested(inner, outer string) bool {
 		return true
 	case !identified:
 		return Contains(outer, inner)
-	default:
+	case strings.HasPrefix(outer, "*."):
 		registry, _, _ := strings.Cut(string(repository), "/")
-		return strings.HasPrefix(outer, "*.") && strings.Contains(registry, ":") && Contains(outer, registry)
+		return strings.Contains(registry, ":") && Contains(outer, registry)
+	default:
+		return outer != string(repository) && Contains(outer, string(repository))
 	}
 }
 
