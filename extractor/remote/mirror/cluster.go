@@ -4,8 +4,8 @@ package mirror
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,11 +31,15 @@ type Cluster struct {
 
 // Rules returns the rules, made with the parser of registries.conf; see Parse for dir and errors.
 //
-// The mirrors of all objects for one source are merged into one list, which keeps the order of each object.
-// If two objects contradict each other, the object that is first by name takes
-// precedence. Mirrors of digest mirror sets and of content source policies serve
-// references by digest only, those of tag mirror sets references by tag only.
-// NeverContactSource in one object blocks the source, even if other objects allow it.
+// They are the rules that the machine config operator writes for the nodes:
+//   - The mirrors of all objects for one source are merged into one list, which keeps the order of each object. Mirrors
+//     without an order between them, and contradictions, are sorted by name.
+//   - Mirrors of digest mirror sets and of content source policies serve references by digest only, the mirrors of tag
+//     mirror sets references by tag only.
+//   - NeverContactSource in one object blocks the source, even if other objects allow it.
+//   - An entry of an object without a mirror besides the source is ignored, with its policy.
+//   - In registries.conf, only the most specific entry for an image counts. So an entry is blocked or insecure if a scope
+//     around it is, and an entry without mirrors of its own has the mirrors of a scope around it.
 func (c Cluster) Rules(dir string) (*Rules, error) {
 	conf, err := c.RegistriesConf()
 	if err != nil {
@@ -70,35 +74,27 @@ func (c Cluster) RegistriesConf() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// sourceRules are the rules of all objects for one source.
-type sourceRules struct {
-	neverContact bool
-	byDigest     [][]string // a list per object
-	byTag        [][]string
-}
-
 func (c Cluster) registries() []sysregistriesv2.Registry {
-	sources := c.sources()
-	scopes := slices.Concat(c.Sources.BlockedRegistries, c.Sources.InsecureRegistries)
-	for scope := range sources {
-		scopes = append(scopes, scope)
+	digests, tags := c.mirrorSets()
+	sources := slices.Concat(digests.sources(), tags.sources())
+	mirrors := map[string][]sysregistriesv2.Endpoint{}
+	for _, source := range digests.sources() {
+		mirrors[source] = append(mirrors[source], c.endpoints(digests.lists[source], source, sysregistriesv2.MirrorByDigestOnly)...)
 	}
-	slices.Sort(scopes)
+	for _, source := range tags.sources() {
+		mirrors[source] = append(mirrors[source], c.endpoints(tags.lists[source], source, sysregistriesv2.MirrorByTagOnly)...)
+	}
 	var registries []sysregistriesv2.Registry
-	for _, scope := range slices.Compact(scopes) {
-		rules := cmp.Or(sources[scope], &sourceRules{})
+	for _, in := range sortedUnique(slices.Concat(sources, c.Sources.BlockedRegistries, c.Sources.InsecureRegistries)) {
 		registry := sysregistriesv2.Registry{
-			Prefix: scope, Endpoint: c.endpoint(scope, ""),
-			Blocked: rules.neverContact || c.blocked(scope),
+			Prefix: in, Endpoint: c.endpoint(in, ""), Mirrors: mirrors[in],
+			Blocked: digests.never[in] || tags.never[in] || nested(in, c.Sources.BlockedRegistries),
 		}
-		if strings.HasPrefix(scope, "*.") {
+		if len(registry.Mirrors) == 0 {
+			registry.Mirrors = inherited(in, sources, mirrors)
+		}
+		if strings.HasPrefix(in, "*.") {
 			registry.Location = ""
-		}
-		for _, mirror := range merge(rules.byDigest) {
-			registry.Mirrors = append(registry.Mirrors, c.endpoint(mirror, sysregistriesv2.MirrorByDigestOnly))
-		}
-		for _, mirror := range merge(rules.byTag) {
-			registry.Mirrors = append(registry.Mirrors, c.endpoint(mirror, sysregistriesv2.MirrorByTagOnly))
 		}
 		registries = append(registries, registry)
 	}
@@ -109,77 +105,126 @@ func (c Cluster) endpoint(location, pull string) sysregistriesv2.Endpoint {
 	return sysregistriesv2.Endpoint{Location: location, PullFromMirror: pull, Insecure: nested(location, c.Sources.InsecureRegistries)}
 }
 
-func (c Cluster) blocked(in string) bool { return nested(in, c.Sources.BlockedRegistries) }
+// endpoints returns the mirrors of a source, merged from the lists of several objects.
+func (c Cluster) endpoints(lists [][]string, source, pull string) []sysregistriesv2.Endpoint {
+	var endpoints []sysregistriesv2.Endpoint
+	for _, location := range merge(lists, source) {
+		endpoints = append(endpoints, c.endpoint(location, pull))
+	}
+	return endpoints
+}
 
 // nested reports whether a scope is nested in one of others.
 func nested(in string, others []string) bool {
 	return slices.ContainsFunc(others, func(other string) bool { return scope.Nested(in, other) })
 }
 
-// sources groups the rules by source, in the order of the objects' names.
-func (c Cluster) sources() map[string]*sourceRules {
-	all := map[string]*sourceRules{}
-	at := func(scope string, policy configv1.MirrorSourcePolicy) *sourceRules {
-		if all[scope] == nil {
-			all[scope] = &sourceRules{}
-		}
-		all[scope].neverContact = all[scope].neverContact || policy == configv1.NeverContactSource
-		return all[scope]
+// inherited returns the mirrors of the first source around a scope, with the locations that the scope has there. The
+// machine config operator also takes the first one by name, the widest.
+func inherited(in string, sources []string, mirrors map[string][]sysregistriesv2.Endpoint) []sysregistriesv2.Endpoint {
+	i := slices.IndexFunc(sources, func(source string) bool { return scope.Nested(in, source) })
+	if i < 0 {
+		return nil
 	}
-	for _, set := range byName(c.DigestMirrors, func(s configv1.ImageDigestMirrorSet) string { return s.Name }) {
-		for _, m := range set.Spec.ImageDigestMirrors {
-			s := at(m.Source, m.MirrorSourcePolicy)
-			s.byDigest = append(s.byDigest, mirrorStrings(m.Mirrors))
-		}
+	below := strings.TrimPrefix(in, sources[i])
+	if strings.HasPrefix(sources[i], "*.") { // its mirrors replace the registry
+		_, below, _ = strings.Cut(in, "/")
+		below = strings.TrimSuffix("/"+below, "/")
 	}
-	for _, policy := range byName(c.ContentSources, func(p operatorv1alpha1.ImageContentSourcePolicy) string { return p.Name }) {
-		for _, m := range policy.Spec.RepositoryDigestMirrors {
-			s := at(m.Source, "")
-			s.byDigest = append(s.byDigest, m.Mirrors)
-		}
-	}
-	for _, set := range byName(c.TagMirrors, func(s configv1.ImageTagMirrorSet) string { return s.Name }) {
-		for _, m := range set.Spec.ImageTagMirrors {
-			s := at(m.Source, m.MirrorSourcePolicy)
-			s.byTag = append(s.byTag, mirrorStrings(m.Mirrors))
-		}
-	}
-	return all
-}
-
-func byName[T any](objects []T, name func(T) string) []T {
-	return slices.SortedFunc(slices.Values(objects), func(a, b T) int { return strings.Compare(name(a), name(b)) })
-}
-
-func mirrorStrings(mirrors []configv1.ImageMirror) []string {
-	out := make([]string, len(mirrors))
-	for i, m := range mirrors {
-		out[i] = string(m)
+	out := slices.Clone(mirrors[sources[i]])
+	for n := range out {
+		out[n].Location += below
 	}
 	return out
 }
 
-// merge merges lists by a topological sort: the next item is always the first one, in the order of
-// the lists, without remaining predecessors in any list; if there is none,
-// because lists contradict each other, the first remaining item.
-func merge(lists [][]string) []string {
-	var left []string
-	behind := map[string][]string{}
-	for _, list := range lists {
-		for i, item := range list {
-			if !slices.Contains(left, item) {
-				left = append(left, item)
-			}
-			behind[item] = append(behind[item], list[:i]...)
+// mirrorSets are the mirrors of all objects of one kind, for digests or for tags.
+type mirrorSets struct {
+	lists map[string][][]string // by source, a list per object
+	never map[string]bool       // sources with NeverContactSource
+}
+
+// mirrorSets returns the mirror sets for digests and for tags.
+func (c Cluster) mirrorSets() (digests, tags mirrorSets) {
+	digests, tags = mirrorSets{map[string][][]string{}, map[string]bool{}}, mirrorSets{map[string][][]string{}, map[string]bool{}}
+	for _, set := range c.DigestMirrors {
+		for _, m := range set.Spec.ImageDigestMirrors {
+			digests.add(m.Source, m.Mirrors, m.MirrorSourcePolicy)
 		}
 	}
+	for _, policy := range c.ContentSources {
+		for _, m := range policy.Spec.RepositoryDigestMirrors {
+			mirrors := make([]configv1.ImageMirror, len(m.Mirrors))
+			for i, mirror := range m.Mirrors {
+				mirrors[i] = configv1.ImageMirror(mirror)
+			}
+			digests.add(m.Source, mirrors, "")
+		}
+	}
+	for _, set := range c.TagMirrors {
+		for _, m := range set.Spec.ImageTagMirrors {
+			tags.add(m.Source, m.Mirrors, m.MirrorSourcePolicy)
+		}
+	}
+	return digests, tags
+}
+
+// add adds an entry of an object unless its only mirror is the source itself.
+func (s mirrorSets) add(source string, mirrors []configv1.ImageMirror, policy configv1.MirrorSourcePolicy) {
+	if !slices.ContainsFunc(mirrors, func(m configv1.ImageMirror) bool { return string(m) != source }) {
+		return
+	}
+	list := make([]string, len(mirrors))
+	for i, m := range mirrors {
+		list[i] = string(m)
+	}
+	s.lists[source] = append(s.lists[source], list)
+	s.never[source] = s.never[source] || policy == configv1.NeverContactSource
+}
+
+func (s mirrorSets) sources() []string { return slices.Sorted(maps.Keys(s.lists)) }
+
+func sortedUnique(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// merge merges the lists of mirrors of a source by a topological sort, in which the source follows each list without
+// it: next are the mirrors that become free because the mirrors before them in all lists are merged, by name. If there is none, because
+// lists contradict each other, the next one is the first by name. The source is not part of the result if it is last:
+// it is tried after its mirrors anyway.
+func merge(lists [][]string, source string) []string {
+	before, after := map[string]map[string]bool{}, map[string]map[string]bool{}
+	for _, list := range lists {
+		if !slices.Contains(list, source) {
+			list = append(slices.Clone(list), source)
+		}
+		for i, name := range list {
+			if before[name] == nil {
+				before[name], after[name] = map[string]bool{}, map[string]bool{}
+			}
+			if i > 0 {
+				before[name][list[i-1]], after[list[i-1]][name] = true, true
+			}
+		}
+	}
+	names := slices.Sorted(maps.Keys(before))
+	isFree := func(name string) bool { return len(before[name]) == 0 }
 	var merged []string
-	for len(left) > 0 {
-		next := max(0, slices.IndexFunc(left, func(item string) bool {
-			return !slices.ContainsFunc(behind[item], func(before string) bool { return before != item && slices.Contains(left, before) })
-		}))
-		merged = append(merged, left[next])
-		left = slices.Delete(left, next, next+1)
+	for free := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isFree(name) }); len(merged) < len(names); free = free[1:] {
+		if len(free) == 0 {
+			free = names[slices.IndexFunc(names, func(name string) bool { return !slices.Contains(merged, name) }):]
+			free = free[:1:1]
+		}
+		merged = append(merged, free[0])
+		for _, name := range slices.Sorted(maps.Keys(after[free[0]])) {
+			if delete(before[name], free[0]); isFree(name) && !slices.Contains(merged, name) {
+				free = append(free, name)
+			}
+		}
+	}
+	if n := len(merged) - 1; n >= 0 && merged[n] == source {
+		return merged[:n]
 	}
 	return merged
 }

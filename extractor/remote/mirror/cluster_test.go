@@ -54,7 +54,22 @@ func TestCluster_Rules(t *testing.T) {
 			"quay.io/release/a", "m2.example.com/r/a quay.io/release/a"},
 		{"never contact the source", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", only(to("quay.io/release", "m1.example.com/r")))}},
 			"quay.io/release/a", "m1.example.com/r/a"},
-		{"never, without a mirror", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", only(to("quay.io/release")))}}, "quay.io/release/a", ""},
+		{"never, without a mirror", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", only(to("quay.io/release")))}}, "quay.io/release/a", "quay.io/release/a"},
+		{"never, with the source as the only mirror", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", only(to("quay.io/release", "quay.io/release")))}}, "quay.io/release/a", "quay.io/release/a"},
+		{"without a mirror, inside a mirrored scope", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io", "m1.example.com/q"), to("quay.io/release"))}},
+			"quay.io/release/a", "m1.example.com/q/release/a quay.io/release/a"},
+		{"without a mirror, inside a source that is never contacted", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", only(to("quay.io", "m1.example.com/q")), to("quay.io/release"))}},
+			"quay.io/release/a", "m1.example.com/q/release/a"},
+		{"blocked inside a mirrored scope", Cluster{Sources: configv1.RegistrySources{BlockedRegistries: []string{"quay.io/release"}}, DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io", "m1.example.com/q"))}},
+			"quay.io/release/a", "m1.example.com/q/release/a"},
+		{"insecure inside a mirrored scope", Cluster{Sources: configv1.RegistrySources{InsecureRegistries: []string{"quay.io/release"}}, DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io", "m1.example.com/q"))}},
+			"quay.io/release/a", "m1.example.com/q/release/a quay.io/release/a!"},
+		{"blocked inside two mirrored scopes", Cluster{Sources: configv1.RegistrySources{BlockedRegistries: []string{"quay.io/release/a"}}, DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io/release", "m2.example.com"), to("quay.io", "m1.example.com"))}},
+			"quay.io/release/a", "m1.example.com/release/a"},
+		{"blocked inside a mirrored domain", Cluster{Sources: configv1.RegistrySources{BlockedRegistries: []string{"eu.quay.io/release"}}, DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("*.quay.io", "m1.example.com/q"))}},
+			"eu.quay.io/release/a", "m1.example.com/q/release/a"},
+		{"insecure below a mirror", Cluster{Sources: configv1.RegistrySources{InsecureRegistries: []string{"m1.example.com/q/release"}}, DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io", "m1.example.com/q"))}},
+			"quay.io/release/a", "m1.example.com/q/release/a quay.io/release/a"},
 		{"never, in one of two", Cluster{DigestMirrors: []configv1.ImageDigestMirrorSet{digestMirrors("a", to("quay.io/release", "m1.example.com/r")), digestMirrors("b", only(to("quay.io/release", "m2.example.com/r")))}},
 			"quay.io/release/a", "m1.example.com/r/a m2.example.com/r/a"},
 		{"tag mirrors are for tags", Cluster{TagMirrors: []configv1.ImageTagMirrorSet{tags}}, "quay.io/release/a", "quay.io/release/a"},
@@ -94,15 +109,18 @@ func TestCluster_Rules(t *testing.T) {
 	}
 }
 
-func TestMerge_KeepsTheOrderOfEachList(t *testing.T) {
+// TestMerge: the expected lists are the ones of mergedMirrors in github.com/openshift/runtime-utils at 7bdb5b9.
+func TestMerge(t *testing.T) {
 	for _, test := range []struct{ lists, want string }{
-		{"", ""}, {"a b", "a b"}, {"a b|a b", "a b"}, {"b c|a b", "a b c"}, {"a c|b", "a c b"}, {"a b|b a", "a b"}, {"a a b", "a b"}, {"a b|b c|c a", "a b c"}, {"a b|b a|a d|d e", "a b d e"},
+		{"a b", "a b"}, {"b a", "b a"}, {"a b|a b", "a b"}, {"b c|a b", "a b c"}, {"b c|a", "a b c"}, {"c|b|a", "a b c"}, {"a c|b d", "a b c d"},
+		{"a b|b a", "a b"}, {"a a b", "a b"}, {"a b|b c|c a", "a b c"}, {"a b|b a|a d|d e", "a b d e"},
+		{"a source b", "a source b"}, {"a source", "a"}, {"source a", "source a"}, {"a source|b", "a b"}, {"source a|b", "b source a"},
 	} {
 		var lists [][]string
 		for list := range strings.SplitSeq(test.lists, "|") {
 			lists = append(lists, strings.Fields(list))
 		}
-		if got := strings.Join(merge(lists), " "); got != test.want {
+		if got := strings.Join(merge(lists, "source"), " "); got != test.want {
 			t.Errorf("%s: got %s, want %s", test.lists, got, test.want)
 		}
 	}

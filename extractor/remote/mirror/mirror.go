@@ -114,8 +114,7 @@ func (r *Rules) usable(image string, pulls []sysregistriesv2.PullSource) ([]Sour
 	var sources []Source
 	var blocked []string
 	for n, pull := range pulls {
-		rule := r.find(pull.Reference.Name())
-		if rule != nil && rule.Blocked {
+		if rule := r.find(pull.Reference.Name()); rule != nil && rule.Blocked {
 			blocked = append(blocked, pull.Reference.Name())
 			continue
 		}
@@ -123,9 +122,9 @@ func (r *Rules) usable(image string, pulls []sysregistriesv2.PullSource) ([]Sour
 		if err != nil {
 			return nil, fmt.Errorf("applying the rules of registries.conf: %w", err)
 		}
+		// As in containers/image, a rule for the registry of a mirror does not make the mirror insecure.
 		sources = append(sources, Source{
-			Image: at, Mirror: n < len(pulls)-1, Namespace: pull.Endpoint.NamespaceProxy,
-			Insecure: pull.Endpoint.Insecure || rule != nil && rule.Insecure,
+			Image: at, Mirror: n < len(pulls)-1, Namespace: pull.Endpoint.NamespaceProxy, Insecure: pull.Endpoint.Insecure,
 		})
 	}
 	if len(sources) == 0 {
