@@ -8,7 +8,7 @@ TAG := containers_image_openpgp
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -tags=$(TAG) -gcflags=all=-dwarf=false -ldflags=-s $(filter-out -trimpath -tags=%,$(GOFLAGS))
 
-MODULES := . boxcutter boxcutter/conformance test/controlplane test/clusterctl test/extension
+MODULES := . third_party/boxcutter third_party/boxcutter/conformance test/controlplane test/clusterctl test/extension
 CONTROLPLANE := github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane
 # Folders with more test data: rendered providers, and repositories of providers. The tests
 # that need PROVIDERS are compiled only if it is set.
@@ -91,7 +91,7 @@ lint: ## Run the linters of .golangci.yaml, and check the wording
 
 .PHONY: e2e
 e2e: controlplane ## Run all cases of the tests that make test samples: random sequences, crashes, the least role, real providers, and make compat (make faults is apart)
-	cd boxcutter && E2E=full go test -timeout 60m -run RandomSequences ./blackbox
+	cd third_party/boxcutter && E2E=full go test -timeout 60m -run RandomSequences ./blackbox
 	E2E=full go test $(TAGS) -timeout 60m -skip '^TestFaults$$' ./test/e2e
 	E2E=full go test -timeout 60m -run 'LeastRole|LosesNoInstance' ./install
 	E2E=full go test -run TwoReportersAgree ./install/status
@@ -110,7 +110,7 @@ mutants: ## Check that the tests find seeded bugs; the table is docs/mutants.md
 
 .PHONY: compat
 compat: controlplane ## Run the tests of the installer with the limits of the original boxcutter
-	cd boxcutter/conformance && go test -tags boxcutter_compat -timeout 30m -run TestConformance .
+	cd third_party/boxcutter/conformance && go test -tags boxcutter_compat -timeout 30m -run TestConformance .
 	go test -tags $(TAG),boxcutter_compat -timeout 60m -parallel $(PARALLEL) ./install/... ./test/e2e
 
 .PHONY: bench
@@ -121,7 +121,7 @@ bench: controlplane ## Measure the extractor beside crane and the installer besi
 .PHONY: microbench
 microbench: controlplane ## Run the Go benchmarks of packages, and boxcutter beside kubectl
 	go test $(TAGS) -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /test/)
-	cd boxcutter && go test -run '^$$' -bench BesideKubectl -benchtime 1x -timeout 30m ./blackbox
+	cd third_party/boxcutter && go test -run '^$$' -bench BesideKubectl -benchtime 1x -timeout 30m ./blackbox
 
 FUZZTIME ?= 30s
 .PHONY: fuzz

@@ -16,8 +16,8 @@ import (
 	"testing/fstest"
 )
 
-// additions are the names that boxcutter/ has and the module it stands in for has
-// not, as boxcutter/README.md lists them.
+// additions are the names that third_party/boxcutter has and the module it stands in for has
+// not, as its README.md lists them.
 var additions = []string{
 	"MisuseError", "ReleasedObjects", "MalformedAnnotationError",
 	"WithConcurrency", "WithoutDryRunOfUnchanged", "ConcurrencyOption", "WithProgressDeadline",
@@ -33,9 +33,9 @@ func TestDropIn_UsesOnlyTheOriginalAPI(t *testing.T) {
 func TestDropIn_FindsPlantedUse(t *testing.T) {
 	const source = "package a\nimport \"pkg.package-operator.run/boxcutter\"\nvar _ = boxcutter.WithConcurrency(2)\n"
 	planted := fstest.MapFS{
-		"install/installer/x.go": {Data: []byte(source)},
-		"boxcutter/x.go":         {Data: []byte(source)},
-		"install/x.go":           {Data: []byte("package b\nvar _ = other.WithConcurrency\n")},
+		"install/installer/x.go":     {Data: []byte(source)},
+		"third_party/boxcutter/x.go": {Data: []byte(source)},
+		"install/x.go":               {Data: []byte("package b\nvar _ = other.WithConcurrency\n")},
 	}
 	if uses := usesOf(t, planted); !slices.Equal(uses, []string{"install/installer/x.go:3: WithConcurrency"}) {
 		t.Errorf("found %q", uses)
@@ -50,7 +50,7 @@ func usesOf(t *testing.T, tree fs.FS) []string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && slices.Contains([]string{"boxcutter", ".git", "bin", "_output"}, name):
+		case entry.IsDir() && slices.Contains([]string{"third_party", ".git", "bin", "_output"}, name):
 			return fs.SkipDir
 		case !entry.IsDir() && path.Ext(name) == ".go":
 			uses = append(uses, usesIn(t, tree, name)...)

@@ -190,8 +190,8 @@ require (
 )
 
 // The original module cannot be downloaded everywhere this is built. Deleting
-// this line is all it takes to build against it; boxcutter/README.md says more.
-replace pkg.package-operator.run/boxcutter => ./boxcutter
+// this line is all it takes to build against it; third_party/boxcutter/README.md says more.
+replace pkg.package-operator.run/boxcutter => ./third_party/boxcutter
 
 replace github.com/capi-installer/capi-installer/test/controlplane => ./test/controlplane
 

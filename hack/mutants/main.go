@@ -166,9 +166,9 @@ func (m *mutant) try(ctx context.Context) error {
 	}
 	command := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-timeout=10m"}, m.test...)...)
 	command.Dir = dir
-	if at := m.test[0]; strings.HasPrefix(at, "./boxcutter/") { // a module of its own
-		command.Dir = filepath.Join(dir, "boxcutter")
-		command.Args[4] = "./" + strings.TrimPrefix(at, "./boxcutter/")
+	if at, found := strings.CutPrefix(m.test[0], "./third_party/boxcutter/"); found { // a module of its own
+		command.Dir = filepath.Join(dir, "third_party", "boxcutter")
+		command.Args[4] = "./" + at
 	}
 	out, err := command.CombinedOutput()
 	switch failed := failedTest.FindAllStringSubmatch(string(out), -1); {

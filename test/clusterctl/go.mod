@@ -148,7 +148,7 @@ require (
 replace (
 	github.com/capi-installer/capi-installer => ../..
 	github.com/capi-installer/capi-installer/test/controlplane => ../controlplane
-	pkg.package-operator.run/boxcutter => ../../boxcutter
+	pkg.package-operator.run/boxcutter => ../../third_party/boxcutter
 	sigs.k8s.io/cluster-api/api => sigs.k8s.io/cluster-api/api v1.14.2
 )
 

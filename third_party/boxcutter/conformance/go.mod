@@ -1,22 +1,20 @@
-module pkg.package-operator.run/boxcutter
+module github.com/capi-installer/capi-installer/third_party/boxcutter/conformance
 
 go 1.26.0
 
 require (
 	github.com/capi-installer/capi-installer/test/controlplane v0.0.0
 	github.com/go-logr/logr v1.4.3
-	github.com/google/cel-go v0.29.2
+	github.com/google/cel-go v0.29.2 // indirect
 	github.com/google/go-cmp v0.7.0
-	go.uber.org/goleak v1.3.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
-	k8s.io/apiserver v0.37.2
+	k8s.io/apiserver v0.37.2 // indirect
 	k8s.io/client-go v0.37.2
-	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad
-	k8s.io/utils v0.0.0-20260626114624-be93311217bd
-	pgregory.net/rapid v1.3.0
+	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
+	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	sigs.k8s.io/controller-runtime v0.25.2
-	sigs.k8s.io/structured-merge-diff/v6 v6.4.2
+	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0
 )
 
@@ -80,4 +78,8 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 )
 
-replace github.com/capi-installer/capi-installer/test/controlplane => ../test/controlplane
+replace github.com/capi-installer/capi-installer/test/controlplane => ../../../test/controlplane
+
+replace pkg.package-operator.run/boxcutter => ..
+
+require pkg.package-operator.run/boxcutter v0.14.0

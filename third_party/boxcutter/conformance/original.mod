@@ -1,4 +1,4 @@
-module github.com/capi-installer/capi-installer/boxcutter/conformance
+module github.com/capi-installer/capi-installer/third_party/boxcutter/conformance
 
 go 1.26.0
 
@@ -78,8 +78,6 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 )
 
-replace github.com/capi-installer/capi-installer/test/controlplane => ../../test/controlplane
-
-replace pkg.package-operator.run/boxcutter => ..
+replace github.com/capi-installer/capi-installer/test/controlplane => ../../../test/controlplane
 
 require pkg.package-operator.run/boxcutter v0.14.0

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-installer/capi-installer/boxcutter/conformance"
 	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/third_party/boxcutter/conformance"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m) }
