@@ -32,7 +32,7 @@
 //   - docs: guides, references and decision records.
 //   - test: control planes, registries, providers and faults for tests; tests of the real programs; benchmarks; make demo.
 //   - hack, tools: programs for maintainers, and pinned tools.
-//   - third_party: stand-ins for modules that cannot be downloaded, each a module of its own. They are no part of the product.
+//   - third_party: stand-ins for modules that cannot be downloaded, each a module of its own.
 //
 // docs/glossary.md defines the terms.
 package capiinstaller
