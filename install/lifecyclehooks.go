@@ -46,12 +46,12 @@ func addLifecycleHooks(mgr manager.Manager, hooks *LifecycleHooks, reporter *sta
 			return nil
 		}))
 	}
-	retries := &backoff{}
+	retries := newRetries()
 	err := ctrl.NewControllerManagedBy(mgr).Named("lifecycle-hooks").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(registrationChanged)).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(extensionConfigCRD)).
 		WithOptions(controllerOptions(retries)).
-		Complete(retries.observe(registration))
+		Complete(registration)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"pkg.package-operator.run/boxcutter/managedcache"
 	"pkg.package-operator.run/boxcutter/ownerhandling"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -169,7 +170,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 		Fetcher: options.Fetcher, ImagesJSON: options.ImagesJSON, Release: options.Release,
 		Platforms: options.Platforms, Variables: options.Variables, Pin: options.Pin, Verdict: options.Verdict, Official: official,
 	}
-	retries := &backoff{}
+	retries := newRetries()
 	officialWatch := &registryconfig.ConfigWatch{Manager: mgr}
 	configWatch := &registryconfig.ConfigWatch{Manager: mgr, Handler: options.Registries.EventHandler(options.Policies, clusterAPIRequest)}
 	configWatch.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("version").
@@ -181,7 +182,7 @@ func addVersion(mgr manager.Manager, options Options, reporter *status.Reporter,
 		WatchesRawSource(images).
 		WatchesRawSource(inputs.Source()).
 		WithOptions(controllerOptions(retries)).
-		Build(retries.observe(configWatch.Reconciler(watchOfficial(officialWatch, official, reconciler))))
+		Build(configWatch.Reconciler(watchOfficial(officialWatch, official, reconciler)))
 	officialWatch.Controller = configWatch.Controller
 	return err
 }
@@ -198,13 +199,13 @@ func watchOfficial(watch *registryconfig.ConfigWatch, official *officialapi.Sour
 
 // addOfficialStatus adds the controller that updates the status of OpenShift's own ClusterAPI object.
 func addOfficialStatus(mgr manager.Manager, official *officialapi.Source) (err error) {
-	retries, watch := &backoff{}, &registryconfig.ConfigWatch{Manager: mgr}
+	retries, watch := newRetries(), &registryconfig.ConfigWatch{Manager: mgr}
 	reconciler := &officialapi.Reconciler{Client: mgr.GetClient(), Source: official}
 	watch.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("official-clusterapi").
 		Watches(&v1alpha1.ClusterAPI{}, always).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(registryconfig.ConfigCRDs)).
 		WithOptions(controllerOptions(retries)).
-		Build(retries.observe(watchOfficial(watch, official, reconciler)))
+		Build(watchOfficial(watch, official, reconciler))
 	return err
 }
 
@@ -214,18 +215,18 @@ func addInstaller(mgr manager.Manager, options Options, reporter *status.Reporte
 		return err
 	}
 	engine.PolicyDelay = options.PolicyDelay
+	retries := newRetries()
 	reconciler := &installer.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Reporter: reporter, Engine: engine, Official: official,
-		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw,
+		ProgressTimeout: options.ProgressTimeout, Withdraw: withdraw, Progressed: func() { retries.Forget(clusterAPIRequest) },
 	}
-	retries := &backoff{}
 	return ctrl.NewControllerManagedBy(mgr).Named("installer").
 		Watches(&v1alpha1.ClusterAPI{}, always, builder.WithPredicates(predicate.Or(version.BeyondProgress, byOthers(reporter)))).
 		Watches(&corev1.ConfigMap{}, always).
 		Watches(object.CRDMetadata(), always, builder.WithPredicates(predicate.Or[client.Object](retainedCRD, checkedCRD(mgr.GetClient())))).
 		WatchesRawSource(engine.Cache.Source(observedBy(engine))).
 		WithOptions(controllerOptions(retries)).
-		Complete(retries.observe(reconciler))
+		Complete(reconciler)
 }
 
 // newEngine returns an engine with its own cache, which holds only installed
@@ -313,7 +314,7 @@ func checkedCRD(reader client.Reader) predicate.Predicate {
 
 // controllerOptions returns options with one worker and a backoff. Syncing a cache may
 // take a day, because a slow API server or a missing permission must not end the program.
-func controllerOptions(retries *backoff) controller.Options {
+func controllerOptions(retries workqueue.TypedRateLimiter[reconcile.Request]) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: 1,
 		CacheSyncTimeout:        24 * time.Hour,

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 const requiredManifest = `
@@ -32,13 +32,13 @@ func TestCheckOf(t *testing.T) {
 	established := "status: {conditions: [{type: Established, status: \"True\"}]}\n"
 	for _, c := range []struct {
 		name, actual, status string
-		reason               status.Reason // of a rollout that waits for it
+		reason               reason.Reason // of a rollout that waits for it
 		message              string
 	}{
-		{"missing", "", "Unknown", status.RollingOut, "does not exist"},
-		{"not Established", requiredManifest, "Unknown", status.RollingOut, "not Established"},
-		{"the same", requiredManifest + established, "True", status.AsExpected, "unmanaged CRDs are compatible: machines.x.io (checked by the installer)"},
-		{"another version", strings.Replace(requiredManifest, "name: v1", "name: v2", 1) + established, "False", status.Incompatible,
+		{"missing", "", "Unknown", reason.RollingOut, "does not exist"},
+		{"not Established", requiredManifest, "Unknown", reason.RollingOut, "not Established"},
+		{"the same", requiredManifest + established, "True", reason.AsExpected, "unmanaged CRDs are compatible: machines.x.io (checked by the installer)"},
+		{"another version", strings.Replace(requiredManifest, "name: v1", "name: v2", 1) + established, "False", reason.Incompatible,
 			"CustomResourceDefinition machines.x.io (checked by the installer): Incompatible: compared to the CRD of the provider: version v1 removed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

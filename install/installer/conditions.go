@@ -13,47 +13,77 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/probe"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
-// outcomeOf returns the outcome of one reconcile of a revision. Terminal errors take
-// precedence over retryable errors, and retryable errors over a rollout in progress.
+// outcomeOf returns the outcome of one reconcile of a revision: the gravest of its
+// problems; among equally grave ones, the first in the order of problems. A revision
+// without problems is installed or in progress.
 func outcomeOf(rev *loadedRevision, result machinery.RevisionResult, err error) status.Outcome {
-	outcome := status.Outcome{Reason: status.AsExpected, Related: rev.related}
-	switch {
-	case result != nil && result.GetValidationError() != nil:
-		outcome.Reason, outcome.Err = status.ObjectsRefused, result.GetValidationError()
-	case result != nil && checkerAbsent(result):
-		outcome.Reason, outcome.Message = status.CheckerAbsent, "waiting for API "+probe.CompatibilityRequirement.String()+
-			", which is required to check the compatibility of unmanaged CRDs: "+strings.Join(rev.unmanaged, ", ")
-	case result != nil && isTransient(rejected(result)):
-		outcome.Reason, outcome.Err = status.ApplyFailed, rejected(result)
-	case result != nil && isForbidden(rejected(result)):
-		outcome.Reason, outcome.Err = status.ObjectsForbidden, rejected(result)
-	case result != nil && rejected(result) != nil:
-		outcome.Reason, outcome.Err = status.ObjectsRefused, rejected(result)
-	case result != nil && incompatibleMessage(result) != "":
-		outcome.Reason, outcome.Message = status.Incompatible, incompatibleMessage(result)
-	case rev.notAdopted != nil:
-		outcome.Reason, outcome.Message = status.Incompatible, strings.Join(rev.notAdopted, "; ")+
-			"; the installer adopts the CRD once it is compatible; to adopt it immediately, annotate it with "+v1alpha1.AdoptAnnotation+"="+v1alpha1.AdoptAlways
-	case result != nil && collisionMessage(rev, result, err) != "":
-		outcome.Reason, outcome.Message = status.Collision, collisionMessage(rev, result, err)
-	case err != nil:
-		outcome.Reason, outcome.Err = status.ApplyFailed, fmt.Errorf("installing version %s: %w", rev.name, err)
-	case deadlineExceeded(result):
-		outcome.Reason = status.ProgressDeadlineExceeded
-		outcome.Message = "progress deadline exceeded: " + rolloutMessage(rev, result) + "; check the objects listed in the phases of status.versions"
-	case !result.IsComplete():
-		outcome.Reason, outcome.Message = status.RollingOut, rolloutMessage(rev, result)+adoptionMessage(rev.fromPredecessor)
-	default:
-		outcome.Message = compatibleMessage(result)
+	found := problems(rev, result, err)
+	if found == nil {
+		found = []status.Outcome{progressOutcome(rev, result)}
 	}
+	outcome := status.Gravest(found...)
+	outcome.Related = rev.related
 	return outcome
+}
+
+// problems returns an outcome for each problem of a reconcile.
+func problems(rev *loadedRevision, result machinery.RevisionResult, err error) (found []status.Outcome) {
+	add := func(why reason.Reason, message string, err error) {
+		if message != "" || err != nil {
+			found = append(found, status.Outcome{Reason: why, Message: message, Err: err})
+		}
+	}
+	if result != nil {
+		if invalid := result.GetValidationError(); invalid != nil {
+			add(reason.ObjectsRefused, "", invalid)
+		}
+		found = append(found, rejectionOutcomes(rev, result)...)
+		add(reason.Incompatible, incompatibleMessage(result), nil)
+	}
+	add(reason.Incompatible, strings.Join(rev.notAdopted, "; "), nil)
+	if result != nil {
+		add(reason.Collision, collisionMessage(rev, result, err), nil)
+	}
+	if err != nil {
+		add(reason.ApplyFailed, "", fmt.Errorf("installing version %s: %w", rev.name, err))
+	}
+	return found
+}
+
+// rejectionOutcomes returns the outcome of a rejected phase; none if no phase was rejected.
+func rejectionOutcomes(rev *loadedRevision, result machinery.RevisionResult) []status.Outcome {
+	switch err := rejected(result); {
+	case err == nil:
+		return nil
+	case checkerAbsent(result):
+		return []status.Outcome{{Reason: reason.CheckerAbsent, Message: "waiting for API " + probe.CompatibilityRequirement.String() +
+			", which is required to check the compatibility of unmanaged CRDs: " + strings.Join(rev.unmanaged, ", ")}}
+	case isTransient(err):
+		return []status.Outcome{{Reason: reason.ApplyFailed, Err: err}}
+	case isForbidden(err):
+		return []status.Outcome{{Reason: reason.ObjectsForbidden, Err: err}}
+	default:
+		return []status.Outcome{{Reason: reason.ObjectsRefused, Err: err}}
+	}
+}
+
+// progressOutcome returns the outcome of a reconcile without problems.
+func progressOutcome(rev *loadedRevision, result machinery.RevisionResult) status.Outcome {
+	switch {
+	case deadlineExceeded(result):
+		return status.Outcome{Reason: reason.ProgressDeadlineExceeded, Message: "progress deadline exceeded: " + rolloutMessage(rev, result)}
+	case !result.IsComplete():
+		return status.Outcome{Reason: reason.RollingOut, Message: rolloutMessage(rev, result) + adoptionMessage(rev.fromPredecessor)}
+	default:
+		return status.Outcome{Reason: reason.AsExpected, Message: compatibleMessage(result)}
+	}
 }
 
 // incompatibleMessage lists the unmanaged CRDs that are incompatible, each with its
@@ -69,8 +99,7 @@ func incompatibleMessage(result machinery.RevisionResult) string {
 	if found == nil {
 		return ""
 	}
-	return "unmanaged CRDs are incompatible with the version to be installed: " + strings.Join(found, "; ") +
-		"; update the CRD, or remove it from spec.unmanagedCRDs"
+	return "unmanaged CRDs are incompatible with the version to be installed: " + strings.Join(found, "; ")
 }
 
 // isIncompatible reports whether an object stands for an unmanaged CRD that is known to
@@ -108,7 +137,7 @@ func compatibleMessage(result machinery.RevisionResult) string {
 	if found == nil {
 		return ""
 	}
-	return "nothing is left to do; unmanaged CRDs are compatible: " + text.First(10, found)
+	return reason.Of(reason.AsExpected).Message + "; unmanaged CRDs are compatible: " + text.First(10, found)
 }
 
 // requiredCRD returns the name of the CRD that an object stands for: a
@@ -139,9 +168,7 @@ func collisionMessage(rev *loadedRevision, result machinery.RevisionResult, err 
 	if found == nil {
 		return ""
 	}
-	return "objects already exist and are not managed by the installer: " + strings.Join(found, ", ") +
-		"; to have the installer adopt an object, annotate it with " + v1alpha1.AdoptAnnotation + "=" + v1alpha1.AdoptAlways +
-		"; to leave a CRD to its owner, add it to spec.unmanagedCRDs"
+	return "objects already exist and are not managed by the installer: " + strings.Join(found, ", ")
 }
 
 func conflictingOwner(object machinery.ObjectResult) string {
@@ -213,8 +240,8 @@ func incompleteReason(object machinery.ObjectResult) string {
 	if object.Action() == machinery.ActionCollision {
 		return "exists and is not managed by the installer" + conflictingOwner(object)
 	}
-	if reason := strings.Join(object.ProbeResults().Type(boxcutter.ProgressProbeType).Messages, ", "); reason != "" {
-		return reason
+	if failed := strings.Join(object.ProbeResults().Type(boxcutter.ProgressProbeType).Messages, ", "); failed != "" {
+		return failed
 	}
 	return string(object.Action())
 }

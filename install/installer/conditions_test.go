@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/machinery/types"
@@ -18,7 +20,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/probe"
-	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // objectOutcome is the result of an object.
@@ -120,6 +122,22 @@ func absentChecker() revisionOutcome {
 	}}}}
 }
 
+// absentCheckerAnd adds a phase to the result without a checker.
+func absentCheckerAnd(objects ...machinery.ObjectResult) revisionOutcome {
+	out := absentChecker()
+	out.phases = append(out.phases, phaseOutcome{name: "core", objects: objects})
+	return out
+}
+
+// forbiddenAnd returns the result of a forbidden phase and of another one.
+func forbiddenAnd(objects ...machinery.ObjectResult) revisionOutcome {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a", errors.New("quota"))
+	return revisionOutcome{phases: []machinery.PhaseResult{
+		phaseOutcome{name: "first", invalid: &validation.PhaseValidationError{PhaseName: "first", Objects: []validation.ObjectValidationError{{Errors: []error{forbidden}}}}},
+		phaseOutcome{name: "core", objects: objects},
+	}}
+}
+
 // Terminal causes take precedence over retryable errors, and those over a rollout in progress.
 func TestOutcomeOf_Precedence(t *testing.T) {
 	adoptable := map[string]string{v1alpha1.AdoptAnnotation: v1alpha1.AdoptAlways}
@@ -132,21 +150,24 @@ func TestOutcomeOf_Precedence(t *testing.T) {
 		result     machinery.RevisionResult
 		err        error
 		notAdopted []string
-		want       status.Reason
+		want       reason.Reason
 		message    string // a part of the message or of the error
 	}{
-		"the engine rejects the revision":      {everything, failed, []string{"x"}, status.ObjectsRefused, "4.22.0-1"},
-		"the API of the checker is not served": {absentChecker(), failed, nil, status.CheckerAbsent, "unmanaged CRDs: machines.x.io"},
-		"an incompatible CRD and a collision":  {onePhase(requirement(), collision("theirs", nil)), failed, nil, status.Incompatible, "CustomResourceDefinition machines.x.io (checked by OpenShift, CompatibilityRequirement machines.x.io-2): RequirementsNotMet: field x"},
-		"a CRD that is not adopted":            {onePhase(collision("theirs", nil)), failed, []string{"CRD x is not adopted"}, status.Incompatible, "CRD x is not adopted"},
-		"a collision and an error":             {onePhase(collision("theirs", nil)), failed, nil, status.Collision, "ConfigMap theirs (no owner)"},
-		"an adoptable collision and an error":  {onePhase(collision("ours", adoptable)), failed, nil, status.ApplyFailed, "timeout"},
-		"an adoptable collision and no error":  {onePhase(collision("ours", adoptable)), nil, nil, status.Collision, "ConfigMap ours"},
-		"an error after the deadline":          {late, failed, nil, status.ApplyFailed, "installing version 4.22.0-1: timeout"},
-		"no result":                            {nil, failed, nil, status.ApplyFailed, "timeout"},
-		"no progress before the deadline":      {late, nil, nil, status.ProgressDeadlineExceeded, "phase core 1/2, waiting for ConfigMap new"},
-		"an object that is not ready":          {onePhase(ready("old"), waiting("new", "not ready")), nil, nil, status.RollingOut, "installing 4.22.0-1: phase core 1/2, waiting for ConfigMap new"},
-		"all objects are ready":                {onePhase(ready("old")), nil, nil, status.AsExpected, ""},
+		"the engine rejects the revision":      {everything, failed, []string{"x"}, reason.ObjectsRefused, "4.22.0-1"},
+		"the API of the checker is not served": {absentChecker(), nil, nil, reason.CheckerAbsent, "unmanaged CRDs: machines.x.io"},
+		"no checker and an error":              {absentChecker(), failed, nil, reason.ApplyFailed, "timeout"},
+		"no checker and a collision":           {absentCheckerAnd(collision("theirs", nil)), nil, nil, reason.Collision, "ConfigMap theirs"},
+		"a forbidden phase and a collision":    {forbiddenAnd(collision("theirs", nil)), nil, nil, reason.Collision, "ConfigMap theirs"},
+		"an incompatible CRD and a collision":  {onePhase(requirement(), collision("theirs", nil)), failed, nil, reason.Incompatible, "CustomResourceDefinition machines.x.io (checked by OpenShift, CompatibilityRequirement machines.x.io-2): RequirementsNotMet: field x"},
+		"a CRD that is not adopted":            {onePhase(collision("theirs", nil)), failed, []string{"CRD x is not adopted"}, reason.Incompatible, "CRD x is not adopted"},
+		"a collision and an error":             {onePhase(collision("theirs", nil)), failed, nil, reason.Collision, "ConfigMap theirs (no owner)"},
+		"an adoptable collision and an error":  {onePhase(collision("ours", adoptable)), failed, nil, reason.ApplyFailed, "timeout"},
+		"an adoptable collision and no error":  {onePhase(collision("ours", adoptable)), nil, nil, reason.Collision, "ConfigMap ours"},
+		"an error after the deadline":          {late, failed, nil, reason.ApplyFailed, "installing version 4.22.0-1: timeout"},
+		"no result":                            {nil, failed, nil, reason.ApplyFailed, "timeout"},
+		"no progress before the deadline":      {late, nil, nil, reason.ProgressDeadlineExceeded, "phase core 1/2, waiting for ConfigMap new"},
+		"an object that is not ready":          {onePhase(ready("old"), waiting("new", "not ready")), nil, nil, reason.RollingOut, "installing 4.22.0-1: phase core 1/2, waiting for ConfigMap new"},
+		"all objects are ready":                {onePhase(ready("old")), nil, nil, reason.AsExpected, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rev := &loadedRevision{name: "4.22.0-1", unmanaged: []string{"machines.x.io"}, notAdopted: test.notAdopted}

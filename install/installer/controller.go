@@ -23,6 +23,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/officialapi"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
@@ -47,6 +48,9 @@ type Reconciler struct {
 	// Withdraw, if set, is called before an uninstall deletes objects. It deletes an object of the installer's own whose CRD
 	// would be retained otherwise.
 	Withdraw func(context.Context) error
+	// Progressed, if set, is called when a rollout or a removal has made progress, so that
+	// an error is retried soon.
+	Progressed func()
 
 	log       rolloutLog
 	confirmed snapshot.Confirmed
@@ -74,12 +78,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	outcome, current := r.install(ctx, s)
 	removed := r.teardown(ctx, s)
-	if outcome.Reason == status.AsExpected && removed.Reason != status.AsExpected {
+	if outcome.Reason == reason.AsExpected && removed.Reason != reason.AsExpected {
 		outcome.Reason, outcome.Message, outcome.Err = removed.Reason, removed.Message, removed.Err
 	} else {
 		r.behind(ctx, &outcome, "Removal failed", removed.Err)
 	}
-	if outcome.Reason == status.AsExpected && s.Cluster.Status.Settled() {
+	if outcome.Reason == reason.AsExpected && s.Cluster.Status.Settled() {
 		r.Engine.settle(s.Cluster.Status.CurrentVersion)
 		if err := r.nameRetained(ctx, &outcome, s.Cluster.Spec.UnmanagedCRDs); err != nil {
 			return reconcile.Result{}, err
@@ -108,7 +112,10 @@ func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, o
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: reported.RequeueAfter(outcome)}, outcome.Retry()
+	if r.Progressed != nil && progressed(cluster.Status.Versions, outcome.Phases) {
+		r.Progressed()
+	}
+	return reported.Result(outcome)
 }
 
 // install reconciles the versions, newest first, until one is complete. It
@@ -116,7 +123,7 @@ func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, o
 func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outcome, current string) {
 	versions := slices.Clone(s.Cluster.Status.Versions)
 	if len(versions) == 0 {
-		return status.Outcome{Reason: status.NoRevision, Message: "waiting for the version controller to create the first version"}, ""
+		return status.Outcome{Reason: reason.NoRevision, Message: "waiting for the version controller to create the first version"}, ""
 	}
 	slices.SortFunc(versions, func(a, b v1alpha1.Version) int { return cmp.Compare(b.Revision, a.Revision) })
 	var results []versionResult
@@ -133,8 +140,8 @@ func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outco
 		}
 	}
 	err := r.Engine.releaseCRDs(ctx, s.Cluster.Spec.UnmanagedCRDs, nil)
-	if err != nil && results[0].outcome.Reason == status.AsExpected {
-		results[0].outcome.Reason, results[0].outcome.Err = status.ApplyFailed, err
+	if err != nil && results[0].outcome.Reason == reason.AsExpected {
+		results[0].outcome.Reason, results[0].outcome.Err = reason.ApplyFailed, err
 	} else {
 		r.behind(ctx, &results[0].outcome, "Unmanaged CRDs not released", err)
 	}
@@ -190,7 +197,7 @@ func anyAvailable(results []versionResult) *bool {
 func (r *Reconciler) installVersion(ctx context.Context, s state, version v1alpha1.Version) versionResult {
 	rev, err := s.load(version)
 	if err != nil {
-		return versionResult{outcome: status.Outcome{Reason: status.RevisionUnreadable, Err: err}}
+		return versionResult{outcome: status.Outcome{Reason: reason.RevisionUnreadable, Err: err}}
 	}
 	rev.deadline = deadlineOf(version, s.Cluster.Status.Conditions, time.Now(), cmp.Or(r.ProgressTimeout, defaultProgressTimeout))
 	remaining := time.Until(rev.deadline) // read before the engine reads the clock: a deadline that has passed here has passed there
@@ -201,7 +208,7 @@ func (r *Reconciler) installVersion(ctx context.Context, s state, version v1alph
 		drift:   append(adoptionEvents(ctx, rev), driftEvents(s.Cluster, version.Name, result)...),
 		phases:  phasesOf(rev, result),
 	}
-	if out.outcome.Reason == status.RollingOut {
+	if out.outcome.Reason == reason.RollingOut {
 		out.outcome.Recheck = max(0, remaining)
 	}
 	if len(rev.requesting) > 0 {

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/servingcert"
 	"github.com/capi-installer/capi-installer/install/status"
 )
@@ -100,13 +101,13 @@ func TestInstall_NewestFirst(t *testing.T) {
 		unreadable  []int // indexes of ConfigMaps
 		available   bool
 		wantCurrent string
-		wantReason  status.Reason
+		wantReason  reason.Reason
 		installed   *bool
 		reached     bool // 4.22.0-3 is reconciled
 	}{
-		"the newest version is complete":        {"4.22.0-3", nil, false, "4.22.0-10", status.AsExpected, new(true), false},
-		"the newest version is unreadable":      {"4.22.0-3", []int{2}, true, "", status.RevisionUnreadable, new(true), true},
-		"the current version is unreadable too": {"4.22.0-3", []int{1, 2}, true, "", status.RevisionUnreadable, nil, false},
+		"the newest version is complete":        {"4.22.0-3", nil, false, "4.22.0-10", reason.AsExpected, new(true), false},
+		"the newest version is unreadable":      {"4.22.0-3", []int{2}, true, "", reason.RevisionUnreadable, new(true), true},
+		"the current version is unreadable too": {"4.22.0-3", []int{1, 2}, true, "", reason.RevisionUnreadable, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			empty := fake.NewClientBuilder().Build()
@@ -141,7 +142,7 @@ func TestInstallVersion_RechecksCertificates(t *testing.T) {
 		if object.GetKind() == "Service" {
 			want = servingcert.RecheckInterval
 		}
-		if result.outcome.Recheck != want || result.outcome.Reason != status.ApplyFailed {
+		if result.outcome.Recheck != want || result.outcome.Reason != reason.ApplyFailed {
 			t.Errorf("%s: reason %s, recheck after %s, want %s", object.GetKind(), result.outcome.Reason, result.outcome.Recheck, want)
 		}
 		if result.complete || result.available != nil || result.phases != nil {
@@ -157,11 +158,11 @@ func TestInstall_UnmanagedCRDNotReleased(t *testing.T) {
 	for name, test := range map[string]struct {
 		err        error
 		unreadable bool
-		want       status.Reason
+		want       reason.Reason
 	}{
-		"released":                  {nil, false, status.AsExpected},
-		"a failed read":             {down, false, status.ApplyFailed},
-		"an unreadable version too": {down, true, status.RevisionUnreadable},
+		"released":                  {nil, false, reason.AsExpected},
+		"a failed read":             {down, false, reason.ApplyFailed},
+		"an unreadable version too": {down, true, reason.RevisionUnreadable},
 	} {
 		s := stateOf([]v1alpha1.Version{version}, configMap)
 		s.Cluster.Spec.UnmanagedCRDs = []string{machinesCRD}
@@ -175,7 +176,7 @@ func TestInstall_UnmanagedCRDNotReleased(t *testing.T) {
 			s.ConfigMaps[0].BinaryData = nil
 		}
 		outcome, _ := (&Reconciler{Engine: engine}).install(t.Context(), s)
-		if outcome.Reason != test.want || errors.Is(outcome.Err, down) != (test.want == status.ApplyFailed) {
+		if outcome.Reason != test.want || errors.Is(outcome.Err, down) != (test.want == reason.ApplyFailed) {
 			t.Errorf("%s: reason %s, want %s: %v", name, outcome.Reason, test.want, outcome.Err)
 		}
 		if again := outcome.Recheck == behindInterval; again != test.unreadable {
@@ -243,26 +244,26 @@ func TestReconcile_InstallBeforeTeardown(t *testing.T) {
 	for name, test := range map[string]struct {
 		current, deleted func(*corev1.ConfigMap)
 		action           machinery.Action
-		want             status.Reason
+		want             reason.Reason
 		message          string
 		removing         bool // the status has the phases of the old version
 	}{
-		"the old version is removed":            {nil, nil, machinery.ActionIdle, status.TearingDown, "removing version 4.22.0-1", true},
-		"the old version is unreadable":         {nil, damage, machinery.ActionIdle, status.ApplyFailed, "removing version 4.22.0-1", false},
-		"the desired version is unreadable":     {damage, nil, machinery.ActionIdle, status.RevisionUnreadable, "4.22.0-2", true},
-		"both versions are unreadable":          {damage, damage, machinery.ActionIdle, status.RevisionUnreadable, "4.22.0-2", false},
-		"a collision":                           {nil, nil, machinery.ActionCollision, status.Collision, "Secret a", true},
-		"a collision and an unreadable version": {nil, damage, machinery.ActionCollision, status.Collision, "Secret a", false},
+		"the old version is removed":            {nil, nil, machinery.ActionIdle, reason.TearingDown, "removing version 4.22.0-1", true},
+		"the old version is unreadable":         {nil, damage, machinery.ActionIdle, reason.ApplyFailed, "removing version 4.22.0-1", false},
+		"the desired version is unreadable":     {damage, nil, machinery.ActionIdle, reason.RevisionUnreadable, "4.22.0-2", true},
+		"both versions are unreadable":          {damage, damage, machinery.ActionIdle, reason.RevisionUnreadable, "4.22.0-2", false},
+		"a collision":                           {nil, nil, machinery.ActionCollision, reason.Collision, "Secret a", true},
+		"a collision and an unreadable version": {nil, damage, machinery.ActionCollision, reason.Collision, "Secret a", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newInstalledCluster(t, []*unstructured.Unstructured{settings("old", "red")}, test.current, test.deleted, blockedBy(t, "4.22.0-1", "old"))
 			cluster.act(test.action)
 			result, err := cluster.reconciler.Reconcile(t.Context(), reconcile.Request{})
-			if failed := test.want == status.ApplyFailed || test.want == status.RevisionUnreadable; (err != nil) != failed {
+			if failed := test.want == reason.ApplyFailed || test.want == reason.RevisionUnreadable; (err != nil) != failed {
 				t.Errorf("error is %v, want one: %t", err, failed)
 			}
-			if again := result.RequeueAfter == behindInterval; again != (test.want == status.RevisionUnreadable && test.deleted != nil) {
-				t.Errorf("the next attempt is after %s", result.RequeueAfter)
+			if want := reason.Of(test.want).Recheck; result.RequeueAfter != want {
+				t.Errorf("the next attempt is after %s, want %s", result.RequeueAfter, want)
 			}
 			got := &v1alpha1.ClusterAPI{}
 			if err := cluster.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ClusterAPIName}, got); err != nil {
@@ -309,7 +310,7 @@ func TestReconcile_Events(t *testing.T) {
 		t.Fatal(err)
 	}
 	condition := meta.FindStatusCondition(got.Status.Conditions, string(status.Installer)+status.Progressing)
-	if condition == nil || condition.Reason != string(status.AsExpected) || !strings.Contains(condition.Message, machinesCRD) {
-		t.Errorf("condition is %v, want %s with %s", condition, status.AsExpected, machinesCRD)
+	if condition == nil || condition.Reason != string(reason.AsExpected) || !strings.Contains(condition.Message, machinesCRD) {
+		t.Errorf("condition is %v, want %s with %s", condition, reason.AsExpected, machinesCRD)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
@@ -42,7 +43,7 @@ func startOfProgress(conditions []metav1.Condition, now time.Time) time.Time {
 		return now
 	case progressing.Status == metav1.ConditionTrue:
 		return progressing.LastTransitionTime.Time
-	case progressing.Reason == string(status.ProgressDeadlineExceeded):
+	case progressing.Reason == string(reason.ProgressDeadlineExceeded):
 		return time.Time{}
 	default:
 		return now

@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 func TestDeadlineOf(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(minutes int) time.Time { return now.Add(-time.Duration(minutes) * time.Minute) }
-	condition := func(is metav1.ConditionStatus, reason status.Reason, minutes int) []metav1.Condition {
+	condition := func(is metav1.ConditionStatus, reason reason.Reason, minutes int) []metav1.Condition {
 		return []metav1.Condition{{Type: "InstallerProgressing", Status: is, Reason: string(reason), LastTransitionTime: metav1.NewTime(ago(minutes))}}
 	}
 	phases := func(minutes ...int) []v1alpha1.Phase {
@@ -35,14 +35,14 @@ func TestDeadlineOf(t *testing.T) {
 		since      time.Time
 	}{
 		"first reconcile":                    {nil, nil, now},
-		"first reconcile of a new version":   {condition(metav1.ConditionFalse, status.ProgressDeadlineExceeded, 90), nil, now},
-		"last, a phase changed":              {condition(metav1.ConditionTrue, status.RollingOut, 60), phases(60, 20, 50), ago(20)},
-		"last, the installer was resumed":    {condition(metav1.ConditionTrue, status.RollingOut, 5), phases(60, 50), ago(5)},
-		"the installer is resumed now":       {condition(metav1.ConditionFalse, status.Paused, 40), phases(60, 50), now},
-		"a complete version became unready":  {condition(metav1.ConditionFalse, status.AsExpected, 600), phases(700, 700), now},
-		"the deadline was exceeded before":   {condition(metav1.ConditionFalse, status.ProgressDeadlineExceeded, 1), phases(60, 50), ago(50)},
-		"a phase changed after the deadline": {condition(metav1.ConditionFalse, status.ProgressDeadlineExceeded, 9), phases(60, 2), ago(2)},
-		"a retryable error during a rollout": {condition(metav1.ConditionTrue, status.ApplyFailed, 3), phases(60), ago(3)},
+		"first reconcile of a new version":   {condition(metav1.ConditionFalse, reason.ProgressDeadlineExceeded, 90), nil, now},
+		"last, a phase changed":              {condition(metav1.ConditionTrue, reason.RollingOut, 60), phases(60, 20, 50), ago(20)},
+		"last, the installer was resumed":    {condition(metav1.ConditionTrue, reason.RollingOut, 5), phases(60, 50), ago(5)},
+		"the installer is resumed now":       {condition(metav1.ConditionFalse, reason.Paused, 40), phases(60, 50), now},
+		"a complete version became unready":  {condition(metav1.ConditionFalse, reason.AsExpected, 600), phases(700, 700), now},
+		"the deadline was exceeded before":   {condition(metav1.ConditionFalse, reason.ProgressDeadlineExceeded, 1), phases(60, 50), ago(50)},
+		"a phase changed after the deadline": {condition(metav1.ConditionFalse, reason.ProgressDeadlineExceeded, 9), phases(60, 2), ago(2)},
+		"a retryable error during a rollout": {condition(metav1.ConditionTrue, reason.ApplyFailed, 3), phases(60), ago(3)},
 	} {
 		want := test.since.Add(time.Hour)
 		if got := deadlineOf(v1alpha1.Version{Phases: test.phases}, test.conditions, now, time.Hour); !got.Equal(want) {

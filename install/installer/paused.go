@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
@@ -16,7 +17,7 @@ import (
 // because a dry run would also report the new owner in every object.
 func (r *Reconciler) pausedOutcome(ctx context.Context, s state) status.Outcome {
 	versions := s.Cluster.Status
-	outcome := status.Outcome{Reason: status.Paused}
+	outcome := status.Outcome{Reason: reason.Paused}
 	messages := []string{"spec.installerMode is Paused"}
 	current, desired := versions.Version(versions.CurrentVersion), versions.Version(versions.DesiredVersion)
 	var from, to *loadedRevision

@@ -14,7 +14,7 @@ import (
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/validation"
 
-	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // rejectedPhase is the result of a revision whose only phase was rejected.
@@ -50,20 +50,20 @@ func TestOutcomeOf_Rejections(t *testing.T) {
 	invalid := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "web", nil)
 	for name, test := range map[string]struct {
 		causes []error
-		want   status.Reason
+		want   reason.Reason
 	}{
-		"forbidden":                  {[]error{forbidden}, status.ObjectsForbidden},
-		"all forbidden":              {[]error{forbidden, forbidden}, status.ObjectsForbidden},
-		"invalid":                    {[]error{invalid}, status.ObjectsRefused},
-		"forbidden and invalid":      {[]error{forbidden, invalid}, status.ObjectsRefused},
-		"an unknown kind":            {[]error{&meta.NoKindMatchError{}}, status.ObjectsRefused},
-		"unavailable":                {[]error{apierrors.NewServiceUnavailable("down")}, status.ApplyFailed},
-		"an internal error":          {[]error{apierrors.NewInternalError(errors.New("etcd"))}, status.ApplyFailed},
-		"no connection":              {[]error{&net.OpError{Op: "dial", Err: errors.New("connection refused")}}, status.ApplyFailed},
-		"a conflict and forbidden":   {[]error{apierrors.NewConflict(resource, "web", nil), forbidden}, status.ApplyFailed},
-		"a request that timed out":   {[]error{context.DeadlineExceeded}, status.ApplyFailed},
-		"too many requests":          {[]error{apierrors.NewTooManyRequests("later", 1)}, status.ApplyFailed},
-		"invalid and then a timeout": {[]error{invalid, context.DeadlineExceeded}, status.ApplyFailed},
+		"forbidden":                  {[]error{forbidden}, reason.ObjectsForbidden},
+		"all forbidden":              {[]error{forbidden, forbidden}, reason.ObjectsForbidden},
+		"invalid":                    {[]error{invalid}, reason.ObjectsRefused},
+		"forbidden and invalid":      {[]error{forbidden, invalid}, reason.ObjectsRefused},
+		"an unknown kind":            {[]error{&meta.NoKindMatchError{}}, reason.ObjectsRefused},
+		"unavailable":                {[]error{apierrors.NewServiceUnavailable("down")}, reason.ApplyFailed},
+		"an internal error":          {[]error{apierrors.NewInternalError(errors.New("etcd"))}, reason.ApplyFailed},
+		"no connection":              {[]error{&net.OpError{Op: "dial", Err: errors.New("connection refused")}}, reason.ApplyFailed},
+		"a conflict and forbidden":   {[]error{apierrors.NewConflict(resource, "web", nil), forbidden}, reason.ApplyFailed},
+		"a request that timed out":   {[]error{context.DeadlineExceeded}, reason.ApplyFailed},
+		"too many requests":          {[]error{apierrors.NewTooManyRequests("later", 1)}, reason.ApplyFailed},
+		"invalid and then a timeout": {[]error{invalid, context.DeadlineExceeded}, reason.ApplyFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := outcomeOf(&loadedRevision{name: "4.22.0-1"}, rejectedPhase{causes: test.causes}, nil).Reason; got != test.want {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/probe"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/text"
@@ -218,7 +219,7 @@ func (r *Reconciler) nameRetained(ctx context.Context, outcome *status.Outcome, 
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	outcome.Message = cmp.Or(outcome.Message, "nothing is left to do") + "; CRDs retained because of their instances: " + text.First(10, names)
+	outcome.Message = cmp.Or(outcome.Message, reason.Of(reason.AsExpected).Message) + "; CRDs retained because of their instances: " + text.First(10, names)
 	return nil
 }
 

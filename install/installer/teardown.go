@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
@@ -31,7 +32,7 @@ import (
 // version is installed. All other deleted ConfigMaps stay until the version
 // controller has recreated them.
 func (r *Reconciler) teardown(ctx context.Context, s state) status.Outcome {
-	outcome := status.Outcome{Reason: status.AsExpected, Phases: map[string][]v1alpha1.Phase{}}
+	outcome := status.Outcome{Reason: reason.AsExpected, Phases: map[string][]v1alpha1.Phase{}}
 	var waiting []string
 	var failed []error
 	for _, configMap := range s.deletedRevisions() {
@@ -55,9 +56,9 @@ func (r *Reconciler) teardown(ctx context.Context, s state) status.Outcome {
 		failed = append(failed, r.removeFinalizer(ctx, part))
 	}
 	if err := errors.Join(failed...); err != nil {
-		outcome.Reason, outcome.Err = status.ApplyFailed, err
+		outcome.Reason, outcome.Err = reason.ApplyFailed, err
 	} else if len(waiting) > 0 {
-		outcome.Reason, outcome.Message = status.TearingDown, strings.Join(waiting, "; ")
+		outcome.Reason, outcome.Message = reason.TearingDown, strings.Join(waiting, "; ")
 	}
 	return outcome
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
@@ -33,12 +34,12 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 	remaining := s.versionNames()
 	switch {
 	case outcome.Err != nil:
-	case outcome.Reason == status.TearingDown:
-		outcome.Reason = status.Uninstalling
+	case outcome.Reason == reason.TearingDown:
+		outcome.Reason = reason.Uninstalling
 	case len(remaining) > 0:
-		outcome.Reason, outcome.Message = status.Uninstalling, "waiting for revision ConfigMap "+text.First(2, remaining)+" to be deleted"
+		outcome.Reason, outcome.Message = reason.Uninstalling, "waiting for revision ConfigMap "+text.First(2, remaining)+" to be deleted"
 	case s.Cluster.Name != "":
-		outcome.Reason, outcome.Message = status.Uninstalling, fmt.Sprintf("waiting for ClusterAPI %q to be deleted", v1alpha1.ClusterAPIName)
+		outcome.Reason, outcome.Message = reason.Uninstalling, fmt.Sprintf("waiting for ClusterAPI %q to be deleted", v1alpha1.ClusterAPIName)
 	default:
 		retained, err := retainedCRDs(ctx, r.Engine.Live)
 		if err != nil {
@@ -51,7 +52,7 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 
 // setUninstalled sets the outcome of a finished uninstall, with the retained CRDs.
 func setUninstalled(outcome *status.Outcome, retained []string) {
-	outcome.Reason, outcome.Related = status.Uninstalled, relatedAfterUninstall(retained)
+	outcome.Reason, outcome.Related = reason.Uninstalled, relatedAfterUninstall(retained)
 	outcome.Message = fmt.Sprintf("nothing is installed, because ClusterAPI %q does not exist", v1alpha1.ClusterAPIName)
 	if len(retained) > 0 {
 		outcome.Message += "; CRDs retained because of their instances: " + strings.Join(retained, ", ")

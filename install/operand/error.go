@@ -47,7 +47,7 @@ type MissingError struct {
 func (e *MissingError) Error() string {
 	text := fmt.Sprintf("no provider of type %s found for platform %q", e.Type, e.Platform)
 	if len(e.Have) == 0 {
-		return text + "; add its image to images.json or to spec.imageOverrides"
+		return text
 	}
 	return text + "; found " + strings.Join(e.Have, ", ")
 }
@@ -61,7 +61,7 @@ type DuplicateError struct {
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("provider %s (%s) is defined by both %s and %s; remove one of them", e.Provider, e.Type, e.First, e.Second)
+	return fmt.Sprintf("provider %s (%s) is defined by both %s and %s", e.Provider, e.Type, e.First, e.Second)
 }
 
 // RenderError reports a defect in the manifests of a bundle.

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
 
@@ -49,19 +50,19 @@ const Inertia = 5 * time.Minute
 // survives a restart and a change of leader.
 func Conditions(controller Controller, outcome Outcome, previous []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
 	level := outcome.severity()
-	progressing := metav1.Condition{Type: string(controller) + Progressing, Status: truth(level == inProgress || level == retryable)}
+	progressing := metav1.Condition{Type: string(controller) + Progressing, Status: truth(level == reason.InProgress || level == reason.Retryable)}
 	degraded := metav1.Condition{Type: string(controller) + Degraded, Status: degradedStatus(controller, level, previous, now)}
 	progressing.Reason, progressing.Message = string(outcome.Reason), progressMessage(controller, outcome)
-	degraded.Reason, degraded.Message = string(AsExpected), degradedMessage(outcome)
-	if level >= retryable {
+	degraded.Reason, degraded.Message = string(reason.AsExpected), degradedMessage(outcome)
+	if level >= reason.Retryable {
 		degraded.Reason = string(outcome.Reason)
 	}
 	return stamp([]metav1.Condition{progressing, degraded}, previous, generation, now)
 }
 
-func degradedStatus(controller Controller, level severity, previous []metav1.Condition, now time.Time) metav1.ConditionStatus {
-	if level != retryable {
-		return truth(level == terminal)
+func degradedStatus(controller Controller, level reason.Severity, previous []metav1.Condition, now time.Time) metav1.ConditionStatus {
+	if level != reason.Retryable {
+		return truth(level == reason.Terminal)
 	}
 	before := meta.FindStatusCondition(previous, string(controller)+Degraded)
 	switch {
@@ -85,35 +86,22 @@ func Aggregate(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outc
 	}, conditions, cluster.Generation, now)
 }
 
-// Further reasons of Available and Upgradeable. docs/conditions.md explains each.
-const (
-	// notInstalled: no version has ever been completely installed.
-	notInstalled = "NotInstalled"
-	// notWorking: the installed version is unavailable.
-	notWorking = "NotWorking"
-	// overridden: spec.imageOverrides is set.
-	overridden = "ImageOverrides"
-	// installerPaused: spec.installerMode is Paused, so an upgrade would never
-	// complete.
-	installerPaused = "InstallerPaused"
-)
-
 func available(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outcome Outcome) metav1.Condition {
 	installed := outcome.Installed
 	before := meta.FindStatusCondition(conditions, Available)
 	current := cluster.Status.CurrentVersion
 	switch {
-	case outcome.Reason == Uninstalling, outcome.Reason == Uninstalled:
+	case outcome.Reason == reason.Uninstalling, outcome.Reason == reason.Uninstalled:
 		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: string(outcome.Reason), Message: outcome.text()}
 	case installed != nil && *installed:
-		return metav1.Condition{Type: Available, Status: metav1.ConditionTrue, Reason: string(AsExpected), Message: "Cluster API is installed"}
+		return metav1.Condition{Type: Available, Status: metav1.ConditionTrue, Reason: string(reason.AsExpected), Message: "Cluster API is installed"}
 	case installed == nil && before != nil:
 		return *before
 	case current != "":
-		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: notWorking,
-			Message: "version " + current + " is installed but unavailable; see its phases in status.versions"}
+		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: string(reason.NotWorking),
+			Message: reason.Of(reason.NotWorking).WithStep("version " + current + " is installed but unavailable")}
 	default:
-		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: notInstalled, Message: "no version of Cluster API is completely installed"}
+		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: string(reason.NotInstalled), Message: reason.Of(reason.NotInstalled).Message}
 	}
 }
 
@@ -121,7 +109,7 @@ func available(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outc
 // and has the messages of both. While the version controller waits for the
 // installer controller, only the message of the latter is included.
 func anyOf(kind string, conditions []metav1.Condition) metav1.Condition {
-	sum := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: string(AsExpected)}
+	sum := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: string(reason.AsExpected)}
 	var found []metav1.Condition
 	for _, controller := range []Controller{Version, Installer} {
 		own := meta.FindStatusCondition(conditions, string(controller)+kind)
@@ -147,25 +135,27 @@ func anyOf(kind string, conditions []metav1.Condition) metav1.Condition {
 
 // waitsForInstaller reports whether the version controller waits for the installer.
 func waitsForInstaller(c metav1.Condition) bool {
-	return c.Reason == string(Version)+string(RollingOut) || c.Reason == string(Version)+string(RetiringRevisions)
+	return c.Reason == string(Version)+string(reason.RollingOut) || c.Reason == string(Version)+string(reason.RetiringRevisions)
 }
 
 // upgradeable returns a condition that is false while an upgrade would not install
 // the new release, or would not complete.
 func upgradeable(spec v1alpha1.ClusterAPISpec) metav1.Condition {
-	var reasons, messages []string
+	var reasons []reason.Reason
+	var messages []string
+	add := func(found reason.Reason, cause string) {
+		reasons, messages = append(reasons, found), append(messages, reason.Of(found).WithStep(cause))
+	}
 	if names := overrideNames(spec.ImageOverrides); names != "" {
-		reasons = append(reasons, overridden)
-		messages = append(messages, "images are overridden: "+names+"; remove them from spec.imageOverrides before upgrading")
+		add(reason.ImageOverrides, "images are overridden: "+names)
 	}
 	if spec.InstallerMode == v1alpha1.Paused {
-		reasons = append(reasons, installerPaused)
-		messages = append(messages, "the installer is paused; set spec.installerMode to Managed before upgrading")
+		add(reason.InstallerPaused, "the installer is paused")
 	}
 	if reasons == nil {
-		return metav1.Condition{Type: Upgradeable, Status: metav1.ConditionTrue, Reason: string(AsExpected)}
+		return metav1.Condition{Type: Upgradeable, Status: metav1.ConditionTrue, Reason: string(reason.AsExpected)}
 	}
-	return metav1.Condition{Type: Upgradeable, Status: metav1.ConditionFalse, Reason: reasons[0], Message: strings.Join(messages, "; ")}
+	return metav1.Condition{Type: Upgradeable, Status: metav1.ConditionFalse, Reason: string(reasons[0]), Message: strings.Join(messages, "; ")}
 }
 
 func overrideNames(overrides []v1alpha1.ImageOverride) string {

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -33,12 +34,12 @@ func summary(controller Controller, conditions []metav1.Condition) string {
 }
 
 func TestConditions_OfEachSeverity(t *testing.T) {
-	for reason, want := range map[Reason]string{
-		AsExpected:      "False False",
-		Paused:          "False False",
-		RollingOut:      "True False",
-		ImageUnreadable: "True Unknown",
-		Collision:       "False True",
+	for reason, want := range map[reason.Reason]string{
+		reason.AsExpected:      "False False",
+		reason.Paused:          "False False",
+		reason.RollingOut:      "True False",
+		reason.ImageUnreadable: "True Unknown",
+		reason.Collision:       "False True",
 	} {
 		if got := summary(Installer, Conditions(Installer, Outcome{Reason: reason}, nil, 1, start)); got != want {
 			t.Errorf("%s: Progressing and Degraded are %s, want %s", reason, got, want)
@@ -55,7 +56,7 @@ func TestConditions_ShortenMessages(t *testing.T) {
 	if limit := fmt.Sprintf("maxLength: %d\n", maxMessage); !strings.Contains(string(manifest), limit) {
 		t.Errorf("the CRD has no %q", limit)
 	}
-	rejected := Outcome{Reason: ObjectsRefused, Err: errors.New(strings.Repeat("ConfigMap a/b: the quota is exceeded; ", 1000))}
+	rejected := Outcome{Reason: reason.ObjectsRefused, Err: errors.New(strings.Repeat("ConfigMap a/b: the quota is exceeded; ", 1000))}
 	both := slices.Concat(Conditions(Version, rejected, nil, 1, start), Conditions(Installer, rejected, nil, 1, start))
 	for _, condition := range append(Aggregate(&v1alpha1.ClusterAPI{}, both, rejected, start), both...) {
 		if len(condition.Message) > maxMessage || len(condition.Message) > 10000 && !strings.HasSuffix(condition.Message, "…") {
@@ -65,7 +66,7 @@ func TestConditions_ShortenMessages(t *testing.T) {
 }
 
 func TestConditions_RetryableErrorDegradesAfterInertia(t *testing.T) {
-	outcome := Outcome{Reason: ImageUnreadable, Err: errors.New("pulling: connection refused")}
+	outcome := Outcome{Reason: reason.ImageUnreadable, Err: errors.New("pulling: connection refused")}
 	var conditions []metav1.Condition
 	for _, step := range []struct {
 		after time.Duration
@@ -82,7 +83,7 @@ func TestConditions_RetryableErrorDegradesAfterInertia(t *testing.T) {
 			t.Errorf("after %s: %s, want %s", step.after, got, step.want)
 		}
 	}
-	recovered := Conditions(Version, Outcome{Reason: AsExpected}, conditions, 1, start.Add(7*time.Minute))
+	recovered := Conditions(Version, Outcome{Reason: reason.AsExpected}, conditions, 1, start.Add(7*time.Minute))
 	if got := summary(Version, recovered); got != "False False" {
 		t.Errorf("after recovery: %s", got)
 	}
@@ -90,7 +91,7 @@ func TestConditions_RetryableErrorDegradesAfterInertia(t *testing.T) {
 
 // A clock that was an hour ahead must not delay Degraded by an hour.
 func TestConditions_ClockSetBackDuringAnError(t *testing.T) {
-	outcome := Outcome{Reason: ImageUnreadable, Err: errors.New("pulling: connection refused")}
+	outcome := Outcome{Reason: reason.ImageUnreadable, Err: errors.New("pulling: connection refused")}
 	conditions := Conditions(Version, outcome, nil, 1, start.Add(time.Hour))
 	for _, step := range []struct {
 		after time.Duration
@@ -104,15 +105,15 @@ func TestConditions_ClockSetBackDuringAnError(t *testing.T) {
 }
 
 func TestConditions_TransitionTimeChangesWithStatus(t *testing.T) {
-	first := Conditions(Installer, Outcome{Reason: RollingOut, Message: "one"}, nil, 1, start)
-	second := Conditions(Installer, Outcome{Reason: RollingOut, Message: "two"}, first, 2, start.Add(time.Hour))
+	first := Conditions(Installer, Outcome{Reason: reason.RollingOut, Message: "one"}, nil, 1, start)
+	second := Conditions(Installer, Outcome{Reason: reason.RollingOut, Message: "two"}, first, 2, start.Add(time.Hour))
 	if got := second[0].LastTransitionTime.Time; !got.Equal(start) {
 		t.Errorf("a new message moved the transition time to %s", got)
 	}
 	if second[0].Message != "two" || second[0].ObservedGeneration != 2 {
 		t.Errorf("message or generation is outdated: %+v", second[0])
 	}
-	third := Conditions(Installer, Outcome{Reason: AsExpected}, second, 2, start.Add(2*time.Hour))
+	third := Conditions(Installer, Outcome{Reason: reason.AsExpected}, second, 2, start.Add(2*time.Hour))
 	if got := third[0].LastTransitionTime.Time; !got.Equal(start.Add(2 * time.Hour)) {
 		t.Errorf("the status changed, but the transition time is %s", got)
 	}
@@ -138,19 +139,19 @@ func TestConditions_AvailableStaysWhileUnknown(t *testing.T) {
 
 func TestConditions_SummaryNamesControllerAndMessages(t *testing.T) {
 	conditions := append(
-		Conditions(Version, Outcome{Reason: Incompatible, Message: "no provider for AWS"}, nil, 1, start),
-		Conditions(Installer, Outcome{Reason: Collision, Message: "Service x is not ours"}, nil, 1, start)...)
+		Conditions(Version, Outcome{Reason: reason.Incompatible, Message: "no provider for AWS"}, nil, 1, start),
+		Conditions(Installer, Outcome{Reason: reason.Collision, Message: "Service x is not ours"}, nil, 1, start)...)
 	degraded := meta.FindStatusCondition(Aggregate(&v1alpha1.ClusterAPI{}, conditions, Outcome{}, start), Degraded)
-	if degraded.Reason != "VersionIncompatible" || degraded.Message != "no provider for AWS; Service x is not ours" {
+	if degraded.Reason != "VersionIncompatible" || degraded.Message != reason.Of(reason.Incompatible).WithStep("no provider for AWS")+"; "+reason.Of(reason.Collision).WithStep("Service x is not ours") {
 		t.Errorf("Degraded is %s: %s", degraded.Reason, degraded.Message)
 	}
 }
 
 func TestConditions_RolloutFromTheInstallerAlone(t *testing.T) {
-	for _, waiting := range []Reason{RollingOut, RetiringRevisions} {
+	for _, waiting := range []reason.Reason{reason.RollingOut, reason.RetiringRevisions} {
 		conditions := append(
 			Conditions(Version, Outcome{Reason: waiting, Message: "waiting for version 4.22.0-1 to be installed"}, nil, 1, start),
-			Conditions(Installer, Outcome{Reason: RollingOut, Message: "installing 4.22.0-1: phase cluster-api 1/3"}, nil, 1, start)...)
+			Conditions(Installer, Outcome{Reason: reason.RollingOut, Message: "installing 4.22.0-1: phase cluster-api 1/3"}, nil, 1, start)...)
 		progressing := meta.FindStatusCondition(Aggregate(&v1alpha1.ClusterAPI{}, conditions, Outcome{}, start), Progressing)
 		if progressing.Reason != "InstallerRollingOut" || progressing.Message != "installing 4.22.0-1: phase cluster-api 1/3" {
 			t.Errorf("while the version controller is %s, Progressing is %s: %s", waiting, progressing.Reason, progressing.Message)
@@ -161,8 +162,8 @@ func TestConditions_RolloutFromTheInstallerAlone(t *testing.T) {
 // A retryable error does not make the operator Degraded while the controller's own condition is Unknown.
 func TestConditions_AggregateIgnoresUnknown(t *testing.T) {
 	conditions := append(
-		Conditions(Version, Outcome{Reason: AsExpected}, nil, 1, start),
-		Conditions(Installer, Outcome{Reason: ApplyFailed, Err: errors.New("timeout")}, nil, 1, start)...)
+		Conditions(Version, Outcome{Reason: reason.AsExpected}, nil, 1, start),
+		Conditions(Installer, Outcome{Reason: reason.ApplyFailed, Err: errors.New("timeout")}, nil, 1, start)...)
 	cluster := &v1alpha1.ClusterAPI{}
 	cluster.Generation = 7
 	for _, condition := range Aggregate(cluster, conditions, Outcome{}, start) {
@@ -178,7 +179,7 @@ func TestConditions_AggregateIgnoresUnknown(t *testing.T) {
 // Errors that alternate do not delay Degraded.
 func TestConditions_AlternatingErrorsDegrade(t *testing.T) {
 	var conditions []metav1.Condition
-	for minute, reason := range []Reason{ApplyFailed, WriteFailed, ApplyFailed, ObjectsForbidden, WriteFailed, ApplyFailed} {
+	for minute, reason := range []reason.Reason{reason.ApplyFailed, reason.WriteFailed, reason.ApplyFailed, reason.ObjectsForbidden, reason.WriteFailed, reason.ApplyFailed} {
 		conditions = Conditions(Installer, Outcome{Reason: reason, Err: errors.New("timeout")}, conditions, 1, start.Add(time.Duration(minute)*time.Minute))
 	}
 	if got := summary(Installer, conditions); got != "True True" {
@@ -189,7 +190,7 @@ func TestConditions_AlternatingErrorsDegrade(t *testing.T) {
 func TestConditions_UnavailableDuringUninstall(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1"}}
 	before := Aggregate(cluster, nil, Outcome{Installed: new(true)}, start)
-	for _, reason := range []Reason{Uninstalling, Uninstalled} {
+	for _, reason := range []reason.Reason{reason.Uninstalling, reason.Uninstalled} {
 		for _, installed := range []*bool{nil, new(true), new(false)} {
 			outcome := Outcome{Reason: reason, Message: "removing version 4.22.0-1", Installed: installed}
 			available := meta.FindStatusCondition(Aggregate(cluster, before, outcome, start), Available)
@@ -205,7 +206,7 @@ func TestSetStatus_ObservedGeneration(t *testing.T) {
 	for controller, want := range map[Controller]int64{Version: 4, Installer: 3} {
 		cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{ObservedGeneration: 3}}
 		cluster.Generation = 4
-		(&Reporter{}).setStatus(cluster, controller, Outcome{Reason: AsExpected})
+		(&Reporter{}).setStatus(cluster, controller, Outcome{Reason: reason.AsExpected})
 		if got := cluster.Status.ObservedGeneration; got != want {
 			t.Errorf("after a report of the %s controller, the observed generation is %d, want %d", controller, got, want)
 		}
@@ -215,31 +216,70 @@ func TestSetStatus_ObservedGeneration(t *testing.T) {
 // The conditions of each reason, from either controller: Progressing and Degraded,
 // immediately and after five minutes.
 func TestConditions_EveryReasonHasShortMessages(t *testing.T) {
-	of := map[severity][2]string{
-		settled: {"False False", "False False"}, inProgress: {"True False", "True False"},
-		retryable: {"True Unknown", "True True"}, terminal: {"False True", "False True"},
+	of := map[reason.Severity][2]string{
+		reason.Settled: {"False False", "False False"}, reason.InProgress: {"True False", "True False"},
+		reason.Retryable: {"True Unknown", "True True"}, reason.Terminal: {"False True", "False True"},
 	}
-	for reason, level := range severities {
-		outcome := Outcome{Reason: reason, Err: errors.New("reading image quay.io/x: no route to host")}
-		if level < retryable {
-			outcome = Outcome{Reason: reason}
+	for _, entry := range reason.All() {
+		if entry.Subject == reason.Operator {
+			continue
+		}
+		outcome := Outcome{Reason: entry.Reason, Err: errors.New("reading image quay.io/x: no route to host")}
+		if entry.Severity < reason.Retryable {
+			outcome = Outcome{Reason: entry.Reason}
 		}
 		first := Conditions(Installer, outcome, nil, 1, start)
 		later := Conditions(Installer, outcome, first, 1, start.Add(Inertia))
-		if got := [2]string{summary(Installer, first), summary(Installer, later)}; got != of[level] {
-			t.Errorf("%s: %q, want %q", reason, got, of[level])
+		if got := [2]string{summary(Installer, first), summary(Installer, later)}; got != of[entry.Severity] {
+			t.Errorf("%s: %q, want %q", entry.Reason, got, of[entry.Severity])
 		}
 		progressing, degraded := first[0], first[1]
 		if words := len(strings.Fields(progressing.Message)); words > 10 {
-			t.Errorf("%s: Progressing has %d words: %s", reason, words, progressing.Message)
+			t.Errorf("%s: Progressing has %d words: %s", entry.Reason, words, progressing.Message)
 		}
-		if level < retryable {
+		if entry.Severity < reason.Retryable {
 			continue
 		}
-		cause, next, _ := strings.Cut(degraded.Message, "; ")
-		if cause != outcome.Err.Error() || (next == "") != selfExplanatory[reason] {
-			t.Errorf("%s: Degraded lacks the cause or the next step: %s", reason, degraded.Message)
+		if want := outcome.Err.Error() + "; " + entry.NextStep(); degraded.Message != want {
+			t.Errorf("%s: Degraded is %q, want %q", entry.Reason, degraded.Message, want)
 		}
+	}
+}
+
+// The next step is at the end of a message and nowhere else.
+func TestConditions_NextStepOnce(t *testing.T) {
+	for _, entry := range reason.All() {
+		outcome := Outcome{Reason: entry.Reason, Message: "the cause."}
+		for _, condition := range Conditions(Installer, outcome, nil, 1, start) {
+			if strings.Count(condition.Message, strings.ReplaceAll(entry.Step, "`", "")) > 1 && entry.Step != "" {
+				t.Errorf("%s: %s", entry.Reason, condition.Message)
+			}
+		}
+	}
+}
+
+func TestGravest(t *testing.T) {
+	for _, test := range []struct {
+		of   []reason.Reason
+		want reason.Reason
+	}{
+		{[]reason.Reason{reason.ObjectsForbidden, reason.Collision}, reason.Collision},
+		{[]reason.Reason{reason.RollingOut, reason.ApplyFailed}, reason.ApplyFailed},
+		{[]reason.Reason{reason.AsExpected, reason.RollingOut}, reason.RollingOut},
+		{[]reason.Reason{reason.Incompatible, reason.Collision}, reason.Incompatible},
+		{[]reason.Reason{reason.AsExpected}, reason.AsExpected},
+	} {
+		outcomes := make([]Outcome, len(test.of))
+		for i := range test.of {
+			outcomes[i].Reason = test.of[i]
+		}
+		if got := Gravest(outcomes...).Reason; got != test.want {
+			t.Errorf("gravest of %v is %s, want %s", test.of, got, test.want)
+		}
+	}
+	undecided := Outcome{Reason: reason.ImageUntrusted, Undecided: true}
+	if got := Gravest(undecided, Outcome{Reason: reason.BundleInvalid}); got.Reason != reason.BundleInvalid {
+		t.Errorf("an image whose signatures could not be checked is graver than an invalid bundle")
 	}
 }
 
@@ -276,10 +316,10 @@ func TestConditions_OverridesBlockUpgrades(t *testing.T) {
 
 func TestOutcome_OnlyRetryableErrorsAreRetried(t *testing.T) {
 	cause := errors.New("cause")
-	if (Outcome{Reason: ApplyFailed, Err: cause}).Retry() == nil {
+	if (Outcome{Reason: reason.ApplyFailed, Err: cause}).Retry() == nil {
 		t.Error("ApplyFailed is not retried")
 	}
-	if err := (Outcome{Reason: ComponentMissing, Err: cause}).Retry(); err != nil {
+	if err := (Outcome{Reason: reason.ComponentMissing, Err: cause}).Retry(); err != nil {
 		t.Errorf("ComponentMissing is retried: %v", err)
 	}
 }
@@ -290,11 +330,11 @@ func TestOperandVersion_OnlyAfterInstallation(t *testing.T) {
 	reporter := &Reporter{ReleaseVersion: "4.22.1"}
 	version := v1alpha1.Version{Name: "4.22.0-1", Components: []v1alpha1.Component{{Name: "cluster-api", Version: "v1.10.2"}, {Name: "without-version"}}}
 	settled := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: "4.22.0-1", DesiredVersion: "4.22.0-1", Versions: []v1alpha1.Version{version}}}
-	during := reporter.clusterOperatorStatus(configv1.ClusterOperatorStatus{}, settled, Outcome{Reason: RollingOut})
+	during := reporter.clusterOperatorStatus(configv1.ClusterOperatorStatus{}, settled, Outcome{Reason: reason.RollingOut})
 	if len(during.Versions) != 0 {
 		t.Errorf("the ClusterOperator reports %v", during.Versions)
 	}
-	after := reporter.clusterOperatorStatus(during, settled, Outcome{Reason: AsExpected, ReleaseInstalled: true})
+	after := reporter.clusterOperatorStatus(during, settled, Outcome{Reason: reason.AsExpected, ReleaseInstalled: true})
 	want := []configv1.OperandVersion{{Name: "operator", Version: "4.22.1"}, {Name: "cluster-api", Version: "v1.10.2"}}
 	if diff := cmp.Diff(want, after.Versions); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
@@ -321,18 +361,18 @@ func TestClusterOperatorStatus_ConditionsAndRelatedObjects(t *testing.T) {
 }
 
 func TestOutcome_RequeueAfterWithoutEvents(t *testing.T) {
-	for reason, want := range map[Reason]bool{Collision: true, ObjectsRefused: true, CheckerAbsent: true, ComponentMissing: false, RollingOut: false} {
+	for reason, want := range map[reason.Reason]bool{reason.Collision: true, reason.ObjectsRefused: true, reason.CheckerAbsent: true, reason.ComponentMissing: false, reason.RollingOut: false} {
 		if got := (Outcome{Reason: reason}).RequeueAfter() > 0; got != want {
 			t.Errorf("%s: %t, want %t", reason, got, want)
 		}
 	}
-	if got := (Outcome{Reason: RollingOut, Recheck: time.Minute}).RequeueAfter(); got != time.Minute {
+	if got := (Outcome{Reason: reason.RollingOut, Recheck: time.Minute}).RequeueAfter(); got != time.Minute {
 		t.Errorf("a rollout with a deadline is reconciled after %s, want one minute", got)
 	}
 }
 
 // An outcome that was not written is reported again, even if no event follows.
-func TestReported_RequeueAfterPostponement(t *testing.T) {
+func TestReported_ResultAfterPostponement(t *testing.T) {
 	for _, test := range []struct{ postponed, recheck, want time.Duration }{
 		{0, 0, 0},
 		{0, time.Minute, time.Minute},
@@ -340,10 +380,19 @@ func TestReported_RequeueAfterPostponement(t *testing.T) {
 		{time.Second, time.Minute, time.Second},
 		{time.Minute, time.Second, time.Second},
 	} {
-		outcome := Outcome{Reason: RollingOut, Recheck: test.recheck}
-		if got := (Reported{Postponed: test.postponed}).RequeueAfter(outcome); got != test.want {
-			t.Errorf("postponed for %s, recheck after %s: requeued after %s, want %s", test.postponed, test.recheck, got, test.want)
+		outcome := Outcome{Reason: reason.RollingOut, Recheck: test.recheck}
+		if result, err := (Reported{Postponed: test.postponed}).Result(outcome); result.RequeueAfter != test.want || err != nil {
+			t.Errorf("postponed for %s, recheck after %s: requeued after %s, want %s", test.postponed, test.recheck, result.RequeueAfter, test.want)
 		}
+	}
+}
+
+// controller-runtime warns of a result beside an error.
+func TestReported_ResultOfAnErrorIsTheError(t *testing.T) {
+	cause := errors.New("cause")
+	result, err := (Reported{Postponed: time.Second}).Result(Outcome{Reason: reason.ApplyFailed, Err: cause, Recheck: time.Minute})
+	if !errors.Is(err, cause) || !result.IsZero() {
+		t.Errorf("got %v and %v, want only the error", result, err)
 	}
 }
 
@@ -381,7 +430,7 @@ func document(t *testing.T, name string) string {
 
 func TestConditions_UntrustedImage(t *testing.T) {
 	for undecided, want := range map[bool]metav1.ConditionStatus{false: metav1.ConditionTrue, true: metav1.ConditionUnknown} {
-		outcome := Outcome{Reason: ImageUntrusted, Err: errors.New("no signature"), Undecided: undecided}
+		outcome := Outcome{Reason: reason.ImageUntrusted, Err: errors.New("no signature"), Undecided: undecided}
 		got := Conditions(Version, outcome, nil, 1, time.Now())
 		if degraded := meta.FindStatusCondition(got, "VersionDegraded"); degraded.Status != want || degraded.Reason != "ImageUntrusted" {
 			t.Errorf("undecided %t: got %v, want %s", undecided, degraded, want)
@@ -389,26 +438,6 @@ func TestConditions_UntrustedImage(t *testing.T) {
 		if retries := outcome.Retry() != nil; retries != undecided || (outcome.RequeueAfter() > 0) == undecided {
 			t.Errorf("undecided %t: retried %t, requeued after %s", undecided, retries, outcome.RequeueAfter())
 		}
-	}
-}
-
-func TestReasons_HaveSeverityAndDocumentation(t *testing.T) {
-	docs, reasons := document(t, "conditions.md"), constants(t, "reason.go", "Reason")
-	for _, reason := range []string{notInstalled, notWorking, overridden, installerPaused} {
-		if !strings.Contains(docs, "| `"+reason+"` |") {
-			t.Errorf("docs/conditions.md does not explain %s", reason)
-		}
-	}
-	for _, reason := range reasons {
-		if _, known := severities[Reason(reason)]; !known {
-			t.Errorf("reason %s has no severity", reason)
-		}
-		if !strings.Contains(docs, "| `"+reason+"` |") {
-			t.Errorf("docs/conditions.md does not explain %s", reason)
-		}
-	}
-	if len(reasons) < 10 || len(reasons) != len(severities) {
-		t.Errorf("reason.go declares %d reasons, severities has %d", len(reasons), len(severities))
 	}
 }
 

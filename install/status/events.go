@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // EventReason is the reason of an event. The type of a condition is the reason of
@@ -97,7 +98,7 @@ func transition(previous []metav1.Condition, condition metav1.Condition) []Event
 	switch {
 	case condition.Type == Progressing || condition.Type == Degraded:
 		return nil
-	case condition.Type == Upgradeable && condition.Reason == overridden:
+	case condition.Type == Upgradeable && condition.Reason == string(reason.ImageOverrides):
 		if before != nil && before.Message == condition.Message {
 			return nil
 		}

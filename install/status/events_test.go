@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // after returns the ClusterAPI object after a controller has reported an outcome.
@@ -47,26 +48,26 @@ func TestEvents_EachTransitionOnce(t *testing.T) {
 		after   time.Duration
 		want    []string
 	}{
-		{"the first report", Outcome{Reason: NoRevision, Installed: new(false)}, 0, nil},
-		{"the rollout begins", Outcome{Reason: RollingOut, Message: "phase a"}, 0,
+		{"the first report", Outcome{Reason: reason.NoRevision, Installed: new(false)}, 0, nil},
+		{"the rollout begins", Outcome{Reason: reason.RollingOut, Message: "phase a"}, 0,
 			[]string{"Normal InstallerProgressing: InstallerProgressing is True (RollingOut): phase a"}},
-		{"the rollout gets on", Outcome{Reason: RollingOut, Message: "phase b"}, 0, nil},
-		{"a retryable error", Outcome{Reason: ApplyFailed, Err: errors.New("timeout")}, 0, []string{
+		{"the rollout gets on", Outcome{Reason: reason.RollingOut, Message: "phase b"}, 0, nil},
+		{"a retryable error", Outcome{Reason: reason.ApplyFailed, Err: errors.New("timeout")}, 0, []string{
 			"Normal InstallerProgressing: InstallerProgressing is True (ApplyFailed): retrying; see InstallerDegraded",
 			"Normal InstallerDegraded: InstallerDegraded is Unknown (ApplyFailed): timeout" + lookAt,
 		}},
-		{"the same reason, another message", Outcome{Reason: ApplyFailed, Err: errors.New("refused")}, time.Minute, nil},
-		{"the error lasts", Outcome{Reason: ApplyFailed, Err: errors.New("refused")}, Inertia,
+		{"the same reason, another message", Outcome{Reason: reason.ApplyFailed, Err: errors.New("refused")}, time.Minute, nil},
+		{"the error lasts", Outcome{Reason: reason.ApplyFailed, Err: errors.New("refused")}, Inertia,
 			[]string{"Warning InstallerDegraded: InstallerDegraded is True (ApplyFailed): refused" + lookAt}},
-		{"all is well", Outcome{Reason: AsExpected, Installed: new(true)}, Inertia, []string{
+		{"all is well", Outcome{Reason: reason.AsExpected, Installed: new(true)}, Inertia, []string{
 			"Normal InstallerProgressing: InstallerProgressing is False (AsExpected): nothing is left to do",
 			"Normal InstallerDegraded: InstallerDegraded is False (AsExpected)",
 			"Normal Available: Available is True (AsExpected): Cluster API is installed",
 		}},
-		{"all is still well", Outcome{Reason: AsExpected, Installed: new(true)}, 2 * Inertia, nil},
-		{"all components are unavailable", Outcome{Reason: Collision, Message: "x is not ours", Installed: new(false)}, 2 * Inertia, []string{
-			"Normal InstallerProgressing: InstallerProgressing is False (Collision): stopped; see InstallerDegraded",
-			"Warning InstallerDegraded: InstallerDegraded is True (Collision): x is not ours",
+		{"all is still well", Outcome{Reason: reason.AsExpected, Installed: new(true)}, 2 * Inertia, nil},
+		{"all components are unavailable", Outcome{Reason: reason.Collision, Message: "x is not ours", Installed: new(false)}, 2 * Inertia, []string{
+			"Normal InstallerProgressing: InstallerProgressing is False (Collision): retrying; see InstallerDegraded",
+			"Warning InstallerDegraded: InstallerDegraded is True (Collision): " + reason.Of(reason.Collision).WithStep("x is not ours"),
 			"Warning Available: Available is False (NotInstalled): no version of Cluster API is completely installed",
 		}},
 	} {
@@ -117,13 +118,13 @@ func TestEvents_OverrideBeginsChangesEnds(t *testing.T) {
 		for _, name := range names {
 			next.Spec.ImageOverrides = append(next.Spec.ImageOverrides, v1alpha1.ImageOverride{Name: name})
 		}
-		next = after(next, Version, Outcome{Reason: AsExpected}, start)
+		next = after(next, Version, Outcome{Reason: reason.AsExpected}, start)
 		got = append(got, eventTexts(cluster, next)...)
 		cluster = next
 	}
 	want := []string{
-		"Warning OverrideInEffect: images are overridden: a; remove them from spec.imageOverrides before upgrading",
-		"Warning OverrideInEffect: images are overridden: a, b; remove them from spec.imageOverrides before upgrading",
+		"Warning OverrideInEffect: images are overridden: a; remove spec.imageOverrides before upgrading",
+		"Warning OverrideInEffect: images are overridden: a, b; remove spec.imageOverrides before upgrading",
 		"Normal Upgradeable: Upgradeable is True (AsExpected)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -134,11 +135,11 @@ func TestEvents_OverrideBeginsChangesEnds(t *testing.T) {
 // A paused installer blocks upgrades, which is worth a warning.
 func TestEvents_PauseIsAWarning(t *testing.T) {
 	cluster := &v1alpha1.ClusterAPI{}
-	before := after(cluster, Version, Outcome{Reason: AsExpected}, start)
+	before := after(cluster, Version, Outcome{Reason: reason.AsExpected}, start)
 	next := before.DeepCopy()
 	next.Spec.InstallerMode = v1alpha1.Paused
 	want := []string{"Warning Upgradeable: Upgradeable is False (InstallerPaused): the installer is paused; set spec.installerMode to Managed before upgrading"}
-	if diff := cmp.Diff(want, eventTexts(before, after(next, Version, Outcome{Reason: AsExpected}, start))); diff != "" {
+	if diff := cmp.Diff(want, eventTexts(before, after(next, Version, Outcome{Reason: reason.AsExpected}, start))); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/test/controlplane"
 )
@@ -86,7 +87,7 @@ func TestReporter_TwoReportersAgree(t *testing.T) {
 	if os.Getenv("E2E") == "full" {
 		prefix = 10
 	}
-	for _, reason := range []status.Reason{status.RollingOut, status.AsExpected} {
+	for _, reason := range []reason.Reason{reason.RollingOut, reason.AsExpected} {
 		t.Run(string(reason), func(t *testing.T) {
 			w := newTestCluster(t)
 			actors := []*actor{w.newActor(status.Version), w.newActor(status.Installer)}

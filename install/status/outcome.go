@@ -3,17 +3,20 @@
 package status
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // Outcome is the result of one reconcile of a controller.
 type Outcome struct {
 	// Reason is the state of the controller; it determines the conditions.
-	Reason Reason
+	Reason reason.Reason
 	// Message is the text for users. It takes precedence over the text of Err.
 	Message string
 	// Err is the error behind the reason, for the log and for backoff.
@@ -57,9 +60,14 @@ func (o Outcome) text() string {
 }
 
 // severity is the effect of the outcome on the conditions.
-func (o Outcome) severity() severity {
+func (o Outcome) severity() reason.Severity {
 	if o.Undecided {
-		return retryable
+		return reason.Retryable
 	}
-	return severities[o.Reason]
+	return reason.Of(o.Reason).Severity
+}
+
+// Gravest returns the outcome with the highest severity; the first of several.
+func Gravest(outcomes ...Outcome) Outcome {
+	return slices.MaxFunc(outcomes, func(a, b Outcome) int { return cmp.Compare(a.severity(), b.severity()) })
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // Reporter writes outcomes to the ClusterAPI object and, if the API exists, to the
@@ -88,7 +89,7 @@ type Reported struct {
 func (r *Reporter) Report(ctx context.Context, read *v1alpha1.ClusterAPI, controller Controller, outcome Outcome, change Change) (Reported, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	if outcome.Reason != RollingOut || !r.operator.known {
+	if outcome.Reason != reason.RollingOut || !r.operator.known {
 		_ = r.operator.read(r.clusterOperator(ctx)) // after an error it is read again
 		read = nil                                  // it must be newer than the ClusterOperator
 	}

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/manifests"
@@ -133,7 +134,7 @@ func (w *testCluster) events() []string {
 
 func TestReporter_EventsOnceAcrossRestarts(t *testing.T) {
 	w := newTestCluster(t)
-	collision := status.Outcome{Reason: status.Collision, Message: "Service x is not ours", Installed: new(false)}
+	collision := status.Outcome{Reason: reason.Collision, Message: "Service x is not ours", Installed: new(false)}
 	w.report(w.reporter(), collision)
 	want := []string{"Warning InstallerDegraded"}
 	if diff := cmp.Diff(want, w.events()); diff != "" {
@@ -159,12 +160,12 @@ func TestReporter_RetriesFailedEvents(t *testing.T) {
 	w.noEvents.Store(true)
 	reporter := w.reporter()
 	done := status.Event{Reason: status.DriftCorrected, Message: "Deployment capa was edited"}
-	w.report(reporter, status.Outcome{Reason: status.AsExpected, Events: []status.Event{done}})
+	w.report(reporter, status.Outcome{Reason: reason.AsExpected, Events: []status.Event{done}})
 	if got := w.events(); len(got) != 0 {
 		t.Fatalf("events reached the API server: %v", got)
 	}
 	w.noEvents.Store(false)
-	w.report(reporter, status.Outcome{Reason: status.AsExpected})
+	w.report(reporter, status.Outcome{Reason: reason.AsExpected})
 	if diff := cmp.Diff([]string{"Normal DriftCorrected"}, w.events()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
@@ -178,7 +179,7 @@ func degraded(cluster *v1alpha1.ClusterAPI) (metav1.ConditionStatus, time.Time) 
 
 func TestReporter_InertiaSurvivesRestartAndLeaderChange(t *testing.T) {
 	w := newTestCluster(t)
-	outcome := status.Outcome{Reason: status.ApplyFailed, Err: errors.New("writing Deployment capa: the server is overloaded")}
+	outcome := status.Outcome{Reason: reason.ApplyFailed, Err: errors.New("writing Deployment capa: the server is overloaded")}
 	begin := w.at
 	for _, step := range []struct {
 		after time.Duration
@@ -197,7 +198,7 @@ func TestReporter_InertiaSurvivesRestartAndLeaderChange(t *testing.T) {
 		}
 	}
 	w.at = begin.Add(31 * time.Minute)
-	got, since := degraded(w.report(w.reporter(), status.Outcome{Reason: status.AsExpected}))
+	got, since := degraded(w.report(w.reporter(), status.Outcome{Reason: reason.AsExpected}))
 	if got != metav1.ConditionFalse || !since.Equal(w.at) {
 		t.Errorf("after the recovery InstallerDegraded is %s since %s", got, since)
 	}
@@ -223,7 +224,7 @@ func TestReporter_PhaseTimesSurviveRestart(t *testing.T) {
 		Name: "cluster-api", State: v1alpha1.PhaseProgressing, Objects: 3, Ready: 2,
 		WaitingFor: []v1alpha1.Waiting{{Object: "Deployment openshift-cluster-api/capi", Message: "0 of 1 replicas available"}},
 	}}
-	outcome := status.Outcome{Reason: status.RollingOut, Phases: map[string][]v1alpha1.Phase{version.Name: found, "unknown": found}}
+	outcome := status.Outcome{Reason: reason.RollingOut, Phases: map[string][]v1alpha1.Phase{version.Name: found, "unknown": found}}
 	w.report(w.reporter(), outcome)
 	w.at = w.at.Add(10 * time.Minute)
 	before := w.writes.Load()

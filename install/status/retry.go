@@ -5,42 +5,38 @@ package status
 import (
 	"cmp"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // Retry returns the error if it is retryable, else nil.
 func (o Outcome) Retry() error {
-	if o.severity() == retryable {
+	if o.severity() == reason.Retryable {
 		return o.Err
 	}
 	return nil
 }
 
-// recheckInterval is the time between reconciles while no event is expected.
-const recheckInterval = 20 * time.Second
-
-// RequeueAfter returns the time until the next reconcile; 0 if an event will cause
-// it. No event is expected when an object of another owner, the cause of a rejected
-// write, or a missing API changes, or when an image is signed.
+// RequeueAfter returns the time until the next reconcile; 0 if an event, or the retry of
+// the error, will cause it.
 func (o Outcome) RequeueAfter() time.Duration {
-	switch o.Reason {
-	case Collision, ObjectsRefused, CheckerAbsent:
-		return recheckInterval
-	case ImageUntrusted:
-		if !o.Undecided {
-			return recheckInterval
-		}
-		return 0 // the error is retried
-	default:
-		return o.Recheck
+	if recheck := reason.Of(o.Reason).Recheck; recheck > 0 && !o.Undecided {
+		o.RecheckWithin(recheck)
 	}
+	return o.Recheck
 }
 
-// RequeueAfter returns the time until the next reconcile after a report of the outcome; 0 if
-// an event will cause it.
-func (r Reported) RequeueAfter(outcome Outcome) time.Duration {
-	after := outcome.RequeueAfter()
-	if r.Postponed == 0 {
-		return after
+// Result returns the result of a reconcile whose outcome was reported: a retryable error,
+// or else the time until the next reconcile; 0 if an event will cause it.
+func (r Reported) Result(outcome Outcome) (reconcile.Result, error) {
+	if err := outcome.Retry(); err != nil {
+		return reconcile.Result{}, err
 	}
-	return min(r.Postponed, cmp.Or(after, r.Postponed))
+	after := outcome.RequeueAfter()
+	if r.Postponed > 0 {
+		after = min(r.Postponed, cmp.Or(after, r.Postponed))
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
 }

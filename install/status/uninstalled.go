@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // ReportWithout writes an outcome of the installer controller when the ClusterAPI
@@ -47,7 +48,7 @@ func (r *Reporter) ReportWithout(ctx context.Context, outcome Outcome) error {
 func (r *Reporter) setUninstalled(operator *configv1.ClusterOperator, outcome Outcome) {
 	conditions, at := conditionsOf(operator), r.now()
 	for _, own := range [][]metav1.Condition{
-		Conditions(Version, Outcome{Reason: Uninstalled}, conditions, 0, at),
+		Conditions(Version, Outcome{Reason: reason.Uninstalled}, conditions, 0, at),
 		Conditions(Installer, outcome, conditions, 0, at),
 	} {
 		for _, condition := range own {
@@ -61,7 +62,7 @@ func (r *Reporter) setUninstalled(operator *configv1.ClusterOperator, outcome Ou
 	if outcome.Related != nil {
 		operator.Status.RelatedObjects = outcome.Related
 	}
-	if outcome.Reason == Uninstalled {
+	if outcome.Reason == reason.Uninstalled {
 		operator.Status.Versions = nil
 	}
 }

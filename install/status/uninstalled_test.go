@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // After an uninstall, the ClusterOperator has no version, and a second report changes nothing.
@@ -21,11 +23,11 @@ func TestUninstalled_ClusterOperator(t *testing.T) {
 		{Type: "VersionProgressing", Status: configv1.ConditionTrue, Reason: "RollingOut", LastTransitionTime: metav1.NewTime(start.Add(-time.Hour))},
 	}
 	related := []configv1.ObjectReference{{Resource: "namespaces", Name: "a"}}
-	reporter.setUninstalled(operator, Outcome{Reason: Uninstalling, Message: "removing version 4.22.0-1", Installed: new(false), Related: related})
+	reporter.setUninstalled(operator, Outcome{Reason: reason.Uninstalling, Message: "removing version 4.22.0-1", Installed: new(false), Related: related})
 	if len(operator.Status.Versions) != 1 {
 		t.Errorf("versions during the uninstall: %v", operator.Status.Versions)
 	}
-	done := Outcome{Reason: Uninstalled, Message: "nothing is installed", Installed: new(false)}
+	done := Outcome{Reason: reason.Uninstalled, Message: "nothing is installed", Installed: new(false)}
 	reporter.setUninstalled(operator, done)
 	got := map[string]string{}
 	for _, condition := range operator.Status.Conditions {

@@ -25,6 +25,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/install/officialapi"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/snapshot"
 	"github.com/capi-installer/capi-installer/install/status"
 )
@@ -79,7 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	r.pin(ctx, reported.Cluster)
-	return reconcile.Result{RequeueAfter: reported.RequeueAfter(outcome)}, outcome.Retry()
+	return reported.Result(outcome)
 }
 
 // pin keeps the bundles of the versions' images in the cache. If that fails, they
@@ -106,10 +107,10 @@ func (r *Reconciler) pin(ctx context.Context, cluster *v1alpha1.ClusterAPI) {
 func (r *Reconciler) outcome(ctx context.Context, state snapshot.Snapshot) status.Outcome {
 	existing, err := r.repairedConfigMaps(ctx, state)
 	if err != nil {
-		return status.Outcome{Reason: status.WriteFailed, Err: err}
+		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	inputs, outcome := r.readInputs(ctx, state.Cluster, existing)
-	if outcome.Reason != status.AsExpected {
+	if outcome.Reason != reason.AsExpected {
 		return outcome
 	}
 	return r.decide(ctx, state.Cluster, inputs, existing)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
 )
@@ -29,17 +30,17 @@ func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, i
 	}
 	set, err := operand.RenderPacked(inputs.bundles, inputs.variables)
 	if err != nil {
-		return status.Outcome{Reason: status.RenderFailed, Err: err}
+		return status.Outcome{Reason: reason.RenderFailed, Err: err}
 	}
 	stored, err := revision.Encode(set)
 	if err != nil {
-		return status.Outcome{Reason: status.RenderFailed, Err: err}
+		return status.Outcome{Reason: reason.RenderFailed, Err: err}
 	}
 	if !matches || string(desired.ManifestsDigest) != stored.Digest.String() {
 		return r.add(ctx, cluster, set, stored, existing)
 	}
 	if err := r.store(ctx, cluster, *desired, stored, true); err != nil {
-		return status.Outcome{Reason: status.WriteFailed, Err: err}
+		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	return r.retire(ctx, cluster, existing)
 }
@@ -47,7 +48,7 @@ func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.ClusterAPI, i
 // maintain updates the records of a desired version that matches the inputs.
 func (r *Reconciler) maintain(ctx context.Context, cluster *v1alpha1.ClusterAPI, inputs inputs, existing []corev1.ConfigMap) status.Outcome {
 	if err := r.annotatePlatforms(ctx, named(existing, cluster.Status.DesiredVersion), inputs.platforms); err != nil {
-		return status.Outcome{Reason: status.WriteFailed, Err: err}
+		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	return r.retire(ctx, cluster, existing)
 }
@@ -73,5 +74,5 @@ func installedAs(cluster *v1alpha1.ClusterAPI, set operand.Set, existing []corev
 
 // rollingOut is the outcome until the desired version is installed.
 func rollingOut(version string) status.Outcome {
-	return status.Outcome{Reason: status.RollingOut, Message: "waiting for version " + version + " to be installed"}
+	return status.Outcome{Reason: reason.RollingOut, Message: "waiting for version " + version + " to be installed"}
 }

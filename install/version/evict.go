@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
@@ -28,7 +29,7 @@ func (r *Reconciler) evict(ctx context.Context, cluster *v1alpha1.ClusterAPI, ex
 		outcome = r.evictOne(ctx, cluster, existing)
 	}
 	if outcome.Err == nil {
-		outcome = status.Outcome{Reason: status.RetiringRevisions, Message: "removing an older version, because the limit of versions is reached"}
+		outcome = status.Outcome{Reason: reason.RetiringRevisions, Message: "removing an older version, because the limit of versions is reached"}
 	}
 	return outcome
 }
@@ -37,7 +38,7 @@ func (r *Reconciler) evict(ctx context.Context, cluster *v1alpha1.ClusterAPI, ex
 func (r *Reconciler) evictOne(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) status.Outcome {
 	version := evictable(cluster.Status)
 	if version == "" {
-		return status.Outcome{Reason: status.TooManyRevisions, Err: fmt.Errorf(
+		return status.Outcome{Reason: reason.TooManyRevisions, Err: fmt.Errorf(
 			"the limit of %d versions is reached and each has objects that no newer version has adopted; version %s must be installed before a new version can be created",
 			maxVersions, cluster.Status.DesiredVersion)}
 	}
@@ -49,7 +50,7 @@ func (r *Reconciler) evictOne(ctx context.Context, cluster *v1alpha1.ClusterAPI,
 		err = client.IgnoreNotFound(r.Client.Delete(ctx, found))
 	}
 	if err != nil {
-		return status.Outcome{Reason: status.WriteFailed, Err: fmt.Errorf("evicting version %s: %w", version, err)}
+		return status.Outcome{Reason: reason.WriteFailed, Err: fmt.Errorf("evicting version %s: %w", version, err)}
 	}
 	return status.Outcome{}
 }

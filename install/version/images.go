@@ -12,7 +12,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/imagesjson"
-	"github.com/capi-installer/capi-installer/install/status"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // releaseFile is the file next to images.json that names its release. It may be missing.
@@ -31,11 +31,11 @@ func (e *StaleError) Error() string {
 	return fmt.Sprintf("%s belongs to release %s (from %s in the same directory), want release %s of this installer", e.Path, e.Is, releaseFile, e.Want)
 }
 
-func imagesReason(err error) status.Reason {
+func imagesReason(err error) reason.Reason {
 	if errors.As(err, new(*StaleError)) {
-		return status.ReleaseMismatch
+		return reason.ReleaseMismatch
 	}
-	return status.ImagesInvalid
+	return reason.ImagesInvalid
 }
 
 // images reads the release's images and applies the overrides.

@@ -13,6 +13,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/configmap"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
@@ -37,29 +38,29 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 	}
 	platforms, err := r.platforms(ctx)
 	if err != nil {
-		return inputs{}, status.Outcome{Reason: status.WriteFailed, Err: err}
+		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	if len(platforms) == 0 {
-		return inputs{}, status.Outcome{Reason: status.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + configName}
+		return inputs{}, status.Outcome{Reason: reason.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + configName}
 	}
 	variables, err := r.variables(ctx)
 	if err != nil {
-		return inputs{}, status.Outcome{Reason: status.WriteFailed, Err: err}
+		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	transported, others, err := r.transportBundles(ctx)
 	if err != nil {
-		return inputs{}, status.Outcome{Reason: status.WriteFailed, Err: err}
+		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	results, err := extractor.Images{Images: images, Fetcher: r.Fetcher}.Results(ctx)
 	if err != nil {
-		return inputs{}, status.Outcome{Reason: status.ImageUnreadable, Err: err}
+		return inputs{}, status.Outcome{Reason: reason.ImageUnreadable, Err: err}
 	}
 	results = append(knownPlatforms(existing).Complete(results), transported...)
 	bundles, err := r.choose(platforms, results, others, cluster)
 	if err != nil {
-		return inputs{}, status.Outcome{Reason: selectReason(err), Err: err, Undecided: isUndecided(err)}
+		return inputs{}, selectOutcome(err)
 	}
-	return inputs{bundles, variables, operand.OtherPlatforms(platforms, results)}, status.Outcome{Reason: status.AsExpected}
+	return inputs{bundles, variables, operand.OtherPlatforms(platforms, results)}, status.Outcome{Reason: reason.AsExpected}
 }
 
 // choose selects the bundles for the platforms. It returns an error if that would
@@ -80,35 +81,35 @@ func (r *Reconciler) choose(platforms operand.Platforms, results []extractor.Res
 	return bundles, errors.Join(operand.CheckDropped(desired.Components, bundles, results), err)
 }
 
-// isUndecided reports whether selectReason returns ImageUntrusted because signatures could not be checked, and no image
-// is rejected.
-func isUndecided(err error) bool {
-	return selectReason(err) == status.ImageUntrusted && !errors.Is(err, extractor.ErrUntrusted)
-}
-
-// selectReason returns the reason of the most severe error; terminal errors take
-// precedence over retryable ones.
-func selectReason(err error) status.Reason {
-	switch {
-	case errors.As(err, new(*PolicyError)):
-		return status.TransportUnguarded
-	case errors.Is(err, extractor.ErrUntrusted):
-		return status.ImageUntrusted
-	case errors.Is(err, extractor.ErrInvalid):
-		return status.BundleInvalid
-	case errors.As(err, new(*configmap.OtherError)):
-		return status.TransportIncomplete
-	case errors.As(err, new(*operand.MissingError)), errors.As(err, new(*operand.DuplicateError)), errors.As(err, new(*operand.DroppedError)):
-		return status.ComponentMissing
-	case errors.As(err, new(*extractor.UntrustedError)):
-		return status.ImageUntrusted
-	case errors.As(err, new(*extractor.Error)):
-		return status.ImageUnreadable
-	case errors.As(err, new(*configmap.Error)):
-		return status.TransportIncomplete
-	case errors.As(err, new(*operand.ImageError)):
-		return status.ImageUnreadable
-	default:
-		return status.BundleInvalid
+// selectOutcome returns the outcome of joined errors of the inputs: the gravest of their
+// reasons. A provider that is missing because transport ConfigMaps are incomplete or
+// ignored is not an error of its own.
+func selectOutcome(err error) status.Outcome {
+	unguarded, incomplete := errors.As(err, new(*PolicyError)), errors.As(err, new(*configmap.OtherError))
+	absent := errors.As(err, new(*operand.MissingError)) || errors.As(err, new(*operand.DroppedError))
+	var found []status.Outcome
+	for _, candidate := range []struct {
+		applies bool
+		status.Outcome
+	}{
+		{errors.Is(err, extractor.ErrUntrusted), status.Outcome{Reason: reason.ImageUntrusted}},
+		{errors.Is(err, extractor.ErrInvalid), status.Outcome{Reason: reason.BundleInvalid}},
+		{absent && !unguarded && !incomplete || errors.As(err, new(*operand.DuplicateError)), status.Outcome{Reason: reason.ComponentMissing}},
+		{unguarded, status.Outcome{Reason: reason.TransportUnguarded}},
+		{incomplete, status.Outcome{Reason: reason.TransportIncomplete}},
+		{errors.As(err, new(*extractor.UntrustedError)), status.Outcome{Reason: reason.ImageUntrusted, Undecided: true}},
+		{errors.As(err, new(*extractor.Error)), status.Outcome{Reason: reason.ImageUnreadable}},
+		{errors.As(err, new(*configmap.Error)), status.Outcome{Reason: reason.TransportIncomplete}},
+		{errors.As(err, new(*operand.ImageError)), status.Outcome{Reason: reason.ImageUnreadable}},
+	} {
+		if candidate.applies {
+			found = append(found, candidate.Outcome)
+		}
 	}
+	if found == nil {
+		found = []status.Outcome{{Reason: reason.BundleInvalid}}
+	}
+	outcome := status.Gravest(found...)
+	outcome.Err = err
+	return outcome
 }

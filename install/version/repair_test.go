@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
-	"github.com/capi-installer/capi-installer/install/status"
 )
 
 // reconcilerWith returns a reconciler whose cluster has objects.
@@ -163,10 +163,10 @@ func TestRetire(t *testing.T) {
 	for name, test := range map[string]struct {
 		current string
 		want    []string // the deleted ones
-		reason  status.Reason
+		reason  reason.Reason
 	}{
-		"installed":     {"4.22.0-3", []string{"4.21.0-1", "4.22.0-2"}, status.RetiringRevisions},
-		"not installed": {"4.22.0-2", nil, status.RollingOut},
+		"installed":     {"4.22.0-3", []string{"4.21.0-1", "4.22.0-2"}, reason.RetiringRevisions},
+		"not installed": {"4.22.0-2", nil, reason.RollingOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := reconcilerWith(t, all...)
@@ -180,7 +180,7 @@ func TestRetire(t *testing.T) {
 				t.Fatal(err)
 			}
 			outcome := r.retire(t.Context(), cluster, list.Items)
-			if outcome.Reason != test.reason || outcome.Err != nil || outcome.ReleaseInstalled != (test.reason == status.RetiringRevisions) {
+			if outcome.Reason != test.reason || outcome.Err != nil || outcome.ReleaseInstalled != (test.reason == reason.RetiringRevisions) {
 				t.Errorf("got %+v, want %s", outcome, test.reason)
 			}
 			if err := r.Live.List(t.Context(), list); err != nil {

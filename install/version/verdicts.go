@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
@@ -21,7 +22,7 @@ func (r *Reconciler) recordVerdicts(ctx context.Context, outcome status.Outcome)
 		for _, image := range imagesInUse(s) {
 			verdict := r.Verdict(ctx, string(image))
 			before := slices.IndexFunc(s.SignatureVerdicts, func(v v1alpha1.SignatureVerdict) bool { return v.Image == image })
-			if verdict.Verdict == v1alpha1.VerdictUndecided && before >= 0 && outcome.Reason != status.ImageUntrusted {
+			if verdict.Verdict == v1alpha1.VerdictUndecided && before >= 0 && outcome.Reason != reason.ImageUntrusted {
 				verdict = s.SignatureVerdicts[before]
 			}
 			verdicts = append(verdicts, verdict)

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
@@ -46,7 +47,7 @@ func TestRecordVerdicts(t *testing.T) {
 	const accepted, rejected, undecided = v1alpha1.VerdictAccepted, v1alpha1.VerdictRejected, v1alpha1.VerdictUndecided
 	for name, test := range map[string]struct {
 		before, now map[string]v1alpha1.Verdict
-		reason      status.Reason
+		reason      reason.Reason
 		want        map[string]v1alpha1.Verdict
 	}{
 		"the images of both versions": {
@@ -54,17 +55,17 @@ func TestRecordVerdicts(t *testing.T) {
 			want: map[string]v1alpha1.Verdict{"aws-1": accepted, "aws-2": rejected, "core": accepted},
 		},
 		"another error": {
-			before: map[string]v1alpha1.Verdict{"core": accepted, "old": accepted}, reason: status.PlatformUnknown,
+			before: map[string]v1alpha1.Verdict{"core": accepted, "old": accepted}, reason: reason.PlatformUnknown,
 			now:  map[string]v1alpha1.Verdict{"aws-1": undecided, "aws-2": undecided, "core": undecided},
 			want: map[string]v1alpha1.Verdict{"aws-1": undecided, "aws-2": undecided, "core": accepted},
 		},
 		"unreadable signatures": {
-			before: map[string]v1alpha1.Verdict{"core": accepted}, reason: status.ImageUntrusted,
+			before: map[string]v1alpha1.Verdict{"core": accepted}, reason: reason.ImageUntrusted,
 			now:  map[string]v1alpha1.Verdict{"aws-1": accepted, "aws-2": accepted, "core": undecided},
 			want: map[string]v1alpha1.Verdict{"aws-1": accepted, "aws-2": accepted, "core": undecided},
 		},
 		"a new verdict": {
-			before: map[string]v1alpha1.Verdict{"core": accepted}, reason: status.ImageUntrusted,
+			before: map[string]v1alpha1.Verdict{"core": accepted}, reason: reason.ImageUntrusted,
 			now:  map[string]v1alpha1.Verdict{"aws-1": accepted, "aws-2": accepted, "core": rejected},
 			want: map[string]v1alpha1.Verdict{"aws-1": accepted, "aws-2": accepted, "core": rejected},
 		},

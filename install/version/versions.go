@@ -13,6 +13,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
 )
@@ -26,11 +27,11 @@ func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set 
 	}
 	numbered, err := r.Official.Revisions(ctx)
 	if err != nil {
-		return status.Outcome{Reason: status.WriteFailed, Err: err}
+		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	name, number, err := nextVersion(r.Release, cluster.Status.Versions, numbered, stored, existing)
 	if err != nil {
-		return status.Outcome{Reason: status.ImagesInvalid, Err: err}
+		return status.Outcome{Reason: reason.ImagesInvalid, Err: err}
 	}
 	version := v1alpha1.Version{
 		Name: name, Revision: number,
@@ -41,7 +42,7 @@ func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set 
 		Components:      set.Components(),
 	}
 	if err := r.store(ctx, cluster, version, stored, false); err != nil {
-		return status.Outcome{Reason: status.WriteFailed, Err: err}
+		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	_, err = r.Reporter.Update(ctx, func(s *v1alpha1.ClusterAPIStatus) {
 		if s.Version(name) == nil {
@@ -50,7 +51,7 @@ func (r *Reconciler) add(ctx context.Context, cluster *v1alpha1.ClusterAPI, set 
 		s.DesiredVersion = name
 	})
 	if err != nil {
-		return status.Outcome{Reason: status.WriteFailed, Err: err}
+		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	log.FromContext(ctx).Info("New desired version", "version", name, "installedAs", version.InstalledAs,
 		"contentID", set.ContentID, "components", len(set.Operands))
@@ -75,16 +76,16 @@ func (r *Reconciler) retire(ctx context.Context, cluster *v1alpha1.ClusterAPI, e
 		}
 		log.FromContext(ctx).Info("Retiring version", "version", existing[i].Name, "current", cluster.Status.CurrentVersion)
 		if err := r.Client.Delete(ctx, &existing[i]); client.IgnoreNotFound(err) != nil {
-			return status.Outcome{Reason: status.WriteFailed, Err: fmt.Errorf("deleting revision ConfigMap %s: %w", existing[i].Name, err)}
+			return status.Outcome{Reason: reason.WriteFailed, Err: fmt.Errorf("deleting revision ConfigMap %s: %w", existing[i].Name, err)}
 		}
 	}
 	if err := r.dropEntries(ctx, cluster, existing); err != nil {
-		return status.Outcome{Reason: status.WriteFailed, Err: err}
+		return status.Outcome{Reason: reason.WriteFailed, Err: err}
 	}
 	if retiring > 0 {
-		return status.Outcome{Reason: status.RetiringRevisions, Message: fmt.Sprintf("removing %d older version(s)", retiring), ReleaseInstalled: true}
+		return status.Outcome{Reason: reason.RetiringRevisions, Message: fmt.Sprintf("removing %d older version(s)", retiring), ReleaseInstalled: true}
 	}
-	return status.Outcome{Reason: status.AsExpected, ReleaseInstalled: true}
+	return status.Outcome{Reason: reason.AsExpected, ReleaseInstalled: true}
 }
 
 // dropEntries drops the entries of versions whose ConfigMap is gone.

@@ -18,6 +18,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/configmap"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/revision"
 	"github.com/capi-installer/capi-installer/install/status"
 )
@@ -67,7 +68,7 @@ func TestNextVersion(t *testing.T) {
 
 // The API server rejects a status with more than 16 versions, and the 16th is still allowed.
 func TestAdd_LimitOfVersions(t *testing.T) {
-	for before, want := range map[int]status.Reason{15: status.RollingOut, 16: status.RetiringRevisions} {
+	for before, want := range map[int]reason.Reason{15: reason.RollingOut, 16: reason.RetiringRevisions} {
 		cluster := clusterAPI()
 		for number := range before {
 			name := fmt.Sprintf("4.21.0-%d", number+1)
@@ -136,32 +137,34 @@ func TestBundles_PendingAndDropped(t *testing.T) {
 	}
 }
 
-func TestSelectReason(t *testing.T) {
+func TestSelectOutcome(t *testing.T) {
 	missing, pending := &operand.MissingError{Type: extractor.Core}, &configmap.OtherError{}
 	for _, test := range []struct {
 		err  error
-		want status.Reason
+		want reason.Reason
 	}{
-		{missing, status.ComponentMissing},
-		{&operand.DuplicateError{}, status.ComponentMissing},
-		{&operand.DroppedError{}, status.ComponentMissing},
-		{errors.Join(missing, pending), status.TransportIncomplete},
-		{&configmap.Error{Err: errors.New("gone")}, status.TransportIncomplete},
-		{errors.Join(missing, &PolicyError{}), status.TransportUnguarded},
-		{errors.Join(missing, fmt.Errorf("x: %w", extractor.ErrInvalid)), status.BundleInvalid},
-		{&extractor.Error{Err: errors.New("timeout")}, status.ImageUnreadable},
-		{errors.Join(missing, &extractor.Error{Err: &extractor.UntrustedError{}}), status.ImageUntrusted},
-		{errors.Join(fmt.Errorf("x: %w", extractor.ErrInvalid), &extractor.Error{Err: &extractor.UntrustedError{}}), status.ImageUntrusted},
-		{&extractor.Error{Err: &extractor.UntrustedError{Undecided: true}}, status.ImageUntrusted},
+		{missing, reason.ComponentMissing},
+		{&operand.DuplicateError{}, reason.ComponentMissing},
+		{&operand.DroppedError{}, reason.ComponentMissing},
+		{errors.Join(missing, pending), reason.TransportIncomplete},
+		{&configmap.Error{Err: errors.New("gone")}, reason.TransportIncomplete},
+		{errors.Join(missing, &PolicyError{}), reason.TransportUnguarded},
+		{errors.Join(&operand.DuplicateError{}, &PolicyError{}), reason.ComponentMissing},
+		{errors.Join(&PolicyError{}, fmt.Errorf("x: %w", extractor.ErrInvalid)), reason.BundleInvalid},
+		{errors.Join(missing, fmt.Errorf("x: %w", extractor.ErrInvalid)), reason.BundleInvalid},
+		{&extractor.Error{Err: errors.New("timeout")}, reason.ImageUnreadable},
+		{errors.Join(missing, &extractor.Error{Err: &extractor.UntrustedError{}}), reason.ImageUntrusted},
+		{errors.Join(fmt.Errorf("x: %w", extractor.ErrInvalid), &extractor.Error{Err: &extractor.UntrustedError{}}), reason.ImageUntrusted},
+		{&extractor.Error{Err: &extractor.UntrustedError{Undecided: true}}, reason.ImageUntrusted},
 	} {
-		if got := selectReason(test.err); got != test.want {
+		if got := selectOutcome(test.err).Reason; got != test.want {
 			t.Errorf("%v: got %s, want %s", test.err, got, test.want)
 		}
 	}
 }
 
 func TestImagesReason(t *testing.T) {
-	for err, want := range map[error]status.Reason{&StaleError{}: status.ReleaseMismatch, errors.New("invalid"): status.ImagesInvalid} {
+	for err, want := range map[error]reason.Reason{&StaleError{}: reason.ReleaseMismatch, errors.New("invalid"): reason.ImagesInvalid} {
 		if diff := cmp.Diff(want, imagesReason(fmt.Errorf("reading: %w", err))); diff != "" {
 			t.Errorf("%v: %s", err, diff)
 		}
@@ -293,7 +296,7 @@ func hasType(err, kind error) bool {
 	}
 }
 
-func TestIsUndecided(t *testing.T) {
+func TestSelectOutcome_Undecided(t *testing.T) {
 	undecided, rejected := &extractor.UntrustedError{Undecided: true, Err: errors.New("unavailable")}, &extractor.UntrustedError{Err: errors.New("no signature")}
 	for _, test := range []struct {
 		err  error
@@ -305,7 +308,7 @@ func TestIsUndecided(t *testing.T) {
 		{errors.Join(&extractor.Error{Err: undecided}, &extractor.Error{Err: rejected}), false},
 		{&extractor.Error{Err: errors.New("timeout")}, false},
 	} {
-		if got := isUndecided(test.err); got != test.want {
+		if got := selectOutcome(test.err).Undecided; got != test.want {
 			t.Errorf("%v: got %t, want %t", test.err, got, test.want)
 		}
 	}

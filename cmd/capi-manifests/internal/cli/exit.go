@@ -21,6 +21,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/imagesjson"
 	"github.com/capi-installer/capi-installer/install/operand"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/internal/ocilayout"
 )
 
@@ -92,10 +93,13 @@ func isA[E error](err error) bool {
 	return is
 }
 
-// Report writes an error, with one line for each joined error.
+// Report writes an error, with one line for each joined error, and the next step.
 func Report(w io.Writer, err error) {
 	for line := range strings.Lines(err.Error()) {
 		fmt.Fprintf(w, "capi-manifests: %s\n", term.PrintableLines(strings.TrimSuffix(line, "\n")))
+	}
+	if isA[*operand.MissingError](err) || isA[*operand.DuplicateError](err) {
+		fmt.Fprintf(w, "capi-manifests: %s\n", reason.Of(reason.ComponentMissing).NextStep())
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/pagetest"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/schematest"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
+	"github.com/capi-installer/capi-installer/install/reason"
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/test/scenario"
 )
@@ -103,24 +104,6 @@ func TestSchema_RejectsOtherData(t *testing.T) {
 	}
 }
 
-// TestActions_EqualTheDocumentation compares the actions with the column "action" of docs/conditions.md.
-func TestActions_EqualTheDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/conditions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| .* \\| (.*) \\|$").FindAllStringSubmatch(string(text), -1) {
-		plain := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(strings.ReplaceAll(row[2], "`", ""), "$1")
-		if plain != "None." {
-			documented[row[1]] = plain
-		}
-	}
-	if diff := cmp.Diff(documented, actions); diff != "" {
-		t.Errorf("(-docs/conditions.md +actions):\n%s", diff)
-	}
-}
-
 // TestConditions_AreThoseOfTheInstaller compares the names with install/status.
 func TestConditions_AreThoseOfTheInstaller(t *testing.T) {
 	for got, want := range map[string]string{
@@ -136,19 +119,19 @@ func TestConditions_AreThoseOfTheInstaller(t *testing.T) {
 
 // TestState_OfEachReason reports each reason as the installer does, on an installed version.
 func TestState_OfEachReason(t *testing.T) {
-	for reason, want := range map[status.Reason]State{
-		status.AsExpected: AtRest, status.RollingOut: RollingOut, status.CheckerAbsent: RollingOut, status.TearingDown: RollingOut,
-		status.ApplyFailed: RollingOut, status.Collision: Blocked, status.ObjectsRefused: Blocked, status.ProgressDeadlineExceeded: Blocked,
+	for found, want := range map[reason.Reason]State{
+		reason.AsExpected: AtRest, reason.RollingOut: RollingOut, reason.CheckerAbsent: RollingOut, reason.TearingDown: RollingOut,
+		reason.ApplyFailed: RollingOut, reason.Collision: Blocked, reason.ObjectsRefused: Blocked, reason.ProgressDeadlineExceeded: Blocked,
 	} {
 		cluster := installedCluster()
-		cluster.Status.Conditions = append(status.Conditions(status.Version, status.Outcome{Reason: status.AsExpected}, nil, 1, now),
-			status.Conditions(status.Installer, status.Outcome{Reason: reason}, nil, 1, now)...)
+		cluster.Status.Conditions = append(status.Conditions(status.Version, status.Outcome{Reason: reason.AsExpected}, nil, 1, now),
+			status.Conditions(status.Installer, status.Outcome{Reason: found}, nil, 1, now)...)
 		if got, summary := stateOf(Snapshot{ClusterAPI: cluster}); got != want {
-			t.Errorf("%s: got %s, want %s: %s", reason, got, want, summary)
+			t.Errorf("%s: got %s, want %s: %s", found, got, want, summary)
 		}
 		cluster.Generation++ // the status is about another generation
 		if got, summary := stateOf(Snapshot{ClusterAPI: cluster}); got != RollingOut {
-			t.Errorf("%s, stale: got %s: %s", reason, got, summary)
+			t.Errorf("%s, stale: got %s: %s", found, got, summary)
 		}
 	}
 }
