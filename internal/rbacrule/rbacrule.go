@@ -1,46 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rbacrule matches RBAC rules against requests and against each other, as the
-// RBAC authorizer of Kubernetes does (k8s.io/kubernetes/pkg/apis/rbac/v1,
-// evaluation_helpers.go).
+// Package rbacrule compares RBAC rules as the escalation check of Kubernetes does, with
+// its code (k8s.io/component-helpers/auth/rbac/validation).
 package rbacrule
 
 import (
-	"slices"
-	"strings"
-
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/component-helpers/auth/rbac/validation"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// Covers reports whether a list of a rule, such as its verbs or API groups,
-// contains a value or the wildcard.
-func Covers(list []string, value string) bool {
-	return slices.Contains(list, value) || slices.Contains(list, rbacv1.VerbAll)
+// Permission is one verb on one resource, or on one non-resource URL. Verb, Group,
+// Resource and URL can be wildcards, as in a rule.
+type Permission struct {
+	Verb, Group, Resource string
+	// Name limits the permission to one object; empty means all objects.
+	Name string
+	// URL is a non-resource URL, instead of Group, Resource and Name.
+	URL string
 }
 
-// CoversResource reports whether a resource in a rule, such as "pods", "*" or
-// "*/scale", covers a requested one, such as "pods/scale".
-func CoversResource(resource, requested string) bool {
-	_, subresource, isSub := strings.Cut(requested, "/")
-	return resource == rbacv1.ResourceAll || resource == requested || isSub && resource == rbacv1.ResourceAll+"/"+subresource
+// Of returns the permissions of a rule.
+func Of(rule rbacv1.PolicyRule) []Permission {
+	var all []Permission
+	for _, single := range validation.BreakdownRule(rule) {
+		permission := Permission{Verb: single.Verbs[0]}
+		if single.NonResourceURLs != nil {
+			permission.URL = single.NonResourceURLs[0]
+		} else {
+			permission.Group, permission.Resource = single.APIGroups[0], single.Resources[0]
+		}
+		if single.ResourceNames != nil {
+			permission.Name = single.ResourceNames[0]
+		}
+		all = append(all, permission)
+	}
+	return all
 }
 
-// CoversName reports whether the resourceNames of a rule cover the name of an
-// object. An empty name means a request without a name, such as create or list,
-// which only a rule without resourceNames covers.
-func CoversName(resourceNames []string, name string) bool {
-	return len(resourceNames) == 0 || name != "" && slices.Contains(resourceNames, name)
-}
+// Covers reports whether p includes other.
+func (p Permission) Covers(other Permission) bool { return covers(p.rule(), other.rule()) }
 
-// CoversURL reports whether a non-resource URL in a rule covers the URL of a
-// request.
-func CoversURL(url, requested string) bool {
-	prefix, open := strings.CutSuffix(url, rbacv1.NonResourceAll)
-	return url == requested || open && requested != "" && strings.HasPrefix(requested, prefix)
+// rule returns the rule with only this permission.
+func (p Permission) rule() rbacv1.PolicyRule {
+	rule := rbacv1.PolicyRule{Verbs: []string{p.Verb}}
+	if p.URL != "" {
+		rule.NonResourceURLs = []string{p.URL}
+		return rule
+	}
+	rule.APIGroups, rule.Resources = []string{p.Group}, []string{p.Resource}
+	if p.Name != "" {
+		rule.ResourceNames = []string{p.Name}
+	}
+	return rule
 }
 
 // Allows reports whether a rule allows a verb on every object of a resource.
 func Allows(rule rbacv1.PolicyRule, group, resource, verb string) bool {
-	return Covers(rule.APIGroups, group) && Covers(rule.Verbs, verb) && CoversName(rule.ResourceNames, "") &&
-		slices.ContainsFunc(rule.Resources, func(r string) bool { return CoversResource(r, resource) })
+	return covers(rule, Permission{Verb: verb, Group: group, Resource: resource}.rule())
+}
+
+func covers(rule, other rbacv1.PolicyRule) bool {
+	all, _ := validation.Covers([]rbacv1.PolicyRule{rule}, []rbacv1.PolicyRule{other})
+	return all
+}
+
+// RulesOf returns the rules of a Role or ClusterRole. Fields of another type are
+// omitted.
+func RulesOf(role map[string]any) []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, rule := range object.MapsAt(role, "rules") {
+		rules = append(rules, rbacv1.PolicyRule{
+			Verbs:           object.TextsAt(rule, "verbs"),
+			APIGroups:       object.TextsAt(rule, "apiGroups"),
+			Resources:       object.TextsAt(rule, "resources"),
+			ResourceNames:   object.TextsAt(rule, "resourceNames"),
+			NonResourceURLs: object.TextsAt(rule, "nonResourceURLs"),
+		})
+	}
+	return rules
 }

@@ -59,28 +59,6 @@ func TestAllows(t *testing.T) {
 	}
 }
 
-func TestCoversName(t *testing.T) {
-	t.Parallel()
-	if !rbacrule.CoversName(nil, "") || !rbacrule.CoversName(nil, "a") || !rbacrule.CoversName([]string{"a"}, "a") {
-		t.Error("CoversName rejects a name of the rule")
-	}
-	if rbacrule.CoversName([]string{"a"}, "") || rbacrule.CoversName([]string{"a"}, "b") {
-		t.Error("CoversName accepts a name that is not in the rule")
-	}
-}
-
-func TestCoversURL(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		url, requested string
-		want           bool
-	}{{"/metrics", "/metrics", true}, {"/api/*", "/api/v1", true}, {"*", "/x", true}, {"/metrics", "/metrics/x", false}, {"*", "", false}} {
-		if got := rbacrule.CoversURL(test.url, test.requested); got != test.want {
-			t.Errorf("CoversURL(%q, %q) = %v", test.url, test.requested, got)
-		}
-	}
-}
-
 // TestPermission_CoversAsTheAPIServerDoes compares Covers with the rules of the API
 // server for all requests in a small set of verbs, groups, resources and names.
 func TestPermission_CoversAsTheAPIServerDoes(t *testing.T) {
