@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The delay grows with each error, whatever its text, and starts again after progress.
+// The delay grows with each error, with any text, and starts again after progress.
 func TestRetries_DelaysGrowUntilProgress(t *testing.T) {
 	retries := newRetries()
 	var got []time.Duration

@@ -112,7 +112,7 @@ func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, o
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if r.Progressed != nil && progressed(cluster.Status.Versions, outcome.Phases) {
+	if r.Progressed != nil && status.Advanced(cluster.Status.Versions, outcome.Phases) {
 		r.Progressed()
 	}
 	return reported.Result(outcome)

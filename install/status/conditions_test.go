@@ -372,7 +372,7 @@ func TestOutcome_RequeueAfterWithoutEvents(t *testing.T) {
 }
 
 // An outcome that was not written is reported again, even if no event follows.
-func TestReported_ResultAfterPostponement(t *testing.T) {
+func TestReported_RequeueAfterPostponement(t *testing.T) {
 	for _, test := range []struct{ postponed, recheck, want time.Duration }{
 		{0, 0, 0},
 		{0, time.Minute, time.Minute},

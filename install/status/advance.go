@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package installer
+package status
 
 import "github.com/capi-installer/capi-installer/api/v1alpha1"
 
-// progressed reports whether fewer objects of a version are left to become ready, or to be
+// Advanced reports whether fewer objects of a version are left to become ready, or to be
 // removed, than its status says.
-func progressed(before []v1alpha1.Version, after map[string][]v1alpha1.Phase) bool {
+func Advanced(before []v1alpha1.Version, after map[string][]v1alpha1.Phase) bool {
 	for _, version := range before {
 		if phases := after[version.Name]; phases != nil && version.Phases != nil && left(phases) < left(version.Phases) {
 			return true

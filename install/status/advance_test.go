@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package installer
+package status
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 )
 
-func TestProgressed(t *testing.T) {
+func TestAdvanced(t *testing.T) {
 	phases := func(ready ...int32) (out []v1alpha1.Phase) {
 		for _, n := range ready {
 			out = append(out, v1alpha1.Phase{Objects: 4, Ready: n})
@@ -27,8 +27,8 @@ func TestProgressed(t *testing.T) {
 		"the phases are unknown":       {phases(1), nil, false},
 	} {
 		before := []v1alpha1.Version{{Name: "4.22.0-1", Phases: test.before}}
-		if got := progressed(before, map[string][]v1alpha1.Phase{"4.22.0-1": test.after}); got != test.want {
-			t.Errorf("%s: progressed is %t, want %t", name, got, test.want)
+		if got := Advanced(before, map[string][]v1alpha1.Phase{"4.22.0-1": test.after}); got != test.want {
+			t.Errorf("%s: advanced is %t, want %t", name, got, test.want)
 		}
 	}
 }
