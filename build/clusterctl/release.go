@@ -99,7 +99,7 @@ func newRelease(o generate.Options, metadata []byte) (Release, error) {
 // check returns an error for each finding that makes clusterctl reject the release,
 // and adds a note for each other finding.
 func (r *Release) check() (errs []error) {
-	for _, f := range contract.CheckReleaseForm(contract.Release{Dir: r.Dir, Files: r.Files}) {
+	for _, f := range contract.CheckReleaseForm(contract.Release{Dir: r.Dir, Files: r.Files}, contract.All()) {
 		text := whereOf(f) + ": " + f.Message
 		switch f.Severity {
 		case contract.Error:

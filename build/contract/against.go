@@ -85,7 +85,7 @@ const concurrentDryRuns = 8
 
 // CheckAgainst returns the objects of a bundle that an API server rejects, as findings in the order of the manifests.
 // It returns an error if the server is unavailable.
-func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server) ([]Finding, error) {
+func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server, rules []Rule) ([]Finding, error) {
 	b := readBundle(bundle)
 	definitions, pods := b.definitionDryRuns(), b.podDryRuns()
 	var sent []*dryRun
@@ -105,7 +105,7 @@ func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server) (
 		}
 		sent = append(sent, dryRuns...)
 	}
-	return findingsOf(onceUnknown(sent)), nil
+	return findingsOf(onceUnknown(sent), rules), nil
 }
 
 // onceUnknown keeps one dry run of each kind that the API server does not serve: further versions of the kind have the
@@ -131,9 +131,9 @@ func sendAll(ctx context.Context, dryRuns []*dryRun, send func(context.Context, 
 	return errors.Join(errs...)
 }
 
-// findingsOf returns the findings of dry runs.
-func findingsOf(sent []*dryRun) (findings []Finding) {
-	for _, rule := range serverRules {
+// findingsOf returns the findings of dry runs, which belong to the rules that a server checks.
+func findingsOf(sent []*dryRun, rules []Rule) (findings []Finding) {
+	for _, rule := range rules {
 		var found []Finding
 		for _, q := range sent {
 			if q.verdictOn(rule.ID) {
@@ -179,7 +179,7 @@ func requestObject(o *Object) (*unstructured.Unstructured, Answer) {
 	if err != nil {
 		return nil, unknown("it cannot be read: " + err.Error())
 	}
-	if variable.Contains(data) && o.Kind != crdKind {
+	if variable.Contains(data) && o.Kind != object.CustomResourceDefinition {
 		return nil, unknown("it depends on a variable without default")
 	}
 	object := &unstructured.Unstructured{}
@@ -201,7 +201,7 @@ func (b *Bundle) definitionDryRuns() (dryRuns []*dryRun) {
 func (b *Bundle) objectDryRuns() (dryRuns []*dryRun) {
 	for _, o := range b.Objects {
 		switch {
-		case o.Kind == crdKind:
+		case o.Kind == object.CustomResourceDefinition:
 		case o.Kind.Group == object.AdmissionGroup && strings.Contains(o.Kind.Kind, "AdmissionPolicy"):
 			dryRuns = append(dryRuns, newDryRun(policyCompiles, o))
 		default:

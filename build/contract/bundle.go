@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/extractor"
-	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
@@ -189,30 +188,4 @@ func sizeOf(node *yaml.Node, sizes map[*yaml.Node]int) int {
 		sizes[node] = size
 	}
 	return size
-}
-
-// eachObject returns a check of all objects.
-func eachObject(check func(*Object) []Finding) func(*Bundle) []Finding {
-	return func(b *Bundle) []Finding { return each(b.Objects, check) }
-}
-
-// each checks objects one by one.
-func each(objects []*Object, check func(*Object) []Finding) (findings []Finding) {
-	for _, o := range objects {
-		findings = append(findings, check(o)...)
-	}
-	return findings
-}
-
-func checkUnique(b *Bundle) (findings []Finding) {
-	first := map[object.Identity]*Object{}
-	for _, o := range b.Objects {
-		id := o.identity()
-		if other, twice := first[id]; twice && o.Name != "" {
-			findings = append(findings, o.finding("already defined on line %d", other.line()))
-			continue
-		}
-		first[id] = o
-	}
-	return findings
 }

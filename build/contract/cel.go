@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
@@ -30,8 +31,8 @@ type celField struct {
 // celFields are the fields with CEL expressions, in the order in which the API server compiles them: an expression of a
 // policy can use the variables before it.
 var celFields = map[schema.GroupKind][]celField{
-	mutatingKind:   {webhookCondition},
-	validatingKind: {webhookCondition},
+	object.MutatingWebhookConfiguration:   {webhookCondition},
+	object.ValidatingWebhookConfiguration: {webhookCondition},
 	validatingPolicyKind: {
 		policyCondition, policyVariable,
 		{list: "spec.validations[]", field: "expression", returns: celBool},
@@ -82,7 +83,7 @@ func checkExpressions(o *Object) (findings []Finding) {
 		return plugincel.NewCompositedCompiler(celEnvironment())
 	})
 	for _, field := range fields {
-		for _, item := range o.matching(steps(field.list)) {
+		for _, item := range fieldsAt(o.Value, steps(field.list)) {
 			expression := celExpression{item.At(field.field), item.At("name").Text(), field.returns}
 			if expression.GetExpression() == "" {
 				continue // reported by another rule

@@ -8,9 +8,6 @@ import (
 	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
-// contracts are the contracts that Cluster API supports, newest first.
-var contracts = capicontract.Supported()
-
 // contractOf returns the label of a CRD for a contract.
 func contractOf(crd *Object, contract string) Value {
 	return crd.At("metadata", "labels", capicontract.LabelPrefix+contract)

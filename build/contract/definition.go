@@ -6,10 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gobuffalo/flect"
-
-	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // role is the function of a CRD in Cluster API, which determines the contract of the kind.
@@ -65,7 +63,7 @@ type definition struct {
 // define returns the CRDs with their roles.
 func define(b *Bundle) []*definition {
 	var all []*definition
-	for _, o := range b.ofKind(crdKind) {
+	for _, o := range b.ofKind(object.CustomResourceDefinition) {
 		d := &definition{Object: o, Group: o.At("spec", "group").Text(), DefinedKind: o.At("spec", "names", "kind").Text()}
 		if d.Contract = capicontract.SupportedOf(o.At("metadata", "labels").stringMap()); d.Contract != "" {
 			d.Version = capicontract.Versions(contractOf(o, d.Contract).Text())[0]
@@ -198,78 +196,8 @@ func filter[T any](all []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !keep(one) })
 }
 
-// eachDefinition checks CRDs one by one.
-func eachDefinition(of func(*Bundle) []*definition, check func(*definition) []Finding) func(*Bundle) []Finding {
-	return func(b *Bundle) (findings []Finding) {
-		for _, d := range of(b) {
-			findings = append(findings, check(d)...)
-		}
-		return findings
-	}
-}
-
-// eachWithRole returns a check of all kinds with a contract that is expressed by fields. The contract of IPAM pools is
-// not, and allows any scope.
-func eachWithRole(check func(*definition) []Finding) func(*Bundle) []Finding {
-	return eachDefinition(func(b *Bundle) []*definition {
-		return filter(b.withRole(), func(d *definition) bool { return d.Role != ipamPool })
-	}, check)
-}
-
-func allDefinitions(b *Bundle) []*definition { return b.definitions }
-
-// The provider types whose bundles need a kind with a role.
-const (
-	infrastructureType = extractor.Infrastructure
-	bootstrapType      = extractor.Bootstrap
-	controlPlaneType   = extractor.ControlPlane
-	ipamType           = extractor.IPAM
-)
-
-// needs returns a check that bundles of a provider type have a kind with a role.
-func needs(kind extractor.ProviderType, wanted role) func(*Bundle) []Finding {
-	return func(b *Bundle) []Finding {
-		if b.Metadata.ProviderType != kind || len(b.definitionsWithRole(wanted)) > 0 {
-			return nil
-		}
-		return metadataFinding("providerType", "a provider of type %s must define a kind with the role %s", kind, wanted)
-	}
-}
-
-// hasTemplate returns a check that each kind with a role has a template. Machines that a pool creates need none.
-func hasTemplate(of role) func(*Bundle) []Finding {
-	return func(b *Bundle) (findings []Finding) {
-		for _, d := range b.definitionsWithRole(of) {
-			if b.defined(d.Group, d.DefinedKind+"Template") == nil && !strings.HasSuffix(d.DefinedKind, "MachinePoolMachine") {
-				findings = append(findings, d.At("spec", "names", "kind").finding("CRD of %sTemplate not found", d.DefinedKind))
-			}
-		}
-		return findings
-	}
-}
-
-// oneHasTemplate returns a check that at least one of the kinds with a role has a template.
-func oneHasTemplate(of role) func(*Bundle) []Finding {
-	return func(b *Bundle) []Finding {
-		missing := hasTemplate(of)(b)
-		if len(missing) == 0 || len(missing) < len(b.definitionsWithRole(of)) {
-			return nil
-		}
-		return missing[:1]
-	}
-}
-
 func inGroup(d *definition, label string) bool {
 	return slices.Contains(strings.Split(d.Group, "."), label)
-}
-
-const (
-	versionsPage  = "tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/"
-	skipPreflight = "clusterctl.cluster.x-k8s.io/skip-crd-name-preflight-check"
-)
-
-func notTemplates(b *Bundle) []*definition {
-	return filter(b.withRole(), func(d *definition) bool { return !d.Template && d.Role != ipamPool })
 }
 
 // contains reports whether a list contains a string.
@@ -280,13 +208,4 @@ func contains(list Value, text string) bool {
 		}
 	}
 	return false
-}
-
-// checkCalculatedName derives the plural as Cluster API does.
-func checkCalculatedName(d *definition) []Finding {
-	plural := flect.Pluralize(strings.ToLower(d.DefinedKind))
-	if written := d.At("spec", "names", "plural"); written.Text() != plural && d.DefinedKind != "" {
-		return []Finding{written.finding("Cluster API expects the name %s.%s", plural, d.Group)}
-	}
-	return nil
 }

@@ -68,7 +68,7 @@ func TestCheck_ProviderInGroupOfItsOwn(t *testing.T) {
 	manifests := fmt.Sprintf(crdOf, "AgentCluster", "agent.example.com", "cluster.x-k8s.io/v1beta1: v1", "spec: {properties: {controlPlaneEndpoint: {properties: {host: {type: string}, port: {type: integer}}}}}") +
 		fmt.Sprintf(crdOf, "AgentMachine", "agent.example.com", "cluster.x-k8s.io/v1beta1: v1", "spec: {properties: {providerID: {type: string}}}")
 	counts := map[string]int{}
-	for _, f := range Check(extractor.Bundle{Metadata: extractor.Metadata{ProviderType: extractor.Infrastructure}, Manifests: []byte(manifests)}) {
+	for _, f := range Check(extractor.Bundle{Metadata: extractor.Metadata{ProviderType: extractor.Infrastructure}, Manifests: []byte(manifests)}, All()) {
 		counts[f.Rule]++
 	}
 	want := map[string]int{"infra-cluster/present": 0, "infra-machine/present": 0, "rbac/aggregation-label": 2, "infra-cluster/status-ready": 1, "infra-machine/status-ready": 1}
@@ -84,7 +84,7 @@ func TestCheck_MachineOnlyProviderIsWarned(t *testing.T) {
 	manifests := fmt.Sprintf(crdOf, "DemoMachine", "infrastructure.cluster.x-k8s.io", "cluster.x-k8s.io/v1beta2: v1", "spec: {properties: {providerID: {type: string}}}")
 	for text, want := range map[string]Severity{manifests: Warning, "": Error} {
 		var got []Severity
-		for _, f := range Check(extractor.Bundle{Metadata: extractor.Metadata{ProviderType: extractor.Infrastructure}, Manifests: []byte(text)}) {
+		for _, f := range Check(extractor.Bundle{Metadata: extractor.Metadata{ProviderType: extractor.Infrastructure}, Manifests: []byte(text)}, All()) {
 			if f.Rule == "infra-cluster/present" {
 				got = append(got, f.Severity)
 			}

@@ -3,14 +3,10 @@
 package contract
 
 import (
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 )
-
-//go:embed examples
-var examples embed.FS
 
 // Example has the manifests of a provider without, and of one with, findings of a rule. In Bad, a comment that begins
 // with "<-" marks each line with a finding. A comment such as "# ocpPlatform: AWS" sets a field of the metadata.
@@ -28,7 +24,7 @@ func (r Rule) Example() (Example, error) {
 	return Example{good, bad}, err
 }
 
-// WithExamples returns the rule with examples from the folder examples of another package.
+// WithExamples returns the rule with the examples in a file system, in the folder examples.
 func (r Rule) WithExamples(files fs.ReadFileFS) Rule {
 	r.examples = files
 	return r
@@ -36,13 +32,9 @@ func (r Rule) WithExamples(files fs.ReadFileFS) Rule {
 
 // example returns the text of a file of the rule's examples.
 func (r Rule) example(name string) (string, error) {
-	files := r.examples
-	if files == nil {
-		files = examples
-	}
-	text, err := files.ReadFile("examples/" + r.ID + "/" + name + ".yaml")
+	text, err := r.examples.ReadFile("examples/" + r.ID + "/" + name + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
-		text, err = files.ReadFile("examples/" + r.ID + "/" + name + ".txtar")
+		text, err = r.examples.ReadFile("examples/" + r.ID + "/" + name + ".txtar")
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading the %s example of %s: %w", name, r.ID, err)

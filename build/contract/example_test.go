@@ -14,7 +14,7 @@ func ExampleCheck() {
 		Metadata:  extractor.Metadata{ProviderName: "cluster-api", ProviderType: extractor.Core, ProviderVersion: "v1.10.2"},
 		Manifests: []byte("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: capi-system\n  labels: {cluster.x-k8s.io/provider: cluster-api}\n"),
 	}
-	for _, f := range contract.Check(bundle) {
+	for _, f := range contract.Check(bundle, contract.All()) {
 		fmt.Printf("%s:%d: %s: %s: %s [%s]\n", f.File, f.Line, f.Severity, f.Object, f.Message, f.Rule)
 	}
 	// Output:

@@ -105,12 +105,12 @@ var (
 		{"subjects[]", subjectGroup},
 	}
 	objectShapes = map[schema.GroupKind][]fieldShape{
-		serviceKind:        serviceShapes,
-		mutatingKind:       webhookShapes,
-		validatingKind:     webhookShapes,
-		roleBindingKind:    bindingShapes,
-		clusterBindingKind: bindingShapes,
-		clusterRoleKind: {
+		object.Service:                        serviceShapes,
+		object.MutatingWebhookConfiguration:   webhookShapes,
+		object.ValidatingWebhookConfiguration: webhookShapes,
+		object.RoleBinding:                    bindingShapes,
+		object.ClusterRoleBinding:             bindingShapes,
+		object.ClusterRole: {
 			{"aggregationRule", required("clusterRoleSelectors")},
 			{"aggregationRule.clusterRoleSelectors[]", labelSelector},
 		},
@@ -173,7 +173,7 @@ func checkShapes(o *Object) (findings []Finding) {
 
 func outOfShape(v Value, shapes []fieldShape) (findings []Finding) {
 	for _, shape := range shapes {
-		for _, found := range v.matching(steps(shape.path)) {
+		for _, found := range fieldsAt(v, steps(shape.path)) {
 			if found.Exists() {
 				findings = append(findings, shape.check(found)...)
 			}
@@ -334,7 +334,7 @@ func progressDeadline(spec Value) []Finding {
 	if missing != nil {
 		deadline = 600 // the default
 	}
-	if err != nil || spec.object.Kind != deploymentKind || ready < deadline {
+	if err != nil || spec.object.Kind != object.Deployment || ready < deadline {
 		return nil
 	}
 	return []Finding{spec.At("minReadySeconds").finding("minReadySeconds is not less than progressDeadlineSeconds, %d", deadline)}
@@ -365,7 +365,7 @@ func tolerationSeconds(toleration Value) []Finding {
 // subjectGroup checks the API group of a subject, which depends on the kind.
 func subjectGroup(subject Value) []Finding {
 	group := subject.At("apiGroup")
-	if subject.At("kind").Text() == serviceAccountKind.Kind && group.Text() != "" {
+	if subject.At("kind").Text() == object.ServiceAccount.Kind && group.Text() != "" {
 		return []Finding{group.finding("a subject of kind ServiceAccount has no apiGroup")}
 	}
 	return nil

@@ -93,7 +93,7 @@ var (
 		oneOf("subjects[].kind", "ServiceAccount", "User", "Group"),
 	}
 	objectLimits = map[schema.GroupKind][]fieldLimit{
-		deploymentKind: {
+		object.Deployment: {
 			oneOf("spec.strategy.type", "RollingUpdate", "Recreate"),
 			oneOf("spec.template.spec.restartPolicy", "Always"),
 			between("spec.replicas", 0, maxInt32),
@@ -101,7 +101,7 @@ var (
 			between("spec.progressDeadlineSeconds", 1, maxInt32),
 			between("spec.revisionHistoryLimit", 0, maxInt32),
 		},
-		serviceKind: {
+		object.Service: {
 			oneOf("spec.type", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName"),
 			oneOf("spec.sessionAffinity", "None", "ClientIP"),
 			oneOf("spec.ipFamilyPolicy", "SingleStack", "PreferDualStack", "RequireDualStack"),
@@ -113,11 +113,11 @@ var (
 			oneOf("spec.updateStrategy.type", "RollingUpdate", "OnDelete"),
 			between("spec.replicas", 0, maxInt32),
 		},
-		{Group: "apps", Kind: "DaemonSet"}: {oneOf("spec.updateStrategy.type", "RollingUpdate", "OnDelete")},
-		mutatingKind:                       webhookLimits,
-		validatingKind:                     webhookLimits,
-		roleBindingKind:                    append(bindingLimits, oneOf("roleRef.kind", "Role", "ClusterRole")),
-		clusterBindingKind:                 append(bindingLimits, oneOf("roleRef.kind", "ClusterRole")),
+		{Group: "apps", Kind: "DaemonSet"}:    {oneOf("spec.updateStrategy.type", "RollingUpdate", "OnDelete")},
+		object.MutatingWebhookConfiguration:   webhookLimits,
+		object.ValidatingWebhookConfiguration: webhookLimits,
+		object.RoleBinding:                    append(bindingLimits, oneOf("roleRef.kind", "Role", "ClusterRole")),
+		object.ClusterRoleBinding:             append(bindingLimits, oneOf("roleRef.kind", "ClusterRole")),
 		validatingPolicyKind: {
 			oneOf("spec.failurePolicy", "Fail", "Ignore"),
 			oneOf("spec.matchConstraints.matchPolicy", "Exact", "Equivalent"),
@@ -153,7 +153,7 @@ func checkFieldValues(o *Object) (findings []Finding) {
 
 func outsideLimits(v Value, limits []fieldLimit) (findings []Finding) {
 	for _, limit := range limits {
-		for _, field := range v.matching(strings.Split(limit.path, ".")) {
+		for _, field := range fieldsAt(v, strings.Split(limit.path, ".")) {
 			if problem := limit.problem(field.Text()); field.Exists() && problem != "" {
 				findings = append(findings, field.finding("invalid value %q: want %s", field.Text(), problem))
 			}
@@ -185,19 +185,19 @@ func (l fieldLimit) problem(text string) string {
 	return ""
 }
 
-// matching returns the values at a path, of which a step with [] stands for all items of a list.
-func (v Value) matching(path []string) []Value {
+// fieldsAt returns the values at a path, of which a step with [] stands for all items of a list.
+func fieldsAt(v Value, path []string) []Value {
 	if len(path) == 0 {
 		return []Value{v}
 	}
 	name, isList := strings.CutSuffix(path[0], "[]")
 	at := v.At(name)
 	if !isList {
-		return at.matching(path[1:])
+		return fieldsAt(at, path[1:])
 	}
 	var all []Value
 	for _, item := range at.Items() {
-		all = append(all, item.matching(path[1:])...)
+		all = append(all, fieldsAt(item, path[1:])...)
 	}
 	return all
 }

@@ -10,45 +10,30 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-var (
-	namespaceKind      = object.Namespace
-	secretKind         = object.Secret
-	serviceKind        = object.Service
-	serviceAccountKind = object.ServiceAccount
-	deploymentKind     = object.Deployment
-	crdKind            = object.CustomResourceDefinition
-	mutatingKind       = object.MutatingWebhookConfiguration
-	validatingKind     = object.ValidatingWebhookConfiguration
-	roleKind           = object.Role
-	roleBindingKind    = object.RoleBinding
-	clusterRoleKind    = object.ClusterRole
-	clusterBindingKind = object.ClusterRoleBinding
-)
-
 // installable are the kinds that the installer's roles in this project's manifests allow it to write; the value reports
 // whether they are namespaced.
 var installable = map[schema.GroupKind]bool{
-	crdKind:                                 false,
-	clusterRoleKind:                         false,
-	clusterBindingKind:                      false,
-	mutatingKind:                            false,
-	validatingKind:                          false,
-	object.ValidatingAdmissionPolicy:        false,
-	object.ValidatingAdmissionPolicyBinding: false,
-	object.CompatibilityRequirement:         false,
-	object.ConfigMap:                        true,
-	serviceAccountKind:                      true,
-	serviceKind:                             true,
-	deploymentKind:                          true,
-	object.DaemonSet:                        true,
-	object.StatefulSet:                      true,
+	object.CustomResourceDefinition:                          false,
+	object.ClusterRole:                                       false,
+	object.ClusterRoleBinding:                                false,
+	object.MutatingWebhookConfiguration:                      false,
+	object.ValidatingWebhookConfiguration:                    false,
+	object.ValidatingAdmissionPolicy:                         false,
+	object.ValidatingAdmissionPolicyBinding:                  false,
+	object.CompatibilityRequirement:                          false,
+	object.ConfigMap:                                         true,
+	object.ServiceAccount:                                    true,
+	object.Service:                                           true,
+	object.Deployment:                                        true,
+	object.DaemonSet:                                         true,
+	object.StatefulSet:                                       true,
 	{Group: "monitoring.coreos.com", Kind: "PodMonitor"}:     true,
 	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}: true,
 	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}: true,
 	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:      true,
 	{Group: "policy", Kind: "PodDisruptionBudget"}:           true,
-	roleKind:        true,
-	roleBindingKind: true,
+	object.Role:        true,
+	object.RoleBinding: true,
 }
 
 // kindNamed returns the kind that the installer knows by a name. An object without apiVersion gets that kind, so that
@@ -92,26 +77,6 @@ func containersOf(spec Value) iter.Seq[Value] {
 			}
 		}
 	}
-}
-
-// eachContainer returns a check of all containers.
-func eachContainer(check func(Value) []Finding) func(*Bundle) []Finding {
-	return eachObject(func(o *Object) (findings []Finding) {
-		for container := range containers(o) {
-			findings = append(findings, check(container)...)
-		}
-		return findings
-	})
-}
-
-// eachPod returns a check of all pod specs.
-func eachPod(check func(Value) []Finding) func(*Bundle) []Finding {
-	return eachObject(func(o *Object) []Finding {
-		if spec := podSpec(o); spec.Exists() {
-			return check(spec)
-		}
-		return nil
-	})
 }
 
 // nameOf returns the name of a container for messages.

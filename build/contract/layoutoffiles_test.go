@@ -15,7 +15,7 @@ var ruleID = regexp.MustCompile(`(?m)^\tID: +"([a-z-]+)/`)
 // TestRules_InFileOfTheme checks that the rule "crd/valid" is in rule_crd.go.
 func TestRules_InFileOfTheme(t *testing.T) {
 	themes := map[string]bool{}
-	for _, rule := range Rules() {
+	for _, rule := range All() {
 		theme, _, _ := strings.Cut(rule.ID, "/")
 		themes[theme] = true
 	}

@@ -10,12 +10,6 @@ import (
 // String names the source: document, section and address.
 func (s Source) String() string { return fmt.Sprintf("%s, %q (%s)", s.Document, s.Section, s.URL) }
 
-// Markdown returns RULES.md: all rules, with an index.
-func Markdown() string {
-	return MarkdownOf("The checks of `capi-manifests validate`. `capi-manifests explain RULE` shows a rule with its examples.\n"+
-		"An error is a violation of a MUST, a warning of a SHOULD. A rule is about bundles for the installer, about releases for clusterctl, or about both.", Rules()) + uncheckedRequirements
-}
-
 // MarkdownOf returns a page with rules, after an introduction.
 func MarkdownOf(introduction string, rules []Rule) string {
 	var text strings.Builder
@@ -30,22 +24,6 @@ func MarkdownOf(introduction string, rules []Rule) string {
 	}
 	return text.String()
 }
-
-// uncheckedRequirements ends RULES.md: requirements of the documents that no rule can check.
-const uncheckedRequirements = `
-## Requirements that no rule checks
-
-The files of one provider do not show whether it meets every requirement of the documents.
-
-| requirement | checked by |
-|---|---|
-| a controller waits for its owner, preserves finalizers, respects paused and managed-by, sets conditions, creates the Secrets of its contract (bootstrap data, kubeconfig, certificates), labels Machines, serves address claims | end-to-end tests in a cluster, such as those of Cluster API |
-| a Runtime Extension answers discovery, is deterministic and fast | ` + "`capi-manifests extension test`" + ` with the running server |
-| objects have owner references to their Cluster, and their status can be restored after a move | ` + "`clusterctl move`" + ` |
-| a storage version, a field in use, or a hook before the end of its deprecation is not removed | ` + "`capi-manifests diff`" + ` between two releases |
-| no object is in two bundles of a platform, a core provider exists, every variable has a value | ` + "`capi-manifests plan`" + ` of a release |
-| webhooks are reachable, and the names in spec.unmanagedCRDs are names of CRDs | the cluster |
-`
 
 // About names the forms of a provider that the rule is about: "bundles", "releases", or both.
 func (r Rule) About() string {
@@ -63,3 +41,5 @@ func (s Source) markdown() string {
 	}
 	return fmt.Sprintf("[%s](%s), %s", s.Document, address, s.Section)
 }
+
+const formatPage = "https://github.com/capi-installer/capi-installer/blob/main/build/contract/FORMAT.md"

@@ -120,16 +120,16 @@ func templatedRelease(t *testing.T, bundle extractor.Bundle) contract.Release {
 
 func checkMutations(t *testing.T, subject mutationSubject, mutations []mutation.Mutation) []mutationResult {
 	t.Helper()
-	bundleBefore := countByRule(contract.Check(subject.bundle))
-	_, findings := contract.CheckRelease(subject.release)
+	bundleBefore := countByRule(contract.Check(subject.bundle, contract.All()))
+	_, findings := contract.CheckRelease(subject.release, contract.All())
 	releaseBefore := countByRule(findings)
 	var results []mutationResult
 	for _, m := range mutations {
 		if m.File == "" {
-			results = append(results, resultOf(m, bundleBefore, countByRule(contract.Check(mutatedBundle(t, subject.bundle, m)))))
+			results = append(results, resultOf(m, bundleBefore, countByRule(contract.Check(mutatedBundle(t, subject.bundle, m), contract.All()))))
 			continue
 		}
-		_, findings := contract.CheckRelease(mutatedRelease(t, subject.release, m))
+		_, findings := contract.CheckRelease(mutatedRelease(t, subject.release, m), contract.All())
 		results = append(results, resultOf(m, releaseBefore, countByRule(findings)))
 	}
 	return results

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
@@ -25,7 +26,7 @@ var duplicateEntry = regexp.MustCompile(`^(\S*): (duplicate entries for key .*)$
 
 // checkListKeys finds items of a list with equal keys.
 func checkListKeys(o *Object) (findings []Finding) {
-	if typeFor(o) == nil || o.Kind == crdKind {
+	if typeFor(o) == nil || o.Kind == object.CustomResourceDefinition {
 		return nil
 	}
 	data, err := o.json()
@@ -46,7 +47,7 @@ func checkListKeys(o *Object) (findings []Finding) {
 			line = strings.TrimSpace(after)
 		}
 		if match := duplicateEntry.FindStringSubmatch(line); match != nil {
-			findings = append(findings, o.reachedByKeys(match[1]).finding("%s", match[2]))
+			findings = append(findings, reachedByKeys(o, match[1]).finding("%s", match[2]))
 		}
 	}
 	return slices.Compact(findings) // three equal keys are two errors
@@ -56,13 +57,10 @@ func checkListKeys(o *Object) (findings []Finding) {
 var keyedStep = regexp.MustCompile(`\.([^.\[]+)|\[([^=\]]+)="?([^",\]]*)"?[^\]]*\]`)
 
 // reachedByKeys returns the deepest existing value of a path such as .spec.containers[name="manager"].env.
-func (o *Object) reachedByKeys(path string) Value {
+func reachedByKeys(o *Object, path string) Value {
 	at := o.Value
 	for _, step := range keyedStep.FindAllStringSubmatch(path, -1) {
-		next := Value{object: at.object}
-		if step[1] != "" {
-			next = at.At(step[1])
-		}
+		next := at.At(step[1]) // missing if the step is a key
 		for _, item := range at.Items() {
 			if step[2] != "" && item.At(step[2]).Text() == step[3] {
 				next = item
@@ -159,7 +157,7 @@ func checkRoleRule(rule Value) (findings []Finding) {
 		if rule.At("resources").length() > 0 || rule.At("apiGroups").length() > 0 {
 			findings = append(findings, urls.finding("the rule is for both resources and non-resource URLs"))
 		}
-		if rule.object.Kind == roleKind {
+		if rule.object.Kind == object.Role {
 			findings = append(findings, urls.finding("a Role has no rules for non-resource URLs; use a ClusterRole"))
 		}
 		return findings

@@ -5,20 +5,7 @@ package contract
 import (
 	"strconv"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
-
-// explain returns the problem on one line, without the value if that is an object.
-func explain(problem *field.Error) string {
-	text := problem.ErrorBody()
-	switch problem.BadValue.(type) {
-	case string, bool, int, int32, int64, nil:
-	default:
-		text = problem.Type.String() + ": " + problem.Detail
-	}
-	return strings.Join(strings.Fields(text), " ")
-}
 
 // perVersion are the fields that the API server moves out of the versions if all versions have the same.
 var perVersion = map[string][]string{

@@ -8,6 +8,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/rbacrule"
 )
 
@@ -39,7 +40,7 @@ func (g grants) lacks(group string, d permission) (verb string, lacks bool) {
 
 // lacking returns a finding for each required permission that the provider's pods lack.
 func (g grants) lacking(b *Bundle, group string, permissions ...permission) (findings []Finding) {
-	pods := b.ofKind(deploymentKind)
+	pods := b.ofKind(object.Deployment)
 	if len(pods) == 0 {
 		return nil
 	}
@@ -69,7 +70,7 @@ func (b *Bundle) rulesOf(role *Object) grants {
 		})
 	}
 	for _, selector := range role.At("aggregationRule", "clusterRoleSelectors").Items() {
-		for _, other := range b.ofKind(clusterRoleKind) {
+		for _, other := range b.ofKind(object.ClusterRole) {
 			if other != role && selects(selector, other.At("metadata", "labels")) && !other.At("aggregationRule").Exists() {
 				all = append(all, b.rulesOf(other)...)
 			}
@@ -101,13 +102,13 @@ func (v Value) texts() (texts []string) {
 // grantsOfPods returns the permissions that the bundle's roles grant to the bundle's pods.
 func grantsOfPods(b *Bundle) grants {
 	var all grants
-	for _, binding := range b.ofKind(roleBindingKind, clusterBindingKind) {
+	for _, binding := range b.ofKind(object.RoleBinding, object.ClusterRoleBinding) {
 		if !slices.ContainsFunc(b.Objects, func(o *Object) bool { return bindsPods(binding, o) }) {
 			continue
 		}
-		for _, role := range b.ofKind(roleKind, clusterRoleKind) {
+		for _, role := range b.ofKind(object.Role, object.ClusterRole) {
 			ref := binding.At("roleRef")
-			if role.Kind.Kind == ref.At("kind").Text() && role.Name == ref.At("name").Text() && (role.Kind == clusterRoleKind || role.Namespace == binding.Namespace) {
+			if role.Kind.Kind == ref.At("kind").Text() && role.Name == ref.At("name").Text() && (role.Kind == object.ClusterRole || role.Namespace == binding.Namespace) {
 				all = append(all, b.rulesOf(role)...)
 			}
 		}
@@ -129,7 +130,7 @@ func bindsPods(binding, o *Object) bool {
 		account = "default"
 	}
 	for _, subject := range binding.At("subjects").Items() {
-		isAccount := subject.At("kind").Text() == serviceAccountKind.Kind
+		isAccount := subject.At("kind").Text() == object.ServiceAccount.Kind
 		if isAccount && subject.At("name").Text() == account && subject.At("namespace").Text() == o.Namespace {
 			return true
 		}

@@ -20,7 +20,7 @@ import (
 
 // podSecurityFindings returns the findings of bundle/pod-security, as "field: message".
 func podSecurityFindings(manifests string) (found []string) {
-	for _, f := range contract.Check(extractor.Bundle{Manifests: []byte(manifests)}) {
+	for _, f := range contract.Check(extractor.Bundle{Manifests: []byte(manifests)}, contract.All()) {
 		if f.Rule == "bundle/pod-security" {
 			found = append(found, f.Field+": "+f.Message)
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capi-installer/capi-installer/internal/object"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -220,7 +221,7 @@ func checkRollout(o *Object) []Finding {
 	update := strategy.At("rollingUpdate")
 	isZero := func(field string) bool { return slices.Contains([]string{"0", "0%"}, update.At(field).Text()) }
 	switch {
-	case o.Kind != deploymentKind || !update.Exists():
+	case o.Kind != object.Deployment || !update.Exists():
 	case strategy.At("type").Text() == "Recreate":
 		return []Finding{update.finding("rollingUpdate is set, and the strategy is Recreate")}
 	case isZero("maxSurge") && isZero("maxUnavailable"):

@@ -22,7 +22,7 @@ func TestCheck_RealProviders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			counts := map[string]int{}
-			for _, finding := range contract.Check(bundle(t)) {
+			for _, finding := range contract.Check(bundle(t), contract.All()) {
 				counts[finding.Rule]++
 				if finding.Severity == contract.Error && violations[name][finding.Rule] == "" {
 					t.Errorf("%s violates %s: %s", finding.Object, finding.Rule, finding.Message)
@@ -130,7 +130,7 @@ func optionsOf(provider fixture.Rendered) generate.Options {
 func TestPlatforms_MatchGenerate(t *testing.T) {
 	for _, platform := range generate.Platforms() {
 		bundle := extractor.Bundle{Metadata: extractor.Metadata{OCPPlatform: string(platform)}}
-		for _, finding := range contract.Check(bundle) {
+		for _, finding := range contract.Check(bundle, contract.All()) {
 			if finding.Rule == "metadata/ocp-platform-known" {
 				t.Error(finding.Message)
 			}
@@ -161,7 +161,7 @@ func benchmark(b *testing.B, bundles ...extractor.Bundle) {
 	b.SetBytes(int64(size))
 	for b.Loop() {
 		for _, bundle := range bundles {
-			contract.Check(bundle)
+			contract.Check(bundle, contract.All())
 		}
 	}
 }

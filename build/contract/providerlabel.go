@@ -3,7 +3,6 @@
 package contract
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/capi-installer/capi-installer/extractor"
@@ -26,8 +25,4 @@ func ProviderLabel(m extractor.Metadata) string {
 		name = strings.TrimPrefix(name, usual)
 	}
 	return prefix + name
-}
-
-func metadataFinding(field, format string, arguments ...any) []Finding {
-	return []Finding{{File: MetadataFile, Field: field, Message: fmt.Sprintf(format, arguments...)}}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
+	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/variable"
 	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
@@ -25,9 +26,9 @@ type Release struct {
 	Files map[string][]byte
 }
 
-// CheckRelease returns the metadata of the provider of a release, as far as its files and directory show them, and all
-// findings, file by file and from top to bottom. The findings name the file in the release; "." is its directory.
-func CheckRelease(r Release) (extractor.Metadata, []Finding) {
+// CheckRelease returns the metadata of the provider of a release, as far as its files and directory show them, and the
+// findings of rules, file by file and from top to bottom. The findings name the file in the release; "." is its directory.
+func CheckRelease(r Release, rules []Rule) (extractor.Metadata, []Finding) {
 	components := readRelease(r)
 	provider := components[0].Metadata
 	for _, b := range components {
@@ -35,12 +36,12 @@ func CheckRelease(r Release) (extractor.Metadata, []Finding) {
 			provider = b.Metadata
 		}
 	}
-	return provider, checkComponents(components, RulesOf(FormRelease))
+	return provider, checkComponents(components, RulesOf(FormRelease, rules))
 }
 
 // CheckReleaseForm returns the findings of the rules about releases only: the requirements of clusterctl for the files.
-func CheckReleaseForm(r Release) []Finding {
-	return checkComponents(readRelease(r), slices.DeleteFunc(Rules(), func(rule Rule) bool { return rule.Only != FormRelease }))
+func CheckReleaseForm(r Release, rules []Rule) []Finding {
+	return checkComponents(readRelease(r), slices.DeleteFunc(slices.Clone(rules), func(rule Rule) bool { return rule.Only != FormRelease }))
 }
 
 // checkComponents checks each of the components of a release.
@@ -241,7 +242,7 @@ func (b *Bundle) target() string {
 	if b.release == nil {
 		return v1alpha1.OperandNamespace
 	}
-	for _, namespace := range b.ofKind(namespaceKind) {
+	for _, namespace := range b.ofKind(object.Namespace) {
 		return namespace.Name
 	}
 	return ""
@@ -255,9 +256,4 @@ func (b *Bundle) ownNamespace() string {
 		}
 	}
 	return ""
-}
-
-// releaseFinding is a finding about a file as a whole.
-func releaseFinding(file, message string) []Finding {
-	return []Finding{{File: file, Message: message}}
 }

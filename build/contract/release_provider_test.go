@@ -22,7 +22,7 @@ func TestCheckRelease_RealProviders(t *testing.T) {
 	for name, release := range releases(t) {
 		t.Run(name, func(t *testing.T) {
 			counts := map[string]int{}
-			_, findings := contract.CheckRelease(release)
+			_, findings := contract.CheckRelease(release, contract.All())
 			for _, finding := range findings {
 				counts[finding.Rule]++
 				if finding.Severity == contract.Error && violations[name][finding.Rule] == "" {

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/capi-installer/capi-installer/extractor"
 )
 
 // where returns the position of a finding: "metadata.yaml:4 releaseSeries".
@@ -63,7 +61,7 @@ webhooks:
 `
 
 func TestCheckRelease_AppliesOnlyReleaseRules(t *testing.T) {
-	_, findings := CheckRelease(Release{Files: map[string][]byte{"infrastructure-components.yaml": []byte(namespaceAndController)}})
+	_, findings := CheckRelease(Release{Files: map[string][]byte{"infrastructure-components.yaml": []byte(namespaceAndController)}}, All())
 	want := map[string][]string{
 		"webhook/service-namespace":    {"infrastructure-components.yaml:37 webhooks[1].clientConfig.service.namespace"},
 		"clusterctl/namespace-flag":    {"infrastructure-components.yaml:30 spec.template.spec.containers[0].args[0]"},
@@ -81,37 +79,17 @@ func TestCheckRelease_AppliesOnlyReleaseRules(t *testing.T) {
 
 func TestRulesOf(t *testing.T) {
 	for _, form := range []Form{FormBundle, FormRelease} {
-		for _, rule := range RulesOf(form) {
+		for _, rule := range RulesOf(form, All()) {
 			if rule.Only != "" && rule.Only != form {
 				t.Errorf("RulesOf returns %s, which is not about a %s", rule.ID, form)
 			}
 		}
 	}
 	for theme, only := range map[string]Form{"metadata/": FormBundle, "server/": FormBundle, "metadata-yaml/": FormRelease} {
-		for _, rule := range Rules() {
+		for _, rule := range All() {
 			if strings.HasPrefix(rule.ID, theme) && rule.Only != only {
 				t.Errorf("RulesOf does not return %s, which is about %s", rule.ID, rule.About())
 			}
-		}
-	}
-}
-
-func TestReadRelease_DetectsProvider(t *testing.T) {
-	const labelled = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x, labels: {cluster.x-k8s.io/provider: ipam-in-cluster}}\n"
-	for _, scenario := range []struct {
-		dir, file, text string
-		want            extractor.Metadata
-	}{
-		{"infrastructure-aws/v2.10.0", "infrastructure-components.yaml", "", extractor.Metadata{ProviderName: "cluster-api-provider-aws", ProviderType: extractor.Infrastructure, ProviderVersion: "v2.10.0"}},
-		{"cluster-api/v1.10.2", "core-components.yaml", "", extractor.Metadata{ProviderName: "cluster-api", ProviderType: extractor.Core, ProviderVersion: "v1.10.2"}},
-		{"control-plane-rke2/v1.0.0", "install.yaml", "", extractor.Metadata{ProviderName: "cluster-api-provider-rke2", ProviderType: extractor.ControlPlane, ProviderVersion: "v1.0.0"}},
-		{"", "install.yaml", labelled, extractor.Metadata{ProviderName: "cluster-api-provider-in-cluster", ProviderType: extractor.IPAM}},
-		{"", "addon-components.yaml", "", extractor.Metadata{ProviderType: extractor.Addon}},
-		{"", "install.yaml", "", extractor.Metadata{}},
-	} {
-		read := readRelease(Release{Dir: scenario.dir, Files: map[string][]byte{scenario.file: []byte(scenario.text)}})
-		if diff := cmp.Diff(scenario.want, read[0].Metadata); diff != "" {
-			t.Errorf("%s/%s (-want +got):\n%s", scenario.dir, scenario.file, diff)
 		}
 	}
 }
@@ -124,7 +102,7 @@ func TestScopeTable_MissesKinds(t *testing.T) {
 		"storage.k8s.io/v1, kind: CSINode":                           nil,
 		"v1, kind: ConfigMap":                                        nil,
 	} {
-		_, findings := CheckRelease(Release{Files: map[string][]byte{"install.yaml": []byte("{apiVersion: " + kind + ", metadata: {name: x}}")}})
+		_, findings := CheckRelease(Release{Files: map[string][]byte{"install.yaml": []byte("{apiVersion: " + kind + ", metadata: {name: x}}")}}, All())
 		if diff := cmp.Diff(want, where(findings, "clusterctl/scope-table-misses-kind")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", kind, diff)
 		}
@@ -152,7 +130,7 @@ func TestCheckRelease_SharedMetadata(t *testing.T) {
 	_, findings := CheckRelease(Release{Files: map[string][]byte{
 		"core-components.yaml": nil, "bootstrap-components.yaml": nil,
 		"metadata.yaml": []byte("apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nreleaseSeries:\n- {minor: 4, contract: v1alpha4}\n- {major: 1, contract: v1alpha3}\n"),
-	}})
+	}}, All())
 	for rule, want := range map[string][]string{
 		"metadata-yaml/kind-present": {"metadata.yaml:1 kind"},
 		// The version is unknown, so the newest series is checked. A missing number is zero.
@@ -175,7 +153,7 @@ func TestCheckRelease_ContractOfLabels(t *testing.T) {
 		_, findings := CheckRelease(Release{Dir: "infrastructure-example/v1.2.3", Files: map[string][]byte{
 			"infrastructure-components.yaml": []byte("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: x, labels: {<<: {cluster.x-k8s.io/" + label + ": v1}}}\n"),
 			"metadata.yaml":                  []byte("apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 1, minor: 2, contract: v1beta1}\n"),
-		}})
+		}}, All())
 		if diff := cmp.Diff(want, where(findings, rule)); diff != "" {
 			t.Errorf("%s with labels for %s (-want +got):\n%s", rule, label, diff)
 		}
@@ -192,7 +170,7 @@ func TestCheckRelease_SeveralProvidersInOneDirectory(t *testing.T) {
 		{"bootstrap-kubeadm/v1.14.2", "cluster-api-provider-kubeadm", nil},
 		{"addon-helm/v1.14.2", "cluster-api-provider-kubeadm", []string{".:0", ".:0"}},
 	} {
-		provider, findings := CheckRelease(Release{Dir: scenario.dir, Files: map[string][]byte{"bootstrap-components.yaml": []byte(kubeadm), "core-components.yaml": nil}})
+		provider, findings := CheckRelease(Release{Dir: scenario.dir, Files: map[string][]byte{"bootstrap-components.yaml": []byte(kubeadm), "core-components.yaml": nil}}, All())
 		if provider.ProviderName != scenario.provider {
 			t.Errorf("%s is of %s", scenario.dir, provider.ProviderName)
 		}
@@ -208,7 +186,7 @@ func TestCheckRelease_SeveralProvidersInOneDirectory(t *testing.T) {
 func TestCheckReleaseForm_UnreadableMetadata(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "- a\n", "text\n", "a: [\n", "a: &a {b: *a}\n"} {
 		var rules []string
-		for _, f := range CheckReleaseForm(Release{Files: map[string][]byte{"metadata.yaml": []byte(text), "ipam-components.yaml": nil}}) {
+		for _, f := range CheckReleaseForm(Release{Files: map[string][]byte{"metadata.yaml": []byte(text), "ipam-components.yaml": nil}}, All()) {
 			rules = append(rules, f.Rule)
 		}
 		if !slices.Equal(rules, []string{"metadata-yaml/readable"}) {
@@ -218,7 +196,7 @@ func TestCheckReleaseForm_UnreadableMetadata(t *testing.T) {
 }
 
 func FuzzCheckRelease(f *testing.F) {
-	for _, rule := range Rules() {
+	for _, rule := range All() {
 		if rule.Only != FormRelease {
 			continue
 		}
@@ -235,7 +213,7 @@ func FuzzCheckRelease(f *testing.F) {
 		release := Release{Dir: "infrastructure-example/v1.0.0", Files: map[string][]byte{
 			"infrastructure-components.yaml": components, "metadata.yaml": metadata, "cluster-template.yaml": template, "clusterclass-x.yaml": template,
 		}}
-		for _, finding := range CheckReleaseForm(release) {
+		for _, finding := range CheckReleaseForm(release, All()) {
 			if _, exists := release.Files[finding.File]; !exists || finding.Line < 0 || finding.Message == "" {
 				t.Errorf("%+v", finding)
 			}

@@ -93,7 +93,7 @@ type Rule struct {
 	// all findings of a rule: ID, severity and fix. It is nil unless the rule is checked CheckerFunction.
 	Check func(*Bundle) []Finding
 
-	// examples are the files with the examples; nil means those of this package.
+	// examples are the files with the examples.
 	examples fs.ReadFileFS
 }
 
@@ -136,18 +136,9 @@ type Finding struct {
 	Fix string `json:"fix"`
 }
 
-// Rules returns all rules, sorted by ID.
-func Rules() []Rule {
-	rules := slices.Concat(bootstrapConfigRules, bundleRules, classifyRules, clusterctlRules, contractRules, controlPlaneRules, crdRules,
-		extensionConfigRules, infraClusterRules, infraMachineRules, infraMachineTemplateRules, infraMachinePoolRules, installerRules, ipamRules,
-		layoutRules, metadataRules, metadataYAMLRules, rbacRules, runtimeExtensionRules, serverRules, templateRules, webhookRules)
-	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
-	return rules
-}
-
-// RulesOf returns the rules about a form of a provider, sorted by ID.
-func RulesOf(form Form) []Rule {
-	return slices.DeleteFunc(Rules(), func(r Rule) bool { return !slices.Contains(r.Forms(), form) })
+// RulesOf returns the rules about a form of a provider.
+func RulesOf(form Form, rules []Rule) []Rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return !slices.Contains(r.Forms(), form) })
 }
 
 // Forms returns the forms that the rule is about.
@@ -158,12 +149,12 @@ func (r Rule) Forms() []Form {
 	return []Form{FormBundle, FormRelease}
 }
 
-// Check returns the findings of all rules in a bundle, in the order of the files: metadata first, then the manifests
-// from top to bottom.
-func Check(bundle extractor.Bundle) []Finding {
+// Check returns the findings of rules in a bundle, in the order of the files: metadata first, then the manifests from top
+// to bottom.
+func Check(bundle extractor.Bundle, rules []Rule) []Finding {
 	read := readBundle(bundle)
 	var findings []Finding
-	for _, rule := range RulesOf(FormBundle) {
+	for _, rule := range RulesOf(FormBundle, rules) {
 		if rule.appliesTo(bundle.Metadata.ClusterProfile) {
 			findings = append(findings, rule.findings(read)...)
 		}

@@ -102,7 +102,7 @@ var bundleRules = []Rule{{
 	Fix:      "Remove the credential from the manifests and revoke it.",
 	Check: eachObject(func(o *Object) (findings []Finding) {
 		for value := range o.All() {
-			if o.Kind != crdKind && credential.MatchString(value.Text()) { // descriptions have examples
+			if o.Kind != object.CustomResourceDefinition && credential.MatchString(value.Text()) { // descriptions have examples
 				findings = append(findings, value.finding("possible credential"))
 			}
 		}
@@ -196,7 +196,7 @@ var bundleRules = []Rule{{
 	Source:   kubernetes("Selector", "concepts/workloads/controllers/deployment/"),
 	Why:      "The API server rejects a Deployment whose selector does not match its own pod template.",
 	Fix:      "Give the pod template the labels of spec.selector.",
-	Check:    func(b *Bundle) []Finding { return each(b.ofKind(deploymentKind), checkSelector) },
+	Check:    func(b *Bundle) []Finding { return each(b.ofKind(object.Deployment), checkSelector) },
 }, {
 	ID:       "bundle/serviceaccount-explicit",
 	Severity: Warning,
@@ -251,7 +251,7 @@ var bundleRules = []Rule{{
 		return eachPod(func(spec Value) []Finding {
 			account := spec.At("serviceAccountName")
 			name, namespace := account.Text(), spec.object.Namespace
-			if name == "" || name == "default" || b.has(serviceAccountKind, namespace, name) {
+			if name == "" || name == "default" || b.has(object.ServiceAccount, namespace, name) {
 				return nil
 			}
 			return []Finding{account.finding("ServiceAccount %s/%s not found", namespace, name)}
@@ -310,7 +310,7 @@ var bundleRules = []Rule{{
 	Source:   kubernetes("Multi-port Services", "concepts/services-networking/service/"),
 	Why:      "The API server rejects a Service without ports, and one with several ports and an unnamed one.",
 	Fix:      "Name each port.",
-	Check:    func(b *Bundle) []Finding { return each(b.ofKind(serviceKind), checkService) },
+	Check:    func(b *Bundle) []Finding { return each(b.ofKind(object.Service), checkService) },
 }, {
 	ID:       "bundle/field-value",
 	Severity: Error,
@@ -399,7 +399,7 @@ func typeFor(o *Object) any {
 	if err != nil {
 		return nil
 	}
-	if gv == apiextensionsv1.SchemeGroupVersion && o.Kind == crdKind {
+	if gv == apiextensionsv1.SchemeGroupVersion && o.Kind == object.CustomResourceDefinition {
 		return &apiextensionsv1.CustomResourceDefinition{}
 	}
 	var typed runtime.Object
@@ -446,7 +446,7 @@ func problemsOfName(o *Object) []string {
 
 var (
 	// labelNamed are the kinds whose names are DNS labels.
-	labelNamed = []schema.GroupKind{serviceKind, namespaceKind, {Group: "apps", Kind: "StatefulSet"}}
+	labelNamed = []schema.GroupKind{object.Service, object.Namespace, {Group: "apps", Kind: "StatefulSet"}}
 	// pathNamed are the kinds with names such as v1.example.com and example.com:bundle.
 	pathNamed = []schema.GroupKind{{Group: "apiregistration.k8s.io", Kind: "APIService"}, {Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}}
 )
@@ -454,7 +454,7 @@ var (
 // checkOldServiceName finds a name that only API servers since Kubernetes 1.36 accept.
 func checkOldServiceName(o *Object) []Finding {
 	name := o.At("metadata", "name")
-	if o.Kind != serviceKind || hasVariable(o.Name) || len(problemsOfName(o)) > 0 || len(validation.IsDNS1035Label(o.Name)) == 0 {
+	if o.Kind != object.Service || hasVariable(o.Name) || len(problemsOfName(o)) > 0 || len(validation.IsDNS1035Label(o.Name)) == 0 {
 		return nil
 	}
 	old := name.finding("%q: Kubernetes before 1.36 rejects the name of a Service that begins with a digit", o.Name)
@@ -533,7 +533,7 @@ func checkSelector(o *Object) []Finding {
 func checkVolumes(b *Bundle) []Finding {
 	return eachPod(func(spec Value) (findings []Finding) {
 		for _, ref := range references(spec) {
-			if !ref.optional && !b.makes(ref, spec.object.Namespace) {
+			if !ref.optional && !makes(b, ref, spec.object.Namespace) {
 				findings = append(findings, ref.name.finding("%s %s not found in the manifests, and no object creates it", ref.kind, ref.name.Text()))
 			}
 		}
@@ -543,7 +543,7 @@ func checkVolumes(b *Bundle) []Finding {
 
 // injectsCABundle reports whether an annotation requests the CA in client configurations: from OpenShift's service CA
 // or from the installer.
-func (b *Bundle) injectsCABundle() string {
+func injectsCABundle(b *Bundle) string {
 	if b.Metadata.ClusterProfile == extractor.Kubernetes {
 		return v1alpha1.InjectCABundleAnnotation
 	}
@@ -551,7 +551,7 @@ func (b *Bundle) injectsCABundle() string {
 }
 
 // injectsCertificate reports whether an annotation of a Service names the Secret for its certificate.
-func (b *Bundle) injectsCertificate() string {
+func injectsCertificate(b *Bundle) string {
 	if b.Metadata.ClusterProfile == extractor.Kubernetes {
 		return v1alpha1.ServingCertAnnotation
 	}
@@ -559,7 +559,7 @@ func (b *Bundle) injectsCertificate() string {
 }
 
 // makes reports whether the bundle has the referenced object, or an object that creates it.
-func (b *Bundle) makes(ref reference, namespace string) bool {
+func makes(b *Bundle, ref reference, namespace string) bool {
 	text := ref.name.Text()
 	return slices.ContainsFunc(b.Objects, func(o *Object) bool {
 		if o.Namespace != namespace {
@@ -568,17 +568,17 @@ func (b *Bundle) makes(ref reference, namespace string) bool {
 		switch {
 		case o.Kind.Group == "" && o.Kind.Kind == ref.kind:
 			return o.Name == text
-		case o.Kind == serviceKind && ref.kind == "Secret":
-			return o.At("metadata", "annotations", b.injectsCertificate()).Text() == text
+		case o.Kind == object.Service && ref.kind == "Secret":
+			return o.At("metadata", "annotations", injectsCertificate(b)).Text() == text
 		case o.Kind.Group == object.CertManagerGroup && ref.kind == "Secret":
 			return o.At("spec", "secretName").Text() == text
 		}
-		return ref.kind == "ConfigMap" && slices.Contains(b.everyNamespaceHas(), text)
+		return ref.kind == "ConfigMap" && slices.Contains(everyNamespaceHas(b), text)
 	})
 }
 
 // everyNamespaceHas returns the names of the ConfigMaps in all namespaces.
-func (b *Bundle) everyNamespaceHas() []string {
+func everyNamespaceHas(b *Bundle) []string {
 	if b.Metadata.ClusterProfile == extractor.Kubernetes {
 		return []string{"kube-root-ca.crt"}
 	}
@@ -593,5 +593,18 @@ var floatingTags = []string{"latest", "main", "master", "dev"}
 func isKnownGroup(group string) bool {
 	isClusterAPI := slices.Contains([]string{"cluster.x-k8s.io", "addons.cluster.x-k8s.io", "ipam.cluster.x-k8s.io", "runtime.cluster.x-k8s.io"}, group)
 	isCertManager := group == object.CertManagerGroup || strings.HasSuffix(group, "."+object.CertManagerGroup)
-	return isClusterAPI || isCertManager || scheme.Scheme.IsGroupRegistered(group) || group == crdKind.Group || group == "apiregistration.k8s.io"
+	return isClusterAPI || isCertManager || scheme.Scheme.IsGroupRegistered(group) || group == object.CustomResourceDefinition.Group || group == "apiregistration.k8s.io"
+}
+
+func checkUnique(b *Bundle) (findings []Finding) {
+	first := map[object.Identity]*Object{}
+	for _, o := range b.Objects {
+		id := o.identity()
+		if other, twice := first[id]; twice && o.Name != "" {
+			findings = append(findings, o.finding("already defined on line %d", other.line()))
+			continue
+		}
+		first[id] = o
+	}
+	return findings
 }

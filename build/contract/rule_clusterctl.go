@@ -16,6 +16,8 @@ import (
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/internal/capicontract"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 // clusterctlRules are the rules of the theme "clusterctl".
@@ -125,7 +127,7 @@ var clusterctlRules = []Rule{{
 	Why:      "The controllers of a provider MUST be deployed by a Deployment: the installer and clusterctl upgrade it and wait for it.",
 	Fix:      "Run the controllers in a Deployment.",
 	Check: func(b *Bundle) (findings []Finding) {
-		if len(b.ofKind(deploymentKind)) > 0 {
+		if len(b.ofKind(object.Deployment)) > 0 {
 			return nil
 		}
 		for _, o := range b.Objects {
@@ -145,7 +147,7 @@ var clusterctlRules = []Rule{{
 		if len(checkManager(b)) > 0 {
 			return nil // reported by another rule
 		}
-		return each(b.ofKind(deploymentKind), func(o *Object) []Finding {
+		return each(b.ofKind(object.Deployment), func(o *Object) []Finding {
 			for container := range containers(o) {
 				if container.At("name").Text() == "manager" {
 					return nil
@@ -161,7 +163,7 @@ var clusterctlRules = []Rule{{
 	Why:      "A provider usually has one controller Deployment. Several are upgraded, and can fail, independently.",
 	Fix:      "No change is needed if this is intended.",
 	Check: func(b *Bundle) (findings []Finding) {
-		for _, o := range b.ofKind(deploymentKind)[min(1, len(b.ofKind(deploymentKind))):] {
+		for _, o := range b.ofKind(object.Deployment)[min(1, len(b.ofKind(object.Deployment))):] {
 			findings = append(findings, o.finding("the provider has more than one Deployment"))
 		}
 		return findings
@@ -231,7 +233,7 @@ var clusterctlRules = []Rule{{
 	Why:      "clusterctl installs a provider in one namespace and fails if the components have more than one Namespace.",
 	Fix:      "Keep one Namespace; let users create namespaces for other purposes.",
 	Check: func(b *Bundle) (findings []Finding) {
-		all := b.ofKind(namespaceKind)
+		all := b.ofKind(object.Namespace)
 		for _, o := range all[min(1, len(all)):] {
 			findings = append(findings, o.finding("the components already have the Namespace %s", all[0].Name))
 		}
@@ -245,7 +247,7 @@ var clusterctlRules = []Rule{{
 	Why:      "clusterctl installs the provider in the Namespace of the components. Without it every user must set --target-namespace.",
 	Fix:      "Add a Namespace.",
 	Check: func(b *Bundle) []Finding {
-		if len(b.Objects) == 0 || len(b.ofKind(namespaceKind)) > 0 {
+		if len(b.Objects) == 0 || len(b.ofKind(object.Namespace)) > 0 {
 			return nil
 		}
 		return releaseFinding(b.file, "Namespace not found in the components")
@@ -389,7 +391,7 @@ var clusterctlRules = []Rule{{
 		})(b)
 		inCRD := findings[:0]
 		for _, f := range findings {
-			if o := b.objectAt(f.Line); o != nil && o.Kind == crdKind {
+			if o := b.objectAt(f.Line); o != nil && o.Kind == object.CustomResourceDefinition {
 				f.Object = o.String()
 				inCRD = append(inCRD, f)
 			}
@@ -432,7 +434,7 @@ func checkOneProvider(b *Bundle) (findings []Finding) {
 // checkManager accepts a container named manager in any Deployment: further Deployments can exist beside that of the
 // controllers.
 func checkManager(b *Bundle) []Finding {
-	deployments := b.ofKind(deploymentKind)
+	deployments := b.ofKind(object.Deployment)
 	for _, o := range deployments {
 		for container := range containers(o) {
 			if container.At("name").Text() == "manager" {
@@ -527,7 +529,7 @@ func checkTemplateNamespaces(t *Bundle) (findings []Finding) {
 	first := ""
 	for _, o := range t.Objects {
 		switch {
-		case o.Kind == namespaceKind:
+		case o.Kind == object.Namespace:
 			findings = append(findings, o.finding("a template must not contain a Namespace"))
 		case first == "":
 			first = o.Namespace
@@ -599,4 +601,56 @@ func checkClusterClassReferences(t *Bundle) (findings []Finding) {
 		}
 	}
 	return findings
+}
+
+// eachVariableLine checks the lines with expressions before variables are replaced; check returns the message of a
+// finding, or nothing.
+func eachVariableLine(check func(line string) string) func(*Bundle) []Finding {
+	return func(b *Bundle) (findings []Finding) {
+		number := 0
+		for line := range strings.Lines(string(b.text)) {
+			number++
+			if !hasVariable(line) {
+				continue
+			}
+			if problem := check(line); problem != "" {
+				findings = append(findings, Finding{File: ManifestsFile, Line: number, Message: problem})
+			}
+		}
+		return findings
+	}
+}
+
+// checkVariablePrefix reports each variable once.
+func checkVariablePrefix(b *Bundle) []Finding {
+	words := strings.Split(strings.TrimPrefix(b.Metadata.ProviderName, "cluster-api-provider-"), "-")
+	prefix, seen := strings.ToUpper(words[0]), map[string]bool{}
+	var findings []Finding
+	number := 0
+	for line := range strings.Lines(string(b.text)) {
+		number++
+		for expression := range variable.AllNested([]byte(line)) {
+			name := expression.Name
+			if seen[name] || shared.MatchString(name) || strings.HasPrefix(name, prefix) || strings.HasPrefix(name, "CAP") {
+				continue
+			}
+			seen[name] = true
+			findings = append(findings, Finding{File: ManifestsFile, Line: number, Message: "variable " + name + " does not begin with " + prefix})
+		}
+	}
+	return findings
+}
+
+// shared are variables that several providers use.
+var shared = regexp.MustCompile(`^(EXP_.*|CLUSTER_TOPOLOGY|.*_DIAGNOSTICS_.*|K8S_CP_LABEL|TLS_.*)$`)
+
+// legacyVariable has spaces within the braces.
+var legacyVariable = regexp.MustCompile(`\$\{(\s+[A-Za-z_][A-Za-z0-9_]*\s*|[A-Za-z_][A-Za-z0-9_]*\s+)\}`)
+
+// firstVariable returns the name of the first variable of a text; empty without variables.
+func firstVariable(text string) string {
+	for expression := range variable.All([]byte(text)) {
+		return expression.Name
+	}
+	return ""
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capi-installer/capi-installer/internal/parallel"
+	"github.com/gobuffalo/flect"
 )
 
 // crdRules are the rules of the theme "crd".
@@ -252,3 +253,14 @@ func hasOtherRule(problem *field.Error) bool {
 	}
 	return false
 }
+
+// checkCalculatedName derives the plural as Cluster API does.
+func checkCalculatedName(d *definition) []Finding {
+	plural := flect.Pluralize(strings.ToLower(d.DefinedKind))
+	if written := d.At("spec", "names", "plural"); written.Text() != plural && d.DefinedKind != "" {
+		return []Finding{written.finding("Cluster API expects the name %s.%s", plural, d.Group)}
+	}
+	return nil
+}
+
+const skipPreflight = "clusterctl.cluster.x-k8s.io/skip-crd-name-preflight-check"

@@ -86,7 +86,7 @@ var extensionConfigRules = []Rule{{
 	Fix:      "Name the Service of the provider, with its namespace and one of its ports.",
 	Check: eachExtensionConfig(func(b *Bundle, o *Object) []Finding {
 		service := o.At("spec", "clientConfig", "service")
-		if !service.Exists() || b.serviceOf(o.At("spec", "clientConfig")) != nil {
+		if !service.Exists() || serviceOf(b, o.At("spec", "clientConfig")) != nil {
 			return nil
 		}
 		return []Finding{service.At("name").finding("Service %s/%s not found", service.At("namespace").Text(), service.At("name").Text())}

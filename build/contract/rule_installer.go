@@ -109,7 +109,7 @@ var installerRules = []Rule{{
 	Fix:      "Set metadata.namespace; the transform \"namespace\" of \"capi-manifests generate\" does it, with everything that refers to it.",
 	Check: func(b *Bundle) []Finding {
 		if b.Metadata.ClusterProfile == extractor.Kubernetes {
-			return b.eachWithSeverity(Warning, checkTargetNamespace)
+			return eachWithSeverity(b, Warning, checkTargetNamespace)
 		}
 		return eachObject(checkTargetNamespace)(b)
 	},
@@ -120,7 +120,7 @@ var installerRules = []Rule{{
 	Source:   ours("Objects"),
 	Why:      "The release creates the namespace before any provider. The installer has no permission for Namespaces: the removal of a provider would delete all objects in the namespace.",
 	Fix:      "Remove the Namespace; \"capi-manifests generate\" drops it.",
-	Check:    forbidKind(namespaceKind, "a bundle must not contain a Namespace"),
+	Check:    forbidKind(object.Namespace, "a bundle must not contain a Namespace"),
 }, {
 	ID:       "installer/no-secret",
 	Severity: Error,
@@ -128,7 +128,7 @@ var installerRules = []Rule{{
 	Source:   ours("Objects"),
 	Why:      "Credentials do not belong in a public image, and the installer can neither read nor write Secrets.",
 	Fix:      "Remove the Secret, and create it in the cluster: by its administrator, by the cloud credential operator, or by the service CA for certificates.",
-	Check:    forbidKind(secretKind, "a bundle must not contain a Secret"),
+	Check:    forbidKind(object.Secret, "a bundle must not contain a Secret"),
 }, {
 	ID:       "installer/no-cert-manager",
 	Severity: Error,
@@ -138,7 +138,7 @@ var installerRules = []Rule{{
 	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name and the objects that need the CA with service.beta.openshift.io/inject-cabundle, or for any Kubernetes cluster with " + v1alpha1.ServingCertAnnotation + " and " + v1alpha1.InjectCABundleAnnotation + ". The transforms \"cert-manager-to-service-ca\" and \"cert-manager-to-installer-ca\" of \"capi-manifests generate\" do it.",
 	Check: func(b *Bundle) []Finding {
 		if b.Metadata.ClusterProfile == extractor.Kubernetes {
-			return b.eachWithSeverity(Warning, checkCertManager)
+			return eachWithSeverity(b, Warning, checkCertManager)
 		}
 		return eachObject(checkCertManager)(b)
 	},
@@ -171,7 +171,7 @@ var installerRules = []Rule{{
 	Fix:      "Set spec.replicas to 1 or more, or remove it.",
 	Check: eachObject(func(o *Object) []Finding {
 		replicas := o.At("spec", "replicas")
-		if o.Kind != deploymentKind || replicas.Text() != "0" {
+		if o.Kind != object.Deployment || replicas.Text() != "0" {
 			return nil
 		}
 		return []Finding{replicas.finding("replicas is 0")}
@@ -327,7 +327,7 @@ func checkCertManager(o *Object) (findings []Finding) {
 }
 
 // eachWithSeverity checks each object, with a severity that overrides the rule's.
-func (b *Bundle) eachWithSeverity(severity Severity, check func(*Object) []Finding) []Finding {
+func eachWithSeverity(b *Bundle, severity Severity, check func(*Object) []Finding) []Finding {
 	findings := eachObject(check)(b)
 	for i := range findings {
 		findings[i].Severity = severity
@@ -337,7 +337,7 @@ func (b *Bundle) eachWithSeverity(severity Severity, check func(*Object) []Findi
 
 func checkKind(o *Object) []Finding {
 	_, allowed := installable[o.Kind]
-	hasOwnRule := o.Kind == namespaceKind || o.Kind == secretKind || o.Kind.Group == object.CertManagerGroup
+	hasOwnRule := o.Kind == object.Namespace || o.Kind == object.Secret || o.Kind.Group == object.CertManagerGroup
 	if allowed || hasOwnRule || o.Kind.Kind == "" {
 		return nil
 	}
@@ -349,7 +349,7 @@ const maxConfigMap = 1 << 20
 
 func checkProtection(b *Bundle) (findings []Finding) {
 	for _, d := range b.definitions {
-		if d.Role != infraCluster || d.Template || b.protects(d) {
+		if d.Role != infraCluster || d.Template || protects(b, d) {
 			continue
 		}
 		findings = append(findings, d.At("spec", "names", "kind").finding("no admission policy denies the deletion of the cluster's own %s", d.DefinedKind))
@@ -358,7 +358,7 @@ func checkProtection(b *Bundle) (findings []Finding) {
 }
 
 // protects reports whether a policy of the bundle matches the deletion of objects of a kind.
-func (b *Bundle) protects(d *definition) bool {
+func protects(b *Bundle, d *definition) bool {
 	resource := schema.GroupResource{Group: d.Group, Resource: lowerPlural(d)}
 	return slices.ContainsFunc(b.ofKind(validatingPolicyKind), func(policy *Object) bool {
 		return asks(policy.At("spec", "matchConstraints", "resourceRules"), resource, "DELETE")
@@ -372,7 +372,7 @@ func checkPhaseOrder(b *Bundle) []Finding {
 			return nil
 		}
 		for _, o := range b.Objects {
-			exempt := o.Kind.Group == object.AdmissionGroup || o.Kind == crdKind // webhooks are not called for the former; CRDs are applied earlier
+			exempt := o.Kind.Group == object.AdmissionGroup || o.Kind == object.CustomResourceDefinition // webhooks are not called for the former; CRDs are applied earlier
 			if !exempt && asks(webhook.At("rules"), resourceOf(o), "CREATE", "UPDATE") {
 				findings = append(findings, webhook.At("name").finding("the webhook matches %s, which is applied in the same phase", o))
 			}

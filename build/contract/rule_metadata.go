@@ -310,7 +310,7 @@ func checkManagerImage(b *Bundle) (findings []Finding) {
 	if b.Metadata.ImageName == "" || len(checkImageNameOccurs(b)) > 0 {
 		return nil // reported by another rule
 	}
-	for _, o := range b.ofKind(deploymentKind) {
+	for _, o := range b.ofKind(object.Deployment) {
 		for container := range containers(o) {
 			image := container.At("image")
 			if container.At("name").Text() == "manager" && image.Text() != b.Metadata.ImageName {

@@ -108,7 +108,7 @@ var metadataYAMLRules = []Rule{{
 	Why:      "clusterctl only installs providers of a contract that the core provider is compatible with: " + strings.Join(contracts, ", and temporarily ") + ".",
 	Fix:      "Set the contract of the release. clusterctl does not install older contracts.",
 	Check: eachReleaseMetadata(func(b *Bundle, m *Object) []Finding {
-		own := b.release.series(m)
+		own := ownSeries(b.release, m)
 		if own == nil || slices.Contains(contracts, own.contract.Text()) || !slices.Contains(everyContract, own.contract.Text()) {
 			return nil
 		}
@@ -159,9 +159,9 @@ func numberOf(v Value) (number uint, is bool) {
 	return uint(max(signed, 0)), v.node.Tag == "!!int" && err == nil && signed >= 0
 }
 
-// series returns the series of the release: that of its version, or the newest if the version is unknown; nil if it is
+// ownSeries returns the series of the release: that of its version, or the newest if the version is unknown; nil if it is
 // missing.
-func (r *release) series(m *Object) *releaseSeries {
+func ownSeries(r *release, m *Object) *releaseSeries {
 	own, known := seriesOf(r.version)
 	var found *releaseSeries
 	for _, series := range readSeries(m.At("releaseSeries")) {
@@ -205,7 +205,7 @@ func checkNumbers(entry Value) (findings []Finding) {
 // checkLabelledContract compares the series with all CRDs that have contract labels: Cluster API reads each by its
 // newest contract.
 func checkLabelledContract(b *Bundle, m *Object) []Finding {
-	own, labelled := b.release.series(m), labelledContracts(b)
+	own, labelled := ownSeries(b.release, m), labelledContracts(b)
 	if own == nil || !slices.Contains(everyContract, own.contract.Text()) || len(labelled) == 0 || slices.Equal(labelled, []string{own.contract.Text()}) {
 		return nil
 	}

@@ -5,6 +5,8 @@ package contract
 import (
 	"slices"
 	"strings"
+
+	"github.com/capi-installer/capi-installer/internal/object"
 )
 
 // rbacRules are the rules of the theme "rbac".
@@ -59,7 +61,7 @@ var rbacRules = []Rule{{
 	Why:      "The provider's controller watches its own kinds and writes their status. Without these permissions it fails at start or at the first object.",
 	Fix:      "Grant get, list, watch and update or patch of the resource, and update or patch of its status, to the controller's service account.",
 	Check: func(b *Bundle) (findings []Finding) {
-		if len(b.ofKind(deploymentKind)) == 0 {
+		if len(b.ofKind(object.Deployment)) == 0 {
 			return nil
 		}
 		for _, d := range notTemplates(b) {
@@ -102,7 +104,7 @@ var rbacRules = []Rule{{
 		if len(notTemplates(b)) == 0 {
 			return nil
 		}
-		return b.grants.lacking(b, crdKind.Group, permission{"customresourcedefinitions", []string{"get", "list", "watch"}})
+		return b.grants.lacking(b, object.CustomResourceDefinition.Group, permission{"customresourcedefinitions", []string{"get", "list", "watch"}})
 	},
 }, {
 	ID:       "rbac/subject-exists",
@@ -118,7 +120,7 @@ var rbacRules = []Rule{{
 	Why:      "All pods of the namespace without a service account have the permissions of the default one, including pods of other providers.",
 	Fix:      "Create a ServiceAccount for the provider, and bind the role to it.",
 	Check: eachSubject(func(subject Value) []Finding {
-		if subject.At("kind").Text() == serviceAccountKind.Kind && subject.At("name").Text() == "default" {
+		if subject.At("kind").Text() == object.ServiceAccount.Kind && subject.At("name").Text() == "default" {
 			return []Finding{subject.At("name").finding("the role is granted to the default service account")}
 		}
 		return nil
@@ -130,7 +132,7 @@ var rbacRules = []Rule{{
 	Why:      "An attacker in a pod with cluster-admin controls the whole cluster.",
 	Fix:      "Grant the permissions that the provider needs in its own ClusterRole.",
 	Check: func(b *Bundle) (findings []Finding) {
-		for _, binding := range b.ofKind(roleBindingKind, clusterBindingKind) {
+		for _, binding := range b.ofKind(object.RoleBinding, object.ClusterRoleBinding) {
 			if name := binding.At("roleRef", "name"); name.Text() == "cluster-admin" {
 				findings = append(findings, name.finding("cluster-admin is granted"))
 			}
@@ -218,7 +220,7 @@ func permissionFor(d *definition) permission {
 // aggregated requires a ClusterRole with a label that grants a permission.
 func aggregated(b *Bundle, d *definition, label string, wanted permission) []Finding {
 	var all grants
-	for _, role := range b.ofKind(clusterRoleKind) {
+	for _, role := range b.ofKind(object.ClusterRole) {
 		if role.At("metadata", "labels", label).Text() == "true" {
 			all = append(all, b.rulesOf(role)...)
 		}
@@ -236,7 +238,7 @@ func checkAggregatedBreadth(b *Bundle) (findings []Finding) {
 	for _, d := range b.definitions {
 		own[d.Group] = true
 	}
-	for _, role := range b.ofKind(clusterRoleKind) {
+	for _, role := range b.ofKind(object.ClusterRole) {
 		if label := role.At("metadata", "labels"); !aggregatedElsewhere(b, label) {
 			continue
 		}
@@ -253,7 +255,7 @@ func checkAggregatedBreadth(b *Bundle) (findings []Finding) {
 
 func aggregatedElsewhere(b *Bundle, labels Value) bool {
 	aggregates := labels.At(aggregateToManager).Text() == "true" || labels.At(aggregateToKubeadm).Text() == "true"
-	for _, role := range b.ofKind(clusterRoleKind) {
+	for _, role := range b.ofKind(object.ClusterRole) {
 		for _, selector := range role.At("aggregationRule", "clusterRoleSelectors").Items() {
 			aggregates = aggregates && !selects(selector, labels)
 		}
@@ -262,7 +264,7 @@ func aggregatedElsewhere(b *Bundle, labels Value) bool {
 }
 
 func checkAggregation(b *Bundle) (findings []Finding) {
-	for _, role := range b.ofKind(clusterRoleKind) {
+	for _, role := range b.ofKind(object.ClusterRole) {
 		selectors := role.At("aggregationRule", "clusterRoleSelectors")
 		if selectors.length() == 0 {
 			continue
@@ -280,8 +282,8 @@ func checkAggregation(b *Bundle) (findings []Finding) {
 func checkSubjects(b *Bundle) []Finding {
 	return eachSubject(func(subject Value) []Finding {
 		name, namespace := subject.At("name"), subject.At("namespace").Text()
-		isOurs := subject.At("kind").Text() == serviceAccountKind.Kind && name.Text() != "default"
-		if !isOurs || b.has(serviceAccountKind, namespace, name.Text()) {
+		isOurs := subject.At("kind").Text() == object.ServiceAccount.Kind && name.Text() != "default"
+		if !isOurs || b.has(object.ServiceAccount, namespace, name.Text()) {
 			return nil
 		}
 		if namespace == "" {
@@ -295,7 +297,7 @@ func checkSubjects(b *Bundle) []Finding {
 
 func eachSubject(check func(subject Value) []Finding) func(*Bundle) []Finding {
 	return func(b *Bundle) (findings []Finding) {
-		for _, binding := range b.ofKind(roleBindingKind, clusterBindingKind) {
+		for _, binding := range b.ofKind(object.RoleBinding, object.ClusterRoleBinding) {
 			for _, subject := range binding.At("subjects").Items() {
 				findings = append(findings, check(subject)...)
 			}
@@ -306,7 +308,7 @@ func eachSubject(check func(subject Value) []Finding) func(*Bundle) []Finding {
 
 func eachRoleRule(check func(rule Value) []Finding) func(*Bundle) []Finding {
 	return func(b *Bundle) (findings []Finding) {
-		for _, role := range b.ofKind(roleKind, clusterRoleKind) {
+		for _, role := range b.ofKind(object.Role, object.ClusterRole) {
 			for _, rule := range role.At("rules").Items() {
 				findings = append(findings, check(rule)...)
 			}
@@ -316,12 +318,12 @@ func eachRoleRule(check func(rule Value) []Finding) func(*Bundle) []Finding {
 }
 
 func checkRoleRefs(b *Bundle) (findings []Finding) {
-	for _, binding := range b.ofKind(roleBindingKind, clusterBindingKind) {
+	for _, binding := range b.ofKind(object.RoleBinding, object.ClusterRoleBinding) {
 		role := binding.At("roleRef")
 		name := role.At("name")
-		exists := b.has(clusterRoleKind, "", name.Text()) || isBuiltIn(name.Text())
-		if role.At("kind").Text() == roleKind.Kind {
-			exists = b.has(roleKind, binding.Namespace, name.Text())
+		exists := b.has(object.ClusterRole, "", name.Text()) || isBuiltIn(name.Text())
+		if role.At("kind").Text() == object.Role.Kind {
+			exists = b.has(object.Role, binding.Namespace, name.Text())
 		}
 		if !exists && name.Text() != "" {
 			findings = append(findings, name.finding("%s %s not found", role.At("kind").Text(), name.Text()))

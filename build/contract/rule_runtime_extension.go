@@ -18,7 +18,7 @@ var runtimeExtensionRules = []Rule{{
 	Why:      "A Runtime Extension is a server. Without a Deployment, Cluster API's calls fail and block the Clusters.",
 	Fix:      "Add the Deployment; correct providerType if this is not a Runtime Extension.",
 	Check: ofExtensions(func(b *Bundle) []Finding {
-		if len(b.ofKind(deploymentKind)) > 0 {
+		if len(b.ofKind(object.Deployment)) > 0 {
 			return nil
 		}
 		return metadataFinding("providerType", "the Runtime Extension has no Deployment")
@@ -47,7 +47,7 @@ var runtimeExtensionRules = []Rule{{
 		if !b.grants.allow("", "secrets", "*") && !b.grants.allow("*", "*", "*") {
 			return nil
 		}
-		return b.ofDeployments("the rule allows the extension everything, or everything with Secrets")
+		return ofDeployments(b, "the rule allows the extension everything, or everything with Secrets")
 	}),
 }, {
 	ID:       "runtime-extension/replicas",
@@ -56,7 +56,7 @@ var runtimeExtensionRules = []Rule{{
 	Why:      "While the only replica is replaced, calls fail and Clusters wait.",
 	Fix:      "Run more than one replica.",
 	Check: ofExtensions(func(b *Bundle) (findings []Finding) {
-		for _, o := range b.ofKind(deploymentKind) {
+		for _, o := range b.ofKind(object.Deployment) {
 			replicas := o.At("spec", "replicas")
 			if count, err := strconv.Atoi(replicas.Text()); err != nil || count < 2 {
 				findings = append(findings, replicas.finding("the Deployment has only one replica"))
@@ -74,7 +74,7 @@ var runtimeExtensionRules = []Rule{{
 		if len(b.ofKind(extensionConfigKind)) > 0 {
 			return nil
 		}
-		return b.ofDeployments("no ExtensionConfig registers the extension")
+		return ofDeployments(b, "no ExtensionConfig registers the extension")
 	}),
 }}
 
@@ -89,8 +89,8 @@ func ofExtensions(check func(*Bundle) []Finding) func(*Bundle) []Finding {
 }
 
 // ofDeployments returns the same finding for all Deployments.
-func (b *Bundle) ofDeployments(message string) (findings []Finding) {
-	for _, o := range b.ofKind(deploymentKind) {
+func ofDeployments(b *Bundle, message string) (findings []Finding) {
+	for _, o := range b.ofKind(object.Deployment) {
 		findings = append(findings, o.finding("%s", message))
 	}
 	return findings
@@ -98,27 +98,27 @@ func (b *Bundle) ofDeployments(message string) (findings []Finding) {
 
 func checkExtensionService(b *Bundle) (findings []Finding) {
 	selecting := 0
-	for _, service := range b.ofKind(serviceKind) {
-		selecting += len(b.podsOf(service))
+	for _, service := range b.ofKind(object.Service) {
+		selecting += len(podsOf(b, service))
 		if kind := service.At("spec", "type"); kind.Text() != "" && kind.Text() != "ClusterIP" {
 			findings = append(findings, kind.finding("the Service is of type %s", kind.Text()))
 		}
 	}
 	if selecting == 0 {
-		findings = append(findings, b.ofDeployments("no Service selects the pods of the extension")...)
+		findings = append(findings, ofDeployments(b, "no Service selects the pods of the extension")...)
 	}
 	return findings
 }
 
 func checkExtensionTLS(b *Bundle) []Finding {
-	for _, o := range b.ofKind(deploymentKind) {
+	for _, o := range b.ofKind(object.Deployment) {
 		for _, volume := range podSpec(o).At("volumes").Items() {
 			if volume.At("secret", "secretName").Text() != "" {
 				return nil
 			}
 		}
 	}
-	return b.ofDeployments("no certificate is mounted")
+	return ofDeployments(b, "no certificate is mounted")
 }
 
 const (

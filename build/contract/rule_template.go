@@ -2,7 +2,11 @@
 
 package contract
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/capi-installer/capi-installer/internal/object"
+)
 
 // templateRules are the rules of the theme "template".
 var templateRules = []Rule{{
@@ -119,7 +123,7 @@ func isComparedByDryRun(d *definition) bool {
 }
 
 func checkImmutableByWebhook(b *Bundle) (findings []Finding) {
-	for _, o := range b.ofKind(validatingKind) {
+	for _, o := range b.ofKind(object.ValidatingWebhookConfiguration) {
 		for _, webhook := range o.At("webhooks").Items() {
 			for _, rule := range webhook.At("rules").Items() {
 				if !contains(rule.At("operations"), "UPDATE") && !contains(rule.At("operations"), "*") {

@@ -103,10 +103,10 @@ func releaseOf(example string) (release Release, before map[string]int) {
 // findingsIn returns the findings of a rule in an example, with the lines of the example.
 func findingsIn(rule Rule, example string) []Finding {
 	if rule.Only != FormRelease {
-		return rule.findings(readBundle(bundleOf(example)))
+		return Check(bundleOf(example), []Rule{rule})
 	}
 	release, before := releaseOf(example)
-	findings := checkComponents(readRelease(release), []Rule{rule})
+	_, findings := CheckRelease(release, []Rule{rule})
 	for i, f := range findings {
 		if f.Line > 0 {
 			findings[i].Line += before[f.File]
@@ -132,7 +132,7 @@ func found(rule Rule, manifests string) (places []place) {
 // TestRules_Examples skips the rules that the extractor checks, which layout_test.go covers, and those that an API
 // server checks, which the tests of capi-manifests cover.
 func TestRules_Examples(t *testing.T) {
-	for _, rule := range Rules() {
+	for _, rule := range All() {
 		if rule.Checker != CheckerFunction {
 			continue
 		}
@@ -157,7 +157,7 @@ func TestRules_Examples(t *testing.T) {
 
 // Package rulebook of capi-manifests tests the parts that these rules share with those of build/extension.
 func TestRules_HaveOneChecker(t *testing.T) {
-	for _, rule := range Rules() {
+	for _, rule := range All() {
 		if (rule.Check != nil) != (rule.Checker == CheckerFunction) || (rule.Checker == CheckerServer) != strings.HasPrefix(rule.ID, "server/") {
 			t.Errorf("%s has no checker, or several: %+v", rule.ID, rule)
 		}
@@ -169,7 +169,7 @@ func TestRules_SourcesAreInFormatPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rule := range Rules() {
+	for _, rule := range All() {
 		if rule.Source.URL == formatPage && !strings.Contains(string(format), "\n## "+rule.Source.Section+"\n") {
 			t.Errorf("section %[2]q of the source of %[1]s not found in FORMAT.md", rule.ID, rule.Source.Section)
 		}

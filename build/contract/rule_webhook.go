@@ -38,7 +38,7 @@ var webhookRules = []Rule{{
 	Check: eachClient(func(b *Bundle, config, _ Value) []Finding {
 		service := config.At("service")
 		namespace, name := service.At("namespace").Text(), service.At("name").Text()
-		if !service.Exists() || b.has(serviceKind, namespace, name) {
+		if !service.Exists() || b.has(object.Service, namespace, name) {
 			return nil
 		}
 		return []Finding{service.At("name").finding("Service %s/%s not found", namespace, name)}
@@ -50,7 +50,7 @@ var webhookRules = []Rule{{
 	Why:      "The API server verifies the certificate of a Service in the cluster with the caBundle only, so a controller has to populate it.",
 	Fix:      "Annotate the object with service.beta.openshift.io/inject-cabundle: \"true\", or for any Kubernetes cluster with " + v1alpha1.InjectCABundleAnnotation + ": \"true\"; in a release for clusterctl with cert-manager.io/inject-ca-from.",
 	Check: eachClient(func(b *Bundle, config, annotations Value) []Finding {
-		injected := annotations.At(b.injectsCABundle()).Text() == "true"
+		injected := annotations.At(injectsCABundle(b)).Text() == "true"
 		for _, name := range object.CertManagerInjectCAs() { // other rules check these
 			injected = injected || annotations.At(name).Exists()
 		}
@@ -86,8 +86,8 @@ var webhookRules = []Rule{{
 	Why:      "A Service without pods answers no call, and with failurePolicy Fail every request for the kinds of the webhook fails.",
 	Fix:      "Set the selector of the Service to labels of the pod template.",
 	Check: eachClient(func(b *Bundle, config, _ Value) []Finding {
-		service := b.serviceOf(config)
-		if service == nil || len(b.podsOf(service)) > 0 {
+		service := serviceOf(b, config)
+		if service == nil || len(podsOf(b, service)) > 0 {
 			return nil
 		}
 		return []Finding{config.At("service", "name").finding("Service %s selects no pods of the provider", service.Name)}
@@ -176,14 +176,14 @@ func checkFailurePolicy(webhook Value) []Finding {
 }
 
 func checkCARefs(b *Bundle) (findings []Finding) {
-	for _, o := range b.ofKind(mutatingKind, validatingKind, crdKind) {
+	for _, o := range b.ofKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration, object.CustomResourceDefinition) {
 		if annotation := o.At("metadata", "annotations", object.CertManagerInjectCA); annotation.Exists() && !namesOne(annotation) {
 			findings = append(findings, annotation.finding("invalid value %q: want <namespace>/<name>", annotation.Text()))
 		}
 	}
 	unknown := eachClient(func(b *Bundle, _, annotations Value) []Finding {
 		annotation := annotations.At(object.CertManagerInjectCA)
-		if !namesOne(annotation) || hasVariable(annotation.Text()) || b.certificateOf(annotations) != nil {
+		if !namesOne(annotation) || hasVariable(annotation.Text()) || certificateOf(b, annotations) != nil {
 			return nil
 		}
 		return []Finding{annotation.finding("Certificate %s not found in the components", annotation.Text())}
@@ -196,7 +196,7 @@ func namesOne(annotation Value) bool { return strings.Count(annotation.Text(), "
 
 // certificateOf returns the Certificate in an annotation, in any namespace, because clusterctl sets it; nil if it is
 // missing.
-func (b *Bundle) certificateOf(annotations Value) *Object {
+func certificateOf(b *Bundle, annotations Value) *Object {
 	_, name, _ := strings.Cut(annotations.At(object.CertManagerInjectCA).Text(), "/")
 	for _, o := range b.ofKind(object.Certificate) {
 		if o.Name == name {
@@ -209,7 +209,7 @@ func (b *Bundle) certificateOf(annotations Value) *Object {
 // checkCertificates ignores CA certificates: the pods derive their serving certificates from them.
 func checkCertificates(b *Bundle) []Finding {
 	return eachClient(func(b *Bundle, config, annotations Value) (findings []Finding) {
-		certificate, service := b.certificateOf(annotations), config.At("service")
+		certificate, service := certificateOf(b, annotations), config.At("service")
 		if certificate == nil || !service.Exists() || certificate.At("spec", "isCA").Text() == "true" {
 			return nil
 		}
@@ -232,10 +232,10 @@ func checkCertificateMounted(b *Bundle) (findings []Finding) {
 	seen := map[*Object]bool{}
 	return eachClient(func(b *Bundle, config, annotations Value) []Finding {
 		secret := Value{}
-		if certificate := b.certificateOf(annotations); certificate != nil && certificate.At("spec", "isCA").Text() != "true" {
+		if certificate := certificateOf(b, annotations); certificate != nil && certificate.At("spec", "isCA").Text() != "true" {
 			secret = certificate.At("spec", "secretName")
-		} else if service := b.serviceOf(config); service != nil && len(b.podsOf(service)) > 0 {
-			secret = service.At("metadata", "annotations", b.injectsCertificate())
+		} else if service := serviceOf(b, config); service != nil && len(podsOf(b, service)) > 0 {
+			secret = service.At("metadata", "annotations", injectsCertificate(b))
 		}
 		if !secret.Exists() || seen[secret.object] || mounted["Secret "+secret.Text()] {
 			return nil
@@ -249,7 +249,7 @@ func checkCertificateMounted(b *Bundle) (findings []Finding) {
 // with a single version, which need no conversion.
 func eachClient(check func(b *Bundle, config, annotations Value) []Finding) func(*Bundle) []Finding {
 	return func(b *Bundle) (findings []Finding) {
-		for _, o := range b.ofKind(mutatingKind, validatingKind, crdKind) {
+		for _, o := range b.ofKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration, object.CustomResourceDefinition) {
 			annotations := o.At("metadata", "annotations")
 			for _, webhook := range o.At("webhooks").Items() {
 				findings = append(findings, check(b, webhook.At("clientConfig"), annotations)...)
@@ -264,7 +264,7 @@ func eachClient(check func(b *Bundle, config, annotations Value) []Finding) func
 }
 
 func checkWebhookPort(b *Bundle, config, _ Value) []Finding {
-	service := b.serviceOf(config)
+	service := serviceOf(b, config)
 	if service == nil {
 		return nil // reported by another rule
 	}
@@ -275,12 +275,12 @@ func checkWebhookPort(b *Bundle, config, _ Value) []Finding {
 			continue
 		}
 		target := cmp.Or(port.At("targetPort").Text(), wanted)
-		for _, template := range b.podsOf(service) {
+		for _, template := range podsOf(b, service) {
 			if hasPort(template, target) {
 				return nil
 			}
 		}
-		if len(b.podsOf(service)) == 0 {
+		if len(podsOf(b, service)) == 0 {
 			return nil // reported by another rule
 		}
 		return []Finding{number.finding("no container has port %s, to which Service %s forwards port %s", target, service.Name, wanted)}
@@ -348,7 +348,7 @@ func checkWebhookVersions(b *Bundle) []Finding {
 }
 
 func checkWebhookNames(b *Bundle) (findings []Finding) {
-	for _, o := range b.ofKind(mutatingKind, validatingKind) {
+	for _, o := range b.ofKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration) {
 		seen := map[string]bool{}
 		for _, webhook := range o.At("webhooks").Items() {
 			name := webhook.At("name")
@@ -388,7 +388,7 @@ const webhooksPage = "reference/access-authn-authz/extensible-admission-controll
 // eachWebhook returns a check of all admission webhooks.
 func eachWebhook(check func(webhook Value) []Finding) func(*Bundle) []Finding {
 	return func(b *Bundle) (findings []Finding) {
-		for _, o := range b.ofKind(mutatingKind, validatingKind) {
+		for _, o := range b.ofKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration) {
 			for _, webhook := range o.At("webhooks").Items() {
 				findings = append(findings, check(webhook)...)
 			}
@@ -398,8 +398,8 @@ func eachWebhook(check func(webhook Value) []Finding) func(*Bundle) []Finding {
 }
 
 // serviceOf returns the Service of a webhook; nil if the bundle does not have it.
-func (b *Bundle) serviceOf(config Value) *Object {
-	for _, o := range b.ofKind(serviceKind) {
+func serviceOf(b *Bundle, config Value) *Object {
+	for _, o := range b.ofKind(object.Service) {
 		if o.Name == config.At("service", "name").Text() && o.Namespace == config.At("service", "namespace").Text() {
 			return o
 		}
@@ -408,7 +408,7 @@ func (b *Bundle) serviceOf(config Value) *Object {
 }
 
 // podsOf returns the pod templates that a Service selects.
-func (b *Bundle) podsOf(service *Object) (templates []Value) {
+func podsOf(b *Bundle, service *Object) (templates []Value) {
 	for _, o := range b.Objects {
 		template, makesPods := podTemplate(o)
 		if !makesPods || o.Namespace != service.Namespace {

@@ -68,4 +68,6 @@ func ours(section string) Source {
 	return Source{Document: "Bundle format", Section: section, URL: formatPage}
 }
 
-const formatPage = "https://github.com/capi-installer/capi-installer/blob/main/build/contract/FORMAT.md"
+const (
+	versionsPage = "tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/"
+)

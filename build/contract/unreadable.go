@@ -43,7 +43,7 @@ func Unreadable(err error) ([]Finding, bool) {
 // ruleOf returns the rule that a defect violates.
 func ruleOf(defect extractor.Defect) Rule {
 	id := cmp.Or(brokenBy[defect], "layout/readable")
-	for _, rule := range Rules() {
+	for _, rule := range All() {
 		if rule.ID == id {
 			return rule
 		}

@@ -2,25 +2,18 @@
 
 package contract
 
-import "testing"
+import (
+	"testing"
 
-// TestVariableRules_Grammar: the rules about variables find the expressions that are substituted, also in operands,
-// and no other text.
-func TestVariableRules_Grammar(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]int{
-		"${ABC}": 1, "${ABC:=${DEF}}": 2, "$${ABC}": 0, "${abc.def}": 0, "${ABC-def}": 0, "${ABC": 0, "${ ABC }": 0,
-	} {
-		manifests := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: x" + text + "\n"
-		findings := check(manifests)
-		if got := lines(findings, "clusterctl/variables-prefix"); len(got) != want {
-			t.Errorf("%s: findings of clusterctl/variables-prefix are %q, want %d", text, got, want)
-		}
-		if got := lines(findings, "clusterctl/variables-in-crd"); len(got) != min(want, 1) {
-			t.Errorf("%s: findings of clusterctl/variables-in-crd are %q, want %d", text, got, min(want, 1))
-		}
-		if got := variableFindings(readFile("clusterclass-x.yaml", []byte(manifests))); len(got) != min(want, 1) {
-			t.Errorf("%s: findings of clusterctl/clusterclass-file are %v, want %d", text, got, min(want, 1))
-		}
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWithDefaults(t *testing.T) {
+	text, required := withDefaults([]byte("a: ${A:=1} ${B=2}${C:-${D:=3}}\nb: $${E:=4} $F $(G) ${ H } ${I}\nc: ${J:=${K}} ${L^^} ${M:=}.\n"))
+	if diff := cmp.Diff("a: 1 23\nb: $${E:=4} $F $(G) ${ H } ${I}\nc: ${K} ${L^^} .\n", string(text)); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]Variable{{"I", 2}, {"K", 3}, {"L", 3}}, required); diff != "" {
+		t.Errorf("variables without default (-want +got):\n%s", diff)
 	}
 }

@@ -76,7 +76,7 @@ func topologyWithCRD(t *testing.T) *Topology {
 // Package rulebook of capi-manifests tests the parts that these rules share with those of build/contract.
 func TestRules_HaveOneCheckAndOwnThemes(t *testing.T) {
 	validate := map[string]bool{}
-	for _, rule := range contract.Rules() {
+	for _, rule := range contract.All() {
 		theme, _, _ := strings.Cut(rule.ID, "/")
 		validate[theme] = true
 	}

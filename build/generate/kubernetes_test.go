@@ -43,13 +43,13 @@ func TestBundle_KubernetesProfileOfRealProviders(t *testing.T) {
 			for _, o := range objects {
 				checkNeutral(t, o)
 			}
-			for _, finding := range contract.Check(bundle) {
+			for _, finding := range contract.Check(bundle, contract.All()) {
 				if finding.Severity == contract.Error {
 					t.Errorf("%s: %s %s: %s", finding.Rule, finding.Object, finding.Field, finding.Message)
 				}
 			}
 			bundle.Metadata.ClusterProfile = extractor.OpenShift
-			if findings := contract.Check(bundle); !slices.ContainsFunc(findings, func(f contract.Finding) bool { return f.Rule == "installer/deployment-required-scc" }) {
+			if findings := contract.Check(bundle, contract.All()); !slices.ContainsFunc(findings, func(f contract.Finding) bool { return f.Rule == "installer/deployment-required-scc" }) {
 				t.Errorf("in OpenShift: %v", findings)
 			}
 		})

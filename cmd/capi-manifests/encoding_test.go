@@ -265,7 +265,7 @@ func readRelease(name string) func(*testing.T, []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		_, found := contract.CheckRelease(release)
+		_, found := contract.CheckRelease(release, contract.All())
 		for _, f := range found {
 			if wrong := (&yamldoc.EncodingError{Encoding: yamldoc.EncodingOf(data)}); f.Message == wrong.Error() {
 				return 0, wrong

@@ -192,7 +192,7 @@ func (e entry) bundle(t *testing.T) extractor.Bundle {
 func (e entry) validate(t *testing.T, b extractor.Bundle, r *row) {
 	t.Helper()
 	known := maps.Clone(knownErrors[e.name])
-	for _, finding := range contract.Check(b) {
+	for _, finding := range contract.Check(b, contract.All()) {
 		switch finding.Severity {
 		case contract.Error:
 			r.errors++

@@ -48,7 +48,7 @@ func (a *against) add(cmd *cobra.Command, result *findings.Report, bundles []ext
 	}
 	defer stop()
 	for i, bundle := range bundles {
-		list, err := contract.CheckAgainst(cmd.Context(), bundle, server)
+		list, err := contract.CheckAgainst(cmd.Context(), bundle, server, contract.All())
 		if err != nil {
 			return err
 		}

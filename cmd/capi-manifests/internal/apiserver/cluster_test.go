@@ -46,7 +46,7 @@ func server(t *testing.T) *Cluster {
 // against returns the findings of an API server in manifests.
 func againstServer(t *testing.T, server contract.Server, manifests string) []contract.Finding {
 	t.Helper()
-	findings, err := contract.CheckAgainst(t.Context(), extractor.Bundle{Manifests: []byte(manifests)}, server)
+	findings, err := contract.CheckAgainst(t.Context(), extractor.Bundle{Manifests: []byte(manifests)}, server, contract.All())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func places(findings []contract.Finding, rule string) (found []string) {
 
 func TestCluster_FindsTheViolationsOfRuleExamples(t *testing.T) {
 	c, mark := server(t), regexp.MustCompile(`# <- (.*)`)
-	for _, rule := range contract.Rules() {
+	for _, rule := range contract.All() {
 		if rule.Checker != contract.CheckerServer {
 			continue
 		}
@@ -107,7 +107,7 @@ func TestCluster_AcceptsRealProviders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			findings, err := contract.CheckAgainst(t.Context(), bundle, c)
+			findings, err := contract.CheckAgainst(t.Context(), bundle, c, contract.All())
 			if err != nil {
 				t.Fatal(err)
 			}

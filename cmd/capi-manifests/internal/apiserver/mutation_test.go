@@ -26,7 +26,7 @@ func TestCluster_AgreesWithValidation(t *testing.T) {
 			continue // a rendered provider
 		}
 		b := compactBundle(t, options)
-		before := errorsOf(contract.Check(b))
+		before := errorsOf(contract.Check(b, contract.All()))
 		for _, m := range mutations {
 			mutated := b
 			var object []byte
@@ -35,7 +35,7 @@ func TestCluster_AgreesWithValidation(t *testing.T) {
 				t.Fatal(err)
 			}
 			reasons := rejections(againstServer(t, c, string(object)))
-			after := errorsOf(contract.Check(mutated))
+			after := errorsOf(contract.Check(mutated, contract.All()))
 			switch {
 			case len(reasons) == 0:
 				accepted++

@@ -21,7 +21,7 @@ func Check(src string, bundles []extractor.Bundle) Report {
 	result := Report{Schema: schema.Validation, Source: src, Bundles: []Bundle{}}
 	for _, bundle := range bundles {
 		findings := []contract.Finding{}
-		for _, finding := range contract.Check(bundle) {
+		for _, finding := range contract.Check(bundle, contract.All()) {
 			finding.File = FileOf(src, bundle, finding.File)
 			findings = append(findings, finding)
 		}
@@ -127,7 +127,7 @@ func CheckReleases(src string, dirs []string) (Report, error) {
 		if err != nil {
 			return Report{}, err
 		}
-		provider, findings := contract.CheckRelease(release)
+		provider, findings := contract.CheckRelease(release, contract.All())
 		for i := range findings {
 			findings[i].File = filepath.Join(src, dir, findings[i].File)
 			result.Invalid = result.Invalid || findings[i].Rule == contract.RuleOfYAML // clusterctl cannot read it either

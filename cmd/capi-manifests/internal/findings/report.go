@@ -166,7 +166,7 @@ func (b Bundle) Rules() []contract.Rule {
 		return b.Own
 	}
 	if b.Release != "" {
-		return contract.RulesOf(contract.FormRelease)
+		return contract.RulesOf(contract.FormRelease, contract.All())
 	}
-	return append(contract.RulesOf(contract.FormBundle), b.More...)
+	return append(contract.RulesOf(contract.FormBundle, contract.All()), b.More...)
 }

@@ -19,7 +19,7 @@ import (
 func everything(t *testing.T) Report {
 	t.Helper()
 	var bundles []extractor.Bundle
-	for _, rule := range contract.Rules() {
+	for _, rule := range contract.All() {
 		example, err := rule.Example()
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestJUnit_CaseForEachRule(t *testing.T) {
 	if err := xml.Unmarshal(v.Write(JUnit, false), &suites); err != nil {
 		t.Fatal(err)
 	}
-	if want := len(contract.RulesOf(contract.FormBundle)) * len(v.Bundles); suites.Tests != want {
+	if want := len(contract.RulesOf(contract.FormBundle, contract.All())) * len(v.Bundles); suites.Tests != want {
 		t.Errorf("got %d cases, want %d", suites.Tests, want)
 	}
 	for _, test := range suites.Suites[0].Cases {

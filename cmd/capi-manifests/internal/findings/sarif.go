@@ -111,12 +111,12 @@ func sarifOf(v Report) sarifLog {
 // report's own rules.
 func (v Report) allRules() []contract.Rule {
 	if len(v.Bundles) == 0 {
-		return contract.Rules()
+		return contract.All()
 	}
 	if own := v.Bundles[0].Own; own != nil {
 		return own
 	}
-	return append(contract.Rules(), v.Bundles[0].More...)
+	return append(contract.All(), v.Bundles[0].More...)
 }
 
 func sarifResultOf(f contract.Finding) sarifResult {

@@ -38,7 +38,7 @@ type Waivers struct {
 // check returns all errors in a waiver.
 func (w Waiver) check() error {
 	var errs []error
-	if !slices.ContainsFunc(contract.Rules(), func(r contract.Rule) bool { return r.ID == w.Rule }) {
+	if !slices.ContainsFunc(contract.All(), func(r contract.Rule) bool { return r.ID == w.Rule }) {
 		errs = append(errs, fmt.Errorf("unknown rule %q", w.Rule))
 	}
 	if strings.TrimSpace(w.Reason) == "" {

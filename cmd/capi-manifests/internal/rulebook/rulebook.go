@@ -31,7 +31,7 @@ type Explanation struct {
 }
 
 // rules returns the rules of validate and of "extension test".
-func rules() []contract.Rule { return append(contract.Rules(), extension.ContractRules()...) }
+func rules() []contract.Rule { return append(contract.All(), extension.ContractRules()...) }
 
 // IDs returns the IDs of all rules.
 func IDs() []string {
