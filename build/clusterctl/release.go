@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/kustomize"
 	"github.com/capi-installer/capi-installer/build/transform"
@@ -99,7 +100,7 @@ func newRelease(o generate.Options, metadata []byte) (Release, error) {
 // check returns an error for each finding that makes clusterctl reject the release,
 // and adds a note for each other finding.
 func (r *Release) check() (errs []error) {
-	for _, f := range contract.CheckReleaseForm(contract.Release{Dir: r.Dir, Files: r.Files}, contract.All()) {
+	for _, f := range contract.CheckReleaseForm(contract.Release{Dir: r.Dir, Files: r.Files}, rules.All()) {
 		text := whereOf(f) + ": " + f.Message
 		switch f.Severity {
 		case contract.Error:

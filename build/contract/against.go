@@ -20,12 +20,12 @@ import (
 
 // The rules that an API server checks.
 const (
-	crdEstablished  = "server/crd-established"
-	objectAccepted  = "server/object-accepted"
-	policyCompiles  = "server/policy-compiles"
-	podAdmitted     = "server/pod-admitted"
-	minimalAccepted = "server/minimal-object"
-	notChecked      = "server/not-checked"
+	RuleCRDEstablished  = "server/crd-established"
+	RuleObjectAccepted  = "server/object-accepted"
+	RulePolicyCompiles  = "server/policy-compiles"
+	RulePodAdmitted     = "server/pod-admitted"
+	RuleMinimalAccepted = "server/minimal-object"
+	RuleNotChecked      = "server/not-checked"
 )
 
 // Verdict is the decision of an API server on an object.
@@ -86,7 +86,7 @@ const concurrentDryRuns = 8
 // CheckAgainst returns the objects of a bundle that an API server rejects, as findings in the order of the manifests.
 // It returns an error if the server is unavailable.
 func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server, rules []Rule) ([]Finding, error) {
-	b := readBundle(bundle)
+	b := Read(bundle)
 	definitions, pods := b.definitionDryRuns(), b.podDryRuns()
 	var sent []*dryRun
 	for _, stage := range []struct {
@@ -113,11 +113,11 @@ func CheckAgainst(ctx context.Context, bundle extractor.Bundle, server Server, r
 func onceUnknown(sent []*dryRun) []*dryRun {
 	told := map[*Object]bool{}
 	return slices.DeleteFunc(sent, func(q *dryRun) bool {
-		if q.rule != minimalAccepted || q.answer.Verdict != Unknown {
+		if q.rule != RuleMinimalAccepted || q.answer.Verdict != Unknown {
 			return false
 		}
-		before := told[q.place.object]
-		told[q.place.object] = true
+		before := told[q.place.Object]
+		told[q.place.Object] = true
 		return before
 	})
 }
@@ -140,7 +140,7 @@ func findingsOf(sent []*dryRun, rules []Rule) (findings []Finding) {
 				found = append(found, q.findings()...)
 			}
 		}
-		findings = append(findings, rule.complete(found)...)
+		findings = append(findings, rule.Complete(found)...)
 	}
 	return inOrder(findings)
 }
@@ -151,7 +151,7 @@ func (q *dryRun) verdictOn(rule string) bool {
 	case q.answer.Verdict == Rejected && !q.guessed:
 		return rule == q.rule
 	case q.answer.Verdict != Accepted:
-		return rule == notChecked
+		return rule == RuleNotChecked
 	default:
 		return false
 	}
@@ -165,7 +165,7 @@ func (q *dryRun) findings() (findings []Finding) {
 		} else {
 			message = strings.TrimSuffix(q.about+": "+cause.Field, ": ") + ": " + message
 		}
-		finding := place.finding("%s", message)
+		finding := place.Finding("%s", message)
 		finding.Severity = q.severity
 		findings = append(findings, finding)
 	}
@@ -174,7 +174,7 @@ func (q *dryRun) findings() (findings []Finding) {
 
 // requestObject returns an object as it is sent to the server; nil and the reason if it cannot be sent.
 func requestObject(o *Object) (*unstructured.Unstructured, Answer) {
-	data, err := o.json()
+	data, err := o.JSON()
 	unknown := func(why string) Answer { return Answer{Unknown, []Cause{{Message: why}}} }
 	if err != nil {
 		return nil, unknown("it cannot be read: " + err.Error())
@@ -191,8 +191,8 @@ func requestObject(o *Object) (*unstructured.Unstructured, Answer) {
 }
 
 func (b *Bundle) definitionDryRuns() (dryRuns []*dryRun) {
-	for _, d := range b.definitions {
-		dryRuns = append(dryRuns, newDryRun(crdEstablished, d.Object))
+	for _, d := range b.Definitions {
+		dryRuns = append(dryRuns, newDryRun(RuleCRDEstablished, d.Object))
 	}
 	return dryRuns
 }
@@ -203,9 +203,9 @@ func (b *Bundle) objectDryRuns() (dryRuns []*dryRun) {
 		switch {
 		case o.Kind == object.CustomResourceDefinition:
 		case o.Kind.Group == object.AdmissionGroup && strings.Contains(o.Kind.Kind, "AdmissionPolicy"):
-			dryRuns = append(dryRuns, newDryRun(policyCompiles, o))
+			dryRuns = append(dryRuns, newDryRun(RulePolicyCompiles, o))
 		default:
-			dryRuns = append(dryRuns, newDryRun(objectAccepted, o))
+			dryRuns = append(dryRuns, newDryRun(RuleObjectAccepted, o))
 		}
 	}
 	return dryRuns
@@ -221,11 +221,11 @@ func newDryRun(rule string, o *Object) *dryRun {
 // service account, because the bundle creates it.
 func (b *Bundle) podDryRuns() (dryRuns []*dryRun) {
 	for _, o := range b.Objects {
-		spec := podSpec(o)
+		spec := PodSpec(o)
 		if !spec.Exists() || o.Kind.Kind == "Pod" {
 			continue
 		}
-		if q := newDryRun(podAdmitted, o); q.object != nil { // otherwise the finding is about the workload itself
+		if q := newDryRun(RulePodAdmitted, o); q.object != nil { // otherwise the finding is about the workload itself
 			q.object, q.place, q.about = podOf(o, spec), spec, "its pod is rejected"
 			dryRuns = append(dryRuns, q)
 		}
@@ -242,11 +242,11 @@ func (b *Bundle) strictDryRuns(pods []*dryRun, namespace string) (dryRuns []*dry
 		}
 		pod := q.object.DeepCopy()
 		pod.SetNamespace(namespace)
-		if template, _ := podTemplate(q.place.object); b.Metadata.ClusterProfile == extractor.OpenShift {
+		if template, _ := PodTemplate(q.place.Object); b.Metadata.ClusterProfile == extractor.OpenShift {
 			completeBySCC(object.MapAt(pod.Object, "spec"), template.At("metadata", "annotations", object.RequiredSCC).Text())
 		}
 		dryRuns = append(dryRuns, &dryRun{
-			rule: podAdmitted, object: pod, place: q.place, about: "its pod is rejected in the strict namespace", severity: Warning,
+			rule: RulePodAdmitted, object: pod, place: q.place, about: "its pod is rejected in the strict namespace", severity: Warning,
 		})
 	}
 	return dryRuns
@@ -254,7 +254,7 @@ func (b *Bundle) strictDryRuns(pods []*dryRun, namespace string) (dryRuns []*dry
 
 func podOf(o *Object, spec Value) *unstructured.Unstructured {
 	content := map[string]any{}
-	if data, err := spec.json(); err != nil || json.Unmarshal(data, &content) != nil {
+	if data, err := spec.JSON(); err != nil || json.Unmarshal(data, &content) != nil {
 		return nil // reported by another rule
 	}
 	delete(content, "serviceAccountName")
@@ -270,7 +270,7 @@ func podOf(o *Object, spec Value) *unstructured.Unstructured {
 
 // minimalDryRuns returns the dry runs of one minimal object for each served version of the accepted CRDs.
 func (b *Bundle) minimalDryRuns(definitions []*dryRun) (dryRuns []*dryRun) {
-	for i, d := range b.definitions {
+	for i, d := range b.Definitions {
 		if definitions[i].answer.Verdict != Accepted {
 			continue
 		}
@@ -279,7 +279,7 @@ func (b *Bundle) minimalDryRuns(definitions []*dryRun) (dryRuns []*dryRun) {
 				continue
 			}
 			schema := version.At("schema", "openAPIV3Schema")
-			q := &dryRun{rule: minimalAccepted, place: version, about: "an object with only the required fields of " + version.At("name").Text()}
+			q := &dryRun{rule: RuleMinimalAccepted, place: version, about: "an object with only the required fields of " + version.At("name").Text()}
 			if schema.Exists() {
 				q.place = schema
 			}
@@ -291,9 +291,9 @@ func (b *Bundle) minimalDryRuns(definitions []*dryRun) (dryRuns []*dryRun) {
 }
 
 // minimal returns an object with only the required fields of a version, and reports whether it contains guesses.
-func (d *definition) minimal(version Value) (*unstructured.Unstructured, bool) {
+func (d *Definition) minimal(version Value) (*unstructured.Unstructured, bool) {
 	var schema map[string]any
-	if data, err := version.At("schema", "openAPIV3Schema").json(); err != nil || json.Unmarshal(data, &schema) != nil {
+	if data, err := version.At("schema", "openAPIV3Schema").JSON(); err != nil || json.Unmarshal(data, &schema) != nil {
 		return nil, true // reported by another rule
 	}
 	content, guessed := minimalOf(schema)

@@ -25,20 +25,20 @@ type Bundle struct {
 	// Required are the variables without default, at their positions.
 	Required []Variable
 
-	// size of the manifests in bytes, and the number of their lines.
-	size int
-	text []byte
+	// Size of the manifests in bytes, and the number of their lines.
+	Size int
+	Text []byte
 
-	// file contains the objects; empty means ManifestsFile.
-	file string
-	// release is the release of the components; nil for a bundle.
-	release *release
+	// File contains the objects; empty means ManifestsFile.
+	File string
+	// Release is the release of the components; nil for a bundle.
+	Release *ReleaseFiles
 
-	unreadable  []Finding
-	empty       []yamldoc.Document // documents with only blank lines and comments
-	lists       []*Object          // lists of objects
-	definitions []*definition
-	grants      grants
+	Unreadable  []Finding
+	Empty       []yamldoc.Document // documents with only blank lines and comments
+	Lists       []*Object          // lists of objects
+	Definitions []*Definition
+	Grants      Grants
 }
 
 // Variable is a variable in the manifests.
@@ -51,32 +51,32 @@ type Variable struct {
 // maxUnreadable is the maximum number of findings about invalid documents. Later documents are not read.
 const maxUnreadable = 20
 
-// readBundle reads the valid documents.
-func readBundle(bundle extractor.Bundle) *Bundle {
+// Read reads the valid documents.
+func Read(bundle extractor.Bundle) *Bundle {
 	text, required := withDefaults(bundle.Manifests)
-	b := &Bundle{Origin: bundle.Origin, Metadata: bundle.Metadata, Required: required, size: len(bundle.Manifests), text: bundle.Manifests}
+	b := &Bundle{Origin: bundle.Origin, Metadata: bundle.Metadata, Required: required, Size: len(bundle.Manifests), Text: bundle.Manifests}
 	if err := yamldoc.CheckUTF8(text); err != nil {
-		b.unreadable = []Finding{{File: ManifestsFile, Line: 1, Message: err.Error()}}
+		b.Unreadable = []Finding{{File: ManifestsFile, Line: 1, Message: err.Error()}}
 		return b
 	}
 	for _, document := range yamldoc.Split(text) {
-		if len(b.unreadable) == maxUnreadable {
+		if len(b.Unreadable) == maxUnreadable {
 			break
 		}
 		if document.IsEmpty() {
-			b.empty = append(b.empty, document)
+			b.Empty = append(b.Empty, document)
 			continue
 		}
 		if err := b.read(document); err != nil {
-			b.unreadable = append(b.unreadable, Finding{File: ManifestsFile, Line: document.Line, Message: err.Error()})
+			b.Unreadable = append(b.Unreadable, Finding{File: ManifestsFile, Line: document.Line, Message: err.Error()})
 		}
 	}
-	b.definitions, b.grants = define(b), grantsOfPods(b)
+	b.Definitions, b.Grants = define(b), grantsOfPods(b)
 	return b
 }
 
-// ofKind returns the objects of the kinds.
-func (b *Bundle) ofKind(kinds ...schema.GroupKind) []*Object {
+// OfKind returns the objects of the kinds.
+func (b *Bundle) OfKind(kinds ...schema.GroupKind) []*Object {
 	var found []*Object
 	for _, o := range b.Objects {
 		if slices.Contains(kinds, o.Kind) {
@@ -86,8 +86,8 @@ func (b *Bundle) ofKind(kinds ...schema.GroupKind) []*Object {
 	return found
 }
 
-// has reports whether the bundle has an object.
-func (b *Bundle) has(kind schema.GroupKind, namespace, name string) bool {
+// Has reports whether the bundle has an object.
+func (b *Bundle) Has(kind schema.GroupKind, namespace, name string) bool {
 	return slices.ContainsFunc(b.Objects, func(o *Object) bool {
 		return o.Kind == kind && o.Namespace == namespace && o.Name == name
 	})
@@ -119,19 +119,19 @@ func exactError(d yamldoc.Document, err error) error {
 
 // add adds an object, or the objects of a list.
 func (b *Bundle) add(node *yaml.Node, before int) error {
-	o := &Object{before: before, file: b.file}
-	o.Value = Value{object: o}.child(node, "")
-	if o.node.Kind != yaml.MappingNode {
+	o := &Object{before: before, file: b.File}
+	o.Value = Value{Object: o}.child(node, "")
+	if o.Node.Kind != yaml.MappingNode {
 		if !o.Exists() {
 			return nil
 		}
 		return errors.New("invalid Kubernetes object: want a mapping with fields")
 	}
 	if isList(o.Value) {
-		b.lists = append(b.lists, o)
+		b.Lists = append(b.Lists, o)
 		var errs []error
 		for _, item := range o.At("items").Items() {
-			errs = append(errs, b.add(item.node, before))
+			errs = append(errs, b.add(item.Node, before))
 		}
 		return errors.Join(errs...)
 	}
@@ -150,7 +150,7 @@ func (b *Bundle) add(node *yaml.Node, before int) error {
 
 // isList reports whether the installer splits an object into the objects of its items.
 func isList(v Value) bool {
-	kind, items := v.At("kind").Text(), v.At("items").node
+	kind, items := v.At("kind").Text(), v.At("items").Node
 	hasItems := items != nil && items.Kind == yaml.SequenceNode
 	return yamldoc.IsList(v.At("apiVersion").Text(), kind, hasItems)
 }

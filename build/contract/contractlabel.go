@@ -8,12 +8,13 @@ import (
 	"github.com/capi-installer/capi-installer/internal/capicontract"
 )
 
-// contractOf returns the label of a CRD for a contract.
-func contractOf(crd *Object, contract string) Value {
+// ContractOf returns the label of a CRD for a contract.
+func ContractOf(crd *Object, contract string) Value {
 	return crd.At("metadata", "labels", capicontract.LabelPrefix+contract)
 }
 
-func served(crd *Object, name string) bool {
+// ServesVersion reports whether a CRD serves a version.
+func ServesVersion(crd *Object, name string) bool {
 	for _, version := range crd.At("spec", "versions").Items() {
 		if version.At("name").Text() == name && version.At("served").Text() == "true" {
 			return true
@@ -22,7 +23,8 @@ func served(crd *Object, name string) bool {
 	return false
 }
 
-func servedVersions(crd *Object) string {
+// ServedVersions returns the served versions of a CRD, for messages.
+func ServedVersions(crd *Object) string {
 	var names []string
 	for _, version := range crd.At("spec", "versions").Items() {
 		if version.At("served").Text() == "true" {

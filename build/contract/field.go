@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// fieldOf returns a field of a schema by a path such as "status.addresses[].type". A field that can exist outside of
+// SchemaField returns a field of a schema by a path such as "status.addresses[].type". A field that can exist outside of
 // the schema, because unknown fields are preserved, is hidden.
-func fieldOf(schema Value, path string) (field Value, hidden bool) {
+func SchemaField(schema Value, path string) (field Value, hidden bool) {
 	for _, name := range strings.Split(path, ".") {
 		name, isList := strings.CutSuffix(name, "[]")
 		if open := schema.At("x-kubernetes-preserve-unknown-fields").Text() == "true"; open {
@@ -25,40 +25,43 @@ func fieldOf(schema Value, path string) (field Value, hidden bool) {
 
 // The types of fields in a schema.
 const (
-	aString   = "string"
-	aBoolean  = "boolean"
-	anInteger = "integer"
-	anArray   = "array"
-	anObject  = "object"
+	TypeString  = "string"
+	TypeBoolean = "boolean"
+	TypeInteger = "integer"
+	TypeArray   = "array"
+	TypeObject  = "object"
 )
 
-func typeOf(schema Value) string {
+// SchemaType returns the type in a schema, for messages too.
+func SchemaType(schema Value) string {
 	if schema.At("x-kubernetes-int-or-string").Text() == "true" {
 		return "integer or string"
 	}
 	return schema.At("type").Text()
 }
 
-func (d *definition) has(field string) bool {
-	found, _ := fieldOf(d.Schema, field)
+// HasField reports whether the version that Cluster API uses has a field.
+func (d *Definition) HasField(field string) bool {
+	found, _ := SchemaField(d.Schema, field)
 	return found.Exists()
 }
 
-// missing returns a finding for each field that is missing in the version that Cluster API uses.
-func (d *definition) missing(fields ...string) (findings []Finding) {
+// Missing returns a finding for each field that is missing in the version that Cluster API uses.
+func (d *Definition) Missing(fields ...string) (findings []Finding) {
 	for _, field := range fields {
-		if found, hidden := fieldOf(d.Schema, field); !found.Exists() && !hidden {
-			findings = append(findings, found.finding("%s is missing in version %s, which Cluster API uses", field, d.Version))
+		if found, hidden := SchemaField(d.Schema, field); !found.Exists() && !hidden {
+			findings = append(findings, found.Finding("%s is missing in version %s, which Cluster API uses", field, d.Version))
 		}
 	}
 	return findings
 }
 
-func (d *definition) mistyped(field string, types ...string) []Finding {
-	found, _ := fieldOf(d.Schema, field)
-	kind := typeOf(found)
+// Mistyped returns a finding for a field with another type in the version that Cluster API uses.
+func (d *Definition) Mistyped(field string, types ...string) []Finding {
+	found, _ := SchemaField(d.Schema, field)
+	kind := SchemaType(found)
 	if !found.Exists() || kind == "" || slices.Contains(types, kind) {
 		return nil
 	}
-	return []Finding{found.finding("%s is of type %s in version %s, not %s", field, kind, d.Version, strings.Join(types, " or "))}
+	return []Finding{found.Finding("%s is of type %s in version %s, not %s", field, kind, d.Version, strings.Join(types, " or "))}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// installable are the kinds that the installer's roles in this project's manifests allow it to write; the value reports
+// Installable are the kinds that the installer's roles in this project's manifests allow it to write; the value reports
 // whether they are namespaced.
-var installable = map[schema.GroupKind]bool{
+var Installable = map[schema.GroupKind]bool{
 	object.CustomResourceDefinition:                          false,
 	object.ClusterRole:                                       false,
 	object.ClusterRoleBinding:                                false,
@@ -39,7 +39,7 @@ var installable = map[schema.GroupKind]bool{
 // kindNamed returns the kind that the installer knows by a name. An object without apiVersion gets that kind, so that
 // only the rule about the missing field reports the object.
 func kindNamed(name string) schema.GroupKind {
-	for kind := range installable {
+	for kind := range Installable {
 		if kind.Kind == name {
 			return kind
 		}
@@ -47,27 +47,27 @@ func kindNamed(name string) schema.GroupKind {
 	return schema.GroupKind{Kind: name}
 }
 
-// podSpec returns the pod spec of an object; it does not exist if the object has no pods.
-func podSpec(o *Object) Value {
+// PodSpec returns the pod spec of an object; it does not exist if the object has no pods.
+func PodSpec(o *Object) Value {
 	path, found := object.PodSpecPath(o.Kind)
 	if !found {
-		return Value{object: o}
+		return Value{Object: o}
 	}
 	return o.At(path...)
 }
 
-// podTemplate returns the metadata and spec of the pods of an object, and reports
+// PodTemplate returns the metadata and spec of the pods of an object, and reports
 // whether its kind has pods.
-func podTemplate(o *Object) (Value, bool) {
+func PodTemplate(o *Object) (Value, bool) {
 	path, found := object.PodTemplatePath(o.Kind)
 	return o.At(path...), found
 }
 
-// containers returns the containers of the pods of an object.
-func containers(o *Object) iter.Seq[Value] { return containersOf(podSpec(o)) }
+// Containers returns the containers of the pods of an object.
+func Containers(o *Object) iter.Seq[Value] { return ContainersOf(PodSpec(o)) }
 
-// containersOf returns the containers of a pod spec.
-func containersOf(spec Value) iter.Seq[Value] {
+// ContainersOf returns the containers of a pod spec.
+func ContainersOf(spec Value) iter.Seq[Value] {
 	return func(yield func(Value) bool) {
 		for _, field := range object.ContainerFields() {
 			for _, container := range spec.At(field).Items() {
@@ -79,5 +79,5 @@ func containersOf(spec Value) iter.Seq[Value] {
 	}
 }
 
-// nameOf returns the name of a container for messages.
-func nameOf(container Value) string { return "container " + container.At("name").Text() }
+// NameOf returns the name of a container for messages.
+func NameOf(container Value) string { return "container " + container.At("name").Text() }

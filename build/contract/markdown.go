@@ -36,10 +36,11 @@ func (r Rule) About() string {
 
 func (s Source) markdown() string {
 	address := s.URL
-	if address == formatPage {
+	if address == FormatPage {
 		address = "FORMAT.md#" + strings.ToLower(s.Section)
 	}
 	return fmt.Sprintf("[%s](%s), %s", s.Document, address, s.Section)
 }
 
-const formatPage = "https://github.com/capi-installer/capi-installer/blob/main/build/contract/FORMAT.md"
+// FormatPage is the address of FORMAT.md.
+const FormatPage = "https://github.com/capi-installer/capi-installer/blob/main/build/contract/FORMAT.md"

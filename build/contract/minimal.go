@@ -34,15 +34,15 @@ func (m *minimizer) value(schema map[string]any) any {
 		return enum[0]
 	}
 	switch typeName, _ := schema["type"].(string); {
-	case typeName == anObject, schema["properties"] != nil:
+	case typeName == TypeObject, schema["properties"] != nil:
 		return m.object(schema)
-	case typeName == anArray:
+	case typeName == TypeArray:
 		return m.array(schema)
-	case typeName == aString:
+	case typeName == TypeString:
 		return m.text(schema)
-	case typeName == anInteger, typeName == "number", schema["x-kubernetes-int-or-string"] == true:
+	case typeName == TypeInteger, typeName == "number", schema["x-kubernetes-int-or-string"] == true:
 		return m.number(schema)
-	case typeName == aBoolean:
+	case typeName == TypeBoolean:
 		return false
 	default:
 		return map[string]any{}

@@ -13,8 +13,8 @@ var perVersion = map[string][]string{
 	"additionalPrinterColumns": {"additionalPrinterColumns"}, "selectableFields": {"selectableFields"},
 }
 
-// at returns the value of a CRD at a path of the API server, or the deepest existing one.
-func (d *definition) at(path string) Value {
+// AtPath returns the value of a CRD at a path of the API server, or the deepest existing one.
+func (d *Definition) AtPath(path string) Value {
 	steps := stepsOf(path)
 	if len(steps) > 1 && steps[0] == "spec" && perVersion[steps[1]] != nil {
 		lifted := append([]string{"spec", "versions", "0"}, perVersion[steps[1]]...)
@@ -35,7 +35,7 @@ func (v Value) reached(steps []string) Value {
 
 // step goes down by the name of a field or the index of an item.
 func (v Value) step(step string) Value {
-	if index, err := strconv.Atoi(step); err == nil && index >= 0 && index < v.length() {
+	if index, err := strconv.Atoi(step); err == nil && index >= 0 && index < v.Length() {
 		return v.item(index)
 	}
 	return v.At(step)

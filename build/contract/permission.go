@@ -15,72 +15,77 @@ import (
 // grant is a rule of a role.
 type grant rbacv1.PolicyRule
 
-// grants are the permissions of a subject.
-type grants []grant
+// Grants are the permissions of a subject.
+type Grants []grant
 
-// demand is a required permission for a resource. "update|patch" requires one of the verbs.
-type permission struct {
-	resource string
-	verbs    []string
+// Permission is a required permission for a resource. "update|patch" requires one of the verbs.
+type Permission struct {
+	Resource string
+	Verbs    []string
 }
 
-func (g grants) allow(group, resource, verb string) bool {
+// Need returns the permission for verbs on a resource.
+func Need(resource string, verbs ...string) Permission { return Permission{resource, verbs} }
+
+// Allow reports whether one of the rules grants a verb on a resource.
+func (g Grants) Allow(group, resource, verb string) bool {
 	return slices.ContainsFunc(g, func(rule grant) bool { return rbacrule.Allows(rbacv1.PolicyRule(rule), group, resource, verb) })
 }
 
-// lacks returns the first verb of a permission that is not granted.
-func (g grants) lacks(group string, d permission) (verb string, lacks bool) {
-	for _, verb := range d.verbs {
-		if !slices.ContainsFunc(strings.Split(verb, "|"), func(v string) bool { return g.allow(group, d.resource, v) }) {
+// Lacks returns the first verb of a permission that is not granted.
+func (g Grants) Lacks(group string, d Permission) (verb string, lacks bool) {
+	for _, verb := range d.Verbs {
+		if !slices.ContainsFunc(strings.Split(verb, "|"), func(v string) bool { return g.Allow(group, d.Resource, v) }) {
 			return strings.ReplaceAll(verb, "|", " or "), true
 		}
 	}
 	return "", false
 }
 
-// lacking returns a finding for each required permission that the provider's pods lack.
-func (g grants) lacking(b *Bundle, group string, permissions ...permission) (findings []Finding) {
-	pods := b.ofKind(object.Deployment)
+// Lacking returns a finding for each required permission that the provider's pods lack.
+func (g Grants) Lacking(b *Bundle, group string, permissions ...Permission) (findings []Finding) {
+	pods := b.OfKind(object.Deployment)
 	if len(pods) == 0 {
 		return nil
 	}
-	at := podSpec(pods[0]).At("serviceAccountName")
+	at := PodSpec(pods[0]).At("serviceAccountName")
 	for _, d := range permissions {
-		if verb, lacks := g.lacks(group, d); lacks {
-			findings = append(findings, at.finding("no role allows the provider to %s %s in %s", verb, d.resource, quotedGroup(group)))
+		if verb, lacks := g.Lacks(group, d); lacks {
+			findings = append(findings, at.Finding("no role allows the provider to %s %s in %s", verb, d.Resource, QuotedGroup(group)))
 		}
 	}
 	return findings
 }
 
-func quotedGroup(group string) string {
+// QuotedGroup returns the name of a group for messages.
+func QuotedGroup(group string) string {
 	if group == "" {
 		return "the core group"
 	}
 	return group
 }
 
-// rulesOf returns the rules of a role; for an aggregated one, the rules of the roles that it selects in the bundle.
-func (b *Bundle) rulesOf(role *Object) grants {
-	var all grants
+// RulesOf returns the rules of a role; for an aggregated one, the rules of the roles that it selects in the bundle.
+func (b *Bundle) RulesOf(role *Object) Grants {
+	var all Grants
 	for _, rule := range role.At("rules").Items() {
 		all = append(all, grant{
-			APIGroups: rule.At("apiGroups").texts(), Resources: rule.At("resources").texts(),
-			Verbs: rule.At("verbs").texts(), ResourceNames: rule.At("resourceNames").texts(),
+			APIGroups: rule.At("apiGroups").Texts(), Resources: rule.At("resources").Texts(),
+			Verbs: rule.At("verbs").Texts(), ResourceNames: rule.At("resourceNames").Texts(),
 		})
 	}
 	for _, selector := range role.At("aggregationRule", "clusterRoleSelectors").Items() {
-		for _, other := range b.ofKind(object.ClusterRole) {
-			if other != role && selects(selector, other.At("metadata", "labels")) && !other.At("aggregationRule").Exists() {
-				all = append(all, b.rulesOf(other)...)
+		for _, other := range b.OfKind(object.ClusterRole) {
+			if other != role && Selects(selector, other.At("metadata", "labels")) && !other.At("aggregationRule").Exists() {
+				all = append(all, b.RulesOf(other)...)
 			}
 		}
 	}
 	return all
 }
 
-// selects reports whether a selector with only matchLabels matches an object with labels.
-func selects(selector, labels Value) bool {
+// Selects reports whether a selector with only matchLabels matches an object with labels.
+func Selects(selector, labels Value) bool {
 	wanted := 0
 	for name, value := range selector.At("matchLabels").Fields() {
 		wanted++
@@ -91,8 +96,8 @@ func selects(selector, labels Value) bool {
 	return wanted > 0
 }
 
-// texts returns the elements of a list of strings.
-func (v Value) texts() (texts []string) {
+// Texts returns the elements of a list of strings.
+func (v Value) Texts() (texts []string) {
 	for _, item := range v.Items() {
 		texts = append(texts, item.Text())
 	}
@@ -100,16 +105,16 @@ func (v Value) texts() (texts []string) {
 }
 
 // grantsOfPods returns the permissions that the bundle's roles grant to the bundle's pods.
-func grantsOfPods(b *Bundle) grants {
-	var all grants
-	for _, binding := range b.ofKind(object.RoleBinding, object.ClusterRoleBinding) {
+func grantsOfPods(b *Bundle) Grants {
+	var all Grants
+	for _, binding := range b.OfKind(object.RoleBinding, object.ClusterRoleBinding) {
 		if !slices.ContainsFunc(b.Objects, func(o *Object) bool { return bindsPods(binding, o) }) {
 			continue
 		}
-		for _, role := range b.ofKind(object.Role, object.ClusterRole) {
+		for _, role := range b.OfKind(object.Role, object.ClusterRole) {
 			ref := binding.At("roleRef")
 			if role.Kind.Kind == ref.At("kind").Text() && role.Name == ref.At("name").Text() && (role.Kind == object.ClusterRole || role.Namespace == binding.Namespace) {
-				all = append(all, b.rulesOf(role)...)
+				all = append(all, b.RulesOf(role)...)
 			}
 		}
 		if binding.At("roleRef", "name").Text() == "cluster-admin" {
@@ -121,7 +126,7 @@ func grantsOfPods(b *Bundle) grants {
 
 // bindsPods reports whether a binding is for the service account of the pods that an object makes.
 func bindsPods(binding, o *Object) bool {
-	spec := podSpec(o)
+	spec := PodSpec(o)
 	if !spec.Exists() {
 		return false
 	}

@@ -10,10 +10,10 @@ func TestGrants_ResourceNames(t *testing.T) {
 	rule := grant{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"clusters"}, Verbs: []string{"*"}}
 	named := rule
 	named.ResourceNames = []string{"only"}
-	if !(grants{rule}).allow("cluster.x-k8s.io", "clusters", "watch") {
+	if !(Grants{rule}).Allow("cluster.x-k8s.io", "clusters", "watch") {
 		t.Error("a rule for all objects does not allow watch")
 	}
-	if (grants{named}).allow("cluster.x-k8s.io", "clusters", "watch") {
+	if (Grants{named}).Allow("cluster.x-k8s.io", "clusters", "watch") {
 		t.Error("a rule for one object allows watch")
 	}
 }

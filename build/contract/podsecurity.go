@@ -66,9 +66,9 @@ func (j judge) forbids(check int, spec map[string]any) (policy.CheckResult, bool
 	return results[check], true
 }
 
-// checkPodSecurity returns the fields because of which PodSecurity admission rejects a pod. Pods that the API server
+// CheckPodSecurity returns the fields because of which PodSecurity admission rejects a pod. Pods that the API server
 // cannot read have no findings; bundle/typed-decode reports them.
-func checkPodSecurity(spec Value) []Finding {
+func CheckPodSecurity(spec Value) []Finding {
 	findings, err := podSecurityOf(spec)
 	if err != nil {
 		return nil
@@ -78,8 +78,8 @@ func checkPodSecurity(spec Value) []Finding {
 
 // podSecurityOf is like checkPodSecurity, and returns an error for a pod that cannot be read.
 func podSecurityOf(spec Value) ([]Finding, error) {
-	template, _ := podTemplate(spec.object)
-	j := judge{evaluator(), metav1.ObjectMeta{Annotations: template.At("metadata", "annotations").stringMap()}}
+	template, _ := PodTemplate(spec.Object)
+	j := judge{evaluator(), metav1.ObjectMeta{Annotations: template.At("metadata", "annotations").StringMap()}}
 	pod, _ := known(spec).(map[string]any)
 	alone := maps.Clone(pod) // the pod without its containers
 	for _, field := range object.ContainerFields() {
@@ -115,11 +115,11 @@ func (j judge) ofPod(check int, result policy.CheckResult, spec Value) (findings
 		}
 		wrap := func(content any) map[string]any { return map[string]any{name: content} }
 		for _, cause := range j.causes(check, value, wrap) {
-			findings = append(findings, cause.finding("%s", violates(cause.result)))
+			findings = append(findings, cause.Finding("%s", violates(cause.result)))
 		}
 	}
 	if len(findings) == 0 { // several fields together
-		return []Finding{spec.finding("%s", violates(result))}
+		return []Finding{spec.Finding("%s", violates(result))}
 	}
 	return findings
 }
@@ -140,14 +140,14 @@ func (j judge) ofContainer(spec, container Value, field string, results, ofPod [
 		for _, cause := range j.causes(check, container, wrap) {
 			switch {
 			case cause.Path != container.Path:
-				findings = append(findings, cause.finding("%s", violates(cause.result)))
+				findings = append(findings, cause.Finding("%s", violates(cause.result)))
 			case !hasUnknown(own) && !hasUnknown(spec.At("securityContext")):
 				lacks = append(lacks, cause.result)
 			}
 		}
 	}
 	if len(lacks) > 0 {
-		findings = append(findings, own.finding("%s", violates(lacks...)))
+		findings = append(findings, own.Finding("%s", violates(lacks...)))
 	}
 	return findings
 }
@@ -196,7 +196,7 @@ func named(v Value, field string, content any) map[string]any {
 
 // emptied returns a mapping with only its name, an empty list, or nil for a scalar.
 func emptied(v Value) any {
-	switch v.node.Kind {
+	switch v.Node.Kind {
 	case yaml.MappingNode:
 		return named(v, "name", nil)
 	case yaml.SequenceNode:
@@ -209,7 +209,7 @@ func emptied(v Value) any {
 // known returns the content of a value without the scalars that depend on variables; nil for a value that is invalid.
 func known(v Value) any {
 	var content any
-	if !v.Exists() || v.node.Decode(&content) != nil {
+	if !v.Exists() || v.Node.Decode(&content) != nil {
 		return nil
 	}
 	return withoutVariables(content)
@@ -219,7 +219,7 @@ func known(v Value) any {
 func withoutVariables(content any) any {
 	switch content := content.(type) {
 	case string:
-		if hasVariable(content) {
+		if HasVariable(content) {
 			return nil
 		}
 	case []any:
@@ -237,7 +237,7 @@ func withoutVariables(content any) any {
 // hasUnknown reports whether a value depends on variables.
 func hasUnknown(v Value) bool {
 	for part := range v.All() {
-		if hasVariable(part.Text()) {
+		if HasVariable(part.Text()) {
 			return true
 		}
 	}

@@ -15,17 +15,17 @@ func ProviderTypes(label string, manifests []byte) []extractor.ProviderType {
 	if of := TypeOfLabel(label); of != "" {
 		return []extractor.ProviderType{of}
 	}
-	for of, prefix := range labelPrefixes {
+	for of, prefix := range LabelPrefixes {
 		if strings.HasPrefix(label, withoutDash(prefix)) {
 			return []extractor.ProviderType{of}
 		}
 	}
 	var types []extractor.ProviderType
-	b := readBundle(extractor.Bundle{Manifests: manifests})
-	for _, d := range b.withRole() {
+	b := Read(extractor.Bundle{Manifests: manifests})
+	for _, d := range b.WithRole() {
 		types = append(types, typeOfRole[d.Role])
 	}
-	if b.defined(coreGroup, "Cluster") != nil {
+	if b.Defined(CoreGroup, "Cluster") != nil {
 		types = append(types, extractor.Core)
 	}
 	slices.Sort(types)
@@ -36,7 +36,7 @@ func ProviderTypes(label string, manifests []byte) []extractor.ProviderType {
 func withoutDash(prefix string) string { return strings.ReplaceAll(prefix, "-", "") + "-" }
 
 // typeOfRole has the type of the providers whose CRDs have a role.
-var typeOfRole = map[role]extractor.ProviderType{
-	infraCluster: extractor.Infrastructure, infraMachine: extractor.Infrastructure, infraMachinePool: extractor.Infrastructure,
-	controlPlane: extractor.ControlPlane, bootstrapConfig: extractor.Bootstrap, ipamPool: extractor.IPAM,
+var typeOfRole = map[Role]extractor.ProviderType{
+	InfraCluster: extractor.Infrastructure, InfraMachine: extractor.Infrastructure, InfraMachinePool: extractor.Infrastructure,
+	ControlPlane: extractor.ControlPlane, BootstrapConfig: extractor.Bootstrap, IPAMPool: extractor.IPAM,
 }

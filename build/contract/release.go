@@ -32,7 +32,7 @@ func CheckRelease(r Release, rules []Rule) (extractor.Metadata, []Finding) {
 	components := readRelease(r)
 	provider := components[0].Metadata
 	for _, b := range components {
-		if b.Metadata.ProviderType == TypeOfLabel(b.release.label) {
+		if b.Metadata.ProviderType == TypeOfLabel(b.Release.Label) {
 			provider = b.Metadata
 		}
 	}
@@ -49,7 +49,7 @@ func checkComponents(components []*Bundle, rules []Rule) []Finding {
 	var findings []Finding
 	for _, b := range components {
 		for _, rule := range rules {
-			if b.file == "" && rule.Only == "" {
+			if b.File == "" && rule.Only == "" {
 				continue // no objects
 			}
 			for _, finding := range rule.findings(b) {
@@ -72,69 +72,69 @@ func checkComponents(components []*Bundle, rules []Rule) []Finding {
 func (b *Bundle) withFile(f Finding) Finding {
 	switch f.File {
 	case MetadataFile:
-		f.File, f.Field = b.file, ""
+		f.File, f.Field = b.File, ""
 	case ManifestsFile:
-		f.File = b.file
+		f.File = b.File
 	}
 	return f
 }
 
 // The names of files in a release.
 const (
-	releaseMetadata  = "metadata.yaml"
+	ReleaseMetadata  = "metadata.yaml"
 	componentsEnd    = "-components.yaml"
-	clusterTemplate  = "cluster-template"
-	clusterClassFile = "clusterclass-"
+	ClusterTemplate  = "cluster-template"
+	ClusterClassFile = "clusterclass-"
 )
 
-// componentsNames are the conventional names of the components of each type: like their labels, and core's.
-var componentsNames = func() map[extractor.ProviderType]string {
+// ComponentsNames are the conventional names of the components of each type: like their labels, and core's.
+var ComponentsNames = func() map[extractor.ProviderType]string {
 	names := map[extractor.ProviderType]string{extractor.Core: "core" + componentsEnd}
-	for of, prefix := range labelPrefixes {
+	for of, prefix := range LabelPrefixes {
 		names[of] = strings.TrimSuffix(prefix, "-") + componentsEnd
 	}
 	return names
 }()
 
 // ComponentsName returns the conventional name of the components of a type of provider; empty for an unknown type.
-func ComponentsName(of extractor.ProviderType) string { return componentsNames[of] }
+func ComponentsName(of extractor.ProviderType) string { return ComponentsNames[of] }
 
-// release holds the common parts of all components of a Release.
-type release struct {
+// ReleaseFiles holds the common parts of all components of a Release.
+type ReleaseFiles struct {
 	Release
-	// label and version are the two parts of Dir.
-	label, version string
-	// metadata is metadata.yaml; nil if it is missing or invalid.
-	metadata *Object
-	// unreadable are the findings about invalid YAML in metadata.yaml.
-	unreadable []Finding
-	// templates are the cluster templates and the definitions of ClusterClasses.
-	templates []*Bundle
+	// Label and version are the two parts of Dir.
+	Label, Version string
+	// Metadata is metadata.yaml; nil if it is missing or invalid.
+	Metadata *Object
+	// Unreadable are the findings about invalid YAML in metadata.yaml.
+	Unreadable []Finding
+	// Templates are the cluster templates and the definitions of ClusterClasses.
+	Templates []*Bundle
 }
 
 // readRelease reads each of the components of a release; without components it returns one bundle without objects.
 func readRelease(r Release) []*Bundle {
-	read := &release{Release: r}
-	read.label, read.version = path.Split(r.Dir)
-	read.label = strings.TrimSuffix(read.label, "/")
-	if text, found := r.Files[releaseMetadata]; found {
-		b := readFile(releaseMetadata, text)
-		read.unreadable = b.unreadable
+	read := &ReleaseFiles{Release: r}
+	read.Label, read.Version = path.Split(r.Dir)
+	read.Label = strings.TrimSuffix(read.Label, "/")
+	if text, found := r.Files[ReleaseMetadata]; found {
+		b := ReadFile(ReleaseMetadata, text)
+		read.Unreadable = b.Unreadable
 		if len(b.Objects) > 0 {
-			read.metadata = b.Objects[0]
+			read.Metadata = b.Objects[0]
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Files)) {
 		if isTemplate(name) {
-			read.templates = append(read.templates, readFile(name, r.Files[name]))
+			read.Templates = append(read.Templates, ReadFile(name, r.Files[name]))
 		}
 	}
 	var all []*Bundle
-	for _, name := range r.components() {
+	for _, name := range r.Components() {
 		all = append(all, read.read(name))
 	}
 	if len(all) == 0 {
-		none := &Bundle{release: read}
+		none := &Bundle{Release: read}
 		none.Metadata = read.identify(none)
 		all = append(all, none)
 	}
@@ -143,21 +143,21 @@ func readRelease(r Release) []*Bundle {
 
 func isTemplate(name string) bool {
 	ending := path.Ext(name)
-	return (strings.HasPrefix(name, clusterTemplate) || strings.HasPrefix(name, clusterClassFile)) && (ending == ".yaml" || ending == ".yml")
+	return (strings.HasPrefix(name, ClusterTemplate) || strings.HasPrefix(name, ClusterClassFile)) && (ending == ".yaml" || ending == ".yml")
 }
 
-// components returns the names of the files with components: conventional names, or else names with their suffix, or
+// Components returns the names of the files with components: conventional names, or else names with their suffix, or
 // else all other YAML files.
-func (r Release) components() []string {
-	conventional := slices.Collect(maps.Values(componentsNames))
+func (r Release) Components() []string {
+	conventional := slices.Collect(maps.Values(ComponentsNames))
 	for _, are := range []func(string) bool{
 		func(name string) bool { return slices.Contains(conventional, name) },
 		func(name string) bool { return strings.HasSuffix(name, componentsEnd) },
 		func(name string) bool {
-			return path.Ext(name) == ".yaml" && name != releaseMetadata && !isTemplate(name)
+			return path.Ext(name) == ".yaml" && name != ReleaseMetadata && !isTemplate(name)
 		},
 	} {
-		if names := filter(slices.Sorted(maps.Keys(r.Files)), are); len(names) > 0 {
+		if names := Filter(slices.Sorted(maps.Keys(r.Files)), are); len(names) > 0 {
 			return names
 		}
 	}
@@ -165,26 +165,26 @@ func (r Release) components() []string {
 }
 
 // read reads components as clusterctl installs them: objects without a namespace get that of the Namespace.
-func (r *release) read(name string) *Bundle {
-	b := readBundle(extractor.Bundle{Manifests: r.Files[name]})
-	b.file, b.release = name, r
+func (r *ReleaseFiles) read(name string) *Bundle {
+	b := Read(extractor.Bundle{Manifests: r.Files[name]})
+	b.File, b.Release = name, r
 	b.Metadata = r.identify(b)
 	for _, o := range b.Objects {
-		if o.Namespace == "" && !b.clusterScoped(o) {
-			o.Namespace = b.target()
+		if o.Namespace == "" && !b.ClusterScoped(o) {
+			o.Namespace = b.Target()
 		}
 	}
-	b.grants = grantsOfPods(b)
+	b.Grants = grantsOfPods(b)
 	return b
 }
 
 // identify derives the provider from the name of its components, the directory and the labels of its objects.
-func (r *release) identify(b *Bundle) extractor.Metadata {
-	m := extractor.Metadata{ProviderVersion: r.version}
-	label := r.label
+func (r *ReleaseFiles) identify(b *Bundle) extractor.Metadata {
+	m := extractor.Metadata{ProviderVersion: r.Version}
+	label := r.Label
 	m.ProviderType = TypeOfLabel(label)
-	for of, name := range componentsNames {
-		if name == b.file && of != m.ProviderType {
+	for of, name := range ComponentsNames {
+		if name == b.File && of != m.ProviderType {
 			m.ProviderType, label = of, "" // components of another provider in the same directory
 		}
 	}
@@ -192,7 +192,7 @@ func (r *release) identify(b *Bundle) extractor.Metadata {
 		label = cmp.Or(label, o.At("metadata", "labels", capicontract.ProviderLabel).Text())
 	}
 	m.ProviderType = cmp.Or(m.ProviderType, TypeOfLabel(label))
-	switch name := strings.TrimPrefix(label, labelPrefixes[m.ProviderType]); {
+	switch name := strings.TrimPrefix(label, LabelPrefixes[m.ProviderType]); {
 	case m.ProviderType == extractor.Core:
 		m.ProviderName = "cluster-api"
 	case name != "":
@@ -206,7 +206,7 @@ func TypeOfLabel(label string) extractor.ProviderType {
 	if label == ProviderLabel(extractor.Metadata{ProviderType: extractor.Core}) {
 		return extractor.Core
 	}
-	for of, prefix := range labelPrefixes {
+	for of, prefix := range LabelPrefixes {
 		if name, found := strings.CutPrefix(label, prefix); found && name != "" {
 			return of
 		}
@@ -214,12 +214,12 @@ func TypeOfLabel(label string) extractor.ProviderType {
 	return ""
 }
 
-// readFile reads another file of a release without replacing variables. Whether a document with variables is valid YAML
+// ReadFile reads another file of a release without replacing variables. Whether a document with variables is valid YAML
 // depends on their values.
-func readFile(name string, text []byte) *Bundle {
-	b := &Bundle{file: name, text: text}
+func ReadFile(name string, text []byte) *Bundle {
+	b := &Bundle{File: name, Text: text}
 	if err := yamldoc.CheckUTF8(text); err != nil {
-		b.unreadable = []Finding{{File: name, Line: 1, Message: err.Error()}}
+		b.Unreadable = []Finding{{File: name, Line: 1, Message: err.Error()}}
 		return b
 	}
 	for _, document := range yamldoc.Split(text) {
@@ -227,22 +227,22 @@ func readFile(name string, text []byte) *Bundle {
 			continue // no finding
 		}
 		depends := isTemplate(name) && variable.Contains(document.Text)
-		if err := b.read(document); err != nil && !depends && len(b.unreadable) < maxUnreadable {
-			b.unreadable = append(b.unreadable, Finding{File: name, Line: document.Line, Message: err.Error()})
+		if err := b.read(document); err != nil && !depends && len(b.Unreadable) < maxUnreadable {
+			b.Unreadable = append(b.Unreadable, Finding{File: name, Line: document.Line, Message: err.Error()})
 		}
 	}
 	return b
 }
 
-// target returns the namespace of the provider; empty if the user chooses it at installation.
-func (b *Bundle) target() string {
-	if b.release == nil && b.Metadata.ClusterProfile == extractor.Kubernetes {
+// Target returns the namespace of the provider; empty if the user chooses it at installation.
+func (b *Bundle) Target() string {
+	if b.Release == nil && b.Metadata.ClusterProfile == extractor.Kubernetes {
 		return b.ownNamespace()
 	}
-	if b.release == nil {
+	if b.Release == nil {
 		return v1alpha1.OperandNamespace
 	}
-	for _, namespace := range b.ofKind(object.Namespace) {
+	for _, namespace := range b.OfKind(object.Namespace) {
 		return namespace.Name
 	}
 	return ""
@@ -251,7 +251,7 @@ func (b *Bundle) target() string {
 // ownNamespace returns the namespace of the first workload; empty if no workload has one.
 func (b *Bundle) ownNamespace() string {
 	for _, o := range b.Objects {
-		if _, makesPods := podTemplate(o); makesPods {
+		if _, makesPods := PodTemplate(o); makesPods {
 			return o.Namespace
 		}
 	}

@@ -152,7 +152,7 @@ func (r Rule) Forms() []Form {
 // Check returns the findings of rules in a bundle, in the order of the files: metadata first, then the manifests from top
 // to bottom.
 func Check(bundle extractor.Bundle, rules []Rule) []Finding {
-	read := readBundle(bundle)
+	read := Read(bundle)
 	var findings []Finding
 	for _, rule := range RulesOf(FormBundle, rules) {
 		if rule.appliesTo(bundle.Metadata.ClusterProfile) {
@@ -180,11 +180,11 @@ func (r Rule) findings(bundle *Bundle) []Finding {
 	if r.Check == nil {
 		return nil
 	}
-	return r.complete(r.Check(bundle))
+	return r.Complete(r.Check(bundle))
 }
 
-// complete sets the fields that are the same in all findings of the rule.
-func (r Rule) complete(findings []Finding) []Finding {
+// Complete sets the fields that are the same in all findings of the rule.
+func (r Rule) Complete(findings []Finding) []Finding {
 	for i := range findings {
 		findings[i].Rule, findings[i].Fix = r.ID, r.Fix
 		findings[i].Severity = cmp.Or(findings[i].Severity, r.Severity)

@@ -34,21 +34,21 @@ func completeBySCC(spec map[string]any, scc string) {
 	}
 }
 
-// checkRequiredSCC finds pods that require restricted-v2 and set IDs, which it takes from a range of the namespace.
-func checkRequiredSCC(o *Object) (findings []Finding) {
-	template, makesPods := podTemplate(o)
+// CheckRequiredSCC finds pods that require restricted-v2 and set IDs, which it takes from a range of the namespace.
+func CheckRequiredSCC(o *Object) (findings []Finding) {
+	template, makesPods := PodTemplate(o)
 	if !makesPods || template.At("metadata", "annotations", object.RequiredSCC).Text() != restrictedV2 {
 		return nil
 	}
-	spec := podSpec(o)
+	spec := PodSpec(o)
 	fields := []Value{
 		spec.At("securityContext", "runAsUser"), spec.At("securityContext", "fsGroup"), spec.At("securityContext", "supplementalGroups"),
 	}
-	for container := range containers(o) {
+	for container := range Containers(o) {
 		fields = append(fields, container.At("securityContext", "runAsUser"))
 	}
 	for _, field := range slices.DeleteFunc(fields, func(v Value) bool { return !v.Exists() }) {
-		findings = append(findings, field.finding("the pod requires SCC %s and sets an ID, which that SCC rejects", restrictedV2))
+		findings = append(findings, field.Finding("the pod requires SCC %s and sets an ID, which that SCC rejects", restrictedV2))
 	}
 	return findings
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/capi-installer/capi-installer/internal/object"
 )
 
-// clusterctlScope are the cluster-scoped kinds of clusterctl, from its cmd/clusterctl/internal/util/objs.go.
-var clusterctlScope = []string{
+// ClusterctlScope are the cluster-scoped kinds of clusterctl, from its cmd/clusterctl/internal/util/objs.go.
+var ClusterctlScope = []string{
 	"Namespace", "Node", "PersistentVolume", "PodSecurityPolicy", "CertificateSigningRequest", "ClusterRoleBinding",
 	"ClusterRole", "VolumeAttachment", "StorageClass", "CSIDriver", "CSINode", "ValidatingWebhookConfiguration",
 	"MutatingWebhookConfiguration", "CustomResourceDefinition", "PriorityClass", "RuntimeClass",
 }
 
-// clusterScoped reports whether an object is known to be cluster-scoped.
-func (b *Bundle) clusterScoped(o *Object) bool {
-	if d := b.defined(o.Kind.Group, o.Kind.Kind); d != nil {
+// ClusterScoped reports whether an object is known to be cluster-scoped.
+func (b *Bundle) ClusterScoped(o *Object) bool {
+	if d := b.Defined(o.Kind.Group, o.Kind.Kind); d != nil {
 		return d.At("spec", "scope").Text() == "Cluster"
 	}
-	return slices.Contains(clusterctlScope, o.Kind.Kind) || object.Scopes(nil).Of(o.Kind) == object.ScopeCluster
+	return slices.Contains(ClusterctlScope, o.Kind.Kind) || object.Scopes(nil).Of(o.Kind) == object.ScopeCluster
 }

@@ -31,8 +31,8 @@ func (r Rejection) String() string { return fmt.Sprintf("%s %s: %s", r.Object, r
 // decision about SCCs is a model that was not verified on an OpenShift cluster.
 func StrictNamespace(manifests []byte) []Rejection {
 	rejections := []Rejection{}
-	for _, o := range readBundle(extractor.Bundle{Manifests: manifests}).Objects {
-		spec := podSpec(o)
+	for _, o := range Read(extractor.Bundle{Manifests: manifests}).Objects {
+		spec := PodSpec(o)
 		if !spec.Exists() {
 			continue
 		}
@@ -44,25 +44,25 @@ func StrictNamespace(manifests []byte) []Rejection {
 }
 
 func strictFindings(o *Object, spec Value) []Finding {
-	template, _ := podTemplate(o)
+	template, _ := PodTemplate(o)
 	required := template.At("metadata", "annotations", object.RequiredSCC)
 	if scc := required.Text(); scc != "" && scc != restrictedV2 && scc != nonrootV2 {
-		return []Finding{required.finding("the pod requires SCC %s, which the namespace does not allow", scc)}
+		return []Finding{required.Finding("the pod requires SCC %s, which the namespace does not allow", scc)}
 	}
 	completed, err := completedSpec(spec, required.Text())
 	if err != nil {
-		return []Finding{spec.finding("invalid pod: %v", err)}
+		return []Finding{spec.Finding("invalid pod: %v", err)}
 	}
 	findings, err := podSecurityOf(completed)
 	if err != nil {
-		return []Finding{spec.finding("invalid pod: %v", err)}
+		return []Finding{spec.Finding("invalid pod: %v", err)}
 	}
-	return append(checkRequiredSCC(o), findings...)
+	return append(CheckRequiredSCC(o), findings...)
 }
 
 // completedSpec returns the spec of a pod with the fields that its SCC fills in.
 func completedSpec(spec Value, scc string) (Value, error) {
-	data, err := spec.json()
+	data, err := spec.JSON()
 	if err != nil {
 		return Value{}, err
 	}

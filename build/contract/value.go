@@ -32,45 +32,46 @@ type Object struct {
 
 // String names the object: "Deployment openshift-cluster-api/manager".
 func (o *Object) String() string {
-	return o.identity().String()
+	return o.Identity().String()
 }
 
-func (o *Object) identity() object.Identity {
+// Identity returns the identity of the object.
+func (o *Object) Identity() object.Identity {
 	return object.Identity{GroupKind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }
 
 // Value is a place in an object. A value that is missing, null or of another type than expected reads as empty, so that
 // rules need no checks on the way down: other rules report whether an object is valid.
 type Value struct {
-	object *Object
-	node   *yaml.Node // nil if the value is missing
+	Object *Object
+	Node   *yaml.Node // nil if the value is missing
 	near   *yaml.Node // the node, or its nearest existing parent
 	// Path from the object, such as "spec.versions[0].name".
 	Path string
 }
 
 // Exists reports whether the value exists and is not null.
-func (v Value) Exists() bool { return v.node != nil && v.node.Tag != "!!null" }
+func (v Value) Exists() bool { return v.Node != nil && v.Node.Tag != "!!null" }
 
 // Text returns the value of a scalar, as it is written.
 func (v Value) Text() string {
-	if !v.Exists() || v.node.Kind != yaml.ScalarNode {
+	if !v.Exists() || v.Node.Kind != yaml.ScalarNode {
 		return ""
 	}
-	return v.node.Value
+	return v.Node.Value
 }
 
-// isString reports whether the API server also reads the value as a string.
-func (v Value) isString() bool {
-	return v.node != nil && v.node.Kind == yaml.ScalarNode && v.node.Tag == "!!str"
+// IsString reports whether the API server also reads the value as a string.
+func (v Value) IsString() bool {
+	return v.Node != nil && v.Node.Kind == yaml.ScalarNode && v.Node.Tag == "!!str"
 }
 
-// length returns the number of elements of a list.
-func (v Value) length() int {
-	if v.node == nil || v.node.Kind != yaml.SequenceNode {
+// Length returns the number of elements of a list.
+func (v Value) Length() int {
+	if v.Node == nil || v.Node.Kind != yaml.SequenceNode {
 		return 0
 	}
-	return len(v.node.Content)
+	return len(v.Node.Content)
 }
 
 // At returns a field of nested mappings. If a field is missing, the Value does not exist, and findings at it have the
@@ -83,13 +84,13 @@ func (v Value) At(fields ...string) Value {
 }
 
 func (v Value) field(name string) Value {
-	missing := Value{v.object, nil, v.near, join(v.Path, name)}
-	if v.node == nil || v.node.Kind != yaml.MappingNode {
+	missing := Value{v.Object, nil, v.near, join(v.Path, name)}
+	if v.Node == nil || v.Node.Kind != yaml.MappingNode {
 		return missing
 	}
-	for i := 0; i+1 < len(v.node.Content); i += 2 {
-		if v.node.Content[i].Value == name {
-			return v.child(v.node.Content[i+1], missing.Path)
+	for i := 0; i+1 < len(v.Node.Content); i += 2 {
+		if v.Node.Content[i].Value == name {
+			return v.child(v.Node.Content[i+1], missing.Path)
 		}
 	}
 	return v.merged(name, missing)
@@ -101,11 +102,11 @@ func (v Value) merged(name string, missing Value) Value {
 		return missing
 	}
 	from := v.field(mergeKey)
-	if found := from.field(name); found.node != nil {
+	if found := from.field(name); found.Node != nil {
 		return found
 	}
 	for _, item := range from.Items() {
-		if found := item.field(name); found.node != nil {
+		if found := item.field(name); found.Node != nil {
 			return found
 		}
 	}
@@ -117,20 +118,20 @@ const mergeKey = "<<"
 // Fields returns the keys and values of a mapping, in the order of the file.
 func (v Value) Fields() iter.Seq2[string, Value] {
 	return func(yield func(string, Value) bool) {
-		if v.node == nil || v.node.Kind != yaml.MappingNode {
+		if v.Node == nil || v.Node.Kind != yaml.MappingNode {
 			return
 		}
-		for i := 0; i+1 < len(v.node.Content); i += 2 {
-			key := v.node.Content[i].Value
-			if !yield(key, v.child(v.node.Content[i+1], join(v.Path, key))) {
+		for i := 0; i+1 < len(v.Node.Content); i += 2 {
+			key := v.Node.Content[i].Value
+			if !yield(key, v.child(v.Node.Content[i+1], join(v.Path, key))) {
 				return
 			}
 		}
 	}
 }
 
-// stringMap returns a mapping such as labels, including the keys that "<<" merges. Values of another type are empty.
-func (v Value) stringMap() map[string]string {
+// StringMap returns a mapping such as labels, including the keys that "<<" merges. Values of another type are empty.
+func (v Value) StringMap() map[string]string {
 	texts, merged := map[string]string{}, v.At(mergeKey)
 	add := func(from Value) {
 		for key := range from.Fields() {
@@ -150,10 +151,10 @@ func (v Value) stringMap() map[string]string {
 // Items returns the elements of a list.
 func (v Value) Items() iter.Seq2[int, Value] {
 	return func(yield func(int, Value) bool) {
-		if v.node == nil || v.node.Kind != yaml.SequenceNode {
+		if v.Node == nil || v.Node.Kind != yaml.SequenceNode {
 			return
 		}
-		for i := range v.node.Content {
+		for i := range v.Node.Content {
 			if !yield(i, v.item(i)) {
 				return
 			}
@@ -161,25 +162,25 @@ func (v Value) Items() iter.Seq2[int, Value] {
 	}
 }
 
-// json returns the whole object as JSON.
-func (o *Object) json() ([]byte, error) {
+// JSON returns the whole object as JSON.
+func (o *Object) JSON() ([]byte, error) {
 	if o.asJSON != nil {
 		return o.asJSON, nil
 	}
-	data, err := o.Value.json()
+	data, err := o.Value.JSON()
 	o.asJSON = data
 	return data, err
 }
 
 // item returns an element of a list.
 func (v Value) item(index int) Value {
-	return v.child(v.node.Content[index], v.Path+"["+strconv.Itoa(index)+"]")
+	return v.child(v.Node.Content[index], v.Path+"["+strconv.Itoa(index)+"]")
 }
 
-// json returns the value as JSON.
-func (v Value) json() ([]byte, error) {
+// JSON returns the value as JSON.
+func (v Value) JSON() ([]byte, error) {
 	var data any
-	if err := v.node.Decode(&data); err != nil {
+	if err := v.Node.Decode(&data); err != nil {
 		return nil, err
 	}
 	return json.Marshal(data)
@@ -212,7 +213,7 @@ func (v Value) child(node *yaml.Node, path string) Value {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
-	return Value{v.object, node, node, path}
+	return Value{v.Object, node, node, path}
 }
 
 // join adds a field to a path, in brackets if it contains other characters, such as openshift.io/required-scc.
@@ -226,13 +227,13 @@ func join(path, field string) string {
 	return path + "." + field
 }
 
-// finding returns a finding at a value.
-func (v Value) finding(format string, arguments ...any) Finding {
+// Finding returns a finding at a value.
+func (v Value) Finding(format string, arguments ...any) Finding {
 	return Finding{
-		File: cmp.Or(v.object.file, ManifestsFile), Line: v.line(), Object: v.object.String(), Field: v.Path,
+		File: cmp.Or(v.Object.file, ManifestsFile), Line: v.Line(), Object: v.Object.String(), Field: v.Path,
 		Message: fmt.Sprintf(format, arguments...),
 	}
 }
 
-// line of the file, from 1.
-func (v Value) line() int { return v.object.before + v.near.Line }
+// Line of the file, from 1.
+func (v Value) Line() int { return v.Object.before + v.near.Line }

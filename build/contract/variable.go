@@ -6,8 +6,8 @@ import (
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
-// hasVariable reports whether a text may depend on a variable, whose value is unknown.
-func hasVariable(text string) bool { return variable.Contains([]byte(text)) }
+// HasVariable reports whether a text may depend on a variable, whose value is unknown.
+func HasVariable(text string) bool { return variable.Contains([]byte(text)) }
 
 // withDefaults replaces variables in a text by their defaults, including variables within defaults, and returns the
 // variables without default. It neither adds nor removes lines.
@@ -20,11 +20,11 @@ func withDefaults(text []byte) ([]byte, []Variable) {
 	return text, required
 }
 
-// objectAt returns the object on a line; nil before the first object.
-func (b *Bundle) objectAt(line int) *Object {
+// ObjectAt returns the object on a line; nil before the first object.
+func (b *Bundle) ObjectAt(line int) *Object {
 	var at *Object
 	for _, o := range b.Objects {
-		if o.line() > line {
+		if o.Line() > line {
 			break
 		}
 		at = o

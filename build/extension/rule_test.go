@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 )
 
 // mark is a comment of a bad example with the object of a finding.
@@ -76,7 +77,7 @@ func topologyWithCRD(t *testing.T) *Topology {
 // Package rulebook of capi-manifests tests the parts that these rules share with those of build/contract.
 func TestRules_HaveOneCheckAndOwnThemes(t *testing.T) {
 	validate := map[string]bool{}
-	for _, rule := range contract.All() {
+	for _, rule := range rules.All() {
 		theme, _, _ := strings.Cut(rule.ID, "/")
 		validate[theme] = true
 	}

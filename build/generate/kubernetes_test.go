@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -43,13 +44,13 @@ func TestBundle_KubernetesProfileOfRealProviders(t *testing.T) {
 			for _, o := range objects {
 				checkNeutral(t, o)
 			}
-			for _, finding := range contract.Check(bundle, contract.All()) {
+			for _, finding := range contract.Check(bundle, rules.All()) {
 				if finding.Severity == contract.Error {
 					t.Errorf("%s: %s %s: %s", finding.Rule, finding.Object, finding.Field, finding.Message)
 				}
 			}
 			bundle.Metadata.ClusterProfile = extractor.OpenShift
-			if findings := contract.Check(bundle, contract.All()); !slices.ContainsFunc(findings, func(f contract.Finding) bool { return f.Rule == "installer/deployment-required-scc" }) {
+			if findings := contract.Check(bundle, rules.All()); !slices.ContainsFunc(findings, func(f contract.Finding) bool { return f.Rule == "installer/deployment-required-scc" }) {
 				t.Errorf("in OpenShift: %v", findings)
 			}
 		})

@@ -23,6 +23,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/build/extension"
 	"github.com/capi-installer/capi-installer/build/kustomize"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
@@ -265,7 +266,7 @@ func readRelease(name string) func(*testing.T, []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		_, found := contract.CheckRelease(release, contract.All())
+		_, found := contract.CheckRelease(release, rules.All())
 		for _, f := range found {
 			if wrong := (&yamldoc.EncodingError{Encoding: yamldoc.EncodingOf(data)}); f.Message == wrong.Error() {
 				return 0, wrong

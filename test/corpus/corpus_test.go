@@ -19,6 +19,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/build/bundle"
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/build/diff"
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/pack"
@@ -192,7 +193,7 @@ func (e entry) bundle(t *testing.T) extractor.Bundle {
 func (e entry) validate(t *testing.T, b extractor.Bundle, r *row) {
 	t.Helper()
 	known := maps.Clone(knownErrors[e.name])
-	for _, finding := range contract.Check(b, contract.All()) {
+	for _, finding := range contract.Check(b, rules.All()) {
 		switch finding.Severity {
 		case contract.Error:
 			r.errors++

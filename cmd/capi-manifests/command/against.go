@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
@@ -48,7 +49,7 @@ func (a *against) add(cmd *cobra.Command, result *findings.Report, bundles []ext
 	}
 	defer stop()
 	for i, bundle := range bundles {
-		list, err := contract.CheckAgainst(cmd.Context(), bundle, server, contract.All())
+		list, err := contract.CheckAgainst(cmd.Context(), bundle, server, rules.All())
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/findings"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
@@ -228,7 +229,7 @@ func (o *validateOptions) validate(cmd *cobra.Command, src string) (findings.Rep
 		return findings.Report{}, err
 	}
 	bundles, src, err := o.bundles(cmd, src, file)
-	if list, all := contract.Unreadable(err); all && file == "" {
+	if list, all := rules.Unreadable(err); all && file == "" {
 		return findings.Unreadable(src, list), nil
 	}
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/build/transform"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -46,7 +47,7 @@ func server(t *testing.T) *Cluster {
 // against returns the findings of an API server in manifests.
 func againstServer(t *testing.T, server contract.Server, manifests string) []contract.Finding {
 	t.Helper()
-	findings, err := contract.CheckAgainst(t.Context(), extractor.Bundle{Manifests: []byte(manifests)}, server, contract.All())
+	findings, err := contract.CheckAgainst(t.Context(), extractor.Bundle{Manifests: []byte(manifests)}, server, rules.All())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func places(findings []contract.Finding, rule string) (found []string) {
 
 func TestCluster_FindsTheViolationsOfRuleExamples(t *testing.T) {
 	c, mark := server(t), regexp.MustCompile(`# <- (.*)`)
-	for _, rule := range contract.All() {
+	for _, rule := range rules.All() {
 		if rule.Checker != contract.CheckerServer {
 			continue
 		}
@@ -107,7 +108,7 @@ func TestCluster_AcceptsRealProviders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			findings, err := contract.CheckAgainst(t.Context(), bundle, c, contract.All())
+			findings, err := contract.CheckAgainst(t.Context(), bundle, c, rules.All())
 			if err != nil {
 				t.Fatal(err)
 			}

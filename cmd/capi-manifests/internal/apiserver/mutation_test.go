@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/build/generate"
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/test/mutation"
 )
 
-// TestCluster_AgreesWithValidation sends the objects with the mistakes of build/contract/testdata/mutations.json to an
+// TestCluster_AgreesWithValidation sends the objects with the mistakes of build/contract/rules/testdata/mutations.json to an
 // API server, by server-side apply with a dry run. For each rejected object, the validation must have an error, without
 // exceptions; for each accepted object, none of a rule that is about rejection. Without E2E=full it tests one mistake of each rule.
 func TestCluster_AgreesWithValidation(t *testing.T) {
@@ -26,7 +27,7 @@ func TestCluster_AgreesWithValidation(t *testing.T) {
 			continue // a rendered provider
 		}
 		b := compactBundle(t, options)
-		before := errorsOf(contract.Check(b, contract.All()))
+		before := errorsOf(contract.Check(b, rules.All()))
 		for _, m := range mutations {
 			mutated := b
 			var object []byte
@@ -35,7 +36,7 @@ func TestCluster_AgreesWithValidation(t *testing.T) {
 				t.Fatal(err)
 			}
 			reasons := rejections(againstServer(t, c, string(object)))
-			after := errorsOf(contract.Check(mutated, contract.All()))
+			after := errorsOf(contract.Check(mutated, rules.All()))
 			switch {
 			case len(reasons) == 0:
 				accepted++
@@ -58,7 +59,7 @@ func TestCluster_AgreesWithValidation(t *testing.T) {
 // nativeMutations returns the mutations of objects, by provider; without E2E=full one for each rule.
 func nativeMutations(t *testing.T) map[string][]mutation.Mutation {
 	t.Helper()
-	all, err := mutation.Read("../../../../build/contract/testdata/mutations.json")
+	all, err := mutation.Read("../../../../build/contract/rules/testdata/mutations.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/source"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -21,7 +22,7 @@ func Check(src string, bundles []extractor.Bundle) Report {
 	result := Report{Schema: schema.Validation, Source: src, Bundles: []Bundle{}}
 	for _, bundle := range bundles {
 		findings := []contract.Finding{}
-		for _, finding := range contract.Check(bundle, contract.All()) {
+		for _, finding := range contract.Check(bundle, rules.All()) {
 			finding.File = FileOf(src, bundle, finding.File)
 			findings = append(findings, finding)
 		}
@@ -127,10 +128,10 @@ func CheckReleases(src string, dirs []string) (Report, error) {
 		if err != nil {
 			return Report{}, err
 		}
-		provider, findings := contract.CheckRelease(release, contract.All())
+		provider, findings := contract.CheckRelease(release, rules.All())
 		for i := range findings {
 			findings[i].File = filepath.Join(src, dir, findings[i].File)
-			result.Invalid = result.Invalid || findings[i].Rule == contract.RuleOfYAML // clusterctl cannot read it either
+			result.Invalid = result.Invalid || findings[i].Rule == rules.RuleOfYAML // clusterctl cannot read it either
 		}
 		result.Bundles = append(result.Bundles, Bundle{Release: dir, Metadata: &provider, Findings: append([]contract.Finding{}, findings...)})
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package findings reports violations of the rules of build/contract as text,
+// Package findings reports violations of the rules of build/contract/rules as text,
 // JSON, SARIF, JUnit or GitHub annotations, and applies baselines and waivers.
 package findings
 
@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/extractor"
 )
@@ -166,7 +167,7 @@ func (b Bundle) Rules() []contract.Rule {
 		return b.Own
 	}
 	if b.Release != "" {
-		return contract.RulesOf(contract.FormRelease, contract.All())
+		return contract.RulesOf(contract.FormRelease, rules.All())
 	}
-	return append(contract.RulesOf(contract.FormBundle, contract.All()), b.More...)
+	return append(contract.RulesOf(contract.FormBundle, rules.All()), b.More...)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/schematest"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
 	"github.com/capi-installer/capi-installer/extractor"
@@ -19,7 +20,7 @@ import (
 func everything(t *testing.T) Report {
 	t.Helper()
 	var bundles []extractor.Bundle
-	for _, rule := range contract.All() {
+	for _, rule := range rules.All() {
 		example, err := rule.Example()
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +80,7 @@ func TestJUnit_CaseForEachRule(t *testing.T) {
 	if err := xml.Unmarshal(v.Write(JUnit, false), &suites); err != nil {
 		t.Fatal(err)
 	}
-	if want := len(contract.RulesOf(contract.FormBundle, contract.All())) * len(v.Bundles); suites.Tests != want {
+	if want := len(contract.RulesOf(contract.FormBundle, rules.All())) * len(v.Bundles); suites.Tests != want {
 		t.Errorf("got %d cases, want %d", suites.Tests, want)
 	}
 	for _, test := range suites.Suites[0].Cases {

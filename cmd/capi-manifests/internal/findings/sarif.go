@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
 
@@ -111,12 +112,12 @@ func sarifOf(v Report) sarifLog {
 // report's own rules.
 func (v Report) allRules() []contract.Rule {
 	if len(v.Bundles) == 0 {
-		return contract.All()
+		return rules.All()
 	}
 	if own := v.Bundles[0].Own; own != nil {
 		return own
 	}
-	return append(contract.All(), v.Bundles[0].More...)
+	return append(rules.All(), v.Bundles[0].More...)
 }
 
 func sarifResultOf(f contract.Finding) sarifResult {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 )
 
 // Waiver accepts the findings of a rule until a date.
@@ -38,7 +39,7 @@ type Waivers struct {
 // check returns all errors in a waiver.
 func (w Waiver) check() error {
 	var errs []error
-	if !slices.ContainsFunc(contract.All(), func(r contract.Rule) bool { return r.ID == w.Rule }) {
+	if !slices.ContainsFunc(rules.All(), func(r contract.Rule) bool { return r.ID == w.Rule }) {
 		errs = append(errs, fmt.Errorf("unknown rule %q", w.Rule))
 	}
 	if strings.TrimSpace(w.Reason) == "" {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
 	"github.com/capi-installer/capi-installer/build/extension"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 )
@@ -30,13 +31,13 @@ type Explanation struct {
 	about string // the kind of input that the rule checks
 }
 
-// rules returns the rules of validate and of "extension test".
-func rules() []contract.Rule { return append(contract.All(), extension.ContractRules()...) }
+// allRules returns the rules of validate and of "extension test".
+func allRules() []contract.Rule { return append(rules.All(), extension.ContractRules()...) }
 
 // IDs returns the IDs of all rules.
 func IDs() []string {
 	var ids []string
-	for _, rule := range rules() {
+	for _, rule := range allRules() {
 		ids = append(ids, rule.ID)
 	}
 	return ids
@@ -52,7 +53,7 @@ func InGroup(group string) []string {
 // rules.
 func Explain(ids []string) ([]Explanation, error) {
 	var all []Explanation
-	for _, rule := range rules() {
+	for _, rule := range allRules() {
 		if len(ids) > 0 && rule.ID != ids[0] && !slices.Contains(InGroup(ids[0]), rule.ID) {
 			continue
 		}

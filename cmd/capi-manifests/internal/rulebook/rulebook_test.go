@@ -16,7 +16,7 @@ import (
 
 func TestRules_Complete(t *testing.T) {
 	id, seen := regexp.MustCompile(`^[a-z][a-z0-9-]+/[a-z0-9-]+$`), map[string]bool{}
-	for _, rule := range rules() {
+	for _, rule := range allRules() {
 		if !id.MatchString(rule.ID) || seen[rule.ID] {
 			t.Errorf("the ID %q is invalid or a duplicate", rule.ID)
 		}
@@ -33,7 +33,7 @@ func TestRules_Complete(t *testing.T) {
 }
 
 func TestExamples_BelongToRules(t *testing.T) {
-	for _, folder := range []string{"contract", "extension"} {
+	for _, folder := range []string{"contract/rules", "extension"} {
 		examples := os.DirFS(path.Join("../../../../build", folder, "examples"))
 		count := 0
 		err := fs.WalkDir(examples, ".", func(name string, entry fs.DirEntry, err error) error {

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// eachObject returns a check of all objects.
+func eachObject(check func(*contract.Object) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) []contract.Finding { return each(b.Objects, check) }
+}
+
+// each checks objects one by one.
+func each(objects []*contract.Object, check func(*contract.Object) []contract.Finding) (findings []contract.Finding) {
+	for _, o := range objects {
+		findings = append(findings, check(o)...)
+	}
+	return findings
+}
+
+// eachContainer returns a check of all containers.
+func eachContainer(check func(contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return eachObject(func(o *contract.Object) (findings []contract.Finding) {
+		for container := range contract.Containers(o) {
+			findings = append(findings, check(container)...)
+		}
+		return findings
+	})
+}
+
+// eachPod returns a check of all pod specs.
+func eachPod(check func(contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return eachObject(func(o *contract.Object) []contract.Finding {
+		if spec := contract.PodSpec(o); spec.Exists() {
+			return check(spec)
+		}
+		return nil
+	})
+}
+
+// eachDefinition checks CRDs one by one.
+func eachDefinition(of func(*contract.Bundle) []*contract.Definition, check func(*contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, d := range of(b) {
+			findings = append(findings, check(d)...)
+		}
+		return findings
+	}
+}
+
+// eachWithRole returns a check of all kinds with a contract that is expressed by fields. The contract of IPAM pools is
+// not, and allows any scope.
+func eachWithRole(check func(*contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return eachDefinition(func(b *contract.Bundle) []*contract.Definition {
+		return contract.Filter(b.WithRole(), func(d *contract.Definition) bool { return d.Role != contract.IPAMPool })
+	}, check)
+}
+
+func allDefinitions(b *contract.Bundle) []*contract.Definition { return b.Definitions }
+
+func notTemplates(b *contract.Bundle) []*contract.Definition {
+	return contract.Filter(b.WithRole(), func(d *contract.Definition) bool { return !d.Template && d.Role != contract.IPAMPool })
+}
+
+// needs returns a check that bundles of a provider type have a kind with a role.
+func needs(kind extractor.ProviderType, wanted contract.Role) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) []contract.Finding {
+		if b.Metadata.ProviderType != kind || len(b.DefinitionsWithRole(wanted)) > 0 {
+			return nil
+		}
+		return metadataFinding("providerType", "a provider of type %s must define a kind with the role %s", kind, wanted)
+	}
+}
+
+// hasTemplate returns a check that each kind with a role has a template. Machines that a pool creates need none.
+func hasTemplate(of contract.Role) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, d := range b.DefinitionsWithRole(of) {
+			if b.Defined(d.Group, d.DefinedKind+"Template") == nil && !strings.HasSuffix(d.DefinedKind, "MachinePoolMachine") {
+				findings = append(findings, d.At("spec", "names", "kind").Finding("CRD of %sTemplate not found", d.DefinedKind))
+			}
+		}
+		return findings
+	}
+}
+
+// oneHasTemplate returns a check that at least one of the kinds with a role has a template.
+func oneHasTemplate(of contract.Role) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) []contract.Finding {
+		missing := hasTemplate(of)(b)
+		if len(missing) == 0 || len(missing) < len(b.DefinitionsWithRole(of)) {
+			return nil
+		}
+		return missing[:1]
+	}
+}
+
+func metadataFinding(field, format string, arguments ...any) []contract.Finding {
+	return []contract.Finding{{File: contract.MetadataFile, Field: field, Message: fmt.Sprintf(format, arguments...)}}
+}
+
+// releaseFinding is a finding about a file as a whole.
+func releaseFinding(file, message string) []contract.Finding {
+	return []contract.Finding{{File: file, Message: message}}
+}
+
+// The provider types whose bundles need a kind with a role.
+const (
+	infrastructureType = extractor.Infrastructure
+	bootstrapType      = extractor.Bootstrap
+	controlPlaneType   = extractor.ControlPlane
+	ipamType           = extractor.IPAM
+)
+
+// explain returns the problem on one line, without the value if that is an object.
+func explain(problem *field.Error) string {
+	text := problem.ErrorBody()
+	switch problem.BadValue.(type) {
+	case string, bool, int, int32, int64, nil:
+	default:
+		text = problem.Type.String() + ": " + problem.Detail
+	}
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// contracts are the contracts that Cluster API supports, newest first.
+var contracts = capicontract.Supported()

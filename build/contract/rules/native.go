@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/variable"
+)
+
+// typeConverter reads objects by the schema of Kubernetes' own kinds, as server-side apply does. It is created on first
+// use, because parsing the schema takes a fraction of a second.
+var typeConverter = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme.Scheme) })
+
+// duplicateEntry is the error of server-side apply for two items of a list with equal keys.
+var duplicateEntry = regexp.MustCompile(`^(\S*): (duplicate entries for key .*)$`)
+
+// checkListKeys finds items of a list with equal keys.
+func checkListKeys(o *contract.Object) (findings []contract.Finding) {
+	if typeFor(o) == nil || o.Kind == object.CustomResourceDefinition {
+		return nil
+	}
+	data, err := o.JSON()
+	if err != nil || variable.Contains(data) && !strings.Contains(string(data), "[") {
+		return nil // reported by another rule
+	}
+	object := &unstructured.Unstructured{}
+	if object.UnmarshalJSON(data) != nil {
+		return nil
+	}
+	_, err = typeConverter().ObjectToTyped(object)
+	if err == nil {
+		return nil
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		line = strings.TrimSpace(line)
+		if _, after, found := strings.Cut(line, "errors:"); found {
+			line = strings.TrimSpace(after)
+		}
+		if match := duplicateEntry.FindStringSubmatch(line); match != nil {
+			findings = append(findings, reachedByKeys(o, match[1]).Finding("%s", match[2]))
+		}
+	}
+	return slices.Compact(findings) // three equal keys are two errors
+}
+
+// keyedStep is a step of a path of server-side apply: .name or [key="value"].
+var keyedStep = regexp.MustCompile(`\.([^.\[]+)|\[([^=\]]+)="?([^",\]]*)"?[^\]]*\]`)
+
+// reachedByKeys returns the deepest existing value of a path such as .spec.containers[name="manager"].env.
+func reachedByKeys(o *contract.Object, path string) contract.Value {
+	at := o.Value
+	for _, step := range keyedStep.FindAllStringSubmatch(path, -1) {
+		next := at.At(step[1]) // missing if the step is a key
+		for _, item := range at.Items() {
+			if step[2] != "" && item.At(step[2]).Text() == step[3] {
+				next = item
+				break
+			}
+		}
+		if !next.Exists() {
+			break
+		}
+		at = next
+	}
+	return at
+}
+
+// checkWorkload finds references inside a pod that the API server rejects, or that prevent the pod from becoming ready.
+func checkWorkload(spec contract.Value) (findings []contract.Finding) {
+	volumes := map[string]bool{}
+	for _, volume := range spec.At("volumes").Items() {
+		volumes[volume.At("name").Text()] = true
+	}
+	for _, claim := range spec.Object.At("spec", "volumeClaimTemplates").Items() {
+		volumes[claim.At("metadata", "name").Text()] = true
+	}
+	if spec.At("containers").Length() == 0 {
+		findings = append(findings, spec.At("containers").Finding("the pod has no containers"))
+	}
+	for container := range contract.ContainersOf(spec) {
+		findings = append(findings, checkContainer(container, volumes)...)
+	}
+	return slices.Concat(findings, checkPodNames(spec), checkTolerations(spec), checkRollout(spec.Object))
+}
+
+func checkContainer(container contract.Value, volumes map[string]bool) (findings []contract.Finding) {
+	for _, field := range []string{"name", "image"} {
+		if value := container.At(field); value.Text() == "" {
+			findings = append(findings, value.Finding("the container has no %s", field))
+		}
+	}
+	own := container.At("securityContext")
+	if escalation := own.At("allowPrivilegeEscalation"); own.At("privileged").Text() == "true" && escalation.Text() == "false" {
+		findings = append(findings, escalation.Finding("%s is privileged, and allowPrivilegeEscalation is false", contract.NameOf(container)))
+	}
+	for _, mount := range container.At("volumeMounts").Items() {
+		if name := mount.At("name"); !volumes[name.Text()] && !contract.HasVariable(name.Text()) {
+			findings = append(findings, name.Finding("%s mounts the volume %q, which the pod does not have", contract.NameOf(container), name.Text()))
+		}
+		if path := mount.At("mountPath"); path.Text() == "" {
+			findings = append(findings, path.Finding("the volume mount has no mountPath"))
+		}
+	}
+	return slices.Concat(findings, checkHandlers(container), checkPorts(container), checkEnv(container), checkRequests(container))
+}
+
+func containerHasPort(container contract.Value, name string) bool {
+	for _, port := range container.At("ports").Items() {
+		if port.At("name").Text() == name {
+			return true
+		}
+	}
+	return false
+}
+
+// checkService finds ports that the API server rejects.
+func checkService(o *contract.Object) (findings []contract.Finding) {
+	ports := o.At("spec", "ports")
+	kind, headless := o.At("spec", "type").Text(), o.At("spec", "clusterIP").Text() == "None"
+	if ports.Length() == 0 && kind != "ExternalName" && !headless {
+		return []contract.Finding{ports.Finding("the Service has no ports")}
+	}
+	seen := map[string]bool{}
+	for _, port := range ports.Items() {
+		name := port.At("name")
+		switch {
+		case name.Text() == "" && ports.Length() > 1:
+			findings = append(findings, name.Finding("a port of a Service with several ports has no name"))
+		case seen[name.Text()]:
+			findings = append(findings, name.Finding("two ports have the name %s", name.Text()))
+		}
+		seen[name.Text()] = true
+		findings = append(findings, invalidLabel(name)...)
+		if number := port.At("port"); !number.Exists() {
+			findings = append(findings, number.Finding("the port has no number"))
+		}
+	}
+	return findings
+}
+
+// checkRoleRule finds rules that the API server rejects.
+func checkRoleRule(rule contract.Value) (findings []contract.Finding) {
+	if verbs := rule.At("verbs"); verbs.Length() == 0 {
+		findings = append(findings, verbs.Finding("the rule has no verbs"))
+	}
+	if urls := rule.At("nonResourceURLs"); urls.Length() > 0 {
+		if rule.At("resources").Length() > 0 || rule.At("apiGroups").Length() > 0 {
+			findings = append(findings, urls.Finding("the rule is for both resources and non-resource URLs"))
+		}
+		if rule.Object.Kind == object.Role {
+			findings = append(findings, urls.Finding("a Role has no rules for non-resource URLs; use a ClusterRole"))
+		}
+		return findings
+	}
+	for _, field := range []string{"apiGroups", "resources"} {
+		if value := rule.At(field); value.Length() == 0 {
+			findings = append(findings, value.Finding("the rule has no %s", field))
+		}
+	}
+	return findings
+}
+
+// electsLeader reports whether an argument enables leader election.
+func electsLeader(argument string) bool {
+	name, value, hasValue := strings.Cut(argument, "=")
+	return slices.Contains([]string{"--leader-elect", "--enable-leader-election", "--leader-election"}, name) && (!hasValue || value == "true")
+}
+
+// checkLeaderElection looks for the permission to write Leases, the only lock that client-go has had since Kubernetes 1.24.
+func checkLeaderElection(b *contract.Bundle) []contract.Finding {
+	return eachContainer(func(container contract.Value) []contract.Finding {
+		for _, argument := range container.At("args").Items() {
+			if !electsLeader(argument.Text()) {
+				continue
+			}
+			if verb, lacks := b.Grants.Lacks("coordination.k8s.io", contract.Need("leases", "get", "create", "update")); lacks {
+				return []contract.Finding{argument.Finding("%s enables leader election, but no role allows it to %s leases in coordination.k8s.io", contract.NameOf(container), verb)}
+			}
+		}
+		return nil
+	})(b)
+}

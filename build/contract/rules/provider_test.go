@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules_test
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/contract/rules"
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+// TestCheck_RealProviders checks that working providers have no errors. generate.Bundle makes the bundles with the
+// minimum of options; the bundles of OpenShift, in the optional folder PROVIDERS, are used unchanged.
+func TestCheck_RealProviders(t *testing.T) {
+	makers := released(t)
+	maps.Copy(makers, rendered(t))
+	for name, bundle := range makers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			counts := map[string]int{}
+			for _, finding := range contract.Check(bundle(t), rules.All()) {
+				counts[finding.Rule]++
+				if finding.Severity == contract.Error && violations[name][finding.Rule] == "" {
+					t.Errorf("%s violates %s: %s", finding.Object, finding.Rule, finding.Message)
+				}
+			}
+			for rule := range violations[name] {
+				if counts[rule] == 0 {
+					t.Errorf("%s no longer violates %s; update violations", name, rule)
+				}
+			}
+			t.Logf("%s: findings by rule: %v", name, counts)
+		})
+	}
+}
+
+// violations are violations of MUSTs in real providers, with their consequences.
+var violations = map[string]map[string]string{
+	"infrastructure-kubevirt": {
+		"infra-cluster/failure-domains-type": "status.failureDomains is a list under the contract v1beta1: Cluster API fails if the list is not empty",
+	},
+	"openshift-metal3": {
+		"webhook/service-port": "the webhooks of ipam.metal3.io have a Service, but no pod with the port: the bundle has no Deployment of the IP address manager",
+		"webhook/cert-mounted": "for the same reason no pod mounts the certificate of that Service",
+	},
+}
+
+// maker makes a bundle on demand.
+type maker func(testing.TB) extractor.Bundle
+
+// released returns the bundles of the providers in Go modules.
+func released(t testing.TB) map[string]maker {
+	t.Helper()
+	providers, err := fixture.Providers(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	makers := map[string]maker{}
+	for _, provider := range providers {
+		makers[provider.Name] = func(t testing.TB) extractor.Bundle {
+			return bundleFrom(t, generate.Options{
+				Dir: provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type,
+				ProviderVersion: provider.Version, OCPPlatform: provider.Platform, Options: transform.Options{ImageName: provider.ImageName},
+			})
+		}
+	}
+	return makers
+}
+
+func bundleFrom(t testing.TB, options generate.Options) extractor.Bundle {
+	t.Helper()
+	bundle, _, err := generate.Bundle(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bundle
+}
+
+// rendered returns the bundles of the folder PROVIDERS; none without the folder.
+func rendered(t testing.TB) map[string]maker {
+	t.Helper()
+	providers, err := fixture.RenderedProviders()
+	if err != nil {
+		t.Fatal(err)
+	}
+	makers := map[string]maker{}
+	for _, provider := range providers {
+		makers[provider.Folder] = func(t testing.TB) extractor.Bundle {
+			if provider.Metadata != nil {
+				return shipped(t, provider)
+			}
+			options := optionsOf(provider)
+			options.Dir = t.TempDir()
+			if err := fixture.WriteKustomization(options.Dir, provider.Components); err != nil {
+				t.Fatal(err)
+			}
+			return bundleFrom(t, options)
+		}
+	}
+	return makers
+}
+
+// shipped returns a bundle of OpenShift.
+func shipped(t testing.TB, provider fixture.Rendered) extractor.Bundle {
+	t.Helper()
+	files := extractor.Files{
+		"capi-operator-manifests/default/metadata.yaml":  provider.Metadata,
+		"capi-operator-manifests/default/manifests.yaml": provider.Components,
+	}
+	bundles, err := files.Bundles(extractor.Origin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bundles[0]
+}
+
+func optionsOf(provider fixture.Rendered) generate.Options {
+	placeholder := "registry.example.com/openshift:" + provider.Name
+	return generate.Options{
+		ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
+		OCPPlatform: provider.Platform, Options: transform.Options{ImageName: placeholder, Images: provider.Pins(placeholder)},
+	}
+}
+
+// TestPlatforms_MatchGenerate compares the two lists.
+func TestPlatforms_MatchGenerate(t *testing.T) {
+	for _, platform := range generate.Platforms() {
+		bundle := extractor.Bundle{Metadata: extractor.Metadata{OCPPlatform: string(platform)}}
+		for _, finding := range contract.Check(bundle, rules.All()) {
+			if finding.Rule == "metadata/ocp-platform-known" {
+				t.Error(finding.Message)
+			}
+		}
+	}
+}
+
+// BenchmarkCheck checks each provider in Go modules, which takes less than a second, and those of the folder PROVIDERS
+// together, which takes less than ten seconds.
+func BenchmarkCheck(b *testing.B) {
+	for name, bundle := range released(b) {
+		b.Run(name, func(b *testing.B) { benchmark(b, bundle(b)) })
+	}
+	var all []extractor.Bundle
+	for _, bundle := range rendered(b) {
+		all = append(all, bundle(b))
+	}
+	if len(all) > 0 {
+		b.Run("all", func(b *testing.B) { benchmark(b, all...) })
+	}
+}
+
+func benchmark(b *testing.B, bundles ...extractor.Bundle) {
+	size := 0
+	for _, bundle := range bundles {
+		size += len(bundle.Manifests)
+	}
+	b.SetBytes(int64(size))
+	for b.Loop() {
+		for _, bundle := range bundles {
+			contract.Check(bundle, rules.All())
+		}
+	}
+}

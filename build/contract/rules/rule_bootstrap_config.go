@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"github.com/capi-installer/capi-installer/build/contract"
+)
+
+// bootstrapConfigRules are the rules of the theme "bootstrap-config".
+var bootstrapConfigRules = []contract.Rule{{
+	ID:       "bootstrap-config/present",
+	Severity: contract.Error,
+	Source:   forBootstrapConfig("Rules (contract version v1beta2)"),
+	Why:      "A Machine refers to an object that creates its bootstrap data. A bootstrap provider without such a kind has no function.",
+	Fix:      "Add the CRD, such as ExampleConfig in bootstrap.cluster.x-k8s.io; correct providerType if this is not a bootstrap provider.",
+	Check:    needs(bootstrapType, contract.BootstrapConfig),
+}, {
+	ID:       "bootstrap-config/data-secret-name",
+	Severity: contract.Error,
+	Source:   forBootstrapConfig("BootstrapConfig: data secret"),
+	Why:      "Cluster API reads the bootstrap data from the Secret in this field. Without it, no host is created.",
+	Fix:      "Add the string status.dataSecretName.",
+	Check:    aBootstrapConfig.requireTyped("status.dataSecretName", contract.TypeString),
+}, {
+	ID:       "bootstrap-config/status-ready",
+	Severity: contract.Error,
+	Source:   forBootstrapConfig("BootstrapConfig: initialization completed"),
+	Why:      "Under the contract v1beta1 the Machine waits until status.ready is true.",
+	Fix:      "Add the boolean status.ready, or implement the contract v1beta2.",
+	Check:    oldBootstrapConfig.requireTyped("status.ready", contract.TypeBoolean),
+}, {
+	ID:       "bootstrap-config/initialization",
+	Severity: contract.Error,
+	Source:   forBootstrapConfig("BootstrapConfig: initialization completed"),
+	Why:      "Under the contract v1beta2 the Machine waits until status.initialization.dataSecretCreated is true; status.ready is not read.",
+	Fix:      "Add the boolean status.initialization.dataSecretCreated.",
+	Check:    newBootstrapConfig.requireTyped("status.initialization.dataSecretCreated", contract.TypeBoolean),
+}, {
+	ID:       "bootstrap-config/conditions",
+	Severity: contract.Warning,
+	Source:   forBootstrapConfig("BootstrapConfig: conditions"),
+	Why:      "Conditions explain to users, and to the Machine that summarizes them, why an object is not ready.",
+	Fix:      "Add status.conditions, a list of metav1.Condition.",
+	Check:    aBootstrapConfig.require("status.conditions"),
+}, {
+	ID:       "bootstrap-config/failure-fields-type",
+	Severity: contract.Error,
+	Source:   forBootstrapConfig("BootstrapConfig: terminal failures"),
+	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
+	Fix:      "Make the fields strings, or remove them.",
+	Check:    aBootstrapConfig.checkTypes("status.failureReason", contract.TypeString, "status.failureMessage", contract.TypeString),
+}, {
+	ID:       "bootstrap-config/template",
+	Severity: contract.Error,
+	Source:   forBootstrapConfig("BootstrapConfigTemplate, BootstrapConfigTemplateList resource definition"),
+	Why:      "MachineSets and MachineDeployments create the configuration of each machine from a template.",
+	Fix:      "Add the CRD <kind>Template to the same group.",
+	Check:    oneHasTemplate(contract.BootstrapConfig),
+}, {
+	ID:       "bootstrap-config/template-each",
+	Severity: contract.Warning,
+	Source:   forBootstrapConfig("BootstrapConfigTemplate, BootstrapConfigTemplateList resource definition"),
+	Why:      "Without a template, users can only create single Machines with this kind.",
+	Fix:      "Add the CRD <kind>Template to the same group.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		if len(oneHasTemplate(contract.BootstrapConfig)(b)) > 0 {
+			return nil // reported by another rule
+		}
+		return hasTemplate(contract.BootstrapConfig)(b)
+	},
+}}
+
+var (
+	aBootstrapConfig   = subject{role: contract.BootstrapConfig}
+	oldBootstrapConfig = subject{contract.BootstrapConfig, "v1beta1"}
+	newBootstrapConfig = subject{contract.BootstrapConfig, "v1beta2"}
+)

@@ -1,0 +1,657 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/fluxcd/pkg/envsubst"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/capicontract"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/variable"
+)
+
+// clusterctlRules are the rules of the theme "clusterctl".
+var clusterctlRules = []contract.Rule{{
+	ID:       "clusterctl/provider-label",
+	Severity: contract.Warning,
+	Source:   clusterctl("Labels"),
+	Why:      "clusterctl and users find the objects of a provider by this label.",
+	Fix:      "Label every object, in a kustomization with \"labels: [{pairs: {cluster.x-k8s.io/provider: infrastructure-<name>}}]\".",
+	Check: eachObject(func(o *contract.Object) []contract.Finding {
+		label := o.At("metadata", "labels", capicontract.ProviderLabel)
+		if label.Text() != "" {
+			return nil
+		}
+		return []contract.Finding{label.Finding("the label %s is missing", capicontract.ProviderLabel)}
+	}),
+}, {
+	ID:       "clusterctl/provider-label-single",
+	Severity: contract.Warning,
+	Source:   clusterctl("Labels"),
+	Why:      "A bundle or release belongs to one provider. A query by one label value finds only a part of its objects.",
+	Fix:      "Give all objects the same value.",
+	Check:    checkOneProvider,
+}, {
+	ID:       "clusterctl/manager-container",
+	Severity: contract.Error,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "The pod with the provider's controllers MUST have a container named manager, in which tools find the image and the flags.",
+	Fix:      "Name the container manager.",
+	Check:    checkManager,
+}, {
+	ID:       "clusterctl/provider-label-value",
+	Severity: contract.Warning,
+	Source:   clusterctl("Labels"),
+	Why:      "clusterctl finds the objects of a provider by the value that it derives from type and name. It does not find objects with another value.",
+	Fix:      "Use cluster-api for core, and infrastructure-, control-plane-, bootstrap-, ipam-, runtime-extension- or addon- with the name for others.",
+	Check: eachObject(func(o *contract.Object) []contract.Finding {
+		label := o.At("metadata", "labels", capicontract.ProviderLabel)
+		if text := label.Text(); text == "" || text == "cluster-api" || slices.ContainsFunc(slices.Collect(maps.Values(contract.LabelPrefixes)), func(prefix string) bool { return strings.HasPrefix(text, prefix) }) {
+			return nil
+		}
+		return []contract.Finding{label.Finding("invalid provider label %s: want the prefix of a type and a name", label.Text())}
+	}),
+}, {
+	ID:       "clusterctl/provider-label-matches-name",
+	Severity: contract.Info,
+	Source:   clusterctl("Labels"),
+	Why:      "Users search for a provider by its name, which is in the metadata of a bundle and in the directory of a release.",
+	Fix:      "Use the same name in both.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		for _, o := range b.Objects {
+			label := o.At("metadata", "labels", capicontract.ProviderLabel)
+			if label.Text() == "" {
+				continue
+			}
+			if want := contract.ProviderLabel(b.Metadata); label.Text() != want {
+				return []contract.Finding{label.Finding("the label is %s, which does not match the name of the provider: want %s", label.Text(), want)}
+			}
+			return nil
+		}
+		return nil
+	},
+}, {
+	ID:       "clusterctl/move-labels",
+	Severity: contract.Info,
+	Source:   clusterctl("Move"),
+	Why:      "\"clusterctl move\" moves the objects of a Cluster. An identity does not belong to a Cluster and stays behind, unless its CRD has the label.",
+	Fix:      "Label the CRD with clusterctl.cluster.x-k8s.io/move or clusterctl.cluster.x-k8s.io/move-hierarchy, if its objects must be moved.",
+	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
+		labels := d.At("metadata", "labels")
+		moves := labels.At("clusterctl.cluster.x-k8s.io/move").Node != nil || labels.At("clusterctl.cluster.x-k8s.io/move-hierarchy").Node != nil
+		if !strings.HasSuffix(d.DefinedKind, "Identity") || moves {
+			return nil
+		}
+		return []contract.Finding{labels.Finding("objects of %s are not moved", d.DefinedKind)}
+	}),
+}, {
+	ID:       "clusterctl/crd-name-preflight",
+	Severity: contract.Error,
+	Source:   clusterctl("CRD naming"),
+	Why:      "clusterctl rejects a CRD whose name Cluster API cannot derive from its kind, unless an annotation declares that Cluster API does not use the kind.",
+	Fix:      "Use the plural in the message, or annotate the CRD with " + skipPreflight + ".",
+	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
+		if d.Role != "" || d.At("metadata", "annotations", skipPreflight).Node != nil {
+			return nil
+		}
+		return checkCalculatedName(d)
+	}),
+}, {
+	ID:       "clusterctl/image-canonical",
+	Severity: contract.Warning,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "The node's configuration decides the registry of such an image; image overrides and mirrors do not apply to it.",
+	Fix:      "Name the registry, also if it is docker.io.",
+	Check: eachContainer(func(container contract.Value) []contract.Finding {
+		image := container.At("image")
+		host, _, found := strings.Cut(image.Text(), "/")
+		if image.Text() == "" || contract.HasVariable(image.Text()) || found && (strings.ContainsAny(host, ".:") || host == "localhost") {
+			return nil
+		}
+		return []contract.Finding{image.Finding("image %s has no registry", image.Text())}
+	}),
+}, {
+	ID:       "clusterctl/deployment-present",
+	Severity: contract.Error,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "The controllers of a provider MUST be deployed by a Deployment: the installer and clusterctl upgrade it and wait for it.",
+	Fix:      "Run the controllers in a Deployment.",
+	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+		if len(b.OfKind(object.Deployment)) > 0 {
+			return nil
+		}
+		for _, o := range b.Objects {
+			if contract.PodSpec(o).Exists() {
+				findings = append(findings, o.At("kind").Finding("the controllers are deployed by a %s", o.Kind.Kind))
+			}
+		}
+		return findings
+	},
+}, {
+	ID:       "clusterctl/manager-container-each",
+	Severity: contract.Warning,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "Tools find the image and the flags of the controllers in the container manager.",
+	Fix:      "Name the container of the controllers manager.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		if len(checkManager(b)) > 0 {
+			return nil // reported by another rule
+		}
+		return each(b.OfKind(object.Deployment), func(o *contract.Object) []contract.Finding {
+			for container := range contract.Containers(o) {
+				if container.At("name").Text() == "manager" {
+					return nil
+				}
+			}
+			return []contract.Finding{contract.PodSpec(o).At("containers").Finding("no container is named manager")}
+		})
+	},
+}, {
+	ID:       "clusterctl/multiple-deployments",
+	Severity: contract.Info,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "A provider usually has one controller Deployment. Several are upgraded, and can fail, independently.",
+	Fix:      "No change is needed if this is intended.",
+	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, o := range b.OfKind(object.Deployment)[min(1, len(b.OfKind(object.Deployment))):] {
+			findings = append(findings, o.Finding("the provider has more than one Deployment"))
+		}
+		return findings
+	},
+}, {
+	ID:       "clusterctl/namespace-flag",
+	Severity: contract.Warning,
+	Source:   clusterctl("Controllers & Watching namespace"),
+	Why:      "A controller that watches one namespace does not see Clusters in another.",
+	Fix:      "Remove --namespace, or set it to openshift-cluster-api in a bundle for OpenShift, where OpenShift's own Cluster is.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		return eachContainer(func(container contract.Value) (findings []contract.Finding) {
+			for _, argument := range container.At("args").Items() {
+				value, pins := strings.CutPrefix(argument.Text(), "--namespace=")
+				isClusters := b.Release == nil && b.Metadata.ClusterProfile == extractor.OpenShift && value == v1alpha1.OperandNamespace
+				if pins && value != "" && !isClusters {
+					findings = append(findings, argument.Finding("the controller watches only the namespace %s", value))
+				}
+			}
+			return findings
+		})(b)
+	},
+}, {
+	ID:       "clusterctl/repository-directory",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Creating a local provider repository"),
+	Why:      "In a local repository clusterctl finds a release only in <provider label>/<version>, with the label that it derives from type and name, and a semantic version.",
+	Fix:      "Name the directories like infrastructure-aws/v2.10.0.",
+	Check:    checkRepositoryDirectory,
+}, {
+	ID:       "clusterctl/components-present",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Components YAML"),
+	Why:      "clusterctl installs the components of a version.",
+	Fix:      "Add the components; \"capi-manifests generate --clusterctl-dir\" writes them.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		if b.File != "" {
+			return nil
+		}
+		return releaseFinding(cmp.Or(contract.ComponentsNames[b.Metadata.ProviderType], "components.yaml"), "components file not found")
+	},
+}, {
+	ID:       "clusterctl/components-file-name",
+	Severity: contract.Info,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Components YAML: naming conventions"),
+	Why:      "Users, and tools that mirror releases, expect the components under the name of the type.",
+	Fix:      "Name the file core-, infrastructure-, bootstrap-, control-plane-, ipam-, runtime-extension- or addon-components.yaml.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		for _, usual := range contract.ComponentsNames {
+			if b.File == "" || b.File == usual {
+				return nil
+			}
+		}
+		if usual := contract.ComponentsNames[b.Metadata.ProviderType]; usual != "" {
+			return releaseFinding(b.File, "unusual name: want "+usual)
+		}
+		return releaseFinding(b.File, "the name does not show the type of the provider")
+	},
+}, {
+	ID:       "clusterctl/one-namespace",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Target namespace"),
+	Why:      "clusterctl installs a provider in one namespace and fails if the components have more than one Namespace.",
+	Fix:      "Keep one Namespace; let users create namespaces for other purposes.",
+	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+		all := b.OfKind(object.Namespace)
+		for _, o := range all[min(1, len(all)):] {
+			findings = append(findings, o.Finding("the components already have the Namespace %s", all[0].Name))
+		}
+		return findings
+	},
+}, {
+	ID:       "clusterctl/namespace-present",
+	Severity: contract.Warning,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Target namespace"),
+	Why:      "clusterctl installs the provider in the Namespace of the components. Without it every user must set --target-namespace.",
+	Fix:      "Add a Namespace.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		if len(b.Objects) == 0 || len(b.OfKind(object.Namespace)) > 0 {
+			return nil
+		}
+		return releaseFinding(b.File, "Namespace not found in the components")
+	},
+}, {
+	ID:       "clusterctl/target-namespace",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Target namespace"),
+	Why:      "All namespaced objects MUST be in the namespace of the provider. clusterctl silently moves the others there.",
+	Fix:      "Set the provider's namespace, or let the controller create the object in the other namespace.",
+	Check:    checkReleaseNamespace,
+}, {
+	ID:       "clusterctl/scope-table-misses-kind",
+	Severity: contract.Warning,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Components YAML transformations"),
+	Why:      "clusterctl has a fixed list of cluster-scoped kinds. It sets the namespace of the provider on objects of all other kinds.",
+	Fix:      "No change is needed if the API server drops the namespace; otherwise let the controller create the object.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		return each(b.Objects, func(o *contract.Object) []contract.Finding {
+			if !b.ClusterScoped(o) || slices.Contains(contract.ClusterctlScope, o.Kind.Kind) {
+				return nil
+			}
+			return []contract.Finding{o.At("kind").Finding("%s is cluster-scoped, but clusterctl sets its namespace", o.Kind.Kind)}
+		})
+	},
+}, {
+	ID:       "clusterctl/duplicate-object",
+	Severity: contract.Warning,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Components YAML"),
+	Why:      "clusterctl applies the objects in order. The last object of the same group, kind, namespace and name overwrites the others.",
+	Fix:      "Remove one of them, or give it another name.",
+	Check:    checkUnique,
+}, {
+	ID:       "clusterctl/template-yaml",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates"),
+	Why:      "\"clusterctl generate cluster\" fails at a template with invalid YAML.",
+	Fix:      "Correct the document at or before the line of the finding.",
+	Check:    eachTemplateFile("", func(t *contract.Bundle) (findings []contract.Finding) { return t.Unreadable }),
+}, {
+	ID:       "clusterctl/cluster-template",
+	Severity: contract.Info,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates: common variables"),
+	Why:      "\"clusterctl generate cluster\" sets the common variables by its flags, for all providers alike.",
+	Fix:      "Use the variable in the message.",
+	Check: eachTemplateFile(contract.ClusterTemplate, func(t *contract.Bundle) []contract.Finding {
+		return each(t.Objects, checkCommonVariables)
+	}),
+}, {
+	ID:       "clusterctl/cluster-template-namespace",
+	Severity: contract.Warning,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates: target namespace"),
+	Why:      "A template MUST assume that the namespace of the cluster exists, and all its objects MUST be in it. clusterctl moves the others there.",
+	Fix:      "Remove the Namespace, and write ${NAMESPACE} for the namespace of each object, or none.",
+	Check:    eachTemplateFile(contract.ClusterTemplate, checkTemplateNamespaces),
+}, {
+	ID:       "clusterctl/clusterclass-name",
+	Severity: contract.Warning,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("ClusterClass definitions: naming conventions"),
+	Why:      "For a template with a topology clusterctl looks for clusterclass-<name>.yaml, by the name of the ClusterClass.",
+	Fix:      "Name the file after the ClusterClass in it.",
+	Check: eachTemplateFile(contract.ClusterClassFile, func(t *contract.Bundle) (findings []contract.Finding) {
+		for _, o := range t.Objects {
+			if o.Kind.Kind == "ClusterClass" && t.File != contract.ClusterClassFile+o.Name+".yaml" {
+				findings = append(findings, o.At("metadata", "name").Finding("clusterctl looks for clusterclass-%s.yaml", o.Name))
+			}
+		}
+		return findings
+	}),
+}, {
+	ID:       "clusterctl/clusterclass-file",
+	Severity: contract.Info,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("ClusterClass definitions"),
+	Why:      "A ClusterClass has its own variables, and is used in any namespace. A change of an object that two classes share changes the clusters of both.",
+	Fix:      "Remove namespaces and ${…}, and give each ClusterClass its own templates.",
+	Check:    checkClusterClasses,
+}, {
+	ID:       "clusterctl/variables-default",
+	Severity: contract.Warning,
+	Only:     contract.FormBundle,
+	Source:   clusterctl("Variables"),
+	Why:      "A variable without a default needs a value in every cluster. Without it, the installer does not install the release.",
+	Fix:      "Give it a default with ${NAME:=default}, or set its value for the installer.",
+	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, v := range b.Required {
+			findings = append(findings, contract.Finding{File: contract.ManifestsFile, Line: v.Line, Message: "variable " + v.Name + " has no default"})
+		}
+		return findings
+	},
+}, {
+	ID:       "clusterctl/variables-syntax",
+	Severity: contract.Error,
+	Source:   clusterctl("Variables"),
+	Why:      "Variables are replaced before the text is parsed as YAML. An invalid expression prevents the installation of the whole provider.",
+	Fix:      "Write ${NAME}, ${NAME:=default} or another expression that drone/envsubst knows; write $${ for a literal ${.",
+	Check: eachVariableLine(func(line string) string {
+		if _, err := envsubst.Eval(line, func(string) (string, bool) { return "", true }); err != nil {
+			return "invalid variable expression:  " + err.Error()
+		}
+		return ""
+	}),
+}, {
+	ID:       "clusterctl/variables-legacy-space",
+	Severity: contract.Warning,
+	Source:   clusterctl("Variables"),
+	Why:      "Only old versions of clusterctl accept spaces in ${ NAME }. The installer does not replace such an expression.",
+	Fix:      "Write ${NAME}.",
+	Check: eachVariableLine(func(line string) string {
+		if legacy := legacyVariable.FindString(line); legacy != "" {
+			return "spaces in " + legacy
+		}
+		return ""
+	}),
+}, {
+	ID:       "clusterctl/variables-prefix",
+	Severity: contract.Info,
+	Source:   clusterctl("Variables"),
+	Why:      "All providers of a cluster share the values of variables. A prefix with the provider's name prevents conflicts.",
+	Fix:      "Begin the name with the provider's, unless the variable is shared on purpose, like a feature gate.",
+	Check:    checkVariablePrefix,
+}, {
+	ID:       "clusterctl/variables-in-crd",
+	Severity: contract.Warning,
+	Source:   clusterctl("Variables"),
+	Why:      "A ${…} in the description of a field is replaced too, and the text is lost.",
+	Fix:      "Write $${, or rephrase the description.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		findings := eachVariableLine(func(line string) string {
+			if firstVariable(line) != "" {
+				return "variable in a CRD"
+			}
+			return ""
+		})(b)
+		inCRD := findings[:0]
+		for _, f := range findings {
+			if o := b.ObjectAt(f.Line); o != nil && o.Kind == object.CustomResourceDefinition {
+				f.Object = o.String()
+				inCRD = append(inCRD, f)
+			}
+		}
+		return inCRD
+	},
+}, {
+	ID:       "clusterctl/template-file-name",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Workload cluster templates"),
+	Why:      "clusterctl finds templates only by their names: cluster-template.yaml, cluster-template-<flavor>.yaml and clusterclass-<name>.yaml. It ignores a template in another file.",
+	Fix:      "Rename the file.",
+	Check:    checkTemplateFileNames,
+}, {
+	ID:       "clusterctl/clusterclass-reference-namespace",
+	Severity: contract.Warning,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("ClusterClass definitions: target namespace"),
+	Why:      "A ClusterClass is used in any namespace, and clusterctl does not set the namespace in references. A reference with a namespace names templates that do not exist elsewhere.",
+	Fix:      "Remove the namespace from the reference.",
+	Check:    eachTemplateFile(contract.ClusterClassFile, checkClusterClassReferences),
+}}
+
+func checkOneProvider(b *contract.Bundle) (findings []contract.Finding) {
+	first := ""
+	for _, o := range b.Objects {
+		label := o.At("metadata", "labels", capicontract.ProviderLabel)
+		switch text := label.Text(); {
+		case text == "":
+		case first == "":
+			first = text
+		case text != first:
+			findings = append(findings, label.Finding("the provider label is %s, but %s in earlier objects", text, first))
+		}
+	}
+	return findings
+}
+
+// checkManager accepts a container named manager in any Deployment: further Deployments can exist beside that of the
+// controllers.
+func checkManager(b *contract.Bundle) []contract.Finding {
+	deployments := b.OfKind(object.Deployment)
+	for _, o := range deployments {
+		for container := range contract.Containers(o) {
+			if container.At("name").Text() == "manager" {
+				return nil
+			}
+		}
+	}
+	if len(deployments) == 0 {
+		return nil
+	}
+	return []contract.Finding{contract.PodSpec(deployments[0]).At("containers").Finding("no container of any Deployment is named manager")}
+}
+
+// checkRepositoryDirectory allows components of other providers in the directory.
+func checkRepositoryDirectory(b *contract.Bundle) (findings []contract.Finding) {
+	r, of := b.Release, b.Metadata.ProviderType
+	if r.Dir == "" {
+		return nil
+	}
+	if _, is := seriesOf(r.Version); !is {
+		findings = releaseFinding(".", "invalid directory "+r.Version+": want a semantic version such as v1.2.3")
+	}
+	labelled := contract.TypeOfLabel(r.Label)
+	_, others := r.Files[contract.ComponentsNames[labelled]]
+	if labelled == "" || labelled != of && !others {
+		usual := contract.ProviderLabel(extractor.Metadata{ProviderName: "example", ProviderType: cmp.Or(of, extractor.Infrastructure)})
+		findings = append(findings, releaseFinding(".", fmt.Sprintf("invalid directory %s: want a provider label such as %s", r.Label, usual))...)
+	}
+	return findings
+}
+
+// checkReleaseNamespace compares with the namespace of the first object if the components have no Namespace.
+func checkReleaseNamespace(b *contract.Bundle) (findings []contract.Finding) {
+	target := b.Target()
+	for _, o := range b.Objects {
+		switch {
+		case o.Namespace == "" || b.ClusterScoped(o):
+		case target == "":
+			target = o.Namespace
+		case o.Namespace != target:
+			findings = append(findings, o.At("metadata", "namespace").Finding("the namespace is %s, not %s", o.Namespace, target))
+		}
+	}
+	return findings
+}
+
+var clusterTemplateName = regexp.MustCompile(`^cluster-template(-[^/]+)?\.yaml$`)
+
+// eachTemplateFile returns a check of all templates whose file names have a prefix.
+func eachTemplateFile(prefix string, check func(*contract.Bundle) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, t := range b.Release.Templates {
+			if strings.HasPrefix(t.File, prefix) {
+				findings = append(findings, check(t)...)
+			}
+		}
+		return findings
+	}
+}
+
+// commonVariables are the variables that clusterctl sets by flags, and their fields.
+var commonVariables = []struct{ kind, field, variable string }{
+	{"Cluster", "metadata.name", "CLUSTER_NAME"},
+	{"Cluster", "spec.topology.version", "KUBERNETES_VERSION"},
+	{"Cluster", "spec.topology.controlPlane.replicas", "CONTROL_PLANE_MACHINE_COUNT"},
+	{"ControlPlane", "spec.version", "KUBERNETES_VERSION"},
+	{"ControlPlane", "spec.replicas", "CONTROL_PLANE_MACHINE_COUNT"},
+	{"MachineDeployment", "spec.template.spec.version", "KUBERNETES_VERSION"},
+	{"MachineDeployment", "spec.replicas", "WORKER_MACHINE_COUNT"},
+	{"MachinePool", "spec.template.spec.version", "KUBERNETES_VERSION"},
+	{"MachinePool", "spec.replicas", "WORKER_MACHINE_COUNT"},
+}
+
+// checkCommonVariables finds fields with fixed values.
+func checkCommonVariables(o *contract.Object) (findings []contract.Finding) {
+	for _, common := range commonVariables {
+		isOf := o.Kind.Group == "cluster.x-k8s.io" && o.Kind.Kind == common.kind ||
+			common.kind == "ControlPlane" && strings.HasSuffix(o.Kind.Kind, common.kind)
+		if !isOf {
+			continue
+		}
+		field := o.At(strings.Split(common.field, ".")...)
+		if text := field.Text(); text != "" && !contract.HasVariable(text) {
+			findings = append(findings, field.Finding("fixed value %s: want ${%s}", text, common.variable))
+		}
+	}
+	return findings
+}
+
+// checkTemplateNamespaces compares with the namespace of the first object that has one.
+func checkTemplateNamespaces(t *contract.Bundle) (findings []contract.Finding) {
+	first := ""
+	for _, o := range t.Objects {
+		switch {
+		case o.Kind == object.Namespace:
+			findings = append(findings, o.Finding("a template must not contain a Namespace"))
+		case first == "":
+			first = o.Namespace
+		case o.Namespace != "" && o.Namespace != first:
+			findings = append(findings, o.At("metadata", "namespace").Finding("the namespace is %s, but %s in earlier objects", o.Namespace, first))
+		}
+	}
+	return findings
+}
+
+func checkClusterClasses(b *contract.Bundle) []contract.Finding {
+	owner := map[string]string{}
+	return eachTemplateFile(contract.ClusterClassFile, func(t *contract.Bundle) []contract.Finding {
+		findings := variableFindings(t)
+		for _, o := range t.Objects {
+			if namespace := o.At("metadata", "namespace"); namespace.Exists() {
+				findings = append(findings, namespace.Finding("the object has a fixed namespace"))
+			}
+			key := o.Kind.String() + " " + o.Name
+			if other, shared := owner[key]; shared && other != t.File {
+				findings = append(findings, o.Finding("the object is also in %s", other))
+			}
+			owner[key] = t.File
+		}
+		return findings
+	})(b)
+}
+
+// variableFindings returns a finding for each line with a variable.
+func variableFindings(t *contract.Bundle) (findings []contract.Finding) {
+	number := 0
+	for line := range strings.Lines(string(t.Text)) {
+		number++
+		if name := firstVariable(line); name != "" {
+			findings = append(findings, contract.Finding{File: t.File, Line: number, Message: "variable " + name + " in a ClusterClass"})
+		}
+	}
+	return findings
+}
+
+// checkTemplateFileNames finds Clusters and ClusterClasses in files that clusterctl does not read.
+func checkTemplateFileNames(b *contract.Bundle) (findings []contract.Finding) {
+	for _, name := range slices.Sorted(maps.Keys(b.Release.Files)) {
+		switch {
+		case path.Ext(name) != ".yaml" && path.Ext(name) != ".yml", name == contract.ReleaseMetadata, name == b.File,
+			clusterTemplateName.MatchString(name), strings.HasPrefix(name, contract.ClusterClassFile) && path.Ext(name) == ".yaml":
+			continue
+		}
+		for _, o := range contract.ReadFile(name, b.Release.Files[name]).Objects {
+			if o.Kind.Group == contract.CoreGroup && (o.Kind.Kind == "Cluster" || o.Kind.Kind == "ClusterClass") || strings.HasPrefix(name, contract.ClusterTemplate) {
+				findings = append(findings, releaseFinding(name, "clusterctl ignores the template: the file is neither cluster-template.yaml, cluster-template-<flavor>.yaml nor clusterclass-<name>.yaml")...)
+				break
+			}
+		}
+	}
+	return findings
+}
+
+// checkClusterClassReferences finds namespaces in the references of ClusterClasses: mappings with kind and name.
+func checkClusterClassReferences(t *contract.Bundle) (findings []contract.Finding) {
+	for _, o := range t.Objects {
+		if o.Kind.Kind != "ClusterClass" {
+			continue
+		}
+		for value := range o.At("spec").All() {
+			if namespace := value.At("namespace"); namespace.Exists() && value.At("kind").Exists() && value.At("name").Exists() {
+				findings = append(findings, namespace.Finding("the reference to %s %s has a namespace", value.At("kind").Text(), value.At("name").Text()))
+			}
+		}
+	}
+	return findings
+}
+
+// eachVariableLine checks the lines with expressions before variables are replaced; check returns the message of a
+// finding, or nothing.
+func eachVariableLine(check func(line string) string) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) (findings []contract.Finding) {
+		number := 0
+		for line := range strings.Lines(string(b.Text)) {
+			number++
+			if !contract.HasVariable(line) {
+				continue
+			}
+			if problem := check(line); problem != "" {
+				findings = append(findings, contract.Finding{File: contract.ManifestsFile, Line: number, Message: problem})
+			}
+		}
+		return findings
+	}
+}
+
+// checkVariablePrefix reports each variable once.
+func checkVariablePrefix(b *contract.Bundle) []contract.Finding {
+	words := strings.Split(strings.TrimPrefix(b.Metadata.ProviderName, "cluster-api-provider-"), "-")
+	prefix, seen := strings.ToUpper(words[0]), map[string]bool{}
+	var findings []contract.Finding
+	number := 0
+	for line := range strings.Lines(string(b.Text)) {
+		number++
+		for expression := range variable.AllNested([]byte(line)) {
+			name := expression.Name
+			if seen[name] || shared.MatchString(name) || strings.HasPrefix(name, prefix) || strings.HasPrefix(name, "CAP") {
+				continue
+			}
+			seen[name] = true
+			findings = append(findings, contract.Finding{File: contract.ManifestsFile, Line: number, Message: "variable " + name + " does not begin with " + prefix})
+		}
+	}
+	return findings
+}
+
+// shared are variables that several providers use.
+var shared = regexp.MustCompile(`^(EXP_.*|CLUSTER_TOPOLOGY|.*_DIAGNOSTICS_.*|K8S_CP_LABEL|TLS_.*)$`)
+
+// legacyVariable has spaces within the braces.
+var legacyVariable = regexp.MustCompile(`\$\{(\s+[A-Za-z_][A-Za-z0-9_]*\s*|[A-Za-z_][A-Za-z0-9_]*\s+)\}`)
+
+// firstVariable returns the name of the first variable of a text; empty without variables.
+func firstVariable(text string) string {
+	for expression := range variable.All([]byte(text)) {
+		return expression.Name
+	}
+	return ""
+}

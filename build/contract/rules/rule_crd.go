@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/parallel"
+	"github.com/gobuffalo/flect"
+)
+
+// crdRules are the rules of the theme "crd".
+var crdRules = []contract.Rule{{
+	ID:       "crd/valid",
+	Severity: contract.Error,
+	Source:   kubernetes("Specifying a structural schema", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
+	Why:      "The API server rejects a CRD whose schema is not structural, whose defaults are invalid, or whose CEL rules do not compile or exceed the cost limit. This rule runs the validation code of the API server.",
+	Fix:      "Correct the Go type and its markers, and regenerate the CRD.",
+	Check:    checkDefinitions,
+}, {
+	ID:       "crd/name-plural-group",
+	Severity: contract.Error,
+	Source:   kubernetes("Create a CustomResourceDefinition", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
+	Why:      "The API server rejects a CRD whose name is not <plural>.<group>, and Cluster API finds CRDs by that name.",
+	Fix:      "Set metadata.name to <spec.names.plural>.<spec.group>.",
+	Check:    eachDefinition(allDefinitions, checkCRDName),
+}, {
+	ID:       "crd/name-calculate",
+	Severity: contract.Error,
+	Source:   forInfraCluster("All resources: CRD name"),
+	Why:      "Cluster API derives the name of a CRD from the kind, so it does not find a CRD with another plural.",
+	Fix:      "Use the plural in the message; for the kind in Go, remove path from the kubebuilder:resource marker.",
+	Check:    eachDefinition((*contract.Bundle).WithRole, checkCalculatedName),
+}, {
+	ID:       "crd/list-kind",
+	Severity: contract.Error,
+	Source:   forInfraCluster("InfraClusterList, InfraClusterTemplateList resources"),
+	Why:      "Cluster API lists objects by the kind <kind>List.",
+	Fix:      "Set spec.names.listKind to <kind>List, or remove the field.",
+	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
+		list := d.At("spec", "names", "listKind")
+		if list.Text() == "" || list.Text() == d.DefinedKind+"List" {
+			return nil
+		}
+		return []contract.Finding{list.Finding("the kind of lists is %s, not %sList", list.Text(), d.DefinedKind)}
+	}),
+}, {
+	ID:       "crd/status-subresource",
+	Severity: contract.Error,
+	Source:   forInfraCluster("All resources: scope"),
+	Why:      "Controllers write the status of an object through the status subresource. Without it their requests fail with 404, and the status stays empty.",
+	Fix:      "Add subresources: {status: {}} to the version; in Go, the marker +kubebuilder:subresource:status.",
+	Check:    eachDefinition(notTemplates, checkStatusSubresource),
+}, {
+	ID:       "crd/served-version-exists",
+	Severity: contract.Error,
+	Source:   kubernetes("Versions in CustomResourceDefinitions", versionsPage),
+	Why:      "Without a served version users cannot create objects of the kind.",
+	Fix:      "Serve a version.",
+	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
+		if versions := d.At("spec", "versions"); versions.Length() > 0 && contract.ServedVersions(d.Object) == "" {
+			return []contract.Finding{versions.Finding("no version is served")}
+		}
+		return nil
+	}),
+}, {
+	ID:       "crd/no-unserved-storage",
+	Severity: contract.Warning,
+	Source:   kubernetes("Versions in CustomResourceDefinitions", versionsPage),
+	Why:      "Objects stored in an unserved version are readable through conversion only, and not visible to tools that read the storage version.",
+	Fix:      "Store a version that is served.",
+	Check:    eachDefinition(allDefinitions, checkStorageServed),
+}, {
+	ID:       "crd/preserve-unknown-fields",
+	Severity: contract.Error,
+	Source:   kubernetes("Field pruning", "tasks/extend-kubernetes/custom-resources/custom-resource-definitions/"),
+	Why:      "The API server rejects spec.preserveUnknownFields: true in CRDs of apiextensions.k8s.io/v1.",
+	Fix:      "Remove the field, and set x-kubernetes-preserve-unknown-fields only where fields are unknown by design.",
+	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
+		if preserve := d.At("spec", "preserveUnknownFields"); preserve.Text() == "true" {
+			return []contract.Finding{preserve.Finding("the CRD preserves all unknown fields")}
+		}
+		return nil
+	}),
+}, {
+	ID:       "crd/open-schema",
+	Severity: contract.Warning,
+	Source:   resourceVersions,
+	Why:      "A schema that preserves unknown fields at its root, in spec or in status accepts misspelled fields, and does not show whether the kind implements its contract.",
+	Fix:      "Declare the fields of spec and status.",
+	Check: eachWithRole(func(d *contract.Definition) []contract.Finding {
+		for _, part := range []contract.Value{d.Schema, d.Schema.At("properties", "spec"), d.Schema.At("properties", "status")} {
+			if open := part.At("x-kubernetes-preserve-unknown-fields"); open.Text() == "true" {
+				return []contract.Finding{open.Finding("the schema of version %s accepts unknown fields at its root, in spec or in status", d.Version)}
+			}
+		}
+		return nil
+	}),
+}, {
+	ID:       "crd/conversion-webhook",
+	Severity: contract.Warning,
+	Source:   kubernetes("Webhook conversion", versionsPage),
+	Why:      "Without a webhook the API server converts objects by changing their apiVersion only: fields of only one version are lost.",
+	Fix:      "Add a conversion webhook, or serve a single version.",
+	Check:    eachDefinition(allDefinitions, checkConversion),
+}, {
+	ID:       "crd/conversion-review-versions",
+	Severity: contract.Warning,
+	Source:   kubernetes("Webhook request and response", versionsPage),
+	Why:      "These are versions of ConversionReview, not of the kind. Without v1 the webhook depends on the deprecated v1beta1.",
+	Fix:      "Set conversionReviewVersions to [v1].",
+	Check:    eachDefinition(allDefinitions, checkReviewVersions),
+}, {
+	ID:       "crd/categories",
+	Severity: contract.Info,
+	Source:   forInfraCluster("All resources: scope"),
+	Why:      "\"kubectl get cluster-api\" shows the objects of Cluster API by this category.",
+	Fix:      "Add the category cluster-api to spec.names.categories.",
+	Check: eachWithRole(func(d *contract.Definition) []contract.Finding {
+		categories := d.At("spec", "names", "categories")
+		if contract.Contains(categories, "cluster-api") {
+			return nil
+		}
+		return []contract.Finding{categories.Finding("the kind is not in the category cluster-api")}
+	}),
+}}
+
+func checkCRDName(crd *contract.Definition) []contract.Finding {
+	want := crd.At("spec", "names", "plural").Text() + "." + crd.Group
+	if crd.Name == want {
+		return nil
+	}
+	return []contract.Finding{crd.At("metadata", "name").Finding("invalid name: want %s", want)}
+}
+
+func checkStatusSubresource(d *contract.Definition) (findings []contract.Finding) {
+	for _, version := range d.At("spec", "versions").Items() {
+		status, _ := contract.SchemaField(version.At("schema", "openAPIV3Schema"), "status")
+		subresource := version.At("subresources", "status")
+		if version.At("served").Text() == "true" && status.Exists() && subresource.Node == nil {
+			findings = append(findings, subresource.Finding("version %s has a status without the subresource", version.At("name").Text()))
+		}
+	}
+	return findings
+}
+
+func checkStorageServed(d *contract.Definition) (findings []contract.Finding) {
+	for _, version := range d.At("spec", "versions").Items() {
+		if version.At("storage").Text() == "true" && version.At("served").Text() != "true" {
+			findings = append(findings, version.At("served").Finding("version %s is stored, but not served", version.At("name").Text()))
+		}
+	}
+	return findings
+}
+
+// checkConversion compares the fields at the top of spec and status of the served versions: incompatible versions
+// usually differ there.
+func checkConversion(d *contract.Definition) []contract.Finding {
+	strategy := d.At("spec", "conversion", "strategy")
+	if strategy.Text() == "Webhook" {
+		return nil
+	}
+	var first string
+	for _, version := range d.At("spec", "versions").Items() {
+		fields := topFields(version.At("schema", "openAPIV3Schema"))
+		switch {
+		case version.At("served").Text() != "true":
+		case first == "":
+			first = fields
+		case fields != first:
+			return []contract.Finding{strategy.Finding("versions with different fields (%s) are not converted by a webhook", contract.ServedVersions(d.Object))}
+		}
+	}
+	return nil
+}
+
+// topFields returns the names and types of the fields of spec and status.
+func topFields(schema contract.Value) string {
+	fields := []string{"-"}
+	for _, part := range []string{"spec", "status"} {
+		for name, field := range schema.At("properties", part, "properties").Fields() {
+			fields = append(fields, part+"."+name+" "+contract.SchemaType(field))
+		}
+	}
+	slices.Sort(fields)
+	return strings.Join(fields, " ")
+}
+
+func checkReviewVersions(d *contract.Definition) []contract.Finding {
+	versions := d.At("spec", "conversion", "webhook", "conversionReviewVersions")
+	if d.At("spec", "conversion", "strategy").Text() != "Webhook" || versions.Length() == 0 || contract.Contains(versions, "v1") {
+		return nil
+	}
+	return []contract.Finding{versions.Finding("conversionReviewVersions does not include v1")}
+}
+
+// checkDefinitions validates the CRDs with the code of the API server, in parallel.
+func checkDefinitions(b *contract.Bundle) []contract.Finding {
+	return slices.Concat(parallel.Map(b.Definitions, checkValid)...)
+}
+
+// checkValid does the same as the API server when a CRD is created: it decodes, defaults and validates it. Another rule
+// reports CRDs that cannot be decoded.
+//
+// The API server answers a request whose validation panics with an error, and continues; so does this check.
+func checkValid(d *contract.Definition) (findings []contract.Finding) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			findings = append(findings, d.Finding("the validation of the API server failed: %v", cause))
+		}
+	}()
+	if d.At("apiVersion").Text() != "apiextensions.k8s.io/v1" {
+		return nil // reported by another rule
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if data, err := d.JSON(); err != nil || json.Unmarshal(data, &crd) != nil {
+		return nil // reported by another rule
+	}
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(&crd)
+	crd.Spec.PreserveUnknownFields = false // reported by another rule; causes errors about defaults and other fields of the schema too
+	for _, version := range crd.Spec.Versions {
+		if version.Storage {
+			crd.Status.StoredVersions = []string{version.Name}
+		}
+	}
+	var internal apiextensions.CustomResourceDefinition
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil); err != nil {
+		return []contract.Finding{d.Finding("the API server cannot decode the CRD: %v", err)}
+	}
+	for _, problem := range validation.ValidateCustomResourceDefinition(context.Background(), &internal) {
+		if !hasOtherRule(problem) {
+			findings = append(findings, d.AtPath(problem.Field).Finding("%s", explain(problem)))
+		}
+	}
+	return findings
+}
+
+// hasOtherRule reports whether another rule finds a problem too, or only the server does.
+func hasOtherRule(problem *field.Error) bool {
+	for _, prefix := range []string{"metadata.name", "metadata.labels", "metadata.annotations", "status"} {
+		if strings.HasPrefix(problem.Field, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkCalculatedName derives the plural as Cluster API does.
+func checkCalculatedName(d *contract.Definition) []contract.Finding {
+	plural := flect.Pluralize(strings.ToLower(d.DefinedKind))
+	if written := d.At("spec", "names", "plural"); written.Text() != plural && d.DefinedKind != "" {
+		return []contract.Finding{written.Finding("Cluster API expects the name %s.%s", plural, d.Group)}
+	}
+	return nil
+}
+
+const skipPreflight = "clusterctl.cluster.x-k8s.io/skip-crd-name-preflight-check"

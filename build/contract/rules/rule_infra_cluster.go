@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"github.com/capi-installer/capi-installer/build/contract"
+)
+
+// infraClusterRules are the rules of the theme "infra-cluster".
+var infraClusterRules = []contract.Rule{{
+	ID:       "infra-cluster/present",
+	Severity: contract.Error,
+	Source:   forInfraCluster("Rules (contract version v1beta2)"),
+	Why:      "Every Cluster refers to an object that creates its infrastructure. An infrastructure provider without such a kind cannot create a cluster.",
+	Fix:      "Add the CRD, such as ExampleCluster in infrastructure.cluster.x-k8s.io; correct providerType if this is not an infrastructure provider.",
+	Check:    checkInfraCluster,
+}, {
+	ID:       "infra-cluster/name-convention",
+	Severity: contract.Info,
+	Source:   forInfraCluster("InfraCluster, InfraClusterList resource definition"),
+	Why:      "Users and tools recognize the kind by its name: <environment>Cluster.",
+	Fix:      "Name the kind so that it ends in Cluster.",
+	Check: eachDefinition(allDefinitions, func(d *contract.Definition) []contract.Finding {
+		if d.Role == contract.InfraCluster || !contract.InGroup(d, "infrastructure") || !d.HasAny([]string{"spec.controlPlaneEndpoint"}) || d.Template || d.Role == contract.ControlPlane {
+			return nil
+		}
+		return []contract.Finding{d.At("spec", "names", "kind").Finding("the kind has a controlPlaneEndpoint, but its name does not end in Cluster")}
+	}),
+}, {
+	ID:       "infra-cluster/control-plane-endpoint",
+	Severity: contract.Warning,
+	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
+	Why:      "Cluster API takes the address of the API server from here, unless the control plane provides it.",
+	Fix:      "Add spec.controlPlaneEndpoint with host and port, unless another component provides the address.",
+	Check:    anInfraCluster.require("spec.controlPlaneEndpoint", "spec.controlPlaneEndpoint.host", "spec.controlPlaneEndpoint.port"),
+}, {
+	ID:       "infra-cluster/control-plane-endpoint-type",
+	Severity: contract.Error,
+	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
+	Why:      "Cluster API reads the host as a string and the port as an integer. With other types it has no address, and the Cluster never becomes available.",
+	Fix:      "Use the types of the contract: host string, port integer.",
+	Check: anInfraCluster.checkTypes("spec.controlPlaneEndpoint", contract.TypeObject,
+		"spec.controlPlaneEndpoint.host", contract.TypeString, "spec.controlPlaneEndpoint.port", contract.TypeInteger),
+}, {
+	ID:       "infra-cluster/control-plane-endpoint-optional",
+	Severity: contract.Warning,
+	Source:   forInfraCluster("InfraCluster: control plane endpoint"),
+	Why:      "Users and ClusterClasses create the object before the address is known; the controller sets it later.",
+	Fix:      "Make the field optional: +optional in Go.",
+	Check:    anInfraCluster.optional("spec.controlPlaneEndpoint"),
+}, {
+	ID:       "infra-cluster/status-ready",
+	Severity: contract.Error,
+	Source:   forInfraCluster("InfraCluster: initialization completed"),
+	Why:      "Under the contract v1beta1 the Cluster waits until status.ready is true.",
+	Fix:      "Add the boolean status.ready, or implement the contract v1beta2.",
+	Check:    oldInfraCluster.requireTyped("status.ready", contract.TypeBoolean),
+}, {
+	ID:       "infra-cluster/status-ready-kept",
+	Severity: contract.Info,
+	Only:     contract.FormBundle,
+	Source:   openShiftOnboarding,
+	Why:      "On OpenShift the installation creates the cluster's own InfraCluster, and an operator sets its status.ready under every contract.",
+	Fix:      "Add the boolean status.ready beside status.initialization.provisioned.",
+	Check:    newInfraCluster.require("status.ready"),
+}, {
+	ID:       "infra-cluster/initialization-provisioned",
+	Severity: contract.Error,
+	Source:   forInfraCluster("InfraCluster: initialization completed"),
+	Why:      "Under the contract v1beta2 the Cluster waits until status.initialization.provisioned is true; status.ready is not read.",
+	Fix:      "Add the boolean status.initialization.provisioned.",
+	Check:    newInfraCluster.requireTyped("status.initialization.provisioned", contract.TypeBoolean),
+}, {
+	ID:       "infra-cluster/failure-domains-type",
+	Severity: contract.Error,
+	Source:   forInfraCluster("InfraCluster: failure domains"),
+	Why:      "Under the contract v1beta1 Cluster API reads the failure domains as a map by name. With a list, the reconciliation of the Cluster fails.",
+	Fix:      "Make status.failureDomains an object with additionalProperties, or implement the contract v1beta2, in which it is a list.",
+	Check:    oldInfraCluster.checkTypes("status.failureDomains", contract.TypeObject),
+}, {
+	ID:       "infra-cluster/failure-domains-list",
+	Severity: contract.Error,
+	Source:   forInfraCluster("InfraCluster: failure domains"),
+	Why:      "Under the contract v1beta2 Cluster API reads the failure domains as a list of name, controlPlane and attributes.",
+	Fix:      "Make status.failureDomains a list of objects with these fields.",
+	Check: newInfraCluster.checkTypes("status.failureDomains", contract.TypeArray, "status.failureDomains[].name", contract.TypeString,
+		"status.failureDomains[].controlPlane", contract.TypeBoolean, "status.failureDomains[].attributes", contract.TypeObject),
+}, {
+	ID:       "infra-cluster/failure-domains-key",
+	Severity: contract.Warning,
+	Source:   forInfraCluster("InfraCluster: failure domains"),
+	Why:      "Every writer replaces a list without a key as a whole, and the list can contain a failure domain twice.",
+	Fix:      "Set x-kubernetes-list-type: map and x-kubernetes-list-map-keys: [name].",
+	Check: newInfraCluster.whenThere("status.failureDomains", func(d *contract.Definition) []contract.Finding {
+		list, _ := contract.SchemaField(d.Schema, "status.failureDomains")
+		if contract.SchemaType(list) != contract.TypeArray || contract.Contains(list.At("x-kubernetes-list-map-keys"), "name") {
+			return nil
+		}
+		return []contract.Finding{list.Finding("status.failureDomains in version %s is not a list map with the key name", d.Version)}
+	}),
+}, {
+	ID:       "infra-cluster/conditions",
+	Severity: contract.Warning,
+	Source:   forInfraCluster("InfraCluster: conditions"),
+	Why:      "Conditions explain to users, and to the Cluster that summarizes them, why an object is not ready.",
+	Fix:      "Add status.conditions, a list of metav1.Condition.",
+	Check:    anInfraCluster.require("status.conditions"),
+}, {
+	ID:       "infra-cluster/failure-fields-type",
+	Severity: contract.Error,
+	Source:   forInfraCluster("InfraCluster: terminal failures"),
+	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
+	Fix:      "Make the fields strings, or remove them.",
+	Check:    anInfraCluster.checkTypes("status.failureReason", contract.TypeString, "status.failureMessage", contract.TypeString),
+}, {
+	ID:       "infra-cluster/failure-fields-deprecated",
+	Severity: contract.Info,
+	Source:   forInfraCluster("InfraCluster: terminal failures"),
+	Why:      "The fields belong to the contract v1beta1. Cluster API will ignore them when the support of that contract ends.",
+	Fix:      "Report failures by conditions.",
+	Check:    newInfraCluster.deprecated("status.failureReason", "status.failureMessage"),
+}, {
+	ID:       "infra-cluster/template",
+	Severity: contract.Warning,
+	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
+	Why:      "A ClusterClass creates the objects of a Cluster from templates. A kind without one cannot be used in a ClusterClass.",
+	Fix:      "Add the CRD <kind>Template to the same group.",
+	Check:    hasTemplate(contract.InfraCluster),
+}}
+
+var (
+	anInfraCluster  = subject{role: contract.InfraCluster}
+	oldInfraCluster = subject{contract.InfraCluster, "v1beta1"}
+	newInfraCluster = subject{contract.InfraCluster, "v1beta2"}
+)
+
+// checkInfraCluster lowers the severity for a provider that has only machines: the document has SHOULD in one place and
+// MUST in another.
+func checkInfraCluster(b *contract.Bundle) []contract.Finding {
+	findings := needs(infrastructureType, contract.InfraCluster)(b)
+	if len(b.DefinitionsWithRole(contract.InfraMachine, contract.InfraMachinePool)) > 0 {
+		for i := range findings {
+			findings[i].Severity = contract.Warning
+		}
+	}
+	return findings
+}

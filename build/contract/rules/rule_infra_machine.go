@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"strings"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+)
+
+// infraMachineRules are the rules of the theme "infra-machine".
+var infraMachineRules = []contract.Rule{{
+	ID:       "infra-machine/present",
+	Severity: contract.Error,
+	Source:   forInfraMachine("Rules (contract version v1beta2)"),
+	Why:      "Every Machine refers to an object that creates its host. An infrastructure provider without such a kind cannot create a node.",
+	Fix:      "Add the CRD, such as ExampleMachine in infrastructure.cluster.x-k8s.io; correct providerType if this is not an infrastructure provider.",
+	Check:    needs(infrastructureType, contract.InfraMachine),
+}, {
+	ID:       "infra-machine/provider-id",
+	Severity: contract.Error,
+	Source:   forInfraMachine("InfraMachine: provider ID"),
+	Why:      "Cluster API finds the Node of a Machine by this ID. Without it the Machine never becomes ready.",
+	Fix:      "Add the string spec.providerID.",
+	Check:    anInfraMachine.requireTyped("spec.providerID", contract.TypeString),
+}, {
+	ID:       "infra-machine/provider-id-optional",
+	Severity: contract.Warning,
+	Source:   forInfraMachine("InfraMachine: provider ID"),
+	Why:      "The object is created before the host exists; the controller sets the ID later.",
+	Fix:      "Make the field optional: +optional in Go.",
+	Check:    anInfraMachine.optional("spec.providerID"),
+}, {
+	ID:       "infra-machine/provider-id-limits",
+	Severity: contract.Info,
+	Source:   forInfraMachine("InfraMachine: provider ID"),
+	Why:      "Cluster API accepts IDs of 1 to 512 characters. Without these limits, the API server rejects an ID only when it is copied to the Machine.",
+	Fix:      "Set minLength: 1 and maxLength: 512.",
+	Check: newInfraMachine.whenThere("spec.providerID", func(d *contract.Definition) []contract.Finding {
+		id, _ := contract.SchemaField(d.Schema, "spec.providerID")
+		if id.At("minLength").Exists() && id.At("maxLength").Exists() {
+			return nil
+		}
+		return []contract.Finding{id.Finding("spec.providerID has no limits in version %s", d.Version)}
+	}),
+}, {
+	ID:       "infra-machine/status-ready",
+	Severity: contract.Error,
+	Source:   forInfraMachine("InfraMachine: initialization completed"),
+	Why:      "Under the contract v1beta1 the Machine waits until status.ready is true.",
+	Fix:      "Add the boolean status.ready, or implement the contract v1beta2.",
+	Check:    oldInfraMachine.requireTyped("status.ready", contract.TypeBoolean),
+}, {
+	ID:       "infra-machine/initialization-provisioned",
+	Severity: contract.Error,
+	Source:   forInfraMachine("InfraMachine: initialization completed"),
+	Why:      "Under the contract v1beta2 the Machine waits until status.initialization.provisioned is true; status.ready is not read.",
+	Fix:      "Add the boolean status.initialization.provisioned.",
+	Check:    newInfraMachine.requireTyped("status.initialization.provisioned", contract.TypeBoolean),
+}, {
+	ID:       "infra-machine/failure-domain",
+	Severity: contract.Error,
+	Source:   forInfraMachine("InfraMachine: failure domain"),
+	Why:      "Under the contract v1beta2 Cluster API copies the failure domain from here to the Machine, as a string.",
+	Fix:      "Make status.failureDomain a string.",
+	Check:    newInfraMachine.checkTypes("status.failureDomain", contract.TypeString),
+}, {
+	ID:       "infra-machine/failure-domain-spec",
+	Severity: contract.Info,
+	Source:   forInfraMachine("InfraMachine: failure domain"),
+	Why:      "spec.failureDomain belongs to the contract v1beta1. Cluster API will ignore it when the support of that contract ends.",
+	Fix:      "Report the failure domain in status.failureDomain.",
+	Check:    oldInfraMachine.deprecated("spec.failureDomain"),
+}, {
+	ID:       "infra-machine/addresses",
+	Severity: contract.Error,
+	Source:   forInfraMachine("InfraMachine: addresses"),
+	Why:      "Cluster API copies the addresses to the Machine: a list of type and address. It fails at other types.",
+	Fix:      "Make status.addresses a list of objects with the strings type and address.",
+	Check:    anInfraMachine.checkTypes("status.addresses", contract.TypeArray, "status.addresses[]", contract.TypeObject, "status.addresses[].type", contract.TypeString, "status.addresses[].address", contract.TypeString),
+}, {
+	ID:       "infra-machine/address-types",
+	Severity: contract.Error,
+	Source:   forInfraMachine("InfraMachine: addresses"),
+	Why:      "A Machine can have addresses of these types. The API server rejects a status with a type that the schema does not allow.",
+	Fix:      "Allow " + strings.Join(addressTypes, ", ") + ", or remove the enum.",
+	Check:    anInfraMachine.whenThere("status.addresses[].type", checkAddressTypes),
+}, {
+	ID:       "infra-machine/conditions",
+	Severity: contract.Warning,
+	Source:   forInfraMachine("InfraMachine: conditions"),
+	Why:      "Conditions explain to users, and to the Machine that summarizes them, why an object is not ready.",
+	Fix:      "Add status.conditions, a list of metav1.Condition.",
+	Check:    anInfraMachine.require("status.conditions"),
+}, {
+	ID:       "infra-machine/failure-fields-type",
+	Severity: contract.Error,
+	Source:   forInfraMachine("InfraMachine: terminal failures"),
+	Why:      "Cluster API reads these fields as strings, and fails at any other type.",
+	Fix:      "Make the fields strings, or remove them.",
+	Check:    anInfraMachine.checkTypes("status.failureReason", contract.TypeString, "status.failureMessage", contract.TypeString),
+}, {
+	ID:       "infra-machine/failure-fields",
+	Severity: contract.Info,
+	Source:   forInfraMachine("InfraMachine: terminal failures"),
+	Why:      "The fields belong to the contract v1beta1. Cluster API will ignore them when the support of that contract ends.",
+	Fix:      "Report failures by conditions.",
+	Check:    newInfraMachine.deprecated("status.failureReason", "status.failureMessage"),
+}, {
+	ID:       "infra-machine/template",
+	Severity: contract.Error,
+	Source:   forInfraMachine("InfraMachineTemplate, InfraMachineTemplateList resource definition"),
+	Why:      "MachineSets, MachineDeployments and control planes create machines from templates. Without a template, users can only create single Machines.",
+	Fix:      "Add the CRD <kind>Template to the same group.",
+	Check:    oneHasTemplate(contract.InfraMachine),
+}, {
+	ID:       "infra-machine/template-each",
+	Severity: contract.Warning,
+	Source:   forInfraMachine("InfraMachineTemplate, InfraMachineTemplateList resource definition"),
+	Why:      "Without a template, users can only create single Machines of this kind.",
+	Fix:      "Add the CRD <kind>Template to the same group.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		if len(oneHasTemplate(contract.InfraMachine)(b)) > 0 {
+			return nil // reported by another rule
+		}
+		return hasTemplate(contract.InfraMachine)(b)
+	},
+}}
+
+var (
+	anInfraMachine  = subject{role: contract.InfraMachine}
+	oldInfraMachine = subject{contract.InfraMachine, "v1beta1"}
+	newInfraMachine = subject{contract.InfraMachine, "v1beta2"}
+)
+
+var addressTypes = []string{"Hostname", "ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS"}
+
+func checkAddressTypes(d *contract.Definition) []contract.Finding {
+	kind, _ := contract.SchemaField(d.Schema, "status.addresses[].type")
+	allowed := kind.At("enum")
+	if allowed.Length() == 0 {
+		return nil
+	}
+	for _, name := range addressTypes {
+		if !contract.Contains(allowed, name) {
+			return []contract.Finding{allowed.Finding("the schema of version %[2]s does not allow the type %[1]s", name, d.Version)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// rbacRules are the rules of the theme "rbac".
+var rbacRules = []contract.Rule{{
+	ID:       "rbac/aggregation-label",
+	Severity: contract.Error,
+	Source:   forInfraCluster("RBAC"),
+	Why:      "Cluster API's own role does not include this group. Without an aggregated ClusterRole, Cluster API cannot read or create the objects.",
+	Fix:      "Add a ClusterRole with the label " + aggregateToManager + ": \"true\" that grants create, delete, get, list, patch, update and watch of the resource.",
+	Check: eachOwnGroup(func(b *contract.Bundle, d *contract.Definition) []contract.Finding {
+		return aggregated(b, d, aggregateToManager, permissionFor(d))
+	}),
+}, {
+	ID:       "rbac/aggregation-label-kcp",
+	Severity: contract.Info,
+	Source:   forControlPlane("RBAC"),
+	Why:      "The role of the kubeadm control plane provider, which creates machines and their configuration, does not include this group either.",
+	Fix:      "Label the ClusterRole with " + aggregateToKubeadm + ": \"true\" too.",
+	Check: eachOwnGroup(func(b *contract.Bundle, d *contract.Definition) []contract.Finding {
+		if d.Role != contract.InfraMachine && d.Role != contract.BootstrapConfig {
+			return nil
+		}
+		return aggregated(b, d, aggregateToKubeadm, permissionFor(d))
+	}),
+}, {
+	ID:       "rbac/aggregation-finalizers",
+	Severity: contract.Info,
+	Source:   forInfraCluster("RBAC"),
+	Why:      "With the admission plugin OwnerReferencesPermissionEnforcement, Cluster API can set blockOwnerDeletion only if it can update the finalizers of the owner.",
+	Fix:      "Grant update of <resource>/finalizers in the aggregated ClusterRole.",
+	Check: eachOwnGroup(func(b *contract.Bundle, d *contract.Definition) []contract.Finding {
+		return aggregated(b, d, aggregateToManager, contract.Need(lowerPlural(d) + "/finalizers", "update"))
+	}),
+}, {
+	ID:       "rbac/aggregation-too-broad",
+	Severity: contract.Warning,
+	Source:   forInfraCluster("RBAC"),
+	Why:      "Cluster API gains every permission of an aggregated role. It does not need the provider's own permissions, such as those for Secrets.",
+	Fix:      "Label a separate ClusterRole that grants only the provider's kinds.",
+	Check:    checkAggregatedBreadth,
+}, {
+	ID:       "rbac/aggregation-selector",
+	Severity: contract.Error,
+	Source:   kubernetes("Aggregated ClusterRoles", rbacPage),
+	Why:      "Kubernetes replaces the rules of an aggregated role with those of the selected roles. If it selects none, it grants nothing.",
+	Fix:      "Remove the role's own rules, and label the roles that it selects.",
+	Check:    checkAggregation,
+}, {
+	ID:       "rbac/own-types",
+	Severity: contract.Error,
+	Source:   forInfraCluster("RBAC"),
+	Why:      "The provider's controller watches its own kinds and writes their status. Without these permissions it fails at start or at the first object.",
+	Fix:      "Grant get, list, watch and update or patch of the resource, and update or patch of its status, to the controller's service account.",
+	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+		if len(b.OfKind(object.Deployment)) == 0 {
+			return nil
+		}
+		for _, d := range notTemplates(b) {
+			for _, wanted := range []contract.Permission{
+				contract.Need(lowerPlural(d), "get", "list", "watch", "update|patch"),
+				contract.Need(lowerPlural(d) + "/status", "update|patch"),
+			} {
+				if verb, lacks := b.Grants.Lacks(d.Group, wanted); lacks {
+					findings = append(findings, d.At("spec", "names", "plural").Finding("no role allows the provider to %s %s", verb, wanted.Resource))
+				}
+			}
+		}
+		return findings
+	},
+}, {
+	ID:       "rbac/read-clusters",
+	Severity: contract.Warning,
+	Source:   forInfraCluster("RBAC"),
+	Why:      "A provider's controller reads paused and the address of the API server from the Cluster of its objects.",
+	Fix:      "Grant get, list and watch of clusters in cluster.x-k8s.io.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		if len(notTemplates(b)) == 0 {
+			return nil
+		}
+		findings := b.Grants.Lacking(b, "cluster.x-k8s.io", contract.Need("clusters", "get", "list", "watch"))
+		if b.Metadata.ProviderType == infrastructureType {
+			for i := range findings {
+				findings[i].Severity = contract.Error // every infrastructure controller reads the Cluster first
+			}
+		}
+		return findings
+	},
+}, {
+	ID:       "rbac/read-crds",
+	Severity: contract.Info,
+	Source:   contractOverview,
+	Why:      "Cluster API's library reads the version of a contract from the labels of CRDs. A controller that uses the library needs to read CRDs.",
+	Fix:      "Grant get, list and watch of customresourcedefinitions, if the controller follows references to other providers.",
+	Check: func(b *contract.Bundle) []contract.Finding {
+		if len(notTemplates(b)) == 0 {
+			return nil
+		}
+		return b.Grants.Lacking(b, object.CustomResourceDefinition.Group, contract.Need("customresourcedefinitions", "get", "list", "watch"))
+	},
+}, {
+	ID:       "rbac/subject-exists",
+	Severity: contract.Warning,
+	Source:   kubernetes("Referring to subjects", rbacPage),
+	Why:      "A binding for a missing service account grants its permissions to any user who creates one with that name.",
+	Fix:      "Name a ServiceAccount of the provider, with its namespace.",
+	Check:    checkSubjects,
+}, {
+	ID:       "rbac/subject-not-default",
+	Severity: contract.Warning,
+	Source:   kubernetes("Least privilege", goodPractices),
+	Why:      "All pods of the namespace without a service account have the permissions of the default one, including pods of other providers.",
+	Fix:      "Create a ServiceAccount for the provider, and bind the role to it.",
+	Check: eachSubject(func(subject contract.Value) []contract.Finding {
+		if subject.At("kind").Text() == object.ServiceAccount.Kind && subject.At("name").Text() == "default" {
+			return []contract.Finding{subject.At("name").Finding("the role is granted to the default service account")}
+		}
+		return nil
+	}),
+}, {
+	ID:       "rbac/no-cluster-admin",
+	Severity: contract.Warning,
+	Source:   kubernetes("Least privilege", goodPractices),
+	Why:      "An attacker in a pod with cluster-admin controls the whole cluster.",
+	Fix:      "Grant the permissions that the provider needs in its own ClusterRole.",
+	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, binding := range b.OfKind(object.RoleBinding, object.ClusterRoleBinding) {
+			if name := binding.At("roleRef", "name"); name.Text() == "cluster-admin" {
+				findings = append(findings, name.Finding("cluster-admin is granted"))
+			}
+		}
+		return findings
+	},
+}, {
+	ID:       "rbac/no-wildcard",
+	Severity: contract.Warning,
+	Source:   kubernetes("Least privilege", goodPractices),
+	Why:      "A rule with * for groups, resources and verbs equals cluster-admin, including kinds that are installed later.",
+	Fix:      "Name the groups, resources and verbs.",
+	Check: eachRoleRule(func(rule contract.Value) []contract.Finding {
+		if contract.Contains(rule.At("apiGroups"), "*") && contract.Contains(rule.At("resources"), "*") && contract.Contains(rule.At("verbs"), "*") {
+			return []contract.Finding{rule.Finding("the rule allows everything")}
+		}
+		return nil
+	}),
+}, {
+	ID:       "rbac/escalation-verbs",
+	Severity: contract.Warning,
+	Source:   kubernetes("Privilege escalation risks", goodPractices),
+	Why:      "The verbs escalate, bind and impersonate let a subject extend its own permissions.",
+	Fix:      "Grant the permissions themselves.",
+	Check: eachRoleRule(func(rule contract.Value) (findings []contract.Finding) {
+		for _, verb := range rule.At("verbs").Items() {
+			if slices.Contains([]string{"escalate", "bind", "impersonate"}, verb.Text()) {
+				findings = append(findings, verb.Finding("the rule allows the verb %s", verb.Text()))
+			}
+		}
+		return findings
+	}),
+}, {
+	ID:       "rbac/roleref-exists",
+	Severity: contract.Warning,
+	Source:   kubernetes("RoleBinding and ClusterRoleBinding", "reference/access-authn-authz/rbac/"),
+	Why:      "A binding to a missing role grants nothing, and the provider fails at its first request that needs it.",
+	Fix:      "Add the role to the manifests, or correct the name. Ignore the finding if another component provides the role.",
+	Check:    checkRoleRefs,
+}, {
+	ID:       "rbac/rule-valid",
+	Severity: contract.Error,
+	Source:   kubernetes("Role and ClusterRole", rbacPage),
+	Why:      "The API server rejects a role with a rule that has no verbs, no API groups or no resources.",
+	Fix:      "Complete the rule; the core group is \"\".",
+	Check:    eachRoleRule(checkRoleRule),
+}, {
+	ID:       "rbac/leader-election",
+	Severity: contract.Error,
+	Source:   kubernetes("Leases: leader election", "concepts/architecture/leases/"),
+	Why:      "A controller with leader election does not reconcile before it holds the Lease. Without the permission it never reconciles, although its pod can be ready.",
+	Fix:      "Add a Role that grants get, create and update of leases in coordination.k8s.io, and a RoleBinding to the service account of the controller.",
+	Check:    checkLeaderElection,
+}}
+
+const (
+	aggregateToManager = "cluster.x-k8s.io/aggregate-to-manager"
+	aggregateToKubeadm = "kubeadm.controlplane.cluster.x-k8s.io/aggregate-to-manager"
+	rbacPage           = "reference/access-authn-authz/rbac/"
+	goodPractices      = "concepts/security/rbac-good-practices/"
+)
+
+// eachOwnGroup checks the kinds with a contract whose group Cluster API's role does not include.
+func eachOwnGroup(check func(*contract.Bundle, *contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, d := range b.WithRole() {
+			if d.Role != contract.IPAMPool && !slices.Contains(knownGroups, d.Group) {
+				findings = append(findings, check(b, d)...)
+			}
+		}
+		return findings
+	}
+}
+
+// permissionFor returns the permissions that Cluster API needs for a kind: it only reads and modifies templates of
+// clusters and control planes, and creates objects of all other kinds.
+func permissionFor(d *contract.Definition) contract.Permission {
+	verbs := []string{"get", "list", "patch", "update", "watch"}
+	if !d.Template || d.Role != contract.InfraCluster && d.Role != contract.ControlPlane {
+		verbs = append(verbs, "create", "delete")
+	}
+	return contract.Need(lowerPlural(d), verbs...)
+}
+
+// aggregated requires a ClusterRole with a label that grants a permission.
+func aggregated(b *contract.Bundle, d *contract.Definition, label string, wanted contract.Permission) []contract.Finding {
+	var all contract.Grants
+	for _, role := range b.OfKind(object.ClusterRole) {
+		if role.At("metadata", "labels", label).Text() == "true" {
+			all = append(all, b.RulesOf(role)...)
+		}
+	}
+	if verb, lacks := all.Lacks(d.Group, wanted); lacks {
+		return []contract.Finding{d.At("spec", "group").Finding("no ClusterRole with the label %s grants %s of %s", label, verb, wanted.Resource)}
+	}
+	return nil
+}
+
+// checkAggregatedBreadth checks roles that other providers aggregate, not those of an aggregated role of the bundle
+// itself.
+func checkAggregatedBreadth(b *contract.Bundle) (findings []contract.Finding) {
+	own := map[string]bool{}
+	for _, d := range b.Definitions {
+		own[d.Group] = true
+	}
+	for _, role := range b.OfKind(object.ClusterRole) {
+		if label := role.At("metadata", "labels"); !aggregatedElsewhere(b, label) {
+			continue
+		}
+		for _, rule := range role.At("rules").Items() {
+			for _, group := range rule.At("apiGroups").Items() {
+				if !own[group.Text()] {
+					findings = append(findings, group.Finding("Cluster API is granted %s in %s", strings.Join(rule.At("resources").Texts(), ", "), contract.QuotedGroup(group.Text())))
+				}
+			}
+		}
+	}
+	return findings
+}
+
+func aggregatedElsewhere(b *contract.Bundle, labels contract.Value) bool {
+	aggregates := labels.At(aggregateToManager).Text() == "true" || labels.At(aggregateToKubeadm).Text() == "true"
+	for _, role := range b.OfKind(object.ClusterRole) {
+		for _, selector := range role.At("aggregationRule", "clusterRoleSelectors").Items() {
+			aggregates = aggregates && !contract.Selects(selector, labels)
+		}
+	}
+	return aggregates
+}
+
+func checkAggregation(b *contract.Bundle) (findings []contract.Finding) {
+	for _, role := range b.OfKind(object.ClusterRole) {
+		selectors := role.At("aggregationRule", "clusterRoleSelectors")
+		if selectors.Length() == 0 {
+			continue
+		}
+		if rules := role.At("rules"); rules.Length() > 0 {
+			findings = append(findings, rules.Finding("Kubernetes overwrites the rules of an aggregated role"))
+		}
+		if len(b.RulesOf(role)) == role.At("rules").Length() {
+			findings = append(findings, selectors.Finding("no ClusterRole of the provider matches the selectors"))
+		}
+	}
+	return findings
+}
+
+func checkSubjects(b *contract.Bundle) []contract.Finding {
+	return eachSubject(func(subject contract.Value) []contract.Finding {
+		name, namespace := subject.At("name"), subject.At("namespace").Text()
+		isOurs := subject.At("kind").Text() == object.ServiceAccount.Kind && name.Text() != "default"
+		if !isOurs || b.Has(object.ServiceAccount, namespace, name.Text()) {
+			return nil
+		}
+		if namespace == "" {
+			missing := subject.At("namespace").Finding("ServiceAccount %s has no namespace, which the API server rejects", name.Text())
+			missing.Severity = contract.Error
+			return []contract.Finding{missing}
+		}
+		return []contract.Finding{name.Finding("ServiceAccount %s/%s not found", namespace, name.Text())}
+	})(b)
+}
+
+func eachSubject(check func(subject contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, binding := range b.OfKind(object.RoleBinding, object.ClusterRoleBinding) {
+			for _, subject := range binding.At("subjects").Items() {
+				findings = append(findings, check(subject)...)
+			}
+		}
+		return findings
+	}
+}
+
+func eachRoleRule(check func(rule contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, role := range b.OfKind(object.Role, object.ClusterRole) {
+			for _, rule := range role.At("rules").Items() {
+				findings = append(findings, check(rule)...)
+			}
+		}
+		return findings
+	}
+}
+
+func checkRoleRefs(b *contract.Bundle) (findings []contract.Finding) {
+	for _, binding := range b.OfKind(object.RoleBinding, object.ClusterRoleBinding) {
+		role := binding.At("roleRef")
+		name := role.At("name")
+		exists := b.Has(object.ClusterRole, "", name.Text()) || isBuiltIn(name.Text())
+		if role.At("kind").Text() == object.Role.Kind {
+			exists = b.Has(object.Role, binding.Namespace, name.Text())
+		}
+		if !exists && name.Text() != "" {
+			findings = append(findings, name.Finding("%s %s not found", role.At("kind").Text(), name.Text()))
+		}
+	}
+	return findings
+}
+
+// isBuiltIn reports whether every cluster has a ClusterRole.
+func isBuiltIn(name string) bool {
+	return strings.HasPrefix(name, "system:") || slices.Contains([]string{"cluster-admin", "admin", "edit", "view"}, name)
+}

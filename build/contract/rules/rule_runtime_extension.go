@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"strconv"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// runtimeExtensionRules are the rules of the theme "runtime-extension".
+var runtimeExtensionRules = []contract.Rule{{
+	ID:       "runtime-extension/deployment",
+	Severity: contract.Error,
+	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
+	Why:      "A Runtime Extension is a server. Without a Deployment, Cluster API's calls fail and block the Clusters.",
+	Fix:      "Add the Deployment; correct providerType if this is not a Runtime Extension.",
+	Check: ofExtensions(func(b *contract.Bundle) []contract.Finding {
+		if len(b.OfKind(object.Deployment)) > 0 {
+			return nil
+		}
+		return metadataFinding("providerType", "the Runtime Extension has no Deployment")
+	}),
+}, {
+	ID:       "runtime-extension/service",
+	Severity: contract.Warning,
+	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
+	Why:      "Cluster API calls an extension by a Service inside the cluster. Clients outside the cluster need no access.",
+	Fix:      "Add a Service of type ClusterIP that selects the pods.",
+	Check:    ofExtensions(checkExtensionService),
+}, {
+	ID:       "runtime-extension/tls",
+	Severity: contract.Warning,
+	Source:   runtimeSDK("implement-extensions", "Guidelines"),
+	Why:      "Cluster API calls extensions over HTTPS only, with the CA of the ExtensionConfig.",
+	Fix:      "Annotate the Service with service.beta.openshift.io/serving-cert-secret-name, or for any Kubernetes cluster with " + v1alpha1.ServingCertAnnotation + ", or in a release for clusterctl add a Certificate, and mount the Secret.",
+	Check:    ofExtensions(checkExtensionTLS),
+}, {
+	ID:       "runtime-extension/rbac-minimal",
+	Severity: contract.Warning,
+	Source:   runtimeSDK("deploy-runtime-extension", "Deploy Runtime Extensions"),
+	Why:      "An extension answers calls of Cluster API. An attacker in its pod has all of its permissions.",
+	Fix:      "Use a separate ServiceAccount with the permissions that the extension needs, or none.",
+	Check: ofExtensions(func(b *contract.Bundle) []contract.Finding {
+		if !b.Grants.Allow("", "secrets", "*") && !b.Grants.Allow("*", "*", "*") {
+			return nil
+		}
+		return ofDeployments(b, "the rule allows the extension everything, or everything with Secrets")
+	}),
+}, {
+	ID:       "runtime-extension/replicas",
+	Severity: contract.Info,
+	Source:   runtimeSDK("deploy-runtime-extension", "Availability"),
+	Why:      "While the only replica is replaced, calls fail and Clusters wait.",
+	Fix:      "Run more than one replica.",
+	Check: ofExtensions(func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, o := range b.OfKind(object.Deployment) {
+			replicas := o.At("spec", "replicas")
+			if count, err := strconv.Atoi(replicas.Text()); err != nil || count < 2 {
+				findings = append(findings, replicas.Finding("the Deployment has only one replica"))
+			}
+		}
+		return findings
+	}),
+}, {
+	ID:       "runtime-extension/extensionconfig-present",
+	Severity: contract.Info,
+	Source:   runtimeSDK("implement-extensions", "Registering Runtime Extensions"),
+	Why:      "Cluster API calls an extension only after an ExtensionConfig names it. Without one, the administrator of each cluster decides.",
+	Fix:      "Document the ExtensionConfig to create.",
+	Check: ofExtensions(func(b *contract.Bundle) []contract.Finding {
+		if len(b.OfKind(extensionConfigKind)) > 0 {
+			return nil
+		}
+		return ofDeployments(b, "no ExtensionConfig registers the extension")
+	}),
+}}
+
+// ofExtensions limits a check to bundles of Runtime Extensions.
+func ofExtensions(check func(*contract.Bundle) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) []contract.Finding {
+		if b.Metadata.ProviderType != extractor.RuntimeExtension {
+			return nil
+		}
+		return check(b)
+	}
+}
+
+// ofDeployments returns the same finding for all Deployments.
+func ofDeployments(b *contract.Bundle, message string) (findings []contract.Finding) {
+	for _, o := range b.OfKind(object.Deployment) {
+		findings = append(findings, o.Finding("%s", message))
+	}
+	return findings
+}
+
+func checkExtensionService(b *contract.Bundle) (findings []contract.Finding) {
+	selecting := 0
+	for _, service := range b.OfKind(object.Service) {
+		selecting += len(podsOf(b, service))
+		if kind := service.At("spec", "type"); kind.Text() != "" && kind.Text() != "ClusterIP" {
+			findings = append(findings, kind.Finding("the Service is of type %s", kind.Text()))
+		}
+	}
+	if selecting == 0 {
+		findings = append(findings, ofDeployments(b, "no Service selects the pods of the extension")...)
+	}
+	return findings
+}
+
+func checkExtensionTLS(b *contract.Bundle) []contract.Finding {
+	for _, o := range b.OfKind(object.Deployment) {
+		for _, volume := range contract.PodSpec(o).At("volumes").Items() {
+			if volume.At("secret", "secretName").Text() != "" {
+				return nil
+			}
+		}
+	}
+	return ofDeployments(b, "no certificate is mounted")
+}
+
+const (
+	runtimeGroup = "runtime.cluster.x-k8s.io"
+	injectSecret = runtimeGroup + "/inject-ca-from-secret"
+)
+
+var extensionConfigKind = object.ExtensionConfig

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"strings"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// templateRules are the rules of the theme "template".
+var templateRules = []contract.Rule{{
+	ID:       "template/named-after-resource",
+	Severity: contract.Error,
+	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
+	Why:      "Cluster API derives the kind of an object from the kind of its template by removing the suffix Template.",
+	Fix:      "Add the CRD of the kind, in the same group, or rename the template.",
+	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, d := range b.Templates() {
+			if kind := strings.TrimSuffix(d.DefinedKind, "Template"); b.Defined(d.Group, kind) == nil {
+				findings = append(findings, d.At("spec", "names", "kind").Finding("CRD of %s in %s not found", kind, d.Group))
+			}
+		}
+		return findings
+	},
+}, {
+	ID:       "template/spec-template-spec",
+	Severity: contract.Error,
+	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
+	Why:      "Cluster API copies spec.template.spec to the spec of the objects that it creates, and fails without it.",
+	Fix:      "Put the spec of the objects into spec.template.spec.",
+	Check: eachTemplate(func(d *contract.Definition) []contract.Finding {
+		return append(d.Missing("spec.template.spec"), d.Mistyped("spec.template.spec", contract.TypeObject)...)
+	}),
+}, {
+	ID:       "template/spec-template-metadata",
+	Severity: contract.Info,
+	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
+	Why:      "spec.template.metadata has the labels and annotations of the objects that are created from a template.",
+	Fix:      "Add spec.template.metadata, of the type ObjectMeta of Cluster API.",
+	Check:    eachTemplate(func(d *contract.Definition) []contract.Finding { return d.Missing("spec.template.metadata") }),
+}, {
+	ID:       "template/no-status-ready",
+	Severity: contract.Info,
+	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
+	Why:      "No controller reconciles a template, so status.ready in one is never set, although it suggests a condition to wait for.",
+	Fix:      "Remove status.ready from the template; Cluster API reads only capacity and nodeInfo of its status.",
+	Check: eachTemplate(func(d *contract.Definition) []contract.Finding {
+		if ready, _ := contract.SchemaField(d.Schema, "status.ready"); ready.Exists() {
+			return []contract.Finding{ready.Finding("status.ready has no effect in a template")}
+		}
+		return nil
+	}),
+}, {
+	ID:       "template/metadata-not-pruned",
+	Severity: contract.Warning,
+	Source:   forInfraCluster("InfraClusterTemplate, InfraClusterTemplateList resource definition"),
+	Why:      "The API server silently drops the content of a field without properties.",
+	Fix:      "Use the type ObjectMeta of Cluster API, which has labels and annotations, not that of Kubernetes.",
+	Check: eachTemplate(func(d *contract.Definition) []contract.Finding {
+		metadata, _ := contract.SchemaField(d.Schema, "spec.template.metadata")
+		keeps := metadata.At("properties").Node != nil || metadata.At("x-kubernetes-preserve-unknown-fields").Text() == "true"
+		if !metadata.Exists() || keeps {
+			return nil
+		}
+		return []contract.Finding{metadata.Finding("spec.template.metadata has no fields in version %s", d.Version)}
+	}),
+}, {
+	ID:       "template/same-contract",
+	Severity: contract.Error,
+	Source:   resourceVersions,
+	Why:      "Cluster API creates an object in the version of its template. The CRD of the object must have the same version under the same contract.",
+	Fix:      "Give both CRDs the same contract labels.",
+	Check: func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, d := range b.Templates() {
+			of := b.Defined(d.Group, strings.TrimSuffix(d.DefinedKind, "Template"))
+			if of != nil && d.Schema.Exists() && of.Schema.Exists() && (d.Contract != of.Contract || d.Version != of.Version) {
+				findings = append(findings, contract.ContractOf(d.Object, d.Contract).Finding("the template has %s in version %s, but %s has %s in version %s",
+					d.Contract, d.Version, of.DefinedKind, of.Contract, of.Version))
+			}
+		}
+		return findings
+	},
+}, {
+	ID:       "template/ssa-dry-run-webhook",
+	Severity: contract.Info,
+	Source:   forInfraMachine("InfraMachineTemplate: support for SSA dry run"),
+	Why:      "Cluster API compares templates by dry-run requests, which a webhook for immutable templates must allow. The manifests do not show whether it does.",
+	Fix:      "Allow updates that are dry runs with the annotation topology.cluster.x-k8s.io/dry-run.",
+	Check:    checkImmutableByWebhook,
+}, {
+	ID:       "template/ssa-dry-run-cel",
+	Severity: contract.Warning,
+	Source:   forInfraMachine("InfraMachineTemplate: support for SSA dry run"),
+	Why:      "Cluster API compares templates by dry-run requests. A CEL rule of the CRD cannot detect a dry run or its annotation, and rejects it: ClusterClasses cannot be used.",
+	Fix:      "Make templates immutable with a webhook that allows dry runs with the annotation topology.cluster.x-k8s.io/dry-run.",
+	Check:    eachTemplate(checkImmutableByCEL),
+}, {
+	ID:       "template/webhook-side-effects",
+	Severity: contract.Error,
+	Source:   kubernetes("Side effects", webhooksPage),
+	Why:      "The API server rejects a dry run that matches a webhook with side effects, and Cluster API compares templates by dry runs.",
+	Fix:      "Set sideEffects to None or NoneOnDryRun.",
+	Check: eachWebhook(func(webhook contract.Value) []contract.Finding {
+		effects := webhook.At("sideEffects")
+		if text := effects.Text(); text == "None" || text == "NoneOnDryRun" {
+			return nil
+		}
+		return []contract.Finding{effects.Finding("the webhook may have side effects in a dry run")}
+	}),
+}}
+
+// eachTemplate checks the templates whose fields are known.
+func eachTemplate(check func(*contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return eachDefinition(func(b *contract.Bundle) []*contract.Definition {
+		return contract.Filter(b.Templates(), func(d *contract.Definition) bool { return d.Schema.Exists() })
+	}, check)
+}
+
+// isComparedByDryRun reports whether Cluster API compares objects of a template by dry runs.
+func isComparedByDryRun(d *contract.Definition) bool {
+	return d.Template && (d.Role == contract.InfraMachine || d.Role == contract.InfraMachinePool || d.Role == contract.BootstrapConfig)
+}
+
+func checkImmutableByWebhook(b *contract.Bundle) (findings []contract.Finding) {
+	for _, o := range b.OfKind(object.ValidatingWebhookConfiguration) {
+		for _, webhook := range o.At("webhooks").Items() {
+			for _, rule := range webhook.At("rules").Items() {
+				if !contract.Contains(rule.At("operations"), "UPDATE") && !contract.Contains(rule.At("operations"), "*") {
+					continue
+				}
+				for _, d := range b.Templates() {
+					if isComparedByDryRun(d) && contract.Contains(rule.At("apiGroups"), d.Group) && contract.Contains(rule.At("resources"), d.At("spec", "names", "plural").Text()) {
+						findings = append(findings, rule.At("resources").Finding("the webhook validates updates of %s", d.DefinedKind))
+					}
+				}
+			}
+		}
+	}
+	return findings
+}
+
+func checkImmutableByCEL(d *contract.Definition) (findings []contract.Finding) {
+	template, _ := contract.SchemaField(d.Schema, "spec.template")
+	if !isComparedByDryRun(d) || !template.Exists() {
+		return nil
+	}
+	for value := range template.All() {
+		for _, rule := range value.At("x-kubernetes-validations").Items() {
+			if text := rule.At("rule"); strings.Contains(text.Text(), "oldSelf") {
+				findings = append(findings, text.Finding("the CEL rule depends on the old value"))
+			}
+		}
+	}
+	return findings
+}

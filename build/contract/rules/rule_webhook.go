@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/internal/object"
+)
+
+// webhookRules are the rules of the theme "webhook".
+var webhookRules = []contract.Rule{{
+	ID:       "webhook/ca-ref",
+	Severity: contract.Error,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Components YAML transformations"),
+	Why:      "cert-manager fills in the CA of the Certificate that the annotation names, as <namespace>/<name>. clusterctl fails at any other value, and without the Certificate every call of the webhook fails.",
+	Fix:      "Name a Certificate of the components.",
+	Check:    checkCARefs,
+}, {
+	ID:       "webhook/cert-dns",
+	Severity: contract.Warning,
+	Only:     contract.FormRelease,
+	Source:   clusterctl("Components YAML transformations"),
+	Why:      "The API server calls a webhook as <service>.<namespace>.svc, and rejects a certificate for another name.",
+	Fix:      "Add the name to spec.dnsNames of the Certificate.",
+	Check:    checkCertificates,
+}, {
+	ID:       "webhook/service-exists",
+	Severity: contract.Error,
+	Source:   clusterctl("Components YAML"),
+	Why:      "The API server calls a webhook by its Service. Without it, requests for the kinds of the webhook fail, and so does everything that uses them.",
+	Fix:      "Add the Service to the manifests, or correct its name and namespace.",
+	Check: eachClient(func(b *contract.Bundle, config, _ contract.Value) []contract.Finding {
+		service := config.At("service")
+		namespace, name := service.At("namespace").Text(), service.At("name").Text()
+		if !service.Exists() || b.Has(object.Service, namespace, name) {
+			return nil
+		}
+		return []contract.Finding{service.At("name").Finding("Service %s/%s not found", namespace, name)}
+	}),
+}, {
+	ID:       "webhook/ca-injection",
+	Severity: contract.Error,
+	Source:   kubernetes("Authenticate webhooks", webhooksPage),
+	Why:      "The API server verifies the certificate of a Service in the cluster with the caBundle only, so a controller has to populate it.",
+	Fix:      "Annotate the object with service.beta.openshift.io/inject-cabundle: \"true\", or for any Kubernetes cluster with " + v1alpha1.InjectCABundleAnnotation + ": \"true\"; in a release for clusterctl with cert-manager.io/inject-ca-from.",
+	Check: eachClient(func(b *contract.Bundle, config, annotations contract.Value) []contract.Finding {
+		injected := annotations.At(injectsCABundle(b)).Text() == "true"
+		for _, name := range object.CertManagerInjectCAs() { // other rules check these
+			injected = injected || annotations.At(name).Exists()
+		}
+		if injected || !config.At("service").Exists() || config.At("caBundle").Text() != "" {
+			return nil
+		}
+		return []contract.Finding{config.At("caBundle").Finding("caBundle is not populated")}
+	}),
+}, {
+	ID:       "webhook/service-namespace",
+	Severity: contract.Error,
+	Source:   clusterctl("Components YAML"),
+	Why:      "A Service in another namespace does not belong to the provider, and any user of that namespace can answer its calls.",
+	Fix:      "Set the namespace of the service to the provider's: openshift-cluster-api in a bundle, that of the Namespace in a release.",
+	Check: eachClient(func(b *contract.Bundle, config, _ contract.Value) []contract.Finding {
+		namespace, target := config.At("service", "namespace"), b.Target()
+		if !config.At("service").Exists() || namespace.Text() == target || target == "" {
+			return nil
+		}
+		return []contract.Finding{namespace.Finding("the namespace is %q, not %s", namespace.Text(), target)}
+	}),
+}, {
+	ID:       "webhook/service-port",
+	Severity: contract.Error,
+	Source:   kubernetes("Service reference", webhooksPage),
+	Why:      "The API server calls port 443 by default. If the Service lacks the port, or no container has its targetPort, every call fails.",
+	Fix:      "Name a port of the Service, whose targetPort is a port of the container.",
+	Check:    eachClient(checkWebhookPort),
+}, {
+	ID:       "webhook/service-selects-pods",
+	Severity: contract.Error,
+	Source:   kubernetes("Service reference", webhooksPage),
+	Why:      "A Service without pods answers no call, and with failurePolicy Fail every request for the kinds of the webhook fails.",
+	Fix:      "Set the selector of the Service to labels of the pod template.",
+	Check: eachClient(func(b *contract.Bundle, config, _ contract.Value) []contract.Finding {
+		service := serviceOf(b, config)
+		if service == nil || len(podsOf(b, service)) > 0 {
+			return nil
+		}
+		return []contract.Finding{config.At("service", "name").Finding("Service %s selects no pods of the provider", service.Name)}
+	}),
+}, {
+	ID:       "webhook/rule-resource-in-bundle",
+	Severity: contract.Warning,
+	Source:   kubernetes("Matching requests: rules", webhooksPage),
+	Why:      "A webhook for a resource that does not exist is never called, so its defaults and checks do not apply. Usually, the rule has the kind instead of the plural.",
+	Fix:      "Name the resource by its plural, as the CRD does.",
+	Check:    checkWebhookResources,
+}, {
+	ID:       "webhook/rule-version-served",
+	Severity: contract.Warning,
+	Source:   kubernetes("Matching requests: rules", webhooksPage),
+	Why:      "A webhook for versions that are not served is never called.",
+	Fix:      "Name a version that the CRD serves.",
+	Check:    checkWebhookVersions,
+}, {
+	ID:       "webhook/admission-review-known",
+	Severity: contract.Error,
+	Source:   kubernetes("Webhook request and response", webhooksPage),
+	Why:      "The API server sends AdmissionReview v1 and v1beta1, and rejects a webhook that accepts neither.",
+	Fix:      "Set admissionReviewVersions to [v1].",
+	Check: eachWebhook(func(webhook contract.Value) []contract.Finding {
+		if versions := webhook.At("admissionReviewVersions"); !contract.Contains(versions, "v1") && !contract.Contains(versions, "v1beta1") {
+			return []contract.Finding{versions.Finding("admissionReviewVersions includes neither v1 nor v1beta1")}
+		}
+		return nil
+	}),
+}, {
+	ID:       "webhook/admission-review-v1",
+	Severity: contract.Warning,
+	Source:   kubernetes("Webhook request and response", webhooksPage),
+	Why:      "AdmissionReview v1beta1 is deprecated, and a future API server can stop sending it.",
+	Fix:      "Set admissionReviewVersions to [v1].",
+	Check: eachWebhook(func(webhook contract.Value) []contract.Finding {
+		if versions := webhook.At("admissionReviewVersions"); contract.Contains(versions, "v1beta1") && !contract.Contains(versions, "v1") {
+			return []contract.Finding{versions.Finding("admissionReviewVersions does not include v1")}
+		}
+		return nil
+	}),
+}, {
+	ID:       "webhook/unique-name",
+	Severity: contract.Error,
+	Source:   kubernetes("Webhook configuration", webhooksPage),
+	Why:      "The API server rejects a configuration with two webhooks of the same name, or with a name of fewer than three segments.",
+	Fix:      "Name each webhook like a host, such as validation.examplecluster.infrastructure.cluster.x-k8s.io.",
+	Check:    checkWebhookNames,
+}, {
+	ID:       "webhook/failure-policy",
+	Severity: contract.Info,
+	Source:   kubernetes("Failure policy", webhooksPage),
+	Why:      "While a webhook with failurePolicy Ignore is unavailable, requests pass without its validation and defaults. The API server rejects any value but Fail and Ignore.",
+	Fix:      "Set failurePolicy to Fail, unless requests must pass without the webhook.",
+	Check:    eachWebhook(checkFailurePolicy),
+}, {
+	ID:       "webhook/no-self-lock",
+	Severity: contract.Warning,
+	Source:   kubernetes("Avoiding operating on the kube-system namespace", webhooksPage),
+	Why:      "While a webhook for all pods or Secrets is unavailable, its own pods cannot start and the cluster cannot recover.",
+	Fix:      "Remove such resources from the rules, or exclude the provider's namespace by namespaceSelector or objectSelector.",
+	Check:    eachWebhook(checkSelfLock),
+}, {
+	ID:       "webhook/cert-mounted",
+	Severity: contract.Error,
+	Source:   clusterctl("Components YAML transformations"),
+	Why:      "The server of a webhook presents the certificate in the Secret of the Certificate, or of the Service's annotation. If its pods mount another Secret, every call fails.",
+	Fix:      "Mount the Secret, or correct its name.",
+	Check:    checkCertificateMounted,
+}}
+
+// checkFailurePolicy returns a finding of severity error for a value that the API server rejects.
+func checkFailurePolicy(webhook contract.Value) []contract.Finding {
+	policy := webhook.At("failurePolicy")
+	switch text := policy.Text(); {
+	case text == "" || text == "Fail" || contract.HasVariable(text):
+		return nil
+	case text == "Ignore":
+		return []contract.Finding{policy.Finding("requests pass while the webhook is unavailable")}
+	default:
+		invalid := policy.Finding("invalid failurePolicy %q: want Fail or Ignore", text)
+		invalid.Severity = contract.Error
+		return []contract.Finding{invalid}
+	}
+}
+
+func checkCARefs(b *contract.Bundle) (findings []contract.Finding) {
+	for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration, object.CustomResourceDefinition) {
+		if annotation := o.At("metadata", "annotations", object.CertManagerInjectCA); annotation.Exists() && !namesOne(annotation) {
+			findings = append(findings, annotation.Finding("invalid value %q: want <namespace>/<name>", annotation.Text()))
+		}
+	}
+	unknown := eachClient(func(b *contract.Bundle, _, annotations contract.Value) []contract.Finding {
+		annotation := annotations.At(object.CertManagerInjectCA)
+		if !namesOne(annotation) || contract.HasVariable(annotation.Text()) || certificateOf(b, annotations) != nil {
+			return nil
+		}
+		return []contract.Finding{annotation.Finding("Certificate %s not found in the components", annotation.Text())}
+	})
+	return append(findings, unknown(b)...)
+}
+
+// namesOne reports whether an annotation is a namespace and a name.
+func namesOne(annotation contract.Value) bool { return strings.Count(annotation.Text(), "/") == 1 }
+
+// certificateOf returns the Certificate in an annotation, in any namespace, because clusterctl sets it; nil if it is
+// missing.
+func certificateOf(b *contract.Bundle, annotations contract.Value) *contract.Object {
+	_, name, _ := strings.Cut(annotations.At(object.CertManagerInjectCA).Text(), "/")
+	for _, o := range b.OfKind(object.Certificate) {
+		if o.Name == name {
+			return o
+		}
+	}
+	return nil
+}
+
+// checkCertificates ignores CA certificates: the pods derive their serving certificates from them.
+func checkCertificates(b *contract.Bundle) []contract.Finding {
+	return eachClient(func(b *contract.Bundle, config, annotations contract.Value) (findings []contract.Finding) {
+		certificate, service := certificateOf(b, annotations), config.At("service")
+		if certificate == nil || !service.Exists() || certificate.At("spec", "isCA").Text() == "true" {
+			return nil
+		}
+		host := service.At("name").Text() + "." + service.At("namespace").Text() + ".svc"
+		if names := certificate.At("spec", "dnsNames"); !contract.Contains(names, host) {
+			findings = append(findings, names.Finding("dnsNames does not include %s", host))
+		}
+		return findings
+	})(b)
+}
+
+// checkCertificateMounted compares the Secret of the certificate of each webhook with those that pods mount.
+func checkCertificateMounted(b *contract.Bundle) (findings []contract.Finding) {
+	mounted := map[string]bool{}
+	for _, o := range b.Objects {
+		for _, ref := range references(contract.PodSpec(o)) {
+			mounted[ref.kind+" "+ref.name.Text()] = true
+		}
+	}
+	seen := map[*contract.Object]bool{}
+	return eachClient(func(b *contract.Bundle, config, annotations contract.Value) []contract.Finding {
+		secret := contract.Value{}
+		if certificate := certificateOf(b, annotations); certificate != nil && certificate.At("spec", "isCA").Text() != "true" {
+			secret = certificate.At("spec", "secretName")
+		} else if service := serviceOf(b, config); service != nil && len(podsOf(b, service)) > 0 {
+			secret = service.At("metadata", "annotations", injectsCertificate(b))
+		}
+		if !secret.Exists() || seen[secret.Object] || mounted["Secret "+secret.Text()] {
+			return nil
+		}
+		seen[secret.Object] = true
+		return []contract.Finding{secret.Finding("no pod mounts the Secret %s", secret.Text())}
+	})(b)
+}
+
+// eachClient returns a check of all clientConfigs of webhooks, with the annotations of their objects. It skips CRDs
+// with a single version, which need no conversion.
+func eachClient(check func(b *contract.Bundle, config, annotations contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration, object.CustomResourceDefinition) {
+			annotations := o.At("metadata", "annotations")
+			for _, webhook := range o.At("webhooks").Items() {
+				findings = append(findings, check(b, webhook.At("clientConfig"), annotations)...)
+			}
+			conversion := o.At("spec", "conversion")
+			if o.At("spec", "versions").Length() > 1 && conversion.At("strategy").Text() == "Webhook" {
+				findings = append(findings, check(b, conversion.At("webhook", "clientConfig"), annotations)...)
+			}
+		}
+		return findings
+	}
+}
+
+func checkWebhookPort(b *contract.Bundle, config, _ contract.Value) []contract.Finding {
+	service := serviceOf(b, config)
+	if service == nil {
+		return nil // reported by another rule
+	}
+	number := config.At("service", "port")
+	wanted := cmp.Or(number.Text(), "443")
+	for _, port := range service.At("spec", "ports").Items() {
+		if port.At("port").Text() != wanted {
+			continue
+		}
+		target := cmp.Or(port.At("targetPort").Text(), wanted)
+		for _, template := range podsOf(b, service) {
+			if hasPort(template, target) {
+				return nil
+			}
+		}
+		if len(podsOf(b, service)) == 0 {
+			return nil // reported by another rule
+		}
+		return []contract.Finding{number.Finding("no container has port %s, to which Service %s forwards port %s", target, service.Name, wanted)}
+	}
+	return []contract.Finding{number.Finding("Service %s has no port %s", service.Name, wanted)}
+}
+
+// hasPort reports whether a container has a port by name or number. A numeric port need not be declared.
+func hasPort(template contract.Value, port string) bool {
+	if _, err := strconv.Atoi(port); err == nil {
+		return true
+	}
+	for _, container := range template.At("spec", "containers").Items() {
+		for _, declared := range container.At("ports").Items() {
+			if declared.At("name").Text() == port {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// eachWebhookResource checks the resources of webhooks in the groups of the bundle's CRDs.
+func eachWebhookResource(b *contract.Bundle, check func(rule, resource contract.Value, group string, of *contract.Definition) []contract.Finding) []contract.Finding {
+	return eachWebhook(func(webhook contract.Value) (findings []contract.Finding) {
+		for _, rule := range webhook.At("rules").Items() {
+			for _, group := range rule.At("apiGroups").Texts() {
+				inGroup := contract.Filter(b.Definitions, func(d *contract.Definition) bool { return d.Group == group })
+				for _, resource := range rule.At("resources").Items() {
+					plural, _, _ := strings.Cut(resource.Text(), "/")
+					if plural == "*" || len(inGroup) == 0 {
+						continue
+					}
+					var of *contract.Definition
+					for _, d := range inGroup {
+						if lowerPlural(d) == plural {
+							of = d
+						}
+					}
+					findings = append(findings, check(rule, resource, group, of)...)
+				}
+			}
+		}
+		return findings
+	})(b)
+}
+
+func checkWebhookResources(b *contract.Bundle) []contract.Finding {
+	return eachWebhookResource(b, func(_, resource contract.Value, group string, of *contract.Definition) []contract.Finding {
+		if of != nil {
+			return nil
+		}
+		return []contract.Finding{resource.Finding("no CRD of the provider defines %s in %s", resource.Text(), group)}
+	})
+}
+
+func checkWebhookVersions(b *contract.Bundle) []contract.Finding {
+	return eachWebhookResource(b, func(rule, resource contract.Value, _ string, of *contract.Definition) []contract.Finding {
+		versions := rule.At("apiVersions")
+		if of == nil || contract.Contains(versions, "*") || slices.ContainsFunc(versions.Texts(), func(name string) bool { return contract.ServesVersion(of.Object, name) }) {
+			return nil
+		}
+		return []contract.Finding{versions.Finding("no version in the rule serves %s; served: %s", resource.Text(), contract.ServedVersions(of.Object))}
+	})
+}
+
+func checkWebhookNames(b *contract.Bundle) (findings []contract.Finding) {
+	for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration) {
+		seen := map[string]bool{}
+		for _, webhook := range o.At("webhooks").Items() {
+			name := webhook.At("name")
+			if text := name.Text(); seen[text] {
+				findings = append(findings, name.Finding("duplicate webhook name %s", text))
+			} else if strings.Count(text, ".") < 2 {
+				findings = append(findings, name.Finding("invalid name %q: want at least three segments", text))
+			}
+			seen[name.Text()] = true
+		}
+	}
+	return findings
+}
+
+// checkSelfLock finds webhooks that can block resources that every pod needs.
+func checkSelfLock(webhook contract.Value) (findings []contract.Finding) {
+	selects := func(field string) bool {
+		selector := webhook.At(field)
+		return selector.At("matchLabels").Exists() || selector.At("matchExpressions").Exists()
+	}
+	if webhook.At("failurePolicy").Text() == "Ignore" || selects("namespaceSelector") || selects("objectSelector") {
+		return nil
+	}
+	for _, rule := range webhook.At("rules").Items() {
+		for _, resource := range rule.At("resources").Items() {
+			inCore := contract.Contains(rule.At("apiGroups"), "") || contract.Contains(rule.At("apiGroups"), "apps") || contract.Contains(rule.At("apiGroups"), "*")
+			if inCore && slices.Contains([]string{"*", "*/*", "pods", "secrets", "configmaps", "serviceaccounts", "deployments", "replicasets"}, resource.Text()) {
+				findings = append(findings, resource.Finding("the webhook can reject every request for %s", resource.Text()))
+			}
+		}
+	}
+	return findings
+}
+
+const webhooksPage = "reference/access-authn-authz/extensible-admission-controllers/"
+
+// eachWebhook returns a check of all admission webhooks.
+func eachWebhook(check func(webhook contract.Value) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) (findings []contract.Finding) {
+		for _, o := range b.OfKind(object.MutatingWebhookConfiguration, object.ValidatingWebhookConfiguration) {
+			for _, webhook := range o.At("webhooks").Items() {
+				findings = append(findings, check(webhook)...)
+			}
+		}
+		return findings
+	}
+}
+
+// serviceOf returns the Service of a webhook; nil if the bundle does not have it.
+func serviceOf(b *contract.Bundle, config contract.Value) *contract.Object {
+	for _, o := range b.OfKind(object.Service) {
+		if o.Name == config.At("service", "name").Text() && o.Namespace == config.At("service", "namespace").Text() {
+			return o
+		}
+	}
+	return nil
+}
+
+// podsOf returns the pod templates that a Service selects.
+func podsOf(b *contract.Bundle, service *contract.Object) (templates []contract.Value) {
+	for _, o := range b.Objects {
+		template, makesPods := contract.PodTemplate(o)
+		if !makesPods || o.Namespace != service.Namespace {
+			continue
+		}
+		wanted, found := 0, 0
+		for name, value := range service.At("spec", "selector").Fields() {
+			wanted++
+			if template.At("metadata", "labels", name).Text() == value.Text() {
+				found++
+			}
+		}
+		if wanted > 0 && wanted == found {
+			templates = append(templates, template)
+		}
+	}
+	return templates
+}

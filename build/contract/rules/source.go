@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"github.com/capi-installer/capi-installer/build/contract"
+)
+
+// The documents that rules come from.
+
+const book = "https://cluster-api.sigs.k8s.io/developer/providers/contracts/"
+
+func clusterctl(section string) contract.Source {
+	return contract.Source{Document: "clusterctl provider contract", Section: section, URL: book + "clusterctl"}
+}
+
+// contractPage returns a page of the book with the contract of a kind.
+func contractPage(kind, page, section string) contract.Source {
+	return contract.Source{Document: "Contract rules for " + kind, Section: section, URL: book + page}
+}
+
+func forInfraCluster(section string) contract.Source {
+	return contractPage("InfraCluster", "infra-cluster", section)
+}
+
+func forInfraMachine(section string) contract.Source {
+	return contractPage("InfraMachine", "infra-machine", section)
+}
+
+func forInfraMachinePool(section string) contract.Source {
+	return contractPage("InfraMachinePool", "infra-machinepool", section)
+}
+
+func forControlPlane(section string) contract.Source {
+	return contractPage("ControlPlane", "control-plane", section)
+}
+
+func forBootstrapConfig(section string) contract.Source {
+	return contractPage("BootstrapConfig", "bootstrap-config", section)
+}
+
+func forIPAM(section string) contract.Source { return contractPage("IPAM", "ipam", section) }
+
+// runtimeSDK returns a page of the book about Runtime Extensions.
+func runtimeSDK(page, section string) contract.Source {
+	return contract.Source{Document: "Runtime SDK", Section: section, URL: "https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/" + page}
+}
+
+var contractOverview = contract.Source{Document: "Provider contract", Section: "Overview", URL: book + "overview"}
+
+// resourceVersions is the section about all resources in the first of the contracts; the others have the same text.
+var resourceVersions = contract.Source{Document: "Contract rules for InfraCluster", Section: "All resources: version", URL: book + "infra-cluster"}
+
+func openShift(section string) contract.Source {
+	return contract.Source{Document: "OpenShift conventions", Section: section, URL: "https://github.com/openshift/enhancements/blob/master/CONVENTIONS.md"}
+}
+
+func kubernetes(section, url string) contract.Source {
+	return contract.Source{Document: "Kubernetes documentation", Section: section, URL: "https://kubernetes.io/docs/" + url}
+}
+
+// manifestsGen is OpenShift's own build tool for the manifests of providers.
+func manifestsGen(section string) contract.Source {
+	return contract.Source{Document: "manifests-gen of cluster-capi-operator", Section: section, URL: "https://github.com/openshift/cluster-capi-operator"}
+}
+
+// openShiftOnboarding is OpenShift's guide for the kinds of a provider.
+var openShiftOnboarding = contract.Source{Document: "cluster-capi-operator", Section: "Provider onboarding", URL: "https://github.com/openshift/cluster-capi-operator/blob/main/docs/provideronboarding.md"}
+
+// ours returns a requirement of this project's installer: a heading of FORMAT.md.
+func ours(section string) contract.Source {
+	return contract.Source{Document: "Bundle format", Section: section, URL: contract.FormatPage}
+}
+
+const (
+	versionsPage = "tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/"
+)

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/build/contract"
+)
+
+// subject selects the kinds that a rule about fields checks: those with a role, and with a contract if one is set.
+type subject struct {
+	role     contract.Role
+	contract string
+}
+
+// of returns the kinds whose fields are known.
+func (s subject) of(b *contract.Bundle) []*contract.Definition {
+	return contract.Filter(b.DefinitionsWithRole(s.role), func(d *contract.Definition) bool {
+		return d.Schema.Exists() && (s.contract == "" || s.contract == d.Contract)
+	})
+}
+
+// requireTyped returns a check that a field exists and has one of the types.
+func (s subject) requireTyped(field string, types ...string) func(*contract.Bundle) []contract.Finding {
+	return eachDefinition(s.of, func(d *contract.Definition) []contract.Finding {
+		return append(d.Missing(field), d.Mistyped(field, types...)...)
+	})
+}
+
+// require returns a check that fields exist, of any type.
+func (s subject) require(fields ...string) func(*contract.Bundle) []contract.Finding {
+	return eachDefinition(s.of, func(d *contract.Definition) []contract.Finding { return d.Missing(fields...) })
+}
+
+// checkTypes returns a check of the types of existing fields: pairs of a field and its type.
+func (s subject) checkTypes(pairs ...string) func(*contract.Bundle) []contract.Finding {
+	return eachDefinition(s.of, func(d *contract.Definition) (findings []contract.Finding) {
+		for pair := range slices.Chunk(pairs, 2) {
+			findings = append(findings, d.Mistyped(pair[0], pair[1])...)
+		}
+		return findings
+	})
+}
+
+// optional returns a check that a field that a controller sets later is not required.
+func (s subject) optional(field string) func(*contract.Bundle) []contract.Finding {
+	parent, name := field[:strings.LastIndex(field, ".")], field[strings.LastIndex(field, ".")+1:]
+	return eachDefinition(s.of, func(d *contract.Definition) (findings []contract.Finding) {
+		object, _ := contract.SchemaField(d.Schema, parent)
+		for _, required := range object.At("required").Items() {
+			if required.Text() == name {
+				findings = append(findings, required.Finding("%s is required in version %s", field, d.Version))
+			}
+		}
+		return findings
+	})
+}
+
+// whenThere limits a rule about other fields to kinds that have a field.
+func (s subject) whenThere(field string, check func(*contract.Definition) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return eachDefinition(s.of, func(d *contract.Definition) []contract.Finding {
+		if !d.HasField(field) {
+			return nil
+		}
+		return check(d)
+	})
+}
+
+// deprecated returns a check that fields of an older contract are absent.
+func (s subject) deprecated(fields ...string) func(*contract.Bundle) []contract.Finding {
+	return eachDefinition(s.of, func(d *contract.Definition) (findings []contract.Finding) {
+		for _, field := range fields {
+			if found, _ := contract.SchemaField(d.Schema, field); found.Exists() {
+				findings = append(findings, found.Finding("deprecated field %s in version %s", field, d.Version))
+			}
+		}
+		return findings
+	})
+}
