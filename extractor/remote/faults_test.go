@@ -157,7 +157,7 @@ func TestRegistry_StalledBodyFails(t *testing.T) {
 	reg, reference, layer := pushed(t, registry.Options{})
 	reg.Fail(registry.Fault{Path: layer.String(), Pause: time.Minute, Chunk: 10})
 	c := client(t)
-	c.Client.StallTimeout, c.Client.Retry.Attempts = 50*time.Millisecond, 2
+	c.Client.Pace, c.Client.Retry.Attempts = fetch.Pace{Silence: 50 * time.Millisecond}, 2
 	start := time.Now()
 	fails(t, c, reference)
 	if d := time.Since(start); d > 10*time.Second {

@@ -186,8 +186,9 @@ func (v *Verifier) verify(ctx context.Context, p *policy.Policy, reference strin
 	}
 	in := policy.Image{Reference: reference, Manifest: manifest, TempDir: v.TempDir}
 	var refusals, failures []error
-	for _, source := range image.HealthySources() {
-		signatures, err := v.verifyFrom(ctx, p, locations, in, image.From(source), source)
+	sources := image.HealthySources()
+	for n, source := range sources {
+		signatures, err := v.verifyFrom(ctx, p, locations, in, image.From(source, n == len(sources)-1), source)
 		switch {
 		case err == nil:
 			return evidence{Manifest: manifest, Signatures: signatures}, nil

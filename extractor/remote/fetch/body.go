@@ -5,25 +5,20 @@ package fetch
 import (
 	"context"
 	"io"
-	"time"
 )
 
 // body is a manifest or a blob of a source. It resumes where the connection was interrupted, and ends
 // with io.EOF only after its digest was verified.
 type body struct {
-	*request
-	*verifier
-	ctx context.Context //nolint:containedctx // io.Reader has no context
-	err error           // of all further calls of Read
+	request  *request
+	verifier *verifier
+	ctx      context.Context //nolint:containedctx // io.Reader has no context
+	err      error           // of all further calls of Read
 
 	current           *response
-	stallTimer        *time.Timer
-	sinceTimer        int64     // bytes since the stall timer was set
-	timerSet          time.Time // when it was set
-	noRanges          bool      // the server does not support ranges
-	interruptions     int       // consecutive ones, without minProgress between them
-	stalls            int       // interruptions by the stall timer
-	sinceInterruption int64     // bytes since the last interruption
+	noRanges          bool  // the server does not support ranges
+	interruptions     int   // consecutive ones, without minProgress between them
+	sinceInterruption int64 // bytes since the last interruption
 }
 
 // openBody requests the resource, from its start.
@@ -33,26 +28,12 @@ func (r *request) openBody(ctx context.Context) (*body, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.start(resp)
-	return b, nil
-}
-
-// start continues the body with a response.
-func (b *body) start(resp *response) {
-	resp.timer.Stop()
 	b.current = resp
-	b.stallTimer = time.AfterFunc(b.stallTimeout(), func() { resp.cancel(errStalled) })
-	b.sinceTimer, b.timerSet = 0, time.Now()
-}
-
-// stallTimeout returns the current timeout for minProgress bytes.
-func (b *body) stallTimeout() time.Duration {
-	return b.budget.limit(durationOr(b.client.StallTimeout, defaultStallTimeout))
+	return b, nil
 }
 
 func (b *body) close() {
 	if b.current != nil {
-		b.stallTimer.Stop()
 		b.current.close()
 	}
 	b.current = nil
@@ -66,7 +47,7 @@ func (b *body) Read(p []byte) (int, error) {
 		}
 		n, err := b.current.Body.Read(p)
 		b.progress(n)
-		b.err = b.add(p[:n])
+		b.err = b.verifier.add(p[:n])
 		switch {
 		case b.err != nil:
 		case err == io.EOF:
@@ -86,13 +67,13 @@ func (b *body) Read(p []byte) (int, error) {
 
 // finish verifies the body at its end.
 func (b *body) finish() error {
-	err := b.end()
+	err := b.verifier.end()
 	if err == io.EOF { //nolint:errorlint // the end of a stream is this very error
-		b.host.recordSuccess()
+		b.request.host.recordSuccess()
 		return err
 	}
-	if b.want.Size >= 0 && b.verifier.read < b.want.Size {
-		b.host.recordStall()
+	if b.verifier.truncated() {
+		b.request.host.recordStall()
 	}
 	return b.current.describePage(err)
 }

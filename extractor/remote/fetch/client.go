@@ -2,8 +2,8 @@
 
 // Package fetch reads manifests and blobs by digest from the sources of an image (its mirrors and its registry) in order, with
 // credentials, retries with backoff, and resumption of interrupted downloads. It returns only verified bytes; a source that
-// serves other bytes counts as failed. A source that does not respond or stalls costs at most Client.SourceTimeout per blob,
-// and is then tried after all others.
+// serves other bytes counts as failed. Client.Pace limits the time that silent and slow sources cost; they are then tried
+// after all others.
 //
 //	client := &fetch.Client{Settings: func(context.Context) (fetch.Settings, error) { return settings, nil }}
 //	image, err := client.Open(ctx, "quay.io/example/provider@sha256:…")
@@ -25,7 +25,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -58,14 +57,8 @@ type Client struct {
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 	// Retry is the policy for retryable errors.
 	Retry Retry
-	// ResponseTimeout is the time to wait for the header of a response, including the
-	// connection; default 15 seconds.
-	ResponseTimeout time.Duration
-	// StallTimeout is the maximum time to receive 64 KiB of a body, or the rest of it; default
-	// 20 seconds.
-	StallTimeout time.Duration
-	// SourceTimeout is the maximum time without progress per source and blob, over all attempts; default 25 seconds.
-	SourceTimeout time.Duration
+	// Pace limits the time that silent and slow sources cost.
+	Pace Pace
 	// RequestsPerHost is the number of concurrent requests to a registry; default 8.
 	RequestsPerHost int
 	// OnSourceFailure is called for each failed source if another source succeeded; nil means to log the error to the
@@ -86,6 +79,8 @@ type Image struct {
 	settings  Settings
 	transport http.RoundTripper
 	sources   []mirror.Source
+	allowed   allowances
+	last      bool // no other source is left
 
 	mu           sync.Mutex
 	reported     map[string]bool
@@ -113,7 +108,10 @@ func (c *Client) Open(ctx context.Context, reference string) (*Image, error) {
 	if err != nil || digest.Algorithm != "sha256" {
 		return nil, fmt.Errorf("parsing the reference: %q is not a sha256 digest", sources[0].Image.Identifier())
 	}
-	image := &Image{client: c, reference: reference, digest: digest, settings: settings, transport: settings.Transport, sources: sources, reported: map[string]bool{}}
+	image := &Image{
+		client: c, reference: reference, digest: digest, settings: settings, transport: settings.Transport, sources: sources,
+		allowed: c.Pace.orDefaults().allowances(), last: true, reported: map[string]bool{},
+	}
 	if c.WrapTransport != nil {
 		image.transport = c.WrapTransport(settings.Transport)
 	}
@@ -172,10 +170,13 @@ func (i *Image) Manifest(ctx context.Context, what string, d v1.Descriptor, limi
 	return raw, nil
 }
 
-// From returns the image with only one of its sources.
-func (i *Image) From(source mirror.Source) *Image {
-	return &Image{client: i.client, reference: i.reference, digest: i.digest, settings: i.settings, transport: i.transport,
-		sources: []mirror.Source{source}, reported: map[string]bool{}}
+// From returns the image with only one of its sources. last means that it is the last one that the caller tries; only the
+// last one gets the whole Pace.Patience.
+func (i *Image) From(source mirror.Source, last bool) *Image {
+	return &Image{
+		client: i.client, reference: i.reference, digest: i.digest, settings: i.settings, transport: i.transport, sources: []mirror.Source{source},
+		allowed: i.allowed, last: last, reported: map[string]bool{},
+	}
 }
 
 // ManifestOfTag returns the manifest of a tag in the image's repository, of at most limit bytes. Its bytes are
@@ -251,16 +252,13 @@ func (r resource) identifier() string {
 func (i *Image) fetch(ctx context.Context, w resource, read func(io.Reader) error) error {
 	retry := i.client.Retry.orDefaults()
 	failures := map[mirror.Source]*Error{}
-	budgets := map[mirror.Source]*budget{}
-	for _, s := range i.sources {
-		budgets[s] = newBudget(durationOr(i.client.SourceTimeout, defaultSourceTimeout))
-	}
 	left := i.sources
 	for round := 1; ; round++ {
 		var again []mirror.Source
-		for n, s := range i.client.healthyFirst(left) {
-			last := round > 1 || n == len(left)-1
-			err := i.fetchFrom(ctx, s, w, budgets[s], read, attempt{again: round > 1, last: last})
+		order := i.client.healthyFirst(left)
+		for n, s := range order {
+			more := round == 1 && i.client.anyHealthy(order[n+1:])
+			err := i.fetchFrom(ctx, s, w, i.allowance(more), read)
 			failed, ok := errors.AsType[*Error](err)
 			if !ok {
 				if err == nil {
@@ -269,7 +267,7 @@ func (i *Image) fetch(ctx context.Context, w resource, read func(io.Reader) erro
 				return err
 			}
 			failures[s] = failed
-			if retryable(ctx, err, round) && !budgets[s].empty() {
+			if retryable(ctx, err, round) && !i.allowance(false).empty() {
 				again = append(again, s)
 			}
 		}
@@ -281,6 +279,14 @@ func (i *Image) fetch(ctx context.Context, w resource, read func(io.Reader) erro
 		}
 		left = again
 	}
+}
+
+// allowance returns the allowance for a source; more means that another one is left.
+func (i *Image) allowance(more bool) *allowance {
+	if more || !i.last {
+		return i.allowed.detour
+	}
+	return i.allowed.patience
 }
 
 // ended returns the error of a wait that its context ended.
@@ -324,18 +330,10 @@ func (i *Image) reportFailures(ctx context.Context, failures map[mirror.Source]*
 	}
 }
 
-// attempt is a part of fetching a resource: one source in one round.
-type attempt struct {
-	again bool // the source has failed before
-	last  bool // no other source is left that has not failed
-}
-
 // fetchFrom reads a resource from one source. The error is a *Error if the source failed.
-func (i *Image) fetchFrom(ctx context.Context, s mirror.Source, w resource, b *budget, read func(io.Reader) error, at attempt) error {
-	a := &request{Image: i, source: s, resource: w, host: i.client.host(s.Host()), budget: b, attempt: at}
-	if a.again && !a.host.allowRetry() {
-		return a.sourceError(errRetryBudget)
-	}
+func (i *Image) fetchFrom(ctx context.Context, s mirror.Source, w resource, allowed *allowance, read func(io.Reader) error) error {
+	allowed.start()
+	a := &request{image: i, source: s, resource: w, host: i.client.host(s.Host()), allowance: allowed}
 	body, err := a.openBody(ctx)
 	if err != nil {
 		return a.classify(ctx, err)
@@ -360,7 +358,7 @@ func (r *request) classify(ctx context.Context, err error) error {
 }
 
 func (r *request) sourceError(err error) *Error {
-	e := &Error{Image: r.reference, Step: r.resource.name, Host: r.source.Host(), Err: err}
+	e := &Error{Image: r.image.reference, Step: r.resource.name, Host: r.source.Host(), Err: err}
 	if at, ok := errors.AsType[*stepError](err); ok {
 		e.Step, e.Host, e.Err = at.step, cmp.Or(at.host, e.Host), at.err
 	}

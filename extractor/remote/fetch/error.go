@@ -77,9 +77,8 @@ var (
 	errRedirects      = fmt.Errorf("more than %d redirects", maxRedirects)
 	errNoResponse     = errors.New("timed out waiting for the response")
 	errStalled        = errors.New("timed out waiting for data: the body stalled")
-	errSourceBudget   = errors.New("too much time without progress")
+	errSlow           = errors.New("timed out: the source is too slow")
 	errHostStalled    = errors.New("another request to the same host timed out")
-	errRetryBudget    = errors.New("too many retries: retries to the host are suspended for a while")
 	errNoToken        = errors.New("invalid token response: token not found")
 	errTruncatedToken = errors.New("invalid token response: truncated")
 	errNoRealm        = errors.New("invalid challenge: the realm is not the URL of a token server")
@@ -114,7 +113,7 @@ func adviceFor(err error, login keychain.Credentials) string {
 
 func isNet(err error) bool {
 	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, errNoResponse) || errors.Is(err, io.EOF)
+	return errors.As(err, &network) || errors.Is(err, errNoResponse) || errors.Is(err, errStalled) || errors.Is(err, errSlow) || errors.Is(err, io.EOF)
 }
 
 func statusAdvice(code int, login keychain.Credentials) string {

@@ -14,10 +14,11 @@ import (
 
 	"github.com/capi-installer/capi-installer/extractor/remote/keychain"
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
+	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
 // Get returns the body of a URL that an administrator has configured for the image in addition to its sources, of at
-// most limit bytes. It uses the certificates, proxies and timeouts of the settings, but no credentials and no retries.
+// most limit bytes. It uses the certificates and proxies of the settings and the allowance of the image, but no credentials and no retries.
 // The scheme is http or https; http needs no TLS. The error is a *Error; its status is 404 if the URL does not exist.
 func (i *Image) Get(ctx context.Context, what string, at *url.URL, limit int64) ([]byte, error) {
 	body, err := i.get(ctx, at, limit)
@@ -38,22 +39,21 @@ func (i *Image) get(ctx context.Context, at *url.URL, limit int64) ([]byte, erro
 	if err != nil {
 		return nil, fmt.Errorf("parsing the URL: %w", err)
 	}
-	client := &http.Client{Transport: i.settings.RoundTripper(mirror.Source{Image: host, Insecure: at.Scheme == "http"})}
+	source := mirror.Source{Image: host, Insecure: at.Scheme == "http"}
+	r := &request{image: i, source: source, host: i.client.host(source.Host()), allowance: i.allowance(false)}
+	r.allowance.start()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the URL: %w", err)
 	}
-	resp, err := client.Do(req)
+	resp, err := r.follow(req, transport.Route{Insecure: source.Insecure})
 	if err != nil {
-		if failed, ok := errors.AsType[*url.Error](err); ok {
-			err = failed.Err // the URL can hold credentials
-		}
 		return nil, err
 	}
+	defer resp.close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, statusError(resp)
+		return nil, statusError(resp.Response)
 	}
-	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err == nil && int64(len(body)) > limit {
 		err = &SizeError{Limit: limit}

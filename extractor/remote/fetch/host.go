@@ -11,16 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
 )
 
-// host is the state of a registry that all images share: its concurrent requests, the pause that it requested, its
-// health, and its retry budget.
+// host is the state of a registry that all images share: its concurrent requests, the pause that it requested, and its
+// health.
 type host struct {
-	slots  chan struct{}
-	budget *rate.Limiter
+	slots chan struct{}
 
 	challengeMutex mutex // held by the request that determines the challenge
 
@@ -34,12 +31,6 @@ type host struct {
 	challenge      *challenge
 }
 
-// A host has retryBurst immediate retries, and one more after each retryEvery.
-const (
-	retryBurst = 60
-	retryEvery = time.Second
-)
-
 func (c *Client) host(name string) *host {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,12 +38,10 @@ func (c *Client) host(name string) *host {
 		c.hosts = map[string]*host{}
 	}
 	if c.hosts[name] == nil {
-		c.hosts[name] = &host{challengeMutex: newMutex(), slots: make(chan struct{}, cmp.Or(max(0, c.RequestsPerHost), 8)), budget: rate.NewLimiter(rate.Every(retryEvery), retryBurst)}
+		c.hosts[name] = &host{challengeMutex: newMutex(), slots: make(chan struct{}, cmp.Or(max(0, c.RequestsPerHost), 8))}
 	}
 	return c.hosts[name]
 }
-
-func (h *host) allowRetry() bool { return h.budget.Allow() }
 
 // acquire waits for the end of a pause and for a free slot. The caller must call
 // release.
@@ -191,6 +180,11 @@ func (c *Client) healthyFirst(sources []mirror.Source) []mirror.Source {
 		}
 	}
 	return slices.Concat(first, then)
+}
+
+// anyHealthy reports whether one of the sources has not failed recently.
+func (c *Client) anyHealthy(sources []mirror.Source) bool {
+	return slices.ContainsFunc(sources, func(s mirror.Source) bool { return c.host(s.Host()).healthy() })
 }
 
 // shortestPause returns the time until the first of the sources accepts requests again.

@@ -21,13 +21,12 @@ import (
 
 // request is a request for one resource to one source, with all attempts of one round.
 type request struct {
-	*Image
+	image       *Image
 	source      mirror.Source
 	resource    resource
 	host        *host
+	allowance   *allowance
 	credentials keychain.Credentials // of the last request
-	budget      *budget
-	attempt
 }
 
 const maxRedirects = 5
@@ -95,7 +94,7 @@ func (r *request) follow(req *http.Request, route transport.Route) (*response, e
 
 // redirectRoute is the route of a redirect.
 func (r *request) redirectRoute(to *url.URL, by *response) transport.Route {
-	return transport.Route{Insecure: r.source.Insecure, Redirected: !r.settings.isConfigured(to, r.sources), From: by.address}
+	return transport.Route{Insecure: r.source.Insecure, Redirected: !r.image.settings.isConfigured(to, r.image.sources), From: by.address}
 }
 
 // response is a response whose body counts its bytes. close must be called.
@@ -107,7 +106,6 @@ type response struct {
 
 	start   *startReader
 	cancel  context.CancelCauseFunc
-	timer   *time.Timer // cancels the request; body replaces it by a stall timer
 	once    sync.Once
 	release func()
 }
@@ -115,7 +113,6 @@ type response struct {
 // close closes the body and releases the slot of the host.
 func (r *response) close() {
 	r.once.Do(func() {
-		r.timer.Stop()
 		r.Body.Close()
 		r.cancel(nil)
 		r.release()
@@ -124,22 +121,15 @@ func (r *response) close() {
 
 // roundTrip sends one request when the host has a free slot, and waits for the response with a timeout.
 func (r *request) roundTrip(req *http.Request, route transport.Route) (*response, error) {
-	h := r.client.host(req.URL.Host)
+	h := r.image.client.host(req.URL.Host)
 	if err := h.acquire(req.Context()); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(transport.NewContext(req.Context(), route))
 	out := &response{cancel: cancel, release: h.release, redirected: req.Response != nil}
-	ctx = r.settings.withRemoteAddress(ctx, req.URL, func(at netip.Addr) { out.address = at })
-	started := time.Now()
-	out.timer = time.AfterFunc(r.budget.limit(durationOr(r.client.ResponseTimeout, defaultResponseTimeout)), func() { cancel(errNoResponse) })
-	resp, err := r.transport.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // response.close closes it
-	r.budget.spend(time.Since(started))
+	ctx = r.image.settings.withRemoteAddress(ctx, req.URL, func(at netip.Addr) { out.address = at })
+	resp, err := r.await(ctx, cancel, req)
 	if err != nil {
-		out.timer.Stop()
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
 		cancel(nil)
 		h.release()
 		if req.Context().Err() == nil {
@@ -150,21 +140,51 @@ func (r *request) roundTrip(req *http.Request, route transport.Route) (*response
 	h.recordResponse(out.address)
 	MeterOf(ctx).Requests.Add(1)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		h.pauseFor(min(retryAfter(resp, time.Now()), r.client.Retry.orDefaults().MaxBackoff))
+		h.pauseFor(min(retryAfter(resp, time.Now()), r.image.client.Retry.orDefaults().MaxBackoff))
 	}
 	resp.Request = withScheme(req, resp.Request)
 	out.Response = resp
-	out.start = &startReader{ReadCloser: &countedBody{resp.Body, MeterOf(ctx)}}
+	paced := &pacedBody{
+		ReadCloser: resp.Body, allowance: r.allowance, ctx: ctx, cancel: cancel, rest: resp.ContentLength, stalled: func() { r.recordStall(h) },
+	}
+	out.start = &startReader{ReadCloser: &countedBody{paced, MeterOf(ctx)}}
 	resp.Body = out.start
 	return out, nil
 }
 
+// await sends a request and waits for the header of the response.
+func (r *request) await(ctx context.Context, cancel context.CancelCauseFunc, req *http.Request) (*http.Response, error) {
+	limit, late := r.allowance.timeout(errNoResponse)
+	if late == errSlow { //nolint:errorlint // this very error
+		late = errNoResponse
+	}
+	started := time.Now()
+	timer := time.AfterFunc(limit, func() { cancel(late) })
+	resp, err := r.image.transport.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // response.close closes it
+	timer.Stop()
+	took := time.Since(started)
+	if err == nil {
+		r.allowance.wait(max(0, took-r.allowance.grace()), 0)
+		return resp, nil
+	}
+	r.allowance.lose(took)
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return nil, err
+}
+
 // recordFailure records that a host, of the source or of a redirect, did not respond.
 func (r *request) recordFailure(h *host, err error) {
-	if !errors.Is(err, errNoResponse) {
-		h.recordFailure()
+	if errors.Is(err, errNoResponse) {
+		r.recordStall(h)
 		return
 	}
+	h.recordFailure()
+}
+
+// recordStall records that a host, of the source, a redirect or a token server, stalled.
+func (r *request) recordStall(h *host) {
 	h.recordStall()
 	if h != r.host {
 		r.host.recordStall()
@@ -181,13 +201,6 @@ func withScheme(req, sent *http.Request) *http.Request {
 	with := req.Clone(req.Context())
 	with.URL, with.Response = &u, req.Response
 	return with
-}
-
-func durationOr(d, or time.Duration) time.Duration {
-	if d <= 0 {
-		return or
-	}
-	return d
 }
 
 // countedBody counts the bytes of a body.

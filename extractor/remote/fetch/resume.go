@@ -12,57 +12,44 @@ import (
 	"time"
 )
 
-// minProgress is the number of bytes that counts as progress: it must arrive within Client.StallTimeout, and between
-// two interruptions.
+// minProgress is the number of bytes between two interruptions that counts as progress.
 const minProgress = 64 << 10
 
-// maxStalls is the number of stalls of one body after which another source is tried, even if the body progresses.
-const maxStalls = 2
-
-// progress restarts the stall timer after minProgress bytes.
+// progress counts the bytes since the last interruption.
 func (b *body) progress(n int) {
 	b.sinceInterruption += int64(n)
-	if b.sinceTimer += int64(n); b.sinceTimer >= minProgress {
-		b.budget.refill()
-		b.sinceTimer, b.timerSet = 0, time.Now()
-		b.stallTimer.Reset(b.stallTimeout())
-	}
 	if b.sinceInterruption >= minProgress {
 		b.interruptions = 0
 	}
 }
 
-// resume opens the rest of an interrupted body. It returns nil if reading can continue.
+// resume opens the rest of an interrupted body. It returns nil if reading can continue. A source that stalled is not
+// asked for the rest while another one is left.
 func (b *body) resume(cut error) error {
 	if cause := context.Cause(b.ctx); cause != nil {
 		return cause
 	}
-	if errors.Is(cut, context.Canceled) {
-		cut = errStalled // only the stall timer cancels a response
-	}
-	if errors.Is(cut, errStalled) {
-		b.stalls++
-	}
-	b.host.recordStall()
-	b.budget.spend(time.Since(b.timerSet))
+	late := errors.Is(cut, errStalled) || errors.Is(cut, errSlow)
 	cut = fmt.Errorf("the body was interrupted after %d bytes: %w", b.verifier.read, cut)
 	b.close()
-	if b.stalls >= maxStalls && !b.last {
+	if late && b.request.allowance.leaves {
 		return cut
 	}
+	if !late {
+		b.request.host.recordStall()
+	}
 	b.sinceInterruption = 0
-	retry := b.client.Retry.orDefaults()
+	retry := b.request.image.client.Retry.orDefaults()
 	for {
 		b.interruptions++
-		switch {
-		case b.budget.empty():
-			return fmt.Errorf("%w: %w", errSourceBudget, cut)
-		case b.interruptions >= retry.Attempts || !b.host.allowRetry():
+		if b.interruptions >= retry.Attempts || b.request.allowance.empty() {
 			return cut
 		}
+		started := time.Now()
 		if err := retry.wait(b.ctx, b.interruptions, 0); err != nil {
 			return errors.Join(cut, err)
 		}
+		b.request.allowance.wait(time.Since(started), 0)
 		err := b.reopen()
 		if err == nil {
 			return nil
@@ -79,7 +66,7 @@ func (b *body) reopen() error {
 	if b.noRanges {
 		from = 0
 	}
-	resp, err := b.sendAuthorized(b.ctx, from)
+	resp, err := b.request.sendAuthorized(b.ctx, from)
 	if status, ok := errors.AsType[*StatusError](err); ok && status.Code == http.StatusRequestedRangeNotSatisfiable && !b.noRanges {
 		b.noRanges = true
 		return b.reopen()
@@ -98,18 +85,18 @@ func (b *body) continueWith(resp *response) error {
 			resp.close()
 			return fmt.Errorf("invalid Content-Range %.60[2]q in the response to a request for the bytes from %[1]d on", b.verifier.read, resp.Header.Get("Content-Range"))
 		}
-		b.start(resp)
+		b.current = resp
 		return nil
 	}
-	b.start(resp)
+	b.current = resp
 	before, err := b.rehash()
 	if err != nil {
 		b.close()
 		return err
 	}
-	if before != b.sum().Hex {
+	if before != b.verifier.sum().Hex {
 		b.close()
-		return &DigestError{Want: b.want.Digest.String(), WantSize: b.want.Size, GotSize: b.verifier.read}
+		return &DigestError{Want: b.verifier.want.Digest.String(), WantSize: b.verifier.want.Size, GotSize: b.verifier.read}
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func retryable(ctx context.Context, err error, attempt int) bool {
 			return false
 		}
 	}
-	return !errors.Is(err, errRedirects) && !errors.Is(err, errRetryBudget) && !errors.Is(err, errNoRealm) && !errors.Is(err, errNoToken)
+	return !errors.Is(err, errRedirects) && !errors.Is(err, errNoRealm) && !errors.Is(err, errNoToken)
 }
 
 // retryAfter returns the pause that a server requests, or 0. now is for a header with a date.

@@ -4,7 +4,6 @@ package fetch
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
@@ -85,10 +84,11 @@ func (a Settings) withRemoteAddress(ctx context.Context, u *url.URL, tell func(n
 	}})
 }
 
-// roundTripWithTimeouts sends a request that fails if the response or the next bytes of its body do not arrive in time.
+// roundTripWithTimeouts sends a request that fails if the response or the bytes of its body do not arrive in time.
 func roundTripWithTimeouts(next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	allowed := Pace{}.orDefaults().allowances().patience
 	ctx, cancel := context.WithCancelCause(req.Context())
-	timer := time.AfterFunc(defaultResponseTimeout, func() { cancel(errNoResponse) })
+	timer := time.AfterFunc(allowed.Silence, func() { cancel(errNoResponse) })
 	resp, err := next.RoundTrip(req.WithContext(ctx))
 	timer.Stop()
 	if err != nil {
@@ -98,28 +98,14 @@ func roundTripWithTimeouts(next http.RoundTripper, req *http.Request) (*http.Res
 		cancel(nil)
 		return nil, err
 	}
-	resp.Body = &stallingBody{ReadCloser: resp.Body, ctx: ctx, cancel: cancel}
+	resp.Body = &cancelingBody{&pacedBody{ReadCloser: resp.Body, allowance: allowed, ctx: ctx, cancel: cancel, rest: resp.ContentLength, stalled: func() {}}}
 	return resp, nil
 }
 
-// stallingBody is a body whose reads time out.
-type stallingBody struct {
-	io.ReadCloser
-	ctx    context.Context //nolint:containedctx // io.Reader has no context
-	cancel context.CancelCauseFunc
-}
+// cancelingBody ends its request when it is closed.
+type cancelingBody struct{ *pacedBody }
 
-func (b *stallingBody) Read(p []byte) (int, error) {
-	timer := time.AfterFunc(defaultStallTimeout, func() { b.cancel(errStalled) })
-	defer timer.Stop()
-	n, err := b.ReadCloser.Read(p)
-	if cause := context.Cause(b.ctx); err != nil && cause != nil {
-		err = cause
-	}
-	return n, err
-}
-
-func (b *stallingBody) Close() error {
+func (b *cancelingBody) Close() error {
 	defer b.cancel(nil)
-	return b.ReadCloser.Close()
+	return b.pacedBody.Close()
 }

@@ -3,6 +3,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -64,7 +65,7 @@ func (r *request) lock(ctx context.Context, m mutex) error {
 }
 
 func (r *request) session() *session {
-	p := r.client
+	p := r.image.client
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sessions == nil {
@@ -110,8 +111,8 @@ func (r *request) sendAuthorized(ctx context.Context, from int64) (*response, er
 // nil without response.
 func (r *request) authorize(ctx context.Context, stale string) (header string, learn func(*response), err error) {
 	learn = r.recordChallenge
-	if r.settings.Keychain != nil {
-		if r.credentials, err = r.settings.Keychain.Resolve(ctx, r.source.Image.Context().Name()); err != nil {
+	if r.image.settings.Keychain != nil {
+		if r.credentials, err = r.image.settings.Keychain.Resolve(ctx, r.source.Image.Context().Name()); err != nil {
 			return "", nil, &stepError{step: "credentials", err: err}
 		}
 	}
@@ -185,7 +186,7 @@ const (
 )
 
 // fetchToken requests a token from the server that a challenge names. Errors do not quote the response.
-func (r *request) fetchToken(ctx context.Context, c challenge) (fetchToken string, lasts time.Duration, err error) {
+func (r *request) fetchToken(ctx context.Context, c challenge) (token string, lasts time.Duration, err error) {
 	realm, err := url.Parse(c.realm)
 	if err != nil || realm.Host == "" || realm.User != nil {
 		return "", 0, &stepError{step: "token", err: errNoRealm}
@@ -195,7 +196,7 @@ func (r *request) fetchToken(ctx context.Context, c challenge) (fetchToken strin
 	if err != nil {
 		return "", 0, at(err)
 	}
-	resp, err := r.follow(req, transport.Route{Insecure: r.source.Insecure, Redirected: !r.settings.isConfigured(realm, r.sources), From: r.host.address()})
+	resp, err := r.follow(req, transport.Route{Insecure: r.source.Insecure, Redirected: !r.image.settings.isConfigured(realm, r.image.sources), From: r.host.address()})
 	if err != nil {
 		return "", 0, at(err)
 	}
@@ -203,11 +204,14 @@ func (r *request) fetchToken(ctx context.Context, c challenge) (fetchToken strin
 	if resp.StatusCode != http.StatusOK {
 		return "", 0, at(statusError(resp.Response))
 	}
-	fetchToken, lasts, err = readToken(resp.Body)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxTokenResponse))
+	if err == nil {
+		token, lasts, err = parseToken(body)
+	}
 	if err != nil {
 		return "", 0, at(err)
 	}
-	return fetchToken, lasts, nil
+	return token, lasts, nil
 }
 
 // tokenRequest is a request for a token: with a password, with a refresh token, or anonymous.
@@ -237,13 +241,13 @@ func (r *request) tokenRequest(ctx context.Context, realm url.URL, c challenge) 
 	return req, err
 }
 
-func readToken(body io.Reader) (string, time.Duration, error) {
+func parseToken(body []byte) (string, time.Duration, error) {
 	var parsed struct {
 		Token       string  `json:"token"`
 		AccessToken string  `json:"access_token"`
 		ExpiresIn   float64 `json:"expires_in"`
 	}
-	err := json.NewDecoder(io.LimitReader(body, maxTokenResponse)).Decode(&parsed)
+	err := json.NewDecoder(bytes.NewReader(body)).Decode(&parsed)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return "", 0, errTruncatedToken

@@ -63,9 +63,12 @@ func (v *verifier) add(p []byte) error {
 	return nil
 }
 
+// truncated reports whether bytes are missing.
+func (v *verifier) truncated() bool { return v.want.Size >= 0 && v.read < v.want.Size }
+
 // end returns io.EOF if all bytes were verified.
 func (v *verifier) end() error {
-	if v.want.Size >= 0 && v.read < v.want.Size {
+	if v.truncated() {
 		return v.sizeError()
 	}
 	if got := v.sum(); got != v.want.Digest && v.want.Digest != (v1.Hash{}) {
