@@ -15,8 +15,8 @@ import (
 //
 // Reading an image loses time while it waits for bytes. Bytes earn time back, as much as a source with the lowest
 // acceptable rate needs for them, but not for a wait that ended without any: that time is lost for good. So a sound
-// source loses none, however large the image is, and all others together cost at most about Detour and Patience, in
-// whatever step and in however many attempts. The first seconds of a request are free if there is a response, because
+// source loses none, even with the largest image, and all others together cost at most about Detour and Patience, over
+// all steps and attempts. The first seconds of a request are free if there is a response, because
 // many small requests to a distant registry are sound. Pauses that a registry requests with Retry-After are also free.
 type Pace struct {
 	// Silence is the maximum time of a request without data, before its response or in its body; default 15 seconds.
