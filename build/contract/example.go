@@ -3,9 +3,11 @@
 package contract
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
 // Example has the manifests of a provider without, and of one with, findings of a rule. In Bad, a comment that begins
@@ -14,14 +16,20 @@ import (
 // capi-manifests/metadata.json --").
 type Example struct{ Good, Bad string }
 
-// Example returns the examples of the rule.
+// Example returns the examples of the rule, from the archive examples/<rule id>.txtar. An example is a file, good.yaml, or
+// a folder, good/, whose comment is the file good.
 func (r Rule) Example() (Example, error) {
-	good, err := r.example("good")
+	name := "examples/" + r.ID + ".txtar"
+	text, err := r.examples.ReadFile(name)
 	if err != nil {
-		return Example{}, err
+		return Example{}, fmt.Errorf("reading the examples of %s: %w", r.ID, err)
 	}
-	bad, err := r.example("bad")
-	return Example{good, bad}, err
+	archive := txtar.Parse(text)
+	example := Example{exampleIn(archive, "good"), exampleIn(archive, "bad")}
+	if example.Good == "" || example.Bad == "" {
+		return Example{}, fmt.Errorf("reading the examples of %s: %s has no good or no bad example", r.ID, name)
+	}
+	return example, nil
 }
 
 // WithExamples returns the rule with the examples in a file system, in the folder examples.
@@ -30,14 +38,19 @@ func (r Rule) WithExamples(files fs.ReadFileFS) Rule {
 	return r
 }
 
-// example returns the text of a file of the rule's examples.
-func (r Rule) example(name string) (string, error) {
-	text, err := r.examples.ReadFile("examples/" + r.ID + "/" + name + ".yaml")
-	if errors.Is(err, fs.ErrNotExist) {
-		text, err = r.examples.ReadFile("examples/" + r.ID + "/" + name + ".txtar")
+// exampleIn returns the text of an example in an archive: of its only file, or of all its files as an archive.
+func exampleIn(archive *txtar.Archive, name string) string {
+	var files txtar.Archive
+	for _, file := range archive.Files {
+		if file.Name == name+".yaml" {
+			return string(file.Data)
+		}
+		if file.Name == name {
+			files.Comment = file.Data
+		}
+		if path, found := strings.CutPrefix(file.Name, name+"/"); found {
+			files.Files = append(files.Files, txtar.File{Name: path, Data: file.Data})
+		}
 	}
-	if err != nil {
-		return "", fmt.Errorf("reading the %s example of %s: %w", name, r.ID, err)
-	}
-	return string(text), nil
+	return string(txtar.Format(&files))
 }

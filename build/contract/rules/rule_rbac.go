@@ -39,7 +39,7 @@ var rbacRules = []contract.Rule{{
 	Why:      "With the admission plugin OwnerReferencesPermissionEnforcement, Cluster API can set blockOwnerDeletion only if it can update the finalizers of the owner.",
 	Fix:      "Grant update of <resource>/finalizers in the aggregated ClusterRole.",
 	Check: eachOwnGroup(func(b *contract.Bundle, d *contract.Definition) []contract.Finding {
-		return aggregated(b, d, aggregateToManager, contract.Need(lowerPlural(d) + "/finalizers", "update"))
+		return aggregated(b, d, aggregateToManager, contract.Need(lowerPlural(d)+"/finalizers", "update"))
 	}),
 }, {
 	ID:       "rbac/aggregation-too-broad",
@@ -68,7 +68,7 @@ var rbacRules = []contract.Rule{{
 		for _, d := range notTemplates(b) {
 			for _, wanted := range []contract.Permission{
 				contract.Need(lowerPlural(d), "get", "list", "watch", "update|patch"),
-				contract.Need(lowerPlural(d) + "/status", "update|patch"),
+				contract.Need(lowerPlural(d)+"/status", "update|patch"),
 			} {
 				if verb, lacks := b.Grants.Lacks(d.Group, wanted); lacks {
 					findings = append(findings, d.At("spec", "names", "plural").Finding("no role allows the provider to %s %s", verb, wanted.Resource))

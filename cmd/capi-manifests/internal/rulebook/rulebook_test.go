@@ -40,7 +40,7 @@ func TestExamples_BelongToRules(t *testing.T) {
 			if err != nil || entry.IsDir() {
 				return err
 			}
-			if count++; !slices.Contains(IDs(), path.Dir(name)) {
+			if count++; !slices.Contains(IDs(), strings.TrimSuffix(name, ".txtar")) {
 				t.Errorf("%s: the rule of the example %s does not exist", folder, name)
 			}
 			return nil
