@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 // documents returns the Markdown files for readers.
@@ -91,6 +93,17 @@ func TestDocuments_LinksResolve(t *testing.T) {
 		for _, match := range link.FindAllStringSubmatch(read(t, name), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(name), match[1])); err != nil {
 				t.Errorf("%s links to %s: %v", name, match[1], err)
+			}
+		}
+	}
+}
+
+// TestDocuments_ListProvidedVariables: a user finds each variable that needs no default.
+func TestDocuments_ListProvidedVariables(t *testing.T) {
+	for _, name := range []string{"docs/try-a-change.md", "docs/openshift.md"} {
+		for _, provided := range variable.AllProvided() {
+			if row := regexp.MustCompile("(?m)^\\|[^|]*`" + provided.Name + "`[^|]*\\|"); !row.MatchString(read(t, name)) {
+				t.Errorf("%s has no table with %s", name, provided.Name)
 			}
 		}
 	}

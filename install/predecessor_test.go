@@ -65,7 +65,9 @@ func (o *oldInstaller) phases(providers ...provider) []boxcutter.Phase {
 		bundle.Metadata.ContentID = digest.FromBytes(bundle.Manifests)
 		bundles = append(bundles, bundle)
 	}
-	set, err := operand.Render(bundles, tlsprofile.Of(nil).Variables())
+	values := tlsprofile.Of(nil).Variables()
+	values["EXP_BOOTSTRAP_FORMAT_IGNITION"] = "true"
+	set, err := operand.Render(bundles, values)
 	o.must(err)
 	divided, err := revision.Phases("old", 1, set, nil)
 	o.must(err)

@@ -7,9 +7,6 @@ import (
 	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
-// ProxyVariables returns the names of the variables with the settings of a proxy.
-func ProxyVariables() []string { return []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} }
-
 // usedVariables returns the values of the variables that the manifests of the
 // bundles use; nil if there are none. Other variables do not belong to a set: a
 // change of the cluster's proxy, for example, creates no new revision unless a

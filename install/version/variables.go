@@ -13,34 +13,42 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/tlsprofile"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 // configName is the name of OpenShift's configuration objects.
 const configName = "cluster"
 
-// variables returns the values of variables in manifests: the cluster's TLS profile
-// and proxy, and r.Variables, which take precedence. Without a Proxy object, the proxy
-// comes from the program's environment.
+// variables returns the values of variables in manifests: those that every cluster has, and r.Variables, which take
+// precedence.
 func (r *Reconciler) variables(ctx context.Context) (map[string]string, error) {
 	server := &configv1.APIServer{}
 	if err := r.config(ctx, server); err != nil {
 		return nil, err
 	}
-	values := tlsprofile.Of(server.Spec.TLSSecurityProfile).Variables()
-	for _, name := range operand.ProxyVariables() {
-		values[name] = os.Getenv(name)
+	proxy, err := r.proxy(ctx)
+	if err != nil {
+		return nil, err
 	}
+	values := variable.Values(map[variable.Source]map[string]string{
+		variable.TLSProfile: tlsprofile.Of(server.Spec.TLSSecurityProfile).Variables(),
+		variable.Proxy:      proxy,
+	})
+	maps.Copy(values, r.Variables)
+	return values, nil
+}
+
+// proxy returns the settings of the cluster's proxy, and without a Proxy object those of the program's environment.
+func (r *Reconciler) proxy(ctx context.Context) (map[string]string, error) {
 	proxy := &configv1.Proxy{}
 	if err := r.config(ctx, proxy); err != nil {
 		return nil, err
 	}
-	if proxy.Name != "" {
-		values["HTTP_PROXY"], values["HTTPS_PROXY"], values["NO_PROXY"] = proxy.Status.HTTPProxy, proxy.Status.HTTPSProxy, proxy.Status.NoProxy
+	if proxy.Name == "" {
+		return map[string]string{"HTTP_PROXY": os.Getenv("HTTP_PROXY"), "HTTPS_PROXY": os.Getenv("HTTPS_PROXY"), "NO_PROXY": os.Getenv("NO_PROXY")}, nil
 	}
-	maps.Copy(values, r.Variables)
-	return values, nil
+	return map[string]string{"HTTP_PROXY": proxy.Status.HTTPProxy, "HTTPS_PROXY": proxy.Status.HTTPSProxy, "NO_PROXY": proxy.Status.NoProxy}, nil
 }
 
 // config reads one of OpenShift's configuration objects. It leaves the object empty,

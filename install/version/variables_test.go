@@ -29,7 +29,7 @@ func TestVariables(t *testing.T) {
 	for name, test := range map[string]struct {
 		objects []client.Object
 		own     map[string]string
-		want    map[string]string // besides the variables of TLS
+		want    map[string]string // besides the variables of TLS and those with a fixed value
 		tls     map[string]string
 	}{
 		"no objects": {nil, nil, map[string]string{"HTTP_PROXY": "http://env.example.com", "HTTPS_PROXY": "http://env.example.com", "NO_PROXY": "env.example.com"}, intermediate},
@@ -52,6 +52,7 @@ func TestVariables(t *testing.T) {
 				t.Fatal(err)
 			}
 			maps.Copy(test.want, test.tls)
+			test.want["EXP_BOOTSTRAP_FORMAT_IGNITION"] = "true"
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -18,16 +18,13 @@ import (
 	"github.com/capi-installer/capi-installer/install/operand"
 	"github.com/capi-installer/capi-installer/install/tlsprofile"
 	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
-// ClusterVariables returns the variables that every installer sets, with the values in a cluster with the default TLS
-// profile and without a proxy.
+// ClusterVariables returns the variables that have a value in every cluster, with the values in a cluster with the default
+// TLS profile and without a proxy.
 func ClusterVariables() map[string]string {
-	values := tlsprofile.Of(nil).Variables()
-	for _, name := range operand.ProxyVariables() {
-		values[name] = ""
-	}
-	return values
+	return variable.Values(map[variable.Source]map[string]string{variable.TLSProfile: tlsprofile.Of(nil).Variables()})
 }
 
 // Render renders bundles with ClusterVariables. The given variables take precedence.

@@ -9,10 +9,10 @@ import (
 	"strconv"
 
 	"github.com/capi-installer/capi-installer/build/bundle"
-	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/release"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
 	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/variable"
 )
 
 // Inspection is the output of inspect.
@@ -107,12 +107,12 @@ func (b InspectedBundle) rows() [][]string {
 	return rows
 }
 
-func defaultOf(variable bundle.Variable) string {
-	if _, isSet := release.ClusterVariables()[variable.Name]; isSet {
+func defaultOf(required bundle.Variable) string {
+	if variable.IsProvided(required.Name) {
 		return "(set by the installer)"
 	}
-	if variable.Required {
+	if required.Required {
 		return "(required)"
 	}
-	return term.OrNone(*variable.Default)
+	return term.OrNone(*required.Default)
 }
