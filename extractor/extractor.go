@@ -34,7 +34,7 @@ func ProviderTypes() []ProviderType {
 type Metadata struct {
 	// ProviderName is the provider's name, such as "cluster-api-provider-aws".
 	ProviderName string `json:"providerName"`
-	// ProviderType is the type of the provider.
+	// ProviderType is the type of the provider; empty for a bundle in a profile that is not a provider.
 	ProviderType ProviderType `json:"providerType"`
 	// ProviderVersion is the provider's own version, such as "v2.10.0".
 	ProviderVersion string `json:"providerVersion"`

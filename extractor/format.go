@@ -77,7 +77,9 @@ func Limit(file string) int64 {
 //	capi-operator-manifests/<profile>/manifests.yaml      (or: manifests)
 //
 // In the first layout, contentID in the metadata is the SHA-256 of the manifests.
-// The second layout has no such field, so ContentID is computed.
+// The second layout has no such field, so ContentID is computed. Its attributes are
+// informational, so the CRDs of the core provider and of infrastructure providers
+// determine their type; other bundles may have no type.
 func (f Files) Bundles(origin Origin) ([]Bundle, error) {
 	r := &reader{files: f, origin: origin}
 	switch {
@@ -245,6 +247,9 @@ func (r *reader) read(dir, profile, metadataName string, decode func([]byte) (Bu
 	if bundle.Metadata.ContentID != contentID {
 		r.refuse(manifestsFile, ManifestsChanged, fmt.Errorf("digest is %s, but contentID in %s is %s: the manifests were modified after the metadata was written",
 			contentID, metadataName, bundle.Metadata.ContentID))
+	}
+	if profile != "" {
+		bundle.Metadata.ProviderType = cmp.Or(typeOf(manifests), bundle.Metadata.ProviderType)
 	}
 	bundle.Origin, bundle.Profile, bundle.Manifests = r.origin, profile, manifests
 	r.bundles = append(r.bundles, bundle)

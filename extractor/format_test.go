@@ -334,10 +334,10 @@ func FuzzBundles(f *testing.F) {
 func checkBundle(t *testing.T, b extractor.Bundle) {
 	t.Helper()
 	m := b.Metadata
-	if m.ContentID != digest.FromBytes(b.Manifests) || len(b.Manifests) == 0 || m.ProviderName == "" || !slices.Contains(extractor.ProviderTypes(), m.ProviderType) {
+	if m.ContentID != digest.FromBytes(b.Manifests) || len(b.Manifests) == 0 || m.ProviderName == "" || !slices.Contains(extractor.ProviderTypes(), m.ProviderType) && (m.ProviderType != "" || b.Profile == "") {
 		t.Errorf("%+v", b)
 	}
-	if m.ProviderVersion == "" || m.InstallOrder != 0 {
+	if m.ProviderVersion == "" || m.ProviderType == "" || m.InstallOrder != 0 {
 		return // the second layout only
 	}
 	files, err := b.Files()

@@ -84,7 +84,8 @@ func encodeJSON(m Metadata) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// decodeYAML parses metadata.yaml. Unknown attributes are additional attributes of the bundle.
+// decodeYAML parses metadata.yaml. Attributes are informational: one that is unknown, or has an unknown value, is an
+// additional attribute of the bundle.
 func decodeYAML(data []byte) (Bundle, []error) {
 	values, errs := oneDocument(data)
 	if len(errs) > 0 {
@@ -94,7 +95,7 @@ func decodeYAML(data []byte) (Bundle, []error) {
 	attributes := o.object("attributes")
 	m := Metadata{
 		ProviderName:    o.text("name"),
-		ProviderType:    ProviderType(attributes.text("type")),
+		ProviderType:    attributes.knownType(),
 		ProviderVersion: attributes.text("version"),
 		OCPPlatform:     o.text("ocpPlatform"),
 		ImageName:       o.text("selfImageRef"),
@@ -102,7 +103,6 @@ func decodeYAML(data []byte) (Bundle, []error) {
 	}
 	m.ClusterProfile = attributes.clusterProfile()
 	o.require("name")
-	attributes.require("type")
 	o.refuseOthers()
 	o.errs = append(o.errs, attributes.errs...)
 	o.check("name", "attributes.type", "attributes.version", m)
@@ -235,6 +235,16 @@ func (o *object) clusterProfile() (profile ClusterProfile) {
 		o.refuse(ValueWrong, key, profile.Set(name))
 	}
 	return profile
+}
+
+// knownType returns the type of a provider; empty if it is not one of ProviderTypes.
+func (o *object) knownType() ProviderType {
+	const key = "type"
+	if is := ProviderType(o.text(key)); slices.Contains(ProviderTypes(), is) {
+		return is
+	}
+	o.known = slices.DeleteFunc(o.known, func(known string) bool { return known == key })
+	return ""
 }
 
 func (o *object) object(key string) *object {

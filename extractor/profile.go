@@ -33,7 +33,9 @@ func (b Bundle) ProfileFiles() (Files, error) {
 func encodeYAML(m Metadata, attributes map[string]any) ([]byte, error) {
 	all := map[string]any{}
 	maps.Copy(all, attributes)
-	all["type"] = string(m.ProviderType)
+	if m.ProviderType != "" {
+		all["type"] = string(m.ProviderType)
+	}
 	if m.ProviderVersion != "" {
 		all["version"] = m.ProviderVersion
 	}
@@ -44,7 +46,7 @@ func encodeYAML(m Metadata, attributes map[string]any) ([]byte, error) {
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
 	err := encoder.Encode(struct { // the keys are sorted, as manifests-gen writes them
-		Attributes   map[string]any `yaml:"attributes"`
+		Attributes   map[string]any `yaml:"attributes,omitempty"`
 		InstallOrder int            `yaml:"installOrder,omitempty"`
 		Name         string         `yaml:"name"`
 		OCPPlatform  string         `yaml:"ocpPlatform,omitempty"`

@@ -120,6 +120,7 @@ func AddToManager(mgr manager.Manager, options Options) error {
 	var official *officialapi.Source
 	if !options.IgnoreOfficialAPI {
 		official = &officialapi.Source{Reader: mgr.GetClient()}
+		reporter.Predecessor = official.Predecessor
 		if err := addOfficialStatus(mgr, official); err != nil {
 			return fmt.Errorf("adding the controller of OpenShift's own ClusterAPI: %w", err)
 		}

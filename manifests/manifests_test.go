@@ -243,7 +243,7 @@ var guardedConfigMaps = []struct {
 }
 
 const (
-	installerUser       = "system:serviceaccount:openshift-cluster-api-operator:capi-installer"
+	installerUser       = "system:serviceaccount:openshift-cluster-api-operator:cluster-api-installer"
 	versionOperatorUser = "system:serviceaccount:openshift-cluster-version:default"
 )
 

@@ -290,10 +290,10 @@ type Component struct {
 	// +required
 	Name string `json:"name"`
 
-	// type is the provider's type.
+	// type is the provider's type; empty for a bundle that is not a provider, such as admission policies of an operator.
 	// +kubebuilder:validation:Enum=core;bootstrap;controlplane;infrastructure;ipam;addon;runtimeextension
-	// +required
-	Type string `json:"type"`
+	// +optional
+	Type string `json:"type,omitempty"`
 
 	// version is the provider's own version, such as v2.10.0.
 	// +kubebuilder:validation:MaxLength=128
@@ -316,6 +316,11 @@ type Component struct {
 	// image is the payload image that contains the manifests.
 	// +optional
 	Image ImageReference `json:"image,omitempty"`
+
+	// profile distinguishes the bundles of an image with several.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Profile string `json:"profile,omitempty"`
 
 	// configMaps are the transport ConfigMaps that contain the manifests, in order.
 	// +listType=atomic

@@ -17,7 +17,7 @@ const (
 	// OperandNamespace is the namespace of the providers and of the transport ConfigMaps.
 	OperandNamespace = "openshift-cluster-api"
 	// ServiceAccountName is the installer's ServiceAccount in OperatorNamespace.
-	ServiceAccountName = "capi-installer"
+	ServiceAccountName = "cluster-api-installer"
 )
 
 // Labels, annotations and other metadata that the installer writes on objects.

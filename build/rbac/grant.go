@@ -35,6 +35,7 @@ import (
 func (n requiredPermissions) addGrants(objects []*unstructured.Unstructured, known resources) {
 	escalates := slices.ContainsFunc(objects, gathers)
 	for _, o := range objects {
+		n.addParamKind(o, known)
 		n.addParams(o, objects, known)
 		switch kind := object.GroupKind(o); {
 		case kind == object.ClusterRole && escalates:
@@ -72,6 +73,26 @@ func (n requiredPermissions) bind(binding *unstructured.Unstructured) {
 	n.addVerbs(forBind, in, "bind")
 }
 
+// addParamKind adds the permission to read all parameters of the kind that an admission policy names, which the API server
+// requires from the author of the policy.
+func (n requiredPermissions) addParamKind(policy *unstructured.Unstructured, known resources) {
+	if param := paramOf(policy); param != nil {
+		n.addVerbs(forParams, permissionOn("", known.of(param)), "get")
+	}
+}
+
+// paramOf returns an empty parameter of an admission policy; nil if it has none.
+func paramOf(policy *unstructured.Unstructured) *unstructured.Unstructured {
+	kind := object.MapAt(policy.Object, "spec", "paramKind")
+	if kind == nil || policy.GroupVersionKind().Group != "admissionregistration.k8s.io" {
+		return nil
+	}
+	param := &unstructured.Unstructured{}
+	param.SetAPIVersion(object.TextAt(kind, "apiVersion"))
+	param.SetKind(object.TextAt(kind, "kind"))
+	return param
+}
+
 // addParams adds the permission to read the parameters in the binding of an
 // admission policy. The policy defines the kind of the parameters.
 func (n requiredPermissions) addParams(binding *unstructured.Unstructured, objects []*unstructured.Unstructured, known resources) {
@@ -84,10 +105,10 @@ func (n requiredPermissions) addParams(binding *unstructured.Unstructured, objec
 		if o.GetKind() != policy || o.GetName() != object.TextAt(binding.Object, "spec", "policyName") {
 			continue
 		}
-		kind := object.MapAt(o.Object, "spec", "paramKind")
-		param := &unstructured.Unstructured{}
-		param.SetAPIVersion(object.TextAt(kind, "apiVersion"))
-		param.SetKind(object.TextAt(kind, "kind"))
+		param := paramOf(o)
+		if param == nil {
+			continue
+		}
 		in, verb := permissionOn(object.TextAt(paramRef, "namespace"), known.of(param)), "get"
 		in.Name = object.TextAt(paramRef, "name")
 		if in.Name == "" {

@@ -133,8 +133,7 @@ func TestMinimalRules(t *testing.T) {
 			": create,list,watch validatingadmissionpolicies,validatingadmissionpolicybindings.admissionregistration.k8s.io",
 			": delete,get,patch validatingadmissionpolicies.admissionregistration.k8s.io (p)",
 			": delete,get,patch validatingadmissionpolicybindings.admissionregistration.k8s.io (b,c)",
-			": list infrastructures.config.openshift.io",
-			": get infrastructures.config.openshift.io (cluster)",
+			": get,list infrastructures.config.openshift.io",
 		}},
 		{name: "kinds with a plural of their own", objects: `{apiVersion: security.openshift.io/v1, kind: SecurityContextConstraints, metadata: {name: a}}`, want: []string{
 			": create,list,watch securitycontextconstraints.security.openshift.io",

@@ -77,7 +77,7 @@ state there and on the ClusterOperator "cluster-api".`,
   RELEASE_VERSION=4.22.0 capi-installer --images-json=/etc/capi-installer/images.json --leader-elect
 
   # On a workstation, as the service account that may write the installed objects
-  capi-installer --kubeconfig=$HOME/.kube/config --as=system:serviceaccount:openshift-cluster-api-operator:capi-installer --images-json=images.json --release-version=4.22.0 --platform=AWS`,
+  capi-installer --kubeconfig=$HOME/.kube/config --as=system:serviceaccount:openshift-cluster-api-operator:cluster-api-installer --images-json=images.json --release-version=4.22.0 --platform=AWS`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },
 	}

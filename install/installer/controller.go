@@ -122,6 +122,9 @@ func (r *Reconciler) report(ctx context.Context, cluster *v1alpha1.ClusterAPI, o
 // returns the outcome of the newest version, and its name if it is complete.
 func (r *Reconciler) install(ctx context.Context, s state) (outcome status.Outcome, current string) {
 	versions := slices.Clone(s.Cluster.Status.Versions)
+	if len(versions) == 0 && status.Unsupported(s.Cluster.Status.Conditions) {
+		return status.Outcome{Reason: reason.UnsupportedPlatform, Message: "nothing to install; see VersionProgressing"}, ""
+	}
 	if len(versions) == 0 {
 		return status.Outcome{Reason: reason.NoRevision, Message: "waiting for the version controller to create the first version"}, ""
 	}

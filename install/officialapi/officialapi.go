@@ -70,6 +70,16 @@ func (s *Source) AddUnmanaged(ctx context.Context, cluster *v1alpha1.ClusterAPI)
 	return nil
 }
 
+// Predecessor returns the current revision in the status of the official object; empty if there is none. Before the installer has
+// written the status, it is the one that cluster-capi-operator has completely installed.
+func (s *Source) Predecessor(ctx context.Context) (string, error) {
+	official, err := s.Get(ctx)
+	if official == nil || err != nil {
+		return "", err
+	}
+	return string(official.Status.CurrentRevision), nil
+}
+
 // Revisions returns the revisions in the status of the official object as versions
 // with only a number. cluster-capi-operator has numbered its revisions there, and a
 // new version must get a higher number.

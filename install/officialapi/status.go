@@ -25,9 +25,9 @@ const (
 	maxValue         = 4096
 )
 
-// profile is the profile that is reported for each component: bundles in
+// defaultProfile is the profile that is reported for a component without one: bundles in
 // /capi-manifests have none.
-const profile = "default"
+const defaultProfile = "default"
 
 // Contents returns the stored objects and variables of a version.
 type Contents func(version string) (operand.Set, error)
@@ -156,7 +156,7 @@ func components(all []v1alpha1.Component) []operatorv1alpha1.ClusterAPIInstaller
 			Name: notInName.ReplaceAllString(component.Name, "-"),
 			ClusterAPIInstallerComponentSource: operatorv1alpha1.ClusterAPIInstallerComponentSource{
 				Type:  operatorv1alpha1.InstallerComponentTypeImage,
-				Image: operatorv1alpha1.ClusterAPIInstallerComponentImage{Ref: operatorv1alpha1.ImageDigestFormat(reference), Profile: profile},
+				Image: operatorv1alpha1.ClusterAPIInstallerComponentImage{Ref: operatorv1alpha1.ImageDigestFormat(reference), Profile: cmp.Or(component.Profile, defaultProfile)},
 			},
 		})
 	}

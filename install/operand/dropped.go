@@ -30,7 +30,7 @@ func (e *DroppedError) Error() string {
 	if len(e.Contains) > 0 {
 		contains = strings.Join(e.Contains, ", ")
 	}
-	text := fmt.Sprintf("image %s (%s): provider %s of type %s not found; the image now contains %s", e.Image, e.Reference, e.Provider, e.Type, contains)
+	text := fmt.Sprintf("image %s (%s): provider %s not found; the image now contains %s", e.Image, e.Reference, ofType(e.Provider, e.Type), contains)
 	if e.Overridden {
 		return text + "; correct the image, or remove it from spec.imageOverrides"
 	}
@@ -86,7 +86,7 @@ func hasType(bundles []extractor.Bundle, providerType string) bool {
 
 func describeProviders(bundles []extractor.Bundle) (names []string) {
 	for _, bundle := range bundles {
-		names = append(names, fmt.Sprintf("%s of type %s", bundle.Metadata.ProviderName, bundle.Metadata.ProviderType))
+		names = append(names, ofType(bundle.Metadata.ProviderName, bundle.Metadata.ProviderType))
 	}
 	return names
 }

@@ -61,7 +61,11 @@ type DuplicateError struct {
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("provider %s (%s) is defined by both %s and %s", e.Provider, e.Type, e.First, e.Second)
+	provider := e.Provider
+	if e.Type != "" {
+		provider += fmt.Sprintf(" (%s)", e.Type)
+	}
+	return fmt.Sprintf("provider %s is defined by both %s and %s", provider, e.First, e.Second)
 }
 
 // RenderError reports a defect in the manifests of a bundle.
@@ -91,6 +95,14 @@ func (e *RenderError) Error() string {
 }
 
 func (e *RenderError) Unwrap() error { return e.Err }
+
+// ofType describes a provider, which may have no type, in messages.
+func ofType(provider string, providerType extractor.ProviderType) string {
+	if providerType == "" {
+		return provider
+	}
+	return fmt.Sprintf("%s of type %s", provider, providerType)
+}
 
 // source names the image or the ConfigMaps of a bundle for messages.
 func source(bundle extractor.Bundle) string {

@@ -19,11 +19,14 @@ import (
 
 // Operand is a provider with the objects to install.
 type Operand struct {
-	Name      string
+	Name string
+	// Type is empty for a bundle that is not a provider.
 	Type      extractor.ProviderType
 	Version   string
 	ContentID digest.Digest
 	Origin    extractor.Origin
+	// Profile is the profile of the bundle; empty if its layout has none, and in a stored version.
+	Profile string
 	// Objects are the rendered objects, in the order of the manifests file.
 	Objects []*unstructured.Unstructured
 }
@@ -51,6 +54,7 @@ func (s Set) Components() []v1alpha1.Component {
 			Source:     operand.Origin.Name,
 			Overridden: operand.Origin.Overridden,
 			Image:      v1alpha1.ImageReference(operand.Origin.Image),
+			Profile:    operand.Profile,
 			ConfigMaps: slices.Clone(operand.Origin.ConfigMaps),
 		}
 	}

@@ -64,6 +64,7 @@ func operandOf(bundle extractor.Bundle, objects []rendered) Operand {
 		Version:   bundle.Metadata.ProviderVersion,
 		ContentID: bundle.Metadata.ContentID,
 		Origin:    bundle.Origin,
+		Profile:   bundle.Profile,
 		Objects:   make([]*unstructured.Unstructured, len(objects)),
 	}
 	operand.Origin.ConfigMaps = slices.Clone(bundle.Origin.ConfigMaps)

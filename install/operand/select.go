@@ -7,17 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
 // Select returns the bundles for the platforms of a cluster in install order: by
-// provider type, then by the install order of the bundle, then by name.
+// provider type, then by the install order of the bundle, then by name. Bundles
+// without a type come last. If every bundle has an install order, it alone decides,
+// as it does for cluster-capi-operator.
+//
+// Of an image with several profiles, each profile for the platforms is selected. If
+// they have one provider name, the profile is appended to all but one of the names.
 //
 // It prevents incomplete revisions. It returns an error and no bundles unless every
 // image was read, a core provider and an infrastructure provider for each platform
-// exist (platform "None" needs only the former), and no provider is defined twice.
+// exist (platform "None" needs only the former), and no two images define one provider.
 // It ignores an image that could not be read if its result has bundles, all for
 // other platforms. A result with an error may therefore have bundles only if they
 // represent all bundles of the image.
@@ -35,6 +42,7 @@ func Select(platforms Platforms, results []extractor.Result) ([]extractor.Bundle
 		}
 		selected, others = append(selected, matching...), append(others, mismatching...)
 	}
+	selected = distinguish(selected)
 	errs := slices.Concat(failed, duplicates(selected))
 	if len(failed) == 0 {
 		errs = append(errs, missing(platforms, selected, others)...)
@@ -42,9 +50,36 @@ func Select(platforms Platforms, results []extractor.Result) ([]extractor.Bundle
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(selected, compare)
+	slices.SortStableFunc(selected, order(selected))
 	return selected, nil
 }
+
+// distinguish returns the bundles with a name of its own for each profile of an image, because the objects of a component
+// are identified by its name. The profile for every platform keeps the name.
+func distinguish(bundles []extractor.Bundle) []extractor.Bundle {
+	type provider struct{ image, name string }
+	keyOf := func(b extractor.Bundle) provider { return provider{b.Origin.Image, b.Metadata.ProviderName} }
+	keeps := map[provider]int{}
+	for i, bundle := range bundles {
+		if at, found := keeps[keyOf(bundle)]; !found || byProfile(bundle, bundles[at]) < 0 {
+			keeps[keyOf(bundle)] = i
+		}
+	}
+	named := slices.Clone(bundles)
+	for i, bundle := range bundles {
+		if bundle.Profile != "" && keeps[keyOf(bundle)] != i {
+			named[i].Metadata.ProviderName += "-" + notInName.ReplaceAllString(strings.ToLower(bundle.Profile), "-")
+		}
+	}
+	return named
+}
+
+func byProfile(a, b extractor.Bundle) int {
+	return cmp.Or(cmp.Compare(a.Metadata.OCPPlatform, b.Metadata.OCPPlatform), cmp.Compare(a.Profile, b.Profile))
+}
+
+// notInName matches text that may occur in the name of a profile, but not in that of a provider.
+var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
 // divide separates the bundles for some platforms from those for other platforms.
 func divide(platforms Platforms, bundles []extractor.Bundle) (matching, others []extractor.Bundle) {
@@ -111,13 +146,21 @@ func have(others []extractor.Bundle, is func(extractor.Bundle) bool) []string {
 	return found
 }
 
-// compare orders bundles by install order.
-func compare(a, b extractor.Bundle) int {
-	return cmp.Or(
-		cmp.Compare(typeRank(a.Metadata.ProviderType), typeRank(b.Metadata.ProviderType)),
-		cmp.Compare(orderRank(a.Metadata.InstallOrder), orderRank(b.Metadata.InstallOrder)),
-		cmp.Compare(a.Metadata.ProviderName, b.Metadata.ProviderName),
-	)
+// order returns the comparison that puts bundles in install order.
+func order(bundles []extractor.Bundle) func(a, b extractor.Bundle) int {
+	byType := slices.ContainsFunc(bundles, func(b extractor.Bundle) bool { return b.Metadata.InstallOrder == 0 })
+	return func(a, b extractor.Bundle) int {
+		types := 0
+		if byType {
+			types = cmp.Compare(typeRank(a.Metadata.ProviderType), typeRank(b.Metadata.ProviderType))
+		}
+		return cmp.Or(
+			types,
+			cmp.Compare(orderRank(a.Metadata.InstallOrder), orderRank(b.Metadata.InstallOrder)),
+			cmp.Compare(a.Metadata.OCPPlatform, b.Metadata.OCPPlatform),
+			cmp.Compare(a.Metadata.ProviderName, b.Metadata.ProviderName),
+		)
+	}
 }
 
 // typeRank returns the position of a type; unknown types come last.

@@ -36,6 +36,11 @@ func bundle(providerType extractor.ProviderType, name, platform string) extracto
 	return extractor.Bundle{Metadata: extractor.Metadata{ProviderName: name, ProviderType: providerType, OCPPlatform: platform}}
 }
 
+func profile(name string, b extractor.Bundle) extractor.Bundle {
+	b.Profile = name
+	return b
+}
+
 func ordered(order int, b extractor.Bundle) extractor.Bundle {
 	b.Metadata.InstallOrder = order
 	return b
@@ -78,6 +83,36 @@ func TestSelect(t *testing.T) {
 			platform: "None",
 			results:  []extractor.Result{core, image("kubeadm", bundle(extractor.ControlPlane, "kubeadm", ""), bundle(extractor.Bootstrap, "kubeadm", ""))},
 			want:     []string{"cluster-api", "kubeadm", "kubeadm"},
+		},
+		"every profile of an image for the platform": {
+			platform: "AWS",
+			results:  []extractor.Result{core, aws, image("operator", profile("aws", bundle("", "operator", "AWS")), profile("azure", bundle("", "operator", "Azure")), profile("default", bundle("", "operator", "")))},
+			want:     []string{"cluster-api", "aws", "operator", "operator-aws"},
+		},
+		"a single profile keeps its name": {
+			platform: "Azure", results: []extractor.Result{core, azure, image("operator", profile("aws", bundle("", "operator", "AWS")), profile("az/ure", bundle("", "operator", "Azure")))},
+			want: []string{"cluster-api", "azure", "operator"},
+		},
+		"profiles of one image for every platform": {
+			platform: "AWS", results: []extractor.Result{core, aws, image("operator", profile("B/x_y", bundle("", "operator", "")), profile("A", bundle("", "operator", "")))},
+			want: []string{"cluster-api", "aws", "operator", "operator-b-x-y"},
+		},
+		"profiles of two images with one name": {
+			platform: "AWS", results: []extractor.Result{core, aws, image("operator", profile("aws", bundle("", "operator", ""))), image("again", profile("default", bundle("", "operator", "")))},
+			wantErr: []string{"provider operator is defined by both image operator (", "image again (quay.io/ocp/again@"},
+		},
+		"a bundle without a type is not the infrastructure provider": {
+			platform: "AWS", results: []extractor.Result{core, image("operator", profile("aws", bundle("", "operator", "AWS")))},
+			wantErr: []string{`no provider of type infrastructure found for platform "AWS"`},
+		},
+		"install orders decide if every bundle has one": {
+			platform: "AWS",
+			results: []extractor.Result{
+				image("operator", ordered(30, profile("aws", bundle("", "operator", "AWS"))), ordered(30, profile("default", bundle("", "operator", "")))),
+				image("prepare", ordered(5, bundle("", "prepare", ""))),
+				image("aws", ordered(20, bundle(extractor.Infrastructure, "aws", "AWS"))), image("capi", ordered(10, bundle(extractor.Core, "cluster-api", ""))),
+			},
+			want: []string{"prepare", "cluster-api", "aws", "operator", "operator-aws"},
 		},
 		"platform None needs no infrastructure provider": {
 			platform: "None", results: []extractor.Result{core, aws}, want: []string{"cluster-api"},

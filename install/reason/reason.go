@@ -23,6 +23,7 @@ const (
 	WriteFailed Reason = "WriteFailed"
 
 	PlatformUnknown     Reason = "PlatformUnknown"
+	UnsupportedPlatform Reason = "UnsupportedPlatform"
 	ImagesInvalid       Reason = "ImagesInvalid"
 	ReleaseMismatch     Reason = "ReleaseMismatch"
 	TransportIncomplete Reason = "TransportIncomplete"
@@ -49,10 +50,11 @@ const (
 	Uninstalling             Reason = "Uninstalling"
 	Uninstalled              Reason = "Uninstalled"
 
-	NotInstalled    Reason = "NotInstalled"
-	NotWorking      Reason = "NotWorking"
-	ImageOverrides  Reason = "ImageOverrides"
-	InstallerPaused Reason = "InstallerPaused"
+	NotInstalled         Reason = "NotInstalled"
+	PredecessorInstalled Reason = "PredecessorInstalled"
+	NotWorking           Reason = "NotWorking"
+	ImageOverrides       Reason = "ImageOverrides"
+	InstallerPaused      Reason = "InstallerPaused"
 )
 
 // Severity is the effect of a reason on the conditions.

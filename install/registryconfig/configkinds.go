@@ -48,7 +48,7 @@ type ConfigWatch struct {
 // configKinds are the kinds that the version controller and Registries read.
 func configKinds() []client.Object {
 	return []client.Object{
-		&configv1.Infrastructure{}, &configv1.APIServer{}, &configv1.Proxy{},
+		&configv1.Infrastructure{}, &configv1.FeatureGate{}, &configv1.APIServer{}, &configv1.Proxy{},
 		&configv1.Image{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{}, &operatorv1alpha1.ImageContentSourcePolicy{},
 		&configv1.ClusterImagePolicy{}, &configv1.ImagePolicy{},
 	}

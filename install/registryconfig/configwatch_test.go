@@ -188,7 +188,7 @@ func TestConfigKinds_AreAllThatIsRead(t *testing.T) {
 	if _, err := (&Policies{Reader: read}).Policy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"APIServer", "Infrastructure"} // of the version controller
+	want := []string{"APIServer", "FeatureGate", "Infrastructure"} // of the version controller
 	for _, kind := range read.types {
 		if kind != "Secret" { // WatchConfigNamespace
 			want = append(want, strings.TrimSuffix(kind, "List"))

@@ -93,9 +93,15 @@ func available(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outc
 	switch {
 	case outcome.Reason == reason.Uninstalling, outcome.Reason == reason.Uninstalled:
 		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: string(outcome.Reason), Message: outcome.text()}
+	case current == "" && Unsupported(conditions):
+		return metav1.Condition{Type: Available, Status: metav1.ConditionTrue, Reason: string(reason.UnsupportedPlatform),
+			Message: meta.FindStatusCondition(conditions, string(Version)+Progressing).Message}
 	case installed != nil && *installed:
 		return metav1.Condition{Type: Available, Status: metav1.ConditionTrue, Reason: string(reason.AsExpected), Message: "Cluster API is installed"}
-	case installed == nil && before != nil:
+	case before == nil && current == "" && outcome.Predecessor != "":
+		return metav1.Condition{Type: Available, Status: metav1.ConditionTrue, Reason: string(reason.PredecessorInstalled),
+			Message: "revision " + outcome.Predecessor + " of cluster-capi-operator is installed"}
+	case before != nil && (installed == nil || before.Reason == string(reason.PredecessorInstalled) && current == ""):
 		return *before
 	case current != "":
 		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: string(reason.NotWorking),
@@ -103,6 +109,12 @@ func available(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outc
 	default:
 		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: string(reason.NotInstalled), Message: reason.Of(reason.NotInstalled).Message}
 	}
+}
+
+// Unsupported reports whether the version controller found that Cluster API is not supported on the cluster's platform.
+func Unsupported(conditions []metav1.Condition) bool {
+	own := meta.FindStatusCondition(conditions, string(Version)+Progressing)
+	return own != nil && own.Reason == string(reason.UnsupportedPlatform)
 }
 
 // anyOf aggregates a condition of both controllers: it is true if either is true,

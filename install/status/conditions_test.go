@@ -452,3 +452,42 @@ func TestEvents_AreDocumented(t *testing.T) {
 		t.Errorf("events.go declares %d reasons", len(reasons))
 	}
 }
+
+// TestConditions_UnsupportedPlatform: neither controller has anything to do, and the operator is available.
+func TestConditions_UnsupportedPlatform(t *testing.T) {
+	outcome := Outcome{Reason: reason.UnsupportedPlatform, Message: "not supported on platform External", ReleaseInstalled: true}
+	conditions := Conditions(Version, outcome, nil, 1, start)
+	conditions = append(conditions, Conditions(Installer, Outcome{Reason: reason.UnsupportedPlatform}, nil, 1, start)...)
+	for current, want := range map[string]string{"": "True UnsupportedPlatform", "4.22.0-1": "True AsExpected"} {
+		cluster := &v1alpha1.ClusterAPI{Status: v1alpha1.ClusterAPIStatus{CurrentVersion: current}}
+		aggregated := Aggregate(cluster, conditions, Outcome{Reason: reason.UnsupportedPlatform, Installed: new(current != "")}, start)
+		for kind, want := range map[string]string{Available: want, Progressing: "False AsExpected", Degraded: "False AsExpected"} {
+			if got := meta.FindStatusCondition(aggregated, kind); string(got.Status)+" "+got.Reason != want {
+				t.Errorf("current version %q: %s is %s (%s), want %s", current, kind, got.Status, got.Reason, want)
+			}
+		}
+	}
+}
+
+// TestConditions_AvailableDuringATakeover: the revision of cluster-capi-operator counts until a version is installed, also if
+// each version is rejected.
+func TestConditions_AvailableDuringATakeover(t *testing.T) {
+	cluster := &v1alpha1.ClusterAPI{}
+	conditions := Aggregate(cluster, nil, Outcome{Reason: reason.BundleInvalid, Predecessor: "4.21.0-abc-7"}, start)
+	expect := func(step string, want metav1.ConditionStatus, because string) {
+		t.Helper()
+		if got := meta.FindStatusCondition(conditions, Available); got.Status != want || got.Reason != because {
+			t.Errorf("%s: Available is %s (%s), want %s (%s)", step, got.Status, got.Reason, want, because)
+		}
+	}
+	expect("the first version is rejected", metav1.ConditionTrue, "PredecessorInstalled")
+	for _, outcome := range []Outcome{{Reason: reason.RollingOut, Installed: new(false)}, {Reason: reason.ObjectsRefused, Installed: new(false)}, {Reason: reason.RollingOut}} {
+		conditions = Aggregate(cluster, conditions, outcome, start)
+		expect("not installed yet", metav1.ConditionTrue, "PredecessorInstalled")
+	}
+	cluster.Status.CurrentVersion = "4.22.0-8"
+	conditions = Aggregate(cluster, conditions, Outcome{Reason: reason.AsExpected, Installed: new(true)}, start)
+	expect("installed", metav1.ConditionTrue, "AsExpected")
+	conditions = Aggregate(cluster, conditions, Outcome{Reason: reason.AsExpected, Installed: new(false)}, start)
+	expect("unavailable afterwards", metav1.ConditionFalse, "NotWorking")
+}

@@ -87,10 +87,13 @@ func newEvent(about *v1alpha1.ClusterAPI, event Event, now time.Time) *corev1.Ev
 			Name: v1alpha1.ClusterAPIName, UID: about.UID, ResourceVersion: about.ResourceVersion,
 		},
 		Reason: string(event.Reason), Message: truncate(event.Message), Type: event.kind(),
-		Source:         corev1.EventSource{Component: v1alpha1.ServiceAccountName, Host: host},
+		Source:         corev1.EventSource{Component: component, Host: host},
 		FirstTimestamp: at, LastTimestamp: at, Count: 1,
 	}
 }
+
+// component is the name of the program in events.
+const component = "capi-installer"
 
 // truncate shortens a text to maxNote bytes.
 func truncate(message string) string { return text.Truncate(message, maxNote) }

@@ -30,6 +30,9 @@ type Outcome struct {
 	// Only the version controller can set it: the installed version may belong to
 	// the previous release.
 	ReleaseInstalled bool
+	// Predecessor is the revision that cluster-capi-operator has completely installed, if nothing was reported yet.
+	// The Reporter sets it.
+	Predecessor string
 	// Events are actions of this reconcile that the status does not show, such as
 	// reverted drift.
 	Events []Event

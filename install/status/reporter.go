@@ -5,10 +5,12 @@ package status
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,6 +43,8 @@ type Reporter struct {
 	// ReleaseVersion is the version that the ClusterOperator reports when the
 	// release is completely installed.
 	ReleaseVersion string
+	// Predecessor returns the revision that cluster-capi-operator has completely installed; empty if there is none. nil means none.
+	Predecessor func(context.Context) (string, error)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
@@ -93,6 +97,9 @@ func (r *Reporter) Report(ctx context.Context, read *v1alpha1.ClusterAPI, contro
 		_ = r.operator.read(r.clusterOperator(ctx)) // after an error it is read again
 		read = nil                                  // it must be newer than the ClusterOperator
 	}
+	if err := r.readPredecessor(ctx, &outcome); err != nil {
+		return Reported{}, err
+	}
 	cluster, postponed, err := r.update(ctx, read, outcome.Events, func(cluster *v1alpha1.ClusterAPI) {
 		if change != nil {
 			change(&cluster.Status)
@@ -110,6 +117,26 @@ func (r *Reporter) Report(ctx context.Context, read *v1alpha1.ClusterAPI, contro
 		return Reported{}, fmt.Errorf("writing the status of ClusterOperator %q: %w", v1alpha1.ClusterOperatorName, err)
 	}
 	return Reported{Cluster: cluster, Postponed: postponed}, nil
+}
+
+// readPredecessor sets the revision of cluster-capi-operator in the first outcome that the process reports: until the
+// installer has installed a version, it keeps the availability that the cluster had before.
+func (r *Reporter) readPredecessor(ctx context.Context, outcome *Outcome) (err error) {
+	reported := r.cluster != nil && meta.FindStatusCondition(r.cluster.Status.Conditions, Available) != nil
+	if r.Predecessor == nil || reported {
+		return nil
+	}
+	if known := r.operator.object; known != nil && slices.ContainsFunc(known.Status.Conditions, isUnavailable) {
+		return nil
+	}
+	if outcome.Predecessor, err = r.Predecessor(ctx); err != nil {
+		return fmt.Errorf("reading the revision of cluster-capi-operator: %w", err)
+	}
+	return nil
+}
+
+func isUnavailable(condition configv1.ClusterOperatorStatusCondition) bool {
+	return condition.Type == configv1.OperatorAvailable && condition.Status == configv1.ConditionFalse
 }
 
 // Update writes a change of the status without an outcome.

@@ -32,16 +32,13 @@ type inputs struct {
 // ConfigMaps of the release. The outcome is AsExpected, or the reason why no version
 // can be decided on.
 func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAPI, existing []corev1.ConfigMap) (inputs, status.Outcome) {
+	platforms, outcome := r.readPlatforms(ctx, cluster)
+	if outcome.Reason != reason.AsExpected {
+		return inputs{}, outcome
+	}
 	images, err := r.images(cluster.Spec.ImageOverrides)
 	if err != nil {
 		return inputs{}, status.Outcome{Reason: imagesReason(err), Err: err}
-	}
-	platforms, err := r.platforms(ctx)
-	if err != nil {
-		return inputs{}, status.Outcome{Reason: reason.WriteFailed, Err: err}
-	}
-	if len(platforms) == 0 {
-		return inputs{}, status.Outcome{Reason: reason.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + configName}
 	}
 	variables, err := r.variables(ctx)
 	if err != nil {
@@ -57,15 +54,43 @@ func (r *Reconciler) readInputs(ctx context.Context, cluster *v1alpha1.ClusterAP
 	}
 	results = append(knownPlatforms(existing).Complete(results), transported...)
 	bundles, err := r.choose(platforms, results, others, cluster)
+	if errors.As(err, new(*operand.UnsupportedError)) {
+		return inputs{}, unsupported(err, cluster)
+	}
 	if err != nil {
 		return inputs{}, selectOutcome(err)
 	}
 	return inputs{bundles, variables, operand.OtherPlatforms(platforms, results)}, status.Outcome{Reason: reason.AsExpected}
 }
 
+// readPlatforms returns the platforms of the cluster. The outcome is AsExpected, or the reason why nothing is installed on them.
+func (r *Reconciler) readPlatforms(ctx context.Context, cluster *v1alpha1.ClusterAPI) (operand.Platforms, status.Outcome) {
+	platforms, err := r.platforms(ctx)
+	if err == nil && len(platforms) == 0 {
+		return nil, status.Outcome{Reason: reason.PlatformUnknown, Message: "waiting for the platform of the cluster in Infrastructure " + configName}
+	}
+	if err == nil {
+		err = r.checkGates(ctx, platforms)
+	}
+	switch {
+	case errors.As(err, new(*operand.UnsupportedError)):
+		return nil, unsupported(err, cluster)
+	case errors.Is(err, errGatesUnknown):
+		return nil, status.Outcome{Reason: reason.PlatformUnknown, Message: err.Error()}
+	case err != nil:
+		return nil, status.Outcome{Reason: reason.WriteFailed, Err: err}
+	}
+	return platforms, status.Outcome{Reason: reason.AsExpected}
+}
+
 // choose selects the bundles for the platforms. It returns an error if that would
 // uninstall a provider of the desired version because an input is missing.
 func (r *Reconciler) choose(platforms operand.Platforms, results []extractor.Result, others []*configmap.OtherError, cluster *v1alpha1.ClusterAPI) ([]extractor.Bundle, error) {
+	if len(others) == 0 {
+		if err := r.checkProvider(platforms, results, cluster); err != nil {
+			return nil, err
+		}
+	}
 	bundles, err := operand.Select(platforms, results)
 	if errors.As(err, new(*operand.MissingError)) && len(others) > 0 {
 		return nil, errors.Join(err, join(others))

@@ -76,7 +76,7 @@ func (k *kubernetes) run(more ...string) *process {
 	deployment := &appsv1.Deployment{}
 	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: "capi-installer"}, deployment))
 	configMap := &corev1.ConfigMap{}
-	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: "capi-installer-images"}, configMap))
+	k.must(k.Get(k.Context(), client.ObjectKey{Namespace: v1alpha1.OperatorNamespace, Name: "cluster-api-installer-images"}, configMap))
 	mounted := k.TempDir()
 	for name, content := range configMap.Data {
 		k.must(os.WriteFile(filepath.Join(mounted, name), []byte(content), 0o600))

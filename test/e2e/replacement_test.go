@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,7 +104,7 @@ func TestReplacement_DocumentedCommands(t *testing.T) {
 	p.terminate()
 	_, err := fixture.Preparation{WithDeployment: true}.Apply(h.Context(), h.cluster.Config)
 	h.must(err)
-	before := h.uids()
+	installed := h.installed()
 	h.shell(documented(t, "docs/openshift.md", "\n### The way back\n")...)
 	h.eventually("the bookkeeping is removed", func() error {
 		left := &corev1.ConfigMapList{}
@@ -115,10 +114,15 @@ func TestReplacement_DocumentedCommands(t *testing.T) {
 		}
 		return err
 	})
-	if diff := cmp.Diff(before, h.uids()); diff != "" {
-		t.Errorf("objects were deleted or recreated on the way back (-before +after):\n%s", diff)
-	}
-	for _, object := range h.installed() {
+	for _, object := range installed {
+		uid := object.GetUID()
+		h.must(h.Get(h.Context(), client.ObjectKeyFromObject(object), object))
+		if object.GetUID() != uid {
+			t.Errorf("%s %s was deleted and recreated", object.GetKind(), object.GetName())
+		}
+		if _, owned := object.GetAnnotations()[v1alpha1.OwnersAnnotation]; owned || object.GetLabels()[predecessor.ManagedByLabel] != predecessor.ManagedBy {
+			t.Errorf("%s %s is not handed over: labels %v, annotations %v", object.GetKind(), object.GetName(), object.GetLabels(), object.GetAnnotations())
+		}
 		h.must(client.IgnoreNotFound(h.Delete(h.Context(), object)))
 	}
 	h.shell("kubectl delete deployment capi-installer -n openshift-cluster-api-operator")

@@ -114,6 +114,6 @@ func ExampleRBACYAML() {
 	//   name: example
 	// subjects:
 	// - kind: ServiceAccount
-	//   name: capi-installer
+	//   name: cluster-api-installer
 	//   namespace: openshift-cluster-api-operator
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/install/reason"
 )
 
 // The conditions that the two controllers write, and one that aggregates them.
@@ -41,6 +42,9 @@ func stateOf(from Snapshot) (State, string) {
 	}
 	if progress := progressOf(cluster); progress != "" {
 		return RollingOut, progress
+	}
+	if cluster.Status.CurrentVersion == "" {
+		return AtRest, "Nothing is installed: " + meta.FindStatusCondition(cluster.Status.Conditions, available).Message + "."
 	}
 	if cluster.Spec.InstallerMode == v1alpha1.Paused {
 		return AtRest, fmt.Sprintf("Version %s is installed; the installer is paused.", cluster.Status.CurrentVersion)
@@ -100,6 +104,9 @@ func target(status v1alpha1.ClusterAPIStatus) string {
 func progressOf(cluster *v1alpha1.ClusterAPI) string {
 	status := cluster.Status
 	desired := status.Version(status.DesiredVersion)
+	if desired == nil && isUnsupported(cluster) {
+		return ""
+	}
 	if desired == nil {
 		return "No version exists yet."
 	}
@@ -121,6 +128,16 @@ func progressOf(cluster *v1alpha1.ClusterAPI) string {
 		return fmt.Sprintf("Version %s is installed; %s is %s (%s).", desired.Name, unsettled.Type, unsettled.Status, unsettled.Reason)
 	}
 	return ""
+}
+
+// isUnsupported reports whether both controllers have found that Cluster API is not supported on the cluster's platform.
+func isUnsupported(cluster *v1alpha1.ClusterAPI) bool {
+	for _, name := range []string{available, versionProgressing, installerProgressing} {
+		if condition := meta.FindStatusCondition(cluster.Status.Conditions, name); condition == nil || condition.Reason != string(reason.UnsupportedPlatform) {
+			return false
+		}
+	}
+	return true
 }
 
 // older returns the oldest version that must still be removed; empty if there is

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/manifests"
+)
+
+// predecessorObject is a row of docs/openshift-objects.md.
+type predecessorObject struct{ name, owner, role string }
+
+func predecessorObjects(t *testing.T) []predecessorObject {
+	t.Helper()
+	content, err := os.ReadFile("../docs/openshift-objects.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []predecessorObject
+	for _, match := range regexp.MustCompile(`(?m)^\| ([A-Z]\S+ \S+) \| (.+?) \| (.*?) ?\|$`).FindAllStringSubmatch(string(content), -1) {
+		rows = append(rows, predecessorObject{match[1], match[2], match[3]})
+	}
+	if len(rows) != 88 {
+		t.Fatalf("%d objects of cluster-capi-operator, want 88", len(rows))
+	}
+	return rows
+}
+
+// TestPredecessorObjects_HaveAnOwner: each object of cluster-capi-operator is shipped, deleted, or stays with it, as the
+// table says; and no binding refers to a deleted role.
+func TestPredecessorObjects_HaveAnOwner(t *testing.T) {
+	shipped, deleted := identitySet(fileObjects(t, "0000_*.yaml")), map[string]bool{}
+	tombstones, err := manifests.Tombstones()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range identitySet(tombstones) {
+		deleted[name] = true
+		delete(shipped, name)
+	}
+	for _, row := range predecessorObjects(t) {
+		if want := row.owner == "shipped by this release"; shipped[row.name] != want {
+			t.Errorf("%s: %s, shipped %t", row.name, row.owner, shipped[row.name])
+		}
+		if want := row.owner == "deleted (tombstone)"; deleted[row.name] != want {
+			t.Errorf("%s: %s, deleted %t", row.name, row.owner, deleted[row.name])
+		}
+		if deleted[row.role] && !deleted[row.name] {
+			t.Errorf("%s stays, and its role is deleted: %s", row.name, row.role)
+		}
+	}
+}
+
+// identitySet returns the "Kind namespace/name" of objects. The ClusterAPI of the installer's own API is not the one of OpenShift.
+func identitySet(objects []*unstructured.Unstructured) map[string]bool {
+	found := map[string]bool{}
+	for _, object := range objects {
+		name := object.GetKind() + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/")
+		found[name] = object.GetKind() != "ClusterAPI"
+	}
+	return found
+}
+
+// The permissions of each release belong to a ServiceAccount of its own, so that the account of one is not powerful in the other.
+func TestBindings_OnlyOfTheOwnAccount(t *testing.T) {
+	tombstoned := map[string]bool{}
+	tombstones, err := manifests.Tombstones()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range tombstones {
+		tombstoned[named(object)] = true
+	}
+	bindings := 0
+	for _, object := range objects(t) {
+		subjects, found, _ := unstructured.NestedSlice(object.Object, "subjects")
+		if !found || tombstoned[named(object)] {
+			continue
+		}
+		for _, subject := range subjects {
+			bindings++
+			if name, _, _ := unstructured.NestedString(subject.(map[string]any), "name"); name == "capi-installer" {
+				t.Errorf("%s gives permissions to the ServiceAccount of cluster-capi-operator", named(object))
+			}
+		}
+	}
+	if bindings == 0 {
+		t.Error("no bindings found")
+	}
+}
