@@ -31,7 +31,7 @@ type Certificate struct {
 }
 
 const (
-	// certificateAge is the age at which the CA is read again.
+	// certificateAge is the age when the CA is read again.
 	certificateAge = 10 * time.Second
 	// certificateTimeout bounds how long a connection waits for the API server.
 	certificateTimeout = 2 * time.Second

@@ -10,7 +10,7 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 )
 
-// DefaultLimit is the default duration for which a version delays Clusters.
+// DefaultLimit is the default limit of the time that a version delays Clusters.
 const DefaultLimit = 30 * time.Minute
 
 // retryInterval is the time after which Cluster API asks again.

@@ -22,7 +22,7 @@ import (
 type Handler struct {
 	// State reads the input of a decision.
 	State func(context.Context) (State, error)
-	// Limit is the duration for which a version delays Clusters.
+	// Limit is the limit of the time that a version delays Clusters.
 	Limit time.Duration
 	// Notify writes events about the ClusterAPI object.
 	Notify func(context.Context, *v1alpha1.ClusterAPI, ...status.Event)

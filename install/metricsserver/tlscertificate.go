@@ -30,8 +30,7 @@ type certificate struct {
 }
 
 // get returns the newest valid pair of the directory. Until there is one, it
-// returns a self-signed certificate, which stays the same for the lifetime of the
-// process.
+// returns a self-signed certificate, the same for the lifetime of the process.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

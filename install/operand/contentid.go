@@ -10,10 +10,10 @@ import (
 	"github.com/capi-installer/capi-installer/extractor"
 )
 
-// contentInput is the input of a content ID, which is the SHA-256 of its compact
-// JSON with the fields in this order. JSON delimits the values, so that different
-// inputs never give the same bytes. The format must never change, because every
-// cluster would roll out a new revision.
+// contentInput is the input of a content ID: the SHA-256 of its compact JSON with
+// the fields in this order. JSON delimits the values, so that different inputs
+// never give the same bytes. The format must never change, because every cluster
+// would roll out a new revision.
 type contentInput struct {
 	Components []contentComponent `json:"components"`
 	Variables  map[string]string  `json:"variables,omitempty"`

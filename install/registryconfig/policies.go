@@ -16,10 +16,11 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/signature/policy"
 )
 
-// Policies are the signature policies of a file and of objects in the cluster,
-// which take precedence: all ClusterImagePolicies, and the ImagePolicies in the
-// namespace of the providers. They are read when an image is checked, so that a
-// change applies to the next image without a restart. Missing kinds are ignored.
+// Policies are the signature policies of a file and of objects in the cluster.
+// The objects take precedence: all ClusterImagePolicies, and the ImagePolicies
+// in the namespace of the providers. They are read when an image is checked, so
+// that a change applies to the next image without a restart. Missing kinds are
+// ignored.
 type Policies struct {
 	// Reader reads from the API server, not from a cache; nil if there is no
 	// cluster.
@@ -98,7 +99,7 @@ func (p *Policies) state() string {
 	return read.Digest().String()
 }
 
-// readCluster adds the policies of the cluster to that of the file.
+// readCluster adds the policies of the cluster to the policy of the file.
 func (p *Policies) readCluster(ctx context.Context, file *policy.Policy) (*policy.Policy, error) {
 	if p.Reader == nil {
 		return file, nil

@@ -24,8 +24,8 @@ const (
 )
 
 // Registries is the registry configuration from files and from objects in the
-// cluster, which take precedence. It is read when an image is pulled, so that a
-// change applies to the next image without a restart.
+// cluster. The objects take precedence. It is read when an image is pulled, so
+// that a change applies to the next image without a restart.
 //
 // The objects are: Secret openshift-config/pull-secret; all ImageDigestMirrorSets,
 // ImageTagMirrorSets and ImageContentSourcePolicies; Image "cluster" with its

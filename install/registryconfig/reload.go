@@ -19,7 +19,7 @@ import (
 	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
-// freshFor is the time for which the configuration is cached.
+// freshFor is the lifetime of the cached configuration.
 const freshFor = 5 * time.Second
 
 // Settings returns the settings of fetch.Client. If the configuration cannot be

@@ -21,7 +21,7 @@ import (
 type Phase struct {
 	// Name is a DNS-1035 label, unique within a revision.
 	Name string
-	// Objects are in the order in which they are applied.
+	// Objects are in apply order.
 	Objects []*unstructured.Unstructured
 }
 

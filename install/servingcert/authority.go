@@ -16,7 +16,7 @@ import (
 const (
 	caLifetime          = 2 * 365 * 24 * time.Hour
 	certificateLifetime = 365 * 24 * time.Hour
-	// activation is the age at which a new CA replaces an older one as the signer. Until
+	// activation is the age when a new CA replaces an older one as the signer. Until
 	// then, the installer has written it into all webhooks.
 	activation = 24 * time.Hour
 	// skew is the accepted difference between clocks.
@@ -48,7 +48,7 @@ func (a Authority) Renewed(now time.Time) (Authority, bool, error) {
 	return Authority{slices.Insert(cas, 0, created)}, true, nil
 }
 
-// renewal returns the time at which a third of the lifetime of a certificate is left.
+// renewal returns the time when a third of the lifetime of a certificate is left.
 func renewal(c *x509.Certificate) time.Time {
 	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 3)
 }

@@ -37,7 +37,7 @@ func inject(o *unstructured.Unstructured, bundle []byte) {
 	}
 }
 
-// Names returns the DNS names by which clients in the cluster call a Service.
+// Names returns the DNS names that clients in the cluster use for a Service.
 func Names(namespace, service string) []string {
 	name := service + "." + namespace + ".svc"
 	return []string{name, name + ".cluster.local"}

@@ -24,7 +24,7 @@ type Profile struct {
 }
 
 const (
-	// profileAge is the age at which a profile is read again.
+	// profileAge is the age when a profile is read again.
 	profileAge = 10 * time.Second
 	// profileTimeout bounds how long a connection waits for the API server.
 	profileTimeout = 2 * time.Second

@@ -11,9 +11,9 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 )
 
-// cipherNames maps the OpenSSL names of cipher suites, which TLS profiles use, to
-// the IANA names, which Go uses. TLS 1.3 suites have the same name in both. Suites
-// that Go does not support are omitted.
+// cipherNames maps the names of cipher suites from OpenSSL (in TLS profiles) to
+// IANA (in Go). TLS 1.3 suites have the same name in both. Suites that Go does not
+// support are omitted.
 var cipherNames = map[string]string{
 	"ECDHE-ECDSA-AES128-GCM-SHA256": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
 	"ECDHE-RSA-AES128-GCM-SHA256":   "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",

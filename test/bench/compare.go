@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// tolerance is the part by which a measure may be worse than in the baseline.
+// tolerance is the allowed deterioration of a measure, as a part of the baseline.
 const tolerance = 0.15
 
-// growth is the ratio of the load of a row with Growth to that of its peers with a quarter of the load.
+// growth is the ratio between the load of a row with Growth and a quarter of it, as its peers have.
 const growth = 4
 
 // quarterSuffix follows the name of a program that had a quarter of the load.
@@ -52,8 +52,8 @@ func ratioMeasure(what, peer string, ratio float64) measure {
 	return measure{what + " relative to " + peer, ratio, 0.02, fmt.Sprintf("%.2f", ratio)}
 }
 
-// worse lists the measures that are worse than those of the same row in the baseline, by more than tolerance.
-// Rows of another workload are not compared.
+// worse lists the measures that are worse than in the same row of the baseline, by more than tolerance. Rows
+// of another workload are not compared.
 func (r results) worse(baseline results) (found []string) {
 	for _, row := range r.Rows {
 		before, ok := baseline.find(row)

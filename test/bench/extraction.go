@@ -16,9 +16,9 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// extraction measures two ways to read the bundles of a release's images: with the extractor, and with crane
-// export, which reads whole images. Both run as processes of their own, against one registry on the loopback interface that
-// counts, and waits for as long as a round trip takes.
+// extraction measures two ways to read the bundles of a release's images: with the extractor, and with crane export (it
+// reads whole images). Both run as processes of their own, against one registry on the loopback interface that counts, and
+// waits for as long as a round trip takes.
 func extraction(ctx context.Context, r *run) (err error) {
 	b := &extractBench{run: r, crane: filepath.Join(r.dir, "crane"), extractor: filepath.Join(r.dir, "extractor")}
 	err = errors.Join(fixture.Build(ctx, b.crane, "", "github.com/google/go-containerregistry/cmd/crane"),

@@ -27,7 +27,7 @@ import (
 
 // loadSize is the size of a cluster and its release.
 type loadSize struct {
-	// images are those of images.json; providers of them have a bundle.
+	// images is the number of images in images.json; providers of them have a bundle.
 	images, providers int
 	// crds and objects are those in the cluster that the installer does not manage.
 	crds, objects int
@@ -36,7 +36,7 @@ type loadSize struct {
 // crdsOfProvider is the number of CRDs of each provider of the load.
 const crdsOfProvider = 2
 
-// fullLoad has 500 CRDs with those of the providers.
+// fullLoad has 500 CRDs, including the CRDs of the providers.
 var fullLoad = loadSize{images: 200, providers: 60, crds: 500 - 60*crdsOfProvider, objects: 5000}
 
 // part returns a part of the load.
@@ -168,7 +168,7 @@ func (b *rolloutBench) load(ctx context.Context, bed *bed, size loadSize, kubead
 }
 
 // copies returns bundles with the objects of a real provider, each with other names and API groups: one core provider, and
-// infrastructure providers of which one is that of AWS.
+// infrastructure providers including AWS.
 func copies(bundle extractor.Bundle, count int) (all []extractor.Bundle) {
 	for n := range count {
 		id := fmt.Sprintf("p%02d", n)

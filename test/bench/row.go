@@ -80,7 +80,7 @@ type row struct {
 	Growth bool `json:"growth,omitempty"`
 }
 
-// name identifies a row among those of one run.
+// name identifies a row of a run.
 func (r row) name() string { return fmt.Sprintf("%s at %d ms", r.ID, r.RoundTrip) }
 
 // results are the rows of one run.

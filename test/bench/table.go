@@ -9,8 +9,8 @@ import (
 	"text/tabwriter"
 )
 
-// print prints the rows: a line for our program, and one for each peer. The ratio is that of our time and CPU to those of
-// the peer, in parentheses that of the baseline.
+// print prints the rows: a line for our program, and one for each peer. The ratio compares our time and CPU with the
+// peer's; the ratio in parentheses belongs to the baseline.
 func (r results) print(out io.Writer, baseline results) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ROW\tRTT\tPROGRAM\tTIME\tCPU\tSERVER CPU\tREQUESTS\tREAD\tMEMORY\tTIME RATIO\tCPU RATIO\tWORKLOAD")

@@ -202,7 +202,7 @@ func (b *eventBody) next() {
 	}
 }
 
-// watchIdentity is equal for the requests with which a client starts and resumes a watch.
+// watchIdentity is equal for the requests that start and resume a watch.
 func watchIdentity(r *http.Request) string { return list(r) + " " + r.Header.Get("Accept") }
 
 // expire makes the next attempt to resume a watch fail.

@@ -47,7 +47,7 @@ type Fault struct {
 	Every int
 	// Times is the maximum number of injections; 0 means no limit.
 	Times int
-	// SkipDryRuns exempts dry runs, which do not write to etcd.
+	// SkipDryRuns exempts dry runs: they do not write to etcd.
 	SkipDryRuns bool
 	// EachOnce injects the fault only into the first request with the same verb, path,
 	// name of a created object, and dryRun.
@@ -65,8 +65,8 @@ type Fault struct {
 	After func()
 	// Delay is the time to wait after Do.
 	Delay time.Duration
-	// Status is the HTTP status of the error response, which has a Status object.
-	// The request is not forwarded to the API server.
+	// Status is the HTTP status of the error response; its body is a Status
+	// object. The request is not forwarded to the API server.
 	Status int
 	// Message is the message of the Status object; empty means a default.
 	Message string

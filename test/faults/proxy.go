@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// Request is a category in which requests are counted.
+// Request is a category of counted requests.
 type Request struct {
 	// Verb is one of Get, Watch, Create, Update, Patch, Delete, or the HTTP method of another request.
 	Verb string
@@ -248,7 +248,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// meet counts a request, which has the name of a created object, and returns the fault to inject, or the zero value.
+// meet counts a request (with the name of a created object) and returns the fault to inject, or the zero value.
 func (p *Proxy) meet(r *http.Request, name string) Fault {
 	verb, dryRun := verb(r), r.URL.Query().Has("dryRun")
 	p.mutex.Lock()
@@ -363,7 +363,7 @@ func reset(w http.ResponseWriter) {
 	_ = connection.Close()
 }
 
-// answer sends an error response like that of a failing API server.
+// answer sends an error response as a failing API server does.
 func answer(w http.ResponseWriter, fault Fault) {
 	header, body := failure(fault)
 	maps.Copy(w.Header(), header)

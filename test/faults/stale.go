@@ -66,7 +66,7 @@ func containsAny(path string, texts []string) bool {
 	return len(texts) == 0 || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(path, text) })
 }
 
-// gatedBody is the body of a watch, which Freeze holds back.
+// gatedBody is the body of a watch. Freeze holds it back.
 type gatedBody struct {
 	io.ReadCloser
 	proxy *Proxy

@@ -192,7 +192,7 @@ func dropDeepFields(schema any, levels int) {
 	}
 }
 
-// dropDescriptions removes descriptions, which are texts; a field of the name is an object.
+// dropDescriptions removes descriptions (texts); a field named description is an object.
 func dropDescriptions(value any) {
 	switch value := value.(type) {
 	case map[string]any:

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Layer describes a layer of an image. Its entries are those of Txtar, followed by Entries.
+// Layer describes a layer of an image. Its entries are the files of Txtar, followed by Entries.
 type Layer struct {
 	// Txtar is an archive of text files by their paths in the image.
 	Txtar string
@@ -32,7 +32,7 @@ type Layer struct {
 	Compression Compression
 	// Blob, if set, is the content of the blob instead of the compressed archive.
 	Blob []byte
-	// MediaType is the media type of the layer; "" means that of the compression and the format.
+	// MediaType is the media type of the layer; "" means the usual one of the compression and the format.
 	MediaType types.MediaType
 }
 
@@ -46,7 +46,7 @@ const (
 	None
 )
 
-// Entry is an entry of a tar archive, which the functions below return.
+// Entry is an entry of a tar archive. The functions below return entries.
 type Entry struct {
 	tar.Header
 	// Body is the content; Header.Size need not be set.
@@ -73,13 +73,13 @@ func Hardlink(name, target string) Entry {
 	return Entry{Header: tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: target, Mode: 0o644}}
 }
 
-// Whiteout returns a whiteout, which hides name in lower layers.
+// Whiteout returns a whiteout: it hides name in lower layers.
 func Whiteout(name string) Entry {
 	dir, base := path.Split(strings.TrimSuffix(name, "/"))
 	return File(dir+".wh."+base, "")
 }
 
-// Opaque returns an opaque whiteout, which hides the content of dir in lower layers; "" means the image's root.
+// Opaque returns an opaque whiteout: it hides the content of dir in lower layers; "" means the image's root.
 func Opaque(dir string) Entry {
 	return File(path.Join(dir, ".wh..wh..opq"), "")
 }

@@ -72,7 +72,7 @@ type Registry struct {
 	faults   []*Fault
 }
 
-// Start starts a registry, which serves until Close.
+// Start starts a registry. It serves until Close.
 func Start(options Options) (*Registry, error) {
 	if options.Address == "" {
 		options.Address = "127.0.0.1:0"
@@ -136,7 +136,7 @@ func (r *Registry) Close() error {
 // Host returns the registry's host and port, as in references.
 func (r *Registry) Host() string { return r.listener.Addr().String() }
 
-// Requests returns the number of requests by key since the last Reset, including those of pushes.
+// Requests returns the number of requests by key since the last Reset, including pushes.
 func (r *Registry) Requests() map[Key]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -315,7 +315,7 @@ type Fault struct {
 	CutAfter int
 	// Delay is the time to wait before the first byte of the response.
 	Delay time.Duration
-	// Pause is the time to wait after each Chunk of the body, which is 1 KiB if Chunk is 0.
+	// Pause is the time to wait after each Chunk of the body (1 KiB if Chunk is 0).
 	Pause time.Duration
 	Chunk int
 	// NoRange makes the registry ignore Range headers.

@@ -10,7 +10,7 @@ import (
 	"github.com/capi-installer/capi-installer/internal/certificate"
 )
 
-// CA is a certificate authority for tests, which the system does not trust.
+// CA is a certificate authority for tests. The system does not trust it.
 type CA struct{ authority certificate.Authority }
 
 // validity returns the time during which certificates are valid.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Extractor reads the bundles of images as the program in the cluster does, for the benchmarks of package bench. It is a
-// program of its own, so that its memory is that of the extractor.
+// program of its own: its memory is the extractor's.
 //
 //	extractor CACHE REFERENCE...
 package main

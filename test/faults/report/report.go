@@ -18,8 +18,7 @@ import (
 type Run struct {
 	// Workload and Fault name the row and the column of the table.
 	Workload, Fault string
-	// Point is the point in the workload at which the fault is injected, such as "write 3"; may
-	// be empty.
+	// Point tells when the fault is injected, such as "write 3"; may be empty.
 	Point string
 	// Happened is the number of injected faults.
 	Happened int

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package distribution runs the registry of the distribution project in this
-// process, with everything in memory, behind a token server of its own: the
-// code of most production registries. Faults and counters are those of package registry.
+// Package distribution runs the registry of the distribution project in this process,
+// with everything in memory, behind a token server of its own: the code of most
+// production registries. Package registry defines the faults and counters.
 package distribution
 
 import (
@@ -58,10 +58,10 @@ type Registry struct {
 
 const service, issuer, keyID = "registry of a test", "token server of a test", "key of a test"
 
-// leeway is the time for which the registry accepts expired tokens.
+// leeway is how long the registry accepts expired tokens.
 const leeway = time.Minute
 
-// New starts a registry for a test, which stops it.
+// New starts a registry for a test, and stops it at the end.
 func New(t testing.TB, options Options) *Registry {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -102,7 +102,7 @@ func (r *Registry) configuration(t testing.TB, realm string) *configuration.Conf
 
 func coded(data []byte) string { return base64.RawURLEncoding.EncodeToString(data) }
 
-// Lasts sets the lifetime of new tokens, which the token server does not report.
+// Lasts sets the lifetime of new tokens. The token server does not report it.
 func (r *Registry) Lasts(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
