@@ -180,13 +180,17 @@ type guardedWriter struct {
 	guard *deletionGuard
 }
 
-// Delete deletes an object. It returns an *inUseError for a CRD that has instances.
+// Delete deletes a CRD. It returns an *inUseError for a CRD that has instances. Of obj it uses only the identity: some
+// versions of boxcutter pass the desired object, which has no status.
 func (w guardedWriter) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
-	crd, ok := obj.(*unstructured.Unstructured)
-	if !ok || !object.IsCRD(crd) {
-		return fmt.Errorf("deleting %s: it is not an unstructured CustomResourceDefinition", describe(obj))
+	if !object.IsCRD(obj) {
+		return fmt.Errorf("deleting %s: it is not a CustomResourceDefinition", describe(obj))
 	}
 	if err := w.guard.establish(ctx); err != nil {
+		return err
+	}
+	crd, err := w.guard.engine.liveCRD(ctx, obj.GetName())
+	if err != nil {
 		return err
 	}
 	reason, err := w.guard.engine.instances(ctx, crd)

@@ -237,9 +237,23 @@ func TestGuardedWriter_OtherKinds(t *testing.T) {
 	writer.guard.established = true
 	other := establishedCRD()
 	other.SetKind("Other")
-	for _, object := range []client.Object{other, customResource(machinesCRD, nil)} {
-		if err := writer.Delete(t.Context(), object); err == nil || len(cluster.calls) != 0 {
-			t.Errorf("%T: error is %v, requests %v", object, err, cluster.calls)
+	if err := writer.Delete(t.Context(), other); err == nil || len(cluster.calls) != 0 {
+		t.Errorf("error is %v, requests %v", err, cluster.calls)
+	}
+}
+
+// boxcutter may pass the desired object, or no more than the identity.
+func TestGuardedWriter_ReadsOnlyTheIdentity(t *testing.T) {
+	for _, inUse := range []bool{false, true} {
+		cluster := newGuardedCluster(t, establishedCRD())
+		cluster.instances = func(int) ([]string, error) { return []string{"one"}[:map[bool]int{true: 1}[inUse]], nil }
+		writer := cluster.writer()
+		writer.guard.established = true
+		identity := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: machinesCRD}}
+		identity.SetGroupVersionKind(establishedCRD().GroupVersionKind())
+		err := writer.Delete(t.Context(), identity)
+		if errors.As(err, new(*inUseError)) != inUse || err != nil && !inUse || cluster.count("delete "+machinesCRD) != map[bool]int{false: 1}[inUse] {
+			t.Errorf("with an instance %t: got %v, requests %v", inUse, err, cluster.calls)
 		}
 	}
 }

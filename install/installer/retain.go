@@ -87,19 +87,27 @@ func listCRDs(ctx context.Context, reader client.Reader) ([]metav1.PartialObject
 	return crds.Items, nil
 }
 
+// liveCRD reads a CRD from the API server.
+func (e *Engine) liveCRD(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(object.CRDVersion)
+	if err := e.Live.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
+	}
+	return crd, nil
+}
+
 // retentionReason returns why a CRD stays in the cluster when its revision is removed;
 // empty if it is deleted. It reads from the API server, because deleting a CRD deletes
 // all its instances: if their existence is unknown, it fails or retains the CRD. It
 // marks a CRD that stays as adoptable.
 func (e *Engine) retentionReason(ctx context.Context, rev *loadedRevision, obj *unstructured.Unstructured) (string, error) {
-	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(obj.GroupVersionKind())
-	err := e.Live.Get(ctx, client.ObjectKeyFromObject(obj), crd)
+	crd, err := e.liveCRD(ctx, obj.GetName())
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", describe(obj), err)
+		return "", err
 	}
 	if !e.Owners.IsController(ownerOf(rev.owner), crd) {
 		return "", nil // boxcutter leaves it to its owner
@@ -129,9 +137,8 @@ func (e *Engine) unmarkRetained(
 }
 
 func (e *Engine) unmark(ctx context.Context, name string, owner client.Object) error {
-	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(object.CRDVersion)
-	if err := e.Live.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+	crd, err := e.liveCRD(ctx, name)
+	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if !e.Owners.IsController(owner, crd) {
