@@ -109,7 +109,7 @@ func TestProgram_LinksOnlyUsedMethods(t *testing.T) {
 }
 
 // maxLines is the maximum number of lines of a package without its tests; larger packages hold several concepts.
-const maxLines = 4100
+const maxLines = 4600
 
 // ruleFolders have no limit, because they have one entry per rule.
 var ruleFolders = []string{"build/contract", "build/contract/rules"}

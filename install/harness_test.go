@@ -168,9 +168,15 @@ func newHarness(t *testing.T) *harness {
 	return h
 }
 
-// reapply recreates the ClusterAPI object from the release manifests.
+// reapply recreates the ClusterAPI object from the release manifests, once a deleted one is gone.
 func (h *harness) reapply() {
 	h.Helper()
+	h.eventually("no deleted ClusterAPI object exists", func() error {
+		if left := h.object(clusterAPIKind, "", v1alpha1.ClusterAPIName); left != nil && left.GetDeletionTimestamp() != nil {
+			return fmt.Errorf("it has finalizers %v", left.GetFinalizers())
+		}
+		return nil
+	})
 	_, err := fixture.Preparation{}.Apply(h.Context(), h.cluster.Config)
 	h.must(err)
 }
@@ -298,8 +304,10 @@ func (h *harness) uninstall() {
 	cluster := &v1alpha1.ClusterAPI{}
 	cluster.Name = v1alpha1.ClusterAPIName
 	h.must(client.IgnoreNotFound(h.Delete(ctx, cluster)))
-	h.must(fixture.CollectRevisions(ctx, h.cluster.Config))
-	h.eventually("every revision ConfigMap is gone", func() error {
+	h.eventually("the ClusterAPI object and every revision ConfigMap are gone", func() error {
+		if h.object(clusterAPIKind, "", v1alpha1.ClusterAPIName) != nil {
+			return fmt.Errorf("the ClusterAPI object exists:\n%s", h.conditions())
+		}
 		left := &metav1.PartialObjectMetadataList{}
 		left.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
 		if err := h.List(ctx, left, client.InNamespace(v1alpha1.OperatorNamespace), client.HasLabels{v1alpha1.RevisionLabel}); err != nil {
@@ -346,6 +354,8 @@ func (h *harness) deleteRetainedCRDs() {
 		return nil
 	})
 }
+
+const clusterAPIKind = v1alpha1.Prefix + "/v1alpha1/ClusterAPI"
 
 // patience is the timeout of eventually. It is generous, because tests run in
 // parallel, and the dry runs of the original boxcutter keep the API server busy.

@@ -299,8 +299,8 @@ func (l *least) uninstallAndWait() {
 	l.Helper()
 	l.uninstallNow()
 	l.eventually("all objects are uninstalled", func() error {
-		if l.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1") != nil {
-			return fmt.Errorf("the version remains")
+		if l.object(clusterAPIKind, "", v1alpha1.ClusterAPIName) != nil {
+			return fmt.Errorf("the ClusterAPI object remains:\n%s", l.conditions())
 		}
 		return l.remaining()
 	})

@@ -75,6 +75,7 @@ func TestUninstall_WithLaggingWatch(t *testing.T) {
 	proxy.Freeze(clusterAPIs)
 	h.requests.take()
 	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.reconcileAgain() // the deletion itself causes no reconcile until the watch reports it
 	h.uninstalledCompletely("4.22.0-1")
 	h.reconcileAgain()
 	proxy.Thaw()

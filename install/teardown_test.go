@@ -107,15 +107,29 @@ func TestUninstall_LastPhaseFirstWithoutImages(t *testing.T) {
 	}
 }
 
+// The uninstall reads spec.unmanagedCRDs, also if both changes are made at once or while the installer does not run.
 func TestUninstall_LeavesUnmanagedCRD(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+		for _, running := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, running %t", policy, running), func(t *testing.T) { leavesUnmanagedCRD(t, policy, running) })
+		}
+	}
+}
+
+func leavesUnmanagedCRD(t *testing.T, policy metav1.DeletionPropagation, running bool) {
 	h := newHarness(t)
 	h.release(core(), aws(crd("machines", "Machine")))
 	h.start("4.22.0")
 	h.settled("4.22.0-1")
-	h.stop()
+	if !running {
+		h.stop()
+	}
 	h.unmanaged(machines)
-	h.must(h.Delete(t.Context(), h.clusterAPI(), foreground))
-	h.start("4.22.0")
+	h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(policy)))
+	if !running {
+		h.start("4.22.0")
+	}
 	h.eventually("all other objects are deleted", h.remaining)
 	left := h.object(crdKind, "", machines)
 	if left == nil || left.GetDeletionTimestamp() != nil {

@@ -4,13 +4,18 @@ package install_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -105,4 +110,89 @@ func (h *harness) reconcileAgain() {
 		}
 		return nil
 	})
+}
+
+// The deleted ClusterAPI object exists until everything is removed. It names an object that blocks the uninstall, as
+// an event and the ClusterOperator do.
+func TestUninstall_NamesTheBlocker(t *testing.T) {
+	h := newHarness(t)
+	h.progressTimeout = 2 * time.Second
+	h.release(core(), aws(configMap("last", "")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	remove := h.addFinalizer("v1/ConfigMap", namespace, "last")
+	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.reports("InstallerDegraded", "UninstallBlocked", "ConfigMap openshift-cluster-api/last", "test.example.com/hold")
+	h.logged("InstallerDegraded is True (UninstallBlocked)", "ConfigMap openshift-cluster-api/last")
+	h.operatorReports(configv1.ConditionFalse, configv1.ConditionFalse, configv1.ConditionTrue, "UninstallBlocked", "test.example.com/hold")
+	remove()
+	h.clusterAPIGone()
+}
+
+// clusterAPIGone waits until the ClusterAPI object is gone, and expects that it was the last object.
+func (h *harness) clusterAPIGone() {
+	h.Helper()
+	h.eventually("the ClusterAPI object is gone", func() error {
+		if h.object(clusterAPIKind, "", v1alpha1.ClusterAPIName) != nil {
+			return fmt.Errorf("it exists:\n%s", h.conditions())
+		}
+		return nil
+	})
+	h.must(h.remaining())
+}
+
+// A missing permission is reported at once, on the object that was deleted.
+func TestUninstall_NamesAMissingPermission(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws(configMap("last", "")))
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	forbid := func(request *http.Request) *http.Response {
+		if request.Method != http.MethodDelete || !strings.HasSuffix(request.URL.Path, "/configmaps/last") {
+			return nil
+		}
+		return failure(request, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "last", errors.New("no rule")))
+	}
+	h.onRequest.Store(&forbid)
+	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.reports("InstallerDegraded", "UninstallBlocked", "ConfigMap openshift-cluster-api/last", "grant the permission to service account capi-installer")
+	h.onRequest.Store(nil)
+	h.clusterAPIGone()
+}
+
+// A paused installer removes nothing, and states how to continue.
+func TestUninstall_WaitsWhilePaused(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	before := h.installed()
+	h.mode(v1alpha1.Paused)
+	h.must(h.Delete(t.Context(), h.clusterAPI()))
+	h.reports("InstallerDegraded", "UninstallBlocked", "set spec.installerMode to Managed")
+	h.unchangedSince(before)
+	h.mode(v1alpha1.Managed)
+	h.clusterAPIGone()
+}
+
+// An administrator who deletes the ClusterAPI object with --cascade=orphan keeps the installed objects.
+func TestUninstall_CascadeOrphan(t *testing.T) {
+	h := newHarness(t)
+	h.release(core(), aws())
+	h.start("4.22.0")
+	h.settled("4.22.0-1")
+	before := h.installed()
+	h.must(h.Delete(t.Context(), h.clusterAPI(), client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	h.eventually("the ClusterAPI object is gone", func() error {
+		if h.object(clusterAPIKind, "", v1alpha1.ClusterAPIName) != nil {
+			return errors.New("it exists")
+		}
+		return nil
+	})
+	h.unchangedSince(before)
+	h.deleteBinding("openshift-capi-installer-revisions")
+	h.eventually("the administrator deletes the version", func() error {
+		return h.Delete(t.Context(), h.object("v1/ConfigMap", v1alpha1.OperatorNamespace, "4.22.0-1"))
+	})
+	h.eventually("all objects are removed", h.remaining)
 }

@@ -46,6 +46,9 @@ const (
 	ElsewhereAnnotation = Prefix + "/elsewhere"
 	// TeardownFinalizer blocks the deletion of a revision ConfigMap until its objects are deleted.
 	TeardownFinalizer = Prefix + "/teardown"
+	// UninstallFinalizer, on the ClusterAPI object, preserves the object, with its spec and its conditions, until
+	// everything that it installed is removed.
+	UninstallFinalizer = Prefix + "/uninstall"
 	// AdoptAnnotation, with the value AdoptAlways, lets the installer adopt an
 	// existing object. In a provider's manifest it applies even if the object has a
 	// controller; on the object in the cluster it applies only if the object has

@@ -68,13 +68,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.Engine.liftDeletionGuard(ctx); err != nil { // even if paused: it rejects users' writes
 		return reconcile.Result{}, err
 	}
+	if err := r.Engine.withdrawInstances(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
 	s := state{read}
 	if s.Cluster.Spec.InstallerMode == v1alpha1.Paused {
-		return r.report(ctx, s.Cluster, r.pausedOutcome(ctx, s), "")
+		outcome := r.pausedOutcome
+		if s.Uninstalling() {
+			outcome = r.pausedUninstall
+		}
+		return r.report(ctx, s.Cluster, outcome(ctx, s), "")
 	}
 	r.log.once(ctx, "Paused", "")
 	if s.Uninstalling() {
 		return r.withdrawAndUninstall(ctx, s)
+	}
+	if err := r.hold(ctx, s.Cluster); err != nil {
+		return r.report(ctx, s.Cluster, status.Outcome{Reason: reason.ApplyFailed, Err: err}, "")
 	}
 	outcome, current := r.install(ctx, s)
 	removed := r.teardown(ctx, s)

@@ -69,6 +69,8 @@ type Engine struct {
 	// policyChecked once this process has deleted the policy that an earlier process
 	// may have left behind.
 	policyMayExist, policyChecked bool
+	// roleMayExist and roleChecked are the same for the role that lets the installer list instances.
+	roleMayExist, roleChecked bool
 }
 
 // ManagedByLabel is the label that boxcutter writes on every installed object.

@@ -180,7 +180,7 @@ func (e *Engine) instances(ctx context.Context, crd *unstructured.Unstructured) 
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)
-	err := e.Live.List(ctx, list, client.Limit(1))
+	err := e.listInstances(ctx, kind.Group, func(ctx context.Context) error { return e.Live.List(ctx, list, client.Limit(1)) })
 	if conversionFailed(err) {
 		return "it has instances, which cannot be converted: " + err.Error(), nil
 	}

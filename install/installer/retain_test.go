@@ -10,6 +10,7 @@ import (
 
 	apiextensionsv1alpha1 "github.com/openshift/api/apiextensions/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,7 +102,7 @@ func TestListKind(t *testing.T) {
 func crdScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	out := runtime.NewScheme()
-	builder := runtime.NewSchemeBuilder(corev1.AddToScheme, apiextensionsv1.AddToScheme, apiextensionsv1alpha1.Install)
+	builder := runtime.NewSchemeBuilder(corev1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, apiextensionsv1alpha1.Install)
 	if err := builder.AddToScheme(out); err != nil {
 		t.Fatal(err)
 	}

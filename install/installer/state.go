@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/revision"
@@ -44,15 +45,44 @@ func (s state) orphanedParts() []*corev1.ConfigMap {
 	return out
 }
 
+// uninstalledBy returns the ConfigMaps of versions that the deletion of a ClusterAPI object deletes: those that it owns, with
+// their further parts. Parts without their first ConfigMap belong to no version.
+func (s state) uninstalledBy(cluster *v1alpha1.ClusterAPI) []*corev1.ConfigMap {
+	kept := map[string]bool{"": true}
+	for i := range s.ConfigMaps {
+		if name := s.ConfigMaps[i].Labels[v1alpha1.RevisionLabel]; name != "" && !metav1.IsControlledBy(&s.ConfigMaps[i], cluster) {
+			kept[name] = true
+		}
+	}
+	var out []*corev1.ConfigMap
+	for i := range s.ConfigMaps {
+		if !kept[versionOf(s.ConfigMaps[i])] {
+			out = append(out, &s.ConfigMaps[i])
+		}
+	}
+	return out
+}
+
+// versionOf returns the version that a ConfigMap is a part of; empty if there is none.
+func versionOf(configMap corev1.ConfigMap) string {
+	return cmp.Or(configMap.Labels[v1alpha1.RevisionLabel], configMap.Labels[v1alpha1.RevisionPartLabel])
+}
+
+// orphaning reports whether the garbage collector still has to remove the deleted ClusterAPI object from the owners of the ConfigMaps,
+// because the object was deleted with --cascade=orphan.
+func (s state) orphaning() bool {
+	return slices.Contains(s.Cluster.Finalizers, metav1.FinalizerOrphanDependents)
+}
+
 func awaitsTeardown(configMap *corev1.ConfigMap) bool {
 	return !configMap.DeletionTimestamp.IsZero() && slices.Contains(configMap.Finalizers, v1alpha1.TeardownFinalizer)
 }
 
-// versionNames returns the names of the versions that have revision ConfigMaps, sorted.
+// versionNames returns the names of the versions that have ConfigMaps, sorted.
 func (s state) versionNames() []string {
 	var names []string
 	for _, configMap := range s.ConfigMaps {
-		if name := configMap.Labels[v1alpha1.RevisionLabel]; name != "" {
+		if name := versionOf(configMap); name != "" {
 			names = append(names, name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/snapshot"
@@ -69,7 +70,33 @@ func TestState_DeletedConfigMaps(t *testing.T) {
 	if diff := cmp.Diff([]string{"4.22.0-1.1"}, names(s.orphanedParts())); diff != "" {
 		t.Errorf("orphaned parts (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"4.22.0-2", "4.22.0-3", "4.22.0-4"}, s.versionNames()); diff != "" {
+	if diff := cmp.Diff([]string{"4.22.0-1", "4.22.0-2", "4.22.0-3", "4.22.0-4"}, s.versionNames()); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+}
+
+// The deletion of a ClusterAPI object deletes the ConfigMaps that it owns, with their parts. Orphaned versions, and those of
+// another object, stay.
+func TestState_UninstalledBy(t *testing.T) {
+	configMap := func(name, label, version string, owner types.UID) corev1.ConfigMap {
+		out := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: version}}}
+		if owner != "" {
+			out.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: new(true)}}
+		}
+		return out
+	}
+	const first, part = v1alpha1.RevisionLabel, v1alpha1.RevisionPartLabel
+	cluster := &v1alpha1.ClusterAPI{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterAPIName, UID: "mine"}}
+	s := state{snapshot.Snapshot{Cluster: cluster, ConfigMaps: []corev1.ConfigMap{
+		configMap("owned", first, "owned", "mine"), configMap("owned.1", part, "owned", "x"),
+		configMap("orphaned", first, "orphaned", ""), configMap("orphaned.1", part, "orphaned", "x"),
+		configMap("other", first, "other", "theirs"), configMap("lost.1", part, "lost", "x"), configMap("unlabelled", "x", "x", "mine"),
+	}}}
+	var got []string
+	for _, configMap := range s.uninstalledBy(cluster) {
+		got = append(got, configMap.Name)
+	}
+	if diff := cmp.Diff([]string{"owned", "owned.1", "lost.1"}, got); diff != "" {
+		t.Errorf("uninstalled ConfigMaps (-want +got):\n%s", diff)
 	}
 }

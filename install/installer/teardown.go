@@ -158,7 +158,7 @@ func (r *Reconciler) teardownWithoutObjects(ctx context.Context, s state, name s
 
 // teardown deletes the objects that only this revision controls, last phase
 // first. It retains unmanaged CRDs and CRDs that have instances.
-func (e *Engine) teardown(ctx context.Context, rev *loadedRevision) (teardownProgress, error) {
+func (e *Engine) teardown(ctx context.Context, rev *loadedRevision) (progress teardownProgress, err error) {
 	if err := e.prepare(ctx, rev); err != nil {
 		return teardownProgress{}, err
 	}
@@ -166,8 +166,9 @@ func (e *Engine) teardown(ctx context.Context, rev *loadedRevision) (teardownPro
 	if err := e.releaseCRDs(ctx, rev.unmanaged, ours); err != nil {
 		return teardownProgress{}, err
 	}
+	defer func() { err = errors.Join(err, e.withdrawInstances(context.WithoutCancel(ctx))) }()
 	for attempt := 1; ; attempt++ {
-		progress, err := e.teardownOnce(ctx, rev)
+		progress, err = e.teardownOnce(ctx, rev)
 		if !errors.As(err, new(*inUseError)) || attempt == maxAttempts {
 			return progress, err
 		}
@@ -193,6 +194,9 @@ func (e *Engine) teardownOnce(ctx context.Context, rev *loadedRevision) (progres
 		return teardownProgress{}, err
 	}
 	if err := e.unmarkRetained(ctx, rev, result, retained); err != nil {
+		return teardownProgress{}, err
+	}
+	if err := e.endConversions(ctx, rev, result); err != nil {
 		return teardownProgress{}, err
 	}
 	return e.progressOf(ctx, rev, result, retained)
@@ -239,6 +243,9 @@ func deletionState(object client.Object) string {
 	return text
 }
 
+// withoutControllers is what the instances of retained CRDs lack once their provider is removed.
+const withoutControllers = "until a provider is installed again, no controller reconciles the instances: a deleted instance exists until its finalizers are removed"
+
 // retainedEvents returns the event about CRDs that stay in the cluster.
 func retainedEvents(version string, progress teardownProgress) []status.Event {
 	if len(progress.retained) == 0 {
@@ -246,6 +253,6 @@ func retainedEvents(version string, progress teardownProgress) []status.Event {
 	}
 	return []status.Event{{
 		Reason: status.CRDsKept, Warning: true,
-		Message: "version " + version + " is being removed; retained CRDs: " + strings.Join(progress.retained, ", "),
+		Message: "version " + version + " is being removed; retained CRDs: " + strings.Join(progress.retained, ", ") + "; " + withoutControllers,
 	}}
 }

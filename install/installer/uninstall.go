@@ -4,11 +4,18 @@ package installer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -16,6 +23,42 @@ import (
 	"github.com/capi-installer/capi-installer/install/status"
 	"github.com/capi-installer/capi-installer/internal/text"
 )
+
+// A finalizer preserves the deleted ClusterAPI object until everything is removed: its spec
+// lists the unmanaged CRDs, which the uninstall must not delete, and its conditions report
+// what the uninstall waits for. docs/adr/0010-uninstall-finalizer.md has the alternatives.
+
+// hold adds the finalizer to the ClusterAPI object, unless no version exists. It is called
+// before the first object of a version is written.
+func (r *Reconciler) hold(ctx context.Context, cluster *v1alpha1.ClusterAPI) error {
+	if len(cluster.Status.Versions) == 0 || controllerutil.ContainsFinalizer(cluster, v1alpha1.UninstallFinalizer) {
+		return nil
+	}
+	return r.setFinalizer(ctx, cluster, controllerutil.AddFinalizer)
+}
+
+// setFinalizer adds or removes the finalizer of the ClusterAPI object with change. It updates the metadata of cluster.
+func (r *Reconciler) setFinalizer(ctx context.Context, cluster *v1alpha1.ClusterAPI, change func(client.Object, string) bool) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		read := &v1alpha1.ClusterAPI{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cluster), read); err != nil {
+			return err
+		}
+		patch := client.MergeFromWithOptions(read.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		if !change(read, v1alpha1.UninstallFinalizer) {
+			return nil
+		}
+		if err := r.Client.Patch(ctx, read, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+			return err
+		}
+		cluster.Finalizers, cluster.ResourceVersion = read.Finalizers, read.ResourceVersion
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("writing finalizer %s of ClusterAPI %q: %w", v1alpha1.UninstallFinalizer, cluster.Name, err)
+	}
+	return nil
+}
 
 // withdrawAndUninstall withdraws the installer's own object before it removes the versions.
 func (r *Reconciler) withdrawAndUninstall(ctx context.Context, s state) (reconcile.Result, error) {
@@ -29,13 +72,23 @@ func (r *Reconciler) withdrawAndUninstall(ctx context.Context, s state) (reconci
 
 // uninstall removes every version and reports the progress.
 func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, error) {
+	deleted := r.deleteRevisions(ctx, s)
 	outcome := r.teardown(ctx, s)
 	outcome.Installed = new(false)
+	if deleted != nil {
+		outcome.Reason, outcome.Err = reason.ApplyFailed, errors.Join(deleted, outcome.Err)
+	}
 	remaining := s.versionNames()
 	switch {
+	case apierrors.IsForbidden(outcome.Err):
+		outcome.Reason = reason.UninstallBlocked
 	case outcome.Err != nil:
 	case outcome.Reason == reason.TearingDown:
 		outcome.Reason = reason.Uninstalling
+		r.limitUninstall(s.Cluster, &outcome, time.Now())
+	case !s.orphaning() && len(s.uninstalledBy(s.Cluster)) == 0 && controllerutil.ContainsFinalizer(s.Cluster, v1alpha1.UninstallFinalizer):
+		log.FromContext(ctx).Info("Removing the finalizer of the ClusterAPI object", "orphaned", remaining)
+		return reconcile.Result{}, client.IgnoreNotFound(r.setFinalizer(ctx, s.Cluster, controllerutil.RemoveFinalizer))
 	case len(remaining) > 0:
 		outcome.Reason, outcome.Message = reason.Uninstalling, "waiting for revision ConfigMap "+text.First(2, remaining)+" to be deleted"
 	case s.Cluster.Name != "":
@@ -50,12 +103,64 @@ func (r *Reconciler) uninstall(ctx context.Context, s state) (reconcile.Result, 
 	return r.report(ctx, s.Cluster, outcome, "")
 }
 
+// deleteRevisions deletes the revision ConfigMaps of a deleted ClusterAPI object. The garbage collector deletes them only
+// after the object. ConfigMaps without this owner, which a deletion with --cascade=orphan leaves, stay.
+func (r *Reconciler) deleteRevisions(ctx context.Context, s state) error {
+	if s.orphaning() || s.Cluster.Name == "" {
+		return nil
+	}
+	var failed []error
+	for _, configMap := range s.uninstalledBy(s.Cluster) {
+		if !configMap.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := r.Client.Delete(ctx, configMap, client.Preconditions{UID: &configMap.UID}); client.IgnoreNotFound(err) != nil {
+			failed = append(failed, fmt.Errorf("deleting revision ConfigMap %s: %w", configMap.Name, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// limitUninstall makes an uninstall without progress blocked. The last progress is the last change of a phase, or the deletion of
+// the ClusterAPI object. Both times are in the API, so a restart does not extend the limit.
+func (r *Reconciler) limitUninstall(cluster *v1alpha1.ClusterAPI, outcome *status.Outcome, now time.Time) {
+	if cluster.DeletionTimestamp.IsZero() {
+		return
+	}
+	last := cluster.DeletionTimestamp.Time
+	for _, version := range cluster.Status.Versions {
+		for _, phase := range version.Phases {
+			if phase.Since.After(last) {
+				last = phase.Since.Time
+			}
+		}
+	}
+	limit := status.Inertia
+	if r.ProgressTimeout > 0 {
+		limit = min(limit, r.ProgressTimeout)
+	}
+	if left := last.Add(limit).Sub(now); left > 0 {
+		outcome.RecheckWithin(left)
+		return
+	}
+	outcome.Reason = reason.UninstallBlocked
+	outcome.Message = "the uninstall makes no progress: " + outcome.Message
+}
+
+// pausedUninstall is the outcome while the ClusterAPI object is deleted and spec.installerMode is Paused.
+func (r *Reconciler) pausedUninstall(ctx context.Context, s state) status.Outcome {
+	outcome := r.pausedOutcome(ctx, s)
+	outcome.Reason = reason.UninstallBlocked
+	outcome.Message = "the ClusterAPI object is deleted, but the installer is paused; " + outcome.Message
+	return outcome
+}
+
 // setUninstalled sets the outcome of a finished uninstall, with the retained CRDs.
 func setUninstalled(outcome *status.Outcome, retained []string) {
 	outcome.Reason, outcome.Related = reason.Uninstalled, relatedAfterUninstall(retained)
 	outcome.Message = fmt.Sprintf("nothing is installed, because ClusterAPI %q does not exist", v1alpha1.ClusterAPIName)
 	if len(retained) > 0 {
-		outcome.Message += "; CRDs retained because of their instances: " + strings.Join(retained, ", ")
+		outcome.Message += "; CRDs retained because of their instances: " + strings.Join(retained, ", ") + "; " + withoutControllers
 	}
 }
 

@@ -48,6 +48,7 @@ const (
 	ApplyFailed              Reason = "ApplyFailed"
 	TearingDown              Reason = "TearingDown"
 	Uninstalling             Reason = "Uninstalling"
+	UninstallBlocked         Reason = "UninstallBlocked"
 	Uninstalled              Reason = "Uninstalled"
 
 	NotInstalled         Reason = "NotInstalled"

@@ -91,7 +91,7 @@ func available(cluster *v1alpha1.ClusterAPI, conditions []metav1.Condition, outc
 	before := meta.FindStatusCondition(conditions, Available)
 	current := cluster.Status.CurrentVersion
 	switch {
-	case outcome.Reason == reason.Uninstalling, outcome.Reason == reason.Uninstalled:
+	case outcome.Reason == reason.Uninstalling, outcome.Reason == reason.Uninstalled, isDeleted(cluster) && installed != nil && !*installed:
 		return metav1.Condition{Type: Available, Status: metav1.ConditionFalse, Reason: string(outcome.Reason), Message: outcome.text()}
 	case current == "" && Unsupported(conditions):
 		return metav1.Condition{Type: Available, Status: metav1.ConditionTrue, Reason: string(reason.UnsupportedPlatform),
@@ -116,6 +116,9 @@ func Unsupported(conditions []metav1.Condition) bool {
 	own := meta.FindStatusCondition(conditions, string(Version)+Progressing)
 	return own != nil && own.Reason == string(reason.UnsupportedPlatform)
 }
+
+// isDeleted reports whether the ClusterAPI object exists until everything is removed.
+func isDeleted(cluster *v1alpha1.ClusterAPI) bool { return !cluster.DeletionTimestamp.IsZero() }
 
 // anyOf aggregates a condition of both controllers: it is true if either is true,
 // and has the messages of both. While the version controller waits for the

@@ -161,6 +161,10 @@ func (r *Reporter) setStatus(cluster *v1alpha1.ClusterAPI, controller Controller
 		}
 	}
 	set(Conditions(controller, outcome, cluster.Status.Conditions, cluster.Generation, at))
+	if controller == Installer && isDeleted(cluster) { // the version controller reports nothing during an uninstall
+		set(Conditions(Version, Outcome{Reason: reason.Uninstalled, Message: "the ClusterAPI object is deleted"}, cluster.Status.Conditions, cluster.Generation, at))
+		cluster.Status.ObservedGeneration = cluster.Generation
+	}
 	set(Aggregate(cluster, cluster.Status.Conditions, outcome, at))
 	if controller == Version {
 		cluster.Status.ObservedGeneration = cluster.Generation

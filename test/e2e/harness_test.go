@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	configv1 "github.com/openshift/api/config/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -166,9 +167,6 @@ func (h *harness) uninstall() {
 	cluster := &v1alpha1.ClusterAPI{}
 	cluster.Name = v1alpha1.ClusterAPIName
 	h.must(client.IgnoreNotFound(h.Delete(context.Background(), cluster)))
-	if !originalBoxcutter() { // which leaves objects that its cache does not show yet
-		h.must(fixture.CollectRevisions(context.Background(), h.cluster.Config))
-	}
 	if _, err := os.Stat(h.images); err != nil {
 		h.must(os.WriteFile(h.images, []byte("{}"), 0o600))
 	}
@@ -183,6 +181,9 @@ func (h *harness) uninstall() {
 		}
 		if originalBoxcutter() && len(h.revisions()) == 0 {
 			h.removeUnknown()
+		}
+		if err := h.Get(context.Background(), client.ObjectKeyFromObject(cluster), cluster); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("ClusterAPI exists: %w", err)
 		}
 		return h.remaining()
 	})

@@ -35,6 +35,12 @@ func stepsOf(from Snapshot) []Step {
 			Action: "Check that Deployment capi-installer in namespace " + v1alpha1.OperatorNamespace + " is available.",
 		}}
 	}
+	if !from.ClusterAPI.DeletionTimestamp.IsZero() && stale(from.ClusterAPI) {
+		return []Step{{
+			Cause:  `ClusterAPI "cluster" was deleted, and its finalizer preserves it until the installer has removed everything.`,
+			Action: "Check that Deployment capi-installer in namespace " + v1alpha1.OperatorNamespace + " is available.",
+		}}
+	}
 	steps, seen := []Step{}, map[string]bool{}
 	for _, u := range urgent {
 		condition := meta.FindStatusCondition(from.ClusterAPI.Status.Conditions, u.condition)

@@ -30,10 +30,14 @@ func stateOf(from Snapshot) (State, string) {
 	if from.ClusterAPI == nil && len(from.Revisions) == 0 {
 		return AtRest, `Nothing is installed: ClusterAPI "cluster" does not exist.`
 	}
-	if from.ClusterAPI == nil || !from.ClusterAPI.DeletionTimestamp.IsZero() {
-		return RollingOut, "All versions are being removed, because ClusterAPI \"cluster\" was deleted."
+	const removing = "All versions are being removed, because ClusterAPI \"cluster\" was deleted."
+	if from.ClusterAPI == nil {
+		return RollingOut, removing
 	}
 	cluster := from.ClusterAPI
+	if !cluster.DeletionTimestamp.IsZero() {
+		return stateOfUninstall(cluster, removing)
+	}
 	if stale(cluster) {
 		return RollingOut, fmt.Sprintf("The installer has not observed generation %d of the spec yet.", cluster.Generation)
 	}
@@ -50,6 +54,17 @@ func stateOf(from Snapshot) (State, string) {
 		return AtRest, fmt.Sprintf("Version %s is installed; the installer is paused.", cluster.Status.CurrentVersion)
 	}
 	return AtRest, fmt.Sprintf("Version %s is installed.", cluster.Status.CurrentVersion)
+}
+
+// stateOfUninstall returns the state of an uninstall. removing describes one in progress.
+func stateOfUninstall(cluster *v1alpha1.ClusterAPI, removing string) (State, string) {
+	if stale(cluster) {
+		return RollingOut, "ClusterAPI \"cluster\" was deleted; the installer has not started to remove the versions yet."
+	}
+	if degraded := meta.FindStatusCondition(cluster.Status.Conditions, installerDegraded); degraded.Status == metav1.ConditionTrue {
+		return Blocked, fmt.Sprintf("The uninstall is blocked: %s is True (%s).", installerDegraded, degraded.Reason)
+	}
+	return RollingOut, removing
 }
 
 // stale reports whether the status of a controller is older than the current spec.
