@@ -24,6 +24,7 @@ func ExampleAll() {
 	// workload-annotations
 	// required-scc
 	// openshift-annotations
+	// clusterctl-label
 	// priority-class
 	// termination-message-policy
 	// resource-requests

@@ -41,6 +41,7 @@ func All() []Transform {
 		workloadAnnotations,
 		requiredSCC,
 		openShiftAnnotations,
+		clusterctlLabel,
 		priorityClass,
 		terminationMessagePolicy,
 		resourceRequests,

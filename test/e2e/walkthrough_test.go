@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
@@ -42,6 +44,7 @@ func TestKubernetes_Walkthrough(t *testing.T) {
 		w.command(command)
 	}
 	k.settled("1.0.0-1")
+	w.clusterctlFindsTheKinds()
 	w.serveCoreWebhooks()
 
 	manifest := filepath.Join(k.folder, "cluster.yaml")
@@ -53,6 +56,16 @@ func TestKubernetes_Walkthrough(t *testing.T) {
 	w.must(os.WriteFile(manifest, []byte(w.fenced("Write `cluster.yaml`", "yaml")), 0o600))
 	w.runBlock("The API server calls the webhook")
 	p.terminate()
+}
+
+// clusterctlFindsTheKinds checks the label by which clusterctl finds the kinds of a management cluster.
+func (w walkthrough) clusterctlFindsTheKinds() {
+	w.Helper()
+	all, labelled := strings.Fields(w.kubectl("get", "crds", "-o", "name")), strings.Fields(w.kubectl("get", "crds", "-o", "name", "-l", "clusterctl.cluster.x-k8s.io"))
+	own := "customresourcedefinition.apiextensions.k8s.io/clusterapis." + v1alpha1.Prefix
+	if missing := slices.DeleteFunc(all, func(crd string) bool { return crd == own || slices.Contains(labelled, crd) }); len(missing) > 0 || len(labelled) < 20 {
+		w.Errorf("%d CRDs with clusterctl's label, missing: %v", len(labelled), missing)
+	}
 }
 
 // clone copies the kustomize directories to the paths of git clone.

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/transform"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+	"github.com/capi-installer/capi-installer/test/fixture"
+)
+
+func TestMain(m *testing.M) { controlplane.Main(m) }
+
+// TestMove_FindsTheObjectsOfACluster: clusterctl's own object graph finds a Cluster, its infrastructure and its Secrets where
+// bundles of the profile kubernetes are installed, without "clusterctl init".
+func TestMove_FindsTheObjectsOfACluster(t *testing.T) {
+	controlPlane := controlplane.Fresh(t)
+	installCRDs(t, controlPlane)
+	admin, err := client.New(controlPlane.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := create(t, admin, "cluster.x-k8s.io/v1beta2", "Cluster", "demo", nil, map[string]any{"paused": true, "infrastructureRef": map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevCluster", "name": "demo"}})
+	provisioned := []byte(`{"status": {"initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true}, "conditions": [{"type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`)
+	if err := admin.Status().Patch(t.Context(), owner, client.RawPatch("application/merge-patch+json", provisioned)); err != nil {
+		t.Fatal(err)
+	}
+	create(t, admin, "infrastructure.cluster.x-k8s.io/v1beta2", "DevCluster", "demo", owner, map[string]any{"backend": map[string]any{"inMemory": map[string]any{}}})
+	create(t, admin, "v1", "Secret", "demo-kubeconfig", owner, nil)
+
+	configuration, err := config.New(t.Context(), "", config.InjectReader(config.NewMemoryReader()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	backup := t.TempDir()
+	mover := cluster.New(cluster.Kubeconfig{Path: controlPlane.Kubeconfig}, configuration)
+	if err := mover.ProviderInventory().EnsureCustomResourceDefinitions(t.Context()); err != nil { // as every command of clusterctl does
+		t.Fatal(err)
+	}
+	if err := mover.ObjectMover().ToDirectory(t.Context(), "default", backup); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(backup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Cluster_", "DevCluster_", "Secret_"} {
+		if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), want) }) {
+			t.Errorf("the backup has no file %s*: %v", want, entries)
+		}
+	}
+}
+
+// installCRDs installs the CRDs of real providers, as generate adapts them to any Kubernetes cluster.
+func installCRDs(t *testing.T, controlPlane *controlplane.Cluster) {
+	t.Helper()
+	folder := t.TempDir()
+	providers, err := fixture.Providers(t.Context(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docker, err := fixture.DockerProvider(t.Context(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crds []*unstructured.Unstructured
+	for _, provider := range append(providers, docker) {
+		if provider.Name != "cluster-api" && provider.Name != docker.Name {
+			continue
+		}
+		result, _, err := generate.Bundle(generate.Options{
+			Options: transform.Options{ImageName: provider.ImageName, Profile: extractor.Kubernetes},
+			Dir:     provider.Kustomization, ProviderName: provider.Name, ProviderType: provider.Type, ProviderVersion: provider.Version,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := yamldoc.Objects(result.Manifests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			if object.GroupKind(o) == object.CustomResourceDefinition {
+				unstructured.RemoveNestedField(o.Object, "spec", "conversion") // no webhook runs here
+				crds = append(crds, o)
+			}
+		}
+	}
+	if err := fixture.InstallCRDs(t.Context(), controlPlane.Config, crds); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// create creates an object in namespace default that an owner controls; nil means none.
+func create(t *testing.T, admin client.Client, version, kind, name string, owner *unstructured.Unstructured, spec map[string]any) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{
+		"name": name, "namespace": "default", "labels": map[string]any{"cluster.x-k8s.io/cluster-name": "demo"},
+	}}}
+	if spec != nil {
+		o.Object["spec"] = spec
+	}
+	if owner != nil {
+		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())})
+	}
+	if err := admin.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
