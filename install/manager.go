@@ -129,7 +129,7 @@ func AddToManager(mgr manager.Manager, options Options) error {
 		return fmt.Errorf("adding the version controller: %w", err)
 	}
 	if options.Registries != nil {
-		if err := registryconfig.WatchConfigNamespace(mgr, func() { options.Registries.Invalidate(); inputs.Fire() }); err != nil {
+		if err := options.Registries.Watch(mgr, func() { options.Registries.Invalidate(); inputs.Fire() }); err != nil {
 			return err
 		}
 	}

@@ -31,8 +31,7 @@ var releaseAnnotations = map[string]string{
 
 // furtherAnnotations are the other annotations of the cluster version operator, by "Kind namespace/name".
 var furtherAnnotations = map[string]map[string]string{
-	"Namespace /openshift-config":                                                     {"release.openshift.io/create-only": "true"},
-	"ClusterAPI /cluster":                                                             {"release.openshift.io/create-only": "true"},
+	"ClusterAPI /cluster": {"release.openshift.io/create-only": "true"},
 	"Deployment openshift-cluster-api-operator/capi-operator":                         tombstone,
 	"ServiceAccount openshift-cluster-api-operator/capi-operator":                     tombstone,
 	"Service openshift-cluster-api-operator/capi-operator-metrics":                    tombstone,
@@ -168,7 +167,7 @@ func TestNamespaces_PodSecurity(t *testing.T) {
 		},
 		"restricted": restricted,
 	} {
-		want := map[string]map[string]string{"openshift-cluster-api-operator": restricted, "openshift-cluster-api": providers, "openshift-config": {}}
+		want := map[string]map[string]string{"openshift-cluster-api-operator": restricted, "openshift-cluster-api": providers}
 		got := map[string]map[string]string{}
 		for _, object := range kustomized(t, component) {
 			if object.GetKind() == "Namespace" {
@@ -262,11 +261,17 @@ func kustomized(t *testing.T, component string) []*unstructured.Unstructured {
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
+	return built(t, folder)
+}
+
+// built returns the objects of a kustomization.
+func built(t *testing.T, folder string) []*unstructured.Unstructured {
+	t.Helper()
+	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := built.AsYaml()
+	content, err := result.AsYaml()
 	if err != nil {
 		t.Fatal(err)
 	}

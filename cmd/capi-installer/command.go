@@ -56,6 +56,7 @@ type flags struct {
 	metricsCertDir                                         string
 	metricsInsecure, leaderElect, officialAPI              bool
 	createClusterAPI, lifecycleHooks                       bool
+	registryNamespace                                      string
 	lifecycleHooksAddress                                  string
 	lifecycleHooksLimit                                    time.Duration
 	impersonate                                            string
@@ -92,6 +93,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	set.StringSliceVar(&f.platforms, "platform", nil, "platform whose infrastructure provider is installed, such as AWS; several, separated by commas or in repeated flags, in a cluster without OpenShift; by default from PLATFORM or the Infrastructure object")
 	set.StringVar(&f.cacheDir, "cache-dir", "", "directory for the bundles of images, created if missing; by default they are kept in memory")
 	set.StringVar(&f.registriesConf, "registries-conf", "", "registries.conf with mirrors, besides those that the cluster's objects name; its drop-in files are in the directory of its name with \".d\" at its end")
+	set.StringVar(&f.registryNamespace, "registry-config-namespace", "", "namespace with the registry configuration of a cluster without OpenShift's APIs: Secret "+registryconfig.PullSecretName+" and ConfigMap "+registryconfig.ConfigMapName+"; by default OpenShift's objects are read")
 	set.StringVar(&f.authFile, "authfile", "", "file with credentials for registries (.dockerconfigjson), besides the cluster's pull secret")
 	set.StringVar(&f.signaturePolicy, "signature-policy", policy.DefaultFile, "policy.json whose signature requirements images must meet; empty for none; the default file may be missing")
 	set.StringVar(&f.registriesD, "registries-d", signature.DefaultLocationsDir, "directory with lookasides of signatures, as in containers-registries.d(5); empty for none; it may be missing")
@@ -197,7 +199,7 @@ func (f *flags) hooks(profile *tlsprofile.Profile) *install.LifecycleHooks {
 
 // registries returns the registry configuration of the cluster's nodes.
 func (f *flags) registries(reader client.Reader) *registryconfig.Registries {
-	registries := &registryconfig.Registries{Reader: reader, CertsDirs: f.certsDirs, AuthFile: f.authFile, TempDir: f.cacheDir}
+	registries := &registryconfig.Registries{Reader: reader, Namespace: f.registryNamespace, CertsDirs: f.certsDirs, AuthFile: f.authFile, TempDir: f.cacheDir}
 	if f.registriesConf != "" {
 		registries.Conf = &mirror.Files{Conf: f.registriesConf}
 	}

@@ -15,30 +15,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// WatchConfigNamespace calls changed for every change of the pull secret and of the
+// Watch calls changed for every change of the pull secret and of the
 // ConfigMaps in its namespace, some of which contain certificates. It watches only
 // their metadata and does not wait for the watch to start: a cluster may lack these
 // objects, or the permission to watch them, and they are read anyway when an image
 // is pulled.
-func WatchConfigNamespace(mgr manager.Manager, changed func()) error {
+func (r *Registries) Watch(mgr manager.Manager, changed func()) error {
+	namespace, byName := configNamespace, map[client.Object]cache.ByObject{&corev1.Secret{}: named(pullSecret)}
+	if r.Namespace != "" {
+		namespace, byName = r.Namespace, map[client.Object]cache.ByObject{&corev1.Secret{}: named(PullSecretName), &corev1.ConfigMap{}: named(ConfigMapName)}
+	}
 	configCache, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
-		DefaultNamespaces: map[string]cache.Config{configNamespace: {}},
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}: {Field: fields.OneTermEqualSelector("metadata.name", pullSecret)},
-		},
+		DefaultNamespaces: map[string]cache.Config{namespace: {}}, ByObject: byName,
 	})
 	if err != nil {
-		return fmt.Errorf("creating the cache of namespace %s: %w", configNamespace, err)
+		return fmt.Errorf("creating the cache of namespace %s: %w", namespace, err)
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		for _, kind := range []string{"Secret", "ConfigMap"} {
 			if err := watchMetadata(ctx, configCache, kind, changed); err != nil {
-				return fmt.Errorf("watching the %ss of namespace %s: %w", kind, configNamespace, err)
+				return fmt.Errorf("watching the %ss of namespace %s: %w", kind, namespace, err)
 			}
 		}
 		return configCache.Start(ctx)
 	}))
+}
+
+// named limits a cache to the object of a name.
+func named(name string) cache.ByObject {
+	return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
 }
 
 // watchMetadata calls changed for every change of an object of a kind.

@@ -30,11 +30,15 @@ const (
 // The objects are: Secret openshift-config/pull-secret; all ImageDigestMirrorSets,
 // ImageTagMirrorSets and ImageContentSourcePolicies; Image "cluster" with its
 // registrySources and the ConfigMap of its additionalTrustedCA; Proxy "cluster"
-// with the ConfigMap of its trustedCA. Missing kinds and objects are ignored.
+// with the ConfigMap of its trustedCA. A cluster without OpenShift's APIs has them in
+// the Secret PullSecretName and the ConfigMap ConfigMapName of Namespace. Missing
+// kinds and objects are ignored.
 type Registries struct {
 	// Reader reads from the API server, not from a cache; nil if there is no
 	// cluster.
 	Reader client.Reader
+	// Namespace has the configuration of a cluster without OpenShift's APIs; empty reads OpenShift's objects.
+	Namespace string
 	// Conf is registries.conf and its drop-in files; nil means none.
 	Conf *mirror.Files
 	// CertsDirs are directories with certificates of registries; see
@@ -56,6 +60,7 @@ type Registries struct {
 type inputs struct {
 	cluster mirror.Cluster
 	files   *mirror.Rules
+	conf    string // registries.conf of the ConfigMap of Namespace
 	secret  []byte
 	bundle  string            // for all hosts
 	hosts   map[string]string // bundles by host

@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
 	"github.com/capi-installer/capi-installer/install/registryconfig"
@@ -290,4 +291,56 @@ func TestRegistries_ReadAgainAfterInvalidate(t *testing.T) {
 	}
 	r.Invalidate()
 	use("m.example.com/a quay.io/a")
+}
+
+// TestRegistries_OfANamespace: a cluster without OpenShift's APIs has the configuration in a Secret and a ConfigMap.
+func TestRegistries_OfANamespace(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	host := strings.Replace(server.Listener.Addr().String(), ":", "..", 1)
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	secret, config := &corev1.Secret{}, &corev1.ConfigMap{}
+	secret.Namespace, secret.Name = "installer", registryconfig.PullSecretName
+	secret.Data = map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"quay.io": {"username": "robot"}}}`)}
+	config.Namespace, config.Name = "installer", registryconfig.ConfigMapName
+	mirrors := "[[registry]]\nlocation = \"quay.io\"\n[[registry.mirror]]\nlocation = \"m.example.com\"\n"
+	for name, data := range map[string]map[string]string{
+		"of the registry":    {"registries.conf": mirrors, host: ca},
+		"for all registries": {"registries.conf": mirrors, "ca-bundle.crt": ca},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config.Data = data
+			r := &registryconfig.Registries{Reader: fake.NewClientBuilder().WithObjects(secret, config).Build(), Namespace: "installer", TempDir: t.TempDir()}
+			settings, err := r.Settings(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer settings.Transport.Close()
+			if got := sourcesOf(t, settings.Mirrors, "quay.io/a/b"); got != "m.example.com/a/b quay.io/a/b" {
+				t.Errorf("sources %s", got)
+			}
+			if found, err := settings.Keychain.Resolve(t.Context(), "quay.io/a/b"); err != nil || found.Username != "robot" {
+				t.Errorf("credentials of %q, %v", found.Username, err)
+			}
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := settings.Transport.RoundTrip(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+		})
+	}
+}
+
+// TestRegistries_OfANamespaceNamesTheConfigMap names the object with an invalid registries.conf.
+func TestRegistries_OfANamespaceNamesTheConfigMap(t *testing.T) {
+	config := &corev1.ConfigMap{Data: map[string]string{"registries.conf": "[[registry"}}
+	config.Namespace, config.Name = "installer", registryconfig.ConfigMapName
+	r := &registryconfig.Registries{Reader: fake.NewClientBuilder().WithObjects(config).Build(), Namespace: "installer", TempDir: t.TempDir()}
+	if _, err := r.Settings(t.Context()); err == nil || !strings.Contains(err.Error(), "ConfigMap installer/"+registryconfig.ConfigMapName) {
+		t.Errorf("error %v", err)
+	}
 }

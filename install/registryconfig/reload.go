@@ -16,6 +16,7 @@ import (
 
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
 	"github.com/capi-installer/capi-installer/extractor/remote/keychain"
+	"github.com/capi-installer/capi-installer/extractor/remote/mirror"
 	"github.com/capi-installer/capi-installer/extractor/remote/transport"
 )
 
@@ -69,13 +70,13 @@ func (r *Registries) EventHandler(policies *Policies, requests ...reconcile.Requ
 
 // use applies a configuration.
 func (r *Registries) use(ctx context.Context, now inputs) error {
-	rules, err := now.cluster.Rules(r.TempDir)
+	rules, err := r.rules(now)
 	if err != nil {
 		return err
 	}
 	cas, err := transport.ParseCAs([]byte(now.bundle), now.hosts)
 	r.logError(ctx, err, "Ignoring unreadable certificates of registries")
-	secret, err := keychain.ParseSecret("Secret "+configNamespace+"/"+pullSecret, now.secret)
+	secret, err := keychain.ParseSecret(r.pullSecret(), now.secret)
 	if len(now.secret) > 0 {
 		r.logError(ctx, err, "Ignoring unreadable credentials")
 	}
@@ -102,6 +103,26 @@ func (r *Registries) logError(ctx context.Context, err error, text string) {
 	}
 }
 
+// rules returns the mirrors of the objects in the cluster.
+func (r *Registries) rules(now inputs) (*mirror.Rules, error) {
+	if r.Namespace == "" {
+		return now.cluster.Rules(r.TempDir)
+	}
+	rules, err := mirror.Parse(r.TempDir, []byte(now.conf))
+	if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", r.Namespace, ConfigMapName, err)
+	}
+	return rules, nil
+}
+
+// pullSecret names the Secret with credentials.
+func (r *Registries) pullSecret() string {
+	if r.Namespace == "" {
+		return "Secret " + configNamespace + "/" + pullSecret
+	}
+	return "Secret " + r.Namespace + "/" + PullSecretName
+}
+
 // read reads files and objects.
 func (r *Registries) read(ctx context.Context) (inputs, error) {
 	now := inputs{proxy: transport.ProxyFromEnvironment()}
@@ -114,8 +135,12 @@ func (r *Registries) read(ctx context.Context) (inputs, error) {
 	certs, err := transport.ReadCertsDirs(r.CertsDirs...)
 	r.logError(ctx, err, "Ignoring unreadable certificates of registries")
 	now.certs = certs
-	if r.Reader != nil {
+	switch {
+	case r.Reader == nil:
+	case r.Namespace == "":
 		errs = append(errs, r.readCluster(ctx, &now))
+	default:
+		errs = append(errs, r.readNamespace(ctx, &now))
 	}
 	return now, errors.Join(errs...)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -102,6 +103,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	k := newKubernetes(t)
 	docker := fixture.Synthetic{Name: "cluster-api-provider-docker", Platform: "None", Version: "v1.0.0"}
 	k.release(core("v1.0.0"), docker)
+	shared := k.seedNamespaces()
 	k.kubectl("apply", "-k", k.folder)
 	for _, result := range strings.Split(strings.TrimSpace(k.kubectl("apply", "-k", k.folder)), "\n") {
 		if !strings.HasSuffix(result, " unchanged") {
@@ -122,7 +124,7 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	p = k.run()
 	k.settled("1.1.0-2")
 
-	uninstall := k.commands("To uninstall")
+	uninstall := k.commands("### Uninstall")
 	for _, command := range uninstall[:len(uninstall)-1] {
 		k.kubectl(command...)
 	}
@@ -143,6 +145,35 @@ func TestKubernetes_InstallUpgradeUninstall(t *testing.T) {
 	}
 	p.terminate()
 	k.kubectl(append(uninstall[len(uninstall)-1], "--timeout=3m")...)
+	k.compareSeeds(shared)
+}
+
+// seedNamespaces creates all namespaces that the product shares with the cluster and its users, with data, and returns the data.
+func (k *kubernetes) seedNamespaces() (seeds []corev1.Secret) {
+	k.Helper()
+	for _, name := range []string{"default", "kube-system", "openshift-config", v1alpha1.OperatorNamespace, v1alpha1.OperandNamespace} {
+		object := &corev1.Namespace{}
+		object.Name = name
+		if err := k.Create(k.Context(), object); !apierrors.IsAlreadyExists(err) {
+			k.must(err)
+		}
+		seed := corev1.Secret{Data: map[string][]byte{"password": []byte("secret")}}
+		seed.Namespace, seed.Name = name, "pull-secret"
+		k.must(k.Create(k.Context(), &seed))
+		seeds = append(seeds, seed)
+	}
+	return seeds
+}
+
+// compareSeeds checks that the data is unchanged.
+func (k *kubernetes) compareSeeds(seeds []corev1.Secret) {
+	k.Helper()
+	for _, seed := range seeds {
+		now := corev1.Secret{}
+		if err := k.Get(k.Context(), client.ObjectKeyFromObject(&seed), &now); err != nil || now.ResourceVersion != seed.ResourceVersion {
+			k.Errorf("Secret %s of namespace %s is not the one from before the installation: %v", seed.Name, seed.Namespace, err)
+		}
+	}
 }
 
 // TestKubernetes_KeepsANamespace installs a provider in its own namespace, with the permissions that capi-manifests rbac generates.

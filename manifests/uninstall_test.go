@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kustomize "sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+	"github.com/capi-installer/capi-installer/test/controlplane"
+)
+
+// ownNamespaces are the namespaces of the product. All others belong to the cluster or to other products.
+var ownNamespaces = []string{v1alpha1.OperatorNamespace, v1alpha1.OperandNamespace}
+
+// kustomizations returns the folders of this repository with a kustomization that users apply, and the components.
+func kustomizations(t *testing.T) (bases, components []string) {
+	t.Helper()
+	for _, root := range []string{".", "../deploy"} {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.Name() != "kustomization.yaml" {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			kustomization := kustomize.Kustomization{}
+			if err := yaml.Unmarshal(content, &kustomization); err != nil {
+				return err
+			}
+			if kustomization.Kind == kustomize.ComponentKind {
+				components = append(components, filepath.Base(filepath.Dir(path)))
+			} else {
+				bases = append(bases, filepath.Dir(path))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(bases) < 3 || len(components) < 2 {
+		t.Fatalf("kustomizations %v, components %v", bases, components)
+	}
+	return bases, components
+}
+
+// TestKustomizations_ContainOnlyOwnObjects: "kubectl delete -k" deletes every object of a kustomization.
+func TestKustomizations_ContainOnlyOwnObjects(t *testing.T) {
+	bases, components := kustomizations(t)
+	objects := map[string][]*unstructured.Unstructured{}
+	for _, base := range bases {
+		objects[base] = built(t, base)
+	}
+	for _, component := range components {
+		objects["component "+component] = kustomized(t, component)
+	}
+	for from, objects := range objects {
+		for _, o := range objects {
+			if !ownObject(o) {
+				t.Errorf("%s contains %s: it belongs to the cluster, and an uninstallation would delete it", from, named(o))
+			}
+			if labelled := o.GetLabels()["app.kubernetes.io/component"] == "namespace"; labelled != (o.GetKind() == "Namespace") {
+				t.Errorf("%s: %s: label app.kubernetes.io/component=namespace: %t; the documented uninstallation deletes all objects without it", from, named(o), labelled)
+			}
+		}
+	}
+}
+
+// ownObject reports whether an object belongs to the product by its name and namespace.
+func ownObject(o *unstructured.Unstructured) bool {
+	if o.GetKind() == "Namespace" {
+		return slices.Contains(ownNamespaces, o.GetName())
+	}
+	return slices.Contains(ownNamespaces, o.GetNamespace()) || strings.Contains(o.GetName(), "capi-installer") || strings.HasSuffix(o.GetName(), "."+v1alpha1.Prefix)
+}
+
+// TestDocuments_DeleteNoNamespace: a namespace contains objects of users.
+func TestDocuments_DeleteNoNamespace(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, "../README.md") {
+		content, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(content)) {
+			words := strings.Fields(line)
+			if len(words) > 2 && words[0] == "kubectl" && words[1] == "delete" && (strings.HasPrefix(words[2], "namespace") || words[2] == "ns") {
+				t.Errorf("%s: %s", page, line)
+			}
+			if strings.Contains(line, "kubectl delete -") && (strings.Contains(line, " -k ") || strings.Contains(line, " -f ")) && !strings.Contains(line, "app.kubernetes.io/component!=namespace") {
+				t.Errorf("%s: %sdeletes the namespaces and the users' objects in them", page, line)
+			}
+		}
+	}
+}
+
+// TestUninstall_LeavesWhatItDidNotMake applies each kustomization over a cluster in which all namespaces exist, with data, and
+// removes it with the command of docs/install.md.
+func TestUninstall_LeavesWhatItDidNotMake(t *testing.T) {
+	cluster := controlplane.Fresh(t)
+	admin, err := client.New(cluster.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed(t, admin)
+	page, err := os.ReadFile("../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, command, found := strings.Cut(string(page), "\nkubectl delete -k . ")
+	command, _, _ = strings.Cut(command, "\n")
+	if !found {
+		t.Fatal("docs/install.md has no command that deletes the kustomization")
+	}
+	for _, base := range []string{".", "../deploy/kubernetes"} {
+		t.Run(base, func(t *testing.T) {
+			before := settledUIDs(t, cluster.Config)
+			for _, arguments := range [][]string{{"apply", "-k", base}, append([]string{"delete", "-k", base, "--timeout=2m"}, strings.Fields(command)...)} {
+				if out, err := cluster.Kubectl(t.Context(), arguments...); err != nil {
+					t.Fatalf("kubectl %v: %v\n%s", arguments, err, out)
+				}
+			}
+			if diff := cmp.Diff(before, settledUIDs(t, cluster.Config)); diff != "" {
+				t.Errorf("objects of the cluster (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// seed creates all shared namespaces, each with a Secret, a ConfigMap and a service account.
+func seed(t *testing.T, admin client.Client) {
+	t.Helper()
+	for _, name := range append([]string{"default", "kube-system", "openshift-config", "openshift-monitoring"}, ownNamespaces...) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := admin.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+		meta := metav1.ObjectMeta{Namespace: name, Name: "pull-secret"}
+		for _, o := range []client.Object{
+			&corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"a": "b"}}, &corev1.ConfigMap{ObjectMeta: meta}, &corev1.ServiceAccount{ObjectMeta: meta},
+		} {
+			if err := admin.Create(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// transient are the resources that the control plane itself creates and deletes.
+var transient = map[string]bool{"events": true, "leases": true, "endpointslices": true, "endpoints": true, "componentstatuses": true, "apiservices": true, "pods": true, "replicasets": true}
+
+// settledUIDs returns the UIDs of all objects of a cluster when they no longer change, by resource, namespace and name.
+func settledUIDs(t *testing.T, config *rest.Config) (now map[string]types.UID) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 2*time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
+		before := now
+		now = allUIDs(ctx, t, config)
+		return cmp.Equal(before, now), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+func allUIDs(ctx context.Context, t *testing.T, config *rest.Config) map[string]types.UID {
+	t.Helper()
+	discovered, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists, err := discovered.ServerPreferredResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := metadata.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]types.UID{}
+	for _, list := range lists {
+		group, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, resource := range list.APIResources {
+			if transient[resource.Name] || !slices.Contains(resource.Verbs, "list") {
+				continue
+			}
+			items, err := all.Resource(group.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
+			if apierrors.IsNotFound(err) {
+				continue // a CRD that was just deleted
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, item := range items.Items {
+				found[resource.Name+" "+item.Namespace+"/"+item.Name] = item.UID
+			}
+		}
+	}
+	return found
+}
