@@ -94,7 +94,7 @@ func ownObject(o *unstructured.Unstructured) bool {
 	if o.GetKind() == "Namespace" {
 		return slices.Contains(ownNamespaces, o.GetName())
 	}
-	return slices.Contains(ownNamespaces, o.GetNamespace()) || strings.Contains(o.GetName(), "capi-installer") || strings.HasSuffix(o.GetName(), "."+v1alpha1.Prefix)
+	return slices.Contains(ownNamespaces, o.GetNamespace()) || strings.Contains(o.GetName(), "capi-installer") || strings.Contains(o.GetName(), "cluster-api-installer") || strings.HasSuffix(o.GetName(), "."+v1alpha1.Prefix)
 }
 
 // TestDocuments_DeleteNoNamespace: a namespace contains objects of users.
