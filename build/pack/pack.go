@@ -42,8 +42,7 @@ func Pack(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 //
 // The layer hides the bundle's directory in base, so that packing again replaces
 // the bundle. The image has a locator of the layer and the digest of the bundle, as
-// annotations or, for Docker images, as labels. With the locator a reader needs no
-// other layer.
+// annotations or, for Docker images, as labels, for readers of earlier releases.
 func (p Packer) Image(base v1.Image, bundle extractor.Bundle) (v1.Image, error) {
 	image, err := p.pack(base, bundle)
 	if err != nil {

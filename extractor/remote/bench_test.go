@@ -68,7 +68,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := (overlay.Scanner{}).Scan(b.Context(), bytes.NewReader(layer), int64(len(layer))); err != nil {
+		if _, err := (overlay.Scanner{}).Scan(b.Context(), bytes.NewReader(layer), int64(len(layer))); err != nil {
 			b.Fatal(err)
 		}
 	}

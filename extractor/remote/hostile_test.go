@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -304,6 +305,23 @@ func TestScan_UnusualButValid(t *testing.T) {
 			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}, MediaType: types.OCILayerZStd}},
 			extractor.Files{"capi-manifests/": nil, file("a"): {}},
 		},
+		"a layer without bytes": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Blob: []byte{}, Archive: []byte{}}},
+			extractor.Files{"capi-manifests/": nil, file("a"): {}},
+		},
+		"a layer with another media type": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}, MediaType: "application/x-tar"}},
+			extractor.Files{"capi-manifests/": nil, file("a"): {}},
+		},
+		"a bzip2 layer": {
+			[]registry.Layer{{Archive: mustTar(t, registry.File(file("a"), "")), Blob: decoded(t, bzip2Layer)}},
+			extractor.Files{"capi-manifests/": nil, file("a"): {}},
+		},
+		"no layers": {nil, extractor.Files{}},
+		"a sparse file beside a bundle": {
+			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}}, {Archive: sparse(file("image.raw"), "1099511627776")}},
+			extractor.Files{"capi-manifests/": nil, file("a"): {}, file("image.raw"): nil},
+		},
 		"an uncompressed layer that is called gzip": {
 			[]registry.Layer{{Entries: []registry.Entry{registry.File(file("a"), "")}, Compression: registry.None, MediaType: types.OCILayer}},
 			extractor.Files{"capi-manifests/": nil, file("a"): {}},
@@ -323,6 +341,18 @@ func TestScan_UnusualButValid(t *testing.T) {
 			}
 		})
 	}
+}
+
+// bzip2Layer is a layer with the empty file capi-manifests/a.
+const bzip2Layer = "QlpoOTFBWSZTWf0LuHgAAG97gMiAABBAAuUAQABrI14AAAggAFRGomTTEYmGmQSSEyGIAMX20cJAz0IRr9SRmRigQwMd/0gKDCOHBS6axrI2cLawlzoiGYgq5JagAi4LuSKcKEh+hdw8AA=="
+
+func decoded(t testing.TB, text string) []byte {
+	t.Helper()
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // mustTar returns a tar archive.
@@ -381,9 +411,9 @@ func TestScan_InvalidLayers(t *testing.T) {
 		"not an archive":                {registry.Layer{Archive: bytes.Repeat([]byte("no "), 1000)}, "entry 1 of the archive"},
 		"a negative size":               {registry.Layer{Archive: negative}, "entry 1 of the archive"},
 		"xz":                            {registry.Layer{Archive: archive, Blob: []byte("\xfd7zXZ\x00aaaa")}, "unsupported compression xz"},
-		"bzip2":                         {registry.Layer{Archive: archive, Blob: []byte("BZh91AY&SY")}, "unsupported compression bzip2"},
+		"truncated bzip2":               {registry.Layer{Archive: archive, Blob: []byte("BZh91AY&SY")}, "unexpected EOF"},
 		"encrypted":                     {registry.Layer{Archive: archive, MediaType: "application/vnd.oci.image.layer.v1.tar+gzip+encrypted"}, "encrypted"},
-		"a chart":                       {registry.Layer{Archive: archive, MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip"}, "not that of an image layer"},
+		"no archive":                    {registry.Layer{Archive: []byte(`{"an": "attestation"}`), MediaType: "application/vnd.in-toto+json"}, "entry 1 of the archive"},
 		"a sparse file of one TiB":      {registry.Layer{Archive: sparse("capi-manifests/metadata.json", "1099511627776")}, "invalid type sparse file"},
 		"a zstd window of 2 GiB":        {registry.Layer{Archive: archive, Blob: []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0xa8, 1, 0, 0}}, "window"},
 	} {
@@ -418,7 +448,6 @@ func TestLimits_StopBombs(t *testing.T) {
 		"layers":                  {small, Limits{Layers: 1}, "layers: more than the limit of 1"},
 		"the bytes of one layer":  {small, Limits{Layer: 20}, "bytes of the layer: more than the limit of 20"},
 		"the bytes of all layers": {small, Limits{Image: 20}, "bytes of all layers: more than the limit of 20"},
-		"the bytes of the config": {small, Limits{Config: 20}, "bytes of the config: more than the limit of 20"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := test.image.RawManifest()
@@ -451,11 +480,12 @@ func TestRegistry_RejectsAmbiguousManifests(t *testing.T) {
 		"schema 1":                    {`{"schemaVersion":1,"fsLayers":[{"blobSum":"sha256:00"}],"layers":[]}`, "schema version 1"},
 		"a web page":                  {`<html>log in</html>`, "parsing the manifest"},
 		"layers and manifests":        {change(`"layers":`, `"manifests":[],"layers":`), "is ambiguous"},
-		"no layers":                   {`{"schemaVersion":2,"layers":[]}`, "no layers"},
+		"no layers":                   {`{"schemaVersion":2}`, "no layers"},
+		"a chart":                     {change(string(types.OCIConfigJSON), "application/vnd.cncf.helm.config.v1+json"), "it is not an image"},
 		"no config":                   {change(`"config":`, `"configuration":`), "the config has the digest"},
 		"another media type":          {change(string(types.OCIManifestSchema1), "application/vnd.oci.artifact.manifest.v1+json"), "media type"},
 		"an index's media type":       {change(string(types.OCIManifestSchema1), string(types.OCIImageIndex)), "is ambiguous"},
-		"an index of indexes":         {`{"schemaVersion":2,"manifests":[{"mediaType":"` + string(types.OCIImageIndex) + `","size":10,"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"linux","architecture":"amd64"}}]}`, "no image for linux/"},
+		"an index of indexes":         {`{"schemaVersion":2,"manifests":[{"mediaType":"` + string(types.OCIImageIndex) + `","size":10,"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"linux","architecture":"amd64"}}]}`, "the entry for linux/amd64 is not an image"},
 		"an index of an attestation":  {`{"schemaVersion":2,"manifests":[{"mediaType":"` + string(types.OCIManifestSchema1) + `","size":10,"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"unknown","architecture":"unknown"}}]}`, "only for: unknown/unknown"},
 		"an index of a negative size": {`{"schemaVersion":2,"manifests":[{"mediaType":"` + string(types.OCIManifestSchema1) + `","size":-1,"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"linux","architecture":"amd64"}}]}`, "the manifest has the size -1"},
 		"an empty index":              {`{"schemaVersion":2,"manifests":[]}`, "no image for linux/"},

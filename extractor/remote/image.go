@@ -3,13 +3,13 @@
 package remote
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -34,11 +34,15 @@ func FromImage(ctx context.Context, image v1.Image, origin extractor.Origin) ([]
 	return bundles, withOrigin(err, origin.Image, "")
 }
 
-// localBlobs returns a function that reads the config and the layers of a local image. A digest mismatch is an
+// localBlobs returns a function that reads the layers of a local image. A digest mismatch is an
 // extractor.ErrInvalid, because a retry does not help.
 func localBlobs(image v1.Image) blobs {
 	return func(_ context.Context, _ string, d v1.Descriptor, read func(io.Reader) error) error {
-		body, err := localBlob(image, d.Digest)
+		layer, err := image.LayerByDigest(d.Digest)
+		if err != nil {
+			return err
+		}
+		body, err := layer.Compressed()
 		if err != nil {
 			return err
 		}
@@ -51,19 +55,7 @@ func localBlobs(image v1.Image) blobs {
 	}
 }
 
-func localBlob(image v1.Image, digest v1.Hash) (io.ReadCloser, error) {
-	if name, err := image.ConfigName(); err == nil && name == digest {
-		config, err := image.RawConfigFile()
-		return io.NopCloser(bytes.NewReader(config)), err
-	}
-	layer, err := image.LayerByDigest(digest)
-	if err != nil {
-		return nil, err
-	}
-	return layer.Compressed()
-}
-
-// blobs reads a blob of an image, a "config" or a "layer", as fetch.Image.Blob does: the body returns io.EOF only after
+// blobs reads a layer of an image, as fetch.Image.Blob does: the body returns io.EOF only after
 // it was verified, and read is called again from the start if the body fails.
 type blobs func(ctx context.Context, what string, d v1.Descriptor, read func(io.Reader) error) error
 
@@ -92,20 +84,9 @@ func (r *imageReader) readBundles(ctx context.Context, raw []byte, origin extrac
 	return files.Bundles(origin)
 }
 
-// readFiles returns the visible files at the roots of bundles: from the layer in the image's locator, or else from the overlay
-// of its layers. It reads layers from the top, until no lower layer can change the result.
+// readFiles returns the visible files at the roots of bundles. It reads layers from the top, until no lower layer can
+// change the result.
 func (r *imageReader) readFiles(ctx context.Context, m *v1.Manifest) (extractor.Files, error) {
-	l, err := r.locator(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	if l != nil {
-		files, err := r.readLocated(ctx, m, l)
-		if !errors.Is(err, errLocator) {
-			return files, err
-		}
-		ignoreLocator(ctx, err)
-	}
 	o := overlay.New(r.limits.Contents)
 	for _, layer := range slices.Backward(m.Layers) {
 		if err := r.addLayer(ctx, o, layer); err != nil {
@@ -187,7 +168,7 @@ func parseManifest(raw []byte) (*v1.Manifest, error) {
 		return nil, errors.New("the manifest lists manifests: it is an index, or both")
 	case m.MediaType != "" && !m.MediaType.IsImage():
 		return nil, fmt.Errorf("the manifest has the media type %q, which is not an image's", m.MediaType)
-	case len(m.Layers) == 0:
+	case m.Layers == nil:
 		return nil, errors.New("the manifest has no layers: it is not an image's")
 	}
 	return &m.Manifest, nil
@@ -197,12 +178,12 @@ func parseManifest(raw []byte) (*v1.Manifest, error) {
 func (r *imageReader) checkManifest(m *v1.Manifest) error {
 	errs := []error{
 		invalid(overlay.CheckLimit("layers", len(m.Layers), r.limits.Layers)),
-		invalid(checkBlob("config", m.Config, r.limits.Config)),
+		invalid(errors.Join(checkBlob("config", m.Config, math.MaxInt64), checkConfig(m.Config.MediaType))),
 	}
 	var sum int64
 	for _, layer := range m.Layers {
 		sum += layer.Size
-		if err := errors.Join(checkBlob("layer", layer, r.limits.Layer), checkMediaType(layer.MediaType)); err != nil {
+		if err := errors.Join(checkBlob("layer", layer, r.limits.Layer), checkLayer(layer.MediaType)); err != nil {
 			errs = append(errs, &extractor.Error{Layer: layer.Digest.String(), Err: invalid(err)})
 			sum = 0
 			break
@@ -216,19 +197,26 @@ func checkBlob(what string, d v1.Descriptor, most int64) error {
 	switch {
 	case d.Digest.Algorithm != "sha256":
 		return fmt.Errorf("the %s has the digest %q, want a sha256 digest", what, d.Digest)
-	case d.Size <= 0:
+	case d.Size < 0:
 		return fmt.Errorf("the %s has the size %d", what, d.Size)
 	}
 	return overlay.CheckLimit("bytes of the "+what, d.Size, most)
 }
 
-// checkMediaType rejects layers that are not archives. The compression is determined from the bytes of the layer, not from its media type.
-func checkMediaType(t types.MediaType) error {
-	switch name := strings.ToLower(string(t)); {
-	case strings.Contains(name, "encrypted"):
+// checkConfig rejects artifacts: manifests with the layers of other things than images. Only images have the config of an
+// image, as in containers/image.
+func checkConfig(t types.MediaType) error {
+	if t != "" && !t.IsConfig() {
+		return fmt.Errorf("the config has the media type %q: it is not an image", t)
+	}
+	return nil
+}
+
+// checkLayer rejects encrypted layers. The bytes of a layer, not its media type, determine its format and compression,
+// as in other unpackers.
+func checkLayer(t types.MediaType) error {
+	if strings.Contains(strings.ToLower(string(t)), "encrypted") {
 		return fmt.Errorf("the layer is encrypted (media type %q)", t)
-	case !strings.HasPrefix(name, "application/vnd.oci.image.layer.") && !strings.HasPrefix(name, "application/vnd.docker.image.rootfs."):
-		return fmt.Errorf("the media type %q is not that of an image layer", t)
 	}
 	return nil
 }

@@ -152,11 +152,6 @@ func (l *layerCache) save(ctx context.Context, layer v1.Hash, index *overlay.Ind
 	l.store.SaveLayer(ctx, digest.Digest(layer.String()), data)
 }
 
-// isCached reports whether a layer need not be read.
-func (r *imageReader) isCached(ctx context.Context, layer v1.Hash) bool {
-	return r.cache.load(ctx, layer, r.limits.Contents) != nil
-}
-
 // layerIndex returns the index of a layer, from the cache or from the image's repository.
 func (r *imageReader) layerIndex(ctx context.Context, d v1.Descriptor) (*overlay.Index, error) {
 	for {
@@ -164,7 +159,7 @@ func (r *imageReader) layerIndex(ctx context.Context, d v1.Descriptor) (*overlay
 			return index, nil
 		}
 		index, first, err := r.cache.scans.Do(ctx, d.Digest, func(ctx context.Context) (*overlay.Index, error) {
-			return r.scanLayer(ctx, d, nil)
+			return r.scanLayer(ctx, d)
 		})
 		if err == nil || first || ctx.Err() != nil {
 			return index, err
@@ -174,19 +169,18 @@ func (r *imageReader) layerIndex(ctx context.Context, d v1.Descriptor) (*overlay
 	}
 }
 
-// scanLayer reads a layer from the image's repository, to its end or until enough returns true. It caches the index only if it
-// read the whole layer.
-func (r *imageReader) scanLayer(ctx context.Context, d v1.Descriptor, enough func(*overlay.Index) bool) (*overlay.Index, error) {
+// scanLayer reads a layer from the image's repository and caches its index.
+func (r *imageReader) scanLayer(ctx context.Context, d v1.Descriptor) (*overlay.Index, error) {
 	release, err := r.cache.acquire(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	scanner := overlay.Scanner{Limits: r.limits.Contents, Reserve: r.reserve(), Enough: enough}
+	scanner := overlay.Scanner{Limits: r.limits.Contents, Reserve: r.reserve()}
 	var index *overlay.Index
-	var whole, noMemory bool
+	var noMemory bool
 	err = r.readBlob(ctx, "layer", d, func(body io.Reader) (err error) {
-		index, whole, err = scanner.Scan(ctx, body, d.Size)
+		index, err = scanner.Scan(ctx, body, d.Size)
 		if noMemory = errors.Is(err, errMemory); noMemory {
 			return nil // the rest of the body is not needed
 		}
@@ -197,8 +191,7 @@ func (r *imageReader) scanLayer(ctx context.Context, d v1.Descriptor, enough fun
 		return nil, err
 	case noMemory:
 		return nil, errMemory
-	case whole:
-		r.cache.save(ctx, d.Digest, index, r.limits.Contents)
 	}
+	r.cache.save(ctx, d.Digest, index, r.limits.Contents)
 	return index, nil
 }

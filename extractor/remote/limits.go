@@ -14,8 +14,6 @@ import (
 type Limits struct {
 	// Manifest is the maximum size of a manifest or index; default 4 MiB.
 	Manifest int64
-	// Config is the maximum size of an image config; default 8 MiB.
-	Config int64
 	// Layers is the maximum number of layers; default 512.
 	Layers int
 	// Layer is the maximum compressed size of a layer; default 4 GiB.
@@ -35,7 +33,6 @@ const (
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		Manifest: cmp.Or(l.Manifest, 4*mib),
-		Config:   cmp.Or(l.Config, 8*mib),
 		Layers:   cmp.Or(l.Layers, 512),
 		Layer:    cmp.Or(l.Layer, 4*gib),
 		Image:    cmp.Or(l.Image, 8*gib),

@@ -6,13 +6,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -47,37 +43,6 @@ func squashed(t testing.TB, size int) registry.Layer {
 	return registry.Layer{Entries: append(entries, registry.File("usr/bin/manager", program(size)))}
 }
 
-// meter counts the bytes of the bodies that were read.
-type meter struct {
-	next  http.RoundTripper
-	bytes atomic.Int64
-}
-
-func (m *meter) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := m.next.RoundTrip(req)
-	if err == nil {
-		body := resp.Body
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{readFunc(func(p []byte) (int, error) {
-			n, err := body.Read(p)
-			m.bytes.Add(int64(n))
-			return n, err
-		}), body}
-	}
-	return resp, err
-}
-
-func metered(c *Registry) *meter {
-	m := &meter{}
-	c.Client.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
-		m.next = next
-		return m
-	}
-	return m
-}
-
 func TestLocator_SparesTheLowerLayers(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	image := registry.MustImage(t, squashed(t, 1<<20), registry.Layer{Entries: append([]registry.Entry{registry.Opaque(root)}, filesIn(t, root, aws(manifests))...)})
@@ -87,27 +52,6 @@ func TestLocator_SparesTheLowerLayers(t *testing.T) {
 	asked := reg.Requests()
 	if asked[registry.Key{Method: "GET", Kind: "manifests"}] != 1 || asked[registry.Key{Method: "GET", Kind: "blobs"}] != 1 {
 		t.Errorf("asked for %v, want one manifest and one blob", asked)
-	}
-}
-
-func TestLocator_StopsInASquashedLayer(t *testing.T) {
-	for name, image := range map[string]v1.Image{
-		"annotations": hinting(t, registry.MustImage(t, squashed(t, 8<<20)), 0, aws(manifests)),
-		"labels":      labelled(t, squashed(t, 8<<20), aws(manifests)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			reg := registry.New(t, registry.Options{})
-			reference := reg.MustPush(t, "providers/aws", image)
-			c := client(t)
-			m := metered(c)
-			fetches(t, c, reference, from(aws(manifests), reference))
-			if n := m.bytes.Load(); n > 256<<10 {
-				t.Errorf("%d bytes were read", n)
-			}
-			if c.layers.load(t.Context(), layerOf(t, image, 0).Digest, c.Limits.withDefaults().Contents) != nil {
-				t.Error("a part of a layer was kept as the whole")
-			}
-		})
 	}
 }
 
@@ -129,23 +73,21 @@ func labelled(t testing.TB, layer registry.Layer, b extractor.Bundle) v1.Image {
 	return image
 }
 
-func TestLocator_NoLabelsForASmallLayer(t *testing.T) {
-	reg := registry.New(t, registry.Options{})
-	reference := reg.MustPush(t, "providers/aws", labelled(t, shipped(t, aws(manifests)), aws(manifests)))
-	reg.Reset()
-	fetches(t, client(t), reference, from(aws(manifests), reference))
-	if n := reg.Requests()[registry.Key{Method: "GET", Kind: "blobs"}]; n != 1 {
-		t.Errorf("%d blobs were asked for", n)
+// The config is not read.
+func TestLocator_CostsNoRequest(t *testing.T) {
+	for name, layer := range map[string]registry.Layer{"small": shipped(t, aws(manifests)), "large": squashed(t, 2<<20)} {
+		reg := registry.New(t, registry.Options{})
+		reference := reg.MustPush(t, "providers/aws", labelled(t, layer, aws(manifests)))
+		reg.Reset()
+		fetches(t, client(t), reference, from(aws(manifests), reference))
+		if n := reg.Requests()[registry.Key{Method: "GET", Kind: "blobs"}]; n != 1 {
+			t.Errorf("%s: %d blobs were asked for", name, n)
+		}
 	}
 }
 
-// readFunc implements io.Reader.
-type readFunc func([]byte) (int, error)
-
-func (f readFunc) Read(p []byte) (int, error) { return f(p) }
-
 // Images that are built FROM a packed image, or recompressed, inherit its locator.
-func TestLocator_IgnoredIfItDoesNotFit(t *testing.T) {
+func TestLocator_HasNoEffect(t *testing.T) {
 	image := registry.MustImage(t, registry.Layer{Txtar: "-- a --\n"}, shipped(t, aws(manifests)))
 	annotated := func(values map[string]string) v1.Image { return mutate.Annotations(image, values).(v1.Image) }
 	own := layerOf(t, image, 1).Digest.String()
@@ -183,26 +125,13 @@ func TestLocator_IgnoredIfItDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestLocator_LogsWhyItIsIgnored(t *testing.T) {
-	var log strings.Builder
-	ctx := logr.NewContext(t.Context(), funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{}))
-	image := hinting(t, registry.MustImage(t, shipped(t, aws(manifests))), 0, aws("kind: Other\n"))
-	if _, err := FromImage(ctx, image, extractor.Origin{}); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(log.String(), "Ignoring the bundle locator") || !strings.Contains(log.String(), "holds no bundle with the listing") {
-		t.Errorf("logged %s", log.String())
-	}
-}
-
 // An invalid layer is an error with a locator as without.
 func TestLocator_InvalidLayer(t *testing.T) {
 	refusedFor(t, hinting(t, registry.MustImage(t, registry.Layer{Archive: bytes.Repeat([]byte("no "), 1000)}), 0, aws(manifests)), "entry 1 of the archive")
 	refusedFor(t, hinting(t, registry.MustImage(t, shipped(t, aws(manifests)), registry.Layer{Entries: []registry.Entry{registry.File("../capi-manifests/x", "")}}), 0, aws("kind: Other\n")), "invalid name: it contains")
 }
 
-// The result does not depend on the position at which reading stops, nor on the cache: the
-// listing binds the first bundle, whether a second one follows directly or after a large file.
+// Of two bundles in a layer, the result is the second one, as unpackers show it, even if a locator names the first one.
 func TestLocator_SecondBundleInTheLayer(t *testing.T) {
 	newer := aws("kind: Newer\n")
 	for name, between := range map[string]int{"directly": 0, "after a large file": 1 << 20} {
@@ -210,14 +139,9 @@ func TestLocator_SecondBundleInTheLayer(t *testing.T) {
 			layer := shipped(t, aws(manifests))
 			layer.Entries = append(layer.Entries, registry.File("usr/bin/manager", program(between)))
 			layer.Entries = append(layer.Entries, filesIn(t, root, newer)...)
-			plain := registry.MustImage(t, layer)
 			reg := registry.New(t, registry.Options{})
-			located := reg.MustPush(t, "providers/located", hinting(t, plain, 0, aws(manifests)))
-			unlocated := reg.MustPush(t, "providers/plain", plain)
-			c := client(t)
-			fetches(t, c, located, from(aws(manifests), located))
-			fetches(t, c, unlocated, from(newer, unlocated)) // as unpackers show it
-			fetches(t, c, located, from(aws(manifests), located))
+			located := reg.MustPush(t, "providers/located", hinting(t, registry.MustImage(t, layer), 0, aws(manifests)))
+			fetches(t, client(t), located, from(newer, located))
 		})
 	}
 }
@@ -230,8 +154,7 @@ func TestLocator_UnrelatedLayerAbove(t *testing.T) {
 	}
 }
 
-// A registry can send any bytes until the digest of the layer is verified. It
-// cannot replace files that the locator binds, and other files are not used.
+// A registry can send any bytes until the digest of the layer is verified. They are not used.
 func TestLocator_RegistryCannotForgeTheBundle(t *testing.T) {
 	reg := registry.New(t, registry.Options{})
 	image := hinting(t, registry.MustImage(t, squashed(t, 1<<20)), 0, aws(manifests))

@@ -138,7 +138,7 @@ func boundRelease(t *testing.T, reg *registry.Registry, images map[string]hostil
 		}
 	}
 	for name, body := range map[string]string{
-		"an index of 25,000 images": `{"schemaVersion":2,"manifests":[` + strings.TrimSuffix(strings.Repeat(`{"size":1,"digest":"sha256:`+strings.Repeat("a", 64)+`"},`, 25_000), ",") + `]}`,
+		"an index of 25,000 images": `{"schemaVersion":2,"manifests":[` + strings.TrimSuffix(strings.Repeat(`{"size":1,"digest":"sha256:`+strings.Repeat("a", 64)+`","platform":{"os":"plan9","architecture":"arm"}},`, 25_000), ",") + `]}`,
 		"a manifest of 25,000 layers": `{"schemaVersion":2,"config":{"size":1,"digest":"sha256:` + strings.Repeat("a", 64) + `"},"layers":[` +
 			strings.TrimSuffix(strings.Repeat(`{"mediaType":"`+string(types.OCILayer)+`","size":1,"digest":"sha256:`+strings.Repeat("a", 64)+`"},`, 25_000), ",") + `]}`,
 	} {

@@ -3,16 +3,12 @@
 package remote
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/capi-installer/capi-installer/extractor"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
@@ -99,23 +95,22 @@ func manifestOf(ctx context.Context, image *fetch.Image, platform v1.Platform, l
 	if err != nil || index == nil {
 		return raw, invalid(err)
 	}
-	child, err := pickPlatform(index.Manifests, platform)
+	child, err := pickPlatform(raw, index, platform)
 	if err == nil {
 		err = checkBlob("manifest", child, limits.Manifest)
 	}
 	if err != nil {
 		return nil, invalid(fmt.Errorf("reading the index: %w", err))
 	}
-	return image.Manifest(ctx, "manifest for "+child.Platform.String(), child, limits.Manifest)
+	return image.Manifest(ctx, "manifest"+forPlatform(child), child, limits.Manifest)
 }
 
-// imageSize returns the size of an image according to its manifest, including the manifest,
-// in bytes.
+// imageSize returns the size of the layers of an image and of its manifest in bytes; the config is not read.
 func imageSize(raw []byte) int64 {
 	size := int64(len(raw))
 	if m, err := parseManifest(raw); err == nil {
-		for _, blob := range append(m.Layers, m.Config) {
-			size += max(0, blob.Size)
+		for _, layer := range m.Layers {
+			size += max(0, layer.Size)
 		}
 	}
 	return size
@@ -143,33 +138,6 @@ func parseIndex(raw []byte) (*v1.IndexManifest, error) {
 	}
 	return &index.IndexManifest, nil
 }
-
-// pickPlatform returns the first image for a platform.
-func pickPlatform(images []v1.Descriptor, platform v1.Platform) (v1.Descriptor, error) {
-	anyLinux := platform.OS == "" && platform.Architecture == ""
-	want := platform
-	want.OS, want.Architecture = cmp.Or(platform.OS, "linux"), cmp.Or(platform.Architecture, runtime.GOARCH)
-	var first *v1.Descriptor
-	var have []string
-	for i, image := range images {
-		if image.Platform == nil || !isManifest(image.MediaType) {
-			continue
-		}
-		if image.Platform.Satisfies(want) {
-			return image, nil
-		}
-		if first == nil && image.Platform.OS == "linux" {
-			first = &images[i]
-		}
-		have = append(have, image.Platform.String())
-	}
-	if anyLinux && first != nil {
-		return *first, nil
-	}
-	return v1.Descriptor{}, fmt.Errorf("it has no image for %s, only for: %s", want.String(), strings.Join(have, ", "))
-}
-
-func isManifest(t types.MediaType) bool { return t == "" || t.IsImage() }
 
 // Limit returns a Fetcher with at most n concurrent calls of next.Fetch. Further
 // calls wait for a free slot or the end of ctx. n below 1 means 1.

@@ -37,11 +37,10 @@ const (
 	stepManifest  = "manifest"
 	stepSignature = "signature"
 	stepPayload   = "signature's layer"
-	stepConfig    = "config"
 	stepLayer     = "layer"
 )
 
-var steps = []string{stepPing, stepToken, stepIndex, stepManifest, stepSignature, stepPayload, stepConfig, stepLayer}
+var steps = []string{stepPing, stepToken, stepIndex, stepManifest, stepSignature, stepPayload, stepLayer}
 
 // stall is the way in which a response does not arrive, or arrives slowly.
 type stall struct {
@@ -91,7 +90,7 @@ func newSignedImage(t *testing.T, key *Key, size int) *signedImage {
 		t.Fatal(err)
 	}
 	s.put(stepIndex, "manifests/"+digest.String(), raw, "application/vnd.oci.image.index.v1+json")
-	s.putImage(t, image, "", stepManifest, stepConfig, stepLayer)
+	s.putImage(t, image, "", stepManifest, stepLayer)
 	s.reference, err = name.NewDigest("own.example.com/providers/aws@" + digest.String())
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +99,7 @@ func newSignedImage(t *testing.T, key *Key, size int) *signedImage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.putImage(t, attachment, AttachmentTag(digestOfImage(t, image)), stepSignature, "", stepPayload)
+	s.putImage(t, attachment, AttachmentTag(digestOfImage(t, image)), stepSignature, stepPayload)
 	return s
 }
 
@@ -117,7 +116,7 @@ func (s *signedImage) put(step, path string, content []byte, mediaType string) {
 	s.content[path], s.steps[path], s.types[path] = content, step, mediaType
 }
 
-func (s *signedImage) putImage(t *testing.T, image v1.Image, tag, manifest, config, layer string) {
+func (s *signedImage) putImage(t *testing.T, image v1.Image, tag, manifest, layer string) {
 	t.Helper()
 	raw, err := image.RawManifest()
 	if err != nil {
@@ -128,11 +127,6 @@ func (s *signedImage) putImage(t *testing.T, image v1.Image, tag, manifest, conf
 		t.Fatal(err)
 	}
 	s.put(manifest, "manifests/"+cmp.Or(tag, digestOfImage(t, image).String()), raw, string(parsed.MediaType))
-	rawConfig, err := image.RawConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.put(config, "blobs/"+parsed.Config.Digest.String(), rawConfig, "application/octet-stream")
 	layers, err := image.Layers()
 	if err != nil {
 		t.Fatal(err)
@@ -156,6 +150,7 @@ type network struct {
 	*signedImage
 	step   string           // of the faults
 	faults map[string]stall // by registry
+	met    bool             // a fault
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -175,7 +170,7 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	pace := sound
 	if fault, faulty := n.faults[host]; faulty && step == n.step {
-		pace = fault
+		pace, n.met = fault, true
 	}
 	if pace.silent {
 		<-req.Context().Done()
@@ -251,8 +246,12 @@ func TestVerified_BoundsStalls(t *testing.T) {
 				for _, sources := range []struct{ broken, sound int }{{2, 1}, {1, 0}, {3, 0}} {
 					t.Run(fmt.Sprintf("%d KB/%s/%s/%d broken, %d sound", size>>10, step, fault.name, sources.broken, sources.sound), func(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) {
-							took, err := readStalled(t, signed, &network{signedImage: image, step: step}, fault, sources.broken, sources.sound)
+							n := &network{signedImage: image, step: step}
+							took, err := readStalled(t, signed, n, fault, sources.broken, sources.sound)
 							t.Logf("%.1f s, %.300v", took.Seconds(), err)
+							if !n.met {
+								t.Error("no request met the fault")
+							}
 							if sources.sound > 0 && (err != nil || took > time.Minute) || took > 90*time.Second {
 								t.Errorf("took %s: %v", took, err)
 							}

@@ -24,7 +24,7 @@ type Pace struct {
 	// Detour is the time that an image may lose at sources while another source is left; default 20 seconds. A source
 	// is also left if the rest of a response, at its rate so far, would lose more.
 	Detour time.Duration
-	// Patience is the time that an image may lose when no other source is left; default 35 seconds.
+	// Patience is the time that an image may lose when no other source is left; default 30 seconds.
 	Patience time.Duration
 	// Rate is the lowest acceptable rate in bytes per second when no other source is left; default 256 KiB/s. While
 	// another one is left, it is four times as high.
@@ -33,7 +33,7 @@ type Pace struct {
 
 func (p Pace) orDefaults() Pace {
 	return Pace{
-		Silence: cmp.Or(p.Silence, 15*time.Second), Detour: cmp.Or(p.Detour, 20*time.Second), Patience: cmp.Or(p.Patience, 35*time.Second),
+		Silence: cmp.Or(p.Silence, 15*time.Second), Detour: cmp.Or(p.Detour, 20*time.Second), Patience: cmp.Or(p.Patience, 30*time.Second),
 		Rate: cmp.Or(p.Rate, 256<<10),
 	}
 }

@@ -34,14 +34,6 @@ type collector struct {
 	created int               // number of names that were created below roots, also if replaced
 	kept    int64             // total size of the contents that were read, also if replaced
 	reserve func(int64) error // called with the size of each content before it is read
-	changed bool              // an entry since takeChanged concerned a bundle
-}
-
-// takeChanged reports whether the index changed since the last call.
-func (c *collector) takeChanged() bool {
-	changed := c.changed
-	c.changed = false
-	return changed
 }
 
 func newCollector(limits Limits, reserve func(int64) error) *collector {
@@ -104,7 +96,6 @@ func (c *collector) rootEntry(parts []string, h *tar.Header) error {
 
 // bundleEntry adds an entry at or below a root of bundles.
 func (c *collector) bundleEntry(parts []string, h *tar.Header, content io.Reader) error {
-	c.changed = true
 	if err := c.take(parts, h, content); err != nil {
 		return err
 	}
@@ -162,7 +153,7 @@ func (c *collector) node(parts []string, h *tar.Header, content io.Reader) (*nod
 	switch h.Typeflag {
 	case tar.TypeDir:
 		return &node{kind: directory}, nil
-	case tar.TypeReg:
+	case tar.TypeReg, tar.TypeGNUSparse:
 		return c.file(parts, h, content)
 	case tar.TypeSymlink:
 		return refusedNode(errSymlink), nil
@@ -192,12 +183,12 @@ func (c *collector) file(parts []string, h *tar.Header, content io.Reader) (*nod
 	limit := extractor.Limit(strings.Join(parts, "/"))
 	n := &node{kind: regular, size: h.Size}
 	switch {
-	case isSparse(h):
-		return refusedNode(errSparse), nil
 	case strings.HasSuffix(h.Name, "/"):
 		return refusedNode(errSlash), nil
 	case limit == 0:
 		return n, nil
+	case isSparse(h):
+		return refusedNode(errSparse), nil
 	case h.Size > limit:
 		return refusedNode(&LimitError{What: "bytes of the file", Limit: limit}), nil
 	}
@@ -220,7 +211,7 @@ func isSparse(h *tar.Header) bool {
 			return true
 		}
 	}
-	return false
+	return h.Typeflag == tar.TypeGNUSparse
 }
 
 // link returns the file that a hard link shares. Unpackers remove the existing file at parts before they look up the

@@ -5,6 +5,7 @@ package overlay
 import (
 	"bufio"
 	"bytes"
+	"compress/bzip2"
 	"context"
 	"fmt"
 	"io"
@@ -47,8 +48,10 @@ func decompress(ctx context.Context, layer io.Reader) (io.ReadCloser, error) {
 		return gzip.NewReader(r)
 	case "zstd":
 		return unzstd(ctx, r)
+	case "bzip2":
+		return io.NopCloser(bzip2.NewReader(r)), nil
 	default:
-		return nil, fmt.Errorf("unsupported compression %s: want gzip or zstd", name)
+		return nil, fmt.Errorf("unsupported compression %s: want gzip, zstd or bzip2", name)
 	}
 }
 

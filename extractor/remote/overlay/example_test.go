@@ -27,7 +27,7 @@ func Example() {
 		if err != nil {
 			panic(err)
 		}
-		index, _, err := overlay.Scanner{}.Scan(context.Background(), bytes.NewReader(archive), int64(len(archive)))
+		index, err := overlay.Scanner{}.Scan(context.Background(), bytes.NewReader(archive), int64(len(archive)))
 		if err != nil {
 			panic(err)
 		}

@@ -16,26 +16,17 @@ type Scanner struct {
 	// Reserve is called with the size of a file's content before memory is allocated for it, and with the negative sum
 	// when Scan returns. Its error ends the scan. nil means no reservation.
 	Reserve func(size int64) error
-	// Enough is called after each entry that concerns bundles, with the index so far, and reports whether the rest of
-	// the layer can be skipped. nil means that the whole layer is read.
-	Enough func(*Index) bool
 }
-
-// lookahead is the maximum size of the rest of a layer that is read anyway: it costs less than a new connection.
-const lookahead = 64 * kib
-
-// errEnough ends a scan before the end of the layer.
-var errEnough = errors.New("the beginning of the layer suffices")
 
 // reserveError is an error of Scanner.Reserve.
 type reserveError struct{ error }
 
-// Scan reads a layer of size bytes and returns its index; whole is false if Enough ended it.
+// Scan reads a layer of size bytes and returns its index.
 //
 // body returns io.EOF only after all of its bytes were verified, as that of fetch.Image.Blob does. Scan reads it to its
-// end, unless Enough or Reserve end the scan, so an index never has unverified bytes. Errors are those of body, of ctx
+// end, unless Reserve ends the scan, so an index never has unverified bytes. Errors are those of body, of ctx
 // or of Reserve. An invalid layer is not an error: its Index has an Err.
-func (s Scanner) Scan(ctx context.Context, body io.Reader, size int64) (index *Index, whole bool, err error) {
+func (s Scanner) Scan(ctx context.Context, body io.Reader, size int64) (*Index, error) {
 	source := &source{body: body}
 	reserve := s.Reserve
 	if reserve == nil {
@@ -43,34 +34,22 @@ func (s Scanner) Scan(ctx context.Context, body io.Reader, size int64) (index *I
 	}
 	c := newCollector(s.Limits.WithDefaults(), reserve)
 	defer func() { _ = reserve(-c.kept) }()
-	invalid := scan(ctx, source, size, c.limits, func(h *tar.Header, content io.Reader) error {
-		if err := c.entry(h, content); err != nil {
-			return err
-		}
-		if s.Enough != nil && c.takeChanged() && s.Enough(c.Index) && size-source.read > lookahead {
-			return errEnough
-		}
-		return nil
-	})
-	if errors.Is(invalid, errEnough) {
-		return c.Index, false, nil
-	}
+	invalid := scan(ctx, source, size, c.limits, c.entry)
 	if refused, ok := errors.AsType[*reserveError](invalid); ok {
-		return nil, false, refused.error
+		return nil, refused.error
 	}
 	if err := source.drain(ctx); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if invalid != nil {
-		return &Index{broken: newBroken(invalid)}, true, nil
+		return &Index{broken: newBroken(invalid)}, nil
 	}
-	return c.Index, true, nil
+	return c.Index, nil
 }
 
-// source counts the bytes of a body and remembers its error.
+// source remembers the error of a body.
 type source struct {
 	body io.Reader
-	read int64
 	err  error // except io.EOF
 }
 
@@ -79,7 +58,6 @@ func (s *source) Read(p []byte) (int, error) {
 		return 0, s.err
 	}
 	n, err := s.body.Read(p)
-	s.read += int64(n)
 	if err != nil && err != io.EOF {
 		s.err = err
 	}
