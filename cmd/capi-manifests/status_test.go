@@ -57,7 +57,7 @@ func (c *storedCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	default:
-		kind := map[string]string{"clusterapis": "ClusterAPI", "events": "Event", "configmaps": "ConfigMap", "customresourcedefinitions": "PartialObjectMetadata"}[resource]
+		kind := map[string]string{"clusterapis": "ClusterAPI", "events": "Event", "configmaps": "ConfigMap", "customresourcedefinitions": "PartialObjectMetadata", "deployments": "Deployment", "pods": "Pod", "leases": "Lease"}[resource]
 		writeJSON(w, map[string]any{"apiVersion": "v1", "kind": kind + "List", "metadata": map[string]any{"resourceVersion": "1"}, "items": items})
 	}
 }
@@ -66,7 +66,7 @@ func writeJSON(w http.ResponseWriter, value any) {
 	_ = json.NewEncoder(w).Encode(value) // the client can be gone
 }
 
-// newStoredCluster returns a cluster with a ClusterAPI object from a file in testdata, and its kubeconfig.
+// newStoredCluster returns a cluster with a ClusterAPI object from a file in testdata and a running installer, and its kubeconfig.
 func newStoredCluster(t *testing.T, file string) (cluster *storedCluster, kubeconfig string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", file))
@@ -77,7 +77,12 @@ func newStoredCluster(t *testing.T, file string) (cluster *storedCluster, kubeco
 	if err := yaml.UnmarshalStrict(content, &object); err != nil {
 		t.Fatal(err)
 	}
-	cluster = &storedCluster{lists: map[string][]any{"clusterapis": {object}, "events": {}, "configmaps": {}, "customresourcedefinitions": {}}}
+	lease := map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": map[string]any{
+		"holderIdentity": "capi-installer-0", "leaseDurationSeconds": 60, "renewTime": metav1.NowMicro(),
+	}}
+	cluster = &storedCluster{lists: map[string][]any{
+		"clusterapis": {object}, "events": {}, "configmaps": {}, "customresourcedefinitions": {}, "deployments": {}, "pods": {}, "leases": {lease},
+	}}
 	server := httptest.NewServer(cluster)
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)

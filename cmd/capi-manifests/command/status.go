@@ -21,9 +21,10 @@ import (
 const statusLong = `Show the installed version of Cluster API and the progress of its rollout: the phases with the objects
 that they wait for, image overrides, unmanaged and retained CRDs, reverted drift, and the next steps.
 
-status reads the ClusterAPI object "cluster", its events, the metadata of CRDs, and the names of the
-revision ConfigMaps. It needs the verbs get, list and watch, as in ClusterRole cluster-reader, and never
-writes. Reverted drift is shown as long as the API server keeps the events, one hour by default.
+status reads the ClusterAPI object "cluster", its events, the metadata of CRDs, the names of the revision
+ConfigMaps, and the Deployment, the pods and the Lease of the installer: while the installer does not run,
+the rest of the report is old, and the state is blocked. status needs the verbs get, list and watch, as in
+ClusterRole cluster-reader, and never writes. Reverted drift is shown as long as the API server keeps the events, one hour by default.
 
 --watch shows each change: on a terminal it redraws the report, otherwise it writes a line for each new
 fact, or a document with -o json or yaml. --wait ends when the rollout is at rest or blocked.
@@ -32,7 +33,7 @@ Exit codes, which differ from those of other commands:
 
   0  at rest: the desired version is installed, or neither a ClusterAPI object nor a version exists
   1  rolling out: versions are being installed or removed, or an error is retried
-  2  blocked: an administrator must act; the next steps describe the action
+  2  blocked: an administrator must act, or the installer does not run; the next steps describe the action
   3  the API server is unavailable; a retry may succeed
   4  invalid command line or kubeconfig, missing permissions, or no CRD of capi-installer; a retry does not help`
 

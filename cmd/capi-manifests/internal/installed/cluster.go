@@ -9,12 +9,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -73,27 +78,48 @@ var (
 	events      = corev1.SchemeGroupVersion.WithResource("events")
 	configMaps  = corev1.SchemeGroupVersion.WithResource("configmaps")
 	crds        = object.CRDResource
+	deployments = appsv1.SchemeGroupVersion.WithResource("deployments")
+	pods        = corev1.SchemeGroupVersion.WithResource("pods")
+	leases      = coordinationv1.SchemeGroupVersion.WithResource("leases")
 )
 
 // Selectors of the objects that are read. Events about cluster-scoped objects are
 // in namespace default.
 var (
-	onlyCluster  = metav1.ListOptions{FieldSelector: "metadata.name=" + v1alpha1.ClusterAPIName}
-	aboutCluster = metav1.ListOptions{FieldSelector: "involvedObject.kind=ClusterAPI,involvedObject.name=" + v1alpha1.ClusterAPIName}
-	onlyRevision = metav1.ListOptions{LabelSelector: v1alpha1.RevisionLabel}
+	onlyCluster   = metav1.ListOptions{FieldSelector: "metadata.name=" + v1alpha1.ClusterAPIName}
+	aboutCluster  = metav1.ListOptions{FieldSelector: "involvedObject.kind=ClusterAPI,involvedObject.name=" + v1alpha1.ClusterAPIName}
+	onlyInstaller = metav1.ListOptions{FieldSelector: "metadata.name=" + rollout.InstallerName}
+	onlyRevision  = metav1.ListOptions{LabelSelector: v1alpha1.RevisionLabel}
 )
+
+// contents are the objects of a snapshot: at most one ClusterAPI, Deployment and Lease.
+type contents struct {
+	clusterAPIs, events, deployments, pods, leases []*unstructured.Unstructured
+	crds, revisions                                []*metav1.PartialObjectMetadata
+}
 
 // Snapshot reads the objects of the report. Errors are of type *AccessError.
 func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	found, err := c.objects.Resource(clusterAPIs).List(ctx, onlyCluster)
-	if err != nil {
-		return rollout.Snapshot{}, c.failed(clusterAPIs, "", err)
-	}
-	happened, err := c.objects.Resource(events).Namespace(metav1.NamespaceDefault).List(ctx, aboutCluster)
-	if err != nil {
-		return rollout.Snapshot{}, c.failed(events, metav1.NamespaceDefault, err)
+	var found contents
+	for _, list := range []struct {
+		into      *[]*unstructured.Unstructured
+		resource  schema.GroupVersionResource
+		namespace string
+		options   metav1.ListOptions
+	}{
+		{&found.clusterAPIs, clusterAPIs, "", onlyCluster},
+		{&found.events, events, metav1.NamespaceDefault, aboutCluster},
+		{&found.deployments, deployments, v1alpha1.OperatorNamespace, onlyInstaller},
+		{&found.pods, pods, v1alpha1.OperatorNamespace, metav1.ListOptions{}},
+		{&found.leases, leases, v1alpha1.OperatorNamespace, onlyInstaller},
+	} {
+		objects, err := c.objects.Resource(list.resource).Namespace(list.namespace).List(ctx, list.options)
+		if err != nil {
+			return rollout.Snapshot{}, c.failed(list.resource, list.namespace, err)
+		}
+		*list.into = pointers(objects.Items)
 	}
 	definitions, err := c.metadata.Resource(crds).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -103,34 +129,72 @@ func (c *Cluster) Snapshot(ctx context.Context) (rollout.Snapshot, error) {
 	if err != nil {
 		return rollout.Snapshot{}, c.failed(configMaps, v1alpha1.OperatorNamespace, err)
 	}
-	return decode(pointers(found.Items), pointers(happened.Items), pointers(definitions.Items), pointers(revisions.Items))
+	found.crds, found.revisions = pointers(definitions.Items), pointers(revisions.Items)
+	return found.decode(time.Now())
 }
 
-// decode returns the snapshot of ClusterAPI objects (at most one), events, CRDs and
-// revision ConfigMaps.
-func decode(found, happened []*unstructured.Unstructured, definitions, revisions []*metav1.PartialObjectMetadata) (from rollout.Snapshot, err error) {
-	for _, object := range found {
-		from.ClusterAPI = &v1alpha1.ClusterAPI{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, from.ClusterAPI); err != nil {
-			return from, fmt.Errorf("decoding ClusterAPI %q: %w", object.GetName(), err)
-		}
+// decode returns the snapshot at a time.
+func (c contents) decode(now time.Time) (from rollout.Snapshot, err error) {
+	from.Time = now
+	if from.ClusterAPI, err = only[v1alpha1.ClusterAPI](c.clusterAPIs); err != nil {
+		return from, err
 	}
-	for _, object := range happened {
-		var event corev1.Event
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &event); err != nil {
-			return from, fmt.Errorf("decoding Event %s/%s: %w", object.GetNamespace(), object.GetName(), err)
-		}
-		from.Events = append(from.Events, event)
+	if from.Events, err = decodeAll[corev1.Event](c.events); err != nil {
+		return from, err
 	}
-	for _, crd := range definitions {
+	if from.Installer, err = c.installer(); err != nil {
+		return from, err
+	}
+	for _, crd := range c.crds {
 		if retained(crd) {
 			from.RetainedCRDs = append(from.RetainedCRDs, crd.Name)
 		}
 	}
-	for _, configMap := range revisions {
+	for _, configMap := range c.revisions {
 		from.Revisions = append(from.Revisions, configMap.Name)
 	}
 	return from, nil
+}
+
+// installer returns the objects that run the installer: of the pods only its own, because the namespace may have others.
+func (c contents) installer() (from rollout.InstallerObjects, err error) {
+	from.Namespace = v1alpha1.OperatorNamespace
+	if from.Deployment, err = only[appsv1.Deployment](c.deployments); err != nil {
+		return from, err
+	}
+	if from.Lease, err = only[coordinationv1.Lease](c.leases); err != nil || from.Deployment == nil {
+		return from, err
+	}
+	selector, err := metav1.LabelSelectorAsSelector(from.Deployment.Spec.Selector)
+	if err != nil {
+		return from, fmt.Errorf("reading the selector of Deployment %s/%s: %w", from.Namespace, rollout.InstallerName, err)
+	}
+	from.Pods, err = decodeAll[corev1.Pod](slices.DeleteFunc(slices.Clone(c.pods), func(pod *unstructured.Unstructured) bool {
+		return !selector.Matches(labels.Set(pod.GetLabels()))
+	}))
+	return from, err
+}
+
+// only returns the object of a list with at most one; nil if it is empty.
+func only[T any](objects []*unstructured.Unstructured) (*T, error) {
+	decoded, err := decodeAll[T](objects)
+	if err != nil || len(decoded) == 0 {
+		return nil, err
+	}
+	return &decoded[0], nil
+}
+
+// decodeAll converts objects into their Go type.
+func decodeAll[T any](objects []*unstructured.Unstructured) ([]T, error) {
+	var decoded []T
+	for _, object := range objects {
+		var into T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &into); err != nil {
+			return nil, fmt.Errorf("decoding %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+		}
+		decoded = append(decoded, into)
+	}
+	return decoded, nil
 }
 
 // retained reports whether the installer retained a CRD when it removed its

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,6 +47,9 @@ func (c *Cluster) Watch(ctx context.Context, problem func(error), each func(roll
 	return w.run(ctx, each)
 }
 
+// leaseCheck is the time between two snapshots without a change: a lease expires without an event.
+const leaseCheck = 10 * time.Second
+
 // watcher keeps the objects of a snapshot current.
 type watcher struct {
 	cluster *Cluster
@@ -56,7 +60,12 @@ type watcher struct {
 	problem func(error)
 	running sync.WaitGroup
 
-	clusterAPIs, events, revisions, crds cache.SharedIndexInformer
+	clusterAPIs, events, revisions, crds, deployments, pods, leases cache.SharedIndexInformer
+}
+
+// informers returns all informers.
+func (w *watcher) informers() []cache.SharedIndexInformer {
+	return []cache.SharedIndexInformer{w.clusterAPIs, w.events, w.revisions, w.crds, w.deployments, w.pods, w.leases}
 }
 
 // start starts an informer for each kind of object.
@@ -67,9 +76,14 @@ func (w *watcher) start(ctx context.Context) error {
 	w.events = cache.NewSharedIndexInformer(selecting(c.objects.Resource(events).Namespace(metav1.NamespaceDefault), aboutCluster), object, 0, nil)
 	w.revisions = cache.NewSharedIndexInformer(selecting(c.metadata.Resource(configMaps).Namespace(v1alpha1.OperatorNamespace), onlyRevision), partial, 0, nil)
 	w.crds = cache.NewSharedIndexInformer(selecting(c.metadata.Resource(crds), metav1.ListOptions{}), partial, 0, nil)
+	w.deployments = cache.NewSharedIndexInformer(selecting(c.objects.Resource(deployments).Namespace(v1alpha1.OperatorNamespace), onlyInstaller), object, 0, nil)
+	w.pods = cache.NewSharedIndexInformer(selecting(c.objects.Resource(pods).Namespace(v1alpha1.OperatorNamespace), metav1.ListOptions{}), object, 0, nil)
+	w.leases = cache.NewSharedIndexInformer(selecting(c.objects.Resource(leases).Namespace(v1alpha1.OperatorNamespace), onlyInstaller), object, 0, nil)
 	return errors.Join(
 		w.inform(ctx, w.clusterAPIs, clusterAPIs, ""), w.inform(ctx, w.events, events, metav1.NamespaceDefault),
-		w.inform(ctx, w.revisions, configMaps, v1alpha1.OperatorNamespace), w.inform(ctx, w.crds, crds, ""))
+		w.inform(ctx, w.revisions, configMaps, v1alpha1.OperatorNamespace), w.inform(ctx, w.crds, crds, ""),
+		w.inform(ctx, w.deployments, deployments, v1alpha1.OperatorNamespace), w.inform(ctx, w.pods, pods, v1alpha1.OperatorNamespace),
+		w.inform(ctx, w.leases, leases, v1alpha1.OperatorNamespace))
 }
 
 // lister is the client of a resource, with objects of type L in its lists.
@@ -138,7 +152,11 @@ func withoutManagedFields(object any) (any, error) {
 
 // run sends a snapshot after each change.
 func (w *watcher) run(ctx context.Context, each func(rollout.Snapshot) (bool, error)) error {
-	cache.WaitForCacheSync(ctx.Done(), w.clusterAPIs.HasSynced, w.events.HasSynced, w.revisions.HasSynced, w.crds.HasSynced)
+	for _, informer := range w.informers() {
+		cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
+	}
+	expiry := time.NewTicker(leaseCheck)
+	defer expiry.Stop()
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -153,14 +171,19 @@ func (w *watcher) run(ctx context.Context, each func(rollout.Snapshot) (bool, er
 		select {
 		case <-ctx.Done():
 		case <-w.changed:
+		case <-expiry.C:
 		}
 	}
 }
 
 // snapshot decodes the objects of the informers.
 func (w *watcher) snapshot() (rollout.Snapshot, error) {
-	return decode(stored[*unstructured.Unstructured](w.clusterAPIs), stored[*unstructured.Unstructured](w.events),
-		stored[*metav1.PartialObjectMetadata](w.crds), stored[*metav1.PartialObjectMetadata](w.revisions))
+	return contents{
+		clusterAPIs: stored[*unstructured.Unstructured](w.clusterAPIs), events: stored[*unstructured.Unstructured](w.events),
+		deployments: stored[*unstructured.Unstructured](w.deployments), pods: stored[*unstructured.Unstructured](w.pods),
+		leases: stored[*unstructured.Unstructured](w.leases),
+		crds:   stored[*metav1.PartialObjectMetadata](w.crds), revisions: stored[*metav1.PartialObjectMetadata](w.revisions),
+	}.decode(time.Now())
 }
 
 // stored returns the objects of an informer.

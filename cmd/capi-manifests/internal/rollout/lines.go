@@ -29,6 +29,9 @@ func (r Report) Changes(previous Report) []string {
 // facts returns the report as lines without times. The summary comes last, because its counts change most often.
 func (r Report) facts() []string {
 	var lines []string
+	if r.Installer.Cause != "" {
+		lines = append(lines, fmt.Sprintf("installer: %s: %s", r.Installer.State, r.Installer.Cause))
+	}
 	for _, version := range r.Versions {
 		lines = append(lines, fmt.Sprintf("version %s: %s", version.Name, roleWords[version.Role]))
 		for _, phase := range version.Phases {

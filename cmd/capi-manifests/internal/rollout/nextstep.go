@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/install/reason"
 )
 
@@ -22,23 +21,39 @@ var urgent = []struct {
 	{installerProgressing, metav1.ConditionFalse}, {upgradeable, metav1.ConditionFalse},
 }
 
-// stepsOf returns the next steps for a snapshot, one for each reason.
-func stepsOf(from Snapshot) []Step {
+// readLog is the next step while a running installer has not reported anything.
+const readLog = "Wait for the first report; if there is none within a minute, read the log of the installer."
+
+// stepsOf returns the next steps for a snapshot: to start the installer, and one for each reason.
+func stepsOf(from Snapshot, process Process) []Step {
+	if process.State == Stopped && !(from.empty() && from.Installer.Deployment == nil) {
+		steps := []Step{{Action: process.Action}}
+		if from.reported() {
+			steps = append(steps, reasonSteps(from)...)
+		}
+		return steps
+	}
+	return reasonSteps(from)
+}
+
+// reported reports whether conditions describe the current state of the ClusterAPI object.
+func (s Snapshot) reported() bool {
+	return s.ClusterAPI != nil && len(s.ClusterAPI.Status.Conditions) > 0 && !stale(s.ClusterAPI)
+}
+
+// reasonSteps returns the next steps for the reasons of the conditions.
+func reasonSteps(from Snapshot) []Step {
 	switch {
-	case from.ClusterAPI == nil && len(from.Revisions) == 0:
+	case from.empty():
 		return []Step{{Action: `Create ClusterAPI "cluster" to install Cluster API.`}}
 	case from.ClusterAPI == nil:
 		return []Step{{Reason: string(reason.Uninstalling), Action: reason.Of(reason.Uninstalling).Action()}}
 	case len(from.ClusterAPI.Status.Conditions) == 0:
-		return []Step{{
-			Cause:  `ClusterAPI "cluster" has no conditions.`,
-			Action: "Check that Deployment capi-installer in namespace " + v1alpha1.OperatorNamespace + " is available.",
-		}}
-	}
-	if !from.ClusterAPI.DeletionTimestamp.IsZero() && stale(from.ClusterAPI) {
+		return []Step{{Cause: `ClusterAPI "cluster" has no conditions.`, Action: readLog}}
+	case !from.ClusterAPI.DeletionTimestamp.IsZero() && stale(from.ClusterAPI):
 		return []Step{{
 			Cause:  `ClusterAPI "cluster" was deleted, and its finalizer preserves it until the installer has removed everything.`,
-			Action: "Check that Deployment capi-installer in namespace " + v1alpha1.OperatorNamespace + " is available.",
+			Action: readLog,
 		}}
 	}
 	steps, seen := []Step{}, map[string]bool{}

@@ -28,6 +28,10 @@ type Snapshot struct {
 	// RetainedCRDs are the names of the CRDs that were retained when their version
 	// was removed.
 	RetainedCRDs []string
+	// Installer are the objects that run the installer.
+	Installer InstallerObjects
+	// Time is the time of the snapshot: a lease ends without an event.
+	Time time.Time
 }
 
 // State is the state of the whole rollout.
@@ -50,6 +54,8 @@ type Report struct {
 	State  State  `json:"state"`
 	// Summary is the state in one sentence.
 	Summary string `json:"summary"`
+	// Installer is the state of the installer itself.
+	Installer Process `json:"installer"`
 	// Mode is spec.installerMode; empty without a ClusterAPI object.
 	Mode string `json:"mode,omitempty"`
 	// Current is the version that was last installed completely; empty if there is none.
@@ -134,15 +140,16 @@ func New(from Snapshot) Report {
 	if cluster == nil {
 		cluster = &v1alpha1.ClusterAPI{}
 	}
+	process := processOf(from.Installer, from.Time)
 	report := Report{
-		Schema: schema.Status, Mode: string(cluster.Spec.InstallerMode),
+		Schema: schema.Status, Installer: process, Mode: string(cluster.Spec.InstallerMode),
 		Current: cluster.Status.CurrentVersion, Desired: cluster.Status.DesiredVersion,
-		Versions: versionsOf(cluster.Status), Conditions: orEmpty(cluster.Status.Conditions), NextSteps: stepsOf(from),
+		Versions: versionsOf(cluster.Status), Conditions: orEmpty(cluster.Status.Conditions), NextSteps: stepsOf(from, process),
 		Drift: driftOf(from.Events), RetainedCRDs: orEmpty(slices.Sorted(slices.Values(from.RetainedCRDs))),
 		UnmanagedCRDs: orEmpty(cluster.Spec.UnmanagedCRDs), Overrides: orEmpty(cluster.Spec.ImageOverrides),
 		Signatures: orEmpty(cluster.Status.SignatureVerdicts),
 	}
-	report.State, report.Summary = stateOf(from)
+	report.State, report.Summary = stateOf(from, process)
 	return report
 }
 

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -42,12 +44,27 @@ func TestNew_Scenarios(t *testing.T) {
 	})
 }
 
-// snapshotOf reads the files clusterapi.yaml, events.yaml, retained.yaml and revisions.yaml of an archive, if they exist.
+// running are the objects of an installer that works outside the cluster.
+func running() InstallerObjects {
+	return InstallerObjects{Namespace: "openshift-cluster-api-operator", Lease: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: new("capi-installer-0"), LeaseDurationSeconds: new(int32(137)), RenewTime: new(metav1.NewMicroTime(now)),
+	}}}
+}
+
+// snapshotOf reads the files clusterapi.yaml, events.yaml, retained.yaml, revisions.yaml and installer.yaml of an archive, if
+// they exist. Without installer.yaml the installer runs.
 func snapshotOf(t *testing.T, archive *scenario.Archive) (from Snapshot) {
 	t.Helper()
-	into := map[string]any{"clusterapi.yaml": &from.ClusterAPI, "events.yaml": &from.Events, "retained.yaml": &from.RetainedCRDs, "revisions.yaml": &from.Revisions}
+	from.Time, from.Installer = now, running()
+	into := map[string]any{
+		"installer.yaml":  &from.Installer,
+		"clusterapi.yaml": &from.ClusterAPI, "events.yaml": &from.Events, "retained.yaml": &from.RetainedCRDs, "revisions.yaml": &from.Revisions,
+	}
 	for _, file := range archive.Files {
 		if target, known := into[file.Name]; known {
+			if file.Name == "installer.yaml" {
+				from.Installer = InstallerObjects{Namespace: running().Namespace}
+			}
 			if err := yaml.UnmarshalStrict(file.Data, target); err != nil {
 				t.Fatalf("%s: %v", file.Name, err)
 			}
@@ -96,7 +113,7 @@ func TestReport_MatchesGoldenFiles(t *testing.T) {
 // TestSchema_RejectsOtherData shows that the schema is strict.
 func TestSchema_RejectsOtherData(t *testing.T) {
 	for _, change := range []string{`"state": "AtRest"`, `"state": "Resting"`, `"surprise": 1`} {
-		document := `{"$schema": "x:y", "summary": "s", "versions": [], "conditions": [], "nextSteps": [], "drift": [], "retainedCRDs": [], "unmanagedCRDs": [], "imageOverrides": [], "signatureVerdicts": [], ` + change + `}`
+		document := `{"$schema": "x:y", "summary": "s", "installer": {"state": "Running"}, "versions": [], "conditions": [], "nextSteps": [], "drift": [], "retainedCRDs": [], "unmanagedCRDs": [], "imageOverrides": [], "signatureVerdicts": [], ` + change + `}`
 		valid := change == `"state": "AtRest"`
 		if err := schematest.Validate(schema.Status, []byte(document)); (err == nil) != valid {
 			t.Errorf("%s: %v", change, err)
@@ -126,11 +143,11 @@ func TestState_OfEachReason(t *testing.T) {
 		cluster := installedCluster()
 		cluster.Status.Conditions = append(status.Conditions(status.Version, status.Outcome{Reason: reason.AsExpected}, nil, 1, now),
 			status.Conditions(status.Installer, status.Outcome{Reason: found}, nil, 1, now)...)
-		if got, summary := stateOf(Snapshot{ClusterAPI: cluster}); got != want {
+		if got, summary := stateOf(Snapshot{ClusterAPI: cluster}, Process{State: Running}); got != want {
 			t.Errorf("%s: got %s, want %s: %s", found, got, want, summary)
 		}
 		cluster.Generation++ // the status is about another generation
-		if got, summary := stateOf(Snapshot{ClusterAPI: cluster}); got != RollingOut {
+		if got, summary := stateOf(Snapshot{ClusterAPI: cluster}, Process{State: Running}); got != RollingOut {
 			t.Errorf("%s, stale: got %s: %s", found, got, summary)
 		}
 	}

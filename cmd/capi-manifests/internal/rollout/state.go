@@ -26,8 +26,17 @@ const (
 // stateOf returns the state of the rollout and a sentence about it. If the status
 // does not describe the current spec, the state is neither AtRest nor Blocked, so
 // that a script can wait directly after a change of the spec.
-func stateOf(from Snapshot) (State, string) {
-	if from.ClusterAPI == nil && len(from.Revisions) == 0 {
+func stateOf(from Snapshot, process Process) (State, string) {
+	if from.empty() && from.Installer.Deployment == nil {
+		return AtRest, `Nothing is installed: ClusterAPI "cluster" does not exist.`
+	}
+	switch process.State {
+	case Stopped:
+		return Blocked, process.sentence()
+	case Starting:
+		return RollingOut, process.sentence()
+	}
+	if from.empty() {
 		return AtRest, `Nothing is installed: ClusterAPI "cluster" does not exist.`
 	}
 	const removing = "All versions are being removed, because ClusterAPI \"cluster\" was deleted."
@@ -66,6 +75,9 @@ func stateOfUninstall(cluster *v1alpha1.ClusterAPI, removing string) (State, str
 	}
 	return RollingOut, removing
 }
+
+// empty reports whether nothing is installed or desired.
+func (s Snapshot) empty() bool { return s.ClusterAPI == nil && len(s.Revisions) == 0 }
 
 // stale reports whether the status of a controller is older than the current spec.
 func stale(cluster *v1alpha1.ClusterAPI) bool {

@@ -88,6 +88,9 @@ type text struct {
 func (r Report) Text(now time.Time) []Line {
 	w := &text{now: now}
 	w.add(Part{stateColors[r.State], stateWords[r.State]}, Part{"", "  " + r.Summary})
+	if r.Installer.State == Stopped && !r.Installer.Renewed.IsZero() {
+		w.add(Part{term.Faint, "The report below is old: the last sign of life was " + w.age(r.Installer.Renewed) + " ago."})
+	}
 	for i, version := range r.Versions {
 		w.version(version, i > 0)
 	}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// InstallerName is the name of the installer's Deployment and Lease.
+const InstallerName = "capi-installer"
+
+// InstallerObjects are the objects that run the installer, in its namespace.
+type InstallerObjects struct {
+	Namespace string
+	// Deployment and Lease are named InstallerName; nil if they do not exist.
+	Deployment *appsv1.Deployment
+	Lease      *coordinationv1.Lease
+	// Pods are the pods that the selector of the Deployment matches.
+	Pods []corev1.Pod
+}
+
+// ProcessState tells whether the installer works.
+type ProcessState string
+
+// The states of the installer.
+const (
+	// Running: a process works, and will report changes.
+	Running ProcessState = "Running"
+	// Starting: a pod is being started, or waits for the lease.
+	Starting ProcessState = "Starting"
+	// Stopped: no process works, and the status of the ClusterAPI object may be outdated.
+	Stopped ProcessState = "Stopped"
+)
+
+// Process is the state of the installer itself.
+type Process struct {
+	State ProcessState `json:"state"`
+	// Leader is the holder of the lease; empty if nothing holds it.
+	Leader string `json:"leader,omitempty"`
+	// Renewed is the last renewal of the lease: the last sign of life.
+	Renewed metav1.Time `json:"renewed,omitzero"`
+	// Cause is the reason why the installer does not run yet, or no longer; empty if it runs.
+	Cause string `json:"cause,omitempty"`
+	// Action is the next step; empty if there is none.
+	Action string `json:"action,omitempty"`
+}
+
+// processOf judges the installer at a time. The pods decide if a Deployment should run some. Otherwise the installer may run
+// outside the cluster, with only a lease.
+func processOf(objects InstallerObjects, now time.Time) Process {
+	process := Process{State: Running}
+	if lease := objects.Lease; lease != nil {
+		process.Leader = ptr.Deref(lease.Spec.HolderIdentity, "")
+		process.Renewed = metav1.NewTime(ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Truncate(time.Second))
+	}
+	held := process.Leader != "" && now.Before(process.Renewed.Add(leaseDuration(objects.Lease)))
+	if replicasOf(objects.Deployment) == 0 {
+		if !held {
+			process.State, process.Cause, process.Action = absent(objects)
+		}
+		return process
+	}
+	problem := problemOf(objects)
+	switch ready := slices.ContainsFunc(objects.Pods, isReady); {
+	case ready && held:
+	case ready:
+		process.State, process.Cause = Starting, "no process holds Lease "+objects.name()
+	case problem != "":
+		process.State, process.Cause = Stopped, problem
+		process.Action = fmt.Sprintf("Correct the cause; kubectl describe pods -n %s shows the pods of the installer.", objects.Namespace)
+	default:
+		process.State, process.Cause = Starting, "a pod of Deployment "+objects.name()+" is being started"
+	}
+	return process
+}
+
+// leaseDuration returns the time until a lease expires that is not renewed.
+func leaseDuration(lease *coordinationv1.Lease) time.Duration {
+	if lease == nil {
+		return 0
+	}
+	return time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+}
+
+// replicasOf returns the number of pods that a Deployment should have.
+func replicasOf(deployment *appsv1.Deployment) int32 {
+	if deployment == nil {
+		return 0
+	}
+	return ptr.Deref(deployment.Spec.Replicas, 1)
+}
+
+// absent explains that nothing should run the installer.
+func absent(objects InstallerObjects) (state ProcessState, cause, action string) {
+	if objects.Deployment == nil {
+		return Stopped, "Deployment " + objects.name() + " does not exist, and no process holds the Lease of this name", "Install capi-installer again."
+	}
+	return Stopped, "Deployment " + objects.name() + " has 0 replicas", "Start it: kubectl scale deployment " + InstallerName + " -n " + objects.Namespace + " --replicas=1"
+}
+
+// problemOf returns the cause that keeps the pods from working; empty if they only need time.
+func problemOf(objects InstallerObjects) string {
+	newest := slices.SortedFunc(slices.Values(objects.Pods), func(a, b corev1.Pod) int {
+		return cmp.Compare(b.CreationTimestamp.Unix(), a.CreationTimestamp.Unix())
+	})
+	for _, pod := range newest {
+		if problem := podProblem(pod); problem != "" {
+			return "pod " + pod.Namespace + "/" + pod.Name + ": " + problem
+		}
+	}
+	for _, condition := range objects.Deployment.Status.Conditions {
+		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+			return "Deployment " + objects.name() + ": " + condition.Message
+		}
+	}
+	return ""
+}
+
+// podProblem returns the cause that keeps a pod from working, with the words of the kubelet and of the scheduler.
+func podProblem(pod corev1.Pod) string {
+	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if problem := containerProblem(container); problem != "" {
+			return "container " + container.Name + ": " + problem
+		}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			return condition.Reason + ": " + condition.Message
+		}
+	}
+	if pod.Status.Phase == corev1.PodFailed {
+		return strings.TrimSuffix(cmp.Or(pod.Status.Reason, string(pod.Status.Phase))+": "+pod.Status.Message, ": ")
+	}
+	return ""
+}
+
+// starting are the reasons of waiting containers without a problem.
+var starting = []string{"ContainerCreating", "PodInitializing"}
+
+// containerProblem returns the cause that keeps a container from working: of a crash, its last message.
+func containerProblem(container corev1.ContainerStatus) string {
+	waiting, last := container.State.Waiting, container.LastTerminationState.Terminated
+	if current := container.State.Terminated; current != nil && current.ExitCode != 0 {
+		last = current
+	}
+	switch {
+	case waiting != nil && slices.Contains(starting, waiting.Reason), waiting == nil && container.Ready:
+		return ""
+	case last != nil && (waiting != nil || container.State.Terminated != nil):
+		reason := last.Reason
+		if waiting != nil {
+			reason = waiting.Reason
+		}
+		return fmt.Sprintf("%s, exit code %d: %s", reason, last.ExitCode, lastLine(last.Message, last.Reason))
+	case waiting != nil:
+		return strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": ")
+	default:
+		return ""
+	}
+}
+
+// lastLine returns the last line of a message, in which programs explain their end; otherwise if it is empty.
+func lastLine(message, otherwise string) string {
+	lines := strings.Split(strings.TrimSpace(message), "\n")
+	return cmp.Or(lines[len(lines)-1], otherwise)
+}
+
+func isReady(pod corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+	})
+}
+
+// name is the name of the Deployment with its namespace.
+func (o InstallerObjects) name() string { return o.Namespace + "/" + InstallerName }
+
+// sentence describes a process that does not work.
+func (p Process) sentence() string {
+	words := map[ProcessState]string{Starting: "The installer is starting: ", Stopped: "The installer does not run: "}
+	return words[p.State] + p.Cause + "."
+}

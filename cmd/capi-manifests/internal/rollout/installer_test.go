@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// pod returns a pod of the installer with the state of its container.
+func pod(ready bool, state, last corev1.ContainerState) corev1.Pod {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "capi-installer-0"},
+		Status: corev1.PodStatus{
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: status}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "capi-installer", Ready: ready, State: state, LastTerminationState: last}},
+		},
+	}
+}
+
+func waiting(reason, message string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+}
+
+func terminated(reason, message string) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: reason, Message: message}}
+}
+
+func TestProcess_Causes(t *testing.T) {
+	none, run := corev1.ContainerState{}, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	pending := corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"},
+	}}}
+	evicted := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on memory"}}
+	quota := appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: `pods "x" is forbidden: exceeded quota`},
+	}}
+	for name, test := range map[string]struct {
+		replicas int32
+		status   appsv1.DeploymentStatus
+		pods     []corev1.Pod
+		held     bool
+		state    ProcessState
+		cause    string
+	}{
+		"works":                  {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(true, run, none)}, true, Running, ""},
+		"waits for the lease":    {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(true, run, none)}, false, Starting, "no process holds Lease ns/capi-installer"},
+		"creating":               {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(false, waiting("ContainerCreating", ""), none)}, false, Starting, "is being started"},
+		"no pod yet":             {1, appsv1.DeploymentStatus{}, nil, false, Starting, "is being started"},
+		"image":                  {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(false, waiting("ErrImagePull", "not found"), none)}, true, Stopped, "ErrImagePull: not found"},
+		"crash":                  {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(false, waiting("CrashLoopBackOff", ""), terminated("Error", "a\nlast line\n"))}, true, Stopped, "CrashLoopBackOff, exit code 1: last line"},
+		"memory":                 {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(false, terminated("OOMKilled", ""), none)}, false, Stopped, "OOMKilled, exit code 1: OOMKilled"},
+		"missing Secret":         {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(false, waiting("CreateContainerConfigError", `secret "x" not found`), none)}, false, Stopped, `secret "x" not found`},
+		"unschedulable":          {1, appsv1.DeploymentStatus{}, []corev1.Pod{pending}, false, Stopped, "Unschedulable: 0/3 nodes are available"},
+		"evicted":                {1, appsv1.DeploymentStatus{}, []corev1.Pod{evicted}, false, Stopped, "Evicted: The node was low on memory"},
+		"quota":                  {1, quota, nil, false, Stopped, "exceeded quota"},
+		"an old pod still works": {1, appsv1.DeploymentStatus{}, []corev1.Pod{pod(false, waiting("ErrImagePull", ""), none), pod(true, run, none)}, true, Running, ""},
+		"0 replicas":             {0, appsv1.DeploymentStatus{}, nil, false, Stopped, "has 0 replicas"},
+		"outside the cluster":    {0, appsv1.DeploymentStatus{}, nil, true, Running, ""},
+	} {
+		objects := running()
+		objects.Namespace, objects.Pods = "ns", test.pods
+		objects.Deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &test.replicas}, Status: test.status}
+		at := now
+		if !test.held {
+			at = now.Add(138 * time.Second)
+		}
+		got := processOf(objects, at)
+		if got.State != test.state || !strings.Contains(got.Cause, test.cause) || (test.cause == "") != (got.Cause == "") {
+			t.Errorf("%s: got %+v, want %s with %q", name, got, test.state, test.cause)
+		}
+		if (got.State == Stopped) != (got.Action != "") {
+			t.Errorf("%s: state %s, next step %q", name, got.State, got.Action)
+		}
+	}
+}
