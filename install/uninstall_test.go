@@ -74,7 +74,7 @@ func uninstalled(t *testing.T, policy metav1.DeletionPropagation) {
 	if len(operator.Status.Versions) != 0 {
 		t.Errorf("the ClusterOperator has versions: %v", operator.Status.Versions)
 	}
-	if related := fmt.Sprint(operator.Status.RelatedObjects); !strings.Contains(related, machines) || strings.Contains(related, "clusterapis") {
+	if related := fmt.Sprint(operator.Status.RelatedObjects); !strings.Contains(related, machines) || strings.Contains(related, "{capi-operator.openshift.io clusterapis") {
 		t.Errorf("relatedObjects are %s", related)
 	}
 	before := operator.ResourceVersion

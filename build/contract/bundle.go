@@ -20,6 +20,8 @@ import (
 type Bundle struct {
 	Origin   extractor.Origin
 	Metadata extractor.Metadata
+	// Profile is the profile of a bundle in an image; empty if its layout has none.
+	Profile string
 	// Objects are the objects of all valid documents, in the order of the file.
 	Objects []*Object
 	// Required are the variables without default, at their positions.
@@ -54,7 +56,7 @@ const maxUnreadable = 20
 // Read reads the valid documents.
 func Read(bundle extractor.Bundle) *Bundle {
 	text, required := withDefaults(bundle.Manifests)
-	b := &Bundle{Origin: bundle.Origin, Metadata: bundle.Metadata, Required: required, Size: len(bundle.Manifests), Text: bundle.Manifests}
+	b := &Bundle{Origin: bundle.Origin, Metadata: bundle.Metadata, Profile: bundle.Profile, Required: required, Size: len(bundle.Manifests), Text: bundle.Manifests}
 	if err := yamldoc.CheckUTF8(text); err != nil {
 		b.Unreadable = []Finding{{File: ManifestsFile, Line: 1, Message: err.Error()}}
 		return b
@@ -74,6 +76,10 @@ func Read(bundle extractor.Bundle) *Bundle {
 	b.Definitions, b.Grants = define(b), grantsOfPods(b)
 	return b
 }
+
+// IsProvider reports whether the bundle installs a provider. A profile without a type is part of another operator, such as
+// its admission policies, and the manifests of a release have the other part.
+func (b *Bundle) IsProvider() bool { return b.Profile == "" || b.Metadata.ProviderType != "" }
 
 // OfKind returns the objects of the kinds.
 func (b *Bundle) OfKind(kinds ...schema.GroupKind) []*Object {

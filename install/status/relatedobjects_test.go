@@ -3,13 +3,17 @@
 package status
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
 )
 
 // phased returns an object of a phase.
@@ -40,8 +44,8 @@ func TestRelatedObjects_CoverTheWholeVersion(t *testing.T) {
 		got = append(got, strings.TrimRight(reference.Resource+"."+reference.Group+"/"+reference.Name, "/"))
 	}
 	want := []string{
-		"namespaces./openshift-cluster-api-operator", "namespaces./openshift-cluster-api",
-		"clusterapis.capi-operator.openshift.io/cluster",
+		"namespaces./openshift-cluster-api-operator", "namespaces./openshift-cluster-api", "namespaces./openshift-compatibility-requirements-operator",
+		"clusterapis.capi-operator.openshift.io/cluster", "clusterapis.operator.openshift.io/cluster", "compatibilityrequirements.apiextensions.openshift.io",
 		"validatingadmissionpolicies.admissionregistration.k8s.io/capi",
 		"customresourcedefinitions.apiextensions.k8s.io/clusters.cluster.x-k8s.io",
 		"customresourcedefinitions.apiextensions.k8s.io/machines.cluster.x-k8s.io",
@@ -52,4 +56,30 @@ func TestRelatedObjects_CoverTheWholeVersion(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("related objects (-want +got):\n%s", diff)
 	}
+}
+
+// Until the installer reports, the ClusterOperator of the release names the same objects.
+func TestRelatedObjects_InTheRelease(t *testing.T) {
+	content, err := os.ReadFile("../../manifests/0000_30_cluster-api_02_clusterapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := yamldoc.Objects(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		operator := &configv1.ClusterOperator{}
+		if object.GetKind() != "ClusterOperator" {
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, operator); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(RelatedObjects(nil, nil), operator.Status.RelatedObjects); diff != "" {
+			t.Errorf("(-installer +release):\n%s", diff)
+		}
+		return
+	}
+	t.Error("ClusterOperator not found")
 }

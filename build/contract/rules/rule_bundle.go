@@ -248,7 +248,7 @@ var bundleRules = []contract.Rule{{
 	Source:   kubernetes("Configure Service Accounts for Pods", "tasks/configure-pod-container/configure-service-account/"),
 	Why:      "Kubernetes creates no pod for a service account that does not exist.",
 	Fix:      "Add the ServiceAccount to the manifests, in the namespace of the workload.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: ofProviders(func(b *contract.Bundle) []contract.Finding {
 		return eachPod(func(spec contract.Value) []contract.Finding {
 			account := spec.At("serviceAccountName")
 			name, namespace := account.Text(), spec.Object.Namespace
@@ -257,7 +257,7 @@ var bundleRules = []contract.Rule{{
 			}
 			return []contract.Finding{account.Finding("ServiceAccount %s/%s not found", namespace, name)}
 		})(b)
-	},
+	}),
 }, {
 	ID:       "bundle/custom-resource-has-crd",
 	Severity: contract.Warning,

@@ -28,13 +28,13 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Labels"),
 	Why:      "clusterctl and users find the objects of a provider by this label.",
 	Fix:      "Label every object, in a kustomization with \"labels: [{pairs: {cluster.x-k8s.io/provider: infrastructure-<name>}}]\".",
-	Check: eachObject(func(o *contract.Object) []contract.Finding {
+	Check: ofProviders(eachObject(func(o *contract.Object) []contract.Finding {
 		label := o.At("metadata", "labels", capicontract.ProviderLabel)
 		if label.Text() != "" {
 			return nil
 		}
 		return []contract.Finding{label.Finding("the label %s is missing", capicontract.ProviderLabel)}
-	}),
+	})),
 }, {
 	ID:       "clusterctl/provider-label-single",
 	Severity: contract.Warning,
@@ -48,7 +48,7 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Controllers & Watching namespace"),
 	Why:      "The pod with the provider's controllers MUST have a container named manager, in which tools find the image and the flags.",
 	Fix:      "Name the container manager.",
-	Check:    checkManager,
+	Check:    ofProviders(checkManager),
 }, {
 	ID:       "clusterctl/provider-label-value",
 	Severity: contract.Warning,
@@ -144,7 +144,7 @@ var clusterctlRules = []contract.Rule{{
 	Source:   clusterctl("Controllers & Watching namespace"),
 	Why:      "Tools find the image and the flags of the controllers in the container manager.",
 	Fix:      "Name the container of the controllers manager.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: ofProviders(func(b *contract.Bundle) []contract.Finding {
 		if len(checkManager(b)) > 0 {
 			return nil // reported by another rule
 		}
@@ -156,7 +156,7 @@ var clusterctlRules = []contract.Rule{{
 			}
 			return []contract.Finding{contract.PodSpec(o).At("containers").Finding("no container is named manager")}
 		})
-	},
+	}),
 }, {
 	ID:       "clusterctl/multiple-deployments",
 	Severity: contract.Info,
@@ -335,14 +335,16 @@ var clusterctlRules = []contract.Rule{{
 	Check:    checkClusterClasses,
 }, {
 	ID:       "clusterctl/variables-default",
-	Severity: contract.Warning,
+	Severity: contract.Error,
 	Only:     contract.FormBundle,
 	Source:   clusterctl("Variables"),
-	Why:      "A variable without a default needs a value in every cluster. Without it, the installer does not install the release.",
-	Fix:      "Give it a default with ${NAME:=default}, or set its value for the installer.",
+	Why:      "The installer sets only the variables of the TLS profile, of the proxy and of Ignition. Without a value for another one, it installs no provider of the release.",
+	Fix:      "Give it a default with ${NAME:=default}. A value that differs between clusters belongs into an object that the provider reads, such as a Secret that its users create.",
 	Check: func(b *contract.Bundle) (findings []contract.Finding) {
 		for _, v := range b.Required {
-			findings = append(findings, contract.Finding{File: contract.ManifestsFile, Line: v.Line, Message: "variable " + v.Name + " has no default"})
+			if !variable.IsProvided(v.Name) {
+				findings = append(findings, contract.Finding{File: contract.ManifestsFile, Line: v.Line, Message: "variable " + v.Name + " has no default, and no cluster sets it"})
+			}
 		}
 		return findings
 	},
@@ -602,6 +604,16 @@ func checkClusterClassReferences(t *contract.Bundle) (findings []contract.Findin
 		}
 	}
 	return findings
+}
+
+// ofProviders returns a check that ignores bundles that install no provider.
+func ofProviders(check func(*contract.Bundle) []contract.Finding) func(*contract.Bundle) []contract.Finding {
+	return func(b *contract.Bundle) []contract.Finding {
+		if !b.IsProvider() {
+			return nil
+		}
+		return check(b)
+	}
 }
 
 // eachVariableLine checks the lines with expressions before variables are replaced; check returns the message of a

@@ -94,12 +94,12 @@ var metadataRules = []contract.Rule{{
 	Source:   clusterctl("Creating a provider repository on GitHub"),
 	Why:      "Tools and people compare versions; an invalid version cannot be compared.",
 	Fix:      "Write a semantic version with a leading v, such as v2.10.0.",
-	Check: func(b *contract.Bundle) []contract.Finding {
+	Check: ofProviders(func(b *contract.Bundle) []contract.Finding {
 		if contract.IsProviderVersion(b.Metadata.ProviderVersion) {
 			return nil
 		}
 		return metadataFinding("providerVersion", "invalid version %q: want a semantic version with a leading v", b.Metadata.ProviderVersion)
-	},
+	}),
 }, {
 	ID:       "metadata/ocp-platform-known",
 	Severity: contract.Error,
