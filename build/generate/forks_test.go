@@ -4,6 +4,7 @@ package generate_test
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,15 +20,55 @@ import (
 	"github.com/capi-installer/capi-installer/test/fixture"
 )
 
-// forkDifferences maps the accepted differences from the shipped manifests, as a
-// pattern of a line "object field", to their reasons. They apply to every fork.
-var forkDifferences = map[string]string{
-	`^Deployment \S+ \.spec\.template\.metadata\.annotations\.openshift\.io/required-scc: shipped restricted-v2, generated nonroot-v2`: "the pods set UID 65532, which restricted-v2 rejects",
-	`^Deployment \S+ \.(spec\.strategy|status): shipped map\[\], generated <nil>`:                                                      "manifests-gen writes empty structs of Go's types; they mean nothing",
-	`^ValidatingAdmissionPolicy(Binding)? openshift-cluster-api-protect-\S+ \.metadata\.labels`:                                        "every object of a provider has the provider label",
-	`^ValidatingAdmissionPolicy(Binding)? \S+ \.metadata\.namespace`:                                                                   "the kind is cluster-scoped; the API server drops the namespace",
-	`^ValidatingAdmissionPolicy openshift-cluster-api-protect-\S+ \.spec\.validations\[0\]\.expression`:                                "a cluster without a name has no InfraCluster of its own; the shipped expression fails there",
-	`\.webhooks\[\d+\]\.namespaceSelector: shipped <nil>`:                                                                              "older versions of the component of manifests-gen do not restrict webhooks to the namespace",
+// forkDifferences are the accepted differences from the shipped manifests: a pattern of a line "object field", the
+// difference, and its reason. They apply to every fork, and docs/manifests-gen.md lists them.
+var forkDifferences = []struct{ pattern, difference, reason string }{
+	{`^Deployment \S+ \.spec\.template\.metadata\.annotations\.openshift\.io/required-scc: shipped restricted-v2, generated nonroot-v2`,
+		"pods with a fixed user require SCC `nonroot-v2` instead of `restricted-v2`", "`restricted-v2` rejects pods that set a user"},
+	{`^Deployment \S+ \.spec\.template\.metadata\.annotations\.openshift\.io/required-scc: shipped <nil>`,
+		"the annotation `openshift.io/required-scc` is added", "the component of manifests-gen in older forks has no annotations"},
+	{`^Deployment \S+ \.spec\.template\.spec\.containers\[\d+\]\.imagePullPolicy: shipped Always, generated IfNotPresent`,
+		"`imagePullPolicy` is `IfNotPresent` instead of `Always`", "the component of manifests-gen in older forks keeps the value; without a registry, a pod could not start again"},
+	{`^Deployment \S+ \.(spec\.strategy|status): shipped map\[\], generated <nil>`,
+		"`spec.strategy` and `status` of a Deployment are absent instead of `{}`", "manifests-gen writes empty structs of Go's types, which have no meaning"},
+	{`^CustomResourceDefinition \S+ \.spec\.conversion\.webhook\.clientConfig\.caBundle: shipped Cg==, generated <nil>`,
+		"`caBundle` of a conversion webhook is absent instead of `Cg==`", "`Cg==` is a line break, which is a placeholder of controller-gen; service-ca writes the bundle"},
+	{`^ValidatingAdmissionPolicy(Binding)? openshift-cluster-api-protect-\S+ \.metadata\.labels`,
+		"the objects that protect InfraClusters have the provider label", "every object of a provider has it"},
+	{`^ValidatingAdmissionPolicy(Binding)? \S+ \.metadata\.namespace`,
+		"an admission policy has no namespace, also in `manifests-summary.yaml`, where its position changes", "the kind is cluster-scoped; the API server drops the namespace"},
+	{`^ValidatingAdmissionPolicy openshift-cluster-api-protect-\S+ \.spec\.validations\[0\]\.expression`,
+		"the expression of the admission policy that protects InfraClusters", "no InfraCluster belongs to a cluster without an infrastructure name; the shipped expression fails there"},
+	{`\.webhooks\[\d+\]\.namespaceSelector: shipped <nil>`,
+		"a `namespaceSelector` in webhooks", "the component of manifests-gen in older forks does not restrict webhooks to the namespace of the providers"},
+}
+
+// TestForkDifferences_AreDocumented compares the table of docs/manifests-gen.md with forkDifferences. UPDATE=1 writes it.
+func TestForkDifferences_AreDocumented(t *testing.T) {
+	const file, head = "../../docs/manifests-gen.md", "| difference | reason |\n|---|---|\n"
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, found := strings.Cut(string(content), head)
+	_, after, end := strings.Cut(after, "\n\n")
+	if !found || !end {
+		t.Fatalf("%s has no table of differences", file)
+	}
+	rows := "| the objects in `manifests.yaml` are in another order | it is the order in which they are applied; the order of manifests-gen has no meaning |\n"
+	for _, d := range forkDifferences {
+		rows += fmt.Sprintf("| %s | %s |\n", d.difference, d.reason)
+	}
+	want := before + head + rows + "\n" + after
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, string(content)); diff != "" {
+		t.Errorf("%s (-want +got; UPDATE=1 writes it):\n%s", file, diff)
+	}
 }
 
 // TestBundle_SameAsManifestsGen generates the bundle of each fork of a provider in the folder FORKS
@@ -69,10 +110,10 @@ func TestBundle_SameAsManifestsGen(t *testing.T) {
 }
 
 func accepted(difference string, used map[string]bool) string {
-	for pattern, reason := range forkDifferences {
-		if regexp.MustCompile(pattern).MatchString(difference) {
-			used[pattern] = true
-			return reason
+	for _, d := range forkDifferences {
+		if regexp.MustCompile(d.pattern).MatchString(difference) {
+			used[d.pattern] = true
+			return d.reason
 		}
 	}
 	return ""
