@@ -9,7 +9,7 @@ import (
 
 var resourceRequests = Transform{
 	Name:    "resource-requests",
-	Does:    "Sets the requests of containers to 10m CPU and 50Mi memory, whatever the source says, and removes limits.",
+	Does:    "Replaces the requests of containers by 10m CPU and 50Mi memory, and removes limits.",
 	Why:     "The scheduler must know the requests of the platform. With a limit, the kernel kills or throttles a platform component even if the node has free resources.",
 	Profile: only(extractor.OpenShift),
 	Apply: eachContainer(func(container map[string]any) {
