@@ -80,7 +80,13 @@ func Limit(file string) int64 {
 // The second layout has no such field, so ContentID is computed. Its attributes are
 // informational, so the CRDs of the core provider and of infrastructure providers
 // determine their type; other bundles may have no type.
+//
+// If the manifests file exists under both names, the one with the digest of the metadata counts: the other one may be in
+// a lower layer of an image, that readers skip.
 func (f Files) Bundles(origin Origin) ([]Bundle, error) {
+	if complete, ok := f.Complete(); ok {
+		f = complete
+	}
 	r := &reader{files: f, origin: origin}
 	switch {
 	case f.holds(bundleRoot):
@@ -96,7 +102,7 @@ func (f Files) Bundles(origin Origin) ([]Bundle, error) {
 
 // Complete returns the two files of a bundle, under the names of Bundle.Files, if they are provably the complete bundle: in
 // the first layout, the metadata has the digest of the manifests, so no other file of the image can change the bundle. It
-// returns false for the other layout, for invalid files, and if the manifests file exists under both names.
+// returns false for the other layout and for invalid files.
 func (f Files) Complete() (Files, bool) {
 	metadataFile := path.Join(bundleRoot, metadataJSON)
 	data := f[metadataFile]
@@ -105,9 +111,6 @@ func (f Files) Complete() (Files, bool) {
 	}
 	bundle, errs := decodeJSON(data)
 	if len(errs) > 0 {
-		return nil, false
-	}
-	if f.has(path.Join(bundleRoot, manifestsYAML)) && f.has(path.Join(bundleRoot, manifestsBare)) {
 		return nil, false
 	}
 	for _, name := range []string{manifestsYAML, manifestsBare} {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -363,20 +364,32 @@ func TestReadDir_RejectsANamedPipe(t *testing.T) {
 	}
 }
 
-func TestFiles_CompleteRejectsTwoManifestsFiles(t *testing.T) {
-	manifests := []byte("kind: A\n")
-	bundle := extractor.Bundle{Manifests: manifests, Metadata: extractor.Metadata{
-		ProviderName: "a", ProviderType: extractor.Core, ProviderVersion: "v1", ContentID: digest.FromBytes(manifests),
-	}}
-	files, err := bundle.Files()
+// TestFiles_BothNamesOfManifests: the file with the digest of the metadata counts, wherever an image or a directory has the other one.
+func TestFiles_BothNamesOfManifests(t *testing.T) {
+	files, err := bundle([]byte("kind: ConfigMap\n")).Files()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, complete := files.Complete(); !complete {
-		t.Error("a bundle is not complete")
+	manifests := files["capi-manifests/manifests.yaml"]
+	want, err := files.Bundles(extractor.Origin{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	files["capi-manifests/manifests"] = manifests
-	if _, complete := files.Complete(); complete {
-		t.Error("a bundle with two manifests files is complete")
+	for name, other := range map[string]struct {
+		yaml, bare string
+		valid      bool
+	}{
+		"manifests.yaml": {string(manifests), "kind: Other\n", true}, "manifests": {"kind: Other\n", string(manifests), true},
+		"both": {string(manifests), string(manifests), true}, "neither": {"kind: Other\n", "kind: Other\n", false},
+	} {
+		both := maps.Clone(files)
+		both["capi-manifests/manifests.yaml"], both["capi-manifests/manifests"] = []byte(other.yaml), []byte(other.bare)
+		got, err := both.Bundles(extractor.Origin{})
+		if (err == nil) != other.valid || other.valid && !cmp.Equal(got, want) {
+			t.Errorf("%s has the digest: got %v, %v", name, got, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "manifests also exists: keep one") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
@@ -34,12 +35,15 @@ func AttachmentTag(manifest digest.Digest) string {
 
 // readAttachment returns the sigstore signatures of an image from its only source; none if the source has no such tag.
 func readAttachment(ctx context.Context, image *fetch.Image, manifest digest.Digest) ([]policy.Signature, error) {
-	raw, err := image.ManifestOfTag(ctx, "signatures", AttachmentTag(manifest), maxAttachment)
+	raw, mediaType, err := image.ManifestOfTag(ctx, "signatures", AttachmentTag(manifest), maxAttachment)
 	if isNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
+	}
+	if mediaType != types.OCIManifestSchema1 {
+		return nil, &policy.RejectedError{Reason: fmt.Sprintf("the tag %s has the media type %q, want %s: sign the image again with \"capi-manifests sign\" or cosign", AttachmentTag(manifest), mediaType, types.OCIManifestSchema1)}
 	}
 	layers, err := signatureLayers(raw)
 	if err != nil {
@@ -54,6 +58,32 @@ func readAttachment(ctx context.Context, image *fetch.Image, manifest digest.Dig
 		signatures = append(signatures, signature)
 	}
 	return signatures, nil
+}
+
+// bundleType is the prefix of the media types of sigstore bundles, the default format of cosign 3.
+const bundleType = "application/vnd.dev.sigstore.bundle"
+
+// hasBundle reports whether an image has a signature in the bundle format at its only source. Such signatures are
+// referrers of the image. Errors count as none, because the answer is only for a message.
+func hasBundle(ctx context.Context, image *fetch.Image, manifest digest.Digest) bool {
+	raw, err := image.Referrers(ctx, manifest.String(), maxAttachment)
+	if err != nil {
+		return false
+	}
+	var referrers struct {
+		Manifests []struct {
+			ArtifactType string `json:"artifactType"`
+		} `json:"manifests"`
+	}
+	if json.Unmarshal(raw, &referrers) != nil {
+		return false
+	}
+	for _, entry := range referrers.Manifests {
+		if strings.HasPrefix(entry.ArtifactType, bundleType) {
+			return true
+		}
+	}
+	return false
 }
 
 func isNotFound(err error) bool {

@@ -3,6 +3,7 @@
 package signature
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,58 +83,77 @@ func (l *Locations) add(file string) error {
 }
 
 // of returns the location of a source: for each key, the value of the most specific scope that has the key.
-func (l Locations) of(source mirror.Source) (found location, named reference.Named, err error) {
+func (l Locations) of(source mirror.Source) (at location, named reference.Named, err error) {
 	named, err = reference.ParseNormalizedNamed(source.Image.Name())
 	if err != nil {
-		return found, nil, err
+		return at, nil, err
 	}
 	var matching []location
 	for _, in := range scope.Of(named.String()) {
-		if at, ok := l.Registries[in]; ok {
-			matching = append(matching, at)
+		if match, ok := l.Registries[in]; ok {
+			matching = append(matching, match)
 		}
 	}
 	if l.Default != nil {
 		matching = append(matching, *l.Default)
 	}
-	for _, at := range matching {
-		if at.Lookaside == "" {
-			at.Lookaside = at.Sigstore
-		}
-		if found.Lookaside == "" {
-			found.Lookaside = at.Lookaside
-		}
-		if found.Attachments == nil {
-			found.Attachments = at.Attachments
+	for _, match := range matching {
+		at.Lookaside = cmp.Or(at.Lookaside, match.Lookaside, match.Sigstore)
+		if at.Attachments == nil {
+			at.Attachments = match.Attachments
 		}
 	}
-	return found, named, nil
+	return at, named, nil
 }
 
-// read returns the signatures of an image from its only source: those of its lookaside and, unless disabled, of its
+// found are the signatures of an image at one source.
+type found struct {
+	signatures []policy.Signature
+	lookaside  string // the URL of the ones in a lookaside, for messages; empty if there are none
+}
+
+// read returns the signatures of an image from its only source: the ones in its lookaside and, unless disabled, in its
 // attachment. The error is a *policy.RejectedError if it has none.
-func (l Locations) read(ctx context.Context, image *fetch.Image, source mirror.Source, manifest digest.Digest) ([]policy.Signature, error) {
+func (l Locations) read(ctx context.Context, image *fetch.Image, source mirror.Source, manifest digest.Digest) (found, error) {
 	at, named, err := l.of(source)
 	if err != nil {
-		return nil, fmt.Errorf("locating the signatures at %s: %w", source.Image.Context().Name(), err)
+		return found{}, fmt.Errorf("locating the signatures at %s: %w", source.Image.Context().Name(), err)
 	}
-	var signatures []policy.Signature
+	var all found
 	if at.Lookaside != "" {
-		if signatures, err = readLookaside(ctx, image, at.Lookaside, named, manifest); err != nil {
-			return nil, err
+		if all, err = readLookaside(ctx, image, at.Lookaside, named, manifest); err != nil {
+			return found{}, err
 		}
 	}
 	if at.attachments() {
 		attached, err := readAttachment(ctx, image, manifest)
 		if err != nil {
-			return nil, err
+			return found{}, err
 		}
-		signatures = append(signatures, attached...)
+		all.signatures = append(all.signatures, attached...)
 	}
-	if len(signatures) == 0 {
-		return nil, &policy.RejectedError{Reason: at.missing(manifest)}
+	if len(all.signatures) == 0 {
+		return found{}, &policy.RejectedError{Reason: at.missing(manifest) + otherFormat(ctx, image, manifest)}
 	}
-	return signatures, nil
+	return all, nil
+}
+
+// named adds the lookaside to a rejection of the signatures.
+func (f found) named(err error) error {
+	rejected, ok := errors.AsType[*policy.RejectedError](err)
+	if !ok || f.lookaside == "" {
+		return err
+	}
+	return &policy.RejectedError{Scope: rejected.Scope, Reason: fmt.Sprintf("%s (with the signatures in the lookaside %s)", rejected.Reason, f.lookaside)}
+}
+
+// otherFormat describes a signature that the image has in a format that the policy's code cannot read.
+func otherFormat(ctx context.Context, image *fetch.Image, manifest digest.Digest) string {
+	if !hasBundle(ctx, image, manifest) {
+		return ""
+	}
+	return "; it has a signature in the bundle format, the default of cosign 3, that neither this program nor the nodes of a cluster read: " +
+		"sign the image with \"capi-manifests sign\", or with \"cosign sign --new-bundle-format=false --use-signing-config=false\""
 }
 
 func (l location) attachments() bool { return l.Attachments == nil || *l.Attachments }
@@ -145,7 +165,7 @@ func (l location) missing(manifest digest.Digest) string {
 		reason += ": the repository has no tag " + AttachmentTag(manifest)
 	}
 	if l.Lookaside != "" {
-		reason += "; the lookaside of registries.d has none"
+		reason += "; the lookaside " + redacted(l.Lookaside) + " of registries.d has none"
 	}
 	if !l.attachments() {
 		reason += "; registries.d disables sigstore attachments"
@@ -153,26 +173,38 @@ func (l location) missing(manifest digest.Digest) string {
 	return reason
 }
 
+// redacted returns a URL without its password.
+func redacted(lookaside string) string {
+	at, err := url.Parse(lookaside)
+	if err != nil {
+		return "" // err shows it
+	}
+	return at.Redacted()
+}
+
 // readLookaside returns the signatures in a lookaside: <lookaside>/<path of the repository>@sha256=<hex>/signature-1 and so on.
-func readLookaside(ctx context.Context, image *fetch.Image, lookaside string, named reference.Named, manifest digest.Digest) ([]policy.Signature, error) {
+func readLookaside(ctx context.Context, image *fetch.Image, lookaside string, named reference.Named, manifest digest.Digest) (found, error) {
 	base, err := url.Parse(lookaside)
 	if err != nil {
-		return nil, errors.New("parsing the lookaside of registries.d: not a URL") // err shows it
+		return found{}, errors.New("parsing the lookaside of registries.d: not a URL") // err shows it
 	}
-	path := fmt.Sprintf("%s/%s@%s=%s/signature-", base.Path, reference.Path(named), manifest.Algorithm(), manifest.Encoded())
-	var signatures []policy.Signature
+	base.Path = fmt.Sprintf("%s/%s@%s=%s", base.Path, reference.Path(named), manifest.Algorithm(), manifest.Encoded())
+	all := found{}
 	for n := 1; n <= maxSignatures; n++ {
-		base.Path = path + fmt.Sprint(n)
-		signature, err := readURL(ctx, image, base)
+		at := base.JoinPath(fmt.Sprintf("signature-%d", n))
+		signature, err := readURL(ctx, image, at)
 		if isNotFound(err) || errors.Is(err, fs.ErrNotExist) {
-			return signatures, nil
+			return all, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading the lookaside %s: %w", base.Redacted(), err)
+			return found{}, fmt.Errorf("reading the lookaside %s: %w", at.Redacted(), err)
 		}
-		signatures = append(signatures, signature)
+		if err := signature.Check(ctx); err != nil {
+			return found{}, &policy.RejectedError{Reason: fmt.Sprintf("invalid signature in the lookaside %s: %v", at.Redacted(), err)}
+		}
+		all.signatures, all.lookaside = append(all.signatures, signature), base.Redacted()
 	}
-	return nil, fmt.Errorf("reading the lookaside %s: more than %d signatures", base.Redacted(), maxSignatures)
+	return found{}, fmt.Errorf("reading the lookaside %s: more than %d signatures", base.Redacted(), maxSignatures)
 }
 
 func readURL(ctx context.Context, image *fetch.Image, at *url.URL) (policy.Signature, error) {

@@ -87,11 +87,18 @@ func TestVerifier_LookasideOverHTTP(t *testing.T) {
 	f.configure("docker:\n  " + f.Host() + ":\n    lookaside: " + server.URL + "/signatures\n    use-sigstore-attachments: false\n")
 	f.undecided("503 Service Unavailable")
 	status = http.StatusOK
-	f.rejected("signature not found", "signature not found; the lookaside of registries.d has none; registries.d disables sigstore attachments")
+	f.rejected("signature not found", "signature not found; the lookaside "+server.URL+"/signatures of registries.d has none; registries.d disables sigstore attachments")
 	signature = f.simpleSignature(key)
 	f.accepted()
 	f.gpgKey()
-	f.rejected("Key not found")
+	f.rejected("Key not found", "(with the signatures in the lookaside "+strings.TrimSuffix(server.URL+path, "/signature-1")+")")
+	signature = []byte("<html>log in</html>")
+	f.rejected("invalid signature in the lookaside " + server.URL + path + ": unrecognized signature format")
+	signature = []byte{}
+	f.rejected("invalid signature in the lookaside " + server.URL + path + ": empty signature")
+	if err := f.Verify(t.Context(), f.reference); err == nil || strings.Contains(err.Error(), os.TempDir()) {
+		t.Errorf("got %v, want an error without a temporary file", err)
+	}
 }
 
 func TestVerifier_LookasideOfFiles(t *testing.T) {

@@ -72,8 +72,8 @@ type signedImage struct {
 func newSignedImage(t *testing.T, key *Key, size int) *signedImage {
 	t.Helper()
 	s := &signedImage{content: map[string][]byte{}, steps: map[string]string{}, types: map[string]string{}}
-	pad := strings.Repeat("x", min(size, 1<<20))
-	image, err := registry.Format{Labels: map[string]string{"pad": pad}}.Image(registry.Layer{Entries: []registry.Entry{registry.File("etc/data", strings.Repeat("y", max(size, 1<<20)))}, Compression: registry.None})
+	pad := strings.Repeat("x", min(size, 512<<10))
+	image, err := registry.Format{Labels: map[string]string{"pad": pad}}.Image(registry.Layer{Entries: []registry.Entry{registry.File("etc/data", strings.Repeat("y", max(size, 512<<10)))}, Compression: registry.None})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,10 +236,10 @@ func TestVerified_BoundsStalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, size := range []int{10 << 10, 1 << 20, 20 << 20} {
+	for _, size := range []int{10 << 10, 512 << 10, 10 << 20} {
 		image := newSignedImage(t, key, size)
 		for _, step := range steps {
-			if size > 1<<20 && step != stepLayer {
+			if size > 512<<10 && step != stepLayer {
 				continue // no larger ones exist
 			}
 			for _, fault := range stallsTable {

@@ -214,14 +214,14 @@ func (v *Verifier) locations() (Locations, error) {
 // verifyFrom evaluates the policy with the signatures of one source, and returns them. The error is a
 // *policy.RejectedError if the policy does not accept the image.
 func (v *Verifier) verifyFrom(ctx context.Context, p *policy.Policy, locations Locations, in policy.Image, image *fetch.Image, source mirror.Source) ([]policy.Signature, error) {
-	var err error
-	in.Signatures, err = locations.read(ctx, image, source, digest.FromBytes(in.Manifest))
+	found, err := locations.read(ctx, image, source, digest.FromBytes(in.Manifest))
 	if err != nil {
 		return nil, err
 	}
+	in.Signatures = found.signatures
 	key := verdictKey{in.Reference, p.Digest(), digestOf(in.Signatures)}
 	if before, known := v.verdicts.Get(key); known && before.fresh(v.recheckAfter()) {
-		return in.Signatures, before.err
+		return in.Signatures, found.named(before.err)
 	}
 	err = p.Evaluate(ctx, in)
 	if err == nil || errors.As(err, new(*policy.RejectedError)) {
@@ -229,7 +229,7 @@ func (v *Verifier) verifyFrom(ctx context.Context, p *policy.Policy, locations L
 		logr.FromContextOrDiscard(ctx).Info("Checked the signatures of an image", "image", in.Reference, "source", source.Image.Context().Name(),
 			"signatures", len(in.Signatures), "accepted", err == nil, "scope", p.Scope(in.Reference))
 	}
-	return in.Signatures, err
+	return in.Signatures, found.named(err)
 }
 
 // digestOf returns a digest of a list of signatures.

@@ -20,7 +20,10 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	gcrremote "github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/opencontainers/go-digest"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
@@ -398,4 +401,56 @@ func TestVerifier_Verdict(t *testing.T) {
 	verdict(v1alpha1.VerdictRejected, "policy.json", "default")
 	f.policy = nil
 	verdict(v1alpha1.VerdictNotEnforced, "", "")
+}
+
+// TestVerifier_NamesTheBundleFormat: cosign 3 signs with referrers in the bundle format, that the nodes do not read.
+func TestVerifier_NamesTheBundleFormat(t *testing.T) {
+	f := newFixture(t)
+	index := mutate.IndexMediaType(mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
+		Add: registry.MustImage(t, registry.Layer{Txtar: "-- bundle.json --\n"}), Descriptor: v1.Descriptor{ArtifactType: "application/vnd.dev.sigstore.bundle.v0.3+json"},
+	}), types.OCIImageIndex)
+	digest := string(digestOfImage(t, f.image))
+	raw, err := index.RawManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const says = "it has a signature in the bundle format"
+	t.Run("tag", func(t *testing.T) {
+		if _, err := f.PushTag("providers/aws", strings.Replace(digest, ":", "-", 1), index); err != nil {
+			t.Fatal(err)
+		}
+		f.Fail(registry.Fault{Path: "/referrers/", Status: http.StatusNotFound})
+		f.rejected(says, "the repository has no tag "+AttachmentTag(digestOfImage(t, f.image)), "cosign sign --new-bundle-format=false --use-signing-config=false")
+	})
+	t.Run("API", func(t *testing.T) {
+		other := newFixture(t)
+		other.Fail(registry.Fault{Path: "/referrers/", Status: http.StatusOK, Body: raw, Header: http.Header{"Content-Type": {string(types.OCIImageIndex)}}})
+		other.rejected(says)
+	})
+	t.Run("other referrers", func(t *testing.T) {
+		other := newFixture(t)
+		other.Fail(registry.Fault{Path: "/referrers/", Status: http.StatusOK, Body: []byte(strings.Replace(string(raw), "sigstore.bundle", "sbom", 1))})
+		if err := other.Verify(t.Context(), other.reference); err == nil || strings.Contains(err.Error(), says) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestVerifier_AttachmentIsAnOCIManifest: containers/image reads no other manifests.
+func TestVerifier_AttachmentIsAnOCIManifest(t *testing.T) {
+	f := newFixture(t)
+	attachment, err := f.key.Attach(nil, f.name(), digestOfImage(t, f.image))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag := AttachmentTag(digestOfImage(t, f.image))
+	docker := mutate.MediaType(attachment, types.DockerManifestSchema2)
+	if _, err := f.PushTag("providers/aws", tag, docker); err != nil {
+		t.Fatal(err)
+	}
+	f.rejected("the tag " + tag + ` has the media type "application/vnd.docker.distribution.manifest.v2+json", want application/vnd.oci.image.manifest.v1+json`)
+	if _, err := f.PushTag("providers/aws", tag, attachment); err != nil {
+		t.Fatal(err)
+	}
+	f.accepted()
 }

@@ -5,6 +5,9 @@ package fetch
 import (
 	"context"
 	"io"
+	"mime"
+
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // body is a manifest or a blob of a source. It resumes where the connection was interrupted, and ends
@@ -29,6 +32,10 @@ func (r *request) openBody(ctx context.Context) (*body, error) {
 		return nil, err
 	}
 	b.current = resp
+	if stated := r.resource.stated; stated != nil {
+		mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+		*stated = types.MediaType(mediaType)
+	}
 	return b, nil
 }
 

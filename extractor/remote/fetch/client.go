@@ -179,19 +179,34 @@ func (i *Image) From(source mirror.Source, last bool) *Image {
 	}
 }
 
-// ManifestOfTag returns the manifest of a tag in the image's repository, of at most limit bytes. Its bytes are
-// untrusted, because there is no digest to verify them. Errors are those of Blob.
-func (i *Image) ManifestOfTag(ctx context.Context, what, tag string, limit int64) ([]byte, error) {
-	var raw []byte
-	w := resource{name: what, kind: "manifests", tag: tag, descriptor: v1.Descriptor{Size: -1}, limit: limit}
-	err := i.fetch(ctx, w, func(body io.Reader) (err error) {
+// ManifestOfTag returns the manifest of a tag in the image's repository, of at most limit bytes, and its media type as the
+// registry states it. They are untrusted, because there is no digest to verify them. Errors are those of Blob.
+func (i *Image) ManifestOfTag(ctx context.Context, what, tag string, limit int64) ([]byte, types.MediaType, error) {
+	return i.untrusted(ctx, resource{name: what, kind: "manifests", tag: tag, descriptor: v1.Descriptor{Size: -1}, limit: limit})
+}
+
+// Referrers returns the index of the manifests that refer to a manifest of the repository, of at most limit bytes: from the
+// registry's API or, if it has none, from the tag that the OCI distribution specification defines for this case. It is
+// untrusted. Errors are those of Blob.
+func (i *Image) Referrers(ctx context.Context, manifest string, limit int64) ([]byte, error) {
+	raw, _, err := i.untrusted(ctx, resource{name: "referrers", kind: "referrers", tag: manifest, descriptor: v1.Descriptor{Size: -1}, limit: limit})
+	if failed, ok := errors.AsType[*Error](err); ok && failed.Status != 0 {
+		raw, _, err = i.ManifestOfTag(ctx, "referrers", strings.ReplaceAll(manifest, ":", "-"), limit)
+	}
+	return raw, err
+}
+
+// untrusted returns a resource without a known digest, and its media type.
+func (i *Image) untrusted(ctx context.Context, w resource) (raw []byte, mediaType types.MediaType, err error) {
+	w.stated = &mediaType
+	err = i.fetch(ctx, w, func(body io.Reader) (err error) {
 		raw, err = io.ReadAll(body)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return raw, nil
+	return raw, mediaType, nil
 }
 
 // setLayerNumbers records the positions of the layers in a manifest, for errors.
@@ -236,7 +251,8 @@ type resource struct {
 	name, kind string
 	tag        string // unknown for a manifest without a known digest
 	descriptor v1.Descriptor
-	limit      int64 // bytes
+	limit      int64            // bytes
+	stated     *types.MediaType // receives the Content-Type of the response; may be nil
 }
 
 // identifier is the last element of the path of the resource.

@@ -5,6 +5,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,28 @@ func (p *Policy) Evaluate(ctx context.Context, in Image) (err error) {
 		return nil
 	}
 	return &RejectedError{Scope: p.Scope(in.Reference), Reason: fmt.Sprint(err)}
+}
+
+// Check returns an error unless the bytes have the format of a signature. Evaluate would reject the image, but name a
+// temporary file.
+func (s Signature) Check(ctx context.Context) (err error) {
+	dir, err := Image{Manifest: []byte("{}"), Signatures: []Signature{s}}.write()
+	if err != nil {
+		return fmt.Errorf("preparing the check of a signature: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	ref, err := directory.NewReference(dir)
+	if err != nil {
+		return err
+	}
+	source, err := ref.NewImageSource(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if _, err = source.GetSignatures(ctx, nil); err != nil {
+		return cmp.Or(errors.Unwrap(err), err) // without the temporary file
+	}
+	return nil
 }
 
 // write writes the image in the format of the dir transport: the only transport without a registry that supports

@@ -12,3 +12,6 @@ func validate([]byte) error { return ErrUnsupported }
 
 // Evaluate returns ErrUnsupported.
 func (p *Policy) Evaluate(context.Context, Image) error { return ErrUnsupported }
+
+// Check returns ErrUnsupported.
+func (s Signature) Check(context.Context) error { return ErrUnsupported }
