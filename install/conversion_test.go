@@ -37,22 +37,21 @@ spec: {selector: {a: b}, ports: [{port: 443}]}
 // A retained CRD can be listed in each served version after its provider is removed, by an uninstall or an upgrade, and a namespace with
 // an instance can be deleted, although the conversion webhook is gone. The next installation restores the webhook.
 func TestRetainedCRD_EndsItsConversion(t *testing.T) {
-	for name, remove := range map[string]func(h *harness){
-		"uninstall": func(h *harness) {
-			h.must(h.Delete(h.Context(), h.clusterAPI()))
-			h.clusterAPIGone()
-			h.reapply()
+	for name, test := range map[string]struct{ remove, restore func(h *harness) }{
+		"uninstall": {
+			func(h *harness) { h.must(h.Delete(h.Context(), h.clusterAPI())); h.clusterAPIGone() },
+			func(h *harness) { h.reapply() },
 		},
-		"upgrade": func(h *harness) {
-			h.release(core(), aws())
-			h.settled("4.22.0-3")
+		"upgrade": {
+			func(h *harness) { h.release(core(), aws()); h.settled("4.22.0-3") },
+			func(h *harness) { h.release(core(), aws(converted()...)) },
 		},
 	} {
-		t.Run(name, func(t *testing.T) { endsItsConversion(t, remove) })
+		t.Run(name, func(t *testing.T) { endsItsConversion(t, test.remove, test.restore) })
 	}
 }
 
-func endsItsConversion(t *testing.T, remove func(h *harness)) {
+func endsItsConversion(t *testing.T, remove, restore func(h *harness)) {
 	h := newHarness(t)
 	h.release(core(), aws(crd("machines", "Machine")))
 	h.start("4.22.0")
@@ -92,7 +91,7 @@ func endsItsConversion(t *testing.T, remove func(h *harness)) {
 		}
 		return nil
 	})
-	h.release(core(), aws(converted()...))
+	restore(h)
 	h.eventually("the webhook is restored", func() error {
 		restored := h.object(crdKind, "", machines)
 		strategy, _, _ := unstructured.NestedString(restored.Object, "spec", "conversion", "strategy")

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -47,5 +46,5 @@ func TestTeardown_CRDsOfAnyGroup(t *testing.T) {
 		}
 	}
 	h.must(h.Delete(t.Context(), used))
-	h.must(h.Delete(t.Context(), &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: kept.GetAPIVersion(), Kind: kept.GetKind()}, ObjectMeta: metav1.ObjectMeta{Name: kept.GetName()}}))
+	h.must(h.Delete(t.Context(), kept))
 }

@@ -261,7 +261,7 @@ func newEngine(mgr manager.Manager) (*installer.Engine, error) {
 		return nil, fmt.Errorf("creating the revision engine: %w", err)
 	}
 	return &installer.Engine{
-		Revisions: revisions, Cache: whole, Reader: reader, Versions: versions, Metadata: mgr.GetClient(), Live: mgr.GetAPIReader(), Writer: mgr.GetClient(),
+		Revisions: revisions, Cache: whole, Reader: reader, Versions: versions, Metadata: mgr.GetClient(), Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Reviews: mgr.GetClient(), Mapper: mgr.GetRESTMapper(),
 		Certificates: servingcert.Issuer{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()},
 		Owners:       installer.Owners{OwnerStrategyAnnotation: ownerhandling.NewAnnotation(mgr.GetScheme(), v1alpha1.OwnersAnnotation)},
 	}, nil

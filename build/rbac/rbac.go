@@ -3,32 +3,14 @@
 package rbac
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/api/v1alpha1"
-	"github.com/capi-installer/capi-installer/internal/object"
+	"github.com/capi-installer/capi-installer/internal/permission"
 )
 
-// reason is the purpose of a permission.
-type reason string
-
-const (
-	forKinds        reason = "each kind is watched, and its objects are created; neither can be narrowed to names"
-	forObjects      reason = "external changes to each object are reverted, and it is deleted at teardown"
-	forInstances    reason = "a CRD is deleted only if it has no instances"
-	forUnmanaged    reason = "a CompatibilityRequirement is kept for each unmanaged CRD"
-	forEscalate     reason = "a ClusterRole of the set has an aggregation rule; Kubernetes requires all permissions, or this one, which cannot be narrowed to names for a create request"
-	forBind         reason = "each role is bound; the dry run of the binding precedes the creation of the role"
-	forParams       reason = "an admission policy is bound to parameters, which the writer of the binding must be able to read"
-	forCertificates reason = "the installer issues the certificates that Services of the set request"
-	forGrant        reason = "roles of the set grant it; Kubernetes rejects roles with permissions that the writer lacks"
-)
-
-// reasons lists the reasons in the order of the rules.
-var reasons = []reason{forKinds, forObjects, forInstances, forUnmanaged, forEscalate, forBind, forParams, forCertificates, forGrant}
+// Rule is a rule of the role with its reason.
+type Rule = permission.Rule
 
 // Options are inputs besides the objects. The zero value is right for a cluster in
 // which the installer manages every CRD and has no permissions yet.
@@ -40,68 +22,10 @@ type Options struct {
 	ExistingRules []Rule
 }
 
-// MinimalRules returns the rules that the installer needs for objects, which must
-// be rendered as in the cluster. Objects may contain duplicates: the objects of two
-// releases give the rules for an upgrade. Rules are sorted, cluster-wide ones
-// first, and none covers another.
+// MinimalRules returns the rules that the installer needs for objects, as permission.MinimalRules does.
 func MinimalRules(objects []*unstructured.Unstructured, options Options) []Rule {
-	needed, known := requiredPermissions{}, resourcesOf(objects)
-	for _, o := range objects {
-		if object.IsCRD(o) && slices.Contains(options.UnmanagedCRDs, o.GetName()) {
-			needed.addUnmanaged(o)
-			continue
-		}
-		needed.addObject(o, known.of(o))
-	}
-	needed.addGrants(objects, known)
-	var held []permission
-	for _, rule := range options.ExistingRules {
-		held = append(held, permissionsOf(rule.Namespace, rule.PolicyRule)...)
-	}
-	return needed.without(held).rules()
-}
-
-// addObject adds the permissions to install, reconcile and delete an object.
-func (n requiredPermissions) addObject(o *unstructured.Unstructured, resource schema.GroupResource) {
-	in := permissionOn(o.GetNamespace(), resource)
-	watched := in
-	if in.namespace != "" {
-		watched.namespace = v1alpha1.OperandNamespace // the cache holds no other namespace
-	}
-	n.addVerbs(forKinds, watched, "list", "watch")
-	n.addVerbs(forKinds, in, "create")
-	in.Name = o.GetName()
-	n.addVerbs(forObjects, in, "get", "patch", "delete")
-	if object.IsCRD(o) {
-		n.addVerbs(forInstances, permissionOn("", defines(o)), "list")
-	}
-	if secret := o.GetAnnotations()[v1alpha1.ServingCertAnnotation]; secret != "" && o.GetKind() == "Service" {
-		n.addCertificate(o.GetNamespace(), secret)
-	}
-}
-
-// addCertificate adds the permissions to issue a certificate in a Secret. A name cannot limit create.
-func (n requiredPermissions) addCertificate(namespace, secret string) {
-	in := permissionOn(namespace, schema.GroupResource{Resource: "secrets"})
-	n.addVerbs(forCertificates, in, "create")
-	in.Name = secret
-	n.addVerbs(forCertificates, in, "get", "update")
-}
-
-// addUnmanaged adds the permissions to check an unmanaged CRD. Each revision has
-// its own CompatibilityRequirements. The installer reads the CRD, and removes its
-// annotations if it managed the CRD before.
-func (n requiredPermissions) addUnmanaged(crd *unstructured.Unstructured) {
-	n.addVerbs(forUnmanaged, permissionOn("", requirements), "list", "watch", "create", "get", "patch", "delete")
-	definitions := permissionOn("", object.CRDResource.GroupResource())
-	n.addVerbs(forUnmanaged, definitions, "list", "watch")
-	definitions.Name = crd.GetName()
-	n.addVerbs(forUnmanaged, definitions, "get", "patch")
-}
-
-func (n requiredPermissions) addVerbs(why reason, in permission, verbs ...string) {
-	for _, verb := range verbs {
-		in.Verb = verb
-		n.add(why, in)
-	}
+	return permission.MinimalRules(objects, permission.Options{
+		UnmanagedCRDs: options.UnmanagedCRDs, ExistingRules: options.ExistingRules,
+		CachedNamespace: v1alpha1.OperandNamespace, CertificateAnnotation: v1alpha1.ServingCertAnnotation,
+	})
 }

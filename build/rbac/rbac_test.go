@@ -110,9 +110,23 @@ func TestMinimalRules(t *testing.T) {
 		{name: "URLs that it holds in a namespace have no effect", objects: knownRole,
 			options: rbac.Options{ExistingRules: []rbac.Rule{
 				{Namespace: "other", PolicyRule: rbacv1.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}}},
-				{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+				{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}}},
 			}},
 			want: []string{": get /metrics"}},
+		{name: "with escalate it needs none of the permissions of a role", objects: knownRole,
+			options: rbac.Options{ExistingRules: []rbac.Rule{
+				{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, Verbs: []string{"escalate", "create", "get", "list", "watch", "patch", "delete"}}},
+			}}},
+		{name: "it lists the instances of a CRD of its group", objects: crdOfThings,
+			options: rbac.Options{ExistingRules: []rbac.Rule{
+				{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+				{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, Verbs: []string{"*"}}},
+			}}, want: []string{": list thingies.example.com"}},
+		{name: "unless it can grant itself the permission", objects: crdOfThings,
+			options: rbac.Options{ExistingRules: []rbac.Rule{
+				{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+				{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles", "clusterrolebindings"}, Verbs: []string{"*"}}},
+			}}},
 		{name: "a role that gathers others is escalated, and so are all", objects: knownRole + "---\n" + gatheringRole, want: []string{
 			": create,list,watch clusterroles.rbac.authorization.k8s.io",
 			": delete,get,patch clusterroles.rbac.authorization.k8s.io (gathers,known)",
@@ -211,8 +225,7 @@ func TestRulesOfInstaller_CoverEveryProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	crd := strings.ReplaceAll(crdOfThings, "example.com", "infrastructure.cluster.x-k8s.io")
-	objects := objectsOf(t, crd+"---\n"+configMapsAB+"---\n"+gatheringRole+"---\n"+
+	objects := objectsOf(t, crdOfThings+"---\n"+configMapsAB+"---\n"+gatheringRole+"---\n"+
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: b}, roleRef: {kind: ClusterRole, name: gathers}}`)
 	if rules := rbac.MinimalRules(objects, rbac.Options{ExistingRules: held}); len(rules) > 0 {
 		t.Errorf("missing rules: %v", brief(rules))

@@ -114,6 +114,15 @@ func RulesOfInstaller(objects []*unstructured.Unstructured) ([]Rule, error) {
 	return held, nil
 }
 
+// isInstaller reports whether a subject is the installer's service account, or a user or group that it authenticates as.
 func isInstaller(subject rbacv1.Subject) bool {
-	return subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == Installer.Namespace && subject.Name == Installer.Name
+	switch subject.Kind {
+	case rbacv1.ServiceAccountKind:
+		return subject.Namespace == Installer.Namespace && subject.Name == Installer.Name
+	case rbacv1.UserKind:
+		return subject.Name == "system:serviceaccount:"+Installer.Namespace+":"+Installer.Name
+	case rbacv1.GroupKind:
+		return slices.Contains([]string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + Installer.Namespace}, subject.Name)
+	}
+	return false
 }

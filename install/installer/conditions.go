@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -51,7 +52,10 @@ func problems(rev *loadedRevision, result machinery.RevisionResult, err error) (
 	if result != nil {
 		add(reason.Collision, collisionMessage(rev, result, err), nil)
 	}
-	if err != nil {
+	switch {
+	case errors.As(err, new(*permissionsError)):
+		add(reason.ObjectsForbidden, "", err)
+	case err != nil:
 		add(reason.ApplyFailed, "", fmt.Errorf("installing version %s: %w", rev.name, err))
 	}
 	return found

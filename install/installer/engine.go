@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,6 +45,10 @@ type Engine struct {
 	Metadata client.Reader
 	// Live reads from the API server, bypassing the cache.
 	Live client.Reader
+	// Mapper maps kinds to resources; nil derives the resources from the names of the kinds.
+	Mapper meta.RESTMapper
+	// Reviews creates access reviews, with which a rollout checks the installer's permissions; nil skips the check.
+	Reviews client.Writer
 	// Writer writes to the API server.
 	Writer client.Writer
 
@@ -69,6 +74,8 @@ type Engine struct {
 	// policyChecked once this process has deleted the policy that an earlier process
 	// may have left behind.
 	policyMayExist, policyChecked bool
+	// permittedVersions has the version that was last found to be permitted.
+	permittedVersions sets.Set[string]
 	// roleMayExist and roleChecked are the same for the role that lets the installer list instances.
 	roleMayExist, roleChecked bool
 }
@@ -83,6 +90,12 @@ const availableProbe = "Available"
 // apply brings the cluster one step closer to the revision. The certificates of Services
 // follow their creation.
 func (e *Engine) apply(ctx context.Context, rev *loadedRevision) (machinery.RevisionResult, error) {
+	if err := e.plan(ctx, rev); err != nil {
+		return nil, err
+	}
+	if err := e.permitted(ctx, rev); err != nil {
+		return nil, err
+	}
 	if err := e.prepare(ctx, rev); err != nil {
 		return nil, err
 	}

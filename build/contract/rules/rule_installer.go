@@ -342,7 +342,7 @@ func checkKind(o *contract.Object) []contract.Finding {
 	if allowed || hasOwnRule || o.Kind.Kind == "" {
 		return nil
 	}
-	return []contract.Finding{o.At("kind").Finding("the installer has no permission to write the kind %s", o.Kind)}
+	return []contract.Finding{o.At("kind").Finding("the installer has no permission to write the kind %s: the shipped roles lack the verbs create, delete, get, list, patch and watch", o.Kind)}
 }
 
 // maxConfigMap is the maximum size of the data of a ConfigMap in bytes.

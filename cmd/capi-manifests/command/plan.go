@@ -5,11 +5,13 @@ package command
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capi-installer/capi-installer/build/generate"
+	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/apiserver"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/cli"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/planreport"
@@ -33,9 +35,12 @@ status of the ClusterAPI object. Settings of the cluster are given by flags:
 image overrides with --image, unmanaged CRDs with --unmanaged-crd, variables with --var. TLS_MIN_VERSION,
 TLS_CIPHER_SUITES and the variables of a proxy have the values of a cluster without own settings.
 
+It lists the permissions that the installer lacks to install and remove the objects, with the shipped
+roles; "capi-manifests rbac" writes them.
+
 With --against, each object is compared with a cluster: it would be created, changed,
 or adopted from cluster-capi-operator. Objects of that operator that would stay are
-listed too.
+listed too, and the permissions that the installer lacks with the roles of the cluster.
 
 With --signature-policy the verdict of the policy on each image is shown, and an image that it does not accept is an error: such a
 cluster does not install it. Without the flag the verdicts of this machine's policy are shown only.
@@ -167,24 +172,47 @@ func (f *planFlags) write(cmd *cobra.Command, set operand.Set, phases []revision
 	}
 	p.Signatures = signatures
 	if f.cluster != "" {
-		if p.Cluster, err = actionsIn(cmd, f.cluster, phases); err != nil {
-			return err
-		}
+		err = f.compare(cmd, &p, phases)
+	} else {
+		p.MissingPermissions, err = f.missingInShippedRoles(phases)
+	}
+	if err != nil {
+		return err
 	}
 	return f.format.Write(cmd.OutOrStdout(), p, p.Table)
 }
 
-// actionsIn returns the effects of the phases on the cluster of a kubeconfig.
-func actionsIn(cmd *cobra.Command, kubeconfig string, phases []revision.Phase) ([]planreport.Action, error) {
-	if kubeconfig == apiserver.Embedded {
-		return nil, cli.WrongUsage(fmt.Errorf("invalid --against %q: want a kubeconfig; an empty cluster has no objects to compare with", apiserver.Embedded))
-	}
-	cluster, stop, err := apiserver.Open(cmd.Context(), kubeconfig, "", cmd.ErrOrStderr())
+// missingInShippedRoles returns the rules for the phases that the shipped roles lack. Those for certificates are shipped with
+// deploy/kubernetes only, where the installer issues them.
+func (f *planFlags) missingInShippedRoles(phases []revision.Phase) ([]rbac.Rule, error) {
+	roles, err := planreport.ShippedRoles()
 	if err != nil {
 		return nil, err
 	}
+	missing, err := planreport.MissingPermissions(phases, f.unmanaged, roles)
+	return slices.DeleteFunc(missing, rbac.Rule.ForCertificates), err
+}
+
+// compare adds the effects of the phases on the cluster of a kubeconfig to a report, and the permissions that the installer lacks there.
+func (f *planFlags) compare(cmd *cobra.Command, p *planreport.Report, phases []revision.Phase) error {
+	if f.cluster == apiserver.Embedded {
+		return cli.WrongUsage(fmt.Errorf("invalid --against %q: want a kubeconfig; an empty cluster has no objects to compare with", apiserver.Embedded))
+	}
+	cluster, stop, err := apiserver.Open(cmd.Context(), f.cluster, "", cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
 	defer stop()
-	return planreport.Actions(cmd.Context(), cluster, phases)
+	if p.Cluster, err = planreport.Actions(cmd.Context(), cluster, phases); err != nil {
+		return err
+	}
+	roles, err := planreport.RolesIn(cmd.Context(), cluster)
+	if err != nil {
+		cli.Report(cmd.ErrOrStderr(), fmt.Errorf("not comparing the installer's permissions: %w", err))
+		return nil
+	}
+	p.MissingPermissions, err = planreport.MissingPermissions(phases, f.unmanaged, roles)
+	return err
 }
 
 // render renders the components of the cluster, with the name and number of its first version of the release.

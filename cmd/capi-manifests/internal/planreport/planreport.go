@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capi-installer/capi-installer/build/contract"
+	"github.com/capi-installer/capi-installer/build/rbac"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/term"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/internal/verdict"
 	"github.com/capi-installer/capi-installer/cmd/capi-manifests/schema"
@@ -41,6 +42,9 @@ type Report struct {
 	NotInstalled []NotInstalled `json:"notInstalled"`
 	// Signatures are the verdicts of a signature policy on all images of the release.
 	Signatures []verdict.Image `json:"signatures,omitempty"`
+	// MissingPermissions are the rules that the installer lacks for the objects, with the shipped roles, or with those of the
+	// cluster with --against.
+	MissingPermissions []rbac.Rule `json:"missingPermissions,omitempty"`
 	// Cluster are the actions on the objects of a cluster, with --against.
 	Cluster []Action `json:"cluster,omitempty"`
 }
@@ -150,10 +154,14 @@ func (p Report) Table(w *bytes.Buffer) {
 	term.Columns(w, []string{"SIGNATURE OF", "VERDICT", "SCOPE", "POLICY", "REASON"}, term.Rows(p.Signatures, func(v verdict.Image) []string {
 		return []string{v.Key, v.Decision, v.Scope, v.Policy, term.OrNone(v.Reason)}
 	}))
+	term.Columns(w, []string{"MISSING PERMISSION OF THE INSTALLER"}, term.Rows(p.MissingPermissions, func(rule rbac.Rule) []string { return []string{rule.String()} }))
 	if p.Cluster != nil {
 		term.Columns(w, []string{"ACTION", "OBJECT"}, term.Rows(p.Cluster, func(a Action) []string { return []string{string(a.Action), a.Object} }))
 	}
 	fmt.Fprintf(w, "\nRelease %s on %s: %d components, %d objects, content ID %s\n", p.ReleaseVersion, p.Platform, len(p.Components), total, p.ContentID)
+	if len(p.MissingPermissions) > 0 {
+		fmt.Fprintf(w, "The installer lacks permissions for this release, and would report ObjectsForbidden: \"capi-manifests rbac\" writes the missing rules\n")
+	}
 	fmt.Fprintf(w, "Strict namespace (PodSecurity restricted, SCC nonroot-v2): admits %d of %d components\n", p.admitted(), len(p.Components))
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rbac
+package permission
 
 import (
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capi-installer/capi-installer/internal/object"
 	"github.com/capi-installer/capi-installer/internal/rbacrule"
@@ -32,7 +33,7 @@ import (
 
 // addGrants adds the permissions to write the roles and bindings among objects, and the
 // bindings of admission policies.
-func (n requiredPermissions) addGrants(objects []*unstructured.Unstructured, known resources) {
+func (n requiredPermissions) addGrants(objects []*unstructured.Unstructured, known resources, held []permission) {
 	escalates := slices.ContainsFunc(objects, gathers)
 	for _, o := range objects {
 		n.addParamKind(o, known)
@@ -40,12 +41,39 @@ func (n requiredPermissions) addGrants(objects []*unstructured.Unstructured, kno
 		switch kind := object.GroupKind(o); {
 		case kind == object.ClusterRole && escalates:
 			n.addVerbs(forEscalate, permissionOn("", clusterRoles), "escalate")
-		case kind == object.ClusterRole, kind == object.Role:
+		case (kind == object.ClusterRole || kind == object.Role) && !covered(held, escalation(o)):
 			n.addRole(o)
 		case kind == object.ClusterRoleBinding, kind == object.RoleBinding:
 			n.bind(o)
 		}
 	}
+}
+
+// escalation returns the permission to write a role with any permissions.
+func escalation(role *unstructured.Unstructured) permission {
+	in := permissionOn(role.GetNamespace(), rolesResource)
+	if object.GroupKind(role) == object.ClusterRole {
+		in = permissionOn("", clusterRoles)
+	}
+	in.Name, in.Verb = role.GetName(), "escalate"
+	return in
+}
+
+// grantsItself reports whether the holder of permissions can grant itself others: it can write any ClusterRole, and bind it.
+func grantsItself(held []permission) bool {
+	for resource, verbs := range map[schema.GroupResource][]string{
+		clusterRoles:        {"get", "create", "update", "delete", "escalate", "bind"},
+		clusterRoleBindings: {"get", "create", "delete"},
+	} {
+		for _, verb := range verbs {
+			wanted := permissionOn("", resource)
+			wanted.Verb = verb
+			if !covered(held, wanted) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // gathers reports whether an object is a ClusterRole with an aggregation rule.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rbac
+package permission
 
 import (
 	"cmp"
 	"slices"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -40,6 +41,11 @@ func (p permission) covers(other permission) bool {
 	return (p.namespace == "" || p.namespace == other.namespace) && p.Covers(other.Permission)
 }
 
+// covered reports whether one of the held permissions covers another one.
+func covered(held []permission, wanted permission) bool {
+	return slices.ContainsFunc(held, func(p permission) bool { return p.covers(wanted) })
+}
+
 // requiredPermissions maps permissions to their reasons; of several reasons, the
 // first in the order of reasons.
 type requiredPermissions map[permission]reason
@@ -55,11 +61,11 @@ func (n requiredPermissions) add(why reason, permission permission) {
 func (n requiredPermissions) without(held []permission) requiredPermissions {
 	left := requiredPermissions{}
 	for wanted, why := range n {
-		covered := slices.ContainsFunc(held, func(p permission) bool { return p.covers(wanted) })
+		found := covered(held, wanted)
 		for other := range n {
-			covered = covered || other != wanted && other.covers(wanted)
+			found = found || other != wanted && other.covers(wanted)
 		}
-		if !covered {
+		if !found {
 			left[wanted] = why
 		}
 	}
@@ -73,6 +79,45 @@ type Rule struct {
 	rbacv1.PolicyRule
 	// Why is the operation of the installer that needs the rule.
 	Why string `json:"why"`
+}
+
+// String describes a rule that is missing, as the API server describes a forbidden request.
+func (r Rule) String() string {
+	var out strings.Builder
+	out.WriteString("cannot " + strings.Join(r.Verbs, ", "))
+	if len(r.NonResourceURLs) > 0 {
+		out.WriteString(" path " + quoted(r.NonResourceURLs))
+	}
+	if len(r.Resources) > 0 {
+		out.WriteString(" resource " + quoted(r.Resources) + " in API group " + quoted(r.APIGroups))
+	}
+	if len(r.ResourceNames) > 0 {
+		out.WriteString(" named " + quoted(r.ResourceNames))
+	}
+	if r.Namespace != "" {
+		out.WriteString(" in namespace " + quoted([]string{r.Namespace}))
+	}
+	return out.String() + " (" + r.Why + ")"
+}
+
+func quoted(texts []string) string { return `"` + strings.Join(texts, `", "`) + `"` }
+
+// Requests returns the requests that the rule allows, for access reviews.
+func (r Rule) Requests() []authorizationv1.SelfSubjectAccessReviewSpec {
+	var out []authorizationv1.SelfSubjectAccessReviewSpec
+	for _, p := range permissionsOf(r.Namespace, r.PolicyRule) {
+		if p.URL != "" {
+			out = append(out, authorizationv1.SelfSubjectAccessReviewSpec{
+				NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: p.URL, Verb: p.Verb},
+			})
+			continue
+		}
+		resource, subresource, _ := strings.Cut(p.Resource, "/")
+		out = append(out, authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: p.namespace, Verb: p.Verb, Group: p.Group, Resource: resource, Subresource: subresource, Name: p.Name,
+		}})
+	}
+	return out
 }
 
 // rules combines permissions: first verbs, then names, then resources, if all other

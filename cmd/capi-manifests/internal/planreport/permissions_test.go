@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package planreport
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capi-installer/capi-installer/build/rbac"
+	"github.com/capi-installer/capi-installer/extractor"
+	"github.com/capi-installer/capi-installer/install/revision"
+	"github.com/capi-installer/capi-installer/internal/yamldoc"
+	"github.com/capi-installer/capi-installer/test/fixture/bundles"
+)
+
+// missingFor returns the rules that the shipped roles lack for objects.
+func missingFor(t *testing.T, objects []*unstructured.Unstructured) []rbac.Rule {
+	t.Helper()
+	roles, err := ShippedRoles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing, err := MissingPermissions([]revision.Phase{{Name: "all", Objects: objects}}, nil, roles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(missing, rbac.Rule.ForCertificates)
+}
+
+// The shipped roles suffice to install and remove every real provider.
+func TestMissingPermissions_RealProviders(t *testing.T) {
+	all, err := bundles.Four(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := bundles.Sixteen(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bundle := range slices.Concat(all, more, openShiftBundles(t)) {
+		objects, err := yamldoc.Objects(bundle.Manifests)
+		if err != nil {
+			t.Fatalf("%s: %v", bundle.Metadata.ProviderName, err)
+		}
+		for _, rule := range missingFor(t, objects) {
+			t.Errorf("%s: the installer %s", bundle.Metadata.ProviderName, rule)
+		}
+	}
+}
+
+// openShiftBundles returns OpenShift's own bundles in the folder PROVIDERS, such as Metal3's with CRDs of group ipam.metal3.io.
+func openShiftBundles(t *testing.T) (all []extractor.Bundle) {
+	t.Helper()
+	folder := os.Getenv("PROVIDERS")
+	if folder == "" {
+		return nil
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "openshift-*", "components.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, extractor.Bundle{Metadata: extractor.Metadata{ProviderName: filepath.Base(filepath.Dir(file))}, Manifests: content})
+	}
+	return all
+}
+
+// A kind that the shipped roles lack is in the plan, with its rule.
+func TestMissingPermissions_OtherKind(t *testing.T) {
+	objects, err := yamldoc.Objects([]byte(`{apiVersion: batch/v1, kind: CronJob, metadata: {name: backup, namespace: openshift-cluster-api}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plannedRelease(t)
+	p.MissingPermissions = missingFor(t, objects)
+	var out bytes.Buffer
+	p.Table(&out)
+	for _, part := range []string{"MISSING PERMISSION", `cannot create, list, watch resource "cronjobs" in API group "batch" in namespace "openshift-cluster-api"`, "capi-manifests rbac"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("%q not found in:\n%s", part, &out)
+		}
+	}
+	p.MissingPermissions = nil
+	out.Reset()
+	if p.Table(&out); strings.Contains(out.String(), "MISSING") {
+		t.Errorf("a release without missing permissions has some:\n%s", &out)
+	}
+}
