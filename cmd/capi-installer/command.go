@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/capi-installer/capi-installer/api/v1alpha1"
 	"github.com/capi-installer/capi-installer/extractor/cache"
 	"github.com/capi-installer/capi-installer/extractor/remote"
 	"github.com/capi-installer/capi-installer/extractor/remote/fetch"
@@ -175,10 +174,14 @@ func (f *flags) manager(config *rest.Config, profile *tlsprofile.Profile) (manag
 		return nil, err
 	}
 	served := metricsserver.Options{Address: f.metricsAddress, Insecure: f.metricsInsecure, CertDir: f.metricsCertDir, Profile: profile}
+	lock, err := f.lock(config)
+	if err != nil {
+		return nil, err
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Cache: install.CacheOptions(),
 		HealthProbeBindAddress: f.healthAddress, Metrics: served.Server(), PprofBindAddress: f.pprofAddress,
-		LeaderElection: f.leaderElect, LeaderElectionID: "capi-installer", LeaderElectionNamespace: v1alpha1.OperatorNamespace,
+		LeaderElection: f.leaderElect, LeaderElectionResourceLockInterface: lock,
 		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: new(gracePeriod),
 		LeaseDuration: &f.leaseDuration, RenewDeadline: &f.renewDeadline, RetryPeriod: &f.retryPeriod,
 	})

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/capi-installer/capi-installer/api/v1alpha1"
+)
+
+// A process that was paused, or whose node was, may wake up after its lease has expired and
+// another process has taken over. Until its next attempt to renew the lease fails, which can take until
+// the renew deadline, client-go lets it go on. So each write is refused once the last
+// successful renewal is older than the lease.
+
+// leaseName is the name of the lease.
+const leaseName = "capi-installer"
+
+// fence refuses the writes of a process whose lease may have expired. The zero renewal time is that of a process that never led.
+type fence struct {
+	// limit is the duration of the lease.
+	limit time.Duration
+
+	mu      sync.Mutex
+	renewed time.Time // by the monotonic clock
+}
+
+// expiredError is the error of a refused write.
+type expiredError struct{ since time.Duration }
+
+func (e *expiredError) Error() string {
+	return fmt.Sprintf("write refused: lease %s was last renewed %s ago, and another process may lead", leaseName, e.since.Round(time.Second))
+}
+
+// set records the time before a successful renewal; zero after the lease was released.
+func (f *fence) set(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.renewed = at
+}
+
+// check returns an error if the lease may have expired.
+func (f *fence) check() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if since := time.Since(f.renewed); since >= f.limit {
+		return &expiredError{since}
+	}
+	return nil
+}
+
+// wrap returns a transport that checks the lease before each write.
+func (f *fence) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if isWrite(request) {
+			if err := f.check(); err != nil {
+				if request.Body != nil {
+					_ = request.Body.Close() // as a RoundTripper must
+				}
+				return nil, err
+			}
+		}
+		return next.RoundTrip(request)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// isWrite reports whether a request changes an object. Reviews only ask a question; the metrics server of
+// every process sends them.
+func isWrite(request *http.Request) bool {
+	review := strings.HasPrefix(request.URL.Path, "/apis/authentication.k8s.io/") || strings.HasPrefix(request.URL.Path, "/apis/authorization.k8s.io/")
+	return request.Method != http.MethodGet && request.Method != http.MethodHead && !review
+}
+
+// observedLock is a lock that reports each renewal to a fence.
+type observedLock struct {
+	resourcelock.Interface
+	fence *fence
+}
+
+// Create implements resourcelock.Interface.
+func (l observedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.observe(record, func() error { return l.Interface.Create(ctx, record) })
+}
+
+// Update implements resourcelock.Interface.
+func (l observedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.observe(record, func() error { return l.Interface.Update(ctx, record) })
+}
+
+func (l observedLock) observe(record resourcelock.LeaderElectionRecord, write func() error) error {
+	began := time.Now() // the lease lasts from a moment after this one
+	if err := write(); err != nil {
+		return err
+	}
+	if record.HolderIdentity != l.Identity() {
+		began = time.Time{}
+	}
+	l.fence.set(began)
+	return nil
+}
+
+// lock returns the lock for leader election, and has the clients of config check the lease before each write.
+func (f *flags) lock(config *rest.Config) (resourcelock.Interface, error) {
+	if !f.leaderElect {
+		return nil, nil
+	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, v1alpha1.OperatorNamespace, leaseName,
+		resourcelock.ResourceLockConfig{Identity: identity()}, rest.CopyConfig(config), f.renewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the lease: %w", err)
+	}
+	fence := &fence{limit: f.leaseDuration}
+	config.Wrap(fence.wrap)
+	return observedLock{lock, fence}, nil
+}
+
+// identity returns the identity of the process in the lease. In a pod it is the pod's: a container that was restarted holds the
+// lease of its predecessor, which has ended, and leads at once. Elsewhere, two processes of one host can run.
+func identity() string {
+	if name, uid := os.Getenv("POD_NAME"), os.Getenv("POD_UID"); name != "" && uid != "" {
+		return name + "_" + uid
+	}
+	host, _ := os.Hostname()
+	return cmp.Or(host, "capi-installer") + "_" + string(uuid.NewUUID())
+}

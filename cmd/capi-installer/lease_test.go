@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+const lease, deadline, period = 137 * time.Second, 107 * time.Second, 26 * time.Second
+
+// processes compete for one lease.
+type processes struct {
+	*testing.T
+	client *fake.Clientset
+}
+
+// lock returns the lock of a process, with its fence.
+func (p processes) lock(identity string) observedLock {
+	own := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: "operator", Name: leaseName}, Client: p.client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+	}
+	return observedLock{own, &fence{limit: lease}}
+}
+
+// lead competes until ctx ends, without a release, as a process that is killed.
+func (p processes) lead(ctx context.Context, lock resourcelock.Interface) (leads chan time.Time) {
+	leads = make(chan time.Time, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: lease, RenewDeadline: deadline, RetryPeriod: period,
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { leads <- time.Now() }, OnStoppedLeading: func() {}},
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	go elector.Run(ctx)
+	return leads
+}
+
+// A container that was restarted leads at once; another pod waits until the lease has expired.
+func TestLease_OfTheSamePod(t *testing.T) {
+	for next, want := range map[string]bool{"pod-a_1": true, "pod-a_2": false, "pod-b_1": false} {
+		synctest.Test(t, func(t *testing.T) {
+			p := processes{t, fake.NewClientset()}
+			ctx, kill := context.WithCancel(t.Context())
+			<-p.lead(ctx, p.lock("pod-a_1"))
+			kill()
+			synctest.Wait()
+			began := time.Now()
+			after := (<-p.lead(t.Context(), p.lock(next))).Sub(began)
+			if atOnce := after < time.Second; atOnce != want || after > lease+3*period {
+				t.Errorf("%s leads after %s, want at once: %t", next, after, want)
+			}
+		})
+	}
+}
+
+// write sends a request through the fence of a lock.
+func write(lock observedLock, method, path string) error {
+	transport := lock.fence.wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	}))
+	response, err := transport.RoundTrip(httptest.NewRequest(method, "https://example.com"+path, strings.NewReader("{}")))
+	if err == nil {
+		err = response.Body.Close()
+	}
+	return err
+}
+
+// A process writes only from its first renewal until the lease ends, also if client-go has not noticed that.
+func TestFence_RefusesWritesAfterTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := processes{t, fake.NewClientset()}
+		lock := p.lock("pod-a_1")
+		refused := func() bool {
+			return errors.As(write(lock, http.MethodPatch, "/api/v1/namespaces/a/configmaps/b"), new(*expiredError))
+		}
+		if !refused() {
+			t.Error("a process that does not lead may write")
+		}
+		<-p.lead(t.Context(), lock)
+		time.Sleep(10 * lease)
+		if refused() {
+			t.Error("the leader may not write")
+		}
+		p.client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no answer") })
+		time.Sleep(lease - 2*period)
+		if refused() {
+			t.Error("the leader may not write before its lease ends")
+		}
+		time.Sleep(2 * period)
+		if !refused() {
+			t.Error("a leader without a renewal may write")
+		}
+		for _, review := range []string{"/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"} {
+			if err := write(lock, http.MethodPost, review); err != nil {
+				t.Errorf("POST %s: %v", review, err)
+			}
+		}
+		if err := write(lock, http.MethodGet, "/api/v1/namespaces/a/configmaps/b"); err != nil {
+			t.Errorf("a read is refused: %v", err)
+		}
+	})
+}
+
+// A released lease is not renewed.
+func TestFence_ReleasedLease(t *testing.T) {
+	p := processes{t, fake.NewClientset()}
+	lock := p.lock("pod-a_1")
+	if err := lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "pod-a_1"}); err != nil || lock.fence.check() != nil {
+		t.Fatalf("after the creation: %v, %v", err, lock.fence.check())
+	}
+	if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err != nil || lock.fence.check() == nil {
+		t.Errorf("after the release: %v, and writes are accepted", err)
+	}
+}
+
+func TestIdentity_OfThePod(t *testing.T) {
+	t.Setenv("POD_NAME", "capi-installer-x")
+	t.Setenv("POD_UID", "1")
+	if got := identity(); got != "capi-installer-x_1" {
+		t.Errorf("the identity in a pod is %s", got)
+	}
+	t.Setenv("POD_UID", "")
+	if identity() == identity() {
+		t.Error("two processes outside a pod have the same identity")
+	}
+}
