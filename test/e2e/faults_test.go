@@ -241,6 +241,11 @@ func processFaults() []disturbance {
 			c.startSecond()
 			return c.failWrite(n, faults.Fault{Do: c.crash})
 		}, cleanup: (*cycle).endElection},
+		{name: "the leader is paused", arm: func(c *cycle, n int) func() int {
+			c.elect()
+			c.startSecond()
+			return c.failWrite(n, faults.Fault{Do: c.pauseLeader})
+		}, cleanup: (*cycle).endElection},
 		{name: "the lease is lost during a write", arm: func(c *cycle, n int) func() int {
 			c.elect()
 			c.ensureRunning()

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -113,9 +115,20 @@ func (c *cycle) rewriteImages() {
 // elect makes the process and its successors compete for the lease.
 func (c *cycle) elect() {
 	c.Helper()
-	c.election = []string{"--leader-elect", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"}
+	c.election = election
 	c.crash()
 	<-c.process().exited
+}
+
+// pauseLeader pauses the program until its lease has expired and the second process leads.
+func (c *cycle) pauseLeader() {
+	c.event("process", "paused")
+	p := c.process()
+	p.signal(syscall.SIGSTOP)
+	time.AfterFunc(15*time.Second, func() {
+		c.event("process", "continued")
+		_ = p.command.Process.Signal(syscall.SIGCONT) // it can have been killed
+	})
 }
 
 // startSecond starts a second process. If the processes compete for the lease, it becomes the leader when the first one
