@@ -32,7 +32,6 @@ func TestLease_LeaderThatWasPaused(t *testing.T) {
 }
 
 func pausedLeader(t *testing.T, nth int) {
-	t.Parallel()
 	h := newHarness(t)
 	a := func() { h.release(core("v1.0.0", configMap("only-a")), aws("v1.0.0")) }
 	a()
