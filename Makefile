@@ -113,6 +113,10 @@ compat: controlplane ## Run the tests of the installer with the limits of the or
 	cd third_party/boxcutter/conformance && go test -tags boxcutter_compat -timeout 30m -run TestConformance .
 	go test -tags $(TAG),boxcutter_compat -timeout 60m -parallel $(PARALLEL) ./install/... ./test/e2e
 
+.PHONY: original
+original: controlplane ## Run the conformance suite and the tests of the installer with the original boxcutter (ORIGINAL=<git clone>, ONLY=conformance)
+	@cd third_party/boxcutter && go run ./original $(if $(ORIGINAL),-clone $(abspath $(ORIGINAL))) $(if $(ONLY),-only $(ONLY))
+
 .PHONY: bench
 bench: controlplane ## Measure the extractor beside crane and the installer beside kubectl; docs/performance.md explains the table
 	@go build -o bin/ ./test/bench

@@ -41,9 +41,6 @@ func newServer() *server {
 		},
 		Apply: func(ctx context.Context, next client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			s.writes++
-			if len((&client.ApplyOptions{}).ApplyOptions(opts).DryRun) > 0 {
-				return nil
-			}
 			return next.Apply(ctx, obj, opts...)
 		},
 		Patch: func(ctx context.Context, next client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {

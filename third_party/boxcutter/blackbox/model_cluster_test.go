@@ -69,7 +69,7 @@ func newModelFake() *modelWorld {
 	w := &modelWorld{schemas: modelSchemas{}, exact: true}
 	c := fake.NewClientBuilder().WithScheme(modelScheme).WithReturnManagedFields().Build()
 	w.user, w.mapper = c, c.RESTMapper()
-	w.writer = w.watch(interceptor.NewClient(c, interceptor.Funcs{Create: modelCreate, Apply: modelApply}))
+	w.writer = w.watch(interceptor.NewClient(c, interceptor.Funcs{Create: modelCreate}))
 	return w
 }
 
@@ -86,14 +86,6 @@ func modelCreate(ctx context.Context, c client.WithWatch, obj client.Object, opt
 		return err
 	}
 	return c.Get(ctx, key, obj)
-}
-
-// modelApply applies as an API server does, unlike the fake one: a dry run changes nothing.
-func modelApply(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	if len((&client.ApplyOptions{}).ApplyOptions(opts).DryRun) > 0 {
-		return nil
-	}
-	return c.Apply(ctx, obj, opts...)
 }
 
 // newModelReal returns a real API server.
@@ -144,7 +136,11 @@ func (w *modelWorld) watch(c client.WithWatch) client.Client {
 			return c.Create(ctx, obj, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			w.note("patch", obj)
+			verb := "patch"
+			if len((&client.PatchOptions{}).ApplyOptions(opts).DryRun) > 0 {
+				verb = modelDryRun
+			}
+			w.note(verb, obj)
 			return c.Patch(ctx, obj, patch, opts...)
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
@@ -152,11 +148,7 @@ func (w *modelWorld) watch(c client.WithWatch) client.Client {
 			return c.Update(ctx, obj, opts...)
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			verb := "apply"
-			if applied := (&client.ApplyOptions{}); len(applied.ApplyOptions(opts).DryRun) > 0 {
-				verb = modelDryRun
-			}
-			w.note(verb, obj)
+			w.note("apply", obj)
 			return c.Apply(ctx, obj, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {

@@ -19,6 +19,7 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"pkg.package-operator.run/boxcutter/managedcache"
 	"pkg.package-operator.run/boxcutter/util"
@@ -37,7 +38,6 @@ func cacheCases() []Case {
 		{"caches/starts-at-first-read", cacheLazy},
 		{"caches/free-keeps-users", cacheFree},
 		{"caches/key-of-typed-owner", cacheKey},
-		{"caches/failure-ends-manager", cacheFailure},
 		{"metrics/object-counts-once", cacheMetrics},
 	}
 }
@@ -60,7 +60,10 @@ func (e *Env) start(runnable interface{ Start(context.Context) error }) {
 type accessManager = managedcache.ObjectBoundAccessManager[*corev1.ConfigMap]
 
 func (e *Env) manager() accessManager {
-	return managedcache.NewObjectBoundAccessManager[*corev1.ConfigMap](logr.Discard(), nil, e.config, e.cacheOptions())
+	same := func(_ context.Context, _ *corev1.ConfigMap, config *rest.Config, options cache.Options) (*rest.Config, cache.Options, error) {
+		return config, options, nil
+	}
+	return managedcache.NewObjectBoundAccessManager(logr.Discard(), same, e.config, e.cacheOptions())
 }
 
 // access starts a manager, and returns it and the access of an owner with a user
@@ -174,20 +177,6 @@ func cacheKey(t *testing.T, e *Env) {
 		if key.Kind != "" {
 			t.Errorf("the key of a typed owner without TypeMeta is %v", key)
 		}
-	}
-}
-
-func cacheFailure(t *testing.T, e *Env) {
-	m := e.manager()
-	owner := holder(e.namespace, "owner")
-	accessor, err := m.Get(e.Context(), owner)
-	e.must(err)
-	e.start(accessor) // The manager's start of a running cache fails.
-	e.eventually("the cache runs", func() bool { return accessor.List(e.Context(), configMapList()) == nil })
-	ctx, cancel := context.WithTimeout(e.Context(), eventuallyTimeout)
-	defer cancel()
-	if err := m.Start(ctx); err == nil || ctx.Err() != nil {
-		t.Errorf("the manager ended with %v", err)
 	}
 }
 

@@ -11,6 +11,7 @@ package conformance
 import (
 	"context"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -66,11 +67,18 @@ func Cases() []Case {
 	return all
 }
 
-// Run runs all cases, each in its own namespace.
+// Run runs all cases, each in its own namespace. A case that panics fails, and the others run.
 func Run(t *testing.T, config *rest.Config, factory Factory) {
 	t.Helper()
 	for _, c := range Cases() {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, newEnv(t, config, factory)) })
+		t.Run(c.Name, func(t *testing.T) {
+			defer func() {
+				if cause := recover(); cause != nil {
+					t.Errorf("panic: %v\n%s", cause, debug.Stack())
+				}
+			}()
+			c.Run(t, newEnv(t, config, factory))
+		})
 	}
 }
 

@@ -4,21 +4,58 @@ package conformance_test
 
 import (
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capi-installer/capi-installer/test/controlplane"
 	"github.com/capi-installer/capi-installer/third_party/boxcutter/conformance"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m) }
 
+// clusterVariable is set for the process of one case.
+const clusterVariable = "CONFORMANCE_KUBECONFIG"
+
+// TestConformance_Default runs each case in a process of its own, so that a case that panics or hangs ends no other.
 func TestConformance_Default(t *testing.T) {
+	if kubeconfig := os.Getenv(clusterVariable); kubeconfig != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.QPS = -1
+		conformance.Run(t, config, conformance.Default)
+		return
+	}
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	conformance.Run(t, controlplane.Shared(t).Config, conformance.Default)
+	cluster := controlplane.Shared(t)
+	for _, c := range conformance.Cases() {
+		t.Run(c.Name, func(t *testing.T) { runAlone(t, cluster.Kubeconfig) })
+	}
+}
+
+// maxTime is the maximum time of a case.
+const maxTime = 3 * time.Minute
+
+// runAlone runs the current subtest in another process.
+func runAlone(t *testing.T, kubeconfig string) {
+	t.Helper()
+	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+pattern, "-test.v", "-test.timeout="+maxTime.String())
+	command.Env = append(os.Environ(), clusterVariable+"="+kubeconfig)
+	out, err := command.CombinedOutput()
+	switch {
+	case err != nil:
+		t.Errorf("%v\n%s", err, out)
+	case !strings.Contains(string(out), "--- PASS: "+t.Name()):
+		t.Errorf("the case did not run:\n%s", out)
+	}
 }
 
 // TestReadme_NamesCases checks that every row of the README's table of measured
@@ -51,22 +88,5 @@ func TestReadme_NamesCases(t *testing.T) {
 				t.Errorf("case %s does not exist: %s", name[1], row)
 			}
 		}
-	}
-}
-
-// TestOriginalMod_MatchesGoMod checks that original.mod is go.mod without the
-// replacement of boxcutter.
-func TestOriginalMod_MatchesGoMod(t *testing.T) {
-	ours, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	original, err := os.ReadFile("original.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := strings.Replace(string(ours), "\nreplace pkg.package-operator.run/boxcutter => ..\n", "", 1)
-	if want != string(original) {
-		t.Error("original.mod differs: write go.mod without the replacement of boxcutter to it")
 	}
 }

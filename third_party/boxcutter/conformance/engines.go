@@ -13,6 +13,7 @@ import (
 	"pkg.package-operator.run/boxcutter"
 	"pkg.package-operator.run/boxcutter/machinery"
 	"pkg.package-operator.run/boxcutter/machinery/types"
+	"pkg.package-operator.run/boxcutter/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -54,7 +55,7 @@ func (o overriding) Teardown(
 
 func engineEmbedded(t *testing.T, e *Env) {
 	var calls []string
-	engine := machinery.NewPhaseEngine(overriding{e.objects(e.client), &calls}, nil)
+	engine := machinery.NewPhaseEngine(overriding{e.objects(e.client), &calls}, validation.NewClusterPhaseValidator(e.mapper, e.client))
 	main := phase("main", e.configMap("a", "red"), e.configMap("b", "red"))
 	_, err := engine.Reconcile(e.Context(), 1, main)
 	e.must(err)
@@ -73,11 +74,11 @@ func engineComparable(t *testing.T, _ *Env) {
 	isComparable[machinery.Comparator]()
 	isComparable[machinery.ObjectEngine]()
 	options := map[any]bool{
-		boxcutter.WithProbe("p", nil): true, types.WithOrphan(): true, boxcutter.WithAggregatePhaseReconcileErrors(): true,
+		boxcutter.WithProbe("p", nil): true, types.WithOrphan(): true,
 		boxcutter.WithPhaseReconcileOptions("p"): true, types.WithTeardownWriter(nil): true,
 	}
-	if len(options) != 5 {
-		t.Errorf("%d options are different, want 5", len(options))
+	if len(options) != 4 {
+		t.Errorf("%d options are different, want 4", len(options))
 	}
 }
 

@@ -63,7 +63,7 @@ func resultText(t *testing.T, e *Env) {
 	text := e.reconcile(rev, boxcutter.WithProbe(boxcutter.ProgressProbeType, probe)).String()
 	for _, want := range []string{
 		"Complete: false", "In Transition: true", `Phase "main"`, "Object ConfigMap.v1 " + e.namespace + "/new", `Action: "Created"`,
-		"Progress: Failed", "not yet", `Action: "Collision"`, "Conflicting Owner: nil", "Conflicts:", "Comparison:", `Phase "later" (Pending)`,
+		"Progress: Failed", "not yet", `Action: "Collision"`, "Conflicting Owner: nil", "Conflicts:", `Phase "later" (Pending)`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing %q in\n%s", want, text)

@@ -38,8 +38,8 @@ const (
 // reviewFindings reviews the findings of the validator. It returns true if the
 // validator must be called again, else the confirmed findings.
 func (e *PhaseEngine) reviewFindings(ctx context.Context, steps []step, finding error) (again bool, err error) {
-	found := asPointer[validation.PhaseValidationError](finding)
-	if found == nil || e.planner == nil {
+	found, ok := errors.AsType[*validation.PhaseValidationError](finding)
+	if !ok || e.planner == nil {
 		return false, finding
 	}
 	var confirmed []validation.ObjectValidationError

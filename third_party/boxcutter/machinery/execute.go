@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
 	"pkg.package-operator.run/boxcutter/internal/compat"
+	"pkg.package-operator.run/boxcutter/internal/dryrun"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -152,9 +153,14 @@ func (e *ObjectEngine) applyTo(ctx context.Context, current, desired Object, opt
 	if err != nil {
 		return nil, err
 	}
-	written.SetUID(current.GetUID())
-	written.SetResourceVersion(current.GetResourceVersion())
+	asRead(written, current)
 	return written, e.writer.Apply(ctx, config, options...)
+}
+
+// asRead makes a write of the object fail if the current object has changed since it was read, or was deleted.
+func asRead(obj, current Object) {
+	obj.SetUID(current.GetUID())
+	obj.SetResourceVersion(current.GetResourceVersion())
 }
 
 func (e *ObjectEngine) applyOptions(force bool) []client.ApplyOption {
@@ -210,7 +216,9 @@ func (e *ObjectEngine) recordNormalization(desired, written Object) {
 // another actor. If the dry run fails, the write reports the error.
 func (e *ObjectEngine) isNormalized(ctx context.Context, p *plan) bool {
 	// With force: the fields of a create count as those of another manager until they are migrated.
-	written, err := e.applyTo(ctx, p.actual, p.desired, append(e.applyOptions(true), client.DryRunAll)...)
+	planned, _ := p.desired.DeepCopyObject().(Object)
+	asRead(planned, p.actual)
+	written, err := dryrun.Apply(ctx, e.writer, planned, client.FieldOwner(e.fieldOwner))
 	if err != nil || !sameContent(written, p.actual) {
 		return false
 	}

@@ -77,24 +77,22 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			return c.note(nil, "delete", obj, func() error { return next.Delete(ctx, obj, opts...) })
 		},
 		Patch: func(ctx context.Context, next client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			verb := "patch"
-			if patch.Type() == apitypes.JSONPatchType {
-				verb = "migrate"
+			options := (&client.PatchOptions{}).ApplyOptions(opts)
+			switch patch.Type() {
+			case apitypes.ApplyPatchType:
+				return c.note(options.DryRun, "force", obj, func() error { return c.dryRun(ctx, next, obj, options) })
+			case apitypes.JSONPatchType:
+				return c.note(nil, "migrate", obj, func() error { return next.Patch(ctx, obj, patch, opts...) })
+			default:
+				return c.note(nil, "patch", obj, func() error { return next.Patch(ctx, obj, patch, opts...) })
 			}
-			return c.note(nil, verb, obj, func() error { return next.Patch(ctx, obj, patch, opts...) })
 		},
 		Apply: func(ctx context.Context, next client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			options := (&client.ApplyOptions{}).ApplyOptions(opts)
 			verb := "apply"
-			if options.Force != nil && *options.Force {
+			if force := (&client.ApplyOptions{}).ApplyOptions(opts).Force; force != nil && *force {
 				verb = "force"
 			}
-			return c.note(options.DryRun, verb, obj, func() (err error) {
-				if len(options.DryRun) > 0 {
-					if next, err = copied(ctx, next, obj); err != nil {
-						return err
-					}
-				}
+			return c.note(nil, verb, obj, func() error {
 				if err := next.Apply(ctx, obj, opts...); err != nil || c.afterApply == nil {
 					return err
 				}
@@ -124,17 +122,23 @@ func create(ctx context.Context, c client.Client, obj client.Object, opts []clie
 	return c.Get(ctx, key, obj)
 }
 
-// copied returns a client of a new cluster that has only a copy of the object: the fake stores the result of a dry run of an
-// apply.
-func copied(ctx context.Context, c client.Client, obj runtime.ApplyConfiguration) (client.WithWatch, error) {
-	there, ok := obj.(runtime.Object).DeepCopyObject().(*unstructured.Unstructured)
-	if !ok {
-		return nil, fmt.Errorf("dry run of %T", obj)
+// dryRun applies an object in a new cluster that has only a copy of the existing object: the fake does not return the result
+// of a dry run.
+func (c *cluster) dryRun(ctx context.Context, next client.Client, obj client.Object, options *client.PatchOptions) error {
+	desired, ok := obj.(*unstructured.Unstructured)
+	if !ok || len(options.DryRun) == 0 || options.Force == nil || !*options.Force {
+		return fmt.Errorf("patch of %T without a dry run or without force", obj)
 	}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(there), there); err != nil {
-		return nil, err
+	there := desired.DeepCopy()
+	if err := next.Get(ctx, client.ObjectKeyFromObject(there), there); err != nil {
+		return err
 	}
-	return fake.NewClientBuilder().WithScheme(testScheme).WithReturnManagedFields().WithObjects(there).Build(), nil
+	copied := fake.NewClientBuilder().WithScheme(testScheme).WithReturnManagedFields().WithObjects(there).Build()
+	config := client.ApplyConfigurationFromUnstructured(desired)
+	if err := copied.Apply(ctx, config, client.FieldOwner(options.FieldManager), client.ForceOwnership); err != nil || c.afterApply == nil {
+		return err
+	}
+	return c.afterApply(ctx, copied, config)
 }
 
 func (c *cluster) note(dryRun []string, verb string, obj any, write func() error) error {
@@ -242,10 +246,13 @@ func owner(name string) *corev1.Secret {
 	}
 }
 
-func ownedBy(name string) interface {
+// ownerOption is the option for an owner.
+type ownerOption interface {
 	types.ObjectReconcileOption
 	types.ObjectTeardownOption
-} {
+}
+
+func ownedBy(name string) ownerOption {
 	return types.WithOwner(owner(name), owners)
 }
 

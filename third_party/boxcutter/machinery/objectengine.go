@@ -139,7 +139,7 @@ func (e *ObjectEngine) revisionOf(obj Object) (number int64, marked bool, err er
 	}
 	number, err = strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, true, fmt.Errorf("reading annotation %s of %s: %w", e.revisionAnnotation(), types.ToObjectRef(obj), err)
+		return 0, true, fmt.Errorf("reading annotation %s of %s: %w; correct or remove the annotation", e.revisionAnnotation(), types.ToObjectRef(obj), err)
 	}
 	return number, true, nil
 }

@@ -67,9 +67,10 @@ func deleted(t *testing.T, c *cluster) {
 }
 
 const (
-	drift    = `{"data":{"color":"blue"}}`
-	loss     = `{"data":{"color":null}}`
-	tampered = `{"metadata":{"annotations":{"test.example.com/revision":"99"}}}`
+	drift      = `{"data":{"color":"blue"}}`
+	loss       = `{"data":{"color":null}}`
+	unreadable = `{"metadata":{"annotations":{"test.example.com/revision":"first"}}}`
+	tampered   = `{"metadata":{"annotations":{"test.example.com/revision":"99"}}}`
 )
 
 var (
@@ -143,6 +144,31 @@ func TestReconcile_BySituation(t *testing.T) {
 			}
 			if writes := c.took(); writes != nil {
 				t.Errorf("the next reconcile writes: %v", writes)
+			}
+		})
+	}
+}
+
+// TestUnreadableRevision_IsErrorWithoutWrite: an object that may belong to any revision is neither reverted nor deleted.
+func TestUnreadableRevision_IsErrorWithoutWrite(t *testing.T) {
+	for name, option := range map[string][]ownerOption{"with an owner": {one}, "without an owner": nil} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			var reconcile []types.ObjectReconcileOption
+			var teardown []types.ObjectTeardownOption
+			for _, o := range option {
+				reconcile, teardown = append(reconcile, o), append(teardown, o)
+			}
+			edited(installed(1, reconcile...), unreadable)(t, c)
+			c.took()
+			if result, err := c.engine().Reconcile(t.Context(), 1, configMap(t), reconcile...); err == nil {
+				t.Errorf("reconcile: action %s", result.Action())
+			}
+			if isGone, err := c.engine().Teardown(t.Context(), 1, configMap(t), teardown...); err == nil || isGone {
+				t.Errorf("teardown: gone %t, %v", isGone, err)
+			}
+			if writes := c.took(); writes != nil {
+				t.Errorf("writes: %v", writes)
 			}
 		})
 	}

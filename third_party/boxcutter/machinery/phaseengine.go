@@ -4,7 +4,6 @@ package machinery
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -225,19 +224,4 @@ func (e *PhaseEngine) teardownObject(
 		return outcomeWaiting, err
 	}
 	return outcomeGone, nil
-}
-
-// asPointer finds an error of type E or *E in the tree of an error, and returns a
-// pointer to it, or nil.
-func asPointer[E error, P interface {
-	*E
-	error
-}](err error) *E {
-	if pointer, ok := errors.AsType[P](err); ok {
-		return pointer
-	}
-	if value, ok := errors.AsType[E](err); ok {
-		return &value
-	}
-	return nil
 }

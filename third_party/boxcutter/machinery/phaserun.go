@@ -4,6 +4,7 @@ package machinery
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"pkg.package-operator.run/boxcutter/machinery/types"
@@ -98,7 +99,7 @@ func (r phaseRun) validate(ctx context.Context, result *phaseResult) (rejected b
 // the result.
 func (r phaseRun) check(ctx context.Context, result *phaseResult, selected func(*plan) bool) (rejected bool, err error) {
 	err = r.engine.validate(ctx, r.phase, r.steps, selected, r.opts)
-	result.validationError = asPointer[validation.PhaseValidationError](err)
+	result.validationError, _ = errors.AsType[*validation.PhaseValidationError](err)
 	if result.validationError != nil {
 		return true, nil //nolint:nilerr // a validation error is a result
 	}

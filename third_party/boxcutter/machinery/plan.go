@@ -208,6 +208,9 @@ func isField(element fieldpath.PathElement, name string) bool {
 // ActionIdle means that the object belongs to the revision and must be compared.
 // Collisions take precedence over the order of revisions.
 func (e *ObjectEngine) decideExisting(p *plan) error {
+	if _, _, err := e.revisionOf(p.actual); err != nil {
+		return err
+	}
 	owner, controller := e.ownershipOf(p.actual, p.options)
 	p.controller = controller
 	switch owner {

@@ -4,6 +4,7 @@ package machinery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -61,7 +62,8 @@ func (re *RevisionEngine) Reconcile(
 	}
 	result := &revisionResult{phases: phaseNames(rev.GetPhases()), late: isPast(options.ProgressDeadline)}
 	if err := re.validate(ctx, rev); err != nil {
-		if result.validationError = asPointer[validation.RevisionValidationError](err); result.validationError != nil {
+		if finding, ok := errors.AsType[*validation.RevisionValidationError](err); ok {
+			result.validationError = finding
 			return result, nil //nolint:nilerr // a validation error is a result
 		}
 		return result, fmt.Errorf("validating revision %s: %w", rev.GetName(), err)

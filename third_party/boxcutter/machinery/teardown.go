@@ -68,6 +68,9 @@ func (e *ObjectEngine) teardown(
 		e.normalized.forget(desired)
 		return outcomeGone, nil
 	}
+	if _, _, err := e.revisionOf(r.actual); err != nil {
+		return outcomeWaiting, err
+	}
 	outcome, err := e.remove(ctx, r)
 	if !apierrors.IsConflict(err) || live || !e.readsLive() {
 		return outcome, err
@@ -131,6 +134,9 @@ func (e *ObjectEngine) removeUncached(ctx context.Context, r *objectTeardown, co
 		e.normalized.forget(r.actual)
 		return outcomeGone, nil
 	}
+	if _, _, err := e.revisionOf(actual); err != nil {
+		return outcomeWaiting, err
+	}
 	live := *r
 	live.actual = actual
 	return e.remove(ctx, &live)
@@ -154,8 +160,8 @@ func (e *ObjectEngine) remove(ctx context.Context, r *objectTeardown) (teardownO
 // revision number and no controller.
 func (e *ObjectEngine) controls(r *objectTeardown) bool {
 	if r.options.Owner == nil {
-		number, marked, err := e.revisionOf(r.actual)
-		return marked && err == nil && number == r.revision && metav1.GetControllerOf(r.actual) == nil
+		number, marked, _ := e.revisionOf(r.actual)
+		return marked && number == r.revision && metav1.GetControllerOf(r.actual) == nil
 	}
 	return r.options.OwnerStrategy.IsController(r.options.Owner, r.actual)
 }

@@ -44,6 +44,9 @@ func (e ObjectValidationError) Error() string {
 // Unwrap returns the findings.
 func (e ObjectValidationError) Unwrap() []error { return e.Errors }
 
+// As finds the error for errors.As both as a value and as a pointer.
+func (e ObjectValidationError) As(target any) bool { return as(e, target) }
+
 // PhaseValidationError holds the findings about one phase and its objects.
 type PhaseValidationError struct {
 	// PhaseName is the name of the phase.
@@ -74,10 +77,13 @@ func (e PhaseValidationError) String() string {
 // Error returns the findings in one line.
 func (e PhaseValidationError) Error() string { return line(e.title(), e.Unwrap()) }
 
-// Unwrap returns the error of the phase and the errors of its objects.
+// Unwrap returns the error of the phase and the errors of its objects, as values.
 func (e PhaseValidationError) Unwrap() []error {
 	return append(withoutNil([]error{e.PhaseError}), asErrors(e.Objects)...)
 }
+
+// As finds the error for errors.As both as a value and as a pointer.
+func (e PhaseValidationError) As(target any) bool { return as(e, target) }
 
 func (e PhaseValidationError) title() string { return fmt.Sprintf("phase %q", e.PhaseName) }
 
@@ -111,8 +117,11 @@ func (e RevisionValidationError) String() string {
 // Error returns the findings in one line.
 func (e RevisionValidationError) Error() string { return line(e.title(), e.Unwrap()) }
 
-// Unwrap returns the errors of the phases.
+// Unwrap returns the errors of the phases, as values.
 func (e RevisionValidationError) Unwrap() []error { return asErrors(e.Phases) }
+
+// As finds the error for errors.As both as a value and as a pointer.
+func (e RevisionValidationError) As(target any) bool { return as(e, target) }
 
 func (e RevisionValidationError) title() string {
 	return fmt.Sprintf("revision %q (%d)", e.RevisionName, e.RevisionNumber)
@@ -181,16 +190,26 @@ func withoutNil(errs []error) []error {
 	return slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 }
 
-// asErrors returns pointers, so that errors.As finds them by their pointer types.
-func asErrors[E any, P interface {
-	*E
-	error
-}](errs []E) []error {
+func asErrors[E error](errs []E) []error {
 	out := make([]error, len(errs))
 	for i := range errs {
-		out[i] = P(&errs[i])
+		out[i] = errs[i]
 	}
 	return out
+}
+
+// as sets the target if it is for errors of type E. The constructors return pointers, and the errors in their fields
+// are values.
+func as[E error](err E, target any) bool {
+	switch target := target.(type) {
+	case *E:
+		*target = err
+	case **E:
+		*target = &err
+	default:
+		return false
+	}
+	return true
 }
 
 func texts[E error](errs []E, text func(E) string) []string {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -40,9 +40,11 @@ type apiServer struct {
 
 func (a *apiServer) client() client.Client {
 	return interceptor.NewClient(fake.NewFakeClient(), interceptor.Funcs{
-		Apply: func(_ context.Context, _ client.WithWatch, config runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			options := (&client.ApplyOptions{}).ApplyOptions(opts)
-			obj := config.(metav1.Object)
+		Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			options := (&client.PatchOptions{}).ApplyOptions(opts)
+			if patch.Type() != apitypes.ApplyPatchType {
+				return fmt.Errorf("patch of type %s", patch.Type())
+			}
 			a.requests = append(a.requests, request{
 				Verb: "apply", Object: obj.GetName(), Manager: options.FieldManager,
 				Force: options.Force != nil && *options.Force, DryRun: len(options.DryRun) == 1,

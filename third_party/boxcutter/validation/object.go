@@ -9,8 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,32 +115,15 @@ func (d *ObjectValidator) checkNamespace(obj, owner client.Object) (finding, err
 }
 
 func (d *ObjectValidator) dryRun(ctx context.Context, obj client.Object) error {
-	desired, err := toUnstructured(obj)
+	_, err := dryrun.Apply(ctx, d.writer, obj, d.fieldOwner)
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	desired, err := dryrun.Unstructured(obj)
 	if err != nil {
 		return err
 	}
-	// The client stores the response in its object, so each request gets a copy. A
-	// cache never has the result of a dry run, so reads must not wait for it.
-	config := client.ApplyConfigurationFromUnstructured(desired.DeepCopy())
-	err = d.writer.Apply(ctx, config,
-		client.DryRunAll, client.ForceOwnership, client.DisableReadYourWritesConsistency, d.fieldOwner)
-	if apierrors.IsNotFound(err) {
-		err = d.writer.Create(ctx, desired,
-			client.DryRunAll, client.DisableReadYourWritesConsistency, d.fieldOwner)
-	}
-	return err
-}
-
-// toUnstructured returns a copy that can be applied.
-func toUnstructured(obj client.Object) (*unstructured.Unstructured, error) {
-	if u, ok := obj.(*unstructured.Unstructured); ok {
-		return u.DeepCopy(), nil
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return nil, fmt.Errorf("converting %T: %w", obj, err)
-	}
-	return &unstructured.Unstructured{Object: content}, nil
+	return d.writer.Create(ctx, desired, client.DryRunAll, client.DisableReadYourWritesConsistency, d.fieldOwner)
 }
 
 // fieldOwner is the field manager of a request. If empty, the writer's default
@@ -151,8 +132,8 @@ type fieldOwner string
 
 const defaultFieldOwner = "boxcutter"
 
-// ApplyToApply sets the option.
-func (o fieldOwner) ApplyToApply(opts *client.ApplyOptions) { o.apply(&opts.FieldManager) }
+// ApplyToPatch sets the option.
+func (o fieldOwner) ApplyToPatch(opts *client.PatchOptions) { o.apply(&opts.FieldManager) }
 
 // ApplyToCreate sets the option.
 func (o fieldOwner) ApplyToCreate(opts *client.CreateOptions) { o.apply(&opts.FieldManager) }

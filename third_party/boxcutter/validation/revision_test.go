@@ -158,6 +158,17 @@ func TestValidationErrors_Unwrap(t *testing.T) {
 	if !ok || objectErr.ObjectRef != types.ToObjectRef(a) {
 		t.Errorf("object error: %+v, %v", objectErr, ok)
 	}
+	_, revisionValue := errors.AsType[RevisionValidationError](err)
+	_, phaseValue := errors.AsType[PhaseValidationError](err)
+	_, objectValue := errors.AsType[ObjectValidationError](err)
+	if !revisionValue || !phaseValue || !objectValue {
+		t.Errorf("found as values: revision %t, phase %t, object %t", revisionValue, phaseValue, objectValue)
+	}
+	for _, nested := range revisionErr.Unwrap() {
+		if _, ok := nested.(PhaseValidationError); !ok {
+			t.Errorf("a nested error is a %T", nested)
+		}
+	}
 	if nameErr, ok := errors.AsType[PhaseNameInvalidError](err); !ok || nameErr.PhaseName != "Bad" || len(nameErr.ErrorMessages) == 0 {
 		t.Errorf("name error: %+v, %v", nameErr, ok)
 	}
