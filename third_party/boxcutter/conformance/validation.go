@@ -52,8 +52,8 @@ func validationNamespaced(t *testing.T, e *Env) {
 func (e *Env) findings(rev boxcutter.Revision) (machinery.RevisionResult, error) {
 	e.Helper()
 	result, err := e.engine.Reconcile(e.Context(), rev)
-	if finding, ok := errors.AsType[*validation.PhaseValidationError](err); ok {
-		return result, finding
+	if isFinding(err) {
+		return result, err
 	}
 	e.must(err)
 	for _, phase := range result.GetPhases() {
@@ -64,12 +64,20 @@ func (e *Env) findings(rev boxcutter.Revision) (machinery.RevisionResult, error)
 	return result, nil
 }
 
+// isFinding reports whether an error is about a phase or an object that was rejected.
+func isFinding(err error) bool {
+	_, phase := errors.AsType[*validation.PhaseValidationError](err)
+	_, object := errors.AsType[*validation.ObjectValidationError](err)
+	_, value := errors.AsType[validation.ObjectValidationError](err)
+	return phase || object || value
+}
+
 // phaseFindings is findings for the phase engine alone.
 func (e *Env) phaseFindings(phase boxcutter.Phase) error {
 	e.Helper()
 	result, err := e.phaseEngine().Reconcile(e.Context(), 1, phase)
-	if finding, ok := errors.AsType[*validation.PhaseValidationError](err); ok {
-		return finding
+	if isFinding(err) {
+		return err
 	}
 	e.must(err)
 	if finding := result.GetValidationError(); finding != nil {

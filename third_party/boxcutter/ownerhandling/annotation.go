@@ -74,7 +74,7 @@ func (r annotationRef) identity() identity {
 // ownerReference returns the reference without the namespace, which
 // metav1.OwnerReference does not have.
 func (r annotationRef) ownerReference() metav1.OwnerReference {
-	ref := metav1.OwnerReference{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID}
+	ref := metav1.OwnerReference{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID, BlockOwnerDeletion: new(true)}
 	if r.Controller {
 		ref.Controller = new(true)
 	}
@@ -188,10 +188,10 @@ func (s *OwnerStrategyAnnotation) IsController(
 	return ok && ownerMatcher(owner, s.scheme)(refIdentity(ref))
 }
 
-// RemoveOwner removes owner from the owners of obj.
+// RemoveOwner removes owner from the owners of obj. The annotation stays, if only with an empty list.
 func (s *OwnerStrategyAnnotation) RemoveOwner(owner, obj metav1.Object) {
 	refs, err := s.read(obj)
-	if err != nil {
+	if err != nil || refs == nil {
 		return
 	}
 	matches := ownerMatcher(owner, s.scheme)
@@ -201,7 +201,7 @@ func (s *OwnerStrategyAnnotation) RemoveOwner(owner, obj metav1.Object) {
 // ReleaseController clears the controller flag of all owners of obj.
 func (s *OwnerStrategyAnnotation) ReleaseController(obj metav1.Object) {
 	refs, err := s.read(obj)
-	if err != nil {
+	if err != nil || refs == nil {
 		return
 	}
 	for i := range refs {
@@ -237,10 +237,6 @@ func (s *OwnerStrategyAnnotation) read(obj metav1.Object) ([]annotationRef, erro
 }
 
 func (s *OwnerStrategyAnnotation) write(obj metav1.Object, refs []annotationRef) {
-	if len(refs) == 0 {
-		s.store(obj, "")
-		return
-	}
 	// Marshalling structs of strings and booleans cannot fail.
 	value, _ := json.Marshal(refs)
 	s.store(obj, string(value))

@@ -65,11 +65,13 @@ func (s *OwnerStrategyNative) RemoveOwner(owner, obj metav1.Object) {
 	}))
 }
 
-// ReleaseController clears the controller flag of all owners of obj.
+// ReleaseController sets the controller flag of the controller of obj to false.
 func (s *OwnerStrategyNative) ReleaseController(obj metav1.Object) {
 	refs := cloneRefs(obj.GetOwnerReferences())
 	for i := range refs {
-		refs[i].Controller = nil
+		if refs[i].Controller != nil {
+			refs[i].Controller = new(false)
+		}
 	}
 	obj.SetOwnerReferences(refs)
 }

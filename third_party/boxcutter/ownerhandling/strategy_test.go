@@ -302,7 +302,7 @@ func TestAnnotation_Format(t *testing.T) {
 	}
 	s.RemoveOwner(owner, obj)
 	s.RemoveOwner(configMap("owner"), obj)
-	if diff := cmp.Diff(map[string]string{"other": "kept"}, obj.Annotations); diff != "" {
+	if diff := cmp.Diff(map[string]string{"other": "kept", testKey: "[]"}, obj.Annotations); diff != "" {
 		t.Errorf("annotations without owners (-want +got):\n%s", diff)
 	}
 }

@@ -81,7 +81,10 @@ func duplication(phaseNames []string) error {
 // validateMetadata requires the identity of the object and forbids the metadata
 // that the API server and the engine set.
 func validateMetadata(obj client.Object) []error {
-	errs := validateIdentity(obj)
+	errs := validateKind(obj)
+	if obj.GetGenerateName() == "" {
+		errs = append(errs, validateName(obj)...)
+	}
 	metadata := field.NewPath("metadata")
 	set := map[string]bool{
 		"uid":             obj.GetUID() != "",
@@ -103,6 +106,10 @@ func validateMetadata(obj client.Object) []error {
 // request. The client's error would differ from a retryable error only in its
 // text.
 func validateIdentity(obj client.Object) []error {
+	return append(validateKind(obj), validateName(obj)...)
+}
+
+func validateKind(obj client.Object) []error {
 	var errs []error
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	if gvk.Version == "" {
@@ -111,6 +118,11 @@ func validateIdentity(obj client.Object) []error {
 	if gvk.Kind == "" {
 		errs = append(errs, field.Required(field.NewPath("kind"), "must be set"))
 	}
+	return errs
+}
+
+func validateName(obj client.Object) []error {
+	var errs []error
 	if obj.GetName() == "" {
 		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "must be set"))
 	}

@@ -55,7 +55,7 @@ type RevisionTeardownOptions struct {
 
 // ForPhase returns the options for one phase: the defaults, then its own.
 func (rtopts RevisionTeardownOptions) ForPhase(phaseName string) []PhaseTeardownOption {
-	return slices.Concat(rtopts.DefaultPhaseOptions, rtopts.PhaseOptions[phaseName])
+	return append([]PhaseTeardownOption{}, slices.Concat(rtopts.DefaultPhaseOptions, rtopts.PhaseOptions[phaseName])...)
 }
 
 // RevisionTeardownOption is an option for RevisionEngine.Teardown.
@@ -110,7 +110,7 @@ type PhaseTeardownOptions struct {
 
 // ForObject returns the options for one object: the defaults, then its own.
 func (pto PhaseTeardownOptions) ForObject(obj client.Object) []ObjectTeardownOption {
-	return slices.Concat(pto.DefaultObjectOptions, pto.ObjectOptions[ToObjectRef(obj)])
+	return append([]ObjectTeardownOption{}, slices.Concat(pto.DefaultObjectOptions, pto.ObjectOptions[ToObjectRef(obj)])...)
 }
 
 // PhaseTeardownOption is an option for PhaseEngine.Teardown, and a default for

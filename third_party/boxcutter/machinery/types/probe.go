@@ -2,7 +2,11 @@
 
 package types
 
-import "sigs.k8s.io/controller-runtime/pkg/client"
+import (
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
 
 // ProgressProbeType is the type of the probe that decides whether an object is
 // complete, and therefore whether the next phase may start.
@@ -43,13 +47,15 @@ func (c ProbeResultContainer) Type(t string) ProbeResult {
 	if result, ok := c[t]; ok {
 		return result
 	}
-	return ProbeResult{Status: ProbeStatusUnknown, Messages: []string{"no such probe"}}
+	return ProbeResult{Status: ProbeStatusUnknown, Messages: []string{fmt.Sprintf("no such probe %q", t)}}
 }
 
-type probeFunc func(obj client.Object) ProbeResult
+type probeFunc struct {
+	fn func(obj client.Object) ProbeResult
+}
 
 // Probe calls the function.
-func (fn probeFunc) Probe(obj client.Object) ProbeResult { return fn(obj) }
+func (p *probeFunc) Probe(obj client.Object) ProbeResult { return p.fn(obj) }
 
-// ProbeFunc returns a Prober that calls a function.
-func ProbeFunc(fn func(obj client.Object) ProbeResult) Prober { return probeFunc(fn) }
+// ProbeFunc returns a comparable Prober that calls a function.
+func ProbeFunc(fn func(obj client.Object) ProbeResult) Prober { return &probeFunc{fn} }

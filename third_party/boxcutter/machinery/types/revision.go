@@ -45,7 +45,7 @@ func NewRevision(
 	revNumber int64,
 	phases []Phase,
 ) RevisionBuilder {
-	return &revision{name: name, number: revNumber, phases: phases}
+	return &revision{name: name, number: revNumber, phases: phases, teardownOptions: []RevisionTeardownOption{}}
 }
 
 // NewRevisionWithOwner returns a revision whose objects belong to an owner.
