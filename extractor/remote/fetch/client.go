@@ -27,6 +27,7 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
@@ -90,6 +91,34 @@ type Image struct {
 // Open determines the sources of an image. It sends no request. The reference is by
 // SHA-256 digest. The error is a *mirror.BlockedError if all sources are blocked.
 func (c *Client) Open(ctx context.Context, reference string) (*Image, error) {
+	image, err := c.image(ctx, reference, func(rules *mirror.Rules) ([]mirror.Source, error) { return rules.Sources(reference) })
+	if err != nil {
+		return nil, err
+	}
+	image.digest, err = v1.NewHash(image.sources[0].Image.Identifier())
+	if err != nil || image.digest.Algorithm != "sha256" {
+		return nil, fmt.Errorf("parsing the reference: %q is not a sha256 digest", image.sources[0].Image.Identifier())
+	}
+	return image, nil
+}
+
+// Resolve returns the digest of the manifest that a tag has now, of at most limit bytes: from the first of its sources that
+// has the tag. Errors are those of Open and Image.Blob.
+func (c *Client) Resolve(ctx context.Context, tag name.Tag, limit int64) (v1.Hash, error) {
+	image, err := c.image(ctx, tag.Name(), func(rules *mirror.Rules) ([]mirror.Source, error) { return rules.TagSources(tag) })
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	raw, _, err := image.ManifestOfTag(ctx, "manifest", tag.TagStr(), limit)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	digest, _, err := v1.SHA256(bytes.NewReader(raw))
+	return digest, err
+}
+
+// image returns an image with its sources by the current settings.
+func (c *Client) image(ctx context.Context, reference string, find func(*mirror.Rules) ([]mirror.Source, error)) (*Image, error) {
 	settings := Settings{}
 	if c.Settings != nil {
 		var err error
@@ -100,16 +129,12 @@ func (c *Client) Open(ctx context.Context, reference string) (*Image, error) {
 	if settings.Transport == nil {
 		settings.Transport = c.transport()
 	}
-	sources, err := settings.Mirrors.Sources(reference)
+	sources, err := find(settings.Mirrors)
 	if err != nil {
 		return nil, err
 	}
-	digest, err := v1.NewHash(sources[0].Image.Identifier())
-	if err != nil || digest.Algorithm != "sha256" {
-		return nil, fmt.Errorf("parsing the reference: %q is not a sha256 digest", sources[0].Image.Identifier())
-	}
 	image := &Image{
-		client: c, reference: reference, digest: digest, settings: settings, transport: settings.Transport, sources: sources,
+		client: c, reference: reference, settings: settings, transport: settings.Transport, sources: sources,
 		allowed: c.Pace.orDefaults().allowances(), last: true, reported: map[string]bool{},
 	}
 	if c.WrapTransport != nil {

@@ -124,7 +124,7 @@ func statusAdvice(code int, login keychain.Credentials) string {
 		}
 		return "check " + login.String() + ": the registry rejects them for this repository"
 	case http.StatusNotFound:
-		return "check that the repository has this digest, or copy the image there"
+		return "check that the repository has this image, or copy it there"
 	case http.StatusTooManyRequests:
 		return "the registry limits the rate of requests: configure a mirror or credentials with a higher limit"
 	}

@@ -50,7 +50,11 @@ func (t *sourceTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		query.Set("ns", t.source.Namespace)
 		req.URL.RawQuery = query.Encode()
 	}
-	return roundTripWithTimeouts(t.settings.Transport, req)
+	resp, err := roundTripWithTimeouts(t.settings.Transport, req)
+	if err == nil && resp.StatusCode == http.StatusUnauthorized {
+		parseChallenge(resp.Header).write(resp.Header) // clients parse less forms of a challenge than registries send
+	}
+	return resp, err
 }
 
 func (t *sourceTransport) setAddress(at netip.Addr) {

@@ -110,3 +110,57 @@ func TestRoundTripper_SendsTheNamespaceToAProxy(t *testing.T) {
 		t.Errorf("requests with the namespaces %q", asked)
 	}
 }
+
+// challenges are forms of a challenge that RFC 9110 allows.
+var challenges = map[string]func(realm string) []string{
+	"quoted":              func(realm string) []string { return []string{`Bearer realm="` + realm + `",service="registry"`} },
+	"lower case":          func(realm string) []string { return []string{`bearer realm="` + realm + `",service="registry"`} },
+	"names in upper case": func(realm string) []string { return []string{`Bearer Realm="` + realm + `",SERVICE="registry"`} },
+	"an unquoted value":   func(realm string) []string { return []string{`Bearer realm="` + realm + `",service=registry`} },
+	"spaces":              func(realm string) []string { return []string{`Bearer  realm = "` + realm + `" , service = "registry"`} },
+	"escapes": func(realm string) []string {
+		return []string{`Bearer realm="` + strings.Replace(realm, "token", `t\oken`, 1) + `",service="registry"`}
+	},
+	"after another scheme": func(realm string) []string {
+		return []string{`Negotiate`, `Bearer realm="` + realm + `",service="registry"`}
+	},
+	"before another scheme": func(realm string) []string {
+		return []string{`Bearer realm="` + realm + `",service="registry"`, `Basic realm="x"`}
+	},
+}
+
+// TestClient_Challenges: a challenge that works for a digest works for a tag, and for clients with their own authentication.
+func TestClient_Challenges(t *testing.T) {
+	for form, challenge := range challenges {
+		t.Run(form, func(t *testing.T) {
+			s := newStage(t, 0, registry.Options{})
+			s.own.Fail(registry.Fault{Serve: func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+				switch {
+				case req.URL.Path == "/token" && req.URL.Query().Get("service") == "registry":
+					_, _ = io.WriteString(w, `{"token": "abc"}`)
+				case req.Header.Get("Authorization") == "Bearer abc":
+					next.ServeHTTP(w, req)
+				default:
+					for _, value := range challenge("http://" + s.own.Host() + "/token") {
+						w.Header().Add("WWW-Authenticate", value)
+					}
+					w.WriteHeader(http.StatusUnauthorized)
+				}
+			}})
+			must(t, s.pull())
+			image := registry.MustImage(t, registry.Layer{Txtar: "-- tagged --\n"})
+			_, err := s.own.PushTag("release/tagged", "v1", image)
+			must(t, err)
+			want, err := image.Digest()
+			must(t, err)
+			tag, err := name.NewTag(s.own.Host() + "/release/tagged:v1")
+			must(t, err)
+			if got, err := s.puller.Resolve(t.Context(), tag, 4<<20); err != nil || got != want {
+				t.Errorf("the tag: got %s, %v, want %s", got, err, want)
+			}
+			sources, err := s.access.Mirrors.Sources(s.reference)
+			must(t, err)
+			must(t, s.layerByLibrary(sources[0]))
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -282,6 +283,21 @@ func parseChallenge(header http.Header) challenge {
 		}
 	}
 	return found
+}
+
+// write replaces the challenges of a response by this one, in its usual form.
+func (c challenge) write(header http.Header) {
+	switch c.scheme {
+	case "bearer":
+		header.Set("WWW-Authenticate", fmt.Sprintf("Bearer realm=%s,service=%s", quote(c.realm), quote(c.service)))
+	case "basic":
+		header.Set("WWW-Authenticate", `Basic realm="registry"`)
+	}
+}
+
+// quote returns a quoted string, as RFC 9110 defines it.
+func quote(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
 // parameters parses key=value and key="value", separated by commas, as in RFC 9110, 11.2.

@@ -35,7 +35,7 @@ func Pull(ctx context.Context, reference string) (mutate.Appendable, error) {
 	if err != nil {
 		return nil, err
 	}
-	descriptor, err := first(ctx, access, sources, ggcr.Get)
+	descriptor, err := first(ctx, access, sources)
 	if err != nil {
 		return nil, fmt.Errorf("pulling %s: %w", reference, err)
 	}
@@ -66,17 +66,16 @@ func certsDirs() []string {
 }
 
 // first returns the result of the first source that succeeds. The error joins the errors of all sources.
-func first[T any](ctx context.Context, access fetch.Settings, sources []mirror.Source, ask func(name.Reference, ...ggcr.Option) (T, error)) (T, error) {
+func first(ctx context.Context, access fetch.Settings, sources []mirror.Source) (*ggcr.Descriptor, error) {
 	var errs []error
 	for _, source := range sources {
-		found, err := ask(source.Image, RegistryOptions(ctx, access, source)...)
+		found, err := ggcr.Get(source.Image, RegistryOptions(ctx, access, source)...)
 		if err == nil || ctx.Err() != nil {
 			return found, err
 		}
 		errs = append(errs, fmt.Errorf("from %s: %w", source.Image.Context().Name(), WithAdvice(err, source.Image.Context())))
 	}
-	var none T
-	return none, errors.Join(errs...)
+	return nil, errors.Join(errs...)
 }
 
 // RegistryOptions returns options that make go-containerregistry use the user's
@@ -109,8 +108,14 @@ func (l *authenticator) Authorization() (*authn.AuthConfig, error) {
 
 // WithAdvice adds the next step to an error of a registry that rejects the credentials.
 func WithAdvice(err error, repository name.Repository) error {
-	refused, ok := errors.AsType[*ggcrtransport.Error](err)
-	if !ok || (refused.StatusCode != http.StatusUnauthorized && refused.StatusCode != http.StatusForbidden) {
+	status := 0
+	if refused, ok := errors.AsType[*ggcrtransport.Error](err); ok {
+		status = refused.StatusCode
+	}
+	if failed, ok := errors.AsType[*fetch.Error](err); ok {
+		status = failed.Status
+	}
+	if status != http.StatusUnauthorized && status != http.StatusForbidden {
 		return err
 	}
 	return fmt.Errorf("%w; run \"podman login %s\" as a user with access to %s", err, repository.RegistryStr(), repository.RepositoryStr())
@@ -138,13 +143,14 @@ func Resolve(ctx context.Context, reference string) (string, error) {
 		return "", fmt.Errorf("reading the registry configuration: %w", err)
 	}
 	defer access.Transport.Close()
-	sources, err := access.Mirrors.TagSources(ref.(name.Tag))
+	client := &fetch.Client{Settings: func(context.Context) (fetch.Settings, error) { return access, nil }}
+	digest, err := client.Resolve(ctx, ref.(name.Tag), maxManifest)
 	if err != nil {
-		return "", fmt.Errorf("resolving tag %s: %w", ref.Name(), err)
+		return "", fmt.Errorf("resolving tag %s: %w", ref.Name(), WithAdvice(err, ref.Context()))
 	}
-	descriptor, err := first(ctx, access, sources, ggcr.Get)
-	if err != nil {
-		return "", fmt.Errorf("resolving tag %s: %w", ref.Name(), err)
-	}
-	return ref.Context().Digest(descriptor.Digest.String()).Name(), nil
+	return ref.Context().Digest(digest.String()).Name(), nil
 }
+
+// maxManifest is the maximum size of a manifest in bytes; as in remote.Limits.
+const maxManifest = 4 << 20
+
