@@ -39,6 +39,8 @@ var forkDifferences = []struct{ pattern, difference, reason string }{
 		"an admission policy has no namespace, also in `manifests-summary.yaml`, where its position changes", "the kind is cluster-scoped; the API server drops the namespace"},
 	{`^ValidatingAdmissionPolicy openshift-cluster-api-protect-\S+ \.spec\.validations\[0\]\.expression`,
 		"the expression of the admission policy that protects InfraClusters", "no InfraCluster belongs to a cluster without an infrastructure name; the shipped expression fails there"},
+	{`^Deployment \S+ \.spec\.template\.spec\.containers\[\d+\]\.lifecycle: shipped <nil>`,
+		"`lifecycle.preStop.sleep` in containers that serve webhooks", "without it, requests fail in upgrades, because the old pod closes its port before all nodes know it"},
 	{`\.webhooks\[\d+\]\.namespaceSelector: shipped <nil>`,
 		"a `namespaceSelector` in webhooks", "the component of manifests-gen in older forks does not restrict webhooks to the namespace of the providers"},
 }

@@ -19,6 +19,7 @@ func ExampleAll() {
 	// cert-manager-to-installer-ca
 	// namespace
 	// webhook-namespace-selector
+	// webhook-pre-stop
 	// infra-cluster-protection
 	// variable-keys
 	// workload-annotations

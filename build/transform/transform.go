@@ -36,6 +36,7 @@ func All() []Transform {
 		certManagerToInstallerCA,
 		moveToNamespace,
 		webhookNamespaceSelector,
+		webhookPreStop,
 		protectInfraCluster,
 		variableKeys,
 		workloadAnnotations,

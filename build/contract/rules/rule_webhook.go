@@ -159,6 +159,13 @@ var webhookRules = []contract.Rule{{
 	Why:      "The server of a webhook presents the certificate in the Secret of the Certificate, or of the Service's annotation. If its pods mount another Secret, every call fails.",
 	Fix:      "Mount the Secret, or correct its name.",
 	Check:    checkCertificateMounted,
+}, {
+	ID:       "webhook/pre-stop",
+	Severity: contract.Info,
+	Source:   kubernetes("Container hooks", "concepts/containers/container-lifecycle-hooks/"),
+	Why:      "A pod that ends is still an endpoint of its Service on nodes that do not know it yet. In an upgrade, requests that call its webhooks fail or hang if it closes its port at once.",
+	Fix:      "Set lifecycle.preStop.sleep.seconds to 5 (Kubernetes 1.30 and later), with a longer terminationGracePeriodSeconds; generate does both.",
+	Check:    checkPreStop,
 }}
 
 // checkFailurePolicy returns a finding of severity error for a value that the API server rejects.
@@ -287,6 +294,43 @@ func checkWebhookPort(b *contract.Bundle, config, _ contract.Value) []contract.F
 		return []contract.Finding{number.Finding("no container has port %s, to which Service %s forwards port %s", target, service.Name, wanted)}
 	}
 	return []contract.Finding{number.Finding("Service %s has no port %s", service.Name, wanted)}
+}
+
+// checkPreStop finds containers that serve webhooks and close their port immediately when they end.
+func checkPreStop(b *contract.Bundle) []contract.Finding {
+	seen := map[string]bool{}
+	return eachClient(func(b *contract.Bundle, config, _ contract.Value) (findings []contract.Finding) {
+		service := serviceOf(b, config)
+		if service == nil {
+			return nil // reported by another rule
+		}
+		for _, template := range podsOf(b, service) {
+			containers := template.At("spec", "containers")
+			for _, container := range containers.Items() {
+				hook := container.At("lifecycle", "preStop")
+				id := template.Object.String() + " " + hook.Path
+				if hook.Exists() || seen[id] || !servesPort(container, service) && containers.Length() > 1 {
+					continue
+				}
+				seen[id] = true
+				findings = append(findings, hook.Finding("container %s serves webhooks and has no preStop hook", container.At("name").Text()))
+			}
+		}
+		return findings
+	})(b)
+}
+
+// servesPort reports whether a container declares a port of a Service.
+func servesPort(container contract.Value, service *contract.Object) bool {
+	for _, port := range service.At("spec", "ports").Items() {
+		target := cmp.Or(port.At("targetPort").Text(), port.At("port").Text())
+		for _, declared := range container.At("ports").Items() {
+			if declared.At("name").Text() == target || declared.At("containerPort").Text() == target {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // hasPort reports whether a container has a port by name or number. A numeric port need not be declared.
