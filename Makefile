@@ -9,6 +9,8 @@ export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -tags=$(TAG) -gcflags=all=-dwarf=false -ldflags=-s $(filter-out -trimpath -tags=%,$(GOFLAGS))
 
 MODULES := . third_party/boxcutter third_party/boxcutter/conformance test/controlplane test/clusterctl test/extension
+# Modules that only pin programs, which their tools and main packages are.
+PINS := test/realnode/node test/realnode/runtime
 CONTROLPLANE := github.com/capi-installer/capi-installer/test/controlplane/cmd/controlplane
 # Folders with more test data: rendered providers, and repositories of providers. The tests
 # that need PROVIDERS are compiled only if it is set.
@@ -68,6 +70,17 @@ test-others: # A module that fails does not stop the others. Packages in reverse
 	for module in $(filter-out .,$(MODULES)); do (cd $$module && $(TEST) ./...) || result=1; done; \
 	packages=$$(go list ./... | sed "s|^$$(go list -m)|.|" | grep -vxF $(SLOW:%=-e %) | sort -r) && $(TEST) $$packages || result=1; \
 	exit $$result
+
+# The node lives in network, mount and process namespaces. test/realnode names what is missing, and exits with 1.
+TEST_CLUSTER := go test -vet=all -count=1 -tags $(TAG)$(comma)realnode
+.PHONY: test-cluster
+test-cluster: controlplane ## Run the tests on a real node: containerd, kubelet, the operator's pod and providers' programs (Linux, root, Debian packages runc, nftables and iproute2)
+	$(TEST_CLUSTER) -p 1 -timeout 15m ./test/realnode ./test/realnode/cmd/realnode
+
+.PHONY: realnode
+realnode: controlplane ## Run a cluster with one real node until Ctrl-C
+	@go build -o bin/ ./test/realnode/cmd/realnode
+	@bin/realnode
 
 .PHONY: controlplane
 controlplane: # Build the control plane that tests use, once
@@ -141,7 +154,7 @@ generate: ## Regenerate the generated files
 
 .PHONY: verify
 verify: generate ## Check that generated files, go.mod files and formatting are up to date
-	@for module in $(MODULES); do (cd $$module && go mod tidy) || exit 1; done
+	@for module in $(MODULES) $(PINS); do (cd $$module && go mod tidy) || exit 1; done
 	gofmt -w $$(git ls-files '*.go')
 	git diff --exit-code
 

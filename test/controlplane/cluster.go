@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,12 @@ type Options struct {
 	Timeout time.Duration
 	// CPUs is the number of CPUs that each program uses at the same time; zero means all.
 	CPUs int
+	// Address is the IP address on which the API server listens, for a cluster whose nodes the caller runs: kwok simulates
+	// no node, all controllers run, and the API server connects to Services itself, so Route has no effect. Empty means
+	// 127.0.0.1 and a simulated node.
+	Address string
+	// Users are users with a kubeconfig of their own (see UserKubeconfig), and their groups.
+	Users map[string][]string
 }
 
 // Cluster is a running control plane with one node.
@@ -47,6 +54,7 @@ type Cluster struct {
 	Dir string
 
 	binary     string
+	address    string // empty for a simulated node
 	cpus       int
 	temporary  bool
 	unlock     func()
@@ -57,6 +65,11 @@ type Cluster struct {
 	stop       sync.Once
 	stopped    error
 }
+
+// loopback is the address of a cluster with a simulated node.
+const loopback = "127.0.0.1"
+
+func (o Options) host() string { return cmp.Or(o.Address, loopback) }
 
 // attempts to find a port before another process takes it.
 const attempts = 3
@@ -75,7 +88,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 		return nil, err
 	}
 	for attempt := 1; ; attempt++ {
-		port, err := freePort()
+		port, err := freePort(options.host())
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +96,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 		if err == nil {
 			return c, nil
 		}
-		if ctx.Err() != nil || attempt == attempts || !taken(port) {
+		if ctx.Err() != nil || attempt == attempts || !taken(options.host(), port) {
 			return nil, err
 		}
 	}
@@ -117,10 +130,11 @@ func newCluster(binary string, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making sure that no other cluster uses %s: %w", dir, err)
 	}
-	f := files{dir: dir, logs: logs}
+	f := files{dir: dir, logs: logs, users: maps.Clone(users)}
+	maps.Copy(f.users, options.Users)
 	return &Cluster{
 		Dir: dir, Kubeconfig: f.kubeconfig("admin"),
-		binary: binary, cpus: options.CPUs, files: f, temporary: options.Dir == "", unlock: unlock,
+		binary: binary, address: options.Address, cpus: options.CPUs, files: f, temporary: options.Dir == "", unlock: unlock,
 	}, nil
 }
 
@@ -137,7 +151,7 @@ func clusterFolder(wanted string) (string, error) {
 
 // prepare writes all files and makes the clients.
 func (c *Cluster) prepare(port int) error {
-	if err := c.files.write(fmt.Sprintf("https://127.0.0.1:%d", port)); err != nil {
+	if err := c.files.write(cmp.Or(c.address, loopback), port); err != nil {
 		return err
 	}
 	var err error
@@ -156,36 +170,50 @@ func (c *Cluster) run(ctx context.Context, port int) error {
 	if err := c.prepare(port); err != nil {
 		return err
 	}
-	if err := c.startEgress(); err != nil {
-		return err
+	if c.simulated() {
+		if err := c.startEgress(); err != nil {
+			return err
+		}
 	}
 	s, err := startSupervisor(c.binary, c.files, c.cpus, c.remove()...)
 	if err != nil {
 		return err
 	}
 	c.supervisor = s
-	if err := errors.Join(s.start("etcd", etcdFlags(c.files)...), s.start("kube-apiserver", apiServerFlags(c.files, port)...)); err != nil {
+	if err := errors.Join(s.start("etcd", etcdFlags(c.files)...), s.start("kube-apiserver", c.apiServerFlags(port)...)); err != nil {
 		return err
 	}
 	if err := c.await(ctx, "kube-apiserver", c.serving); err != nil {
 		return err
 	}
 	err = errors.Join(
-		s.start("kube-controller-manager", controllerManagerFlags(c.files)...),
-		s.start("kube-scheduler", schedulerFlags(c.files)...),
-		s.start("kwok", kwokFlags(c.files)...))
+		s.start("kube-controller-manager", c.controllerManagerFlags()...),
+		s.start("kube-scheduler", schedulerFlags(c.files)...))
 	if err != nil {
+		return err
+	}
+	if c.simulated() {
+		if err := c.simulateNode(ctx); err != nil {
+			return err
+		}
+	}
+	return c.await(ctx, "kube-controller-manager", func(ctx context.Context) error {
+		return c.namespaceReady(ctx, "default")
+	})
+}
+
+// simulated reports whether kwok simulates the node.
+func (c *Cluster) simulated() bool { return c.address == "" }
+
+// simulateNode returns when the node of kwok is Ready.
+func (c *Cluster) simulateNode(ctx context.Context) error {
+	if err := c.supervisor.start("kwok", kwokFlags(c.files)...); err != nil {
 		return err
 	}
 	if err := c.createNode(ctx); err != nil {
 		return err
 	}
-	if err := c.await(ctx, "kwok", c.nodeReady); err != nil {
-		return err
-	}
-	return c.await(ctx, "kube-controller-manager", func(ctx context.Context) error {
-		return c.namespaceReady(ctx, "default")
-	})
+	return c.await(ctx, "kwok", c.nodeReady)
 }
 
 // await polls ready until it succeeds, a program ends or ctx ends; program is the cause of the latter.
@@ -278,6 +306,9 @@ func (c *Cluster) PID(program string) int {
 	defer c.supervisor.mu.Unlock()
 	return c.supervisor.pids[program]
 }
+
+// UserKubeconfig returns the path of the kubeconfig of a user of Options.Users.
+func (c *Cluster) UserKubeconfig(user string) string { return c.files.kubeconfig(user) }
 
 // Kubectl runs kubectl with all permissions and returns its standard output. An error contains the end of its standard
 // error.

@@ -5,8 +5,10 @@ package controlplane
 import (
 	"crypto/rand"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -14,7 +16,10 @@ import (
 )
 
 // files is the cluster's directory: keys and certificates, a kubeconfig for each user, etcd's data and the logs.
-type files struct{ dir, logs string }
+type files struct {
+	dir, logs string
+	users     map[string][]string // the groups of each user
+}
 
 func (f files) pki(name string) string { return filepath.Join(f.dir, "pki", name) }
 func (f files) kubeconfig(user string) string {
@@ -32,14 +37,14 @@ var users = map[string][]string{
 	"kwok":                           {"system:masters"},
 }
 
-// write creates the files of the directory, with new keys, for an API server at url.
-func (f files) write(url string) error {
+// write creates the files of the directory, with new keys, for an API server at an IP address and a port.
+func (f files) write(host string, port int) error {
 	for _, folder := range []string{f.pki(""), f.logs} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return fmt.Errorf("making the cluster's folder: %w", err)
 		}
 	}
-	certificate, key, err := servingCertificate("kube-apiserver")
+	certificate, key, err := servingCertificate("kube-apiserver", host)
 	if err != nil {
 		return fmt.Errorf("making the certificate of kube-apiserver: %w", err)
 	}
@@ -54,14 +59,14 @@ func (f files) write(url string) error {
 			return err
 		}
 	}
-	return f.writeUsers(certificate, url)
+	return f.writeUsers(certificate, "https://"+net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
 // writeUsers creates the kubeconfig of each user, and the list of the tokens for the API server: the columns are token,
 // name, UID and groups.
 func (f files) writeUsers(ca []byte, url string) error {
 	var tokens strings.Builder
-	for user, groups := range users {
+	for user, groups := range f.users {
 		login := &clientcmdapi.AuthInfo{Token: rand.Text()}
 		if err := writeKubeconfig(f.kubeconfig(user), url, ca, user, "", login); err != nil {
 			return err

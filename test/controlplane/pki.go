@@ -19,9 +19,10 @@ import (
 // validity of the certificate: it is not renewed, and a cluster exists for hours.
 const validity = 365 * 24 * time.Hour
 
-// servingCertificate creates the certificate of a server on 127.0.0.1, which is its own authority, and its key, in PEM.
+// servingCertificate creates the certificate of the API server at an IP address, which is its own authority, and its key,
+// in PEM. Pods connect to the first address of Services, or to its name.
 // Keys are ECDSA P-256, because RSA keys take up to a second to generate.
-func servingCertificate(name string) (certificate, private []byte, err error) {
+func servingCertificate(name, host string) (certificate, private []byte, err error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, nil, err
@@ -37,8 +38,8 @@ func servingCertificate(name string) (certificate, private []byte, err error) {
 		NotAfter:     time.Now().Add(validity),
 		KeyUsage:     x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:     []string{"localhost"},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:     []string{"localhost", "kubernetes.default.svc"},
+		IPAddresses:  []net.IP{net.ParseIP(loopback), net.ParseIP(host), net.IPv4(10, 96, 0, 1)},
 		IsCA:         true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

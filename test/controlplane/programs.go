@@ -3,17 +3,19 @@
 package controlplane
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"syscall"
 )
 
-// freePort finds a TCP port of 127.0.0.1 without a listener, for the API server. Another process can take it before the
+// freePort finds a TCP port of an IP address without a listener, for the API server. Another process can take it before the
 // API server does; taken reports that.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort(host string) (int, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return 0, fmt.Errorf("finding a free port: %w", err)
 	}
@@ -22,8 +24,8 @@ func freePort() (int, error) {
 }
 
 // taken reports whether a port has a listener.
-func taken(port int) bool {
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+func taken(host string, port int) bool {
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err == nil {
 		listener.Close()
 	}
@@ -50,32 +52,42 @@ func etcdFlags(f files) []string {
 	}
 }
 
-// apiServerFlags: admission is as in any cluster except TaintNodesByCondition, whose taint on a new node only the node
-// lifecycle controller would remove.
-func apiServerFlags(f files, port int) []string {
-	return []string{
+// apiServerFlags: with a simulated node, admission is as in any cluster except TaintNodesByCondition, whose taint on a new
+// node only the node lifecycle controller would remove.
+func (c *Cluster) apiServerFlags(port int) []string {
+	f, host := c.files, cmp.Or(c.address, loopback)
+	flags := []string{
 		"--etcd-servers=" + storeURL,
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		"--bind-address=" + host, "--advertise-address=" + host, fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file=" + f.pki("apiserver.crt"), "--tls-private-key-file=" + f.pki("apiserver.key"),
 		"--token-auth-file=" + f.pki("tokens.csv"),
 		"--service-account-key-file=" + f.pki("sa.pub"), "--service-account-signing-key-file=" + f.pki("sa.key"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.96.0.0/24",
-		"--authorization-mode=Node,RBAC", "--allow-privileged", "--disable-admission-plugins=TaintNodesByCondition",
-		"--egress-selector-config-file=" + f.egress(), "--endpoint-reconciler-type=none", "--enable-priority-and-fairness=false", "--profiling=false",
+		"--authorization-mode=Node,RBAC", "--allow-privileged", "--enable-priority-and-fairness=false", "--profiling=false",
 	}
+	if c.simulated() {
+		return append(flags, "--disable-admission-plugins=TaintNodesByCondition",
+			"--egress-selector-config-file="+f.egress(), "--endpoint-reconciler-type=none")
+	}
+	return append(flags, "--enable-admission-plugins=NodeRestriction", "--kubelet-preferred-address-types=InternalIP")
 }
 
-// controllers are the controllers that the installation of software needs.
+// controllers are the controllers that the installation of software needs on a simulated node.
 var controllers = []string{
 	"clusterrole-aggregation-controller", "daemonset-controller", "deployment-controller", "disruption-controller",
 	"endpointslice-controller", "garbage-collector-controller", "job-controller", "namespace-controller",
 	"replicaset-controller", "root-ca-certificate-publisher-controller", "serviceaccount-controller", "statefulset-controller",
 }
 
-func controllerManagerFlags(f files) []string {
+// controllerManagerFlags: as in any cluster, the controllers have service accounts of their own beside a real node.
+func (c *Cluster) controllerManagerFlags() []string {
+	f, run, separate := c.files, "*", true
+	if c.simulated() {
+		run, separate = strings.Join(controllers, ","), false
+	}
 	return []string{
-		"--kubeconfig=" + f.kubeconfig("system:kube-controller-manager"), "--controllers=" + strings.Join(controllers, ","),
-		"--use-service-account-credentials=false", "--leader-elect=false", "--secure-port=0",
+		"--kubeconfig=" + f.kubeconfig("system:kube-controller-manager"), "--controllers=" + run,
+		fmt.Sprintf("--use-service-account-credentials=%t", separate), "--leader-elect=false", "--secure-port=0",
 		"--service-account-private-key-file=" + f.pki("sa.key"), "--root-ca-file=" + f.pki("apiserver.crt"),
 		"--kube-api-qps=200", "--kube-api-burst=400", "--profiling=false",
 	}

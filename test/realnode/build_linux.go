@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package realnode
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/capi-installer/capi-installer/test/controlplane"
+)
+
+const (
+	controlPlaneFile = "controlplane" // in the folder of a run: the control plane binary
+	binFolder        = "bin"          // in the folder of a run: the programs of the node
+	thisPackage      = "github.com/capi-installer/capi-installer/test/realnode"
+)
+
+// build is a go build in a module below this folder.
+type build struct {
+	module, tags string
+	packages     []string
+}
+
+// builds are the programs of a node.
+var builds = []build{
+	{module: "node", packages: []string{"."}},
+	{module: "runtime", tags: "no_btrfs,no_devmapper,no_zfs,no_tracing", packages: []string{"tool", "./..."}},
+	{module: ".", packages: []string{"./pause"}},
+}
+
+// Build compiles the programs of the control plane and of the node into the folder of a run. The first time takes some
+// minutes; progress receives a line for each step. The working directory must be in this repository.
+func Build(ctx context.Context, dir string, progress io.Writer) error {
+	binary, err := controlplane.Build(ctx, progress)
+	if err != nil {
+		return err
+	}
+	if err := os.Symlink(binary, filepath.Join(dir, controlPlaneFile)); err != nil {
+		return err
+	}
+	for _, b := range builds {
+		if err := b.run(ctx, filepath.Join(dir, binFolder)+"/", progress); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Compile compiles a main package in a module below this folder, with the flags of the programs of the node.
+func Compile(ctx context.Context, module, main, output string, progress io.Writer) error {
+	return build{module: module, packages: []string{main}}.run(ctx, output, progress)
+}
+
+// run builds with the flags of the control plane, with which the programs of the node share packages. output is a file, or
+// a folder with a slash at its end.
+func (b build) run(ctx context.Context, output string, progress io.Writer) error {
+	fmt.Fprintf(progress, "building %s\n", path.Join("test/realnode", b.module, path.Base(b.packages[0])))
+	source, err := goCommand(ctx, "", "list", "-f", "{{.Dir}}", thisPackage)
+	if err != nil {
+		return fmt.Errorf("finding the sources of the node: %w", err)
+	}
+	arguments := []string{"build", "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-ldflags=-s -w", "-tags=" + b.tags, "-o", output}
+	if _, err := goCommand(ctx, filepath.Join(strings.TrimSpace(source), b.module), append(arguments, b.packages...)...); err != nil {
+		return fmt.Errorf("building the programs of test/realnode/%s: %w", b.module, err)
+	}
+	return nil
+}
+
+// goCommand runs the go command in a folder and returns its standard output.
+func goCommand(ctx context.Context, dir string, arguments ...string) (string, error) {
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(ctx, "go", arguments...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("running go %s: %w\n%s", strings.Join(arguments, " "), err, &stderr)
+	}
+	return stdout.String(), nil
+}
